@@ -104,13 +104,13 @@ deviations! {
     Transports SentInSessions "http/client/session.rs";
     /// A client sends `Mcp-Method` with `initialize`.
     /// It does not.
-    Transports SentWithInitialize "http/client/request_fields.rs";
+    Transports SentWithInitialize "http/client/send.rs";
     /// A client sends `MCP-Protocol-Version` in every session.
     /// It does in sessions of 2025-06-18 and later.
-    Transports SentVersion "http/client/request_fields.rs";
+    Transports SentVersion "http/client/send.rs";
     /// A client leaves tools with invalid `x-mcp-header` out of lists in sessions.
     /// It leaves them out from 2026-07-28 on.
-    Transports InvalidToolsLeftOut "http/client/tool_refresh.rs";
+    Transports InvalidToolsLeftOut "http/client/tools.rs";
     /// `x-mcp-header` is visible ASCII without `:`. A name that HTTP cannot carry is valid, and not sent.
     /// It is a token of RFC 9110.
     Transports HeaderNames "http/params.rs";

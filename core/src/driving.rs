@@ -4,8 +4,8 @@
 //! output are not consumed, a deadline waits for the next poll. Nothing tells the author of a loop that it is wrong, so a
 //! debug build panics. Each message names a rule of `docs/contract.md`.
 
+use super::time::TimeoutReason;
 use crate::time::Instant;
-use crate::timeout_reason::TimeoutReason;
 
 /// Number of deadlines that may pass while something waits to be polled and nothing is. An application may be slow for a
 /// while, so it is not told at once.

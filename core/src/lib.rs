@@ -277,7 +277,6 @@ mod tasks;
 #[doc(hidden)]
 pub mod testing;
 mod time;
-mod timeout_reason;
 mod uri;
 #[cfg(feature = "http")]
 mod url;
@@ -303,6 +302,5 @@ pub use rpc::envelope::MalformedMessage;
 pub use rpc::{RequestId, RpcError};
 pub use scope::{ScopeError, Scopes};
 pub use tap::ChannelId;
-pub use time::{Anchor, Instant};
-pub use timeout_reason::TimeoutReason;
+pub use time::{Anchor, Instant, TimeoutReason};
 pub use version::{Era, Version, VersionSet};

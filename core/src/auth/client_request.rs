@@ -9,13 +9,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::document::Document;
-use super::form::{self, Form};
-use super::jose::{self, AssertionClaims, ProofClaims};
+use super::jose::{self, Algorithm, AssertionClaims, DpopKey, ProofClaims, SignRequest, SigningKey};
 use super::locations;
-use super::request::{FetchResponse, json_fields};
-use super::secret::Secret;
-use super::signing::{Algorithm, DpopKey, SignRequest, SigningKey};
-use super::token;
+use super::request::{self, FetchResponse, Form, json_fields};
+use super::token::{self, Secret};
 use crate::error::authorization::ErrorKind;
 use crate::head::Fields;
 use crate::url::Url;
@@ -219,9 +216,9 @@ impl ClientRequest {
             AuthMethod::Basic(secret) => {
                 // RFC 6749, 2.3.1: both are encoded as in a form first.
                 let mut pair = String::new();
-                form::encode(&mut pair, &self.client.id);
+                request::encode(&mut pair, &self.client.id);
                 pair.push(':');
-                form::encode(&mut pair, secret.expose());
+                request::encode(&mut pair, secret.expose());
                 fields.push("Authorization", format!("Basic {}", STANDARD.encode(pair)).as_bytes());
             }
             AuthMethod::PrivateKeyJwt { .. } => {
@@ -299,6 +296,39 @@ fn error_code(response: &FetchResponse) -> String {
 pub(crate) fn is_nonce(text: &str) -> bool {
     let fits = |b: u8| matches!(b, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
     !text.is_empty() && text.len() <= MAX_NONCE && text.bytes().all(fits)
+}
+
+// How a client is registered at an authorization server.
+
+/// How a client got its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Registration {
+    /// By its configuration.
+    PreRegistered,
+    /// It is the URL of a client id metadata document.
+    MetadataDocument,
+    /// By dynamic client registration.
+    #[deprecated(note = "MCP PR #2858; earliest removal: first revision released on or after 2027-07-28")]
+    Dynamic,
+}
+
+impl Registration {
+    /// Returns the name.
+    #[must_use]
+    #[expect(deprecated, reason = "supported until its removal")]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PreRegistered => "pre-registered",
+            Self::MetadataDocument => "metadata-document",
+            Self::Dynamic => "dynamic",
+        }
+    }
+
+    #[expect(deprecated, reason = "supported until its removal")]
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        [Self::PreRegistered, Self::MetadataDocument, Self::Dynamic].into_iter().find(|r| r.name() == name)
+    }
 }
 
 #[cfg(test)]

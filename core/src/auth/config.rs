@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::client_request::{AuthMethod, MAX_NONCES};
-use super::secret::Secret;
-use super::signing::Algorithm;
+use super::jose::Algorithm;
+use super::token::Secret;
 use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::meta;
 use crate::scope::Scopes;

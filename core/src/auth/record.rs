@@ -4,13 +4,11 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 
+use super::client_request::Registration;
 use super::document::{Defect, Document};
-use super::jose::{self, JsonObject};
+use super::jose::{self, DpopKey, JsonObject};
 use super::locations;
-use super::registration::Registration;
-use super::secret::Secret;
-use super::signing::DpopKey;
-use super::token;
+use super::token::{self, Secret};
 use crate::scope::Scopes;
 use crate::url::Url;
 

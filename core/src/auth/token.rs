@@ -1,12 +1,13 @@
 //! Access tokens, and the responses of token endpoints.
 
 use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
 
+use super::client_request::Registration;
 use super::document::Document;
-use super::registration::Registration;
+use super::jose::DpopKey;
 use super::request::FetchResponse;
-use super::secret::Secret;
-use super::signing::DpopKey;
 use crate::ascii::AsciiCaseExt as _;
 use crate::error::authorization::{ErrorKind, clipped};
 use crate::scope::Scopes;
@@ -126,6 +127,46 @@ pub(super) fn is_client_unknown(kind: &ErrorKind) -> bool {
 pub(super) fn refused(code: &str, description: Option<&str>) -> ErrorKind {
     let shown: Option<Box<str>> = description.filter(|text| !text.is_empty()).map(clipped);
     ErrorKind::Refused { code: clipped(code), description: shown }
+}
+
+// Text that must not be shown: tokens, keys, client secrets.
+
+/// A secret text. `Debug` omits it (SEC-019).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// Wraps a secret.
+    #[must_use]
+    pub fn new(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the secret itself.
+    #[must_use]
+    pub const fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Secret {
+    #[inline(never)]
+    fn from(text: String) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<&str> for Secret {
+    #[inline(never)]
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
 }
 
 #[cfg(test)]

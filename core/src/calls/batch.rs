@@ -4,17 +4,14 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::batch_key::BatchKey;
-use super::endpoint::{Endpoint, send_text};
-use super::error_form::NO_MEMORY_FOR_ANSWER;
-use super::inbound::InboundCall;
-use super::role::Role;
+use super::endpoint::{Endpoint, Role, send_text};
+use super::inbound::{BatchKey, InboundCall, NO_MEMORY_FOR_ANSWER};
 use crate::built::Batching;
 use crate::json::{Scanner, check_utf8};
 use crate::limits::Limits;
 use crate::memory;
 use crate::rpc::envelope::MalformedMessage;
-use crate::rpc::{RequestId, RpcError, encode};
+use crate::rpc::{self, RequestId, RpcError};
 use crate::slab::Key;
 
 /// The response to a batch, while it is incomplete.
@@ -174,7 +171,7 @@ impl<R: Role> Endpoint<R> {
         };
         if let Some(refusal) = refusal {
             batch.out.truncate(mark);
-            encode::error(&mut batch.out, id, &RpcError::internal(refusal));
+            rpc::error(&mut batch.out, id, &RpcError::internal(refusal));
         }
         if let Some(observing) = &mut self.observing {
             observing.record_sent(batch.out.get(mark..).unwrap_or_default());

@@ -5,19 +5,17 @@
 //! what it finds, and the engine turns that into events.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
 
 use super::batch::Batch;
-use super::batch_key::BatchKey;
-use super::inbound::{InboundCalls, InboundIndex};
-use super::keep_alive::{KeepAlive, KeepAlivePings};
+use super::inbound::{BatchKey, InboundCalls, InboundIndex};
 use super::observing::{ObserverSetting, ObserverState};
 use super::outbound::{OutboundCall, OutboundCalls, ResponseMatch};
-use super::role::Role;
-use super::settings::Settings;
+use super::pings::{KeepAlive, KeepAlivePing, KeepAlivePings};
 use crate::built::{Legacy, Part, Tapping};
 use crate::deadlines::Deadlines;
 use crate::diagnostic::Diagnostic;
@@ -25,19 +23,20 @@ use crate::draft::Draft;
 use crate::driving::{self, DriverCheck};
 use crate::error::{CallError, Fault, UseError};
 use crate::frame::line::Oversize;
+use crate::identity::{Capabilities, Implementation};
 use crate::json::{Serializer, ShapeTable};
 use crate::limits::{Limit, Limits};
 use crate::methods;
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{MalformedMessage, RejectedMessage};
-use crate::rpc::{RequestId, encode};
+use crate::rpc::{self, RequestId};
 use crate::slab::list::List;
 use crate::slab::{Key, Slab};
 use crate::sync::Arc;
 use crate::tap::{ChannelId, Direction, Tap, TapRecord};
-use crate::time::Instant;
-use crate::timeout_reason::TimeoutReason;
+use crate::time::{Instant, TimeoutReason};
+use crate::version::{Era, Version, VersionSet};
 
 /// The purpose of a deadline.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -405,7 +404,7 @@ impl<R: Role> Endpoint<R> {
         let c = self.channels.get_mut(channel).ok_or(UseError::Stale)?;
         let mark = c.outbox.mark();
         let out = c.outbox.tail();
-        encode::notification_head(out, method);
+        rpc::notification_head(out, method);
         if let Some(params) = params {
             out.extend_from_slice(b",\"params\":");
             if let Err(e) = Serializer::object(out, params, table) {
@@ -413,7 +412,7 @@ impl<R: Role> Endpoint<R> {
                 return Err(e.into());
             }
         }
-        encode::end(c.outbox.tail());
+        rpc::end(c.outbox.tail());
         self.commit_message(channel, mark);
         Ok(())
     }
@@ -586,5 +585,115 @@ fn may_be_current<R>(
         }),
         EndpointTimer::Negotiation(which) => which == generation,
         EndpointTimer::Tasks | EndpointTimer::Trim => true,
+    }
+}
+
+// The interface between the endpoint and the state that an engine keeps per channel.
+
+/// The state of an engine per channel.
+///
+/// On a server, a channel may be one stream of a session. Its messages are sent apart, and everything else, request
+/// ids above all, belongs to the *root channel*: that of the session. Channels of a client are always roots.
+pub(crate) trait Role {
+    /// State that all channels share.
+    type Shared: Default + core::fmt::Debug;
+
+    /// Whether the role sends requests. A server does in legacy revisions alone.
+    const SENDS_REQUESTS: bool = true;
+
+    /// Returns the channel that owns request ids, session and peer, or `None` if that is this one.
+    fn parent(&self) -> Option<Key> {
+        None
+    }
+
+    /// Returns whether messages outside of calls reach the peer at present.
+    fn is_reachable(&self) -> bool {
+        true
+    }
+
+    /// Records that a request of the channel has to be answered.
+    fn request_started(&mut self) {}
+
+    /// Records that a request was answered or dropped.
+    fn request_finished(&mut self, _shared: &mut Self::Shared) {}
+
+    /// Records that an error response was sent.
+    fn error_sent(&mut self, _code: i64) {}
+
+    /// Records that a message was appended to the outbox.
+    fn message_sent(&mut self, _shared: &mut Self::Shared) {}
+}
+
+impl Role for () {
+    type Shared = ();
+}
+
+// Settings that the configurations of both roles have.
+
+/// The part of a configuration that client and server share.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    info: Arc<Implementation>,
+    /// Writes `info`. A program that sets no more than name and version has no serializer for the rest.
+    write_info: fn(&Implementation, &mut Vec<u8>, Version),
+    pub(crate) capabilities: Arc<Capabilities>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) keep_alive: Option<KeepAlivePing>,
+    /// Names of members whose values the tap hides.
+    pub(crate) redacted_members: Vec<String>,
+    pub(crate) accepts_any_custom_method: bool,
+    pub(crate) observer: Option<ObserverSetting>,
+    pub(crate) draft: Draft,
+    versions: VersionSet,
+}
+
+impl Settings {
+    /// All revisions of both eras, no capabilities.
+    pub(crate) fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self {
+            info: Arc::new(Implementation::new(name, version)),
+            write_info: |info, out, _| info.write_name_and_version(out),
+            capabilities: Arc::default(),
+            limits: Arc::new(Limits::default()),
+            keep_alive: None,
+            redacted_members: Vec::new(),
+            accepts_any_custom_method: false,
+            observer: None,
+            draft: Draft::default(),
+            versions: VersionSet::ALL,
+        }
+    }
+
+    /// Sets the identity, without icons that must not be sent.
+    pub(crate) fn set_info(&mut self, info: Implementation) {
+        self.info = Arc::new(info.without_forbidden_icons());
+        self.write_info = Implementation::write;
+    }
+
+    /// Appends the identity in the form of a revision.
+    pub(crate) fn write_info(&self, out: &mut Vec<u8>, version: Version) {
+        (self.write_info)(&self.info, out, version);
+    }
+
+    /// Restricts the revisions. An empty set means all.
+    pub(crate) const fn set_versions(&mut self, versions: VersionSet) {
+        self.versions = if versions.is_empty() { VersionSet::ALL } else { versions };
+    }
+
+    pub(crate) const fn versions(&self) -> VersionSet {
+        self.versions
+    }
+
+    pub(crate) const fn modern_versions(&self) -> VersionSet {
+        self.versions.era(Era::Modern)
+    }
+
+    pub(crate) const fn legacy_versions(&self) -> VersionSet {
+        self.versions.era(Era::Legacy)
+    }
+
+    /// Returns whether a method is accepted because all custom methods are.
+    pub(crate) fn accepts_as_custom_method(&self, method: &str) -> bool {
+        self.accepts_any_custom_method && methods::request_rule(method).is_none()
     }
 }

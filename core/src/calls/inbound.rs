@@ -3,18 +3,23 @@
 //! The calls of all channels share one slab. Each channel has an index ordered by id, because ids are unique within a
 //! channel only. The index is a [`Tree`], so ids that a peer chooses cannot make a look-up slow.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use core::time::Duration;
 
-use super::batch_key::BatchKey;
-use super::token_bucket::TokenBucket;
-use crate::error::CallError;
+use super::endpoint::{Endpoint, EndpointTimer, Role};
+use super::{observing, room};
+use crate::built::Batching;
+use crate::error::{CallError, UseError};
+use crate::json::{EncodeError, Serializer, max_escaped_len, object_members, string, write_str};
 use crate::limits::Limits;
+use crate::methods;
 use crate::observe::{OpenRequest, OpenRequests};
 use crate::raw::RawJson;
-use crate::rpc::RequestId;
+use crate::rpc::{self, RequestId, RpcError};
 use crate::slab::tree::{Tree, TreeLinks, TreeNode};
 use crate::slab::{Key, Slab};
 use crate::time::Instant;
@@ -201,6 +206,451 @@ impl InboundCalls {
         );
         let call = self.calls.remove(key)?;
         Some(InboundCall { id, ..call })
+    }
+}
+
+/// The key of a batch. Only legacy revisions have batches. Other modules do not see whether it can exist.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BatchKey {
+    key: Key,
+    _marker: Batching,
+}
+
+impl BatchKey {
+    pub(super) const fn new(marker: Batching, key: Key) -> Self {
+        Self { key, _marker: marker }
+    }
+
+    pub(super) const fn key(self) -> Key {
+        self.key
+    }
+}
+
+// Operations on inbound calls: begin, notify, end.
+
+impl<R: Role> Endpoint<R> {
+    /// Adds a call; returns `None` if its id is in flight.
+    pub(crate) fn begin_call(&mut self, call: InboundCall) -> Option<Key> {
+        let (expires, batch) = (call.expires_at, call.batch);
+        let (stream, root) = (call.channel, self.root_channel(call.channel));
+        let c = self.channels.get_mut(root)?;
+        let key = self.inbound.insert(&mut c.live_calls, call)?;
+        if let Some(c) = self.channels.get_mut(stream) {
+            c.role.request_started();
+        }
+        if expires < Instant::FAR_FUTURE {
+            self.deadlines.arm(expires, EndpointTimer::CallAge(key));
+        }
+        if let Some(batch) = batch {
+            self.join_batch(batch);
+        }
+        Some(key)
+    }
+
+    /// Returns the call with this id that is in flight; `channel` is a root channel.
+    #[inline]
+    pub(crate) fn find_call(&mut self, channel: Key, id: &RequestId) -> Option<Key> {
+        let c = self.channels.get_mut(channel)?;
+        self.inbound.find(&mut c.live_calls, id)
+    }
+
+    /// Returns whether a call with this id is in flight; `channel` is a root channel.
+    #[inline]
+    pub(crate) fn is_live(&mut self, channel: Key, id: &RequestId) -> bool {
+        self.find_call(channel, id).is_some()
+    }
+
+    /// Returns whether calls of a root channel are in flight.
+    #[cfg(feature = "http")]
+    pub(crate) fn has_live_calls(&self, channel: Key) -> bool {
+        self.channels.get(channel).is_some_and(|c| !c.live_calls.is_empty())
+    }
+
+    /// Returns all calls in flight of a root channel, ordered by id.
+    pub(crate) fn live_calls(&mut self, channel: Key) -> Vec<Key> {
+        self.channels.get(channel).map(|c| self.inbound.keys(&c.live_calls)).unwrap_or_default()
+    }
+
+    /// Removes a call from the tables.
+    pub(crate) fn end_call(&mut self, key: Key) -> Option<InboundCall> {
+        let stream = self.inbound.calls.get(key)?.channel;
+        let root = self.root_channel(stream);
+        let record = match self.channels.get_mut(root) {
+            Some(c) => self.inbound.remove(&mut c.live_calls, key),
+            None => self.inbound.calls.remove(key),
+        };
+        if let Some(c) = self.channels.get_mut(stream) {
+            c.role.request_finished(&mut self.shared);
+        }
+        if record.as_ref().is_some_and(|call| call.is_owed) {
+            self.owed = self.owed.saturating_sub(1);
+        }
+        self.sweep();
+        record
+    }
+
+    /// Gives a call a new key. The old one is stale.
+    pub(crate) fn rekey(&mut self, key: Key) -> Option<Key> {
+        let root = self.root_channel(self.inbound.calls.get(key)?.channel);
+        let c = self.channels.get_mut(root)?;
+        let key = self.inbound.rekey(&mut c.live_calls, key)?;
+        // The deadline of deferred notifications was armed with the old key.
+        let due = self.inbound.calls.get(key).and_then(|call| call.throttle.as_ref()?.due_at);
+        if let Some(due) = due {
+            self.deadlines.arm(due, EndpointTimer::Deferred(key));
+        }
+        Some(key)
+    }
+
+    /// Ends a call with an error. Returns the channel of the call.
+    ///
+    /// Without memory for an error, it is sent later ([`room::send_owed`]). The key is stale in any case.
+    pub(crate) fn fail(&mut self, key: Key, error: &RpcError) -> Option<Key> {
+        let call = self.inbound.calls.get(key)?;
+        let (channel, batch) = (call.channel, call.batch);
+        let observed = self.inbound.take_observed(key);
+        let record = if room::error_form(self, channel, batch, error).is_none() {
+            room::owe_error(self, key);
+            None
+        } else {
+            let record = self.end_call(key)?;
+            self.send_error(channel, batch, Some(&record.id), error);
+            Some(record)
+        };
+        if let Some(open) = observed {
+            observing::observe_failure(self, open, error);
+        }
+        if let Some(record) = record {
+            self.finish_batch_member(&record);
+        }
+        Some(channel)
+    }
+
+    /// Ends a call with the response that starts at `mark` in the outbox.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError::OutOfMemory`] if the batch of the call has no memory for it. The response is removed.
+    pub(crate) fn commit_answer(&mut self, key: Key, mark: usize) -> Result<(), EncodeError> {
+        let Some(call) = self.inbound.calls.get(key) else { return Ok(()) };
+        let (channel, batch) = (call.channel, call.batch);
+        let Some(batch) = batch else {
+            observing::observe_answer(self, key, mark);
+            self.end_call(key);
+            self.commit_message(channel, mark);
+            return Ok(());
+        };
+        let length = self.channels.get_mut(channel).map_or(0, |c| c.outbox.tail().len().saturating_sub(mark));
+        if !self.make_room_in_batch(batch, length.saturating_add(self.limits.message_room())) {
+            if let Some(c) = self.channels.get_mut(channel) {
+                c.outbox.rollback(mark);
+            }
+            return Err(EncodeError::OutOfMemory);
+        }
+        observing::observe_answer(self, key, mark);
+        let Some(record) = self.end_call(key) else { return Ok(()) };
+        let Some(c) = self.channels.get_mut(channel) else { return Ok(()) };
+        let mut tail = core::mem::take(c.outbox.tail());
+        self.add_to_batch(batch, Some(&record.id), length, |out| {
+            out.extend_from_slice(tail.get(mark..).unwrap_or_default());
+        });
+        tail.truncate(mark);
+        if let Some(c) = self.channels.get_mut(channel) {
+            *c.outbox.tail() = tail;
+        }
+        self.finish_batch_member(&record);
+        Ok(())
+    }
+
+    /// Ends a call without a response (CANC-020).
+    pub(crate) fn drop_call(&mut self, key: Key) -> Option<InboundCall> {
+        observing::observe_cancellation(self, key);
+        let record = self.end_call(key)?;
+        self.finish_batch_member(&record);
+        Some(record)
+    }
+
+    /// Parses the progress token of a request (PROG-003).
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    pub(crate) fn parse_progress_token(&self, text: Option<&[u8]>) -> Result<Option<RequestId>, RpcError> {
+        text.map(|text| {
+            RequestId::from_json(text, self.limits.max_id).ok_or_else(|| {
+                RpcError::invalid_params("`_meta.progressToken` is neither a string nor an integer")
+            })
+        })
+        .transpose()
+    }
+
+    /// Parses the request id and the reason of `notifications/cancelled`.
+    pub(crate) fn parse_cancellation(&self, params: &[u8]) -> Option<(RequestId, Option<String>)> {
+        let (mut id, mut reason) = (None, None);
+        object_members(params, |name, value| match name {
+            b"requestId" => id = RequestId::from_json(value, self.limits.max_id),
+            // Without memory for it, the cancellation counts all the same.
+            b"reason" if !self.limits.is_out_of_memory(value.len()) => {
+                reason = string(value).map(Cow::into_owned);
+            }
+            _ => {}
+        });
+        Some((id?, reason))
+    }
+
+    /// Sends progress of a call, or defers it.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Stale`] if the call has ended.
+    pub(crate) fn report_progress(&mut self, key: Key, progress: Progress) -> Result<SendStatus, UseError> {
+        let channel = self.inbound.calls.get(key).ok_or(UseError::Stale)?.channel;
+        let extra = progress.message.as_ref().map_or(0, |message| max_escaped_len(message.len()));
+        let full = !self.has_outbox_room(channel, extra);
+        let (now, limits) = (self.now, &*self.limits);
+        let record = self.inbound.calls.get_mut(key).ok_or(UseError::Stale)?;
+        let Some(token) = &record.progress_token else { return Ok(SendStatus::Dropped) };
+        let throttle =
+            record.throttle.get_or_insert_with(|| Box::new(NotificationThrottle::new(now, limits)));
+        let newest = throttle.deferred_progress.as_ref().map_or(throttle.last_progress, |(value, _)| *value);
+        if !progress.progress.is_finite() || progress.progress <= newest {
+            return Ok(SendStatus::Dropped);
+        }
+        if throttle.due_at.is_none() && !full && throttle.bucket.take(now) {
+            throttle.last_progress = progress.progress;
+            let Some(c) = self.channels.get_mut(channel) else { return Ok(SendStatus::Queued) };
+            let mark = c.outbox.mark();
+            write_progress(c.outbox.tail(), record.version, token, progress);
+            self.commit_message(channel, mark);
+            return Ok(SendStatus::Queued);
+        }
+        // Written here, so that only a program that reports progress has the code that prints numbers.
+        let (value, mut message) = (progress.progress, Vec::new());
+        write_progress(&mut message, record.version, token, progress);
+        throttle.deferred_progress = Some((value, message.into()));
+        if throttle.due_at.is_none() {
+            self.defer(key);
+        }
+        Ok(SendStatus::Deferred)
+    }
+
+    /// Sends a log message of a call, or defers it.
+    pub(crate) fn send_log(&mut self, key: Key, message: Vec<u8>) -> SendStatus {
+        let Some(channel) = self.inbound.calls.get(key).map(|call| call.channel) else {
+            return SendStatus::Dropped;
+        };
+        let full = !self.has_outbox_room(channel, message.len());
+        let (now, limits) = (self.now, &*self.limits);
+        let Some(record) = self.inbound.calls.get_mut(key) else { return SendStatus::Dropped };
+        let throttle =
+            record.throttle.get_or_insert_with(|| Box::new(NotificationThrottle::new(now, limits)));
+        if throttle.due_at.is_none() && !full && throttle.bucket.take(now) {
+            self.send(channel, message.len(), |out| out.extend_from_slice(&message));
+            return SendStatus::Queued;
+        }
+        throttle.deferred_log = Some(message.into());
+        if throttle.due_at.is_none() {
+            self.defer(key);
+        }
+        SendStatus::Deferred
+    }
+
+    /// Arms the timer for the deferred notifications of a call.
+    fn defer(&mut self, key: Key) {
+        // The outbox of a slow peer is checked again after this time.
+        let soonest = self.now + Duration::from_millis(50);
+        let Some(throttle) = self.inbound.calls.get_mut(key).and_then(|c| c.throttle.as_mut()) else {
+            return;
+        };
+        let due = throttle.bucket.ready_at().unwrap_or(Instant::FAR_FUTURE).max(soonest);
+        throttle.due_at = Some(due);
+        self.deadlines.arm(due, EndpointTimer::Deferred(key));
+    }
+
+    /// Sends the deferred notifications of a call, if that is possible now.
+    pub(crate) fn send_deferred(&mut self, key: Key) {
+        let Some(call) = self.inbound.calls.get(key) else { return };
+        let extra = call.throttle.as_ref().map_or(0, |throttle| throttle.deferred_len());
+        let full = !self.has_outbox_room(call.channel, extra);
+        let now = self.now;
+        let Some(call) = self.inbound.calls.get_mut(key) else { return };
+        let Some(throttle) = call.throttle.as_mut() else { return };
+        throttle.due_at = None;
+        if full || !throttle.bucket.take(now) {
+            return self.defer(key);
+        }
+        // Log messages go first: progress always describes a later state.
+        let message = throttle.deferred_log.take().or_else(|| {
+            let (progress, message) = throttle.deferred_progress.take()?;
+            throttle.last_progress = progress;
+            Some(message)
+        });
+        let (channel, has_more) = (call.channel, throttle.deferred_progress.is_some());
+        if let Some(message) = message {
+            self.send(channel, message.len(), |out| out.extend_from_slice(&message));
+        }
+        if has_more {
+            self.defer(key);
+        }
+    }
+}
+
+/// Appends a progress notification.
+fn write_progress(out: &mut Vec<u8>, version: Version, token: &RequestId, progress: Progress) {
+    rpc::notification_head(out, methods::PROGRESS);
+    out.extend_from_slice(b",\"params\":{\"progressToken\":");
+    token.write(out);
+    out.extend_from_slice(b",\"progress\":");
+    // A finite number can always be encoded.
+    let _ = Serializer::any(out, &progress.progress);
+    if let Some(total) = progress.total.filter(|t| t.is_finite()) {
+        out.extend_from_slice(b",\"total\":");
+        let _ = Serializer::any(out, &total);
+    }
+    // 2024-11-05 has no `message` (PROG-006).
+    if let Some(message) = progress.message.filter(|_| version > Version::V2024_11_05) {
+        out.extend_from_slice(b",\"message\":");
+        write_str(out, &message);
+    }
+    out.push(b'}');
+    rpc::end(out);
+}
+
+// Responses: sent at once, or added to the batch of their request.
+
+impl<R: Role> Endpoint<R> {
+    /// Sends an error response, or adds it to the batch of its request.
+    ///
+    /// Without memory for it, a short one takes its place, and without memory for that nothing is sent. Both cannot be
+    /// while a message is handled that was taken after [`room::can_answer`].
+    pub(crate) fn send_error(
+        &mut self,
+        channel: Key,
+        batch: Option<BatchKey>,
+        id: Option<&RequestId>,
+        error: &RpcError,
+    ) {
+        let short = RpcError::internal(NO_MEMORY_FOR_ANSWER);
+        let sent = self.draft.error(error);
+        let (error, released) = match room::error_form(self, channel, batch, &sent) {
+            Some(ErrorForm::Whole) => (&*sent, error),
+            Some(ErrorForm::Short) => (&short, &short),
+            None => return,
+        };
+        if let (None, Some(c)) = (batch, self.channels.get_mut(channel)) {
+            c.role.error_sent(released.code);
+        }
+        if let Some(observing) = &mut self.observing {
+            observing.record_error(error);
+        }
+        match batch {
+            None => self.append(channel, |out| rpc::error(out, id, error)),
+            Some(batch) => self.add_to_batch(batch, id, error.len(), |out| rpc::error(out, id, error)),
+        }
+    }
+
+    /// Sends a response, or adds it to the batch of its request; `extra` is as for [`send`](Self::send).
+    ///
+    /// Without memory for it, an error takes its place.
+    pub(crate) fn send_or_batch(
+        &mut self,
+        channel: Key,
+        batch: Option<BatchKey>,
+        id: &RequestId,
+        extra: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        match batch {
+            Some(batch) => self.add_to_batch(batch, Some(id), extra, write),
+            None => {
+                if !self.send(channel, extra, write) {
+                    self.send_error(channel, None, Some(id), &RpcError::internal(NO_MEMORY_FOR_ANSWER));
+                }
+            }
+        }
+    }
+}
+
+// The forms of an error response, of which memory decides.
+
+/// Message of the error that takes the place of an answer without memory.
+pub(super) const NO_MEMORY_FOR_ANSWER: &str = "not enough memory for the answer";
+
+/// The form of an error response for which there is room.
+pub(super) enum ErrorForm {
+    Whole,
+    /// With a short message of the engine, and without data.
+    Short,
+}
+
+// A token bucket on the caller's clock: a burst, then a steady rate per second.
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TokenBucket {
+    /// Remaining tokens, in millionths.
+    level: u64,
+    refilled_at: Instant,
+    burst: u16,
+    rate: u16,
+}
+
+const UNITS_PER_TOKEN: u64 = 1_000_000;
+
+impl TokenBucket {
+    pub(crate) fn new(now: Instant, burst: u16, rate: u16) -> Self {
+        Self { level: u64::from(burst) * UNITS_PER_TOKEN, refilled_at: now, burst, rate }
+    }
+
+    /// Takes a token, if there is one.
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        match self.level.checked_sub(UNITS_PER_TOKEN) {
+            Some(left) => {
+                self.level = left;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Returns when the next token is available; `None` if the rate is zero.
+    pub(crate) fn ready_at(&self) -> Option<Instant> {
+        let missing = UNITS_PER_TOKEN.saturating_sub(self.level);
+        if missing == 0 {
+            return Some(self.refilled_at);
+        }
+        let micros =
+            missing.checked_add(u64::from(self.rate).saturating_sub(1))?.checked_div(u64::from(self.rate))?;
+        Some(self.refilled_at + Duration::from_micros(micros))
+    }
+
+    fn refill(&mut self, now: Instant) {
+        // One microsecond at `rate` per second adds `rate` millionths of a token.
+        let elapsed =
+            u64::try_from(now.saturating_duration_since(self.refilled_at).as_micros()).unwrap_or(u64::MAX);
+        let added = elapsed.saturating_mul(u64::from(self.rate));
+        self.level = self.level.saturating_add(added).min(u64::from(self.burst.max(1)) * UNITS_PER_TOKEN);
+        self.refilled_at = self.refilled_at.max(now);
+    }
+}
+
+#[cfg(test)]
+mod token_bucket_tests {
+    use super::*;
+
+    // covers: PROG-013
+    #[test]
+    fn token_bucket_allows_a_burst_then_a_steady_rate() {
+        let at = |ms: u64| Instant::from_micros(ms * 1000);
+        let mut b = TokenBucket::new(at(0), 10, 20);
+        assert_eq!((0..20).filter(|_| b.take(at(0))).count(), 10);
+        assert_eq!(b.ready_at(), Some(at(50)));
+        assert!(!b.take(at(49)) && b.take(at(50)) && !b.take(at(50)));
+        let taken = (0..1_000).filter(|i| b.take(at(50 + i * 10))).count();
+        assert!((199..=210).contains(&taken), "{taken} in ten seconds");
+        let mut only_burst = TokenBucket::new(at(0), 1, 0);
+        assert_eq!(only_burst.ready_at(), Some(at(0)));
+        assert!(only_burst.take(at(0)) && only_burst.ready_at().is_none());
     }
 }
 

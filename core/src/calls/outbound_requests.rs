@@ -6,23 +6,26 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::endpoint::{Endpoint, EndpointTimer};
+use bytes::Bytes;
+use serde::Serialize;
+
+use super::endpoint::{Endpoint, EndpointTimer, Role};
 use super::inbound::Progress;
 use super::outbound::{
     CallTask, OutboundCall, OutboundCalls, ResponseMatch, append_member, append_trace_context,
 };
-use super::role::Role;
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
 use crate::json::{
-    EncodeError, TopLevelMembers, append_one_line, max_escaped_len, object_members, room, string, write_int,
+    EncodeError, Serializer, TopLevelMembers, append_one_line, max_escaped_len, object_members, room, string,
+    write_int,
 };
-use crate::meta;
-use crate::methods;
 use crate::observe::{Direction, Requested, RequestedParams, TraceContext};
 use crate::raw::RawJson;
-use crate::rpc::{RequestId, encode};
+use crate::rpc::{self, RequestId};
 use crate::slab::Key;
+use crate::version::{Version, VersionSet};
+use crate::{meta, methods, shape};
 
 /// Room for the members of `_meta` that the engine adds to each request.
 const META_ROOM: usize = 128;
@@ -210,7 +213,7 @@ impl<R: Role> Endpoint<R> {
         let c = self.channels.get_mut(channel).ok_or(UseError::Stale)?;
         let mark = c.outbox.mark();
         let out = c.outbox.tail();
-        encode::request_head(out, id, request.method);
+        rpc::request_head(out, id, request.method);
         let before = out.len();
         out.extend_from_slice(PARAMS_MEMBER);
         let start = out.len();
@@ -258,7 +261,7 @@ impl<R: Role> Endpoint<R> {
         } else {
             out.push(b'}');
         }
-        encode::end(out);
+        rpc::end(out);
         drop(reserve);
         self.commit_message(channel, mark);
         self.deadlines.arm(deadline, EndpointTimer::Outbound(key));
@@ -326,7 +329,7 @@ impl<R: Role> Endpoint<R> {
         // A queued call was never sent.
         if self.outbound.calls.get(key).is_some_and(|c| c.queued.is_none()) {
             let extra = reason.map_or(0, |reason| max_escaped_len(reason.len()));
-            self.send(channel, extra, |out| encode::cancelled(out, OutboundCalls::wire_id(key), reason));
+            self.send(channel, extra, |out| rpc::cancelled(out, OutboundCalls::wire_id(key), reason));
         }
     }
 
@@ -384,5 +387,64 @@ impl<R: Role> Endpoint<R> {
                 }
             }
         }
+    }
+}
+
+// Parameters of calls that are queued until the revision is known.
+
+/// A parameter object as JSON, in the form of each possible revision.
+///
+/// Most parameters have the same form in every revision, so there is usually one entry.
+#[derive(Debug)]
+pub(crate) struct VersionedParams(Vec<(VersionSet, Result<Bytes, UseError>)>);
+
+impl VersionedParams {
+    /// Encodes `params` for each of `versions`.
+    ///
+    /// # Errors
+    ///
+    /// An encoding error if no revision has a form for it, or [`UseError::ReservedKey`].
+    pub(crate) fn encode<T: Serialize + ?Sized>(params: &T, versions: VersionSet) -> Result<Self, UseError> {
+        let mut forms: Vec<(VersionSet, Result<Bytes, UseError>)> = Vec::new();
+        for version in versions.iter() {
+            let mut body = Vec::new();
+            let form = match Serializer::object(&mut body, params, shape::table(version)) {
+                Ok(members) => {
+                    check_reserved(members)?;
+                    Ok(Bytes::from(body))
+                }
+                Err(error @ EncodeError::NotInVersion { .. }) => Err(error.into()),
+                Err(error) => return Err(error.into()),
+            };
+            match forms.iter_mut().find(|(_, known)| *known == form) {
+                Some((versions, _)) => *versions = versions.with(version),
+                None => forms.push((VersionSet::only(version), form)),
+            }
+        }
+        match forms.first() {
+            // No revision has a form for it.
+            Some((_, Err(error))) if forms.iter().all(|(_, form)| form.is_err()) => Err(error.clone()),
+            _ => Ok(Self(forms)),
+        }
+    }
+
+    /// Wraps parameters that were encoded for `version`.
+    pub(crate) fn from_encoded(version: Version, params: Bytes) -> Self {
+        Self(alloc::vec![(VersionSet::only(version), Ok(params))])
+    }
+
+    /// Returns the object for `version`.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::NotReady`] if `version` was not encoded, or the reason why it has no form.
+    pub(crate) fn for_version(&self, version: Version) -> Result<&Bytes, UseError> {
+        let form = self.0.iter().find(|(versions, _)| versions.contains(version));
+        form.map_or(Err(UseError::NotReady), |(_, form)| form.as_ref().map_err(Clone::clone))
+    }
+
+    /// Returns the bytes that are charged for keeping it.
+    pub(crate) fn cost(&self) -> usize {
+        self.0.iter().map(|(_, form)| form.as_ref().map_or(0, Bytes::len)).sum()
     }
 }

@@ -4,10 +4,8 @@
 //! dropped. An error of a call that has no room is owed: the call keeps its place in the table until there is room.
 
 use super::batch::send_owed_batch;
-use super::batch_key::BatchKey;
-use super::endpoint::{Channel, Endpoint};
-use super::error_form::{ErrorForm, NO_MEMORY_FOR_ANSWER};
-use super::role::Role;
+use super::endpoint::{Channel, Endpoint, Role};
+use super::inbound::{BatchKey, ErrorForm, NO_MEMORY_FOR_ANSWER};
 use crate::limits::Limits;
 use crate::rpc::RpcError;
 use crate::slab::Key;

@@ -11,34 +11,29 @@ use core::time::Duration;
 use serde::Serialize;
 
 use super::common::{CommonState, request_meta};
-use super::deprecated_inputs;
 use super::event::Event;
-use super::input::{Input, InputId, InputSource};
+use super::input::{self, Input, InputId, InputSource, LegacyInputs, UrlElicitations};
 use super::input_tasks::InputTaskTable;
-use super::legacy_inputs::LegacyInputs;
 use super::rounds::{RoundDeadline, Rounds};
-use super::task_use::{TaskUse, task_role};
+use super::task_calls::{TaskUse, task_role};
 use super::tasks::TaskTable;
-use super::url_elicitations::UrlElicitations;
-use super::waiting_calls::CallQueue;
 use crate::built::{Conversing, Part, Repeating};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::CallId;
-use crate::calls::observed_requests::observe_outcome;
-use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall, QueuedCall};
-use crate::calls::outbound_requests::{OutboundRequest, split_retained};
-use crate::calls::versioned_params::VersionedParams;
+use crate::calls::observing::observe_outcome;
+use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, CallSlab, OutboundCall, QueuedCall};
+use crate::calls::outbound_requests::{OutboundRequest, VersionedParams, split_retained};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
-use crate::json::{Serializer, TopLevelMembers, object_members, string};
+use crate::json::{OBJECT_MARKER, Serializer, TopLevelMembers, object_members, string};
 use crate::limits::Limit;
-use crate::methods;
 use crate::model::{ElicitParams, ElicitUrlParams, InputRequest, TaskId};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
-use crate::shape;
 use crate::slab::Key;
+use crate::slab::list::List;
 use crate::version::Version;
+use crate::{methods, shape};
 
 /// Calls of the application, and input requests; see the [module](self).
 #[derive(Debug, Default)]
@@ -401,7 +396,7 @@ impl Calls {
         related_task: Option<TaskId>,
     ) {
         let Some(marker) = Conversing::get() else { return };
-        deprecated_inputs::report_deprecated(common, &request);
+        input::report_deprecated(common, &request);
         let method = request.method().unwrap_or_default();
         let now = common.endpoint.now;
         let call = related_task.as_ref().and_then(|id| self.tasks.as_ref()?.call_of(id));
@@ -543,5 +538,89 @@ impl Calls {
                 None
             }
         }
+    }
+}
+
+// The parameters of `tools/call`, written from borrowed arguments.
+
+/// Parameters of `tools/call`.
+#[derive(Serialize)]
+pub(super) struct ToolCallParams<'a, T: ?Sized> {
+    name: &'a str,
+    arguments: ToolArguments<'a, T>,
+}
+
+struct ToolArguments<'a, T: ?Sized>(&'a T);
+
+impl<T: Serialize + ?Sized> Serialize for ToolArguments<'_, T> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_newtype_struct(OBJECT_MARKER, self.0)
+    }
+}
+
+impl<'a, T: ?Sized> ToolCallParams<'a, T> {
+    pub(super) const fn new(name: &'a str, arguments: &'a T) -> Self {
+        Self { name, arguments: ToolArguments(arguments) }
+    }
+}
+
+// Calls that are queued until the era is known, and the bytes that are charged for them.
+
+/// Queued calls, oldest first.
+///
+/// Invariant: `bytes` is the sum of the costs of the calls that were not removed. Calls expire by their own deadlines,
+/// which are in the shared heap with those of sent calls.
+#[derive(Debug, Default)]
+pub(super) struct CallQueue {
+    calls: List,
+    bytes: usize,
+}
+
+impl CallQueue {
+    /// Returns the bytes that are charged for the calls.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds a call that is in no list.
+    pub(super) fn push(&mut self, calls: &mut CallSlab, call: Key, cost: usize) {
+        calls.push_to(&mut self.calls, call);
+        self.bytes = self.bytes.saturating_add(cost);
+    }
+
+    /// Removes a call that is queued.
+    pub(super) fn remove(&mut self, calls: &mut CallSlab, call: Key, cost: usize) {
+        calls.take_from(&mut self.calls, call);
+        self.bytes = self.bytes.saturating_sub(cost);
+    }
+
+    /// Returns the calls from the oldest to the newest.
+    pub(super) fn keys(&self, calls: &CallSlab) -> Vec<Key> {
+        calls.keys_of(&self.calls)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
+    use crate::limits::Limits;
+    use crate::time::Instant;
+
+    #[test]
+    fn bytes_are_those_of_the_remaining_calls_in_order() {
+        let (mut calls, mut queue) = (CallSlab::default(), CallQueue::default());
+        let channel = Key { slot: 0, generation: 0 };
+        let keys = [10, 11, 12, 13].map(|cost| {
+            let options = CallOptions::new();
+            let purpose = CallPurpose::Application;
+            let call = OutboundCall::new(Instant::ZERO, channel, purpose, &options, &Limits::default());
+            let key = calls.insert(call);
+            queue.push(&mut calls, key, cost);
+            key
+        });
+        queue.remove(&mut calls, keys[2], 12);
+        assert_eq!(queue.bytes(), 10 + 11 + 13);
+        assert_eq!(queue.keys(&calls), [keys[0], keys[1], keys[3]]);
     }
 }

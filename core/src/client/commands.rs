@@ -5,9 +5,8 @@ use alloc::boxed::Box;
 use serde::Serialize;
 
 use super::engine::Engine;
-use super::event::SubscriptionKey;
+use super::event::{LogSettings, SubscriptionKey};
 use super::input::{InputId, InputSource, RefuseTarget, check_input_response};
-use super::log::LogSettings;
 use super::subscriptions::Subscriptions;
 use crate::built::{Logging, Part};
 use crate::calls::inbound::{CallId, Progress, SendStatus};
@@ -15,7 +14,7 @@ use crate::calls::outbound::CallPurpose;
 use crate::error::UseError;
 use crate::methods::{self, Capability};
 use crate::model::{LoggingLevel, SubscriptionFilter};
-use crate::rpc::{RpcError, encode};
+use crate::rpc::{self, RpcError};
 use crate::time::Instant;
 use crate::version::Version;
 
@@ -128,8 +127,8 @@ impl Engine {
         {
             self.common.check_capacity(1)?;
             self.common.endpoint.send(main, 0, |out| {
-                encode::notification_head(out, methods::ROOTS_CHANGED);
-                encode::end(out);
+                rpc::notification_head(out, methods::ROOTS_CHANGED);
+                rpc::end(out);
             });
         }
         Ok(())
@@ -206,7 +205,7 @@ impl Engine {
         let marker = marker.ok_or(UseError::MissingPeerCapability(Capability::Logging))?;
         if let Some(LoggingLevel::Other(word)) = &level {
             // The server would refuse each request for it (LOG-006, LOG-010).
-            let feature = alloc::format!("log level {}", crate::rpc::clip(word));
+            let feature = alloc::format!("log level {}", rpc::clip(word));
             return Err(UseError::NotInVersion { feature, version });
         }
         if self.common.is_modern() {

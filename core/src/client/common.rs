@@ -5,12 +5,10 @@ use alloc::boxed::Box;
 use serde::Serialize;
 
 use super::config::Config;
-use super::event::{Event, Peer};
-use super::event_queue::EventQueue;
-use super::log::LogSettings;
+use super::event::{Event, EventQueue, LogSettings, Peer};
 use crate::built::{Logging, Part};
-use crate::calls::batch_key::BatchKey;
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
+use crate::calls::inbound::BatchKey;
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, ResponseMatch};
 use crate::calls::outbound_requests::OutboundRequest;
 use crate::deprecation::{DeprecatedFeature, UsedFeatures};
@@ -18,16 +16,15 @@ use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
 use crate::json::{EncodeError, Serializer, ShapeTable, TopLevelMembers, object_members, room};
 use crate::limits::Limit;
-use crate::meta;
 use crate::methods::{self, Capability};
 use crate::model::TaskId;
-use crate::rpc::{RequestId, RpcError, encode};
-use crate::shape;
+use crate::rpc::{self, RequestId, RpcError};
 use crate::slab::Key;
 use crate::sync::Arc;
-use crate::tasks::related::add_related_task;
+use crate::tasks::add_related_task;
 use crate::time::Instant;
 use crate::version::{Era, Version};
+use crate::{meta, shape};
 
 /// The state that the parts of an engine share; see the [module](self).
 #[derive(Debug)]
@@ -113,9 +110,9 @@ impl CommonState {
     /// Answers a `ping` of the server (PING-002).
     pub(super) fn answer_ping(&mut self, channel: Key, batch: Option<BatchKey>, id: &RequestId) {
         self.endpoint.send_or_batch(channel, batch, id, 0, |out| {
-            encode::result_head(out, id);
+            rpc::result_head(out, id);
             out.extend_from_slice(b"{}"); // PING-002
-            encode::end(out);
+            rpc::end(out);
         });
     }
 
@@ -326,7 +323,7 @@ impl CommonState {
         let c = self.endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
         let mark = c.outbox.mark();
         let out = c.outbox.tail();
-        encode::result_head(out, &record.id);
+        rpc::result_head(out, &record.id);
         let start = out.len();
         let written = Serializer::object(out, result, shape::table(record.version)).map_err(UseError::from);
         let checked = written.and_then(|members| {
@@ -342,7 +339,7 @@ impl CommonState {
             (Ok(members), Some(task)) => add_related_task(out, members, task.as_str()),
             (Ok(_), None) => {}
         }
-        encode::end(out);
+        rpc::end(out);
         drop(reserve);
         self.endpoint.commit_answer(request, mark)?;
         self.count_answer(before);

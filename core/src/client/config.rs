@@ -5,12 +5,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::input_tasks::support::InputTaskSupport;
-use super::tasks::polling::TaskSupport;
+use super::input_tasks::InputTaskSupport;
+use super::tasks::states::TaskSupport;
 use crate::built::Conversing;
-use crate::calls::keep_alive::KeepAlivePing;
+use crate::calls::endpoint::Settings;
 use crate::calls::observing::ObserverSetting;
-use crate::calls::settings::Settings;
+use crate::calls::pings::KeepAlivePing;
 use crate::error::CallError;
 use crate::identity::{ExtensionError, Implementation};
 use crate::json::write_str;

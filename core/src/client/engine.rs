@@ -6,20 +6,18 @@ use core::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::calls::Calls;
+use super::calls::{Calls, ToolCallParams};
 use super::common::CommonState;
 use super::config::Config;
 use super::event::{Event, Peer};
 use super::negotiate::{Negotiation, NegotiationStep};
 use super::subscription_table::SubscriptionTable;
-use super::task_use::TaskUse;
-use super::tool_call::ToolCallParams;
+use super::task_calls::TaskUse;
 use crate::calls::endpoint::{EndpointTimer, check_timeout, next_deadline};
-use crate::calls::keep_alive::PeerHealth;
-use crate::calls::observed_requests::{begin_session, end_session};
+use crate::calls::observing::{begin_session, end_session};
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose};
-use crate::calls::outbound_requests;
-use crate::calls::room;
+use crate::calls::pings::PeerHealth;
+use crate::calls::{outbound_requests, room};
 use crate::driving::{BoundEngine, DriverCheck};
 use crate::error::{CallError, Fault, UseError};
 use crate::limits::Limit;
@@ -29,8 +27,7 @@ use crate::rpc::RpcError;
 use crate::slab::Key;
 use crate::sync::Arc;
 use crate::tap::{ChannelId, Direction, TapRecord};
-use crate::time::Instant;
-use crate::timeout_reason::TimeoutReason;
+use crate::time::{Instant, TimeoutReason};
 use crate::version::{Era, KnownEra, Version};
 
 /// The client engine: takes messages, produces messages and events.

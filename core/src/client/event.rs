@@ -2,17 +2,22 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
 
 use super::input::{Input, InputId};
-use super::log::LogMessage;
 use crate::calls::inbound::{CallId, Progress};
 use crate::calls::outbound::CallKey;
 use crate::change::Change;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
 use crate::identity::{Capabilities, declared_extension};
-use crate::model::{Implementation, SubscriptionFilter, Task};
+use crate::json::{object_members, string, write_str};
+use crate::meta;
+use crate::model::{Implementation, LoggingLevel, SubscriptionFilter, Task};
 use crate::raw::RawJson;
 use crate::slab::Key;
 use crate::version::{Era, Version};
@@ -197,4 +202,267 @@ pub struct Notification {
     pub method: Box<str>,
     /// Parameters of the notification.
     pub params: Option<RawJson>,
+}
+
+// The events that the application has not polled.
+
+/// Events in order. Some are merged with later ones, or removed, until they are polled.
+///
+/// A search walks over unpolled events, and only if there is one that may be found. Reading pauses at
+/// [`Limits::max_events`](crate::Limits), which bounds the walk.
+#[derive(Debug, Default)]
+pub(super) struct EventQueue {
+    events: VecDeque<Event>,
+    /// Number of events that may be merged or removed.
+    revocable: u32,
+}
+
+const fn is_revocable(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Input(_) | Event::Progress { .. } | Event::Changed { .. } | Event::Subscribed { .. }
+    )
+}
+
+impl EventQueue {
+    pub(super) fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    pub(super) fn push_back(&mut self, event: Event) {
+        self.revocable += u32::from(is_revocable(&event));
+        self.events.push_back(event);
+    }
+
+    pub(super) fn pop_front(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        self.revocable -= u32::from(is_revocable(&event));
+        Some(event)
+    }
+
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.events.shrink_to_fit();
+    }
+
+    /// Queues a progress report; it replaces an earlier one of the call that was not polled (PROG-013).
+    pub(super) fn push_progress(&mut self, call: CallKey, progress: Progress) {
+        let unread = self.revocable().rev().find_map(|event| match event {
+            Event::Progress { call: other, progress } if *other == call => Some(progress),
+            _ => None,
+        });
+        match unread {
+            Some(old) => *old = progress,
+            None => self.push_back(Event::Progress { call, progress }),
+        }
+    }
+
+    /// Queues a change, unless an equal one was not polled yet.
+    pub(super) fn push_change(&mut self, subscription: Option<SubscriptionKey>, change: Change) {
+        let is_queued = self.revocable().any(|event| match event {
+            Event::Changed { key, change: other } => *key == subscription && *other == change,
+            _ => false,
+        });
+        if !is_queued {
+            self.push_back(Event::Changed { key: subscription, change });
+        }
+    }
+
+    /// Reports that an input request has ended, or removes its event if that was not polled.
+    pub(super) fn withdraw_input(&mut self, id: InputId) {
+        let found = self.revocable().position(|event| matches!(event, Event::Input(input) if input.id == id));
+        match found {
+            Some(index) => {
+                self.revocable -= 1;
+                self.events.remove(index);
+            }
+            None => self.push_back(Event::InputWithdrawn(id)),
+        }
+    }
+
+    /// Removes the reports for a subscription.
+    pub(super) fn remove_subscription(&mut self, subscription: SubscriptionKey) {
+        if self.revocable == 0 {
+            return;
+        }
+        let Self { events, revocable } = self;
+        events.retain(|event| {
+            let stays = match event {
+                Event::Subscribed { key, .. } => *key != subscription,
+                Event::Changed { key, .. } => *key != Some(subscription),
+                _ => true,
+            };
+            *revocable -= u32::from(!stays);
+            stays
+        });
+    }
+
+    /// Returns all events if one of them may be merged or removed, and none otherwise.
+    fn revocable(&mut self) -> impl DoubleEndedIterator<Item = &mut Event> + ExactSizeIterator {
+        let searched = if self.revocable == 0 { 0 } else { self.events.len() };
+        self.events.range_mut(..searched)
+    }
+}
+
+// Log messages of the server (LOG).
+
+/// A log message of the server (LOG-003). It is untrusted: escape it before it is displayed.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LogMessage {
+    /// Severity of the message.
+    pub level: LoggingLevel,
+    /// Part of the server that logged the message.
+    pub logger: Option<String>,
+    /// The message: any JSON value.
+    pub data: RawJson,
+    /// The call that the message is about, if the transport shows it; never on a byte stream.
+    pub call: Option<CallKey>,
+}
+
+/// The log level that the application has set.
+#[derive(Debug)]
+pub(super) struct LogSettings {
+    /// The least severe level that is reported; `None` for no messages.
+    level: Option<LoggingLevel>,
+    /// Members of `_meta` for modern requests at this level.
+    request_meta: Vec<u8>,
+}
+
+impl LogSettings {
+    pub(super) fn request_meta(&self) -> &[u8] {
+        &self.request_meta
+    }
+}
+
+impl LogSettings {
+    /// Creates the settings for a level. `request_meta` is that of requests without a level; none for a legacy server.
+    pub(super) fn new(level: Option<LoggingLevel>, request_meta: Option<&[u8]>) -> Self {
+        let mut with_level = Vec::new();
+        if let Some(request_meta) = request_meta {
+            with_level.extend_from_slice(request_meta);
+            if let Some(level) = &level {
+                with_level.push(b',');
+                write_str(&mut with_level, meta::LOG_LEVEL);
+                with_level.push(b':');
+                write_str(&mut with_level, level.as_str());
+            }
+        }
+        Self { level, request_meta: with_level }
+    }
+
+    /// Returns the least severe level that is reported; `None` for no messages.
+    pub(super) const fn level(&self) -> Option<&LoggingLevel> {
+        self.level.as_ref()
+    }
+}
+
+impl LogMessage {
+    /// Parses the parameters of `notifications/message`, which lie in `frame`.
+    pub(super) fn parse(frame: &Bytes, params: &[u8]) -> Option<Self> {
+        let (mut level, mut logger, mut data) = (None, Some(None), None);
+        object_members(params, |name, value| match name {
+            b"level" => level = string(value).map(|word| LoggingLevel::from(&*word)),
+            b"logger" if value == b"null" => logger = Some(None),
+            b"logger" => logger = string(value).map(Cow::into_owned).map(Some),
+            b"data" => data = Some(RawJson::trusted(frame.slice_ref(value))),
+            _ => {}
+        });
+        Some(Self { level: level?, logger: logger?, data: data?, call: None })
+    }
+}
+
+#[cfg(test)]
+mod log_tests {
+    use super::*;
+
+    // covers: META-012
+    #[test]
+    fn level_is_added_to_the_members_of_modern_requests() {
+        let settings = |level| LogSettings::new(level, Some(b"\"a\":1"));
+        assert_eq!(settings(None).request_meta(), b"\"a\":1");
+        let with_level = settings(Some(LoggingLevel::Error));
+        assert_eq!(with_level.request_meta(), b"\"a\":1,\"io.modelcontextprotocol/logLevel\":\"error\"");
+        assert_eq!(with_level.level(), Some(&LoggingLevel::Error));
+        assert_eq!(LogSettings::new(Some(LoggingLevel::Error), None).request_meta(), b"");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::input::{Input, InputSource};
+    use super::*;
+    use crate::built::Conversing;
+    use crate::model::InputRequest;
+    use crate::slab::Key;
+    use alloc::boxed::Box;
+
+    fn input(serial: u64) -> InputId {
+        InputId(InputSource::Round(Key { slot: 0, generation: 0 }, serial))
+    }
+
+    #[expect(deprecated, reason = "tested until its removal")]
+    fn input_event(serial: u64) -> Event {
+        let request = Box::new(InputRequest::ListRoots(None));
+        Event::Input(Input { id: input(serial), call: None, key: None, request, _marker: Conversing })
+    }
+
+    fn check(queue: &EventQueue) {
+        let count = queue.events.iter().filter(|event| is_revocable(event)).count();
+        assert_eq!(queue.revocable as usize, count);
+    }
+
+    #[test]
+    fn number_of_revocable_events_equals_a_count_after_every_step() {
+        let mut queue = EventQueue::default();
+        let subscription = |n: u64| SubscriptionKey::new(n % 3, Key { slot: 0, generation: 0 });
+        for step in 0..2_000_u64 {
+            let call = CallKey(Key { slot: (step % 5) as u32, generation: 0 });
+            match step * 7 % 11 {
+                0 | 1 => queue.push_back(input_event(step)),
+                2 => queue.push_progress(call, Progress::new(step as f64)),
+                3 => queue.push_change(Some(subscription(step)), Change::Tools),
+                4 => queue.push_change(None, Change::Resources),
+                5 => queue.remove_subscription(subscription(step)),
+                6 | 7 => queue.withdraw_input(input(step.saturating_sub(5))),
+                8 => queue.push_back(Event::ElicitationComplete("e".into())),
+                _ => drop(queue.pop_front()),
+            }
+            check(&queue);
+        }
+        while queue.pop_front().is_some() {
+            check(&queue);
+        }
+        assert!(queue.is_empty() && queue.revocable == 0);
+    }
+
+    #[test]
+    fn withdrawn_input_removes_its_unpolled_event_or_is_reported() {
+        let mut queue = EventQueue::default();
+        queue.push_back(input_event(1));
+        queue.push_back(input_event(2));
+        assert!(queue.pop_front().is_some());
+        queue.withdraw_input(input(2));
+        assert!(queue.is_empty());
+        queue.withdraw_input(input(1));
+        assert!(matches!(queue.pop_front(), Some(Event::InputWithdrawn(id)) if id == input(1)));
+    }
+
+    #[test]
+    fn equal_change_and_newer_progress_are_merged_until_polled() {
+        let (mut queue, call) = (EventQueue::default(), CallKey(Key { slot: 0, generation: 0 }));
+        queue.push_change(None, Change::Tools);
+        queue.push_change(None, Change::Tools);
+        queue.push_progress(call, Progress::new(1.0));
+        queue.push_progress(call, Progress::new(2.0));
+        assert!(queue.len() == 2 && queue.pop_front().is_some());
+        assert!(
+            matches!(queue.pop_front(), Some(Event::Progress { progress, .. }) if progress.progress == 2.0)
+        );
+        queue.push_change(None, Change::Tools);
+        assert_eq!(queue.len(), 1);
+    }
 }

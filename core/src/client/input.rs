@@ -3,20 +3,30 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::config::Config;
+use super::common::CommonState;
+use super::config::{Config, InputSupport, NamedInput};
 use crate::built::Conversing;
 use crate::calls::inbound::CallId;
-use crate::calls::outbound::CallKey;
+use crate::calls::outbound::{CallKey, OutboundCall};
+use crate::deprecation::DeprecatedFeature;
 use crate::error::{CallError, UseError};
-use crate::json::TopLevelMembers;
-use crate::methods::Capability;
-use crate::model::{ElicitParams, InputRequest, InputResponse};
+use crate::identity::Capabilities;
+use crate::json::{self, TopLevelMembers};
+use crate::methods::{self, Capability};
+use crate::model::{
+    ElicitParams, ElicitUrlParams, IncludeContext, InputRequest, InputRequests, InputResponse, TaskId,
+};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
-use crate::slab::Key;
+use crate::slab::list::{List, ListLinks, ListNode};
+use crate::slab::{Key, Slab};
+use crate::sync::Arc;
+use crate::time::Instant;
 use crate::version::Version;
 
 /// The key of an input request.
@@ -168,4 +178,526 @@ pub(super) fn check_input_response(
     let answer = RawJson::trusted(Bytes::copy_from_slice(text));
     let read = InputResponse::parse(method, &answer);
     read.map(drop).map_err(|error| UseError::InvalidInputResponse { reason: error.to_string() })
+}
+
+// The code that reads input requests, as a table that only a configuration with capabilities holds.
+//
+// Forms, conversations and pages are the largest messages of the protocol. A client that declares no capability gets
+// none of them, and is linked without the code that reads them.
+
+impl Config {
+    /// Declares the capabilities (LIFE-012, ERR-021).
+    ///
+    /// Requests that need others are refused before the application sees them. Without the feature `conversations`, those of
+    /// requests of a server are not declared.
+    #[must_use]
+    #[expect(deprecated, reason = "supported until its removal")]
+    pub fn capabilities(mut self, mut capabilities: Capabilities) -> Self {
+        match Conversing::get() {
+            Some(marker) => {
+                self.inputs = Some(InputSupport {
+                    _marker: marker,
+                    read: |config, method, params, version| {
+                        let mut request = InputRequest::from_parts(method, params)?;
+                        config.check_input_request(&mut request, version)?;
+                        Ok(Box::new(request.into_owned()))
+                    },
+                    read_round,
+                    read_pages: |error| {
+                        error
+                            .as_url_elicitation_required()
+                            .map(|refusal| refusal.elicitations)
+                            .unwrap_or_default()
+                    },
+                });
+            }
+            None => {
+                capabilities = [
+                    Capability::Elicitation,
+                    Capability::ElicitationForm,
+                    Capability::ElicitationUrl,
+                    Capability::Sampling,
+                    Capability::SamplingTools,
+                    Capability::SamplingContext,
+                    Capability::Roots,
+                    Capability::RootsListChanged,
+                ]
+                .into_iter()
+                .fold(capabilities, Capabilities::without);
+            }
+        }
+        self.settings.capabilities = Arc::new(capabilities);
+        if self.tasks.is_some() {
+            self = self.declare_tasks();
+        }
+        if self.input_tasks.is_some() {
+            self = self.declare_input_tasks();
+        }
+        self.rebuild_request_meta()
+    }
+
+    /// Reads and checks an input request of a legacy server (ERR-021).
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    pub(super) fn read_input_request(
+        &self,
+        method: &str,
+        params: Option<&RawJson>,
+        version: Version,
+    ) -> Result<Box<InputRequest<'static>>, RpcError> {
+        match self.inputs {
+            Some(support) => (support.read)(self, method, params, version),
+            None => Err(RpcError::method_not_found(method)),
+        }
+    }
+
+    /// Reads and checks the input requests of a round (MRTR-008, MRTR-009).
+    ///
+    /// # Errors
+    ///
+    /// The outcome of the call.
+    pub(super) fn read_round(
+        &self,
+        requests: &[u8],
+        max: usize,
+        version: Version,
+    ) -> Result<Vec<NamedInput>, CallError> {
+        match self.inputs {
+            Some(support) => (support.read_round)(self, requests, max, version),
+            None => refuse_round(requests, version).map_or(Ok(Vec::new()), Err),
+        }
+    }
+
+    /// Returns the pages that the user must visit first, if a call was refused for them (ELIC-029).
+    pub(super) fn read_pages(&self, error: &RpcError) -> Vec<ElicitUrlParams> {
+        self.inputs.map(|support| (support.read_pages)(error)).unwrap_or_default()
+    }
+}
+
+/// Reads the input requests of a round strictly, because they are presented to a user.
+fn read_round(
+    config: &Config,
+    requests: &[u8],
+    max: usize,
+    version: Version,
+) -> Result<Vec<NamedInput>, CallError> {
+    let invalid = |reason| CallError::InvalidInputRequest { reason };
+    let requests =
+        json::read::<InputRequests<'_>>(requests).map_err(|e| invalid(format!("`inputRequests`: {e}")))?;
+    if requests.len() > max {
+        return Err(invalid(format!("it has more than {max} input requests")));
+    }
+    let mut inputs = Vec::with_capacity(requests.len());
+    for (name, mut request) in requests {
+        config.check_input_request(&mut request, version)?;
+        inputs.push((name.into(), Box::new(request.into_owned())));
+    }
+    Ok(inputs)
+}
+
+/// Returns the reason why a client without capabilities ends a call whose server asks for input (MRTR-009).
+///
+/// Returns `None` if there are no input requests.
+fn refuse_round(requests: &[u8], version: Version) -> Option<CallError> {
+    let (mut missing, mut is_empty) = (None, requests.first() == Some(&b'{'));
+    json::object_members(requests, |_, request| {
+        is_empty = false;
+        json::object_members(request, |name, value| {
+            let method = (name == b"method").then(|| json::string(value)).flatten();
+            let rule = method.and_then(|method| methods::request_rule(&method));
+            missing = missing.or_else(|| rule.and_then(|rule| rule.required_capability_in(version)));
+        });
+    });
+    let invalid = || CallError::InvalidInputRequest { reason: "`inputRequests`: an unknown kind".into() };
+    (!is_empty).then(|| missing.map_or_else(invalid, CallError::NotDeclared))
+}
+
+// Ids of elicitations by URL that may be completed (2025-11-25; ELIC-025 to ELIC-028).
+
+/// Ids of elicitations by URL; the oldest are evicted.
+///
+/// Invariant: `by_id` and `order` hold exactly the ids in `ids`.
+#[derive(Debug, Default)]
+pub(super) struct UrlElicitations {
+    ids: Slab<ElicitationId>,
+    /// Sorted by the ids.
+    by_id: Vec<(Box<str>, Key)>,
+    /// From the oldest to the newest.
+    order: List,
+}
+
+#[derive(Debug)]
+struct ElicitationId {
+    id: Box<str>,
+    links: ListLinks,
+}
+
+impl ListNode for ElicitationId {
+    fn list_links(&self) -> ListLinks {
+        self.links
+    }
+
+    fn set_list_links(&mut self, links: ListLinks) {
+        self.links = links;
+    }
+}
+
+impl UrlElicitations {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Returns the position of an id among the sorted ones, or the one that it would have.
+    fn position(&self, id: &str) -> Result<usize, usize> {
+        self.by_id.binary_search_by(|(known, _)| (**known).cmp(id))
+    }
+
+    /// Remembers an id, up to `max` of them. A known id keeps its place.
+    pub(super) fn remember(&mut self, id: &str, max: usize) {
+        if self.position(id).is_ok() {
+            return;
+        }
+        if self.ids.len() >= max {
+            if let Some(oldest) = self.order.first(&self.ids).and_then(|key| self.ids.get(key)) {
+                let id = oldest.id.clone();
+                self.take(&id);
+            }
+        }
+        let key = self.ids.insert(ElicitationId { id: id.into(), links: ListLinks::NONE });
+        let at = self.position(id).unwrap_or_else(|at| at);
+        self.by_id.insert(at, (id.into(), key));
+        self.order.push(&mut self.ids, key);
+    }
+
+    /// Forgets an id and returns it, or `None` if it is unknown.
+    pub(super) fn take(&mut self, id: &str) -> Option<Box<str>> {
+        let (_, key) = self.by_id.remove(self.position(id).ok()?);
+        self.order.remove(&mut self.ids, key);
+        self.ids.remove(key).map(|known| known.id)
+    }
+}
+
+// Deprecated features that input requests use (ROOT-013, SAMP-010, SAMP-026).
+
+/// Reports the deprecated features that an input request uses.
+#[expect(deprecated, reason = "supported until its removal")]
+pub(super) fn report_deprecated(common: &mut CommonState, request: &InputRequest<'_>) {
+    match request {
+        InputRequest::ListRoots(_) => common.report_deprecated(DeprecatedFeature::Roots),
+        InputRequest::CreateMessage(params) => {
+            common.report_deprecated(DeprecatedFeature::Sampling);
+            if let Some(IncludeContext::ThisServer | IncludeContext::AllServers) = params.include_context {
+                common.report_deprecated(DeprecatedFeature::IncludeContext);
+            }
+        }
+        _ => {}
+    }
+}
+
+// Properties of a request, for code around calls.
+
+/// Returns the name that a request of a client is about: of the tool or prompt, the URI of the resource, or the id of the
+/// task.
+///
+/// For the methods that have one it is the value of the header field `Mcp-Name` (HTTP-033). Returns `None` for other
+/// methods, and without a string there.
+#[must_use]
+pub fn request_name(method: &str, params: &RawJson) -> Option<String> {
+    let member = match method {
+        methods::TASKS_RESULT => "taskId",
+        methods::SKILLS_GET | methods::DIRECTORY_READ => "uri",
+        _ => methods::subject_member(method)?,
+    };
+    params.member(member)?.string()
+}
+
+/// Returns whether a method of the protocol only reads: lists, reads, prompts, completions, and the state of tasks.
+///
+/// Such a request may be repeated, as safe methods of HTTP may. Tools are not among them, and neither are methods that the
+/// protocol does not know.
+#[must_use]
+pub fn is_safe_method(method: &str) -> bool {
+    matches!(
+        method,
+        methods::TOOLS_LIST
+            | methods::RESOURCES_LIST
+            | methods::TEMPLATES_LIST
+            | methods::RESOURCES_READ
+            | methods::PROMPTS_LIST
+            | methods::PROMPTS_GET
+            | methods::COMPLETE
+            | methods::SKILLS_LIST
+            | methods::SKILLS_GET
+            | methods::DIRECTORY_READ
+            | methods::TASKS_GET
+            | methods::TASKS_RESULT
+            | methods::TASKS_LIST
+    )
+}
+
+// Open input requests of a legacy server, and the time that they take.
+//
+// They have no deadlines of their own: each is an inbound call, whose age is in the shared heap.
+
+/// Open input requests of a legacy server; see the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct LegacyInputs {
+    /// The requests, by the slots of their calls.
+    requests: Vec<Option<LegacyInput>>,
+    /// Number of open requests.
+    open: usize,
+    /// Number of open questions of tasks that the client hosts. They are kept elsewhere, and only their time counts here.
+    hosted: usize,
+    /// Arrival of the first open request.
+    waiting_since: Instant,
+    /// End of the last request.
+    last_ended: Instant,
+    /// Total time with open requests, before `waiting_since`.
+    previous_wait: Duration,
+}
+
+#[derive(Debug)]
+struct LegacyInput {
+    key: Key,
+    method: &'static str,
+    /// The task that the request belongs to (2025-11-25; TASK-023).
+    related_task: Option<TaskId>,
+}
+
+impl LegacyInputs {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.open == 0 && self.hosted == 0
+    }
+
+    /// Sets the number of open questions of hosted tasks.
+    pub(super) fn set_hosted(&mut self, now: Instant, hosted: usize) {
+        let was_empty = self.is_empty();
+        if hosted < self.hosted {
+            self.last_ended = now;
+        }
+        self.hosted = hosted;
+        match (was_empty, self.is_empty()) {
+            (true, false) => self.waiting_since = now,
+            (false, true) => self.previous_wait += now.saturating_duration_since(self.waiting_since),
+            _ => {}
+        }
+    }
+
+    /// Adds a request.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        request: Key,
+        method: &'static str,
+        related_task: Option<TaskId>,
+    ) {
+        if self.is_empty() {
+            self.waiting_since = now;
+        }
+        let slot = request.slot as usize;
+        if slot >= self.requests.len() {
+            self.requests.resize_with(slot + 1, || None);
+        }
+        if let Some(entry) = self.requests.get_mut(slot) {
+            *entry = Some(LegacyInput { key: request, method, related_task });
+            self.open += 1;
+        }
+    }
+
+    /// Returns the method of a request, or `None` if it is not an open input request.
+    pub(super) fn method(&self, request: Key) -> Option<&'static str> {
+        self.find(request).map(|input| input.method)
+    }
+
+    /// Returns the task that a request belongs to.
+    pub(super) fn related_task(&self, request: Key) -> Option<&TaskId> {
+        self.find(request)?.related_task.as_ref()
+    }
+
+    /// Returns whether a request of this task is open.
+    pub(super) fn is_open_for(&self, task: Option<&TaskId>) -> bool {
+        self.requests.iter().flatten().any(|input| input.related_task.as_ref() == task)
+    }
+
+    fn find(&self, request: Key) -> Option<&LegacyInput> {
+        let input = self.requests.get(request.slot as usize)?.as_ref()?;
+        (input.key == request).then_some(input)
+    }
+
+    /// Removes a request; returns false if it is not an input request.
+    pub(super) fn end(&mut self, now: Instant, request: Key) -> bool {
+        let Some(entry) = self.requests.get_mut(request.slot as usize) else { return false };
+        if entry.take_if(|input| input.key == request).is_none() {
+            return false;
+        }
+        self.open -= 1;
+        self.last_ended = now;
+        if self.is_empty() {
+            self.previous_wait += now.saturating_duration_since(self.waiting_since);
+        }
+        true
+    }
+
+    /// Returns the total time with open requests.
+    pub(super) fn total_wait(&self, now: Instant) -> Duration {
+        let open_since = if self.is_empty() { now } else { self.waiting_since };
+        self.previous_wait + now.saturating_duration_since(open_since)
+    }
+
+    /// Returns the error of a call whose deadline has passed, or its next deadline.
+    ///
+    /// The server does not name the call that needs the input, so the timeouts of all calls are suspended (TIME-008).
+    /// No call is idle while an input request is open. The total timeout excludes that time, unless it was set for the
+    /// call.
+    ///
+    /// # Errors
+    ///
+    /// The next deadline, if none has passed.
+    pub(super) fn check_deadline(&self, now: Instant, call: &OutboundCall) -> Result<CallError, Instant> {
+        let last_activity = if self.is_empty() { self.last_ended } else { now };
+        let idle_at = call.idle_deadline.max(last_activity + call.timeout);
+        let extension = if call.has_explicit_total { Duration::ZERO } else { self.total_wait(now) };
+        let total_at = call.total_deadline + extension;
+        match now {
+            _ if now >= total_at => Ok(CallError::TotalTimedOut),
+            _ if now >= idle_at => Ok(CallError::TimedOut),
+            _ => Err(idle_at.min(total_at)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod legacy_inputs_tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_micros(seconds * 1_000_000)
+    }
+
+    fn key(slot: u32, generation: u32) -> Key {
+        Key { slot, generation }
+    }
+
+    #[test]
+    fn request_is_found_by_its_key_until_it_ends() {
+        let mut inputs = LegacyInputs::default();
+        inputs.begin(at(1), key(4, 0), "a", None);
+        inputs.begin(at(2), key(1, 7), "b", None);
+        assert_eq!((inputs.method(key(4, 0)), inputs.method(key(1, 7))), (Some("a"), Some("b")));
+        assert_eq!(
+            (inputs.method(key(4, 1)), inputs.method(key(0, 0)), inputs.method(key(9, 0))),
+            (None, None, None)
+        );
+        assert!(
+            !inputs.end(at(3), key(4, 1)) && inputs.end(at(3), key(4, 0)) && !inputs.end(at(3), key(4, 0))
+        );
+        inputs.begin(at(4), key(4, 1), "c", None);
+        assert_eq!((inputs.method(key(4, 0)), inputs.method(key(4, 1))), (None, Some("c")));
+        assert!(!inputs.is_empty() && inputs.end(at(5), key(4, 1)) && inputs.end(at(5), key(1, 7)));
+        assert!(inputs.is_empty());
+    }
+
+    // covers: TIME-008
+    #[test]
+    fn total_wait_is_the_time_with_at_least_one_open_request() {
+        let mut inputs = LegacyInputs::default();
+        assert_eq!(inputs.total_wait(at(9)), Duration::ZERO);
+        inputs.begin(at(10), key(0, 0), "a", None);
+        inputs.begin(at(12), key(1, 0), "a", None);
+        assert!(inputs.end(at(15), key(0, 0)));
+        assert_eq!(inputs.total_wait(at(16)), Duration::from_secs(6));
+        assert!(inputs.end(at(20), key(1, 0)));
+        assert_eq!(inputs.total_wait(at(99)), Duration::from_secs(10));
+        inputs.begin(at(100), key(0, 1), "a", None);
+        assert_eq!(inputs.total_wait(at(103)), Duration::from_secs(13));
+    }
+}
+
+#[cfg(test)]
+mod request_info_tests {
+    use alloc::string::ToString as _;
+
+    use super::*;
+    use crate::methods::EntryKind;
+
+    // covers: HTTP-033
+    #[test]
+    fn name_of_request_is_that_of_its_subject() {
+        let params =
+            RawJson::new(r#"{"name":"a\u0062","uri":"test:///b","taskId":"c"}"#).expect("valid JSON");
+        let name = |method| request_name(method, &params);
+        for (method, expected) in [
+            (methods::TOOLS_CALL, Some("ab")),
+            (methods::PROMPTS_GET, Some("ab")),
+            (methods::RESOURCES_READ, Some("test:///b")),
+            (methods::SKILLS_GET, Some("test:///b")),
+            (methods::TASKS_GET, Some("c")),
+            (methods::TASKS_RESULT, Some("c")),
+            (methods::TOOLS_LIST, None),
+            ("x/custom", None),
+        ] {
+            assert_eq!(name(method), expected.map(|name| name.to_string()), "{method}");
+        }
+        let wrong = RawJson::new(r#"{"name":1}"#).expect("valid JSON");
+        assert_eq!(request_name(methods::TOOLS_CALL, &wrong), None);
+    }
+
+    #[test]
+    fn only_methods_that_read_are_safe() {
+        assert!(EntryKind::ALL.into_iter().all(|kind| is_safe_method(kind.list_method())));
+        assert!(is_safe_method(methods::RESOURCES_READ) && is_safe_method(methods::COMPLETE));
+        for method in [methods::TOOLS_CALL, methods::TASKS_CANCEL, methods::TASKS_UPDATE, "x/custom"] {
+            assert!(!is_safe_method(method), "{method}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod url_elicitations_tests {
+    use super::*;
+    use alloc::format;
+
+    // covers: ELIC-027
+    #[test]
+    fn id_is_completed_once_and_the_oldest_is_evicted() {
+        let mut known = UrlElicitations::default();
+        for n in 0..5 {
+            known.remember(&format!("e{n}"), 3);
+        }
+        known.remember("e2", 3);
+        assert_eq!(["e0", "e1", "e5"].map(|id| known.take(id)), [None, None, None]);
+        assert_eq!(known.take("e3").as_deref(), Some("e3"));
+        assert_eq!(known.take("e3"), None);
+        known.remember("e6", 3);
+        known.remember("e7", 3);
+        assert_eq!(known.take("e2"), None, "it was the oldest");
+        assert!(["e4", "e6", "e7"].iter().all(|id| known.take(id).is_some()) && known.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::methods::Capability;
+
+    // covers: MRTR-009, ERR-021
+    #[test]
+    #[expect(deprecated, reason = "tested until its removal")]
+    fn client_without_capabilities_names_what_the_first_input_request_needs() {
+        let config = Config::new("test", "1");
+        let read =
+            |text: &str| config.read_round(text.as_bytes(), 8, Version::V2026_07_28).map(|all| all.len());
+        assert_eq!(read("{}"), Ok(0));
+        let roots = r#"{"a":{"method":"roots/list"},"b":{"method":"elicitation/create","params":{}}}"#;
+        assert_eq!(read(roots), Err(CallError::NotDeclared(Capability::Roots)));
+        let form = r#"{"a":{"params":{},"method":"elicitation/create"}}"#;
+        assert_eq!(read(form), Err(CallError::NotDeclared(Capability::Elicitation)));
+        for unknown in ["[]", "1", r#"{"a":{"method":"x"}}"#, r#"{"a":{}}"#, r#"{"a":1}"#] {
+            assert!(matches!(read(unknown), Err(CallError::InvalidInputRequest { .. })), "{unknown}");
+        }
+        let refused = config.read_input_request("roots/list", None, Version::V2025_11_25);
+        assert_eq!(refused.map(drop), Err(RpcError::method_not_found("roots/list")));
+    }
 }

@@ -25,13 +25,12 @@ use crate::diagnostic::Diagnostic;
 use crate::error::Fault;
 use crate::identity::Capabilities;
 use crate::json::{Scanner, object_members, string, write_str};
-use crate::meta;
-use crate::methods;
 use crate::raw::RawJson;
-use crate::rpc::{RpcError, code, encode};
+use crate::rpc::{self, RpcError, code};
 use crate::slab::Key;
 use crate::time::Instant;
 use crate::version::{Era, KnownEra, Version, VersionSet};
+use crate::{meta, methods};
 
 /// The negotiation of the era and the revision; see the [module](self).
 ///
@@ -562,10 +561,10 @@ fn send(common: &mut CommonState, purpose: CallPurpose, method: &str, params: im
         &common.endpoint.limits,
     ));
     common.endpoint.send(main, 0, |out| {
-        encode::request_head(out, OutboundCalls::wire_id(key), method);
+        rpc::request_head(out, OutboundCalls::wire_id(key), method);
         out.extend_from_slice(b",\"params\":");
         params(out);
-        encode::end(out);
+        rpc::end(out);
     });
 }
 
@@ -600,8 +599,8 @@ fn handle_initialize_result(common: &mut CommonState, result: &RawJson) -> Negot
     if let Some(main) = common.main_channel {
         // Sent before anything else (LIFE-004).
         common.endpoint.send(main, 0, |out| {
-            encode::notification_head(out, methods::INITIALIZED);
-            encode::end(out);
+            rpc::notification_head(out, methods::INITIALIZED);
+            rpc::end(out);
         });
     }
     NegotiationStep::Ready(Box::new(peer))

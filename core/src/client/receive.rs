@@ -9,26 +9,21 @@ use bytes::Bytes;
 use super::calls::Calls;
 use super::common::CommonState;
 use super::engine::Engine;
-use super::event::{Event, Notification, ServerRequest};
+use super::event::{Event, LogMessage, Notification, ServerRequest};
 use super::input::InputSource;
-use super::input_task_calls::is_about_task;
-use super::input_tasks::RequestSource;
-use super::log::LogMessage;
+use super::input_tasks::{RequestSource, is_about_task};
 use super::negotiate::NegotiationStep;
 use super::subscription_table;
 use crate::built::{Batching, Conversing, Logging};
 use crate::calls::batch;
-use crate::calls::batch_key::BatchKey;
 use crate::calls::endpoint::{FrameContent, classify_frame};
-use crate::calls::inbound::{CallId, InboundCall};
-use crate::calls::observed_requests::{observe_call, observe_outcome, resume_message};
+use crate::calls::inbound::{BatchKey, CallId, InboundCall};
+use crate::calls::observing::{observe_call, observe_outcome, resume_message};
 use crate::calls::outbound::{CallPurpose, ResponseMatch};
 use crate::deprecation::DeprecatedFeature;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, HttpError};
 use crate::frame::line::Oversize;
-use crate::meta;
-use crate::methods;
 use crate::model::TaskId;
 use crate::observe::RequestedParams;
 use crate::raw::RawJson;
@@ -39,6 +34,7 @@ use crate::slab::tree::TreeLinks;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::{Era, Version};
+use crate::{meta, methods};
 
 impl Engine {
     /// Takes one frame: a message, a batch or a blank line.

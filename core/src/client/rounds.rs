@@ -16,10 +16,9 @@ use serde::Serialize;
 
 use super::common::{CommonState, request_meta};
 use super::config::NamedInput;
-use super::deprecated_inputs;
 use super::event::Event;
-use super::input::{Input, InputId, InputSource, check_input_response};
-use super::secondary_map::SecondaryMap;
+use super::input::{self, Input, InputId, InputSource, check_input_response};
+use super::subscription_table::SecondaryMap;
 use crate::built::Conversing;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::outbound::CallKey;
@@ -183,7 +182,7 @@ impl Rounds {
         let version = peer.version;
         let RequiredInput { inputs, state } = parse_input_required(common, result, version)?;
         for (_, request) in &inputs {
-            deprecated_inputs::report_deprecated(common, request);
+            input::report_deprecated(common, request);
         }
         common.endpoint.outbound.calls.supersede(call);
         let Some(parked) = common.endpoint.outbound.calls.get_mut(call) else { return Ok(()) };

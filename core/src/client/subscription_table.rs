@@ -4,6 +4,7 @@
 //! notifications: a change of a list is reported, because a cached list is outdated, and anything else is diagnosed.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -177,4 +178,155 @@ fn subscription_of(common: &mut CommonState, channel: Key, method: &str, params:
         _ => common.diagnose(Diagnostic::UnsolicitedNotification(method.into())),
     }
     None
+}
+
+// A map by the keys of a slab, with a tenth of the code of a `BTreeMap`.
+
+/// Values by the keys of a slab, which bounds their number.
+///
+/// Invariant: `len` is the number of values. A key finds its own value only, and none of an earlier one in its slot.
+#[derive(Debug)]
+pub(super) struct SecondaryMap<T> {
+    slots: Vec<Option<Box<(Key, T)>>>,
+    len: usize,
+}
+
+impl<T> Default for SecondaryMap<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), len: 0 }
+    }
+}
+
+impl<T> SecondaryMap<T> {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(super) fn get(&self, key: Key) -> Option<&T> {
+        let entry = self.slots.get(key.slot as usize)?.as_deref()?;
+        (entry.0 == key).then_some(&entry.1)
+    }
+
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let entry = self.slots.get_mut(key.slot as usize)?.as_deref_mut()?;
+        (entry.0 == key).then_some(&mut entry.1)
+    }
+
+    /// Sets the value of a key. It replaces one of an earlier key in the slot.
+    pub(super) fn insert(&mut self, key: Key, value: T) {
+        let slot = key.slot as usize;
+        if slot >= self.slots.len() {
+            self.slots.resize_with(slot + 1, || None);
+        }
+        if let Some(entry) = self.slots.get_mut(slot) {
+            self.len += usize::from(entry.is_none());
+            *entry = Some(Box::new((key, value)));
+        }
+    }
+
+    /// Removes the value of a key.
+    pub(super) fn remove(&mut self, key: Key) -> Option<T> {
+        let entry = self.slots.get_mut(key.slot as usize)?;
+        let removed = entry.take_if(|entry| entry.0 == key)?;
+        self.len -= 1;
+        Some(removed.1)
+    }
+}
+
+// Parts of a subscription filter: flags of lists, and URIs of resources.
+
+/// Lists that can change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct ListFlags {
+    pub(super) tools: bool,
+    pub(super) prompts: bool,
+    pub(super) resources: bool,
+}
+
+impl ListFlags {
+    pub(super) fn from_filter(filter: &SubscriptionFilter) -> Self {
+        let is = |flag: Option<bool>| flag == Some(true);
+        Self {
+            tools: is(filter.tools_list_changed),
+            prompts: is(filter.prompts_list_changed),
+            resources: is(filter.resources_list_changed),
+        }
+    }
+
+    /// Returns the flags in the order of the lists.
+    pub(super) const fn as_array(self) -> [bool; 3] {
+        [self.tools, self.prompts, self.resources]
+    }
+
+    pub(super) const fn intersection(self, other: Self) -> Self {
+        Self {
+            tools: self.tools && other.tools,
+            prompts: self.prompts && other.prompts,
+            resources: self.resources && other.resources,
+        }
+    }
+}
+
+/// Returns the resources of a filter, sorted and without duplicates.
+pub(super) fn sorted_uris(filter: &SubscriptionFilter) -> Vec<Box<str>> {
+    let given = filter.resource_subscriptions.iter().flatten();
+    let mut uris: Vec<Box<str>> = given.map(|uri| Box::from(&**uri)).collect();
+    uris.sort_unstable();
+    uris.dedup();
+    uris
+}
+
+/// Returns whether `uri` is the resource or a part of it (RES-011).
+pub(super) fn covers(resource: &str, uri: &str) -> bool {
+    uri.starts_with(resource) && is_covered_by_prefix(uri, resource.len())
+}
+
+/// Returns whether `uri` is the resource whose URI is its first `end` bytes, or a part of it.
+pub(super) fn is_covered_by_prefix(uri: &str, end: usize) -> bool {
+    let (prefix, rest) = uri.as_bytes().split_at_checked(end).unwrap_or_default();
+    rest.is_empty() || prefix.ends_with(b"/") || matches!(rest, [b'/' | b'?' | b'#', ..])
+}
+
+#[cfg(test)]
+mod subscription_filter_tests {
+    use super::*;
+
+    // covers: RES-011
+    #[test]
+    fn resource_covers_only_itself_and_its_parts() {
+        for within in ["a:b", "a:b/c", "a:b?c", "a:b#c"] {
+            assert!(covers("a:b", within), "{within}");
+        }
+        for other in ["a:", "a:bc", "a:c", "", "x/a:b"] {
+            assert!(!covers("a:b", other), "{other}");
+        }
+        assert!(covers("a:b/", "a:b/c") && !covers("a:b/", "a:b"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(slot: u32, generation: u32) -> Key {
+        Key { slot, generation }
+    }
+
+    #[test]
+    fn value_is_found_by_its_key_until_it_is_removed() {
+        let mut values = SecondaryMap::default();
+        assert_eq!(values.remove(key(4, 0)), None);
+        values.insert(key(4, 0), "a");
+        values.insert(key(1, 7), "b");
+        assert_eq!((values.get(key(4, 0)), values.get(key(1, 7))), (Some(&"a"), Some(&"b")));
+        for other in [key(4, 1), key(0, 0), key(9, 0)] {
+            assert!(values.get(other).is_none() && values.get_mut(other).is_none());
+            assert_eq!(values.remove(other), None);
+        }
+        assert_eq!(values.remove(key(4, 0)), Some("a"));
+        values.insert(key(1, 8), "c");
+        assert_eq!(values.get(key(1, 7)), None);
+        assert_eq!(values.get_mut(key(1, 8)), Some(&mut "c"));
+        assert!(!values.is_empty() && values.remove(key(1, 8)).is_some() && values.is_empty());
+    }
 }

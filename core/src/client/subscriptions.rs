@@ -15,8 +15,7 @@ use serde::Serialize;
 
 use super::common::CommonState;
 use super::event::{Event, SubscriptionKey};
-use super::subscription_filter::{ListFlags, covers, is_covered_by_prefix, sorted_uris};
-use super::subscription_table::SubscriptionTable;
+use super::subscription_table::{ListFlags, SubscriptionTable, covers, is_covered_by_prefix, sorted_uris};
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
 use crate::calls::outbound_requests::OutboundRequest;
 use crate::change::Change;

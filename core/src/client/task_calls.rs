@@ -1,22 +1,31 @@
 //! Calls that become tasks, and those that wait for one.
 
+use alloc::boxed::Box;
+
 use serde::Serialize;
 
-use super::calls::Calls;
+use super::calls::{Calls, ToolCallParams};
 use super::common::CommonState;
+use super::config::Config;
+use super::engine::Engine;
 use super::event::Event;
-use super::tasks::{TaskDeadline, TaskOutcome, TaskTable, new_table};
+use super::tasks::states::{TaskPolling, TaskSupport};
+use super::tasks::{FollowedTasks, TaskDeadline, TaskHandle, TaskOutcome, TaskTable, new_table};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::outbound::{
-    CallKey, CallOptions, CallPurpose, CallTask, OutboundCall, OutboundCalls, ResponseMatch,
+    CallKey, CallOptions, CallPurpose, CallTask, OutboundCall, OutboundCalls, ResponseMatch, TaskRequest,
 };
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
 use crate::json::Serializer;
-use crate::model::TaskId;
+use crate::methods::{self, Capability};
+use crate::model::{CancelTaskParams, GetTaskParams, TaskId};
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
+use crate::sync::Arc;
+use crate::time::Instant;
+use crate::version::Version;
 
 impl Calls {
     /// Returns whether a result of this type may be that of the request: a task, or the state of one.
@@ -260,5 +269,224 @@ impl Calls {
         let call = tasks.take_refused(serial).ok_or(UseError::Stale)?;
         self.finish(common, call, Err(CallError::InputRefused(error.clone())));
         Ok(())
+    }
+}
+
+// Commands about tasks: to call a tool as a task, and to wait for a task, answer or cancel it.
+
+/// # Tasks
+impl Engine {
+    /// Calls a tool as a task, if the server does that (TASK-008).
+    ///
+    /// A server of 2025-11-25 must have declared `tasks.requests.tools.call`; whether the tool may be called as a task,
+    /// [`ToolTasks`](super::ToolTasks) knows from the list of tools (TASK-004 to TASK-007). In all other cases this is
+    /// [`call_tool`](Self::call_tool), and the outcome is the result of the tool.
+    ///
+    /// With [`TaskRequest::follow`] the call follows the task to its result: the engine polls by the interval of the
+    /// server ([`TaskPolling`](super::TaskPolling)), reports input requests as [`Event::Input`](super::Event::Input) and
+    /// states as [`Event::Task`](super::Event::Task). If the call ends before its task, because it was cancelled or timed
+    /// out, because input was refused or did not come in time, or because polls failed, the engine cancels the task. It
+    /// goes on if the connection ends. Otherwise the outcome is the result that creates the task, which
+    /// [`StartedTask`](super::StartedTask) reads.
+    ///
+    /// [`CallOptions::timeout`] applies to each request. [`CallOptions::total_timeout`] applies to the whole call with
+    /// its task. Without it [`TaskPolling::max_wait`](super::TaskPolling::max_wait) does, from the creation of the task on.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::NotDeclared`] without [`Config::tasks`](super::Config::tasks). Otherwise as [`call`](Self::call).
+    pub fn call_tool_as_task<T: Serialize + ?Sized>(
+        &mut self,
+        now: Instant,
+        name: &str,
+        arguments: &T,
+        task: TaskRequest,
+        options: &CallOptions,
+    ) -> Result<CallKey, UseError> {
+        self.check_tasks()?;
+        let params = ToolCallParams::new(name, arguments);
+        if options.wants_progress {
+            self.common.endpoint.outbound.read_progress();
+        }
+        self.call_as(now, methods::TOOLS_CALL, &params, options, TaskUse::Request(task))
+    }
+
+    /// Waits for the result of a task that was created before, by this process or another one.
+    ///
+    /// The call follows the task as [`call_tool_as_task`](Self::call_tool_as_task) does, with the same timeouts: without
+    /// [`CallOptions::total_timeout`] the longest wait is [`TaskPolling::max_wait`](super::TaskPolling::max_wait). A wait
+    /// that ends early cancels nothing, so the task can be waited for again. Failed polls are repeated from the first one
+    /// on. [`CallOptions::meta`] and progress do not apply. If several calls wait for one task, one of them reports each
+    /// question.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_task`](Self::get_task).
+    pub fn wait_task(
+        &mut self,
+        now: Instant,
+        task: &TaskHandle,
+        options: &CallOptions,
+    ) -> Result<CallKey, UseError> {
+        self.common.endpoint.tick(now);
+        self.check_task(task)?;
+        let (main, _) = self.common.ready_channel()?;
+        self.common.check_permitted(methods::TASKS_GET)?;
+        self.common.check_capacity(1)?;
+        Ok(self.calls.wait_task(&mut self.common, main, task.id(), options))
+    }
+
+    /// Requests the state of a task, a [`Task`](crate::model::Task) (TASK-018, TASK-111).
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::NotDeclared`] without [`Config::tasks`](super::Config::tasks), [`UseError::NotReady`] before the server
+    /// is known, [`UseError::ForeignTask`] for a task of another server. Otherwise as [`call`](Self::call).
+    pub fn get_task(
+        &mut self,
+        now: Instant,
+        task: &TaskHandle,
+        options: &CallOptions,
+    ) -> Result<CallKey, UseError> {
+        self.check_task(task)?;
+        self.call(now, methods::TASKS_GET, &GetTaskParams::new(task.id().as_str()), options)
+    }
+
+    /// Answers some or all of the input requests of a task (2026-07-28; TASK-117).
+    ///
+    /// `responses` are [`InputResponses`](crate::model::InputResponses). A call that follows the task asks for the answers
+    /// itself.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::NotInVersion`] in 2025-11-25, where the questions of a task are requests of the server. Otherwise as
+    /// [`get_task`](Self::get_task).
+    pub fn update_task<T: Serialize + ?Sized>(
+        &mut self,
+        now: Instant,
+        task: &TaskHandle,
+        responses: &T,
+        options: &CallOptions,
+    ) -> Result<CallKey, UseError> {
+        #[derive(Serialize)]
+        struct TaskUpdate<'a, T: ?Sized> {
+            #[serde(rename = "taskId")]
+            task_id: &'a str,
+            #[serde(rename = "inputResponses")]
+            input_responses: &'a T,
+        }
+        self.check_task(task)?;
+        let params = TaskUpdate { task_id: task.id().as_str(), input_responses: responses };
+        self.call(now, methods::TASKS_UPDATE, &params, options)
+    }
+
+    /// Asks the server to cancel a task (TASK-028, TASK-122).
+    ///
+    /// A server of 2025-11-25 answers with -32602 if the task has ended. One of 2026-07-28 confirms the wish only: the task
+    /// may still end otherwise (TASK-123).
+    ///
+    /// # Errors
+    ///
+    /// As [`get_task`](Self::get_task).
+    pub fn cancel_task(
+        &mut self,
+        now: Instant,
+        task: &TaskHandle,
+        options: &CallOptions,
+    ) -> Result<CallKey, UseError> {
+        self.check_task(task)?;
+        self.call(now, methods::TASKS_CANCEL, &CancelTaskParams::new(task.id().as_str()), options)
+    }
+
+    fn check_tasks(&self) -> Result<(), UseError> {
+        if self.common.config.has_tasks() {
+            return Ok(());
+        }
+        Err(UseError::NotDeclared(Capability::TasksExtension))
+    }
+
+    fn check_task(&self, task: &TaskHandle) -> Result<(), UseError> {
+        self.check_tasks()?;
+        task.check(self.common.peer.as_deref().ok_or(UseError::NotReady)?)
+    }
+}
+
+// Configuration of a client that follows tasks.
+
+/// # Tasks
+impl Config {
+    /// Lets calls of tools become tasks, which the engine follows to their results unseen.
+    ///
+    /// Declares the extension `io.modelcontextprotocol/tasks` in the modern era (TASK-101), beside the
+    /// [`capabilities`](Self::capabilities). A server of 2025-11-25 runs a tool as a task if the call asks for it
+    /// ([`Engine::call_tool_as_task`](super::Engine::call_tool_as_task)).
+    #[must_use]
+    pub fn tasks(self) -> Self {
+        self.task_polling(TaskPolling::default())
+    }
+
+    /// Lets calls of tools become tasks as [`tasks`](Self::tasks) does, and sets how they are polled.
+    #[must_use]
+    pub fn task_polling(mut self, polling: TaskPolling) -> Self {
+        self.tasks = Some(TaskSupport {
+            polling,
+            new_table: || Box::new(Box::<FollowedTasks>::default() as Box<dyn TaskTable>),
+        });
+        self.declare_tasks().rebuild_request_meta()
+    }
+
+    pub(super) fn declare_tasks(mut self) -> Self {
+        let capabilities = Arc::make_mut(&mut self.settings.capabilities);
+        *capabilities = core::mem::take(capabilities).with(Capability::TasksExtension);
+        self
+    }
+
+    /// Returns whether calls of tools may become tasks.
+    #[must_use]
+    pub const fn has_tasks(&self) -> bool {
+        self.tasks.is_some()
+    }
+
+    /// Returns how tasks are polled.
+    pub(crate) fn polling(&self) -> TaskPolling {
+        self.tasks.map_or_else(TaskPolling::default, |tasks| tasks.polling)
+    }
+}
+
+// The relation of a call to tasks, before it is sent.
+
+/// The relation of a call of the application to tasks.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum TaskUse {
+    /// Nothing, unless the server makes a task of it.
+    Default,
+    /// It asks for a task.
+    Request(TaskRequest),
+}
+
+/// Returns the part that tasks have in a call, and the request for a task to send with it.
+pub(super) fn task_role(
+    common: &CommonState,
+    method: &str,
+    task: TaskUse,
+) -> (CallTask, Option<TaskRequest>) {
+    let request = match task {
+        TaskUse::Request(request) => Some(request),
+        TaskUse::Default => None,
+    };
+    if method != methods::TOOLS_CALL || !common.config.has_tasks() {
+        return (CallTask::None, None);
+    }
+    let role = |request: TaskRequest| if request.follow { CallTask::Follow } else { CallTask::Report };
+    if common.is_modern() {
+        // The server alone decides (TASK-103, TASK-105).
+        return (request.map_or(CallTask::Follow, role), None);
+    }
+    let runs_tasks = common.peer.as_ref().is_some_and(|peer| {
+        peer.version == Version::V2025_11_25 && peer.has(Capability::ToolTasks) // TASK-003, TASK-004
+    });
+    match request.filter(|_| runs_tasks) {
+        Some(request) => (role(request), Some(request)),
+        None => (CallTask::None, None),
     }
 }

@@ -4,10 +4,9 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
+use super::HttpLimits;
 use super::error::{ConnectionFault, Reason, WriteError};
 use super::fields::is_field;
-use super::framing::Framing;
-use super::limits::HttpLimits;
 use super::read_buffer::ReadBuffer;
 use crate::ascii::AsciiCaseExt as _;
 use crate::outbox::Outbox;
@@ -312,4 +311,33 @@ pub(super) fn has_framing_field(lines: &[u8], host_too: bool) -> bool {
         }
     }
     false
+}
+
+// The framing of a received message, as its head announces it.
+
+/// Framing of the body of a received message (RFC 9112, 6.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Framing {
+    /// No body.
+    #[default]
+    None,
+    /// This number of bytes.
+    Exact(u64),
+    /// The chunked transfer coding.
+    Chunked,
+    /// The end of the connection; responses only.
+    UntilClose,
+}
+
+/// Properties of a request body that the fields alone do not show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RequestBodyInfo {
+    /// Framing of the body.
+    pub framing: Framing,
+    /// The client waits for `100 Continue`.
+    ///
+    /// It is sent when the caller polls for the body before it has responded.
+    pub expects_continue: bool,
+    /// The request is HTTP/1.0, so a [stream](crate::head::BodySize::Stream) in the response ends with the connection.
+    pub is_http10: bool,
 }

@@ -1,21 +1,19 @@
 //! The part of a connection that both roles share: buffers, clock, limits, and the state of both sides.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::body::{BodyRead, BodyReader, BodyWriter, MAX_CODING, append_output};
+use super::HttpLimits;
+use super::body::{BodyRead, BodyReader, BodyWriter, Framing, MAX_CODING, append_output};
 use super::error::{ConnectionFault, WriteError};
-use super::framing::Framing;
-use super::limits::HttpLimits;
 use super::read_buffer::ReadBuffer;
 use super::table::{RecvState, Refusal, State, Table, Trigger};
-use super::trim::TrimState;
 use crate::driving::{self, DriverCheck};
 use crate::memory;
 use crate::outbox::Outbox;
-use crate::time::Instant;
-use crate::timeout_reason::TimeoutReason;
+use crate::time::{Instant, TimeoutReason};
 
 /// One end of a connection: a [server's](super::server::Connection) or a [client's](super::client::Connection).
 #[derive(Debug)]
@@ -387,5 +385,68 @@ impl<R: Role> Connection<R> {
         driving::check_time(self.now, now);
         self.now = self.now.max(now);
         self.trim_state.tick(self.now);
+    }
+}
+
+// Order in which connections are closed when the server needs a permit for another client.
+
+/// Time from which a connection may be evicted, and how little is lost by it (SEC-018).
+///
+/// The connection with the smallest value is evicted first: the order is by class, then by time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Eviction {
+    /// The class of the connection.
+    pub class: EvictionClass,
+    /// The time from which it may be evicted.
+    pub at: Instant,
+}
+
+/// The classes of connections that may be evicted; the first one is evicted first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum EvictionClass {
+    /// The last response was written; the connection only lingers (RFC 9112, 9.6).
+    Done,
+    /// Not a single byte was received.
+    Silent,
+    /// The head of a request is incomplete.
+    IncompleteHead,
+    /// The token of the request has waited for its decision for 2 s; nobody knows yet whose request it is.
+    Undecided,
+    /// The client sends a body, or takes a response, slower than
+    /// [`min_rate`](super::HttpLimits::min_rate).
+    Slow,
+    /// The connection waits for its next request.
+    Idle,
+}
+
+// Idle time of buffers, to decide when to free their memory.
+
+/// Whether buffers hold memory that can be freed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum TrimState {
+    /// No memory is held.
+    Trimmed,
+    /// The buffers were used after the last known instant.
+    InUse,
+    /// The buffers have been idle since this instant.
+    IdleSince(Instant),
+}
+
+impl TrimState {
+    /// Starts the idle time at `now` if the buffers were in use.
+    #[inline]
+    pub(super) fn tick(&mut self, now: Instant) {
+        if *self == Self::InUse {
+            *self = Self::IdleSince(now);
+        }
+    }
+
+    /// Returns when the idle time ends.
+    pub(super) fn trim_deadline(self, now: Instant, quiet: Duration) -> Option<Instant> {
+        match self {
+            Self::Trimmed => None,
+            Self::InUse => Some(now + quiet),
+            Self::IdleSince(then) => Some(then + quiet),
+        }
     }
 }

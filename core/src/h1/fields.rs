@@ -2,9 +2,9 @@
 
 use core::mem::MaybeUninit;
 
+use super::HttpLimits;
+use super::body::{Framing, RequestBodyInfo};
 use super::error::Reason;
-use super::framing::{Framing, RequestBodyInfo};
-use super::limits::HttpLimits;
 use crate::ascii::AsciiCaseExt as _;
 use crate::head::{FieldLine, RequestHead, ResponseHead, byte_set, is_token};
 

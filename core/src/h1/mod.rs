@@ -62,23 +62,19 @@ mod body;
 pub mod client;
 mod connection;
 mod error;
-mod eviction;
 mod fields;
-mod framing;
-mod limits;
 mod read_buffer;
 pub mod server;
 mod status;
 mod table;
 #[cfg(test)]
 mod table_tests;
-mod trim;
 
-pub use connection::Connection;
+pub use body::Framing;
+pub use connection::{Connection, Eviction, EvictionClass};
 pub use error::{ConnectionFault, Reason, WriteError};
-pub use eviction::{Eviction, EvictionClass};
-pub use framing::Framing;
-pub use limits::HttpLimits;
+
+use core::time::Duration;
 
 /// A parser of request heads without a connection, for `mcp-benches`.
 #[doc(hidden)]
@@ -102,5 +98,119 @@ impl HeadParser {
             fields::parse_request_fast(self.inbox.bytes(), &self.limits, |request, _| on_head(request));
         let fields::FastParse::Parsed(read, _) = look else { return None };
         Some(read.ok()?.0)
+    }
+}
+
+// The limits of an HTTP/1.1 connection.
+
+/// Limits on the memory and time that a peer can claim on one connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct HttpLimits {
+    /// Bytes of a head with its start line, and of the trailers of a chunked body (default 64 KiB).
+    ///
+    /// Reached: 431, or 414 if the request line alone is longer.
+    pub max_head: usize,
+    /// Fields of a head, and of the trailers (default 100; at most 128).
+    ///
+    /// Reached: 431.
+    pub max_fields: usize,
+    /// Bytes of a body (default 16 MiB; `u64::MAX` leaves the limit to the caller).
+    ///
+    /// Reached: 413. A request that announces more is refused before its head is delivered.
+    pub max_body: u64,
+    /// Bytes of chunk extensions in one body (default 4 KiB).
+    ///
+    /// Reached: 400.
+    pub max_extensions: usize,
+    /// 1xx responses to one request (default 16).
+    ///
+    /// Reached: [`Reason::TooManyInterim`].
+    pub max_interim: u8,
+    /// Buffered bytes at which `wants_input` becomes false (default 64 KiB; at least `max_head`).
+    ///
+    /// Input that is passed in while `wants_input` is true is buffered whole. A caller that reads at most this many
+    /// bytes at a time therefore bounds the buffer at twice this value.
+    pub max_buffered: usize,
+    /// Longest request body that is read and dropped after an early response (default 64 KiB).
+    ///
+    /// Reached: the connection is closed after the response.
+    pub max_drain: u64,
+    /// Time from the first byte of a head to its last (default 10 s).
+    ///
+    /// Reached: 408.
+    pub head_timeout: Duration,
+    /// Longest pause within a body (default 30 s).
+    ///
+    /// A client applies this to bodies of a known length only, because a stream may pause. Reached: 408.
+    pub body_idle_timeout: Duration,
+    /// Time from the head of a request to the end of its body (default 5 min).
+    ///
+    /// Reached: 408.
+    pub body_timeout: Duration,
+    /// Time that a connection stays open without a request (default 60 s).
+    ///
+    /// Reached: the connection is closed.
+    pub keep_alive: Duration,
+    /// Longest pause while input is read and dropped after the last response (default 2 s; ten times this in all).
+    ///
+    /// [`max_linger`](Self::max_linger) bounds the bytes.
+    ///
+    /// A client that is still sending may not have read the response; closing at once could discard it (RFC 9112, 9.6).
+    pub drain_timeout: Duration,
+    /// Bytes that are read and dropped after the last response (default 32 MiB).
+    ///
+    /// Reached: the connection is closed, although the client is still sending.
+    pub max_linger: u64,
+    /// Bytes per second that a client must send of a request, or take of a response, to keep its connection while
+    /// another client waits for a permit (default 500; 0 is no minimum; SEC-018).
+    ///
+    /// It has no effect while there is room: see [`Eviction`].
+    pub min_rate: u32,
+    /// Idle time after which empty buffers are freed (default 1 s).
+    pub idle_trim: Duration,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            max_head: 64 << 10,
+            max_fields: 100,
+            max_body: 16 << 20,
+            max_extensions: 4 << 10,
+            max_interim: 16,
+            max_buffered: 64 << 10,
+            max_drain: 64 << 10,
+            head_timeout: Duration::from_secs(10),
+            body_idle_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(300),
+            keep_alive: Duration::from_secs(60),
+            drain_timeout: Duration::from_secs(2),
+            max_linger: 32 << 20,
+            min_rate: 500,
+            idle_trim: Duration::from_secs(1),
+        }
+    }
+}
+
+impl HttpLimits {
+    /// Returns limits for a small device: about 8 KiB for one connection.
+    #[must_use]
+    pub fn small() -> Self {
+        Self {
+            max_head: 2 << 10,
+            max_fields: 32,
+            max_body: 8 << 10,
+            max_extensions: 64,
+            max_buffered: 2 << 10,
+            max_drain: 2 << 10,
+            max_linger: 64 << 10,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the number of buffered bytes at which reading pauses.
+    fn buffer_limit(&self) -> usize {
+        self.max_buffered.max(self.max_head)
     }
 }

@@ -4,18 +4,16 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::body::{BodyRead, BodyReader, BodyWriter, has_framing_field};
-use super::connection;
+use super::body::{BodyRead, BodyReader, BodyWriter, Framing, has_framing_field};
+use super::connection::{self, Eviction, EvictionClass};
 use super::error::{ConnectionFault, Reason, WriteError};
-use super::eviction::{Eviction, EvictionClass};
 use super::fields::{self, FastParse, HeadFault, RequestFraming};
-use super::framing::Framing;
 use super::status::{put_length, put_status};
 use super::table::{self, RecvState, Refusal, SendState, Trigger};
 use crate::head::{BodySize, Fields, RequestHead, is_token};
 use crate::time::Instant;
 
-pub use super::framing::RequestBodyInfo;
+pub use super::body::RequestBodyInfo;
 
 /// An event of the server end of a connection.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::encode_error::EncodeError;
+use super::EncodeError;
 use super::swar::plain_prefix;
 use crate::memory;
 

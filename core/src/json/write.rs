@@ -9,11 +9,10 @@ use core::fmt::Write as _;
 
 use serde::ser::{self, Serialize};
 
-use super::encode_error::EncodeError;
-use super::key_serializer::KeySerializer;
+use super::EncodeError;
+use super::scan::object_members;
 use super::shape::{OmittedMembers, ShapeTable, Substitute};
 use super::text::{Text, room};
-use super::top_level::TopLevelMembers;
 
 /// Name of the newtype whose content has to be an object.
 pub(crate) const OBJECT_MARKER: &str = "$object";
@@ -471,6 +470,171 @@ impl ser::SerializeMap for Compound<'_, '_> {
     }
     fn end(self) -> Result<(), EncodeError> {
         self.finish()
+    }
+}
+
+// Serializer for strings: member names, and text that is JSON already.
+
+/// Serializer that passes the text of a map key to a function: a string as it is, a number or boolean as JSON.
+pub(super) struct KeySerializer<F>(pub(super) F);
+
+type NoCompound = ser::Impossible<(), EncodeError>;
+
+macro_rules! serialize_numbers {
+    ($($method:ident $type:ty)*) => {$(
+        fn $method(self, v: $type) -> Result<(), EncodeError> {
+            (self.0)(itoa::Buffer::new().format(v));
+            Ok(())
+        }
+    )*};
+}
+
+macro_rules! reject_types {
+    ($($method:ident ( $($argument:ty),* ) $result:ty;)*) => {$(
+        fn $method(self $(, _: $argument)*) -> Result<$result, EncodeError> {
+            Err(EncodeError::Key)
+        }
+    )*};
+}
+
+impl<F: FnOnce(&str)> ser::Serializer for KeySerializer<F> {
+    type Ok = ();
+    type Error = EncodeError;
+    type SerializeSeq = NoCompound;
+    type SerializeTuple = NoCompound;
+    type SerializeTupleStruct = NoCompound;
+    type SerializeTupleVariant = NoCompound;
+    type SerializeMap = NoCompound;
+    type SerializeStruct = NoCompound;
+    type SerializeStructVariant = NoCompound;
+
+    serialize_numbers!(serialize_i8 i8 serialize_i16 i16 serialize_i32 i32 serialize_i64 i64
+        serialize_u8 u8 serialize_u16 u16 serialize_u32 u32 serialize_u64 u64);
+
+    fn serialize_str(self, v: &str) -> Result<(), EncodeError> {
+        (self.0)(v);
+        Ok(())
+    }
+    fn serialize_bool(self, v: bool) -> Result<(), EncodeError> {
+        (self.0)(if v { "true" } else { "false" });
+        Ok(())
+    }
+    fn serialize_char(self, v: char) -> Result<(), EncodeError> {
+        (self.0)(v.encode_utf8(&mut [0; 4]));
+        Ok(())
+    }
+    fn serialize_unit_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+    ) -> Result<(), EncodeError> {
+        (self.0)(variant);
+        Ok(())
+    }
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        v: &T,
+    ) -> Result<(), EncodeError> {
+        v.serialize(self)
+    }
+    fn serialize_some<T: Serialize + ?Sized>(self, _: &T) -> Result<(), EncodeError> {
+        Err(EncodeError::Key)
+    }
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        _: &T,
+    ) -> Result<(), EncodeError> {
+        Err(EncodeError::Key)
+    }
+
+    reject_types! {
+        serialize_f32(f32) ();
+        serialize_f64(f64) ();
+        serialize_bytes(&[u8]) ();
+        serialize_none() ();
+        serialize_unit() ();
+        serialize_unit_struct(&'static str) ();
+        serialize_seq(Option<usize>) NoCompound;
+        serialize_tuple(usize) NoCompound;
+        serialize_tuple_struct(&'static str, usize) NoCompound;
+        serialize_tuple_variant(&'static str, u32, &'static str, usize) NoCompound;
+        serialize_map(Option<usize>) NoCompound;
+        serialize_struct(&'static str, usize) NoCompound;
+        serialize_struct_variant(&'static str, u32, &'static str, usize) NoCompound;
+    }
+}
+
+// Members of the outermost object that the protocol owns.
+
+/// Protocol members found in the outermost object while writing it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TopLevelMembers {
+    /// One bit per member that the protocol owns.
+    bits: u8,
+    /// Offset in the buffer just behind the opening brace of `_meta`.
+    pub(crate) meta: Option<usize>,
+}
+
+impl TopLevelMembers {
+    /// No member.
+    pub(crate) const NONE: Self = Self { bits: 0, meta: None };
+
+    pub(crate) const META: u8 = 1;
+    pub(crate) const RESULT_TYPE: u8 = 2;
+    pub(crate) const TTL: u8 = 4;
+    pub(crate) const SCOPE: u8 = 8;
+    pub(crate) const INPUT_RESPONSES: u8 = 16;
+    pub(crate) const REQUEST_STATE: u8 = 32;
+    pub(crate) const INPUT_REQUESTS: u8 = 64;
+
+    pub(crate) const fn contains(self, bit: u8) -> bool {
+        self.bits & bit != 0
+    }
+
+    /// Returns the members except one, which the protocol allows here.
+    pub(crate) const fn without(mut self, bit: u8) -> Self {
+        self.bits &= !bit;
+        self
+    }
+
+    pub(super) fn record(&mut self, name: &[u8]) {
+        self.bits |= match name {
+            b"_meta" => Self::META,
+            b"resultType" => Self::RESULT_TYPE,
+            b"ttlMs" => Self::TTL,
+            b"cacheScope" => Self::SCOPE,
+            b"inputResponses" => Self::INPUT_RESPONSES,
+            b"requestState" => Self::REQUEST_STATE,
+            b"inputRequests" => Self::INPUT_REQUESTS,
+            _ => 0,
+        };
+    }
+
+    /// Returns the same for an object that is `by` bytes further behind.
+    pub(crate) const fn shifted(self, by: usize) -> Self {
+        let meta = match self.meta {
+            Some(at) => Some(at + by),
+            None => None,
+        };
+        Self { meta, ..self }
+    }
+
+    /// Scans an object that was written before; `at` is its offset in the buffer.
+    pub(crate) fn scan(text: &[u8], at: usize) -> Self {
+        let mut found = Self::NONE;
+        object_members(text, |name, value| {
+            found.record(name);
+            if name == b"_meta" && value.first() == Some(&b'{') {
+                // Both slices are parts of `text`, so the difference of their addresses is an offset.
+                found.meta = Some(at + (value.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize) + 1);
+            }
+        });
+        found
     }
 }
 

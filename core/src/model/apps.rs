@@ -9,12 +9,12 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::errors::ValidationError;
 use super::map::Map;
 use super::message::message;
 use super::resources::{Resource, ResourceContents, ResourceTemplate};
 use super::string_enum::string_enum;
 use super::tools::Tool;
-use super::validation_error::ValidationError;
 use crate::meta;
 use crate::raw::RawJson;
 

@@ -7,8 +7,7 @@ use alloc::vec::Vec;
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Serialize};
 
-use super::base::{Annotations, Icon};
-use super::into_static::IntoStatic;
+use super::base::{Annotations, Icon, IntoStatic};
 use super::message::message;
 use super::resources::ResourceContents;
 use super::union::union;

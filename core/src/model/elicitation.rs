@@ -7,10 +7,9 @@ use core::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de};
 
-use super::base::TaskMetadata;
+use super::base::{IntoStatic, TaskMetadata};
 use super::codec::{Encode, Number, exact_integer};
 use super::form::PrimitiveSchemaDefinition;
-use super::into_static::IntoStatic;
 use super::map::Map;
 use super::message::message;
 use super::string_enum::string_enum;

@@ -99,7 +99,7 @@ macro_rules! message {
     )*};
     (@one $docs:tt $name:ident [] $tag:tt $form:tt $required:tt $optional:tt) => {
         $crate::model::message::message! { @item $docs $name [] [] $tag $form $required $optional }
-        impl $crate::model::into_static::IntoStatic for $name {
+        impl $crate::model::base::IntoStatic for $name {
             type Owned = Self;
             fn into_static(self) -> Self {
                 self
@@ -231,7 +231,7 @@ macro_rules! message {
         { $( $(#[$rdoc:meta])* $rm:ident : $rt:ty $(as $rc:ident)? = $rw:tt, )* }
         { $( $(#[$odoc:meta])* $kind:ident $om:ident : $ot:ty $(as $oc:ident)? = $ow:tt, )* }
     ) => {
-        impl<$life> $crate::model::into_static::IntoStatic for $name<$life> {
+        impl<$life> $crate::model::base::IntoStatic for $name<$life> {
             type Owned = $name<'static>;
             fn into_static(self) -> $name<'static> {
                 $name {
@@ -245,7 +245,7 @@ macro_rules! message {
             /// Converts to a value that borrows nothing.
             #[must_use]
             pub fn into_owned(self) -> $name<'static> {
-                $crate::model::into_static::IntoStatic::into_static(self)
+                $crate::model::base::IntoStatic::into_static(self)
             }
         }
     };

@@ -120,26 +120,20 @@ use crate::shape;
 use crate::version::Version;
 
 mod apps;
-mod base;
-mod capabilities;
+pub(crate) mod base;
 pub(crate) mod codec;
 mod completion;
 mod content;
 mod elicitation;
 mod errors;
 mod form;
-mod id;
 mod input;
-pub(crate) mod into_static;
 mod lifecycle;
 mod map;
 pub(crate) mod message;
-mod meta;
 mod notifications;
 mod prompts;
-mod request;
 mod resources;
-mod roots;
 mod sampling;
 mod skills;
 pub(crate) mod string_enum;
@@ -148,7 +142,6 @@ mod tasks;
 mod test_support;
 mod tools;
 pub(crate) mod union;
-mod validation_error;
 
 pub use apps::{
     UI_EXTENSION, UI_MIME_TYPE, UI_SCHEME, UiClientCapabilities, UiResourceCsp, UiResourceMeta,
@@ -159,10 +152,7 @@ pub use base::{
     Annotations, CacheScope, Cursor, EmptyParams, EmptyResult, Icon, IconTheme, Implementation,
     PaginatedParams, ProgressToken, ResultType, Role, TaskMetadata,
 };
-pub use capabilities::{
-    ClientCapabilities, ElicitationCapability, ListCapability, ResourcesCapability, RootsCapability,
-    SamplingCapability, ServerCapabilities,
-};
+pub use base::{ListItem, NotificationMeta, RequestMeta, RequestParams, ResultMeta, TraceContext};
 pub use completion::{
     CompleteParams, CompleteResult, Completion, CompletionArgument, CompletionContext, CompletionReference,
     PromptReference, ResourceTemplateReference,
@@ -174,6 +164,7 @@ pub use elicitation::{
     ElicitAction, ElicitFormParams, ElicitMode, ElicitParams, ElicitResult, ElicitSchema, ElicitUrlParams,
     ElicitValue, ElicitationCompleteParams,
 };
+pub use errors::ValidationError;
 pub use errors::{
     MissingRequiredClientCapability, ResourceNotFound, UnsupportedProtocolVersion, UrlElicitationRequired,
 };
@@ -185,10 +176,15 @@ pub use form::{
     TitledSingleSelectEnumSchema, UntitledEnumItems, UntitledMultiSelectEnumSchema,
     UntitledSingleSelectEnumSchema,
 };
-pub use input::{InputRequest, InputRequests, InputRequiredResult, InputResponse, InputResponses};
+pub use input::{
+    InputRequest, InputRequests, InputRequiredResult, InputResponse, InputResponses, ListRootsResult, Root,
+};
+pub use lifecycle::{
+    ClientCapabilities, ElicitationCapability, ListCapability, ResourcesCapability, RootsCapability,
+    SamplingCapability, ServerCapabilities,
+};
 pub use lifecycle::{DiscoverResult, InitializeParams, InitializeResult};
 pub use map::{Extra, Map};
-pub use meta::{NotificationMeta, RequestMeta, ResultMeta, TraceContext};
 pub use notifications::{
     CancelledParams, LoggingLevel, LoggingMessageParams, ProgressParams, SetLevelParams, SubscriptionFilter,
     SubscriptionsAcknowledgedParams, SubscriptionsListenParams, SubscriptionsListenResult,
@@ -196,13 +192,11 @@ pub use notifications::{
 pub use prompts::{
     GetPromptParams, GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage,
 };
-pub use request::{ListItem, RequestParams};
 pub use resources::{
     BlobResourceContents, ListResourceTemplatesResult, ListResourcesResult, ReadResourceParams,
     ReadResourceResult, Resource, ResourceContents, ResourceTemplate, ResourceUpdatedParams, SubscribeParams,
     TextResourceContents,
 };
-pub use roots::{ListRootsResult, Root};
 pub use sampling::{
     CreateMessageParams, CreateMessageResult, IncludeContext, ModelHint, ModelPreferences, SamplingBlocks,
     SamplingContent, SamplingMessage, StopReason, ToolChoice, ToolChoiceMode, ToolResultContent,
@@ -221,7 +215,6 @@ pub use tools::{
     CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations, ToolExecution,
     lacks_content,
 };
-pub use validation_error::ValidationError;
 
 /// Encodes a value as JSON in the shape of a revision, as the engines write it.
 ///

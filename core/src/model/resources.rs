@@ -6,9 +6,8 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::base::{Annotations, CacheScope, Cursor, Icon, ResultType};
+use super::base::{Annotations, CacheScope, Cursor, Icon, IntoStatic, ResultType};
 use super::input::InputResponses;
-use super::into_static::IntoStatic;
 use super::message::message;
 use crate::raw::RawJson;
 

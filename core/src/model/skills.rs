@@ -8,8 +8,7 @@ use core::fmt;
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use super::base::{CacheScope, Cursor, ResultType};
-use super::into_static::IntoStatic;
+use super::base::{CacheScope, Cursor, IntoStatic, ResultType};
 use super::message::message;
 use super::resources::Resource;
 use crate::raw::RawJson;

@@ -60,7 +60,7 @@ macro_rules! string_enum {
             }
         }
 
-        impl $crate::model::into_static::IntoStatic for $name {
+        impl $crate::model::base::IntoStatic for $name {
             type Owned = Self;
             fn into_static(self) -> Self {
                 self

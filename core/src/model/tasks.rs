@@ -9,10 +9,9 @@ use core::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::base::{Cursor, ResultType};
+use super::base::{Cursor, IntoStatic, ResultType};
 use super::codec::{Decode, Integer};
 use super::input::{InputRequests, InputResponses};
-use super::into_static::IntoStatic;
 use super::message::message;
 use super::string_enum::string_enum;
 use crate::raw::RawJson;

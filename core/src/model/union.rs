@@ -1,7 +1,8 @@
 //! Macro `union!`, which declares unions of message types that one member distinguishes.
 
 use alloc::string::ToString;
-use alloc::vec::{self, Vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use serde::de::{self, DeserializeSeed, MapAccess};
 use serde_json::value::RawValue;
@@ -146,7 +147,7 @@ macro_rules! union {
             }
         }
 
-        impl $crate::model::into_static::IntoStatic for $name<'_> {
+        impl $crate::model::base::IntoStatic for $name<'_> {
             type Owned = $name<'static>;
             fn into_static(self) -> $name<'static> {
                 match self {
@@ -160,7 +161,7 @@ macro_rules! union {
             /// Converts to a value that borrows nothing.
             #[must_use]
             pub fn into_owned(self) -> $name<'static> {
-                $crate::model::into_static::IntoStatic::into_static(self)
+                $crate::model::base::IntoStatic::into_static(self)
             }
         }
 

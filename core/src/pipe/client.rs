@@ -8,8 +8,7 @@ use crate::driving::BoundEngine as _;
 use crate::frame::line::{Line, LineDecoder};
 use crate::sync::Arc;
 use crate::tap::ChannelId;
-use crate::time::Instant;
-use crate::timeout_reason::TimeoutReason;
+use crate::time::{Instant, TimeoutReason};
 
 /// A client on a byte stream, for example a socket or the pipes of a server process.
 ///

@@ -19,8 +19,8 @@ pub use client::Client;
 #[cfg(feature = "server")]
 pub use server::Server;
 
+use super::time::TimeoutReason;
 use crate::time::Instant;
-use crate::timeout_reason::TimeoutReason;
 
 /// A protocol endpoint on a byte stream, as its driver sees it.
 ///

@@ -11,8 +11,7 @@ use crate::frame::line::{Line, LineDecoder};
 use crate::server::{Config, Engine, Event, can_answer};
 use crate::sync::Arc;
 use crate::tap::ChannelId;
-use crate::time::Instant;
-use crate::timeout_reason::TimeoutReason;
+use crate::time::{Instant, TimeoutReason};
 
 /// A server on a byte stream, for example a socket or stdin and stdout.
 ///

@@ -1,22 +1,21 @@
 //! Rights to see and use entries, apart from their router: for what the engine answers, subscriptions and refused headers.
 
-use alloc::borrow::Cow;
+use alloc::borrow::{Cow, ToOwned as _};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use super::entries::EntryAccess;
-use super::folder_rules::FolderRules;
-use super::folder_scopes::FolderScopes;
-use super::gate::Folders;
-use super::hooks::Hook;
+use super::hooks::{Hook, Subject};
 use super::pending::Listed;
 use super::registry::Router;
-use super::skill_catalog::SkillEntries;
+use super::skills::SkillEntries;
 use super::template::{
     MAX_URI, PrefixIndex, Template, TemplateMismatch, VariablePolicy, lower_host, normalize,
 };
-use super::visibility::{BoundRules, OwnedSubject, VisibilityScopes};
+use super::visibility::{BoundRules, Folders, OwnedSubject, Rule, VisibilityScopes};
 use crate::methods::EntryKind;
 use crate::server::{Audience, Caller, Config};
 use crate::sync::Arc;
@@ -202,4 +201,144 @@ impl<H, M: Hook> Router<H, M> {
 
 fn is_free<T>(entry: &EntryAccess<'_, T>) -> bool {
     entry.required_scopes.is_empty() && entry.listing.visible_to.is_empty()
+}
+
+// Visibility functions of the folders of skills, which hold for everything in them.
+
+/// Folders with the functions of their skills: for resources and what templates serve, registered now or later.
+///
+/// A folder is that of a [`ListedSkill`](super::skills::ListedSkill).
+#[derive(Clone, Debug, Default)]
+pub(super) struct FolderRules(Vec<FolderRule>);
+
+#[derive(Clone)]
+pub(super) struct FolderRule {
+    folder: Box<str>,
+    pub(super) skill: OwnedSubject,
+    pub(super) rule: Rule,
+}
+
+impl fmt::Debug for FolderRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.folder.fmt(f)
+    }
+}
+
+impl FolderRules {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds a function of the skill with this URI and folder, once.
+    pub(super) fn push(&mut self, folder: &str, uri: &str, rule: Rule) {
+        let Some(skill) = OwnedSubject::new(Subject::Skill(uri)) else { return };
+        if !self.0.iter().any(|known| &*known.folder == folder && Arc::ptr_eq(&known.rule, &rule)) {
+            self.0.push(FolderRule { folder: folder.into(), skill, rule });
+        }
+    }
+
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+
+    /// Returns the functions of all folders that contain the resource with this [`folder_key`](folder_key).
+    pub(super) fn of_key(&self, key: &str) -> impl Iterator<Item = &FolderRule> {
+        self.0.iter().filter(move |rule| key.starts_with(&*rule.folder))
+    }
+}
+
+// The folder of a resource, whatever the spelling of its URI.
+
+/// Returns a URI as a file system would read its path: triplets are decoded, and there are no empty segments and no dot segments.
+///
+/// A template serves `x:/a/./b` and `x:/a%2Bb` with what it has at `x:/a/b` and `x:/a+b`, mostly. So what holds for a folder
+/// holds for all of them, although they are different URIs. Only keys are compared, so the result need not be a URI.
+pub(super) fn folder_key(uri: &str) -> String {
+    let (scheme, rest) = uri.split_once(':').unwrap_or(("", uri));
+    let decoded = decode(rest);
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in decoded.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => _ = segments.pop(),
+            other => segments.push(other),
+        }
+    }
+    let mut key = scheme.to_owned();
+    key.push(':');
+    key.push_str(&segments.join("/"));
+    if decoded.ends_with('/') && !segments.is_empty() {
+        key.push('/');
+    }
+    key
+}
+
+/// Decodes all triplets; what is not UTF-8 then is replaced.
+fn decode(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let [first, tail @ ..] = rest {
+        let digits = tail.get(..2).filter(|_| *first == b'%');
+        let value = digits.and_then(|digits| core::str::from_utf8(digits).ok());
+        match value.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(value) => {
+                bytes.push(value);
+                rest = tail.get(2..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+// Scopes that all resources in a folder need, for skills.
+
+/// Folders with the scopes that everything in them needs: resources and what templates serve, registered now or later.
+///
+/// A folder is that of a [`ListedSkill`](super::skills::ListedSkill).
+#[derive(Clone, Debug, Default)]
+pub(super) struct FolderScopes(Vec<(Box<str>, Box<str>)>);
+
+impl FolderScopes {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn push(&mut self, folder: &str, scope: Box<str>) {
+        self.0.push((folder.into(), scope));
+    }
+
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+
+    /// Returns the scopes of all folders that contain the resource with this comparison key.
+    pub(super) fn required_for(&self, key: &str) -> impl Iterator<Item = &Box<str>> + use<'_> {
+        let key = if self.is_empty() { String::new() } else { folder_key(key) };
+        self.0.iter().filter(move |(folder, _)| key.starts_with(&**folder)).map(|(_, scope)| scope)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_file_are_in_one_folder() {
+        for uri in [
+            "x://a/b+c/d",
+            "x://a/./b+c/d",
+            "x://./a/b+c/d",
+            "x:///a//b+c/d",
+            "x://a/b%2Bc/d",
+            "x://a/z/../b+c/d",
+            "x://a/b%2bc%2Fd",
+        ] {
+            assert_eq!(folder_key(uri), "x:a/b+c/d", "{uri}");
+        }
+        assert_eq!((&*folder_key("x://a/"), &*folder_key("x:/"), &*folder_key("x")), ("x:a/", "x:", ":x"));
+        assert_eq!(folder_key("x://a/%C3%A9/%zz%"), "x:a/é/%zz%");
+    }
 }

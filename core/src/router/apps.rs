@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString as _};
 
 use super::hooks::Hook;
-use super::pages::app_error;
+use super::page::app_error;
 use super::registration::RegisterErrors;
 use super::registry::Router;
 use super::route::ResourceTarget;

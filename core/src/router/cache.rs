@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition, Selection};
 use super::route::RouterAnswer;
-use super::view_cache::ViewCache;
+use super::visibility::ViewCache;
 use crate::methods::EntryKind;
 use crate::server::PreparedResult;
 use crate::version::Version;

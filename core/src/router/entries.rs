@@ -1,15 +1,14 @@
 //! Entries of one kind, found by name and listed in the order of their registration (TOOL-004).
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
-use alloc::collections::btree_map;
+use alloc::collections::{BTreeMap, btree_map};
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Bound;
 
 use super::hooks::ROOT_SCOPE;
-use super::number_index::NumberIndex;
 use super::pending::{Listed, PendingChanges};
+use super::registry::NumberIndex;
 use super::visibility::{Listing, OwnedSubject, Rule};
 use crate::server::Audience;
 use crate::slab::{Key, Slab};

@@ -62,20 +62,12 @@ mod calls_tests;
 #[cfg(test)]
 mod continued_tests;
 mod entries;
-mod entry_hooks;
-mod folder_key;
-mod folder_rules;
-mod folder_scopes;
 #[cfg(test)]
 mod folder_tests;
-mod gate;
 mod hooks;
 #[cfg(test)]
 mod lists_tests;
-mod nest;
-mod number_index;
 mod page;
-mod pages;
 mod params;
 mod pending;
 mod registration;
@@ -86,30 +78,25 @@ mod results;
 mod route;
 #[cfg(feature = "schemars")]
 pub mod schema;
-mod skill_catalog;
 mod skills;
 #[cfg(test)]
 mod skills_tests;
-mod task_support;
 #[cfg(all(test, feature = "crypto"))]
 mod task_support_tests;
 pub mod template;
 #[cfg(test)]
 mod tests;
 mod text_deserializer;
-mod tool_arguments;
-mod tool_checks;
 mod tool_entry;
-mod view_cache;
 mod visibility;
 #[cfg(test)]
 mod visibility_tests;
-mod visible;
 
 pub use access_rules::AccessRules;
 pub use cache::PageCache;
 pub use hooks::{EnclosingHooks, Hook, HookContext, HookOutcome, Subject};
 pub use page::{CacheHint, CatalogPage};
+pub use params::{ToolArguments, UntypedArguments};
 pub use registration::{ChangedLists, RegisterError, RegisterErrors, check_tool_name};
 pub use registry::Router;
 pub use results::{
@@ -119,10 +106,8 @@ pub use results::{
 pub use route::{
     CallTarget, CompletionTarget, PromptTarget, ResourceTarget, Route, RoutedCall, RouterAnswer, ToolTarget,
 };
-pub use skill_catalog::SkillAnswer;
-pub use tool_arguments::{ToolArguments, UntypedArguments};
-pub use tool_checks::{InvalidArguments, InvalidToolOutput};
-pub use tool_entry::ToolEntry;
+pub use skills::SkillAnswer;
+pub use tool_entry::{InvalidArguments, InvalidToolOutput, ToolEntry};
 pub use visibility::{Visibility, VisibilityGuard};
 
 pub use crate::validate::{SchemaError, SchemaValidator, Validate, Violations};

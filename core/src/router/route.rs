@@ -13,15 +13,13 @@ use serde::ser::{Serialize, Serializer};
 
 use super::entries::Catalog;
 use super::hooks::{Hook, HookContext, HookOutcome, ROOT_SCOPE, Subject};
-use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition, Selection};
-use super::pages::page_meta;
+use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition, Selection, page_meta};
 use super::params::{check_required_arguments, completion_params, param, prompt_arguments, text_param};
 use super::pending::Listed;
 use super::registry::Router;
-use super::skill_catalog::{SkillAnswer, SkillResolution};
-use super::task_support::{TaskDecision, decide};
+use super::skills::{SkillAnswer, SkillResolution};
 use super::template::{MAX_URI, TemplateMismatch, UriError, Values, comparison_key, lower_host, normalize};
-use super::tool_checks::{InvalidArguments, InvalidToolOutput, ToolChecks};
+use super::tool_entry::{InvalidArguments, InvalidToolOutput, TaskDecision, ToolChecks, decide};
 use crate::methods::{self, EntryKind};
 use crate::model::{
     CacheScope, CallToolResult, CompleteParams, CompleteResult, CompletionReference, Map, Prompt,

@@ -6,13 +6,19 @@ use core::fmt;
 
 use super::entries::EntryMut;
 use super::hooks::Hook;
+use super::registration::{RegisterError, RegisterErrors};
 use super::registry::Router;
+use super::results::{Failure, HandlerError};
 use super::template::{MAX_URI, comparison_key};
 use super::visibility::{VisibilityScopes, rule_of_entry};
 use crate::methods::EntryKind;
-use crate::model::{Icon, Tool, ToolAnnotations, UiToolMeta};
+use crate::model::{CallToolResult, Icon, TaskSupport, Tool, ToolAnnotations, ToolExecution, UiToolMeta};
 use crate::raw::RawJson;
-use crate::server::Caller;
+use crate::rpc::{RpcError, clip};
+use crate::server::{Call, Caller, TaskOffer};
+use crate::sync::Arc;
+use crate::validate::{SchemaError, SchemaValidator, Validate, Violations, check_structured_result};
+use crate::version::Version;
 
 /// A registered tool, for setting the members that describe it.
 ///
@@ -165,5 +171,223 @@ impl<H, M: Hook> Router<H, M> {
             EntryKind::Skill => return self.require_scope_of_skill(name, scope),
         };
         rules.map(|rules| rules.required_scopes.push(scope)).is_some()
+    }
+}
+
+// Tools whose calls may become tasks.
+
+impl ToolEntry<'_> {
+    /// Sets whether calls become tasks (`execution.taskSupport`; default forbidden).
+    ///
+    /// | | client that asks for a task, or allows it | other client |
+    /// |---|---|---|
+    /// | `forbidden` | error -32601 in 2025-11-25 (TASK-005), otherwise a plain call | a plain call |
+    /// | `optional` | a task (TASK-006, TASK-103) | a plain call |
+    /// | `required` | a task | error -32601 until 2025-11-25 (TASK-007), then -32021 (TASK-104) |
+    ///
+    /// A client of 2025-11-25 asks for a task in the call, later ones allow it by declaring the extension
+    /// ([`Call::task_offer`]). The arguments are checked before a task is created. Before 2025-11-25 there are no tasks.
+    ///
+    /// The server needs tasks for that: by the method `tasks` of the router of an adapter, or by `Engine::set_tasks`.
+    pub fn task_support(self, support: TaskSupport) -> Self {
+        self.set(|tool| {
+            let execution = tool.execution.get_or_insert_with(|| Box::new(ToolExecution::new()));
+            execution.task_support = Some(support);
+        })
+    }
+
+    /// Lets the handler decide when a call becomes a task: it first runs in the call itself, and may ask there for the
+    /// input that a task should not wait for (TASK-110).
+    ///
+    /// In 2025-11-25 a client that asks for a task gets one at once, and the handler asks in the task.
+    ///
+    /// A tool that is registered again under its name keeps this.
+    pub fn defer_task(mut self) -> Self {
+        if let Some(entry) = &mut self.tool {
+            entry.rules.defers_task = true;
+        }
+        self
+    }
+}
+
+impl<H, M: Hook> Router<H, M> {
+    /// Adds an error for each tool that requires tasks, for a server without them.
+    pub fn check_tools_without_tasks(&self, errors: &mut RegisterErrors) {
+        for tool in self.tools.items().filter(|tool| support_of(tool) == &TaskSupport::Required) {
+            errors.push(RegisterError::NoTasks { tool: tool.name.clone() });
+        }
+    }
+}
+
+/// The decision about a call of a tool.
+pub(super) enum TaskDecision {
+    /// Its handler runs.
+    Run,
+    /// It becomes a task, whose handler runs later.
+    Begin,
+    Refuse(RpcError),
+}
+
+/// Decides whether a call becomes a task.
+pub(super) fn decide(call: &Call, tool: &Tool, defers_task: bool) -> TaskDecision {
+    if call.is_task_run() {
+        return TaskDecision::Run;
+    }
+    let is_asked = call.task_offer() == TaskOffer::Requested;
+    match (call.task_offer(), support_of(tool)) {
+        (TaskOffer::None, TaskSupport::Required) => TaskDecision::Refuse(call.task_required_error()),
+        (TaskOffer::None, _) => TaskDecision::Run,
+        (_, TaskSupport::Optional | TaskSupport::Required) if is_asked || !defers_task => TaskDecision::Begin,
+        (_, TaskSupport::Optional | TaskSupport::Required) => TaskDecision::Run,
+        // TASK-005
+        _ if is_asked => TaskDecision::Refuse(call.task_forbidden_error()),
+        _ => TaskDecision::Run,
+    }
+}
+
+/// Returns whether calls of a tool may become tasks.
+fn support_of(tool: &Tool) -> &TaskSupport {
+    let declared = tool.execution.as_ref().and_then(|execution| execution.task_support.as_ref());
+    declared.unwrap_or(&TaskSupport::Forbidden)
+}
+
+// Checks of tool schemas, arguments and results (SCHEMA-010).
+
+/// Error for tool arguments that do not match the schema or the type of the handler.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct InvalidArguments {
+    message: String,
+    version: Version,
+}
+
+impl InvalidArguments {
+    pub(super) fn new(tool: &str, version: Version, what: &dyn fmt::Display) -> Self {
+        let message = alloc::format!("The arguments of `{}` are not valid: {what}", clip(tool));
+        Self { message, version }
+    }
+
+    /// Returns the result of the call: since 2025-11-25 a failure that the model can read and act on (TOOL-022,
+    /// DEC-028).
+    ///
+    /// # Errors
+    ///
+    /// Up to and including 2025-06-18 error -32602, with which the call is to be answered.
+    pub fn into_result(self) -> Result<CallToolResult<'static>, HandlerError> {
+        if self.version >= Version::V2025_11_25 {
+            Ok(CallToolResult::error(self.message))
+        } else {
+            Err(RpcError::invalid_params(self.message).into())
+        }
+    }
+}
+
+/// As [`into_result`](InvalidArguments::into_result), before it becomes a result.
+impl From<InvalidArguments> for HandlerError {
+    fn from(invalid: InvalidArguments) -> Self {
+        if invalid.version >= Version::V2025_11_25 {
+            Failure::new(&invalid).into()
+        } else {
+            RpcError::invalid_params(invalid.message).into()
+        }
+    }
+}
+
+/// Error for a result that violates the output schema of its tool (TOOL-015).
+///
+/// It is meant for the author of the handler. The client receives only [`to_rpc_error`](Self::to_rpc_error).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the result of the tool `{tool}` does not fit its outputSchema: {violations}")]
+#[non_exhaustive]
+pub struct InvalidToolOutput {
+    /// Name of the tool.
+    pub tool: String,
+    /// Violations of the schema.
+    pub violations: Violations,
+}
+
+impl InvalidToolOutput {
+    /// Returns the error that the client receives.
+    #[must_use]
+    pub fn to_rpc_error(&self) -> RpcError {
+        RpcError::internal("the result of the tool is not what it promises")
+    }
+}
+
+/// Compiled schemas of a tool.
+#[derive(Clone, Default)]
+pub(super) struct ToolChecks {
+    pub(super) input: Option<Arc<dyn Validate>>,
+    pub(super) output: Option<Arc<dyn Validate>>,
+}
+
+impl ToolChecks {
+    /// Checks the basic form of the schemas of a tool, and compiles them if there is a validator.
+    ///
+    /// # Errors
+    ///
+    /// The name of the member (`inputSchema` or `outputSchema`) and the reason why its schema cannot be used.
+    pub(super) fn compile(
+        tool: &Tool,
+        validator: Option<&dyn SchemaValidator>,
+    ) -> Result<Self, (&'static str, SchemaError)> {
+        let (input, output) = ("inputSchema", "outputSchema");
+        let kind = tool.input_schema.member("type");
+        if kind.is_none_or(|kind| kind.as_bytes() != b"\"object\"") {
+            return Err((input, SchemaError::Shape("has no `\"type\":\"object\"`")));
+        }
+        if tool.output_schema.as_ref().is_some_and(|s| !s.is_object()) {
+            return Err((output, SchemaError::Shape("is not a JSON object")));
+        }
+        let Some(validator) = validator else { return Ok(Self::default()) };
+        Ok(Self {
+            input: Some(validator.compile(&tool.input_schema).map_err(|reason| (input, reason))?.into()),
+            output: match &tool.output_schema {
+                Some(schema) => Some(validator.compile(schema).map_err(|reason| (output, reason))?.into()),
+                None => None,
+            },
+        })
+    }
+
+    /// Checks a result against the output schema; tool failures are exempt (TOOL-015).
+    pub(super) fn check_result(
+        &self,
+        tool: &Tool,
+        result: &CallToolResult<'_>,
+    ) -> Result<(), InvalidToolOutput> {
+        if tool.output_schema.is_none() || result.is_failure() {
+            return Ok(());
+        }
+        let checked = check_structured_result(result.structured_content.as_ref(), self.output.as_deref());
+        checked.map_err(|violations| InvalidToolOutput { tool: tool.name.clone(), violations })
+    }
+}
+
+impl fmt::Debug for ToolChecks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prepared = |check: &Option<Arc<dyn Validate>>| check.is_some();
+        f.debug_struct("ToolChecks")
+            .field("input", &prepared(&self.input))
+            .field("output", &prepared(&self.output))
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::raw::RawJson;
+
+    // covers: TOOL-007
+    #[test]
+    fn input_schema_without_object_type_is_refused_without_validator() {
+        let raw = |text: &'static str| RawJson::new(text).expect("JSON");
+        for schema in ["{}", "true", "null", r#"{"type":"string"}"#, r#"{"type":["object"]}"#] {
+            let error = ToolChecks::compile(&Tool::new("t", raw(schema)), None).expect_err(schema);
+            assert_eq!(error.0, "inputSchema");
+        }
+        let tool = Tool::new("t", raw(r#"{"type":"object"}"#));
+        assert!(ToolChecks::compile(&tool, None).is_ok());
+        assert!(ToolChecks::compile(&tool.output_schema(raw("true")), None).is_err());
     }
 }

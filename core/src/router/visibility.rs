@@ -2,14 +2,26 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
+use core::mem;
 
-use super::hooks::{ROOT_SCOPE, Subject};
+use super::access_rules::{FolderRules, folder_key};
+use super::entries::{EntryAccess, EntryRef};
+use super::hooks::{Hook, ROOT_SCOPE, Subject};
+use super::page::CacheHint;
+use super::pending::Listed;
+use super::registration::{ChangedLists, RegisterError};
+use super::registry::{Router, unknown_item};
+use super::skills::{ListedSkill, SkillCatalog, SkillEntries};
+use super::template::{MAX_URI, comparison_key};
+use crate::change::Change;
 use crate::methods::EntryKind;
-use crate::server::{Audience, Caller};
+use crate::model::Resource;
+use crate::server::{Announcement, Audience, Call, Caller};
 use crate::sync::{Arc, share};
 
 /// Decides which entries of a router a caller sees ([`Router::visibility`](super::Router::visibility)).
@@ -357,5 +369,452 @@ impl VisibilityScopes {
             }
         }
         Some(name.into())
+    }
+}
+
+// Serialized list pages of views, bounded by number and bytes.
+
+/// Maximum number of remembered pages.
+pub(super) const MAX_PAGES: usize = 4096;
+/// Maximum size of the remembered pages and the names of their views, in bytes.
+pub(super) const MAX_BYTES: usize = 8 << 20;
+
+/// Pages `P` by the name of a view and a key `K`.
+///
+/// Two generations: a page that is used moves to the young one. When that is full, it becomes the old one, and the pages
+/// that were not used since the last time are dropped. So at least the pages of half the bounds that were used last are
+/// there, and finding one costs no bookkeeping.
+pub(super) struct ViewCache<K, P> {
+    young: Half<K, P>,
+    old: Half<K, P>,
+}
+
+/// Invariant: `pages` and `bytes` are the sums over `views`, at most half of the bounds.
+struct Half<K, P> {
+    views: BTreeMap<Box<str>, Vec<(K, P, usize)>>,
+    pages: usize,
+    bytes: usize,
+}
+
+impl<K, P> Default for Half<K, P> {
+    fn default() -> Self {
+        Self { views: BTreeMap::new(), pages: 0, bytes: 0 }
+    }
+}
+
+impl<K, P> Default for ViewCache<K, P> {
+    fn default() -> Self {
+        Self { young: Half::default(), old: Half::default() }
+    }
+}
+
+impl<K: PartialEq, P> Half<K, P> {
+    fn find(&self, view: &str, key: &K) -> Option<&P> {
+        self.views.get(view)?.iter().find(|(k, ..)| k == key).map(|(_, page, _)| page)
+    }
+
+    fn take(&mut self, view: &str, key: &K) -> Option<(P, usize)> {
+        let pages = self.views.get_mut(view)?;
+        let at = pages.iter().position(|(k, ..)| k == key)?;
+        let (_, page, bytes) = pages.swap_remove(at);
+        if pages.is_empty() {
+            self.views.remove(view);
+        }
+        (self.pages, self.bytes) = (self.pages - 1, self.bytes - bytes);
+        Some((page, bytes))
+    }
+
+    /// Adds a page, and drops those of its view that are outdated by it.
+    fn push(&mut self, view: &str, key: K, page: P, bytes: usize, is_outdated: impl Fn(&K) -> bool) {
+        let pages = match self.views.get_mut(view) {
+            Some(pages) => pages,
+            None => self.views.entry(view.into()).or_default(),
+        };
+        let (sums, before) = ((&mut self.pages, &mut self.bytes), pages.len());
+        pages.retain(|(k, _, bytes)| {
+            let keeps = !is_outdated(k);
+            *sums.1 -= if keeps { 0 } else { *bytes };
+            keeps
+        });
+        *sums.0 -= before - pages.len();
+        pages.push((key, page, bytes));
+        (*sums.0, *sums.1) = (*sums.0 + 1, *sums.1 + bytes);
+    }
+}
+
+impl<K: PartialEq, P> ViewCache<K, P> {
+    /// Returns a page.
+    pub(super) fn find(&mut self, view: &str, key: K) -> Option<&P> {
+        if self.young.find(view, &key).is_none() {
+            let (page, bytes) = self.old.take(view, &key)?;
+            // Outdated pages of the view are as old as this one.
+            self.make_room(bytes);
+            self.young.push(view, key, page, bytes, |_| false);
+            return self.young.views.get(view)?.last().map(|(_, page, _)| page);
+        }
+        self.young.find(view, &key)
+    }
+
+    /// Adds a page of this size. One that is larger than half of the bound is not kept.
+    pub(super) fn insert(
+        &mut self,
+        view: &str,
+        key: K,
+        page: P,
+        size: usize,
+        is_outdated: impl Fn(&K) -> bool,
+    ) {
+        let bytes = size + view.len() + size_of::<(K, P, usize)>();
+        if bytes > MAX_BYTES / 2 {
+            return;
+        }
+        self.old.take(view, &key);
+        self.make_room(bytes);
+        self.young.push(view, key, page, bytes, is_outdated);
+    }
+
+    fn make_room(&mut self, bytes: usize) {
+        if self.young.pages >= MAX_PAGES / 2 || self.young.bytes + bytes > MAX_BYTES / 2 {
+            self.old = mem::take(&mut self.young);
+        }
+    }
+}
+
+impl<K, P> fmt::Debug for ViewCache<K, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (pages, bytes) = (self.young.pages + self.old.pages, self.young.bytes + self.old.bytes);
+        f.debug_struct("ViewCache").field("pages", &pages).field("bytes", &bytes).finish()
+    }
+}
+
+// Visibility of the entries of a router: its functions, and the changes that follow from them.
+
+impl<H, M: Hook> Router<H, M> {
+    /// Adds a function that decides which entries a caller sees, those that are registered later included.
+    ///
+    /// Several functions all have to agree. Those of a [nested](Self::nest) router keep deciding about its entries, and
+    /// those of the outer router decide about them, too. All lists count as changed.
+    pub fn visibility(&mut self, visibility: impl Visibility + 'static) -> &mut Self {
+        self.visibility.add(share!(visibility, dyn Visibility));
+        self.visibility_changed();
+        self
+    }
+
+    /// Adds a function that decides which callers see an entry; otherwise as [`ToolEntry::visible_to`].
+    ///
+    /// The function of a skill decides about everything in its folder, also about what a template serves there, about
+    /// files that are registered later, and after the skill was removed.
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError::Unknown`] if no entry has this name, URI or template. Every caller sees what the function was
+    /// meant for, so do not ignore it.
+    ///
+    /// [`ToolEntry::visible_to`]: super::ToolEntry::visible_to
+    pub fn visible_to(
+        &mut self,
+        kind: EntryKind,
+        name: &str,
+        is_visible: impl Fn(&Caller) -> bool + Send + Sync + 'static,
+    ) -> Result<ChangedLists, RegisterError> {
+        let rule = rule_of_entry(is_visible);
+        let found = match kind {
+            EntryKind::Tool => self.tools.entry_mut(name).map(|mut entry| entry.add_rule(rule)),
+            EntryKind::Resource => {
+                let uri = comparison_key(name, MAX_URI).unwrap_or_default();
+                self.resources.entry_mut(&uri).map(|mut entry| entry.add_rule(rule))
+            }
+            EntryKind::ResourceTemplate => {
+                self.templates.entry_mut(name).map(|mut entry| entry.add_rule(rule))
+            }
+            EntryKind::Prompt => self.prompts.entry_mut(name).map(|mut entry| entry.add_rule(rule)),
+            EntryKind::Skill => self.restrict_skill(name, rule),
+        };
+        found.ok_or_else(|| unknown_item(kind, name))?;
+        self.visibility.mark_entry_rule();
+        let resources = if kind == EntryKind::Skill { EntryKind::Resource } else { kind };
+        Ok(ChangedLists::from_kind(kind) | ChangedLists::from_kind(resources))
+    }
+
+    /// Records that visibility functions answer differently from now on, because rights have changed.
+    ///
+    /// Pages that were remembered for [views](Visibility::view) are not used any more, and the next
+    /// [`take_changes`](Self::take_changes) announces all lists to everyone. To announce a change of the rights of some
+    /// callers to them alone, publish it with its own audience ([`Announcement::to`]) and give their view another name.
+    pub fn visibility_changed(&mut self) -> ChangedLists {
+        self.tools.catalog.mark_changed();
+        self.resources.catalog.mark_changed();
+        self.templates.catalog.mark_changed();
+        self.prompts.catalog.mark_changed();
+        if let Some(skills) = &mut self.skills {
+            skills.entries.catalog.mark_changed();
+        }
+        EntryKind::ALL.into_iter().fold(ChangedLists::NONE, |all, kind| all | ChangedLists::from_kind(kind))
+    }
+
+    /// Sets how visibility functions are run: for adapters, which turn a panic into `false`. A page whose function has not
+    /// returned is not remembered.
+    ///
+    /// By default they are just called, and a panic unwinds through the caller of this crate. Set it before functions are
+    /// added; the guard of a nested router is dropped.
+    pub fn guard_visibility(&mut self, guard: VisibilityGuard) -> &mut Self {
+        self.visibility.guard = guard;
+        self
+    }
+
+    /// Returns whether a list has changed since the last [`take_changes`](Self::take_changes), for any client.
+    #[must_use]
+    pub fn has_changed(&self, list: EntryKind) -> bool {
+        match list {
+            EntryKind::Tool => self.tools.catalog.has_changed(),
+            EntryKind::Resource => self.resources.catalog.has_changed(),
+            EntryKind::ResourceTemplate => self.templates.catalog.has_changed(),
+            EntryKind::Prompt => self.prompts.catalog.has_changed(),
+            EntryKind::Skill => {
+                self.skills.as_ref().is_some_and(|skills| skills.entries.catalog.has_changed())
+            }
+        }
+    }
+
+    /// Returns the changes since the last call, for [`publish`](crate::server::Engine::publish) (TOOL-019, RES-012,
+    /// PROMPT-009).
+    ///
+    /// A change is announced to the callers who saw a changed entry before, or see it now. If more than 32 entries with
+    /// visibility functions have changed, it is announced to everyone.
+    ///
+    /// Call it once before the server runs and discard the result, because there are no subscribers yet. Call it again
+    /// after each modification.
+    pub fn take_changes(&mut self) -> impl Iterator<Item = Announcement<'static>> + use<H, M> {
+        let skills = self.take_skill_audience();
+        let folders = self.skills.as_deref().map(Folders::of);
+        let gate = Gate { scopes: &self.visibility, folders };
+        let audience = |listing: &Listing, subject: &OwnedSubject| gate.audience(listing, subject);
+        let (tools, prompts) =
+            (self.tools.catalog.take_audience(audience), self.prompts.catalog.take_audience(audience));
+        let mut resources = self.resources.catalog.take_audience(audience);
+        resources.merge(&self.templates.catalog.take_audience(audience));
+        resources.merge(&skills);
+        let changes = [(Change::Tools, tools), (Change::Resources, resources), (Change::Prompts, prompts)];
+        let changes = changes.into_iter().filter(|(_, audience)| !audience.is_nobody());
+        changes.map(|(change, audience)| Announcement::new(change).to(audience))
+    }
+
+    /// Returns who gets to know of the changes of skills: who may see their `SKILL.md`.
+    fn take_skill_audience(&mut self) -> Audience {
+        if !self.has_changed(EntryKind::Skill) {
+            return Audience::NOBODY;
+        }
+        let access = self.access_rules();
+        let Some(skills) = &mut self.skills else { return Audience::NOBODY };
+        skills.entries.catalog.take_audience(|_, subject| match subject.as_subject() {
+            Subject::Skill(uri) => access.resource_audience(uri),
+            _ => Audience::EVERYONE,
+        })
+    }
+
+    /// Returns what decides who sees an entry.
+    pub(super) fn gate(&self) -> Gate<'_> {
+        Gate { scopes: &self.visibility, folders: self.skills.as_deref().map(Folders::of) }
+    }
+
+    /// Returns whether callers may see different lists of this kind.
+    pub(super) fn is_restricted(&self, list: EntryKind) -> bool {
+        let has_folder_rules = || self.skills.as_ref().is_some_and(|skills| !skills.folder_rules.is_empty());
+        self.visibility.has_rules()
+            || match list {
+                EntryKind::Tool => self.tools.catalog.has_entry_rules(),
+                EntryKind::Resource => self.resources.catalog.has_entry_rules() || has_folder_rules(),
+                EntryKind::ResourceTemplate => self.templates.catalog.has_entry_rules() || has_folder_rules(),
+                EntryKind::Prompt => self.prompts.catalog.has_entry_rules(),
+                EntryKind::Skill => {
+                    self.resources.catalog.has_entry_rules()
+                        || self.templates.catalog.has_entry_rules()
+                        || has_folder_rules()
+                }
+            }
+    }
+
+    /// Returns the enabled resource with this comparison key, if a caller sees it.
+    pub(super) fn find_resource(
+        &self,
+        caller: &Caller,
+        key: &str,
+    ) -> Option<EntryRef<'_, Resource, H, Option<CacheHint>>> {
+        let gate = self.gate();
+        let found = self.resources.find(key).filter(|_| gate.shows_folder(caller, key));
+        found.filter(|entry| gate.scopes.allow(caller, entry.listing, entry.item.subject()))
+    }
+
+    /// Returns whether the caller of a call sees an entry. A call that goes on sees it in any case (DESIGN-61).
+    pub(super) fn shows(&self, call: &Call, listing: &Listing, subject: Subject<'_>) -> bool {
+        call.caller().is_resumed() || self.gate().shows(call.caller(), listing, subject)
+    }
+}
+
+// Answers who sees an entry: by the functions of routers, of entries, and of the folders of skills.
+
+/// The visibility functions of a router, with those of the folders of its skills.
+#[derive(Clone, Copy)]
+pub(super) struct Gate<'a> {
+    pub(super) scopes: &'a VisibilityScopes,
+    pub(super) folders: Option<Folders<'a>>,
+}
+
+impl Gate<'_> {
+    /// Returns whether a caller sees an entry.
+    pub(super) fn shows(&self, caller: &Caller, listing: &Listing, subject: Subject<'_>) -> bool {
+        self.ask(caller, listing, subject) == Visible::Yes
+    }
+
+    /// Asks the functions for an entry.
+    pub(super) fn ask(&self, caller: &Caller, listing: &Listing, subject: Subject<'_>) -> Visible {
+        let in_folder = match subject {
+            Subject::Resource(uri) => self.ask_folder(caller, uri),
+            // Its completions tell what the folder holds.
+            Subject::ResourceTemplate(template) => self.ask_folder(caller, literal_prefix(template)),
+            _ => Visible::Yes,
+        };
+        if in_folder == Visible::Yes { self.scopes.ask_all(caller, listing, subject) } else { in_folder }
+    }
+
+    /// Returns whether a caller sees the folders that contain the resource with this URI.
+    pub(super) fn shows_folder(&self, caller: &Caller, uri: &str) -> bool {
+        self.ask_folder(caller, uri) == Visible::Yes
+    }
+
+    fn ask_folder(&self, caller: &Caller, uri: &str) -> Visible {
+        self.folders.map_or(Visible::Yes, |folders| folders.ask(self.scopes, caller, uri))
+    }
+
+    /// Returns whether there are functions for the folders that contain the resource with this URI.
+    pub(super) fn restricts_folder(&self, uri: &str) -> bool {
+        self.folders.is_some_and(|folders| {
+            let mut bound = BoundRules::new(self.scopes.guard);
+            folders.bind(self.scopes, uri, &mut bound);
+            !bound.is_empty()
+        })
+    }
+
+    /// Returns whether there are functions for an entry.
+    pub(super) fn restricts(&self, listing: &Listing) -> bool {
+        self.scopes.restrict(listing)
+    }
+
+    /// Returns the callers who see an entry.
+    pub(super) fn audience(&self, listing: &Listing, subject: &OwnedSubject) -> Audience {
+        let mut bound = self.scopes.bind(listing, subject);
+        let uri = match subject.as_subject() {
+            Subject::Resource(uri) => Some(uri),
+            Subject::ResourceTemplate(template) => Some(literal_prefix(template)),
+            _ => None,
+        };
+        if let (Some(folders), Some(uri)) = (self.folders, uri) {
+            folders.bind(self.scopes, uri, &mut bound);
+        }
+        bound.into_audience()
+    }
+}
+
+/// The skills of a router, and the functions of their folders.
+#[derive(Clone, Copy)]
+pub(super) struct Folders<'a> {
+    pub(super) rules: &'a FolderRules,
+    pub(super) skills: &'a SkillEntries,
+}
+
+impl<'a> Folders<'a> {
+    pub(super) const fn of<R>(skills: &'a SkillCatalog<R>) -> Self {
+        Self { rules: &skills.folder_rules, skills: &skills.entries }
+    }
+
+    /// Asks the functions for all folders that contain the resource with this URI.
+    fn ask(self, scopes: &VisibilityScopes, caller: &Caller, uri: &str) -> Visible {
+        if self.rules.is_empty() && !scopes.has_rules() {
+            return Visible::Yes;
+        }
+        let key = folder_key(uri);
+        let rules = self.rules.of_key(&key);
+        let of_rules = rules.map(|rule| scopes.ask(&rule.rule, caller, rule.skill.as_subject()));
+        let skills = self.skills_around(scopes, &key);
+        let of_skills =
+            skills.map(|skill| scopes.ask_all(caller, skill.listing, Subject::Skill(&skill.item.uri)));
+        Visible::all(of_rules.chain(of_skills))
+    }
+
+    /// Adds the functions of all folders that contain the resource with this URI.
+    pub(super) fn bind(self, scopes: &VisibilityScopes, uri: &str, bound: &mut BoundRules) {
+        if self.rules.is_empty() && !scopes.has_rules() {
+            return;
+        }
+        let key = folder_key(uri);
+        self.rules.of_key(&key).for_each(|rule| bound.push(&rule.rule, rule.skill.clone()));
+        for skill in self.skills_around(scopes, &key) {
+            if let Some(subject) = OwnedSubject::new(Subject::Skill(&skill.item.uri)) {
+                bound.append(&scopes.bind(skill.listing, &subject));
+            }
+        }
+    }
+
+    /// Returns the skills whose folders contain the resource with this [`folder_key`], enabled or not: the files of one that is
+    /// disabled are served. None if there are no functions that could hide them.
+    fn skills_around<'k>(
+        self,
+        scopes: &VisibilityScopes,
+        key: &'k str,
+    ) -> impl Iterator<Item = EntryAccess<'a, ListedSkill>> + use<'a, 'k> {
+        let skills = scopes.has_rules().then(|| self.skills.access().map(|(_, skill)| skill));
+        skills.into_iter().flatten().filter(move |skill| key.starts_with(&*skill.item.folder))
+    }
+}
+
+/// Returns the text of a template before its first expression.
+fn literal_prefix(template: &str) -> &str {
+    template.split('{').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Rng;
+    use alloc::format;
+    use alloc::string::String;
+
+    impl<K, P> ViewCache<K, P> {
+        fn check_sums(&self) {
+            for half in [&self.young, &self.old] {
+                let pages = || half.views.values().flatten();
+                assert_eq!((half.pages, half.bytes), (pages().count(), pages().map(|(.., n)| n).sum()));
+                assert!(half.pages <= MAX_PAGES / 2 && half.bytes <= MAX_BYTES / 2);
+                assert!(half.views.values().all(|pages| !pages.is_empty()));
+            }
+        }
+    }
+
+    #[test]
+    fn pages_that_are_used_stay_within_the_bounds() {
+        let (mut cache, mut rng) = (ViewCache::<u64, String>::default(), Rng::new(11));
+        let name = |view: usize| format!("view {view}");
+        for step in 0..10_000_u64 {
+            let view = name(rng.below(3_000));
+            let size = if rng.below(50) == 0 { 100_000 } else { rng.below(4_000) };
+            if cache.find(&view, step % 3).is_none_or(|page| *page != format!("{view} {}", step % 3)) {
+                cache.insert(&view, step % 3, format!("{view} {}", step % 3), size, |_| false);
+            }
+            // A page that is used every time is never dropped.
+            if step > 0 {
+                assert_eq!(cache.find("always", 7).map(|page| &**page), Some("kept"), "step {step}");
+            } else {
+                cache.insert("always", 7, "kept".into(), 10, |_| false);
+            }
+            if step % 200 == 0 {
+                cache.check_sums();
+            }
+        }
+        assert!(cache.old.pages > 0, "the bounds were not reached");
+        cache.insert("large", 1, String::new(), MAX_BYTES, |_| false);
+        assert!(cache.find("large", 1).is_none());
+        cache.insert("always", 8, "next".into(), 10, |key| *key == 7);
+        assert!(cache.find("always", 7).is_none() && cache.find("always", 8).is_some());
+        cache.check_sums();
     }
 }

@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use serde::Deserialize;
 use serde::de::{self, Visitor};
 
-use crate::json::{Scanner, Span, read};
+use crate::json::{self, Scanner, Span};
 use crate::rpc::clip;
 
 /// Maximum number of names in a path; deeper errors are reported with its beginning.
@@ -20,7 +20,7 @@ const MAX_PATH_DEPTH: usize = 8;
 ///
 /// The message, with the path of the member at fault where it is known.
 pub(crate) fn read_arguments<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, String> {
-    read(text).or_else(|error| {
+    json::read(text).or_else(|error| {
         T::deserialize(EmptyDeserializer).map_err(|_: de::value::Error| describe_error(text, &error))
     })
 }

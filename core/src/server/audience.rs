@@ -4,7 +4,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::caller::Caller;
+use super::authorization::Caller;
 use crate::change::Change;
 use crate::sync::{Arc, share};
 

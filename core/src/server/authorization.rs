@@ -4,11 +4,13 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
+use core::net::IpAddr;
 use core::time::Duration;
 
-use super::proven_key::ProvenKey;
+use super::http_request::HttpRequest;
 use crate::extensions::Extensions;
 use crate::json::write_str;
+use crate::observe::Observation;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::scope::Scopes;
@@ -233,6 +235,151 @@ fn insufficient_scope(scopes: &Scopes) -> RpcError {
     let message = format!("insufficient scope: the token has to have `{}`", scopes.as_str());
     let error = RpcError::invalid_request(message).with_data(RawJson::trusted(data.into()));
     RpcError { required_scopes: Some(scopes.as_str().into()), ..error }
+}
+
+// The key to which an access token is bound, of which its bearer has given proof.
+
+/// The key to which an access token is bound, after the proof of its possession was verified (DPoP, RFC 9449).
+///
+/// Only what has verified the proof of a request may create one. `mcp_std::token::DpopVerifier` does both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProvenKey {
+    thumbprint: Box<str>,
+    next_nonce: Option<Box<str>>,
+}
+
+impl ProvenKey {
+    /// Creates the record of a verified proof, with the thumbprint of its key (`cnf.jkt` of the token; RFC 7638).
+    #[must_use]
+    pub fn new(thumbprint: impl Into<Box<str>>) -> Self {
+        Self { thumbprint: thumbprint.into(), next_nonce: None }
+    }
+
+    /// Sets a nonce for the next proofs of the client, which the response offers in `DPoP-Nonce` (RFC 9449, 8.2).
+    ///
+    /// A text that is not one word of visible ASCII is not sent.
+    #[must_use]
+    pub fn with_next_nonce(mut self, nonce: impl Into<Box<str>>) -> Self {
+        self.next_nonce = Some(nonce.into());
+        self
+    }
+
+    /// Returns the thumbprint of the key.
+    #[must_use]
+    pub fn thumbprint(&self) -> &str {
+        &self.thumbprint
+    }
+
+    /// Returns the nonce for the next proofs, if it is another one than the client used, and can be sent.
+    #[must_use]
+    pub fn next_nonce(&self) -> Option<&str> {
+        self.next_nonce.as_deref().filter(|nonce| is_nonce(nonce))
+    }
+}
+
+/// Returns whether a text can be sent as a nonce: one word of visible ASCII.
+pub(crate) fn is_nonce(nonce: &str) -> bool {
+    !nonce.is_empty() && nonce.bytes().all(|b| b.is_ascii_graphic())
+}
+
+// The party that makes a call, with its HTTP request and the values of its session.
+
+/// The origin of a call: the party for which it is made, its HTTP request, and the values of its session.
+///
+/// A caller on a byte stream, or on a server that is not protected, has no principal. [`Call::caller`](super::Call::caller)
+/// returns that of a call. That of a subscription has the request that opened it; that of a session has no request.
+///
+/// ```
+/// use mcp_proto::server::{Authorization, Caller, Identity};
+/// let caller = Caller::from(Authorization::new(Identity::new("alice").scopes("files:read")));
+/// assert_eq!(caller.principal(), Some("alice"));
+/// assert!(caller.has_scope("files:read") && !Caller::default().has_scope("files:read"));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Caller {
+    /// The party as it was when the request arrived; that of the channel may be another one by now.
+    pub(super) authorization: Option<Authorization>,
+    pub(super) http: Option<Arc<HttpRequest>>,
+    /// Those of the session or byte stream.
+    pub(super) extensions: Option<Arc<Extensions>>,
+    /// Whether the call was delivered before and goes on: the run of a task, or a call that waited for input, here or with
+    /// sealed state at its client.
+    pub(super) is_resumed: bool,
+    pub(super) observation: Option<Arc<dyn Observation>>,
+    /// For the run of a task: the address from which it was created.
+    pub(super) creator_ip: Option<IpAddr>,
+}
+
+impl Caller {
+    /// Returns the party, if it is authenticated.
+    #[must_use]
+    pub const fn authorization(&self) -> Option<&Authorization> {
+        self.authorization.as_ref()
+    }
+
+    /// Returns the principal, if the party is authenticated.
+    #[must_use]
+    pub fn principal(&self) -> Option<&str> {
+        self.authorization().map(Authorization::principal)
+    }
+
+    /// Returns whether a scope was granted, or one that includes it (AUTH-056).
+    ///
+    /// Without authorization none was, so a server on a byte stream decides by
+    /// [`authorization`](Self::authorization) first.
+    #[must_use]
+    pub fn has_scope(&self, scope: &str) -> bool {
+        self.authorization().is_some_and(|party| party.has_scope(scope))
+    }
+
+    /// Returns the HTTP request; see [`Call::http`](super::Call::http).
+    #[must_use]
+    pub fn http(&self) -> Option<&HttpRequest> {
+        self.http.as_deref()
+    }
+
+    /// Returns the value of a type: of the request, of its token, of the session, or of the connection; see
+    /// [`Call::extension`](super::Call::extension).
+    #[must_use]
+    pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        let connection = || self.http.as_ref()?.connection.as_ref()?.extensions().get();
+        let session = || self.extensions.as_ref()?.get();
+        let token = || self.authorization.as_ref()?.identity().extensions().get();
+        let own = self.http.as_ref().and_then(|http| http.extensions.get());
+        own.or_else(token).or_else(session).or_else(connection)
+    }
+
+    /// Returns the observation of the request, if there is one.
+    ///
+    /// Run the handler in its [scope](Observation::in_scope), as the adapters do.
+    #[must_use]
+    pub fn observation(&self) -> Option<&Arc<dyn Observation>> {
+        self.observation.as_ref()
+    }
+
+    /// Returns the IP address of the peer, over HTTP. The run of a task has that of the request that created it, unless the
+    /// server was restarted since.
+    #[must_use]
+    pub fn peer_ip(&self) -> Option<IpAddr> {
+        let peer = self.http().and_then(HttpRequest::peer_addr).map(|address| address.ip());
+        peer.or(self.creator_ip)
+    }
+
+    /// Returns whether the call was delivered before and goes on.
+    pub(crate) const fn is_resumed(&self) -> bool {
+        self.is_resumed
+    }
+
+    /// Returns the origin of later deliveries of the call.
+    pub(super) fn to_resumed(&self) -> Self {
+        Self { is_resumed: true, ..self.clone() }
+    }
+}
+
+impl From<Authorization> for Caller {
+    fn from(authorization: Authorization) -> Self {
+        Self { authorization: Some(authorization), ..Self::default() }
+    }
 }
 
 #[cfg(test)]

@@ -6,22 +6,20 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::audience::Announcement;
-use super::channel::{ServerEndpoint, caller, is_exchange, mark_stream_finished};
+use super::channel::{OUT_OF_MEMORY, ServerEndpoint, caller, is_exchange, mark_stream_finished};
 use super::config::Config;
 use super::event::Event;
 use super::listen_filter::{self, ListenFilter, declared_lists};
-use super::room::OUT_OF_MEMORY;
 use super::subscriptions::{ChangeTarget, Interest, SentChanges, Subscriptions};
 use super::tasks::TaskContext;
 use crate::built::{Part, Subscribing};
 use crate::calls::endpoint::EndpointTimer;
 use crate::identity::Capabilities;
 use crate::json::{escaped_len, write_str};
-use crate::meta;
-use crate::methods;
 use crate::model::TaskId;
-use crate::rpc::{RequestId, RpcError, encode};
+use crate::rpc::{self, RequestId, RpcError};
 use crate::slab::Key;
+use crate::{meta, methods};
 
 /// Time until the outbox of a slow peer is checked again.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -166,13 +164,13 @@ impl Changes {
             );
         }
         endpoint.send(channel, extra, |out| {
-            encode::notification_head(out, methods::ACKNOWLEDGED);
+            rpc::notification_head(out, methods::ACKNOWLEDGED);
             out.extend_from_slice(b",\"params\":{\"notifications\":");
             filter.write(out);
             out.extend_from_slice(b",\"_meta\":");
             write_subscription_meta(out, id);
             out.push(b'}');
-            encode::end(out);
+            rpc::end(out);
         });
         Ok(events)
     }
@@ -348,22 +346,22 @@ fn notify(
 fn send_listen_end(endpoint: &mut ServerEndpoint, channel: Key, id: &RequestId) {
     // Without memory an error ends the request as well.
     endpoint.send_or_batch(channel, None, id, 0, |out| {
-        encode::result_head(out, id);
+        rpc::result_head(out, id);
         out.extend_from_slice(b"{\"resultType\":\"complete\",\"_meta\":");
         write_subscription_meta(out, id);
         out.push(b'}');
-        encode::end(out);
+        rpc::end(out);
     });
     if is_exchange(endpoint, channel) {
         // The end of the exchange means the same (SUB-021 is about streams that continue).
         return mark_stream_finished(endpoint, channel);
     }
     endpoint.send(channel, 0, |out| {
-        encode::notification_head(out, methods::CANCELLED);
+        rpc::notification_head(out, methods::CANCELLED);
         out.extend_from_slice(b",\"params\":{\"requestId\":");
         id.write(out);
         out.push(b'}');
-        encode::end(out);
+        rpc::end(out);
     });
 }
 
@@ -429,12 +427,12 @@ impl ChangeMessage {
                 out.extend_from_slice(&self.without_id);
             }
         }
-        encode::end(out);
+        rpc::end(out);
     }
 }
 
 fn write_head(out: &mut Vec<u8>, target: ChangeTarget) {
-    encode::notification_head(
+    rpc::notification_head(
         out,
         match target {
             ChangeTarget::List(0) => methods::TOOLS_CHANGED,

@@ -1,19 +1,19 @@
 //! State of the server engine per channel.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::authorization::Authorization;
+use super::authorization::{Authorization, Caller};
 use super::backlog::WaitingRequests;
-use super::caller::Caller;
+use super::event::Event;
 use super::http_request::HttpRequest;
 use super::log::SessionLog;
 use super::stream::{ReadyQueue, StreamState};
 use super::subscriptions::{ChannelListeners, SentChanges};
 use crate::built::{Legacy, Part, Subscribing};
-use crate::calls::endpoint::Endpoint;
-use crate::calls::role::Role;
+use crate::calls::endpoint::{Endpoint, Role};
 use crate::deprecation::UsedFeatures;
 use crate::extensions::Extensions;
 use crate::raw::RawJson;
@@ -189,4 +189,48 @@ impl LegacySession {
     pub(super) fn capabilities(&self) -> RawJson {
         RawJson::trusted(self.text.slice(self.info_len as usize..))
     }
+}
+
+// Memory that a request needs before it is taken.
+
+pub(super) const OUT_OF_MEMORY: &str = "not enough memory for the request";
+
+/// Returns whether a request has to be refused because its event, `more` bytes and the reserve are not free, in one piece.
+#[inline]
+pub(super) fn lacks_memory(endpoint: &ServerEndpoint, events: &VecDeque<Event>, more: usize) -> bool {
+    endpoint.limits.is_out_of_memory(next_growth(events).saturating_add(more))
+}
+
+/// Returns the bytes that the queue takes when the next event is added: this table is the largest one that grows.
+fn next_growth(events: &VecDeque<Event>) -> usize {
+    let grows = events.len() == events.capacity();
+    if grows { events.capacity().saturating_mul(2).max(4) * size_of::<Event>() } else { 0 }
+}
+
+// Channels on which messages about a question reach the client that was asked.
+
+/// Returns the channel on which a request about a question reaches the client: the stream of the question, or the GET
+/// stream of the session (TASK-037). `None` without one that has room.
+pub(super) fn request_route(endpoint: &ServerEndpoint, (stream, root): (Key, Key)) -> Option<Key> {
+    let high_water = endpoint.limits.outbox_high_water;
+    let has_room = |channel: Key| endpoint.channels.get(channel).is_some_and(|c| c.outbox.len() < high_water);
+    [stream, root].into_iter().find(|channel| is_read(endpoint, *channel) && has_room(*channel))
+}
+
+/// Returns the channel on which a question is cancelled, as [`request_route`].
+///
+/// The stream of the question needs no room: it has at most one cancellation for each question that it carried. In a
+/// session without a stream that its client reads, nothing is sent: it would stay in the outbox of the session.
+pub(super) fn cancellation_route(endpoint: &ServerEndpoint, (stream, root): (Key, Key)) -> Option<Key> {
+    if is_read(endpoint, stream) { Some(stream) } else { request_route(endpoint, (root, root)) }
+}
+
+/// Returns whether the client reads what is sent on a channel.
+fn is_read(endpoint: &ServerEndpoint, channel: Key) -> bool {
+    endpoint.channels.get(channel).is_some_and(|c| {
+        !c.closed
+            && c.input_end.is_none()
+            && !c.role.stream.is_unreachable()
+            && !c.role.stream.has_no_get_stream()
+    })
 }

@@ -7,12 +7,12 @@ use core::fmt;
 use core::time::Duration;
 
 use super::audience::Audience;
-use super::caller::Caller;
+use super::authorization::Caller;
 use super::custom_method::CustomMethod;
 use crate::built::{Logging, Subscribing};
-use crate::calls::keep_alive::KeepAlivePing;
+use crate::calls::endpoint::Settings;
 use crate::calls::observing::ObserverSetting;
-use crate::calls::settings::Settings;
+use crate::calls::pings::KeepAlivePing;
 use crate::change::Change;
 use crate::identity::{Capabilities, Implementation};
 use crate::json::write_str;

@@ -10,23 +10,22 @@ use serde::Serialize;
 use super::authorization::Authorization;
 use super::backlog::Backlog;
 use super::changes::Changes;
-use super::channel::{LegacySession, ServerChannel, is_exchange, mark_stream_finished, principal, session};
+use super::channel::{
+    LegacySession, ServerChannel, is_exchange, lacks_memory, mark_stream_finished, principal, session,
+};
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
-use super::parked::ParkedCallTable;
-use super::question_calls::follow_question;
+use super::parked::{ParkedCallTable, follow_question};
 use super::request_check::RequestCheck;
-use super::room::lacks_memory;
 use super::sealing::Sealing;
 use super::tasks::{RunAnswer, TaskHost, unlisten};
 use crate::built::{Parking, Part, Tasking};
-use crate::calls::batch;
 use crate::calls::endpoint::{Endpoint, EndpointTimer, check_timeout, next_deadline};
 use crate::calls::inbound::CallId;
-use crate::calls::observed_requests::{end_session, observe_outcome, resume_message};
+use crate::calls::observing::{end_session, observe_outcome, resume_message};
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
 use crate::calls::outbound_requests::{self, OutboundRequest};
-use crate::calls::room;
+use crate::calls::{batch, room};
 use crate::deprecation::ReportedFeatures;
 use crate::diagnostic::Diagnostic;
 use crate::driving::{BoundEngine, DriverCheck};
@@ -34,16 +33,14 @@ use crate::error::{CallError, Fault, UseError};
 use crate::extensions::Extensions;
 use crate::json::Serializer;
 use crate::limits::Limit;
-use crate::methods;
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
-use crate::shape;
 use crate::slab::Key;
 use crate::sync::Arc;
 use crate::tap::{ChannelId, Direction, TapRecord};
-use crate::time::Instant;
-use crate::timeout_reason::TimeoutReason;
+use crate::time::{Instant, TimeoutReason};
+use crate::{methods, shape};
 
 pub(super) const SHUTTING_DOWN: &str = "the server is shutting down";
 
@@ -67,7 +64,7 @@ pub struct Engine {
     pub(super) sealing: Sealing,
     /// Cancellations that overtook their request.
     #[cfg(feature = "exchanges")]
-    pub(super) early_cancels: Option<Box<super::early_cancels::EarlyCancels>>,
+    pub(super) early_cancels: Option<Box<super::exchanges::EarlyCancels>>,
     pub(super) changes: Changes,
     pub(super) request_check: RequestCheck,
     /// Deprecated features of modern exchanges that were reported.

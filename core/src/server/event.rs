@@ -7,11 +7,10 @@ use alloc::string::String;
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::authorization::Authorization;
-use super::caller::Caller;
+use super::authorization::{Authorization, Caller};
 use super::http_request::HttpRequest;
-use super::retry::RetryContext;
-use super::tasks::offer::CallTask;
+use super::receive::RetryContext;
+use super::tasks::CallTask;
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::CallKey;
 use crate::diagnostic::Diagnostic;

@@ -5,26 +5,24 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::channel::{LegacySession, ServerEndpoint, session};
+use super::channel::{LegacySession, OUT_OF_MEMORY, ServerEndpoint, session};
 use super::config::Config;
-use super::deprecations::report_deprecated;
 use super::engine::Engine;
 use super::log;
+use super::notifications::report_deprecated;
 use super::request_check::MessageSource;
-use super::room::OUT_OF_MEMORY;
 use super::tasks::{TaskContext, TaskRequestFrame};
 use crate::built::{Legacy, Logging, Modern, Subscribing, Tasking};
-use crate::calls::observed_requests::end_direct_answer;
+use crate::calls::observing::end_direct_answer;
 use crate::deprecation::DeprecatedFeature;
 use crate::json::{escaped_len, object_members, string, write_str};
-use crate::memory;
-use crate::methods;
 use crate::model::TaskId;
 use crate::raw::RawJson;
 use crate::rpc::envelope::ParamsSpans;
-use crate::rpc::{RequestId, RpcError, clip, code, encode};
+use crate::rpc::{self, RequestId, RpcError, clip, code};
 use crate::slab::Key;
 use crate::version::Version;
+use crate::{memory, methods};
 
 /// Room for the members of the result of a handshake, without instructions and identity.
 const HANDSHAKE_ROOM: usize = 256;
@@ -138,9 +136,9 @@ impl Engine {
             body.extend_from_slice(b"{}");
         }
         let write = |out: &mut Vec<u8>| {
-            encode::result_head(out, id);
+            rpc::result_head(out, id);
             out.extend_from_slice(&body);
-            encode::end(out);
+            rpc::end(out);
         };
         self.endpoint.send_or_batch(source.channel, source.batch, id, body.len(), write);
     }

@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use super::channel::LegacySession;
 use super::exchanges::{ExchangeBuffers, Exchanges};
-use super::header_check::HeaderCheck;
 use super::http_request::HttpRequest;
+use super::request_check::HeaderCheck;
 use crate::built::{Batching, Legacy};
 use crate::calls::batch;
 use crate::calls::inbound::CallId;

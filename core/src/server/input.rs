@@ -7,26 +7,42 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+#[cfg(feature = "crypto")]
+use super::TaskOptions;
+#[cfg(all(doc, feature = "crypto"))]
+use super::Tasks;
 use super::engine::Engine;
 use super::event::Call;
 use super::input_tasks::QuestionTasks;
 use super::parked::ParkedCalls;
+#[cfg(feature = "crypto")]
+use super::receive::RetryContext;
+use super::receive::{CarriedAnswer, carried_answers, kept_key};
 use super::reply::{MEMBERS_ROOM, RESULT_CAPACITY};
-use super::retry::{CarriedAnswer, carried_answers};
 use crate::built::{Conversing, Parking, Part};
-use crate::error::UseError;
+use crate::error::{CallError, UseError};
 use crate::identity::Capabilities;
 use crate::json::{EncodeError, Serializer, room, write_str};
 use crate::limits::Limit;
-use crate::methods;
-use crate::model::{InputRequest, InputRequests};
+#[cfg(feature = "schemars")]
+use crate::model::ElicitOutcome;
+use crate::model::{
+    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult,
+    ElicitSchema, ElicitUrlParams, InputRequest, InputRequests, InputResponse, ListRootsResult,
+    ValidationError,
+};
 use crate::raw::RawJson;
-use crate::rpc::{RpcError, encode};
-use crate::shape;
+use crate::rpc::{self, RpcError};
 use crate::slab::Key;
 use crate::time::Instant;
 use crate::version::Version;
+use crate::{methods, shape};
 
 impl Engine {
     /// Sends input requests for a call. The call is delivered again with the responses.
@@ -122,7 +138,7 @@ fn answer_input_required(
     let (channel, mark) = (record.channel, c.outbox.mark());
     let out = c.outbox.tail();
     room(out, RESULT_CAPACITY)?;
-    encode::result_head(out, &record.id);
+    rpc::result_head(out, &record.id);
     out.extend_from_slice(b"{\"resultType\":\"input_required\"");
     if !requests.is_empty() {
         out.extend_from_slice(b",\"inputRequests\":");
@@ -146,7 +162,7 @@ fn answer_input_required(
         out.push(b'}');
     }
     out.push(b'}');
-    encode::end(out);
+    rpc::end(out);
     drop(reserve);
     endpoint.commit_answer(call.id.0, mark)?;
     engine.close_if_finished(channel);
@@ -246,4 +262,447 @@ fn check_input_request(
     // If the revision lacks the feature, no client can declare it, so that error is more useful.
     Serializer::object(&mut Vec::new(), request, shape::table(version))?;
     Err(UseError::MissingPeerCapability(missing))
+}
+
+// Input requests that a handler collects while it runs, as if the responses came at once.
+
+/// The input requests that one delivery of a call has collected.
+///
+/// A handler requests input where it needs it. If the response is there, the handler continues. If not, the request is
+/// collected and the handler returns by `?`. [`Engine::require_input`] then sends the collected requests, and the call
+/// is delivered again with the responses. The handler starts from its beginning and gets further. Everything before its
+/// last input request must therefore be safe to repeat (DESIGN-19).
+///
+/// ```
+/// use mcp_proto::RpcError;
+/// use mcp_proto::model::{ElicitSchema, InputRequest, ElicitParams, InputResponse};
+/// use mcp_proto::server::{Call, InputError, InputRequired};
+///
+/// fn greet(call: &Call, input: &mut InputRequired) -> Result<String, RpcError> {
+///     let form = ElicitParams::form("What is your name?", ElicitSchema::default());
+///     let answer = input.request_input(call, "name", InputRequest::Elicit(form))?;
+///     Ok(format!("{answer:?}"))
+/// }
+/// # let _ = greet;
+/// ```
+#[derive(Debug, Default)]
+pub struct InputRequired {
+    collector: Option<Box<dyn InputCollector>>,
+}
+
+/// A trait object, so that a server that never requests input is linked without this code.
+trait InputCollector: fmt::Debug + Send + Sync {
+    fn add_request(&mut self, key: &str, request: InputRequest<'static>);
+    fn set_state(&mut self, state: Vec<u8>);
+    fn set_tasks(&mut self, tasks: QuestionTasks);
+    fn keep(&mut self, key: Box<str>, value: RawJson);
+    fn kept(&self, key: &str) -> Option<RawJson>;
+    fn discard_requests(&mut self);
+    fn is_empty(&self) -> bool;
+    #[cfg(feature = "crypto")]
+    fn carry_into(&self, retry: &mut RetryContext);
+    fn submit(&self, engine: &mut Engine, now: Instant, call: &Call) -> Result<(), UseError>;
+}
+
+#[derive(Debug, Default)]
+struct CollectedInput {
+    requests: InputRequests<'static>,
+    state: Vec<u8>,
+    /// Values for the next delivery.
+    kept: Vec<(Box<str>, RawJson)>,
+    tasks: Option<QuestionTasks>,
+}
+
+impl InputCollector for CollectedInput {
+    fn add_request(&mut self, key: &str, request: InputRequest<'static>) {
+        self.requests.insert(key, request);
+    }
+
+    fn set_state(&mut self, state: Vec<u8>) {
+        self.state = state;
+    }
+
+    fn set_tasks(&mut self, tasks: QuestionTasks) {
+        self.tasks = Some(tasks);
+    }
+
+    fn keep(&mut self, key: Box<str>, value: RawJson) {
+        self.kept.push((key, value));
+    }
+
+    fn kept(&self, key: &str) -> Option<RawJson> {
+        self.kept.iter().find(|(other, _)| **other == *key).map(|(_, value)| value.clone())
+    }
+
+    fn discard_requests(&mut self) {
+        (self.requests, self.tasks) = (InputRequests::default(), None);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    #[cfg(feature = "crypto")]
+    fn carry_into(&self, retry: &mut RetryContext) {
+        if !self.state.is_empty() {
+            retry.state.clone_from(&self.state);
+        }
+        retry.answers.extend(self.kept.iter().map(|(key, value)| (key.clone(), Ok(value.clone()))));
+    }
+
+    fn submit(&self, engine: &mut Engine, now: Instant, call: &Call) -> Result<(), UseError> {
+        let Self { requests, state, kept, tasks } = self;
+        let outcome = begin_round(engine, now, call, Round { requests, state, kept, tasks: *tasks });
+        if let Err(refused) = &outcome {
+            // The call may have ended meanwhile, so nothing has to be answered.
+            let _ = engine.fail(now, call.id(), &refusal_error(refused));
+        }
+        outcome
+    }
+}
+
+/// The reason why there is no input response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// The input was requested just now. The handler should return.
+    #[error("the input was requested and has not arrived yet")]
+    Pending,
+    /// The client refused or did not answer in time (legacy; a modern client does not repeat the call then).
+    #[error("the client gives no answer: {0}")]
+    Refused(CallError),
+    /// The client was asked twice, and its last answer does not fit the request either.
+    #[error("the client's answer cannot be used: {0}")]
+    Unusable(ValidationError),
+    /// The type cannot be expressed as a form. This is a mistake in the handler.
+    #[error("the type cannot be expressed as a form: {0}")]
+    UnsupportedForm(ValidationError),
+}
+
+/// Lets `?` leave a handler. The error is sent to the client unless the input is [pending](InputError::Pending).
+impl From<InputError> for RpcError {
+    fn from(error: InputError) -> Self {
+        let message = alloc::format!("{error}");
+        if matches!(error, InputError::Unusable(_)) {
+            Self::invalid_params(message)
+        } else {
+            Self::internal(message)
+        }
+    }
+}
+
+impl InputRequired {
+    /// Creates an empty collection.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { collector: None }
+    }
+
+    /// Drops the collected requests. The state and the values for the next delivery stay.
+    pub fn discard_requests(&mut self) {
+        if let Some(collector) = &mut self.collector {
+            collector.discard_requests();
+        }
+    }
+
+    /// Returns the response to `question`, or collects the request. `key` must be unique within the call.
+    ///
+    /// To send several requests at once, call this for all of them before returning.
+    ///
+    /// # Errors
+    ///
+    /// [`InputError::Pending`] if there is no response yet, or only one that does not fit the request (MRTR-027,
+    /// MRTR-029, ELIC-020). [`InputError::Refused`] if the client refused. [`InputError::Unusable`] if what does not fit is an
+    /// answer to the second delivery of such requests or a later one: the client is asked once more at most.
+    pub fn request_input<'c>(
+        &mut self,
+        call: &'c Call,
+        key: &str,
+        request: InputRequest<'static>,
+    ) -> Result<InputResponse<'c>, InputError> {
+        self.read_response(call, key, request, Ok)
+    }
+
+    /// Returns the response converted by `read`, or collects the request if there is none that can be used.
+    fn read_response<'c, T>(
+        &mut self,
+        call: &'c Call,
+        key: &str,
+        request: InputRequest<'static>,
+        read: impl FnOnce(InputResponse<'c>) -> Result<T, ValidationError>,
+    ) -> Result<T, InputError> {
+        match call.answer(key) {
+            Some(Ok(answer)) => match request.parse_response(answer).and_then(read) {
+                Ok(answer) => return Ok(answer),
+                Err(mismatch) if call.attempt() > 1 => {
+                    // Nothing else is asked either.
+                    self.discard_requests();
+                    return Err(InputError::Unusable(mismatch.prefixed(key)));
+                }
+                Err(_) => {}
+            },
+            Some(Err(error)) => return Err(InputError::Refused(error.clone())),
+            None => {}
+        }
+        self.collector().add_request(key, request);
+        Err(InputError::Pending)
+    }
+
+    /// Asks the user by a form: [`request_input`](Self::request_input) for elicitation.
+    ///
+    /// The user may decline: see [`ElicitResult::action`].
+    ///
+    /// # Errors
+    ///
+    /// As [`request_input`](Self::request_input).
+    pub fn elicit(
+        &mut self,
+        call: &Call,
+        key: &str,
+        message: impl Into<String>,
+        form: ElicitSchema,
+    ) -> Result<ElicitResult, InputError> {
+        let request = InputRequest::Elicit(ElicitParams::form(message, form));
+        self.read_response(call, key, request, into_elicit_result)
+    }
+
+    /// Asks the user by the form of type `T` ([`ElicitSchema::for_type`]).
+    ///
+    /// A response that is not a valid `T` is requested again.
+    ///
+    /// # Errors
+    ///
+    /// As [`request_input`](Self::request_input), and [`InputError::UnsupportedForm`] if `T` cannot be expressed as a
+    /// form.
+    #[cfg(feature = "schemars")]
+    pub fn elicit_as<T: schemars::JsonSchema + DeserializeOwned>(
+        &mut self,
+        call: &Call,
+        key: &str,
+        message: impl Into<String>,
+    ) -> Result<ElicitOutcome<T>, InputError> {
+        let form = ElicitSchema::for_type::<T>().map_err(InputError::UnsupportedForm)?;
+        let request = InputRequest::Elicit(ElicitParams::form(message, form));
+        self.read_response(call, key, request, |answer| {
+            ElicitOutcome::from_result(&into_elicit_result(answer)?)
+        })
+    }
+
+    /// Asks the user to visit a web page (since 2025-11-25).
+    ///
+    /// This is [`request_input`](Self::request_input) for elicitation by URL.
+    ///
+    /// Acceptance means that the page is opened, and nothing about what the user does there (ELIC-034). 2025-11-25
+    /// requires an `elicitation_id`. Later revisions have none, and it is left out.
+    ///
+    /// # Errors
+    ///
+    /// As [`request_input`](Self::request_input).
+    pub fn elicit_url(
+        &mut self,
+        call: &Call,
+        key: &str,
+        page: ElicitUrlParams,
+    ) -> Result<ElicitAction, InputError> {
+        let request = InputRequest::Elicit(page.into());
+        self.read_response(call, key, request, into_elicit_result).map(|result| result.action)
+    }
+
+    /// Samples the client's model: [`request_input`](Self::request_input) for sampling.
+    ///
+    /// # Errors
+    ///
+    /// As [`request_input`](Self::request_input).
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
+    #[expect(deprecated, reason = "supported until its removal")]
+    pub fn sample<'c>(
+        &mut self,
+        call: &'c Call,
+        key: &str,
+        params: CreateMessageParams<'static>,
+    ) -> Result<CreateMessageResult<'c>, InputError> {
+        self.read_response(call, key, InputRequest::CreateMessage(params), |answer| match answer {
+            InputResponse::CreateMessage(result) => Ok(result),
+            _ => Err(another_kind()),
+        })
+    }
+
+    /// Requests the directories that the client exposes: [`request_input`](Self::request_input) for roots.
+    ///
+    /// # Errors
+    ///
+    /// As [`request_input`](Self::request_input).
+    #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
+    #[expect(deprecated, reason = "supported until its removal")]
+    pub fn list_roots(&mut self, call: &Call, key: &str) -> Result<ListRootsResult, InputError> {
+        self.read_response(call, key, InputRequest::ListRoots(None), |answer| match answer {
+            InputResponse::ListRoots(result) => Ok(result),
+            _ => Err(another_kind()),
+        })
+    }
+
+    /// Sets the value of [`Call::state`] for the next delivery. Unused if no input is requested.
+    pub fn set_state(&mut self, state: impl Into<Vec<u8>>) {
+        self.collector().set_state(state.into());
+    }
+
+    /// Lets the input requests of this delivery run as tasks of the client, whose answers are collected later.
+    ///
+    /// A client of 2025-11-25 that hosts tasks for elicitation or sampling is asked for one (TASK-003, TASK-008): it
+    /// acknowledges the question at once, and the engine polls it at the interval that the client proposes, between 100 ms
+    /// and 60 s. All others are asked as usual, and so are clients that collect the result of a task. The responses are the
+    /// same. Five polls in a row may fail, and five requests for the answer; then the question fails. It ends at
+    /// [`Limits::input_timeout`](crate::Limits::input_timeout) in any case, and a task that still runs is cancelled.
+    ///
+    /// `ttl` is the time for which the client is asked to keep the task, instead of that timeout.
+    pub fn ask_as_tasks(&mut self, ttl: Option<Duration>) {
+        self.collector().set_tasks(QuestionTasks::new(ttl));
+    }
+
+    /// Runs `run` at the first delivery of the call that gets here, and returns its value at every delivery.
+    ///
+    /// A handler runs again from its beginning when input responses arrive. This keeps what must not happen twice, such
+    /// as placing an order, from being repeated: its value travels with the state of the call. `key` must be unique
+    /// within the call. To keep errors as well, let `run` return a `Result` that can be serialized.
+    ///
+    /// A value counts as one input response for [`Limits::max_inputs`](crate::Limits::max_inputs), and by its bytes for
+    /// [`max_request_state`](crate::Limits::max_request_state) (modern) and
+    /// [`max_retained_bytes`](crate::Limits::max_retained_bytes) (legacy).
+    ///
+    /// # Errors
+    ///
+    /// An internal error if the value cannot be written as JSON, or if that of the first delivery is not a `T`.
+    pub fn once<T: Serialize + DeserializeOwned>(
+        &mut self,
+        call: &Call,
+        key: &str,
+        run: impl FnOnce() -> T,
+    ) -> Result<T, RpcError> {
+        let value = match self.kept(call, key)? {
+            Some(value) => return Ok(value),
+            None => run(),
+        };
+        self.keep(key, &value)?;
+        Ok(value)
+    }
+
+    /// Returns the value that was [kept](Self::keep) under this key.
+    ///
+    /// # Errors
+    ///
+    /// An internal error if it is not a `T`.
+    pub fn kept<T: DeserializeOwned>(&self, call: &Call, key: &str) -> Result<Option<T>, RpcError> {
+        let name = kept_key(key);
+        let earlier = call.answer(&name).and_then(Result::ok).cloned();
+        let kept = earlier.or_else(|| self.collector.as_ref()?.kept(&name));
+        let value = kept.map(|value| value.parse()).transpose();
+        value.map_err(|error| RpcError::internal(alloc::format!("the kept value `{key}`: {error}")))
+    }
+
+    /// Makes a call a task, which gets the state and the values that the handler keeps; otherwise as [`Tasks::begin`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Tasks::begin`].
+    #[cfg(feature = "crypto")]
+    pub fn begin_task(
+        &self,
+        engine: &mut Engine,
+        now: Instant,
+        call: &Call,
+        options: TaskOptions,
+    ) -> Result<(), UseError> {
+        let Some(collector) = &self.collector else { return engine.tasks(now).begin(call, options) };
+        let mut retry = call.retry.clone();
+        collector.carry_into(retry.get_or_insert_default());
+        let call = Call {
+            id: call.id,
+            channel: call.channel,
+            version: call.version,
+            method: call.method.clone(),
+            frame: call.frame.clone(),
+            params: call.params,
+            retry,
+            caller: call.caller.clone(),
+            task: call.task,
+        };
+        engine.tasks(now).begin(&call, options)
+    }
+
+    /// Keeps a value for the later deliveries of the call; see [`once`](Self::once).
+    ///
+    /// # Errors
+    ///
+    /// An internal error if the value cannot be written as JSON.
+    pub fn keep<T: Serialize>(&mut self, key: &str, value: &T) -> Result<(), RpcError> {
+        let value = RawJson::encode(value).map_err(|error| {
+            RpcError::internal(alloc::format!("the value `{key}` cannot be kept: {error}"))
+        })?;
+        self.collector().keep(kept_key(key), value);
+        Ok(())
+    }
+
+    /// Returns whether no input was requested.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.collector.as_ref().is_none_or(|collector| collector.is_empty())
+    }
+
+    fn collector(&mut self) -> &mut dyn InputCollector {
+        &mut **self.collector.get_or_insert_with(|| Box::new(CollectedInput::default()))
+    }
+}
+
+fn into_elicit_result(answer: InputResponse<'_>) -> Result<ElicitResult, ValidationError> {
+    match answer {
+        InputResponse::Elicit(result) => Ok(result),
+        _ => Err(another_kind()),
+    }
+}
+
+fn another_kind() -> ValidationError {
+    ValidationError::new("answers another kind of input request")
+}
+
+impl Engine {
+    /// Sends the input requests that a handler collected, or fails the call if that is not possible.
+    ///
+    /// # Errors
+    ///
+    /// As [`need_input`](Self::need_input); the call has been answered with an error then. The client reads which
+    /// capability is missing (ERR-007). For all other reasons it reads a general message, because they concern the
+    /// author of the handler.
+    pub fn require_input(
+        &mut self,
+        now: Instant,
+        call: &Call,
+        input: &InputRequired,
+    ) -> Result<(), UseError> {
+        match &input.collector {
+            Some(collector) => collector.submit(self, now, call),
+            None => {
+                self.fail(now, call.id(), &unsupported_input_error())?;
+                Err(UseError::ReservedMethod(call.method().into()))
+            }
+        }
+    }
+}
+
+/// Returns the error response for a call whose input requests were refused.
+fn refusal_error(refused: &UseError) -> RpcError {
+    match refused {
+        UseError::MissingPeerCapability(capability) => {
+            let required = ClientCapabilities::from(&Capabilities::new().with(*capability));
+            RpcError::missing_client_capability(required).unwrap_or_else(|_| unsupported_input_error())
+        }
+        UseError::NotInVersion { feature: what, version } => {
+            RpcError::invalid_request(alloc::format!("this needs `{what}`, which {version} does not have"))
+        }
+        UseError::Full(Limit::InputRounds) => RpcError::internal(String::from("asked too often")),
+        _ => unsupported_input_error(),
+    }
+}
+
+fn unsupported_input_error() -> RpcError {
+    RpcError::internal("what this needs cannot be asked for")
 }

@@ -2,9 +2,9 @@
 
 use super::engine::Engine;
 use super::input_tasks::cancel_question;
-use super::question_calls::poll_question;
-use crate::calls::keep_alive::PeerHealth;
+use super::parked::poll_question;
 use crate::calls::outbound::CallPurpose;
+use crate::calls::pings::PeerHealth;
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;

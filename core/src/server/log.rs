@@ -5,14 +5,13 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
-use crate::calls::token_bucket::TokenBucket;
+use crate::calls::inbound::TokenBucket;
 use crate::error::UseError;
 use crate::json::{Serializer, string, write_str};
 use crate::limits::Limits;
-use crate::methods;
 use crate::model::LoggingLevel;
-use crate::rpc::encode;
 use crate::time::Instant;
+use crate::{methods, rpc};
 
 /// The least severe level that is sent, as a number; [`NONE`] exceeds all levels.
 pub(crate) type Threshold = u8;
@@ -138,7 +137,7 @@ pub(super) fn write_log_message<T: Serialize + ?Sized>(
     logger: Option<&str>,
     data: &T,
 ) -> Result<(), UseError> {
-    encode::notification_head(out, methods::MESSAGE);
+    rpc::notification_head(out, methods::MESSAGE);
     out.extend_from_slice(b",\"params\":{\"level\":");
     write_str(out, level.as_str());
     if let Some(logger) = logger {
@@ -148,7 +147,7 @@ pub(super) fn write_log_message<T: Serialize + ?Sized>(
     out.extend_from_slice(b",\"data\":");
     Serializer::any(out, data)?;
     out.push(b'}');
-    encode::end(out);
+    rpc::end(out);
     Ok(())
 }
 

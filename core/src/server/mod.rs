@@ -4,39 +4,28 @@ mod arguments;
 mod audience;
 mod authorization;
 mod backlog;
-mod caller;
 mod changes;
 mod channel;
 mod config;
 mod custom_method;
-mod deprecations;
-#[cfg(feature = "exchanges")]
-mod early_cancels;
 mod engine;
 mod event;
 #[cfg(feature = "exchanges")]
 mod exchanges;
 mod handshake;
-pub(crate) mod header_check;
 #[cfg(feature = "http")]
 mod http_exchanges;
 mod http_request;
 mod input;
-mod input_required;
 mod input_tasks;
 mod keep_alive;
 mod listen_filter;
 mod log;
 mod notifications;
 mod parked;
-mod proven_key;
-mod question_calls;
 mod receive;
 mod reply;
-mod request_check;
-mod retry;
-mod room;
-mod route;
+pub(crate) mod request_check;
 #[cfg(feature = "crypto")]
 mod sealer;
 mod sealing;
@@ -56,12 +45,12 @@ pub(crate) use arguments::read_arguments;
 pub use audience::{Announcement, Audience};
 #[cfg(feature = "http")]
 pub(crate) use authorization::ScopePolicy;
+#[cfg(feature = "http")]
+pub(crate) use authorization::is_nonce;
 pub use authorization::{Authorization, Identity};
-pub use caller::Caller;
+pub use authorization::{Caller, ProvenKey};
 pub use config::Config;
 pub use custom_method::CustomMethod;
-#[cfg(feature = "http")]
-pub(crate) use deprecations::report_deprecated;
 pub use engine::Engine;
 pub(crate) use engine::can_answer;
 #[cfg(feature = "http")]
@@ -72,21 +61,20 @@ pub(crate) use exchanges::ExchangeBuffers;
 #[cfg(feature = "exchanges")]
 pub use exchanges::{ExchangeOutput, ExchangeStatus, ExchangeToken, Exchanges, SessionStatus};
 pub use http_request::{ConnectionInfo, HttpRequest};
-pub use input_required::{InputError, InputRequired};
-pub use proven_key::ProvenKey;
+pub use input::{InputError, InputRequired};
 #[cfg(feature = "http")]
-pub(crate) use proven_key::is_nonce;
+pub(crate) use notifications::report_deprecated;
 pub use reply::PreparedResult;
-#[cfg(feature = "crypto")]
-pub use tasks::commands::Tasks;
-#[cfg(feature = "crypto")]
-pub use tasks::limits::TaskLimits;
-pub use tasks::offer::TaskOffer;
-#[cfg(feature = "crypto")]
-pub use tasks::options::TaskOptions;
+pub use tasks::TaskOffer;
 #[cfg(feature = "crypto")]
 pub use tasks::record::TaskRecordError;
 #[cfg(feature = "crypto")]
-pub use tasks::store_queue::StoreEffect;
+pub use tasks::requests::TaskOptions;
+#[cfg(feature = "crypto")]
+pub use tasks::requests::Tasks;
+#[cfg(feature = "crypto")]
+pub use tasks::store::StoreEffect;
+#[cfg(feature = "crypto")]
+pub use tasks::table::TaskLimits;
 #[cfg(feature = "crypto")]
 pub use tasks::table::TaskTable;

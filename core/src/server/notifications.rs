@@ -1,11 +1,12 @@
 //! Notifications that the application sends: changes, log messages, progress, custom ones.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use serde::Serialize;
 
 use super::audience::Announcement;
-use super::channel::{LegacySession, session};
+use super::channel::{LegacySession, principal, session};
 use super::config::Config;
 use super::engine::Engine;
 use super::log::{self, LogOutcome, LogOutput, Threshold};
@@ -13,16 +14,17 @@ use super::tasks::unlisten;
 use crate::built::Logging;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, Progress, SendStatus};
+use crate::deprecation::DeprecatedFeature;
+use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
 use crate::json::{max_escaped_len, write_str};
 use crate::methods::{self, Capability};
 use crate::model::LoggingLevel;
-use crate::rpc::encode;
-use crate::shape;
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::{Era, Version};
+use crate::{rpc, shape};
 
 /// Time until the outbox of a slow peer is checked again.
 const RETRY_DELAY: core::time::Duration = core::time::Duration::from_millis(50);
@@ -238,11 +240,11 @@ impl Engine {
             return false;
         }
         self.endpoint.send(channel.0, extra, |out| {
-            encode::notification_head(out, methods::ELICITATION_COMPLETE);
+            rpc::notification_head(out, methods::ELICITATION_COMPLETE);
             out.extend_from_slice(b",\"params\":{\"elicitationId\":");
             write_str(out, id);
             out.push(b'}');
-            encode::end(out);
+            rpc::end(out);
         });
         true
     }
@@ -264,4 +266,25 @@ fn log_severity(config: &Config, level: &LoggingLevel) -> Result<u8, UseError> {
         return Err(UseError::NotDeclared(Capability::Logging));
     }
     level.severity().ok_or_else(|| UseError::ReservedMethod(level.as_str().into()))
+}
+
+// Deprecated features that clients use, each reported once per peer.
+
+/// Reports that the client of a channel uses a deprecated feature, unless it was reported.
+///
+/// A peer is a session, a byte stream, or the principal of exchanges without a session.
+#[cold]
+pub(crate) fn report_deprecated(engine: &mut Engine, channel: Key, feature: DeprecatedFeature) {
+    let channel = engine.endpoint.root_channel(channel);
+    let principal: Option<Box<str>> = principal(&engine.endpoint, channel).map(Box::from);
+    let Some(c) = engine.endpoint.channels.get_mut(channel) else { return };
+    // An exchange alone ends with its request, so it remembers nothing.
+    let is_new = if c.role.stream.is_exchange() {
+        engine.reported_features.insert(principal.as_deref(), feature)
+    } else {
+        c.role.reported_features.insert(feature)
+    };
+    if is_new {
+        engine.diagnose(channel, Diagnostic::DeprecatedFeature { feature });
+    }
 }

@@ -1,38 +1,38 @@
 //! Classification of received messages, in one place.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use bytes::Bytes;
 
 use super::backlog::Backlog;
-use super::channel::{self, ServerEndpoint, is_exchange, mark_request_refused, session};
-use super::deprecations::report_deprecated;
-#[cfg(feature = "exchanges")]
-use super::early_cancels::EarlyCancels;
+use super::channel::{
+    OUT_OF_MEMORY, ServerEndpoint, is_exchange, lacks_memory, mark_request_refused, session,
+};
 use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
-use super::log;
-use super::question_calls::{cancel_late_question, receive_question_status};
+#[cfg(feature = "exchanges")]
+use super::exchanges::EarlyCancels;
+use super::notifications::report_deprecated;
+use super::parked::{cancel_late_question, receive_question_status};
 use super::request_check::{AcceptedRequest, MessageSource, ReceivedRequest};
-use super::room::{OUT_OF_MEMORY, lacks_memory};
-use super::tasks::offer::{CallTask, TaskOffer};
-use super::tasks::unlisten;
+use super::tasks::{CallTask, TaskOffer, unlisten};
+use super::{channel, log};
 use crate::built::{Batching, Logging};
-use crate::calls::batch;
-use crate::calls::batch_key::BatchKey;
 use crate::calls::endpoint::{FrameContent, classify_frame};
-use crate::calls::inbound::{CallId, InboundCall};
-use crate::calls::observed_requests::{
+use crate::calls::inbound::{BatchKey, CallId, InboundCall, InputOutcome};
+use crate::calls::observing::{
     begin_direct_answer, begin_session, end_direct_answer, observe_call, resume_message,
 };
 use crate::calls::outbound::ResponseMatch;
-use crate::calls::room;
+use crate::calls::{batch, room};
 use crate::deprecation::DeprecatedFeature;
 use crate::diagnostic::Diagnostic;
 use crate::error::CallError;
 use crate::frame::line::Oversize;
 use crate::json::string;
 use crate::methods;
+use crate::model::InputRequests;
 use crate::observe::RequestedParams;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, RejectedMessage};
@@ -431,4 +431,42 @@ fn refuse_batch(endpoint: &mut ServerEndpoint, channel: Key, reason: MalformedMe
 fn is_revision_open(endpoint: &ServerEndpoint, channel: Key) -> bool {
     let channel = endpoint.channels.get(channel);
     channel.is_some_and(|c| !c.allows_idless_errors || c.role.stream.is_exchange())
+}
+
+// State and input responses that a call brings along when it is delivered again.
+
+/// State and input responses of a call that was delivered before.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RetryContext {
+    /// Number of earlier deliveries.
+    pub(super) attempt: u32,
+    pub(super) state: Vec<u8>,
+    pub(super) answers: Vec<(Box<str>, InputOutcome)>,
+    /// Keys of the input requests in the last round, if they are known.
+    pub(super) requested_keys: Option<Vec<Box<str>>>,
+}
+
+/// Begins the keys of values that a handler keeps. No input request has such a key.
+const KEPT: char = '\u{1}';
+
+/// Returns the key among the answers of a value that a handler keeps.
+pub(super) fn kept_key(key: &str) -> Box<str> {
+    alloc::format!("{KEPT}{key}").into()
+}
+
+/// An input response or a kept value of an earlier round, by its key.
+pub(super) type CarriedAnswer<'a> = (&'a str, Result<&'a RawJson, &'a CallError>);
+
+/// Returns what is carried into the next round of a call: the responses that are not requested again, and the values
+/// that its handler keeps.
+pub(super) fn carried_answers<'a>(
+    retry: Option<&'a RetryContext>,
+    requests: &InputRequests<'_>,
+    kept: &'a [(Box<str>, RawJson)],
+) -> Vec<CarriedAnswer<'a>> {
+    let is_requested = |key: &str| requests.iter().any(|(other, _)| other == key);
+    let earlier = retry.into_iter().flat_map(|round| &round.answers);
+    let carried =
+        earlier.map(|(key, answer)| (&**key, answer.as_ref())).filter(|(key, _)| !is_requested(key));
+    carried.chain(kept.iter().map(|(key, value)| (&**key, Ok(value)))).collect()
 }

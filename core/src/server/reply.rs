@@ -8,16 +8,14 @@ use super::config::Config;
 use super::engine::Engine;
 use super::tasks::RunAnswer;
 use crate::calls::inbound::CallId;
-use crate::calls::observed_requests::observe_sent_result;
+use crate::calls::observing::observe_sent_result;
 use crate::calls::outbound_requests::check_keys;
 use crate::error::UseError;
 use crate::json::{EncodeError, Serializer, TopLevelMembers, append_one_line, object_members, room};
-use crate::meta;
 use crate::raw::RawJson;
-use crate::rpc::encode;
-use crate::shape;
 use crate::time::Instant;
 use crate::version::Version;
+use crate::{meta, rpc, shape};
 
 /// Minimum size of a result that is sent as a segment of its own.
 const MIN_SHARED_RESULT: usize = 16 << 10;
@@ -50,7 +48,7 @@ impl Engine {
         let out = c.outbox.tail();
         // The head, and the members that are added behind the result.
         room(out, RESULT_CAPACITY + self.config.result_suffix.len())?;
-        encode::result_head(out, &record.id);
+        rpc::result_head(out, &record.id);
         let start = out.len();
         let written = write(out, record.version).map_err(UseError::from).and_then(|members| {
             if members.contains(TopLevelMembers::META) {
@@ -89,7 +87,7 @@ impl Engine {
             self.with_tasks(|tasks, cx| tasks.finish_run(cx, call.0, RunAnswer::Result(&result)));
             return Ok(());
         }
-        encode::end(out);
+        rpc::end(out);
         drop(reserve);
         endpoint.commit_answer(call.0, mark)?;
         self.close_if_finished(channel);
@@ -152,7 +150,7 @@ impl Engine {
         let record = self.endpoint.end_call(call.0).ok_or(UseError::Stale)?;
         let c = self.endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
         let mark = c.outbox.mark();
-        encode::result_head(c.outbox.tail(), &record.id);
+        rpc::result_head(c.outbox.tail(), &record.id);
         let head_bytes = c.outbox.tail().len().saturating_sub(mark);
         c.outbox.commit(mark);
         // Everything except the closing brace is shared; the required members and a brace follow.
@@ -172,7 +170,7 @@ impl Engine {
             );
         }
         out.push(b'}');
-        encode::end(out);
+        rpc::end(out);
         self.endpoint.commit_message(record.channel, mark);
         observe_sent_result(&self.endpoint, observed, head_bytes + body.len(), text.as_bytes());
         self.close_if_finished(record.channel);

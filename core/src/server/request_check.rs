@@ -9,19 +9,17 @@ use bytes::Bytes;
 
 use super::channel::{LegacySession, ServerEndpoint, caller, session};
 use super::config::Config;
-use super::header_check::HeaderCheck;
 use super::log;
-use crate::calls::batch_key::BatchKey;
+use crate::calls::inbound::BatchKey;
 use crate::draft::Deviation;
 use crate::json::string;
-use crate::meta;
 use crate::methods::{self, MethodRule};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::rpc::envelope::{MetaSpans, ParamsSpans};
-use crate::shape;
 use crate::slab::Key;
 use crate::version::Version;
+use crate::{meta, shape};
 
 /// A request that passed all checks.
 pub(super) struct AcceptedRequest {
@@ -305,4 +303,36 @@ fn missing_meta_error(parts: &MetaSpans) -> RpcError {
 
 fn wrong_type_error(key: &str, what: &str) -> RpcError {
     RpcError::invalid_params(format!("`_meta` member `{key}` is not {what}"))
+}
+
+// Checks of a message against the header fields that a transport received with it.
+
+/// Checks that the engine calls in the order of HTTP-029. Each error is the response to send.
+pub(crate) trait HeaderCheck {
+    /// Checks the revision in `_meta`; `None` if the message has no modern metadata.
+    fn check_version(&self, version: Option<&str>) -> Result<(), RpcError>;
+
+    /// Returns whether the header fields declare a modern message.
+    fn indicates_modern(&self) -> bool;
+
+    /// Checks a message without modern metadata at a server without legacy revisions.
+    fn require_modern(&self) -> Result<(), RpcError>;
+
+    /// Checks method and name, once the revision is known.
+    fn check_request(
+        &self,
+        version: Version,
+        method: &str,
+        frame: &Bytes,
+        params: &ParamsSpans,
+    ) -> Result<(), RpcError>;
+
+    /// Checks the parameters, once the method is known to exist.
+    fn check_params(
+        &self,
+        version: Version,
+        method: &str,
+        frame: &Bytes,
+        params: &ParamsSpans,
+    ) -> Result<(), RpcError>;
 }

@@ -8,7 +8,7 @@ use core::fmt;
 use bytes::Bytes;
 
 use super::event::Call;
-use super::retry::RetryContext;
+use super::receive::RetryContext;
 use crate::error::UseError;
 use crate::limits::Limit;
 use crate::methods;

@@ -5,7 +5,7 @@ use super::channel::ServerEndpoint;
 use super::channel::principal;
 use super::config::Config;
 use super::event::Call;
-use super::retry::{CarriedAnswer, RetryContext};
+use super::receive::{CarriedAnswer, RetryContext};
 #[cfg(feature = "crypto")]
 use super::sealer::{StateSealer, UNANSWERED, sealer_from_seed};
 use crate::built::Conversing;

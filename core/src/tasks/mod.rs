@@ -1,11 +1,109 @@
 //! Tasks as both roles see them: ids, texts, times between polls. Each role keeps its tasks in tables of its own.
 
-pub(crate) mod pace;
-#[cfg(feature = "crypto")]
-pub(crate) mod params;
-pub(crate) mod related;
 #[cfg(feature = "crypto")]
 pub(crate) mod text;
 
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::error::{CallError, HttpError};
+use super::json::{TopLevelMembers, write_str};
+use super::meta;
+use super::rpc::code;
+
 /// Longest id of a task that is accepted from a peer, in bytes. Others are refused.
 pub(crate) const MAX_TASK_ID: usize = 1_024;
+
+// Times between polls, and failures that polls survive.
+
+/// Bounds of the time between two polls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PollPace {
+    pub(crate) min: Duration,
+    /// Time if the peer proposes none or zero.
+    pub(crate) default: Duration,
+    pub(crate) max: Duration,
+}
+
+impl PollPace {
+    /// Returns the time until the next poll for the proposal of the peer, after this number of failures in a row.
+    pub(crate) fn interval(&self, proposed: Option<Duration>, failures: u32) -> Duration {
+        let wanted = proposed.filter(|time| !time.is_zero()).unwrap_or(self.default);
+        // A loop without pauses would be our mistake, so one millisecond passes even if the range allows none.
+        let min = self.min.max(Duration::from_millis(1));
+        let interval = wanted.clamp(min, self.max.max(min));
+        interval.saturating_mul(1 << failures.min(16)).min(self.max.max(min))
+    }
+}
+
+/// Returns whether a request may succeed later, although it failed now.
+pub(crate) fn is_transient(error: &CallError) -> bool {
+    match error {
+        CallError::TimedOut
+        | CallError::TotalTimedOut
+        | CallError::Misaddressed(_)
+        | CallError::Transport { .. } => true,
+        CallError::Rpc(error) => error.code == code::INTERNAL_ERROR,
+        CallError::Http(error) => match &**error {
+            HttpError::Response(response) => {
+                matches!(response.status, 408 | 425 | 429 | 500..=599)
+            }
+            HttpError::Unreachable { .. }
+            | HttpError::Lost { .. }
+            | HttpError::Unanswered { .. }
+            | HttpError::SessionLost => true,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+// The name of a task in `_meta` of what belongs to it (2025-11-25; TASK-023).
+
+/// Appends the member of `_meta` that names the task.
+pub(crate) fn write_related_task(out: &mut Vec<u8>, id: &str) {
+    write_str(out, meta::RELATED_TASK);
+    out.extend_from_slice(b":{\"taskId\":");
+    write_str(out, id);
+    out.push(b'}');
+}
+
+/// Appends an object with the name of the task in its `_meta`.
+#[cfg(feature = "crypto")]
+pub(crate) fn write_with_related_task(out: &mut Vec<u8>, object: &[u8], id: &str) {
+    if let Some(at) = TopLevelMembers::scan(object, 0).meta {
+        let (head, tail) = object.split_at_checked(at).unwrap_or((object, b""));
+        out.extend_from_slice(head);
+        write_related_task(out, id);
+        if tail.iter().find(|b| !b.is_ascii_whitespace()) != Some(&b'}') {
+            out.push(b',');
+        }
+        out.extend_from_slice(tail);
+        return;
+    }
+    let body = object.strip_suffix(b"}").unwrap_or(object).trim_ascii_end();
+    out.extend_from_slice(body);
+    out.extend_from_slice(if body == b"{" { b"\"_meta\":{" } else { b",\"_meta\":{" });
+    write_related_task(out, id);
+    out.extend_from_slice(b"}}");
+}
+
+/// Adds the name of the task to an object at the end of `out`, whose members are known.
+pub(crate) fn add_related_task(out: &mut Vec<u8>, members: TopLevelMembers, id: &str) {
+    let mut member = Vec::new();
+    write_related_task(&mut member, id);
+    match members.meta.filter(|at| *at < out.len()) {
+        Some(at) => {
+            if out.get(at) != Some(&b'}') {
+                member.push(b',');
+            }
+            out.splice(at..at, member);
+        }
+        None => {
+            out.pop();
+            out.extend_from_slice(if out.last() == Some(&b'{') { b"\"_meta\":{" } else { b",\"_meta\":{" });
+            out.extend_from_slice(&member);
+            out.extend_from_slice(b"}}");
+        }
+    }
+}

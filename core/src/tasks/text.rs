@@ -1,5 +1,6 @@
 //! Texts of tasks of this side: ids in Base64, times in ISO 8601, states.
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -7,8 +8,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::entropy::Entropy;
-use crate::json::write_int;
+use crate::json::{object_members, string, write_int};
 use crate::model::TaskStatus;
+use crate::rpc::RpcError;
 
 /// The bits of a task id. `Debug` omits them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,6 +142,30 @@ fn write_time(out: &mut Vec<u8>, unix_secs: u64) {
         let [tens, ones] = two(number);
         out.extend_from_slice(&[tens, ones, end]);
     }
+}
+
+// Parameters of requests about tasks, and the errors that they are refused with.
+
+/// Returns the error for a task that does not exist, has expired or belongs to someone else: all alike (TASK-031,
+/// TASK-124).
+pub(crate) fn unknown_task() -> RpcError {
+    RpcError::invalid_params("the task does not exist")
+}
+
+/// Returns the id of the task in the parameters of a request.
+///
+/// # Errors
+///
+/// The error response to send.
+pub(crate) fn task_id(params: &[u8]) -> Result<Cow<'_, str>, RpcError> {
+    let mut id = None;
+    object_members(params, |name, value| {
+        if name == b"taskId" {
+            id = Some(value);
+        }
+    });
+    let id = id.ok_or_else(|| RpcError::invalid_params("`params.taskId` is missing"))?;
+    string(id).ok_or_else(|| RpcError::invalid_params("`params.taskId` is not a string"))
 }
 
 #[cfg(test)]

@@ -8,14 +8,14 @@ use subtle::ConstantTimeEq as _;
 
 use super::super::client_request::ClientRequest;
 use super::super::config::{DpopMode, GrantType};
-use super::super::form::{self, Form};
 use super::super::jose;
-use super::super::secret::Secret;
-use super::super::signing::DpopKey;
 use super::super::token::refused;
 use super::facts::{Facts, is_dpop};
 use super::{Event, Flow, Purpose, RedirectOutcome, State, owned, random};
 use crate::Instant;
+use crate::auth::jose::DpopKey;
+use crate::auth::request::{self, Form};
+use crate::auth::token::Secret;
 use crate::error::authorization::{ErrorKind, Step};
 use crate::scope::OFFLINE_ACCESS;
 use crate::url::Url;
@@ -188,7 +188,7 @@ impl Facts {
             false => "?",
         };
         let mut is_repeated = false;
-        let is_valid = form::parse(own, &mut |name, _| is_repeated |= query.has(&name)).is_some();
+        let is_valid = request::parse(own, &mut |name, _| is_repeated |= query.has(&name)).is_some();
         if is_repeated || !is_valid {
             let why = "the query of `authorization_endpoint` is malformed, or has a parameter of the request";
             return Err(ErrorKind::Invalid(why.into()));
@@ -239,7 +239,7 @@ impl RedirectParams {
     fn parse(query: &str, state: &str) -> Option<Self> {
         let mut found = Self::default();
         let mut given = None;
-        form::parse(query, &mut |name, value| {
+        request::parse(query, &mut |name, value| {
             let slot = match &*name {
                 "state" => &mut given,
                 "code" => &mut found.code,

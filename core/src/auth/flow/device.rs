@@ -6,10 +6,10 @@ use core::time::Duration;
 
 use super::super::document::{Defect, Document};
 use super::super::request::FetchResponse;
-use super::super::secret::Secret;
 use super::facts::Facts;
 use super::{Event, Flow, Purpose, State, UserCode};
 use crate::Instant;
+use crate::auth::token::Secret;
 use crate::error::authorization::{Error, ErrorKind, Step};
 
 /// Seconds between two polls, if the server names none (RFC 8628, 3.2).

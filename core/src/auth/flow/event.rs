@@ -5,9 +5,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::super::request::Fetch;
-use super::super::secret::Secret;
-use super::super::signing::SignRequest;
 use super::super::token::AccessToken;
+use crate::auth::jose::SignRequest;
+use crate::auth::token::Secret;
 use crate::error::AuthChallenge;
 use crate::error::authorization::Error;
 use crate::url::Url;

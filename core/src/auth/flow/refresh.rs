@@ -5,11 +5,11 @@ use alloc::boxed::Box;
 use super::super::client_request::{AuthMethod, Client, ClientRequest};
 use super::super::locations;
 use super::super::record::{RefusedToken, TokenRecord};
-use super::super::registration::Registration;
-use super::super::secret::Secret;
 use super::super::token::{self, AccessToken};
 use super::facts::Facts;
 use super::{AfterRemoval, Event, Flow, Purpose, State, Trigger};
+use crate::auth::client_request::Registration;
+use crate::auth::token::Secret;
 use crate::error::authorization::{Error, ErrorKind, Step};
 use crate::url::Url;
 

@@ -6,27 +6,26 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use super::limits::InputTaskLimits;
 use super::{HostedQuestion, InputTaskTable, RequestSource};
 use crate::calls::endpoint::EndpointTimer;
+use crate::calls::inbound::InboundCall;
 use crate::client::common::CommonState;
 use crate::client::input::{InputId, InputSource, check_input_response};
 use crate::client::tasks::WriteAnswer;
 use crate::entropy::Entropy;
 use crate::error::UseError;
-use crate::json::write_str;
+use crate::json::{object_members, string, write_str};
 use crate::limits::Limit;
-use crate::methods;
 use crate::model::{TaskId, TaskStatus};
 use crate::raw::RawJson;
-use crate::rpc::{RpcError, encode};
-use crate::shape;
+use crate::rpc::{self, RpcError};
 use crate::slab::Key;
-use crate::tasks::params::unknown_task;
-use crate::tasks::related::write_with_related_task;
-use crate::tasks::text::{StateText, TaskBits, TaskIds, ascii, granted_ttl, millis};
+use crate::slab::tree::TreeLinks;
+use crate::tasks::text::{StateText, TaskBits, TaskIds, ascii, granted_ttl, millis, task_id, unknown_task};
+use crate::tasks::write_with_related_task;
 use crate::time::{Anchor, Instant};
 use crate::version::Version;
+use crate::{methods, shape};
 
 /// The only revision with such tasks.
 const VERSION: Version = Version::V2025_11_25;
@@ -214,9 +213,9 @@ impl HostedTasks {
             Some(Outcome::Answer(text)) => {
                 let Some(record) = common.endpoint.end_call(request) else { return };
                 common.endpoint.send_or_batch(record.channel, None, &record.id, text.len(), |out| {
-                    encode::result_head(out, &record.id);
+                    rpc::result_head(out, &record.id);
                     write_with_related_task(out, text, ascii(&task.id.text()));
-                    encode::end(out);
+                    rpc::end(out);
                 });
             }
             Some(Outcome::Error(error)) => _ = common.endpoint.fail(request, error),
@@ -261,11 +260,11 @@ impl HostedTasks {
             return;
         }
         common.endpoint.send(main, 0, |out| {
-            encode::notification_head(out, methods::TASK_STATUS);
+            rpc::notification_head(out, methods::TASK_STATUS);
             out.extend_from_slice(b",\"params\":{");
             self.write_state(out, task);
             out.push(b'}');
-            encode::end(out);
+            rpc::end(out);
         });
     }
 
@@ -312,11 +311,11 @@ impl InputTaskTable for HostedTasks {
             waiting: Vec::new(),
         };
         common.endpoint.send_or_batch(source.channel, source.batch, source.id, 0, |out| {
-            encode::result_head(out, source.id);
+            rpc::result_head(out, source.id);
             out.extend_from_slice(b"{\"task\":{"); // TASK-009
             self.write_state(out, &task);
             out.extend_from_slice(b"}}");
-            encode::end(out);
+            rpc::end(out);
         });
         self.tasks.insert(serial, task);
         self.by_id.insert(id, serial);
@@ -454,4 +453,234 @@ pub(super) fn withdraw(common: &mut CommonState, serial: u64) {
 fn clip(message: &str) -> &str {
     let end = (0..=message.len().min(MAX_MESSAGE)).rev().find(|end| message.is_char_boundary(*end));
     message.get(..end.unwrap_or_default()).unwrap_or_default()
+}
+
+// Limits of tasks that the client hosts.
+
+/// Limits of the tasks that a client hosts for a server; each documents what happens when it is reached (TASK-036).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InputTaskLimits {
+    /// Number of tasks, including those that have ended and can still be read (default 100).
+    ///
+    /// At the limit, the oldest task whose answer was collected or that was cancelled is removed (TASK-030). If there is
+    /// none, the question is refused with error -32603.
+    pub max_tasks: usize,
+    /// Bytes of answers that are kept (default 16 MiB).
+    ///
+    /// An answer beyond it is refused with [`UseError::Full`](crate::UseError::Full), and its question stays open.
+    pub max_bytes: usize,
+    /// Number of requests for results that wait for an answer (default 100). More are refused with error -32603.
+    pub max_waiting: usize,
+    /// Time from creation to expiry of a task for which the server asks for no time (default ten minutes).
+    pub default_ttl: Duration,
+    /// Longest time from creation to expiry (default one hour). A longer request gets this one (TASK-016).
+    ///
+    /// A question that is open when its task expires is withdrawn.
+    pub max_ttl: Duration,
+    /// Suggested time between two polls (default one second; TASK-017).
+    pub poll_interval: Duration,
+}
+
+impl Default for InputTaskLimits {
+    fn default() -> Self {
+        Self {
+            max_tasks: 100,
+            max_bytes: 16 << 20,
+            max_waiting: 100,
+            default_ttl: Duration::from_secs(600),
+            max_ttl: Duration::from_secs(3_600),
+            poll_interval: Duration::from_secs(1),
+        }
+    }
+}
+
+impl InputTaskLimits {
+    /// Creates the default limits.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`max_tasks`](#structfield.max_tasks).
+    #[must_use]
+    pub const fn max_tasks(mut self, tasks: usize) -> Self {
+        self.max_tasks = tasks;
+        self
+    }
+
+    /// Sets [`max_bytes`](#structfield.max_bytes).
+    #[must_use]
+    pub const fn max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
+    }
+
+    /// Sets [`max_waiting`](#structfield.max_waiting).
+    #[must_use]
+    pub const fn max_waiting(mut self, requests: usize) -> Self {
+        self.max_waiting = requests;
+        self
+    }
+
+    /// Sets [`default_ttl`](#structfield.default_ttl).
+    #[must_use]
+    pub const fn default_ttl(mut self, ttl: Duration) -> Self {
+        self.default_ttl = ttl;
+        self
+    }
+
+    /// Sets [`max_ttl`](#structfield.max_ttl).
+    #[must_use]
+    pub const fn max_ttl(mut self, ttl: Duration) -> Self {
+        self.max_ttl = ttl;
+        self
+    }
+
+    /// Sets [`poll_interval`](#structfield.poll_interval).
+    #[must_use]
+    pub const fn poll_interval(mut self, interval: Duration) -> Self {
+        self.poll_interval = interval;
+        self
+    }
+}
+
+// Requests of the server about hosted tasks: `tasks/get`, `tasks/result`, `tasks/cancel`, `tasks/list`.
+
+/// Number of tasks in a page of `tasks/list`, and of bytes after which a page ends.
+const PAGE_SIZE: usize = 50;
+const PAGE_BYTES: usize = 32 << 10;
+
+impl HostedTasks {
+    /// Answers a request about tasks, now or later.
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    pub(super) fn handle(
+        &mut self,
+        common: &mut CommonState,
+        source: RequestSource<'_>,
+        method: &str,
+        params: &[u8],
+    ) -> Result<(), RpcError> {
+        if method == methods::TASKS_LIST {
+            return self.list(common, source, params);
+        }
+        let serial = self.find(common.endpoint.now, &task_id(params)?)?;
+        let Some(task) = self.tasks.get(&serial) else { return Ok(()) };
+        let has_ended = task.outcome.is_some();
+        match method {
+            methods::TASKS_RESULT => return self.collect(common, source, serial, has_ended),
+            methods::TASKS_CANCEL if has_ended => {
+                return Err(RpcError::invalid_params("the task has already ended")); // TASK-028
+            }
+            methods::TASKS_CANCEL => {
+                withdraw(common, serial);
+                self.end(common, serial, Outcome::Cancelled);
+            }
+            _ => {}
+        }
+        let Some(task) = self.tasks.get(&serial) else { return Ok(()) };
+        common.endpoint.send_or_batch(source.channel, source.batch, source.id, 0, |out| {
+            rpc::result_head(out, source.id);
+            out.push(b'{');
+            self.write_state(out, task);
+            out.push(b'}');
+            rpc::end(out);
+        });
+        Ok(())
+    }
+
+    /// Handles `tasks/result`: at once if the task has ended, else later (TASK-019, TASK-020).
+    ///
+    /// # Errors
+    ///
+    /// The error response to send: too many requests wait.
+    fn collect(
+        &mut self,
+        common: &mut CommonState,
+        source: RequestSource<'_>,
+        serial: u64,
+        has_ended: bool,
+    ) -> Result<(), RpcError> {
+        if !has_ended && self.waiting >= self.limits.max_waiting {
+            return Err(RpcError::internal("too many requests wait for tasks"));
+        }
+        let request =
+            begin_request(common, source).ok_or_else(|| RpcError::internal("the connection has ended"))?;
+        if has_ended {
+            self.send_outcome(common, request, serial);
+        } else if let Some(task) = self.tasks.get_mut(&serial) {
+            task.waiting.push(request);
+            self.waiting += 1;
+        }
+        Ok(())
+    }
+
+    /// Handles `tasks/list` (TASK-026, TASK-027).
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    fn list(
+        &self,
+        common: &mut CommonState,
+        source: RequestSource<'_>,
+        params: &[u8],
+    ) -> Result<(), RpcError> {
+        let mut cursor = None;
+        object_members(params, |name, value| {
+            if name == b"cursor" && value != b"null" {
+                cursor = Some(string(value).and_then(|text| text.parse::<u64>().ok()));
+            }
+        });
+        let after = match cursor {
+            None => 0,
+            Some(serial) => serial.ok_or_else(|| RpcError::invalid_params("`params.cursor` is not valid"))?,
+        };
+        let (mut page, mut last, now) = (Vec::new(), None, common.endpoint.now);
+        let listed = self.tasks.range(after.saturating_add(1)..);
+        let mut tasks = listed.filter(|(_, task)| task.expires_at > now);
+        for (count, (serial, task)) in tasks.by_ref().enumerate() {
+            page.extend_from_slice(if page.is_empty() { b"{" } else { b",{" });
+            self.write_state(&mut page, task);
+            page.push(b'}');
+            last = Some(*serial);
+            if count + 1 >= PAGE_SIZE || page.len() >= PAGE_BYTES {
+                break;
+            }
+        }
+        let next = last.filter(|_| tasks.next().is_some());
+        common.endpoint.send_or_batch(source.channel, source.batch, source.id, page.len(), |out| {
+            rpc::result_head(out, source.id);
+            out.extend_from_slice(b"{\"tasks\":[");
+            out.extend_from_slice(&page);
+            out.push(b']');
+            if let Some(serial) = next {
+                out.extend_from_slice(b",\"nextCursor\":");
+                write_str(out, &alloc::format!("{serial}"));
+            }
+            out.push(b'}');
+            rpc::end(out);
+        });
+        Ok(())
+    }
+}
+
+/// Adds a request to the table of calls. It ends with its task at the latest.
+fn begin_request(common: &mut CommonState, source: RequestSource<'_>) -> Option<Key> {
+    common.endpoint.begin_call(InboundCall {
+        id: source.id.clone(),
+        channel: source.channel,
+        version: Version::V2025_11_25,
+        cacheable: false,
+        progress_token: None,
+        throttle: None,
+        expires_at: Instant::FAR_FUTURE,
+        batch: source.batch,
+        log_threshold: 0,
+        is_owed: false,
+        links: TreeLinks::default(),
+    })
 }

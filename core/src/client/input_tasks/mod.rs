@@ -10,28 +10,32 @@
 
 #[cfg(feature = "crypto")]
 pub(super) mod hosted;
-#[cfg(feature = "crypto")]
-pub(super) mod limits;
-#[cfg(feature = "crypto")]
-mod requests;
-pub(super) mod support;
 #[cfg(all(test, feature = "crypto"))]
 mod table_tests;
 
 use alloc::boxed::Box;
+use core::any::Any;
 use core::fmt;
 use core::time::Duration;
 
-use support::InputTaskSupport;
+use serde::Serialize;
 
+use super::calls::Calls;
 use super::common::CommonState;
+use super::config::Config;
 use super::tasks::WriteAnswer;
-use crate::calls::batch_key::BatchKey;
+use crate::calls::inbound::BatchKey;
 use crate::error::UseError;
+use crate::json::Serializer;
+use crate::methods::{self, Capability};
 use crate::model::{InputRequest, TaskId};
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
+use crate::sync::Arc;
+use crate::version::Version;
+#[cfg(feature = "crypto")]
+use hosted::{HostedTasks, InputTasks};
 
 /// The place at which a request of the server is answered.
 #[derive(Clone, Copy, Debug)]
@@ -136,4 +140,204 @@ pub(super) fn take_task(request: &mut InputRequest<'static>) -> Option<Option<Du
         _ => None,
     }?;
     Some(task.ttl.map(Duration::from_millis))
+}
+
+// The part of a configuration for tasks that the client hosts.
+
+/// Makes the table of hosted tasks.
+type MakeTable = dyn Fn() -> Box<dyn Any> + Send + Sync;
+
+/// The maker of the table, which only a configuration with such tasks holds: other programs link none of it.
+///
+/// It makes a `Box<dyn InputTaskTable>`. The trait is not named here: it refers to the state of the client, which refers
+/// to the configuration.
+#[derive(Clone)]
+pub(crate) struct InputTaskSupport {
+    pub(super) new_table: Arc<MakeTable>,
+}
+
+impl fmt::Debug for InputTaskSupport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InputTaskSupport").finish_non_exhaustive()
+    }
+}
+
+// Questions of a server that run as tasks of the client, and requests about them.
+
+/// # Tasks of questions
+impl Config {
+    /// Lets a server of 2025-11-25 run its questions as tasks, whose answers it collects later.
+    ///
+    /// Elicitation and sampling can be tasks, as far as the [`capabilities`](Self::capabilities) declare them; `tasks` is
+    /// declared beside them (TASK-001, TASK-002). The application sees the same events and answers as usual: the server
+    /// alone decides. The tasks end with the connection or the session. By default the client has none.
+    #[cfg(feature = "crypto")]
+    #[must_use]
+    pub fn input_tasks(mut self, tasks: InputTasks) -> Self {
+        use crate::sync::share;
+        use alloc::boxed::Box;
+        let new_table = share!(
+            move || Box::new(HostedTasks::boxed(&tasks)) as Box<dyn Any>,
+            dyn Fn() -> Box<dyn Any> + Send + Sync
+        );
+        self.input_tasks = Some(InputTaskSupport { new_table });
+        self.declare_input_tasks()
+    }
+
+    /// Returns whether questions of servers may run as tasks.
+    #[must_use]
+    pub const fn has_input_tasks(&self) -> bool {
+        self.input_tasks.is_some()
+    }
+
+    /// Declares the tasks that the client can host, depending on its other capabilities.
+    #[expect(deprecated, reason = "supported until its removal")]
+    pub(super) fn declare_input_tasks(mut self) -> Self {
+        let capabilities = Arc::make_mut(&mut self.settings.capabilities);
+        let rows = [
+            (Capability::Sampling, Capability::SamplingTasks),
+            (Capability::Elicitation, Capability::ElicitationTasks),
+        ];
+        for (question, task) in rows {
+            if capabilities.has(question) {
+                let all = [task, Capability::TaskList, Capability::TaskCancellation];
+                *capabilities = all.into_iter().fold(core::mem::take(capabilities), |all, one| all.with(one));
+            }
+        }
+        self
+    }
+}
+
+/// Returns whether the client declared that a question may run as a task.
+#[expect(deprecated, reason = "supported until its removal")]
+fn is_declared(config: &Config, request: &InputRequest<'_>) -> bool {
+    let capability = match request {
+        InputRequest::CreateMessage(_) => Capability::SamplingTasks,
+        InputRequest::Elicit(_) => Capability::ElicitationTasks,
+        _ => return false,
+    };
+    config.has_input_tasks() && config.settings.capabilities.has(capability)
+}
+
+impl Calls {
+    /// Returns the table of hosted tasks if the configuration has them. It is made now if there is none.
+    fn hosted(&mut self, common: &CommonState) -> Option<&mut (dyn InputTaskTable + 'static)> {
+        if self.input_tasks.is_none() {
+            self.input_tasks = new_table(common.config.input_tasks.as_ref()?);
+        }
+        self.input_tasks.as_deref_mut()
+    }
+
+    /// Makes a question a task if the server asks for one and the client declared it (TASK-009, TASK-010).
+    ///
+    /// Returns the serial number of the question, or `None` for a question without a task.
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    pub(super) fn host_question(
+        &mut self,
+        common: &mut CommonState,
+        source: RequestSource<'_>,
+        version: Version,
+        request: &mut InputRequest<'static>,
+        related_task: Option<&TaskId>,
+    ) -> Result<Option<u64>, RpcError> {
+        if version != Version::V2025_11_25 || !is_declared(&common.config, request) {
+            return Ok(None);
+        }
+        let Some(ttl) = take_task(request) else { return Ok(None) };
+        let method = request.method().unwrap_or_default();
+        self.count_round(common, related_task)?;
+        let Some(tasks) = self.hosted(common) else { return Ok(None) };
+        tasks.create(common, source, HostedQuestion { method, ttl, related_task }).map(Some)
+    }
+
+    /// Answers a request of the server about a hosted task.
+    pub(super) fn answer_task_request(
+        &mut self,
+        common: &mut CommonState,
+        source: RequestSource<'_>,
+        method: &str,
+        params: Option<&RawJson>,
+    ) {
+        let answered = match self.hosted(common) {
+            Some(tasks) => tasks.handle_request(common, source, method, params),
+            None => Err(RpcError::method_not_found(method)),
+        };
+        if let Err(error) = answered {
+            common.endpoint.send_error(source.channel, source.batch, Some(source.id), &error);
+        }
+        self.count_hosted(common);
+    }
+
+    /// Forgets a request that waits for the result of a hosted task; returns false if it is not one.
+    pub(super) fn release_task_request(&mut self, key: Key) -> bool {
+        self.input_tasks.as_mut().is_some_and(|tasks| tasks.release(key))
+    }
+
+    /// Ends a hosted task with the answer to its question.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::answer`](super::Engine::answer).
+    pub(super) fn answer_hosted<T: Serialize + ?Sized>(
+        &mut self,
+        common: &mut CommonState,
+        question: u64,
+        response: &T,
+    ) -> Result<(), UseError> {
+        let before = common.outbox_len();
+        let tasks = self.input_tasks.as_mut().ok_or(UseError::Stale)?;
+        tasks.answer(common, question, &mut |text, table| Serializer::object(text, response, table))?;
+        common.count_answer(before);
+        self.count_hosted(common);
+        Ok(())
+    }
+
+    /// Ends a hosted task with an error.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Stale`] if the question has ended.
+    pub(super) fn refuse_hosted(
+        &mut self,
+        common: &mut CommonState,
+        question: u64,
+        error: &RpcError,
+    ) -> Result<(), UseError> {
+        let before = common.outbox_len();
+        self.input_tasks.as_mut().ok_or(UseError::Stale)?.refuse(common, question, error)?;
+        common.count_answer(before);
+        self.count_hosted(common);
+        Ok(())
+    }
+
+    /// Processes the deadlines of hosted tasks that have passed.
+    pub(super) fn handle_hosted_timeout(&mut self, common: &mut CommonState) {
+        if let Some(tasks) = &mut self.input_tasks {
+            tasks.handle_timeout(common);
+            self.count_hosted(common);
+        }
+    }
+
+    /// Removes the hosted tasks: the connection or the session has ended.
+    pub(super) fn clear_hosted(&mut self, common: &mut CommonState) {
+        if let Some(mut tasks) = self.input_tasks.take() {
+            tasks.clear(common);
+            self.set_hosted_questions(common, 0);
+        }
+    }
+
+    /// Suspends the timeouts of calls while a question of a hosted task is open (TIME-008).
+    pub(super) fn count_hosted(&mut self, common: &CommonState) {
+        if let Some(tasks) = &self.input_tasks {
+            self.set_hosted_questions(common, tasks.open_questions());
+        }
+    }
+}
+
+/// Returns whether a request of the server is about a task.
+pub(super) fn is_about_task(method: &str) -> bool {
+    matches!(method, methods::TASKS_GET | methods::TASKS_RESULT | methods::TASKS_CANCEL | methods::TASKS_LIST)
 }

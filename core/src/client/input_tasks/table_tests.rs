@@ -8,8 +8,7 @@ use core::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::hosted::InputTasks;
-use super::limits::InputTaskLimits;
+use super::hosted::{InputTaskLimits, InputTasks};
 use crate::client::{Config, Engine, Event, InputId};
 use crate::tap::ChannelId;
 use crate::{Anchor, Capabilities, Capability, Entropy, Instant, Limits, RpcError, UseError, VersionSet};

@@ -11,39 +11,38 @@
 //! their own, whose answers never end the call by themselves: a task goes on when the transport fails. Notifications
 //! about tasks are states that come earlier than the next poll, and nothing depends on them (TASK-025).
 
-mod cancellations;
 mod followed;
 mod handle;
-pub(super) mod polling;
-mod questions;
 mod requests;
-mod states;
-mod table;
-mod tool_tasks;
+pub(super) mod states;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
-use self::cancellations::{Cancellations, NO_CALL};
 use self::followed::{FollowedTask, Question, TaskListen};
-pub use self::handle::{ParseTaskHandleError, StartedTask, TaskHandle};
-pub use self::polling::TaskPolling;
 use self::states::{StateSource, read_state};
-pub(super) use self::table::WriteAnswer;
-pub(super) use self::table::{TaskDeadline, TaskOutcome, TaskTable, new_table};
-pub use self::tool_tasks::ToolTasks;
 use super::common::CommonState;
+use super::event::Peer;
 use super::input::check_input_response;
 use crate::calls::endpoint::EndpointTimer;
-use crate::calls::outbound::{CallPurpose, CallTask};
+use crate::calls::outbound::{CallPurpose, CallTask, TaskRequest};
+use crate::change::Change;
 use crate::error::{CallError, UseError};
-use crate::methods;
-use crate::model::{Task, TaskId};
+use crate::json::{EncodeError, ShapeTable, TopLevelMembers};
+use crate::methods::{self, Capability};
+use crate::model::{self, Task, TaskId};
 use crate::raw::RawJson;
 use crate::slab::Key;
 use crate::tasks::MAX_TASK_ID;
+use crate::version::Version;
+use requests::{Cancellations, NO_CALL};
+use states::TaskSupport;
+
+pub use self::handle::{ParseTaskHandleError, StartedTask, TaskHandle};
+pub use states::TaskPolling;
 
 /// Checks the id of a task.
 ///
@@ -230,7 +229,7 @@ impl TaskTable for FollowedTasks {
             match (question, &mut heir) {
                 (Question::Open { serial, .. }, _) => {
                     self.open_inputs.remove(&serial);
-                    questions::withdraw_input(common, serial);
+                    followed::withdraw_input(common, serial);
                 }
                 (question, Some(heir)) => {
                     common.retained_bytes += name.len();
@@ -311,5 +310,216 @@ impl FollowedTasks {
         let Some(parked) = common.endpoint.outbound.calls.get_mut(call) else { return };
         parked.idle_deadline = followed.wakes_at();
         common.endpoint.deadlines.arm(parked.deadline(), EndpointTimer::Outbound(call));
+    }
+}
+
+// The table of followed tasks as the rest of the client reaches it.
+
+/// Writes an answer in the shape of a revision.
+pub(super) type WriteAnswer<'a> =
+    &'a mut dyn FnMut(&mut Vec<u8>, Option<&'static ShapeTable>) -> Result<TopLevelMembers, EncodeError>;
+
+/// The end of a call that follows a task, if it has one now.
+pub(super) type TaskOutcome = Option<Result<RawJson, CallError>>;
+
+/// Meaning of a deadline of a call that follows a task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum TaskDeadline {
+    /// It was handled.
+    None,
+    /// The input has not come in time.
+    InputTimedOut,
+}
+
+/// Tasks that calls follow; [`FollowedTasks`](FollowedTasks) has the meanings.
+pub(super) trait TaskTable: fmt::Debug + Send + Sync {
+    /// Returns whether there is nothing to keep.
+    fn is_empty(&self) -> bool;
+    /// Returns whether a call follows a task.
+    fn is_followed(&self, call: Key) -> bool;
+    /// Returns a call that follows the task with this id.
+    fn call_of(&self, id: &TaskId) -> Option<Key>;
+    /// Returns whether a request is one for notifications about a task.
+    fn is_listen(&self, common: &CommonState, request: Key) -> bool;
+    /// Reads the result of a call. `None` means that the call ends with it.
+    fn read(&self, role: CallTask, result: &RawJson) -> Result<Option<Box<Task<'static>>>, CallError>;
+    /// Begins to follow the task that a call has created.
+    fn begin(&mut self, common: &mut CommonState, call: Key, task: Box<Task<'static>>) -> TaskOutcome;
+    /// Begins to wait for a task that was created before: its state is requested now.
+    fn wait(&mut self, common: &mut CommonState, call: Key, id: &TaskId);
+    /// Cancels a task that was created for a call which has ended, unless another call follows it.
+    fn cancel_late(&mut self, common: &mut CommonState, result: &RawJson);
+    /// Handles the answer to a request about a task. The call may have ended.
+    fn receive_outcome(
+        &mut self,
+        common: &mut CommonState,
+        request: Key,
+        call: Key,
+        outcome: Result<RawJson, CallError>,
+    ) -> TaskOutcome;
+    /// Handles a notification about a task. Returns the calls with their outcomes, or `None` if no call follows it.
+    fn receive_notification(
+        &mut self,
+        common: &mut CommonState,
+        params: &RawJson,
+    ) -> Option<Vec<(Key, TaskOutcome)>>;
+    /// Counts a request of the server that belongs to the task of a call (2025-11-25). `is_alone` tells that no other one
+    /// is open.
+    ///
+    /// # Errors
+    ///
+    /// The outcome of the call, after too many rounds.
+    fn count_question(&mut self, common: &CommonState, call: Key, is_alone: bool) -> Result<(), CallError>;
+    /// Handles a deadline of a call that is not its total timeout.
+    fn handle_deadline(&mut self, common: &mut CommonState, call: Key) -> TaskDeadline;
+    /// Sends the cancellations that are due again.
+    fn handle_timeout(&mut self, common: &mut CommonState);
+    /// Ends what was begun for a call that has ended: requests, input requests, and the task itself if the call created
+    /// it and it still runs (TASK-028, TASK-122).
+    fn end(&mut self, common: &mut CommonState, call: Key, outcome: &Result<RawJson, CallError>);
+    /// Records an answer and sends it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::answer`](crate::client::Engine::answer).
+    fn answer(
+        &mut self,
+        common: &mut CommonState,
+        serial: u64,
+        write: WriteAnswer<'_>,
+    ) -> Result<(), UseError>;
+    /// Removes an input request that the application refuses. Returns its call.
+    fn take_refused(&mut self, serial: u64) -> Option<Key>;
+}
+
+/// Makes the table of a configuration with tasks.
+pub(super) fn new_table(support: TaskSupport) -> Option<Box<dyn TaskTable>> {
+    Some(*(support.new_table)().downcast::<Box<dyn TaskTable>>().ok()?)
+}
+
+// Which tools of a server of 2025-11-25 may or must be called as tasks, from its list of tools.
+
+/// The tools of a server that may or must be called as tasks (2025-11-25; TASK-004 to TASK-007).
+///
+/// Independent of the engine: create one per connection with [`for_peer`](Self::for_peer), pass each complete list of
+/// tools to [`set_tools`](Self::set_tools), from the wire or from a cache, and take the requests for tasks from
+/// [`request`](Self::request). A server of 2026-07-28 decides by itself, so no list is needed.
+///
+/// A list takes a while, over all of its pages, and may change meanwhile. Ask for the
+/// [`generation`](Self::generation) before the first page, and pass it with the list to
+/// [`set_listed`](Self::set_listed): a list that began before a change does not apply.
+///
+/// At most [`MAX_TOOLS`](Self::MAX_TOOLS) tools with [`MAX_BYTES`](Self::MAX_BYTES) of names are kept. Further tools
+/// count as tools that run as no task.
+#[derive(Clone, Debug, Default)]
+pub struct ToolTasks {
+    server: ServerTasks,
+    /// Tools that may or must be called as tasks; `None` before the list is known.
+    tools: Option<BTreeMap<String, ToolTask>>,
+    generation: u64,
+}
+
+/// How a server makes tasks of tools.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum ServerTasks {
+    /// Not at all.
+    #[default]
+    None,
+    /// On request, if the list of tools says so (2025-11-25).
+    OnRequest,
+    /// As it decides itself (since 2026-07-28; TASK-103).
+    ByItself,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ToolTask {
+    Optional,
+    Required,
+}
+
+impl ToolTasks {
+    /// Maximum number of tools.
+    pub const MAX_TOOLS: usize = 4_096;
+    /// Maximum number of bytes of names.
+    pub const MAX_BYTES: usize = 1 << 20;
+
+    /// Creates an empty table for a server.
+    #[must_use]
+    pub fn for_peer(peer: &Peer) -> Self {
+        let server = match peer.version {
+            Version::V2025_11_25 if peer.has(Capability::ToolTasks) => ServerTasks::OnRequest,
+            version if version > Version::V2025_11_25 => ServerTasks::ByItself,
+            _ => ServerTasks::None,
+        };
+        Self { server, tools: None, generation: 0 }
+    }
+
+    /// Returns the number of changes of the list so far.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Replaces the table by what a complete list of tools says, unless the list has changed since `generation`. Returns
+    /// whether it applies.
+    pub fn set_listed(&mut self, generation: u64, tools: &[RawJson]) -> bool {
+        let is_current = generation == self.generation;
+        if is_current {
+            self.set_tools(tools);
+        }
+        is_current
+    }
+
+    /// Replaces the table by what the complete list of tools says.
+    pub fn set_tools(&mut self, tools: &[RawJson]) {
+        if self.server != ServerTasks::OnRequest {
+            return;
+        }
+        let (mut known, mut bytes) = (BTreeMap::new(), 0);
+        for tool in tools {
+            let support = tool.member("execution").and_then(|execution| execution.member("taskSupport"));
+            let support =
+                match support.and_then(|word| word.string()).as_deref().map(model::TaskSupport::from) {
+                    Some(model::TaskSupport::Required) => ToolTask::Required,
+                    Some(model::TaskSupport::Optional) => ToolTask::Optional,
+                    _ => continue,
+                };
+            let Some(name) = tool.member("name").and_then(|name| name.string()) else { continue };
+            bytes += name.len();
+            if known.len() >= Self::MAX_TOOLS || bytes > Self::MAX_BYTES {
+                break;
+            }
+            known.insert(name, support);
+        }
+        self.tools = Some(known);
+    }
+
+    /// Clears the table if the list of tools has changed.
+    pub fn handle_change(&mut self, change: &Change) {
+        if *change == Change::Tools {
+            self.tools = None;
+            self.generation += 1;
+        }
+    }
+
+    /// Returns the request with which a call of `tool` may ask for a task, if it may.
+    ///
+    /// A call that needs no task (`wanted` is `None`) asks for one only if the tool requires it. To a server that decides
+    /// by itself the request says only what becomes of the task.
+    #[must_use]
+    pub fn request(&self, tool: &str, wanted: Option<TaskRequest>) -> Option<TaskRequest> {
+        if self.server == ServerTasks::ByItself {
+            return wanted;
+        }
+        match (self.tools.as_ref()?.get(tool)?, wanted) {
+            (ToolTask::Required, wanted) => Some(wanted.unwrap_or(TaskRequest::followed())),
+            (ToolTask::Optional, wanted) => wanted,
+        }
+    }
+
+    /// Returns whether the list of tools is needed to know whether a tool may be called as a task.
+    #[must_use]
+    pub const fn needs_list(&self) -> bool {
+        matches!(self.server, ServerTasks::OnRequest) && self.tools.is_none()
     }
 }

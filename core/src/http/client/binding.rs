@@ -1,13 +1,14 @@
 //! The client: its state, its inputs and outputs, and its commands besides those of the engine.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 
-use super::attempts::Attempts;
 use super::config::Config;
 use super::credentials::Credentials;
 use super::exchange::{Action, ExchangeFailure, ExchangeId, ExchangePhase, ExchangePurpose, NextStep};
 use super::exchange_table::{ClientExchange, ExchangeTable, MAX_MESSAGES};
+use super::negotiation::Attempts;
 use super::session::{HttpClientSession, SendGate};
 use super::tools::ToolHeaders;
 use crate::calls::outbound::EndedRequests;
@@ -15,13 +16,14 @@ use crate::client::{self, Engine, Event};
 use crate::diagnostic::Diagnostic;
 use crate::driving::{self, BoundEngine as _};
 use crate::error::HttpError;
-use crate::head;
+use crate::json::{object_members, string};
 use crate::outbox::Outbox;
+use crate::rpc::RequestId;
 use crate::slab::Key;
 use crate::sync::Arc;
 use crate::tap::ChannelId;
-use crate::time::Instant;
-use crate::timeout_reason::TimeoutReason;
+use crate::time::{Instant, TimeoutReason};
+use crate::{head, meta, methods};
 
 /// A client over HTTP.
 ///
@@ -409,4 +411,71 @@ fn next_deadline(client: &mut Client) -> Option<(Instant, TimeoutReason)> {
         client.session.next_deadline().map(|at| (at, TimeoutReason::SessionStart)),
         client.engine.next_deadline(),
     ])
+}
+
+// The parts of an outgoing message that its header fields repeat.
+
+/// The parts of an outgoing message that its header fields repeat.
+#[derive(Debug, Default)]
+pub(super) struct MessageParts<'a> {
+    pub(super) id: Option<RequestId>,
+    pub(super) method: Option<Cow<'a, str>>,
+    /// The revision in its `_meta`.
+    pub(super) version: Option<Cow<'a, str>>,
+    /// The name or URI that it addresses (HTTP-033, XHDR-036).
+    pub(super) name: Option<Cow<'a, str>>,
+    pub(super) arguments: Option<&'a [u8]>,
+    /// The request that it cancels.
+    pub(super) cancelled_request: Option<RequestId>,
+    /// It requests a page other than the first.
+    pub(super) has_cursor: bool,
+}
+
+impl<'a> MessageParts<'a> {
+    /// Parses a message of this client; a batch of responses has no parts.
+    pub(super) fn parse(message: &'a [u8]) -> Self {
+        let mut parts = Self::default();
+        let mut params: &[u8] = &[];
+        if message.first() != Some(&b'{') {
+            return parts;
+        }
+        object_members(message, |name, value| match name {
+            b"id" => parts.id = RequestId::from_json(value, value.len()),
+            b"method" => parts.method = string(value),
+            b"params" => params = value,
+            _ => {}
+        });
+        let member = parts.method.as_deref().and_then(methods::subject_member).unwrap_or_default();
+        if params.is_empty() {
+            return parts;
+        }
+        object_members(params, |name, value| match name {
+            b"_meta" => {
+                _ = object_members(value, |name, value| {
+                    if name == meta::PROTOCOL_VERSION.as_bytes() {
+                        parts.version = string(value);
+                    }
+                })
+            }
+            b"arguments" => parts.arguments = Some(value),
+            b"requestId" => parts.cancelled_request = RequestId::from_json(value, value.len()),
+            b"cursor" => parts.has_cursor = true,
+            name if name == member.as_bytes() => parts.name = string(value),
+            _ => {}
+        });
+        parts
+    }
+}
+
+/// Returns whether a message is a response, or a notification that the protocol defines.
+pub(super) fn is_protocol_message(message: &[u8]) -> bool {
+    let method = MessageParts::parse(message).method;
+    let known = [methods::INITIALIZED, methods::CANCELLED, methods::PROGRESS, methods::ROOTS_CHANGED];
+    method.is_none_or(|method| known.contains(&&*method))
+}
+
+/// Returns whether a message is a notification that the protocol does not define.
+pub(super) fn is_custom_notification(message: &[u8]) -> bool {
+    let parts = MessageParts::parse(message);
+    parts.id.is_none() && parts.method.is_some_and(|method| !methods::is_spec_notification(&method))
 }

@@ -33,33 +33,21 @@
 //! - **Lost answers**: a call whose answer is lost ends with [`HttpError::Lost`](crate::HttpError), unless
 //!   [`CallOptions::idempotent`](crate::CallOptions) allows to repeat it.
 
-mod attempts;
 mod authorization;
 mod binding;
-mod challenge;
 mod config;
 mod credentials;
-mod event_stream;
 mod events;
 mod exchange;
 mod exchange_table;
-mod get_stream;
-mod message_parts;
 mod negotiation;
 mod pool;
-mod pool_queue;
 mod pool_table;
 #[cfg(feature = "auth")]
 mod proof;
-mod redaction;
-mod renewal;
-mod request_fields;
-mod request_states;
 mod response;
-mod retry;
 mod send;
 mod session;
-mod tool_refresh;
 mod tools;
 
 pub use crate::url::{MAX_URL, Origin, Url, UrlError};
@@ -73,7 +61,7 @@ pub use pool::{ConnectionId, ConnectionPool, PoolLimits};
 #[cfg(feature = "auth")]
 pub use proof::ProofRequest;
 
-pub use challenge::parse as parse_challenges;
+pub use authorization::parse as parse_challenges;
 
 /// The media type of messages.
 const JSON: &str = "application/json";

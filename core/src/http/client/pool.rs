@@ -21,17 +21,15 @@ use bytes::Bytes;
 
 use super::binding::Client;
 use super::exchange::{Action, ExchangeClass, ExchangeFailure, ExchangeId};
-use super::pool_queue::{Place, Places, WaitingRequests};
-use super::pool_table::{ConnectionState, ConnectionTable, PooledConnection};
+use super::pool_table::{ConnectionState, ConnectionTable, Place, Places, PooledConnection, WaitingRequests};
 use crate::client::Event;
 use crate::driving::{self, DriverCheck};
 use crate::h1;
 use crate::head::{BodySize, RequestHead};
-use crate::http::record::{HeadRecord, HeadTap, head_tap};
+use crate::http::{HeadRecord, HeadTap, head_tap};
 use crate::slab::Key;
 use crate::tap::Direction;
-use crate::time::Instant;
-use crate::timeout_reason::TimeoutReason;
+use crate::time::{Instant, TimeoutReason};
 use crate::url::Origin;
 
 crate::slab::key! {

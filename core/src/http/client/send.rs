@@ -1,15 +1,25 @@
 //! Sending of messages: their requests.
 
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
 use bytes::Bytes;
 
-use super::binding::Client;
+use super::binding::{Client, MessageParts, is_protocol_message};
+use super::config::{Config, Credential};
 use super::exchange::{CallMethod, ExchangeId, ExchangePhase, ExchangePurpose, OutgoingRequest, RetryCounts};
 use super::exchange_table::ClientExchange;
-use super::message_parts::{MessageParts, is_protocol_message};
-use super::request_fields::RequestFields;
-use super::session::SendGate;
+use super::session::{HttpClientSession, SendGate, is_modern};
+use super::tools::ToolHeaders;
+use crate::calls::outbound::OutboundCalls;
+use crate::client::Peer;
+use crate::draft::{Deviation, Draft};
+use crate::head::Fields;
+use crate::http::fields;
 use crate::methods;
 use crate::rpc::RequestId;
+use crate::slab::Key;
+use crate::version::Version;
 
 impl Client {
     /// Sends a message of the engine as a POST of its own (HTTP-009, HTTP-014, HTTP-016).
@@ -160,5 +170,242 @@ impl Client {
         if let Some(request) = self.credentials.hold_for_proof(self.now, request) {
             self.exchanges.push_request(request);
         }
+    }
+}
+
+// The header fields of requests.
+
+/// Inputs of the header fields of requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestFields<'c> {
+    pub(super) config: &'c Config,
+    pub(super) draft: Draft,
+    /// The server, once it is known.
+    pub(super) peer: Option<&'c Peer>,
+    pub(super) session: &'c HttpClientSession,
+    pub(super) tools: &'c ToolHeaders,
+    pub(super) credential: Option<&'c Credential>,
+}
+
+impl RequestFields<'_> {
+    /// Returns the fields of a request; `with_body` if it is a POST.
+    pub(super) fn of(&self, x: &ClientExchange, with_body: bool) -> Fields {
+        let mut out = Fields::new();
+        // Values that do not fit into a field are omitted; only ids of the server could be such, and they were checked.
+        let mut push = |name: &str, value: &[u8]| out.push(name, value);
+        // Without it a server may encode an answer as it likes (RFC 9110, 12.5.3).
+        push(fields::ACCEPT_ENCODING, b"identity");
+        match x.purpose() {
+            ExchangePurpose::DeleteSession => {}
+            ExchangePurpose::GetStream | ExchangePurpose::Resume { .. } | ExchangePurpose::HttpSse => {
+                push(fields::ACCEPT, super::EVENT_STREAM.as_bytes()); // HTTP-048
+            }
+            _ => {
+                push(fields::CONTENT_TYPE, super::JSON.as_bytes()); // HTTP-012
+                push(fields::ACCEPT, super::JSON_OR_EVENT_STREAM.as_bytes()); // HTTP-010
+            }
+        }
+        if let Some(credential) = self.credential {
+            push(fields::AUTHORIZATION, credential.value());
+        }
+        for (name, value) in self.config.fields.iter() {
+            push(name, value);
+        }
+        let parts = if with_body { MessageParts::parse(&x.body) } else { MessageParts::default() };
+        let is_modern = is_modern(self.peer);
+        let is_modern_notification = parts.id.is_none() && parts.method.is_some() && is_modern;
+        if parts.version.is_some() || is_modern_notification {
+            self.push_modern_fields(&parts, &mut push);
+            return out;
+        }
+        let opens_session = matches!(
+            x.purpose(),
+            ExchangePurpose::Call { method: CallMethod::Handshake | CallMethod::Probe, .. }
+                | ExchangePurpose::RenewSession
+                | ExchangePurpose::HttpSse
+        );
+        if opens_session {
+            // DEC-026
+            if self.draft.contains(Deviation::SentWithInitialize) && !self.session.is_http_sse() {
+                self.push_mirrored_fields(&parts, &mut push);
+            }
+            return out;
+        }
+        let in_every_session = self.draft.contains(Deviation::SentVersion) && !self.session.is_http_sse();
+        let names_version = |peer: &&Peer| in_every_session || peer.version >= Version::V2025_06_18;
+        if let Some(peer) = self.peer.filter(names_version) {
+            push(fields::PROTOCOL_VERSION, peer.version.as_str().as_bytes()); // HTTP-076, VER-039
+        }
+        if let Some(session) = self.session.id() {
+            push(fields::SESSION_ID, session.value()); // HTTP-067
+        }
+        if self.session.mirrors_fields(self.config, self.draft, self.peer) {
+            self.push_mirrored_fields(&parts, &mut push);
+        }
+        if let Some(events) = x.events.as_ref().filter(|e| !with_body && !e.last_event_id.is_empty()) {
+            push(fields::LAST_EVENT_ID, &events.last_event_id); // SSE-021
+        }
+        out
+    }
+
+    /// Adds the fields of a modern request (HTTP-030 to HTTP-035, XHDR-031).
+    fn push_modern_fields(&self, parts: &MessageParts<'_>, push: &mut impl FnMut(&str, &[u8]) -> bool) {
+        let peer = self.peer.map(|p| Cow::Borrowed(p.version.as_str()));
+        if let Some(version) = parts.version.clone().or(peer) {
+            push(fields::PROTOCOL_VERSION, version.as_bytes());
+        }
+        self.push_mirrored_fields(parts, push);
+    }
+
+    /// Adds the fields that repeat method, name and arguments.
+    fn push_mirrored_fields(&self, parts: &MessageParts<'_>, push: &mut impl FnMut(&str, &[u8]) -> bool) {
+        if let Some(method) = &parts.method {
+            push(fields::METHOD, fields::encode_value(&**method).as_bytes());
+        }
+        if let Some(name) = &parts.name {
+            push(fields::NAME, fields::encode_value(&**name).as_bytes()); // XHDR-032
+        }
+        if parts.method.as_deref() == Some(methods::TOOLS_CALL) {
+            self.tools.push_fields(parts, push);
+        }
+    }
+}
+
+// States of the requests of the engine in the binding: the exchange that serves each, and its retries.
+
+/// State of a request of the engine in the binding.
+#[derive(Clone, Copy, Debug, Default)]
+enum RequestState {
+    #[default]
+    Unknown,
+    /// It ended before it was sent, so its cancellation is not sent.
+    Unsent { generation: u32 },
+    /// It repeats an earlier request, after these retries.
+    Repeated { generation: u32, retries: RetryCounts },
+    /// The exchange that serves it: its own, or the one that looks up its tool.
+    Served(Key),
+}
+
+/// The states of the requests of the engine, by the slots of their calls.
+///
+/// A state is kept until another one replaces it, or the request is looked up. What it says of a call does not hold for
+/// the next call in its slot (`request_of_ended_call_is_not_taken_for_the_next_one_in_its_slot`).
+#[derive(Debug, Default)]
+pub(super) struct RequestStates {
+    slots: Vec<RequestState>,
+}
+
+impl RequestStates {
+    /// Records that a request was not executed: it was never sent, or was refused.
+    pub(super) fn record_unsent(&mut self, id: &RequestId) {
+        if let Some(call) = OutboundCalls::key_of(id) {
+            self.set(call, RequestState::Unsent { generation: call.generation });
+        }
+    }
+
+    /// Returns whether a request was not executed, and forgets that.
+    pub(super) fn take_unsent(&mut self, id: &RequestId) -> bool {
+        let Some(call) = OutboundCalls::key_of(id) else { return false };
+        let is_unsent = matches!(self.get(call), Some(RequestState::Unsent { generation }) if *generation == call.generation);
+        if is_unsent {
+            self.set(call, RequestState::Unknown);
+        }
+        is_unsent
+    }
+
+    /// Records the retries that a new request of the engine continues.
+    pub(super) fn record_repeat(&mut self, id: &RequestId, retries: RetryCounts) {
+        if let Some(call) = OutboundCalls::key_of(id) {
+            self.set(call, RequestState::Repeated { generation: call.generation, retries });
+        }
+    }
+
+    /// Returns the retries that a request continues, and forgets them.
+    pub(super) fn take_repeat(&mut self, id: &RequestId) -> RetryCounts {
+        let Some(call) = OutboundCalls::key_of(id) else { return RetryCounts::default() };
+        match self.get(call) {
+            Some(RequestState::Repeated { generation, retries }) if *generation == call.generation => {
+                let retries = *retries;
+                self.set(call, RequestState::Unknown);
+                retries
+            }
+            _ => RetryCounts::default(),
+        }
+    }
+
+    /// Records that an exchange serves a call: its own, or the one that looks up its tool.
+    pub(super) fn record_service(&mut self, call: Key, exchange: Key) {
+        self.set(call, RequestState::Served(exchange));
+    }
+
+    /// Records that an exchange serves a call no longer.
+    pub(super) fn record_end(&mut self, call: Key, exchange: Key) {
+        if self.exchange_of(call) == Some(exchange) {
+            self.set(call, RequestState::Unknown);
+        }
+    }
+
+    /// Returns the exchange that serves the call in this slot.
+    pub(super) fn exchange_of(&self, call: Key) -> Option<Key> {
+        match self.get(call) {
+            Some(RequestState::Served(exchange)) => Some(*exchange),
+            _ => None,
+        }
+    }
+
+    fn get(&self, call: Key) -> Option<&RequestState> {
+        self.slots.get(call.slot as usize)
+    }
+
+    fn set(&mut self, call: Key, state: RequestState) {
+        let at = call.slot as usize;
+        if at >= self.slots.len() {
+            self.slots.resize(at + 1, RequestState::Unknown);
+        }
+        if let Some(slot) = self.slots.get_mut(at) {
+            *slot = state;
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.slots.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(slot: u32, generation: u32) -> RequestId {
+        RequestId::int(OutboundCalls::wire_id(Key { slot, generation }))
+    }
+
+    #[test]
+    fn request_of_ended_call_is_not_taken_for_the_next_one_in_its_slot() {
+        let mut states = RequestStates::default();
+        let retries = RetryCounts { repeats: 3, ..RetryCounts::default() };
+        states.record_unsent(&id(5, 0));
+        assert!(
+            !states.take_unsent(&id(5, 1)) && states.take_unsent(&id(5, 0)) && !states.take_unsent(&id(5, 0))
+        );
+        states.record_repeat(&id(5, 1), retries);
+        assert_eq!(states.take_repeat(&id(5, 0)), RetryCounts::default());
+        assert_eq!(
+            (states.take_repeat(&id(5, 1)), states.take_repeat(&id(5, 1))),
+            (retries, RetryCounts::default())
+        );
+    }
+
+    #[test]
+    fn end_of_an_earlier_exchange_leaves_the_current_one() {
+        let mut states = RequestStates::default();
+        let [call, old, current] = [1, 2, 3].map(|slot| Key { slot, generation: 0 });
+        states.record_service(call, old);
+        states.record_service(call, current);
+        states.record_end(call, old);
+        assert_eq!(states.exchange_of(call), Some(current));
+        states.record_end(call, current);
+        assert_eq!(states.exchange_of(call), None);
     }
 }

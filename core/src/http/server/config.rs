@@ -4,12 +4,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::cors::Cors;
+use super::admission::Cors;
 #[cfg(feature = "cards")]
 use super::documents::PublicDocument;
 use super::http_sse::HttpSse;
-use super::protected::Protected;
-use super::protection::Protection;
+use super::protected::{Protected, Protection};
 use crate::ascii::AsciiCaseExt as _;
 use crate::built::{Resuming, Sessions};
 use crate::sync::{Arc, share};

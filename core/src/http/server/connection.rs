@@ -3,17 +3,16 @@
 use alloc::boxed::Box;
 use core::time::Duration;
 
-use super::recent_token::RecentToken;
+use super::token::RecentToken;
 use super::{Denial, ExchangeId, Server};
 use crate::driving::DriverCheck;
 use crate::h1::server::Event;
 use crate::h1::{self, ConnectionFault, Eviction, EvictionClass, Framing, HttpLimits};
-use crate::http::record::{HeadRecord, HeadTap, head_tap};
+use crate::http::{HeadRecord, HeadTap, head_tap};
 use crate::server::ConnectionInfo;
 use crate::sync::Arc;
 use crate::tap::Direction;
-use crate::time::Instant;
-use crate::timeout_reason::TimeoutReason;
+use crate::time::{Instant, TimeoutReason};
 
 /// The server end of one connection, over [`h1`].
 ///

@@ -1,30 +1,30 @@
 //! The table of the exchanges of a server: which have output, which are streams, whose they are, and their deadlines.
 
-mod answers;
-mod server_exchange;
-
-pub(super) use self::server_exchange::{ServerExchange, SessionPlace};
-
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use self::server_exchange::SpareBuffers;
-use super::events::{write_entry, write_event_head};
-use super::exchange::{Kind, RequestPhase, ResponseForm};
-use super::get_streams::UnwrittenEvent;
+use super::admission::Cors;
+use super::exchange::{HeadRejection, Kind, RequestBody, RequestPhase, Response, ResponseForm, SessionKey};
 use super::principals::ExchangeCounts;
-use super::replay::ReplayEntry;
+use super::protected::{Protected, Scheme};
+use super::refusal::{Refusal, no_session};
+use super::request_headers::RequestHeaders;
+use super::resumption::{ReplayEntry, UnwrittenEvent, UnwrittenEvents, write_entry, write_event_head};
 use crate::built::{Part, Resuming};
 use crate::deadlines::Deadlines;
 use crate::frame::sse::{EVENT_END, EventHead};
-use crate::server::Authorization;
-use crate::slab::list::List;
-use crate::slab::tree::Tree;
+use crate::head::{BodySize, Fields};
+use crate::http::fields;
+use crate::outbox::Outbox;
+use crate::rpc;
+use crate::server::{Authorization, ExchangeBuffers, HttpRequest, ProvenKey};
+use crate::slab::list::{List, ListLinks, ListNode};
+use crate::slab::tree::{Tree, TreeLinks, TreeNode};
 use crate::slab::{Key, Slab};
-use crate::time::Instant;
-use crate::timeout_reason::TimeoutReason;
+use crate::sync::Arc;
+use crate::time::{Instant, TimeoutReason};
 
 /// Delay after which the memory of closed exchanges is released.
 const TRIM_DELAY: Duration = Duration::from_secs(1);
@@ -372,6 +372,326 @@ impl ExchangeTable {
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.slab.capacity()
+    }
+}
+
+// Responses that are decided without the engine: empty ones, refusals, and the metadata document.
+
+impl ExchangeTable {
+    /// Responds with a JSON body.
+    pub(super) fn answer_with_body(&mut self, key: Key, status: u16, body: &[u8], fields: Fields) {
+        self.answer_with_typed_body(key, status, fields::JSON, body, fields);
+    }
+
+    fn answer_with_typed_body(
+        &mut self,
+        key: Key,
+        status: u16,
+        media_type: &str,
+        body: &[u8],
+        mut fields: Fields,
+    ) {
+        fields.push(fields::CONTENT_TYPE, media_type.as_bytes());
+        if let Some(x) = self.slab.get_mut(key) {
+            x.out.push(body);
+        }
+        self.answer(key, status, fields, BodySize::Exact(body.len() as u64));
+    }
+
+    /// Responds with a document.
+    #[cfg(feature = "cards")]
+    pub(super) fn answer_with_document(&mut self, key: Key, media_type: &str, body: &[u8], fields: Fields) {
+        self.answer_with_typed_body(key, 200, media_type, body, fields);
+    }
+
+    /// Responds without a body.
+    pub(super) fn answer_empty(&mut self, key: Key, status: u16, fields: Fields) {
+        let size = if matches!(status, 204 | 304) { BodySize::None } else { BodySize::Exact(0) };
+        self.answer(key, status, fields, size);
+    }
+
+    fn answer(&mut self, key: Key, status: u16, fields: Fields, size: BodySize) {
+        let Some(x) = self.slab.get_mut(key) else { return };
+        x.output_complete = true;
+        x.phase = RequestPhase::Active;
+        x.respond(status, fields, size);
+        self.mark_ready(key);
+    }
+
+    pub(super) fn refuse(&mut self, key: Key, refusal: &Refusal) {
+        self.refuse_with(key, refusal, Fields::new());
+    }
+
+    /// Refuses a request with these fields in the response.
+    pub(super) fn refuse_with(&mut self, key: Key, refusal: &Refusal, mut fields: Fields) {
+        if refusal.status() == 503 {
+            fields.push(fields::RETRY_AFTER, b"1"); // DESIGN-14
+        }
+        // Some responses are cacheable by default (RFC 9110, 15.1), and the path is the same for all clients.
+        fields.push(fields::CACHE_CONTROL, b"no-store");
+        let mut body = Vec::new();
+        rpc::error(&mut body, None, refusal.error()); // HTTP-005, HTTP-020
+        body.pop();
+        self.answer_with_body(key, refusal.status(), &body, fields);
+    }
+
+    /// Refuses a GET or DELETE without a session id: the id is missing, or the revision has no sessions (HTTP-039).
+    pub(super) fn refuse_sessionless(&mut self, key: Key) {
+        if !self.get(key).is_some_and(|x| x.headers.names_modern_revision()) {
+            return self.refuse(key, &no_session());
+        }
+        let mut fields = Fields::new();
+        fields.push(fields::ALLOW, b"POST");
+        self.refuse_with(key, &Refusal::new(405, "this revision has POST alone"), fields);
+    }
+
+    /// Answers a request for the metadata document of a resource, without a token (AUTH-021, AUTH-070).
+    ///
+    /// Clients in browsers read it from other origins, with `MCP-Protocol-Version` (AUTH-015).
+    pub(super) fn serve_metadata(&mut self, key: Key, method: &str, protected: &Protected) {
+        let mut fields = Fields::new();
+        fields.push(fields::ALLOW_ORIGIN, b"*");
+        match method {
+            "GET" => {
+                fields.push(fields::CACHE_CONTROL, b"public, max-age=3600");
+                self.answer_with_body(key, 200, protected.metadata().as_bytes(), fields);
+            }
+            "OPTIONS" => {
+                fields.push(fields::ALLOW_METHODS, b"GET");
+                fields.push(fields::ALLOW_HEADERS, fields::CORS_METADATA_REQUEST_HEADERS.as_bytes());
+                fields.push(fields::MAX_AGE, b"600");
+                self.answer_empty(key, 204, fields);
+            }
+            _ => {
+                fields.push(fields::ALLOW, b"GET");
+                let refusal = Refusal::new(405, "the description of a resource can only be read");
+                self.refuse_with(key, &refusal, fields);
+            }
+        }
+    }
+}
+
+// One exchange: its request, its response, its place in a session, and the memory that it leaves to the next one.
+
+/// An exchange: its request and its response.
+#[derive(Debug)]
+pub(super) struct ServerExchange {
+    pub(super) kind: Kind,
+    pub(super) phase: RequestPhase,
+    pub(super) form: ResponseForm,
+    pub(super) headers: RequestHeaders,
+    /// The request as its handlers see it, if it can have calls.
+    pub(super) request: Option<Arc<HttpRequest>>,
+    /// The fault that refuses the request after authorization.
+    pub(super) rejection: Option<HeadRejection>,
+    /// Set if pages of other origins may read the response.
+    pub(super) cors: Option<Cors>,
+    pub(super) body: RequestBody,
+    /// The whole body was received.
+    pub(super) body_complete: bool,
+    /// The engine's stream of its messages.
+    pub(super) stream: Option<Key>,
+    /// The number of the last event on that stream.
+    pub(super) last_event: u32,
+    pub(super) is_modern: bool,
+    /// The response carries the id of a new session.
+    pub(super) announces_session: bool,
+    pub(super) response: Option<Response>,
+    pub(super) out: Outbox,
+    /// Memory for the fields of the response.
+    spare_fields: Fields,
+    /// Memory for a stream of the engine.
+    pub(super) spare: ExchangeBuffers,
+    /// Nothing will be added to `out`.
+    pub(super) output_complete: bool,
+    /// The client disconnected.
+    pub(super) client_gone: bool,
+    /// Events of a GET stream that may not have been written yet.
+    pub(super) unwritten: Option<Part<Resuming, UnwrittenEvents>>,
+    /// Time at which output was sent last, or at which the request was complete.
+    pub(super) idle_since: Instant,
+    /// The scheme in which the token was presented.
+    pub(super) scheme: Option<Scheme>,
+    /// Time at which the token expires; a stream without an end of its own ends then.
+    pub(super) expires: Option<Instant>,
+    authorization: Option<Authorization>,
+    place: SessionPlace,
+    /// The exchange is in the index of its session.
+    is_indexed: bool,
+    /// Links of that index.
+    links: TreeLinks,
+    /// A stream without an end of its own.
+    is_open_ended: bool,
+    /// Links of `ExchangeTable::quietest`.
+    quiet_links: ListLinks,
+    /// The exchange is in `ExchangeTable::ready`.
+    is_marked_ready: bool,
+}
+
+/// The place of an exchange in a session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SessionPlace {
+    /// The session of the request.
+    pub(super) session: Option<SessionKey>,
+    /// The number of the stream within the session, for event ids; 0 while it has none.
+    pub(super) number: u32,
+    /// Counted as an open call of the session.
+    pub(super) is_call: bool,
+}
+
+impl SessionPlace {
+    /// Returns whether the index of the session has the exchange.
+    const fn is_indexed(&self) -> bool {
+        self.is_call || self.number > 0
+    }
+
+    /// Returns what exchanges of a session are ordered by: the call of a number comes first.
+    const fn order(&self) -> (u32, bool) {
+        (self.number, !self.is_call)
+    }
+}
+
+impl TreeNode for ServerExchange {
+    fn tree_links(&mut self) -> &mut TreeLinks {
+        &mut self.links
+    }
+}
+
+impl ListNode for ServerExchange {
+    fn list_links(&self) -> ListLinks {
+        self.quiet_links
+    }
+
+    fn set_list_links(&mut self, links: ListLinks) {
+        self.quiet_links = links;
+    }
+}
+
+impl ServerExchange {
+    fn new(kind: Kind, now: Instant, parts: &mut SpareBuffers) -> Self {
+        let parts = core::mem::take(parts);
+        Self {
+            kind,
+            phase: RequestPhase::ReceivingBody,
+            form: ResponseForm::Undecided,
+            headers: RequestHeaders::new(parts.header_buffer),
+            request: None,
+            rejection: None,
+            cors: None,
+            body: RequestBody::None,
+            body_complete: false,
+            stream: None,
+            last_event: 0,
+            is_modern: false,
+            announces_session: false,
+            response: None,
+            out: parts.out,
+            spare_fields: parts.fields,
+            spare: parts.stream,
+            output_complete: false,
+            client_gone: false,
+            unwritten: None,
+            idle_since: now,
+            authorization: None,
+            scheme: None,
+            expires: None,
+            place: SessionPlace::default(),
+            is_indexed: false,
+            links: TreeLinks::default(),
+            is_open_ended: false,
+            quiet_links: ListLinks::NONE,
+            is_marked_ready: false,
+        }
+    }
+
+    /// Returns the party for which the request acts, if it is authenticated.
+    pub(super) fn principal(&self) -> Option<&str> {
+        self.authorization.as_ref().map(Authorization::principal)
+    }
+
+    /// Returns the authenticated party of the request.
+    pub(super) const fn authorization(&self) -> Option<&Authorization> {
+        self.authorization.as_ref()
+    }
+
+    /// Returns whether it is a stream without an end of its own.
+    pub(super) const fn is_open_ended(&self) -> bool {
+        self.is_open_ended
+    }
+
+    pub(super) const fn place(&self) -> SessionPlace {
+        self.place
+    }
+
+    pub(super) const fn session(&self) -> Option<SessionKey> {
+        self.place.session
+    }
+
+    /// Sets the session of a request that has neither a number nor an open call there.
+    pub(super) const fn set_session(&mut self, session: Option<SessionKey>) {
+        if !self.is_indexed {
+            self.place.session = session;
+        }
+    }
+
+    /// Returns whether more output may follow and the client is still there.
+    const fn is_live(&self) -> bool {
+        !self.client_gone && !self.output_complete
+    }
+
+    /// Returns whether the exchange may end for another stream.
+    const fn may_end_for_another(&self) -> bool {
+        self.is_open_ended && matches!(self.kind, Kind::Get | Kind::Post)
+    }
+
+    /// Returns empty fields for a response, with reused memory.
+    pub(super) fn fields(&mut self) -> Fields {
+        core::mem::take(&mut self.spare_fields)
+    }
+
+    /// Sets the response, and adds the fields of every response.
+    pub(super) fn respond(&mut self, status: u16, mut fields: Fields, size: BodySize) {
+        if let Some(cors) = self.cors {
+            cors.append_fields(&self.headers, &mut fields);
+        }
+        // RFC 9449, 8.2
+        let key = self.authorization.as_ref().and_then(|party| party.identity().key());
+        if let Some(nonce) = key.and_then(ProvenKey::next_nonce) {
+            fields.push(fields::DPOP_NONCE, nonce.as_bytes());
+        }
+        self.response = Some(Response { status, fields, size });
+    }
+}
+
+/// Memory of a closed exchange, for the next one.
+#[derive(Debug, Default)]
+struct SpareBuffers {
+    header_buffer: Vec<u8>,
+    out: Outbox,
+    fields: Fields,
+    stream: ExchangeBuffers,
+}
+
+impl SpareBuffers {
+    /// Larger buffers are not kept.
+    const MAX_CAPACITY: usize = 4 << 10;
+
+    /// Takes the memory of a closed exchange. Returns its party.
+    fn reclaim(&mut self, x: ServerExchange) -> Option<Authorization> {
+        let mut header_buffer = x.headers.into_buffer();
+        header_buffer.clear();
+        let mut fields = x.response.map_or(x.spare_fields, |r| r.fields);
+        fields.clear();
+        let mut out = x.out;
+        out.clear_for_reuse();
+        *self = Self { header_buffer, out, fields, stream: x.spare };
+        if self.header_buffer.capacity() > Self::MAX_CAPACITY
+            || self.out.capacity() > Self::MAX_CAPACITY
+            || self.stream.capacity() > Self::MAX_CAPACITY
+        {
+            *self = Self::default();
+        }
+        x.authorization
     }
 }
 

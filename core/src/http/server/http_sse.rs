@@ -10,9 +10,9 @@ use alloc::string::String;
 use bytes::Bytes;
 
 use super::Server;
-use super::events::event_stream_fields;
 use super::exchange::{RequestPhase, ResponseForm, SessionKey};
 use super::refusal::{malformed, no_batches, overloaded, repeated_id, unknown_session};
+use super::resumption::event_stream_fields;
 use super::session::SessionTable;
 use crate::built::{Resuming, Sessions};
 use crate::deprecation::DeprecatedFeature;

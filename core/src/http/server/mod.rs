@@ -17,38 +17,27 @@
 mod admission;
 mod config;
 mod connection;
-mod cors;
-mod credentials;
 #[cfg(feature = "cards")]
 mod documents;
-mod events;
 mod exchange;
 mod exchange_table;
-mod get_streams;
 mod http_sse;
 mod post;
 mod principals;
 mod protected;
-mod protection;
-mod recent_token;
 mod refusal;
-mod replay;
 mod request_headers;
 mod response;
 mod resumption;
 mod session;
-mod shares;
 mod token;
-mod tool_fields;
-mod undecided;
-mod visible_fields;
 
 pub use config::Config;
 pub use connection::{Admission, Connection};
 pub use exchange::{ExchangeId, Response};
 pub use protected::{Dpop, Protected, ProtectedError, Scheme};
+pub use request_headers::VisibleFieldError;
 pub use token::{AccessToken, Denial, TokenRequest};
-pub use visible_fields::VisibleFieldError;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -61,10 +50,7 @@ use self::exchange::{Kind, SessionKey};
 use self::exchange_table::ExchangeTable;
 use self::refusal::shutting_down;
 use self::session::SessionTable;
-use self::shares::share_of_streams;
 use self::token::Validator;
-use self::tool_fields::{ToolFields, tool_fields};
-use self::undecided::UndecidedTokens;
 use super::fields::KnownField;
 use super::params::HeaderParams;
 use crate::driving::{self, BoundEngine as _, DriverCheck};
@@ -74,8 +60,10 @@ use crate::head::RequestHead;
 use crate::server::{self, Engine, Identity};
 use crate::slab::Key;
 use crate::sync::Arc;
-use crate::time::Instant;
-use crate::timeout_reason::TimeoutReason;
+use crate::time::{Instant, TimeoutReason};
+use principals::share_of_streams;
+use request_headers::{ToolFields, tool_fields};
+use token::UndecidedTokens;
 
 /// An event that the application must process.
 #[derive(Debug)]

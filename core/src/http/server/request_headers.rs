@@ -1,20 +1,25 @@
 //! The request fields that repeat parts of the body, kept until the body is complete (HTTP-030 to HTTP-038).
 
+use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use bytes::Bytes;
 
+use super::config::Config;
 use super::refusal::{Refusal, unsupported_version};
-use super::tool_fields::ToolFields;
 use crate::ascii::AsciiCaseExt as _;
 use crate::draft::{Deviation, Draft};
+use crate::head::{FieldLine, Fields, is_token};
 use crate::http::fields::{self, KnownField};
+use crate::http::params::HeaderParams;
 use crate::json::string;
 use crate::methods;
 use crate::rpc::envelope::ParamsSpans;
 use crate::rpc::{RpcError, code};
-use crate::server::header_check::HeaderCheck;
+use crate::server::request_check::HeaderCheck;
 use crate::version::{Era, Version, VersionSet};
 
 /// The value of a field that must occur at most once.
@@ -43,8 +48,8 @@ pub(super) struct RequestHeaders {
 }
 
 /// Omits the content, which may hold a session id (SEC-019).
-impl core::fmt::Debug for RequestHeaders {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl fmt::Debug for RequestHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RequestHeaders").field("len", &self.buffer.len()).finish_non_exhaustive()
     }
 }
@@ -395,4 +400,160 @@ fn string_member<'a>(
         }
     });
     found
+}
+
+// The header fields that handlers may see.
+
+impl Config {
+    /// Lets handlers see these header fields of a request ([`HttpRequest::field`](crate::server::HttpRequest::field));
+    /// default: none.
+    ///
+    /// Names are matched in any case. Repeated fields are all seen, in the order in which the HTTP stack returns them, and values
+    /// need not be UTF-8. A request shows 8 KiB of them at most, because a call keeps them until its end: a field that does not
+    /// fit any more is left out.
+    ///
+    /// ```
+    /// use mcp_proto::http::server::Config;
+    /// let config = Config::new().visible_fields(["User-Agent", "X-Request-Id"])?;
+    /// assert!(Config::new().visible_fields(["Authorization"]).is_err());
+    /// # Ok::<(), mcp_proto::http::server::VisibleFieldError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A name that is no field name, or that suggests a secret: known fields of credentials, cookies, sessions and keys are not shown
+    /// (SEC-019). A layer in front of the server can read them, and attach what handlers may know as extensions of the HTTP
+    /// request, or over the sockets of an adapter by its function for accepted requests
+    /// ([`Server::request_mut`](super::Server::request_mut)).
+    pub fn visible_fields<N: Into<String>>(
+        mut self,
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<Self, VisibleFieldError> {
+        for name in names {
+            let name = name.into();
+            if !is_token(name.as_bytes()) {
+                return Err(VisibleFieldError::Invalid(name));
+            }
+            if fields::is_secret(&name) {
+                return Err(VisibleFieldError::Secret(name));
+            }
+            self.visible_fields.push(name);
+        }
+        Ok(self)
+    }
+
+    /// Returns the fields of a request that handlers may see.
+    pub(super) fn visible_fields_of(&self, all: &[FieldLine<'_>]) -> Fields {
+        let mut visible = Fields::new();
+        if self.visible_fields.is_empty() {
+            return visible;
+        }
+        for (name, value) in all {
+            let fits = visible.as_lines().len() + name.len() + value.len() <= MAX_VISIBLE;
+            if fits && self.visible_fields.iter().any(|known| known.eq_ignore_case(name)) {
+                visible.push(name, value);
+            }
+        }
+        visible
+    }
+}
+
+/// Number of bytes of the fields of a request that handlers may see.
+const MAX_VISIBLE: usize = 8 << 10;
+
+/// The reason why a header field cannot be shown to handlers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum VisibleFieldError {
+    /// The text is not the name of a field.
+    Invalid(String),
+    /// The name suggests a secret.
+    Secret(String),
+}
+
+impl fmt::Display for VisibleFieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(name) => write!(f, "`{}` is not the name of a header field", name.escape_debug()),
+            Self::Secret(name) => {
+                write!(f, "the header field `{name}` is not shown to handlers: its name suggests a secret")
+            }
+        }
+    }
+}
+
+impl core::error::Error for VisibleFieldError {}
+
+// The request fields that repeat arguments of tools (`x-mcp-header`; XHDR-021 to XHDR-027).
+//
+// The server calls them through a trait object that `Server::set_tool_schema` installs, so a
+// program without such schemas links no comparison.
+
+/// The repeated arguments of the tools of a server.
+pub(super) trait ToolFields: fmt::Debug + Send + Sync {
+    /// Sets the repeated arguments of a tool.
+    fn set(&mut self, tool: &str, params: HeaderParams);
+
+    /// Removes the repeated arguments of a tool.
+    fn remove(&mut self, tool: &str);
+
+    /// Compares the fields of a call with its arguments; an absent field is an error if it is `required`.
+    fn check(
+        &self,
+        tool: &str,
+        arguments: &[u8],
+        fields: &mut dyn Iterator<Item = FieldLine<'_>>,
+        required: bool,
+    ) -> Result<(), RpcError>;
+
+    /// Appends the names of the fields to a list.
+    fn append_names(&self, list: &mut String);
+}
+
+/// Creates an empty table.
+pub(super) fn tool_fields() -> Box<dyn ToolFields> {
+    Box::<ToolTable>::default()
+}
+
+/// The repeated arguments of each tool that has any, sorted by tool name.
+#[derive(Debug, Default)]
+struct ToolTable(Vec<(Box<str>, HeaderParams)>);
+
+impl ToolFields for ToolTable {
+    fn set(&mut self, tool: &str, params: HeaderParams) {
+        self.remove(tool);
+        let at = self.0.partition_point(|(name, _)| **name < *tool);
+        self.0.insert(at, (tool.into(), params));
+    }
+
+    fn remove(&mut self, tool: &str) {
+        if let Ok(at) = self.0.binary_search_by(|(name, _)| (**name).cmp(tool)) {
+            self.0.remove(at);
+        }
+    }
+
+    fn check(
+        &self,
+        tool: &str,
+        arguments: &[u8],
+        fields: &mut dyn Iterator<Item = FieldLine<'_>>,
+        required: bool,
+    ) -> Result<(), RpcError> {
+        let found = self.0.binary_search_by(|(name, _)| (**name).cmp(tool));
+        let Some((_, wanted)) = found.ok().and_then(|at| self.0.get(at)) else { return Ok(()) };
+        let fields: Vec<FieldLine<'_>> = fields.collect();
+        let checked = if required {
+            wanted.check(arguments, &fields)
+        } else {
+            wanted.check_present(arguments, &fields)
+        };
+        checked.map_err(|reason| RpcError::new(code::HEADER_MISMATCH, format!("{reason}")))
+    }
+
+    fn append_names(&self, list: &mut String) {
+        for name in self.0.iter().flat_map(|(_, tool)| tool.names()) {
+            list.push_str(", ");
+            list.push_str(name);
+        }
+    }
 }

@@ -2,12 +2,13 @@
 
 use core::time::Duration;
 
-use super::events::{event_stream_fields, write_empty_event, write_entry, write_event_head};
 use super::exchange::{Kind, RequestPhase, ResponseForm, SessionKey};
 use super::exchange_table::{ServerExchange, SessionPlace};
 use super::http_sse::HttpSse;
 use super::refusal::overloaded;
-use super::replay::{self, ReplayEntry};
+use super::resumption::{
+    self, ReplayEntry, event_stream_fields, write_empty_event, write_entry, write_event_head,
+};
 use super::{MAX_BUFFERED_BODY, Server};
 use crate::CallId;
 use crate::built::Resuming;
@@ -133,7 +134,7 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(key) else { return };
         if primed && self.config.replay_budget() > 0 && x.headers.last_event_id() == Ok(None) {
             // An id for resumption before the first message (SSE-016, DEC-033).
-            let id = replay::format_event_id(x.place().number, x.last_event);
+            let id = resumption::format_event_id(x.place().number, x.last_event);
             x.out.write(|out| write_empty_event(out, &EventHead { id: Some(&id), ..EventHead::default() }));
         }
         self.exchanges.mark_ready(key);

@@ -10,9 +10,8 @@ use subtle::{Choice, ConstantTimeEq};
 
 use super::exchange::{ResponseForm, SessionKey};
 use super::exchange_table::{ExchangeTable, ServerExchange, SessionPlace};
-use super::get_streams::GetStreams;
 use super::principals::{SessionsByPrincipal, SessionsOfPrincipal, queue_uninitialized};
-use super::replay::{ReplayEntry, ReplayLog};
+use super::resumption::{GetStreams, ReplayEntry, ReplayLog};
 use super::{MIN_CHECK_INTERVAL, Server};
 use crate::built::{Part, Resuming, Sessions};
 use crate::entropy::Entropy;

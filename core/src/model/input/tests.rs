@@ -20,7 +20,7 @@ fn input_requests_round_trip() {
         ("odd", InputRequest::Other(raw(r#"{"method":"x/y","params":[1]}"#))),
     ]
     .into();
-    let methods: alloc::vec::Vec<_> = requests.iter().map(|(_, r)| r.method()).collect();
+    let methods: Vec<_> = requests.iter().map(|(_, r)| r.method()).collect();
     assert_eq!(methods, [Some(ELICIT), Some(CREATE_MESSAGE), Some(LIST_ROOTS), Some(LIST_ROOTS), None]);
     let result = InputRequiredResult::new().input_requests(requests).request_state("s").meta(raw("{}"));
     let text = assert_borrowed_round_trip(&result, read);

@@ -12,10 +12,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::expand::{Values, VariableValue};
 use super::parse::{Expression, Modifier, TemplatePart, Variable};
-use super::position_set::PositionSet;
-use super::uri::{self, byte_class};
-use super::values::{Values, VariableValue};
+use super::uri::{self, SEGMENT, byte_class, bytes_equal_at, host_range};
 
 /// Step counter for tests and fuzzing.
 pub(super) trait MatchCounter {
@@ -33,7 +32,7 @@ pub(super) fn match_parts<'t>(
     uri: &str,
     count: &mut impl MatchCounter,
 ) -> Option<UriMatch<'t>> {
-    let (host, uri) = (uri::host_range(uri), uri.as_bytes());
+    let (host, uri) = (host_range(uri), uri.as_bytes());
     let mut end = PositionSet::new(uri.len() + 1);
     end.insert(uri.len());
     // Start positions of each part, the last part first.
@@ -116,7 +115,7 @@ fn literal_matches(
     count: &mut impl MatchCounter,
 ) -> bool {
     let mut pairs = (0..end).rev().zip(a.iter().rev().zip(b.iter().rev()));
-    let differ = pairs.position(|(at, (a, b))| !uri::bytes_equal_at(host, at, *a, *b));
+    let differ = pairs.position(|(at, (a, b))| !bytes_equal_at(host, at, *a, *b));
     count.add(differ.unwrap_or(a.len()));
     differ.is_none()
 }
@@ -504,5 +503,227 @@ impl<'t> Captures<'t> {
             (Cow::Borrowed(&*variable.name), value)
         });
         UriMatch { values: values.collect(), encoded_slash: self.encoded_slash }
+    }
+}
+
+// Matching in one pass, for templates in which the end of every variable is determined by the next part.
+
+/// Returns whether every variable of a template can end in one place only.
+///
+/// This holds if each `{a}` is followed by the end of the template, or by a literal whose first character `{a}` cannot
+/// match, and each `{+a}` by the end. The result of a match is the same as that of [`matching`](self).
+pub(super) fn is_direct(parts: &[TemplatePart]) -> bool {
+    parts.iter().enumerate().all(|(i, part)| match (part, parts.get(i + 1)) {
+        (TemplatePart::Literal { .. }, _) => true,
+        (TemplatePart::Expression(e), next) => {
+            let lone = matches!(&*e.variables, [v] if v.modifier == Modifier::None) && e.stops.is_empty();
+            lone && e.operator.first.is_none()
+                && match next {
+                    None => true,
+                    Some(TemplatePart::Literal { text, key }) => {
+                        let first = key.as_ref().unwrap_or(text).bytes().next();
+                        !e.operator.allows_reserved && first.is_some_and(|b| byte_class(b) & SEGMENT == 0)
+                    }
+                    Some(TemplatePart::Expression(_)) => false,
+                }
+        }
+    })
+}
+
+/// Matches a normalized URI against a direct template.
+pub(super) fn match_direct<'t>(parts: &'t [TemplatePart], uri: &str) -> Option<UriMatch<'t>> {
+    let mut captures = Captures::default();
+    let host = host_range(uri);
+    let mut rest = uri.as_bytes();
+    for part in parts {
+        match part {
+            TemplatePart::Literal { text, key } => {
+                let text = key.as_ref().unwrap_or(text).as_bytes();
+                let at = uri.len() - rest.len();
+                let (piece, behind) = rest.split_at_checked(text.len())?;
+                if piece != text
+                    && !(at..)
+                        .zip(piece.iter().zip(text))
+                        .all(|(at, (a, b))| bytes_equal_at(&host, at, *a, *b))
+                {
+                    return None;
+                }
+                rest = behind;
+            }
+            TemplatePart::Expression(e) => {
+                let (piece, behind) = rest.split_at_checked(value_len(e, rest))?;
+                if piece.is_empty() {
+                    return None;
+                }
+                captures.capture_list(e, piece)?;
+                rest = behind;
+            }
+        }
+    }
+    rest.is_empty().then(|| captures.into_match())
+}
+
+fn value_len(e: &Expression, rest: &[u8]) -> usize {
+    if e.operator.allows_reserved {
+        return rest.len();
+    }
+    rest.iter().position(|b| byte_class(*b) & SEGMENT == 0).unwrap_or(rest.len())
+}
+
+// Bit set of positions in a URI.
+
+#[derive(Clone, Debug)]
+pub(super) struct PositionSet {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl PositionSet {
+    /// Creates an empty set for the positions `0..len`.
+    pub(super) fn new(len: usize) -> Self {
+        Self { words: vec![0; len.div_ceil(64)], len }
+    }
+
+    pub(super) fn insert(&mut self, at: usize) {
+        if let Some(word) = self.words.get_mut(at / 64) {
+            *word |= 1 << (at % 64);
+        }
+    }
+
+    pub(super) fn contains(&self, at: usize) -> bool {
+        self.words.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 != 0)
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
+        self.words.iter().enumerate().flat_map(|(i, word)| {
+            core::iter::successors(Some(*word), |w| Some(w & w.wrapping_sub(1)))
+                .take_while(|w| *w != 0)
+                .map(move |w| i * 64 + w.trailing_zeros() as usize)
+        })
+    }
+
+    /// Returns for each position the largest member at or before it, plus one; 0 where there is none.
+    pub(super) fn predecessors(&self) -> Vec<u32> {
+        let mut last = 0;
+        let mut predecessors = Vec::with_capacity(self.len);
+        for at in 0..self.len {
+            if self.contains(at) {
+                last = at as u32 + 1;
+            }
+            predecessors.push(last);
+        }
+        predecessors
+    }
+}
+
+// Index of templates by their literal prefix.
+
+/// Keys by prefix; the candidates for a URI are found in one pass over the URI, regardless of the number of keys.
+///
+/// A prefix is stored as its length and a hash. The hash ignores case, because hosts do. Two prefixes with the same
+/// hash cost one failed match and have no other effect.
+#[derive(Clone, Debug, Default)]
+pub(in crate::router) struct PrefixIndex(
+    /// Sorted entries: length, hash, key.
+    Vec<(usize, u64, u64)>,
+);
+
+impl PrefixIndex {
+    pub(in crate::router) fn insert(&mut self, prefix: &str, key: u64) {
+        let entry = (prefix.len(), extend_hash(HASH_SEED, lowercase(prefix.as_bytes())), key);
+        if let Err(at) = self.0.binary_search(&entry) {
+            self.0.insert(at, entry);
+        }
+    }
+
+    pub(in crate::router) fn remove(&mut self, prefix: &str, key: u64) {
+        let entry = (prefix.len(), extend_hash(HASH_SEED, lowercase(prefix.as_bytes())), key);
+        if let Ok(at) = self.0.binary_search(&entry) {
+            self.0.remove(at);
+        }
+    }
+
+    /// Returns the keys whose prefix may match the text, the longest prefix first.
+    pub(in crate::router) fn find(&self, text: &str) -> Vec<u64> {
+        let mut found = Vec::new();
+        let (mut state, mut done) = (HASH_SEED, 0);
+        let mut rest = &*self.0;
+        while let Some((length, ..)) = rest.first() {
+            let Some(more) = text.as_bytes().get(done..*length) else { break };
+            state = extend_hash(state, lowercase(more));
+            done = *length;
+            let (same, longer) = split_where(rest, |(length, ..)| *length <= done);
+            let (_, equal) = split_where(same, |(_, hash, _)| *hash < state);
+            let (equal, _) = split_where(equal, |(_, hash, _)| *hash <= state);
+            found.extend(equal.iter().rev().map(|(.., key)| *key));
+            rest = longer;
+        }
+        // Longest prefix first, and the order of insertion among equals.
+        found.reverse();
+        found
+    }
+}
+
+/// Splits a sorted slice into the entries for which the condition holds, and the others.
+fn split_where<T>(all: &[T], holds: impl FnMut(&T) -> bool) -> (&[T], &[T]) {
+    all.split_at_checked(all.partition_point(holds)).unwrap_or((all, &[]))
+}
+
+fn lowercase(text: &[u8]) -> impl Iterator<Item = u8> {
+    text.iter().map(u8::to_ascii_lowercase)
+}
+
+/// Initial state of the hash.
+pub(in crate::router) const HASH_SEED: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// Continues an FNV-1a hash.
+pub(in crate::router) fn extend_hash(start: u64, bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(start, |state, byte| (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod prefix_index_tests {
+    use super::*;
+
+    #[test]
+    fn longest_prefix_comes_first() {
+        let mut b = PrefixIndex::default();
+        for (key, text) in ["a:", "a:b/", "", "a:b/", "x:"].into_iter().enumerate() {
+            b.insert(text, key as u64);
+        }
+        assert_eq!(b.find("a:b/c"), [1, 3, 0, 2]);
+        assert_eq!(b.find("a"), [2]);
+        b.remove("a:b/", 1);
+        b.remove("", 2);
+        assert_eq!(b.find("a:b/c"), [3, 0]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn position_set_returns_inserted_positions() {
+        let mut p = PositionSet::new(130);
+        assert!(p.is_empty());
+        for at in [0, 63, 64, 129] {
+            p.insert(at);
+        }
+        assert_eq!(p.iter().collect::<Vec<_>>(), [0, 63, 64, 129]);
+        assert!(p.contains(64) && !p.contains(65) && !p.contains(1_000));
+        let predecessors = p.predecessors();
+        assert_eq!(
+            (predecessors[62], predecessors[63], predecessors[100], predecessors[129]),
+            (1, 64, 65, 130)
+        );
     }
 }

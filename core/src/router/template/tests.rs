@@ -278,7 +278,7 @@ fn direct_match_agrees_with_general_match() {
             let uri: String = (0..4).map(|i| units[n / units.len().pow(i) % units.len()]).collect();
             let Ok(uri) = normalize(&format!("x:{uri}"), MAX_URI).map(String::from) else { continue };
             let [short, long] = [
-                match_direct::match_direct(&template.parts, &uri),
+                matching::match_direct(&template.parts, &uri),
                 matching::match_parts(&template.parts, &uri, &mut ()),
             ];
             hits += usize::from(short.is_some());

@@ -11,22 +11,31 @@
 //! Notifications about tasks are hints that come earlier than the next poll (TASK-025). The parked calls know the tasks
 //! as a trait object, so that a server that never asks for them is linked without this code (DESIGN-50).
 
-pub(super) mod followed;
 #[cfg(all(test, feature = "crypto"))]
 mod table_tests;
 
 use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 
-use super::channel::ServerEndpoint;
-use super::route::cancellation_route;
+use super::channel::{ServerEndpoint, cancellation_route, request_route};
+use super::parked::SESSION_SHARE;
+use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::InputOutcome;
-use crate::calls::outbound::{CallPurpose, CallTask};
+use crate::calls::outbound::{CallOptions, CallPurpose, CallTask, OutboundCall, OutboundCalls};
+use crate::error::CallError;
 use crate::identity::Capabilities;
+use crate::json::{object_members, string, write_str};
 use crate::methods::{self, Capability};
+use crate::model::{Task, TaskId, TaskStatus};
 use crate::raw::RawJson;
+use crate::rpc::{self, code};
 use crate::slab::Key;
+use crate::tasks::{MAX_TASK_ID, PollPace, is_transient};
+use crate::time::Instant;
 
 /// The wish that questions run as tasks.
 #[derive(Clone, Copy, Debug)]
@@ -98,4 +107,375 @@ pub(super) fn may_be_task(declared: &Capabilities, method: &str) -> bool {
         methods::ELICIT => declared.has(Capability::ElicitationTasks),
         _ => false,
     }
+}
+
+// The tasks that questions follow.
+
+/// Time between two polls (TASK-017).
+const PACE: PollPace = PollPace {
+    min: Duration::from_millis(100),
+    default: Duration::from_secs(1),
+    max: Duration::from_secs(60),
+};
+
+/// Number of requests about a task that may fail: polls in a row, and requests for the result in all.
+const MAX_FAILURES: u32 = 5;
+
+/// A question whose task is followed.
+struct FollowedQuestion {
+    id: TaskId,
+    /// The stream on which the question was asked, and its session.
+    stream: Key,
+    root: Key,
+    status: TaskStatus,
+    proposed_interval: Option<Duration>,
+    next_poll: Instant,
+    failures: u32,
+    result_failures: u32,
+    /// `tasks/get` or `tasks/result` in flight.
+    in_flight: Option<(Key, Request)>,
+    /// A notification has led to a poll: one for each question, so that a client cannot make polls more frequent.
+    was_hinted: bool,
+}
+
+/// A request about a task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Request {
+    Get,
+    Result,
+    Cancel,
+}
+
+impl Request {
+    const fn method(self) -> &'static str {
+        match self {
+            Self::Get => methods::TASKS_GET,
+            Self::Result => methods::TASKS_RESULT,
+            Self::Cancel => methods::TASKS_CANCEL,
+        }
+    }
+}
+
+/// Questions whose tasks are followed, by the keys of their requests; see the [module](super).
+///
+/// Invariant: `by_id` has an entry for each question. Their number is bounded by
+/// [`Limits::max_pending_calls`](crate::Limits::max_pending_calls).
+#[derive(Default)]
+pub(super) struct FollowedQuestions {
+    questions: BTreeMap<Key, FollowedQuestion>,
+    by_id: BTreeSet<(TaskId, Key)>,
+}
+
+/// Omits ids.
+impl fmt::Debug for FollowedQuestions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FollowedQuestions").field("questions", &self.questions.len()).finish_non_exhaustive()
+    }
+}
+
+impl QuestionTasks {
+    /// Creates the wish that questions run as tasks.
+    pub(super) fn new(ttl: Option<Duration>) -> Self {
+        Self { ttl, new_table: || Box::new(FollowedQuestions::default()) }
+    }
+}
+
+fn invalid(reason: String) -> Option<InputOutcome> {
+    Some(Err(CallError::InvalidTask { reason }))
+}
+
+impl FollowedQuestions {
+    /// Returns the question of a session that follows the task with this id.
+    fn find(&self, root: Key, id: &TaskId) -> Option<Key> {
+        let first = (id.clone(), Key { slot: 0, generation: 0 });
+        let mut of_id = self.by_id.range(first..).take_while(|(other, _)| other == id).map(|(_, key)| *key);
+        of_id.find(|key| self.questions.get(key).is_some_and(|question| question.root == root))
+    }
+
+    /// Applies a state of a task. Returns the outcome of its question, if there is one now.
+    fn apply(&mut self, endpoint: &mut ServerEndpoint, key: Key, task: &Task<'_>) -> Option<InputOutcome> {
+        let question = self.questions.get_mut(&key)?;
+        question.failures = 0;
+        question.proposed_interval = task.suggested_interval();
+        question.next_poll = endpoint.now + PACE.interval(question.proposed_interval, 0);
+        // A terminal state never changes, so another one is older (TASK-013).
+        if !question.status.is_terminal() {
+            question.status = task.status.clone();
+        }
+        match &question.status {
+            TaskStatus::Other(word) => {
+                return invalid(format!("`{}` is no status of a task", rpc::clip(word)));
+            }
+            TaskStatus::Cancelled => {
+                return Some(Err(CallError::TaskCancelled { message: task.status_message.clone() }));
+            }
+            // TASK-021
+            TaskStatus::Completed | TaskStatus::Failed | TaskStatus::InputRequired => {
+                self.send_about(endpoint, key, Request::Result);
+            }
+            TaskStatus::Working => {}
+        }
+        self.rearm(endpoint, key);
+        None
+    }
+
+    /// Sends a request about the task of a question. Without room for it, it is sent later.
+    fn send_about(&mut self, endpoint: &mut ServerEndpoint, key: Key, request: Request) {
+        let Some(question) = self.questions.get_mut(&key).filter(|question| question.in_flight.is_none())
+        else {
+            return;
+        };
+        match send(endpoint, key, (question.stream, question.root), request, &question.id) {
+            Some(sent) => {
+                question.in_flight = Some((sent, request));
+                // The client holds it back until the task has ended; the question has a deadline.
+                if request == Request::Result && !question.status.is_terminal() {
+                    if let Some(call) = endpoint.outbound.calls.get_mut(sent) {
+                        call.disable_timeouts();
+                    }
+                }
+            }
+            None => question.next_poll = endpoint.now + PACE.interval(question.proposed_interval, 0),
+        }
+    }
+
+    /// Arms the deadline of a question for the next poll.
+    fn rearm(&self, endpoint: &mut ServerEndpoint, key: Key) {
+        let Some(question) = self.questions.get(&key) else { return };
+        let Some(request) = endpoint.outbound.calls.get_mut(key) else { return };
+        let is_waiting = question.in_flight.is_some();
+        request.idle_deadline = if is_waiting { Instant::FAR_FUTURE } else { question.next_poll };
+        let deadline = request.deadline();
+        endpoint.deadlines.arm(deadline, EndpointTimer::Outbound(key));
+    }
+
+    fn receive_state(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        key: Key,
+        outcome: InputOutcome,
+    ) -> Option<InputOutcome> {
+        let error = match outcome {
+            Ok(result) => match result.parse::<Task<'_>>() {
+                Ok(task) if self.questions.get(&key).is_some_and(|q| q.id != task.task_id) => {
+                    return invalid("the state is that of another task".into());
+                }
+                Ok(task) => return self.apply(endpoint, key, &task),
+                Err(error) => return invalid(format!("{error}")),
+            },
+            Err(CallError::Rpc(error)) if error.code == code::INVALID_PARAMS => {
+                return Some(Err(CallError::TaskLost(error))); // TASK-031
+            }
+            Err(error) => error,
+        };
+        let question = self.questions.get_mut(&key)?;
+        question.failures += 1;
+        if !is_transient(&error) || question.failures >= MAX_FAILURES {
+            return Some(Err(error));
+        }
+        question.next_poll = endpoint.now + PACE.interval(question.proposed_interval, question.failures);
+        None
+    }
+
+    /// Takes the answer to `tasks/result` (TASK-019).
+    fn receive_result(
+        &mut self,
+        endpoint: &ServerEndpoint,
+        key: Key,
+        outcome: InputOutcome,
+    ) -> Option<InputOutcome> {
+        let question = self.questions.get_mut(&key)?;
+        let error = match outcome {
+            Ok(result) => {
+                question.status = TaskStatus::Completed;
+                return Some(Ok(result));
+            }
+            Err(error) => error,
+        };
+        let is_answer = matches!(error, CallError::Rpc(_));
+        match (&question.status, error) {
+            (TaskStatus::Completed, CallError::Rpc(error)) if error.code == code::INVALID_PARAMS => {
+                Some(Err(CallError::TaskLost(error)))
+            }
+            // It is that of the question.
+            (TaskStatus::Completed | TaskStatus::Failed, error @ CallError::Rpc(_)) => Some(Err(error)),
+            (_, error) => {
+                question.result_failures += 1;
+                // An error of a task that was not known to have ended may be its outcome: its state tells.
+                if question.result_failures >= MAX_FAILURES || !(is_answer || is_transient(&error)) {
+                    return Some(Err(error));
+                }
+                let wait = PACE.interval(question.proposed_interval, question.result_failures);
+                question.next_poll = endpoint.now + wait;
+                None
+            }
+        }
+    }
+}
+
+impl FollowedQuestionTable for FollowedQuestions {
+    fn begin(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        question: Key,
+        result: RawJson,
+    ) -> Option<InputOutcome> {
+        let task = match Task::from_result(&result) {
+            Ok(Some(task)) if task.task_id.as_str().len() > MAX_TASK_ID => {
+                return invalid(format!("the id is longer than {MAX_TASK_ID} bytes"));
+            }
+            Ok(Some(task)) => task.into_owned(),
+            Ok(None) => return Some(Ok(result)), // It was answered at once.
+            Err(error) => return invalid(format!("{error}")),
+        };
+        let stream = endpoint.outbound.calls.get(question)?.channel;
+        endpoint.outbound.calls.supersede(question);
+        let followed = FollowedQuestion {
+            id: task.task_id.clone(),
+            stream,
+            root: endpoint.root_channel(stream),
+            status: TaskStatus::Working,
+            proposed_interval: None,
+            next_poll: endpoint.now,
+            failures: 0,
+            result_failures: 0,
+            in_flight: None,
+            was_hinted: false,
+        };
+        self.by_id.insert((followed.id.clone(), question));
+        self.questions.insert(question, followed);
+        self.apply(endpoint, question, &task)
+    }
+
+    fn receive(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        question: Key,
+        request: Key,
+        outcome: InputOutcome,
+    ) -> Option<InputOutcome> {
+        let followed = self.questions.get_mut(&question)?;
+        let (_, kind) = followed.in_flight.take_if(|(sent, _)| *sent == request)?;
+        let outcome = match kind {
+            Request::Result => self.receive_result(endpoint, question, outcome),
+            Request::Get | Request::Cancel => self.receive_state(endpoint, question, outcome),
+        };
+        if outcome.is_none() {
+            self.rearm(endpoint, question);
+        }
+        outcome
+    }
+
+    fn handle_deadline(&mut self, endpoint: &mut ServerEndpoint, question: Key) {
+        let Some(followed) = self.questions.get(&question) else { return };
+        if endpoint.now >= followed.next_poll {
+            let is_over = followed.status.is_terminal();
+            self.send_about(endpoint, question, if is_over { Request::Result } else { Request::Get });
+        }
+        self.rearm(endpoint, question);
+    }
+
+    fn end(&mut self, endpoint: &mut ServerEndpoint, question: Key, outcome: &InputOutcome) {
+        let Some(followed) = self.questions.remove(&question) else { return };
+        self.by_id.remove(&(followed.id.clone(), question));
+        let is_closed = matches!(outcome, Err(CallError::Closed(_)));
+        if let Some((request, _)) = followed.in_flight {
+            let route = request_route(endpoint, (followed.stream, followed.root));
+            if let Some(channel) = route.filter(|_| !is_closed) {
+                endpoint.send(channel, 0, |out| rpc::cancelled(out, OutboundCalls::wire_id(request), None));
+            }
+            endpoint.end_request(request);
+        }
+        let has_ended = followed.status.is_terminal()
+            || matches!(outcome, Err(CallError::TaskCancelled { .. } | CallError::TaskLost(_)));
+        if !has_ended && !is_closed {
+            let target = (followed.stream, followed.root);
+            send(endpoint, question, target, Request::Cancel, &followed.id);
+        }
+    }
+
+    fn cancel_late(&mut self, endpoint: &mut ServerEndpoint, root: Key, result: &RawJson) {
+        let Ok(Some(task)) = Task::from_result(result) else { return };
+        // A second response of a question that follows the task changes nothing.
+        if self.find(root, &task.task_id).is_some() {
+            return;
+        }
+        // Late responses are cheap for the client, so they may not use up the requests of others.
+        let share = endpoint.limits.effective_max_pending_calls() / SESSION_SHARE;
+        let has_room = endpoint.channels.get(root).is_some_and(|session| session.request_count() < share);
+        if has_room && task.task_id.as_str().len() <= MAX_TASK_ID && !task.status.is_terminal() {
+            // No question has this key, so the answer finds none.
+            let none = Key { slot: u32::MAX, generation: 0 };
+            send(endpoint, none, (root, root), Request::Cancel, &task.task_id);
+        }
+    }
+
+    fn receive_notification(&mut self, endpoint: &mut ServerEndpoint, root: Key, params: &[u8]) -> bool {
+        let (mut id, mut is_over) = (None, false);
+        object_members(params, |name, value| match name {
+            b"taskId" => id = string(value).map(TaskId::from),
+            b"status" => {
+                is_over = matches!(value, b"\"completed\"" | b"\"failed\"" | b"\"cancelled\"");
+            }
+            _ => {}
+        });
+        let Some(id) = id else { return false };
+        let Some(key) = self.find(root, &id) else { return false };
+        let hinted = self.questions.get_mut(&key).filter(|question| is_over && !question.was_hinted);
+        // The state of a task that is known to have ended needs no poll.
+        if let Some(question) = hinted.filter(|question| !question.status.is_terminal()) {
+            // While a request is in flight it changes nothing, because the next poll is near.
+            question.was_hinted = question.in_flight.is_none();
+            if question.was_hinted {
+                self.send_about(endpoint, key, Request::Get);
+                self.rearm(endpoint, key);
+            }
+        }
+        true
+    }
+
+    #[cfg(any(fuzzing, test))]
+    fn check_sums(&self, endpoint: &ServerEndpoint) {
+        let ids = self.questions.iter().map(|(key, question)| (question.id.clone(), *key));
+        assert_eq!(self.by_id, ids.collect());
+        for (key, question) in &self.questions {
+            let request = endpoint.outbound.calls.get(*key);
+            assert!(request.is_some_and(|request| request.superseded), "a question has ended");
+            if let Some((sent, _)) = question.in_flight {
+                let purpose = endpoint.outbound.calls.get(sent).map(|request| request.purpose);
+                assert_eq!(purpose, Some(CallPurpose::InputTask(*key)), "a request about a task has ended");
+            }
+        }
+    }
+}
+
+/// Sends a request about a task. Returns `None` if there is no room or no way.
+///
+/// It belongs to the session, so its answer counts also after the stream has ended.
+fn send(
+    endpoint: &mut ServerEndpoint,
+    question: Key,
+    target: (Key, Key),
+    request: Request,
+    id: &TaskId,
+) -> Option<Key> {
+    // As for the retries of a client, there is room for one request for each question.
+    let max = endpoint.limits.effective_max_pending_calls().saturating_mul(2);
+    if endpoint.outbound.calls.len() >= max {
+        return None;
+    }
+    let channel = request_route(endpoint, target)?;
+    let (now, purpose) = (endpoint.now, CallPurpose::InputTask(question));
+    let call = OutboundCall::new(now, target.1, purpose, &CallOptions::new(), &endpoint.limits);
+    let deadline = call.deadline();
+    let key = endpoint.begin_request(call)?;
+    endpoint.send(channel, 0, |out| {
+        rpc::request_head(out, OutboundCalls::wire_id(key), request.method());
+        out.extend_from_slice(b",\"params\":{\"taskId\":");
+        write_str(out, id.as_str());
+        out.push(b'}');
+        rpc::end(out);
+    });
+    endpoint.deadlines.arm(deadline, EndpointTimer::Outbound(key));
+    Some(key)
 }

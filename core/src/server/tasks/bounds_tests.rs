@@ -7,9 +7,8 @@ use alloc::string::String;
 use core::time::Duration;
 
 use super::entry::{Owner, TaskRequest, TaskState};
-use super::limits::TaskLimits;
-use super::store_queue::{Milestone, StoreEffect};
-use super::table::{NewTask, TaskTable};
+use super::store::{Milestone, StoreEffect};
+use super::table::{NewTask, TaskLimits, TaskTable};
 use super::table_tests::{MODERN, alice, asking, new_task, result, save, table};
 use crate::error::UseError;
 use crate::limits::Limit;

@@ -1,16 +1,19 @@
 //! A task: its state, and what is kept for it.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::keys::UsedKeys;
+use super::table::{TaskLimits, TaskTable, UsedKeys};
 use crate::calls::inbound::InputOutcome;
+use crate::error::UseError;
+use crate::limits::Limit;
 use crate::model::TaskStatus;
 use crate::rpc::RequestId;
 use crate::server::authorization::Authorization;
 use crate::slab::Key;
-use crate::slab::list::{ListLinks, ListNode};
+use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::tree::{TreeLinks, TreeNode};
 use crate::sync::Arc;
 use crate::tasks::text::TaskBits;
@@ -272,7 +275,7 @@ impl ListNode for TaskEntry {
 #[derive(Debug)]
 pub(super) struct OwnerEntry {
     pub(super) owner: Owner,
-    pub(super) tasks: crate::slab::list::List,
+    pub(super) tasks: List,
     /// Invariant: the number of tasks in the list.
     pub(super) count: usize,
     /// Invariant: the sum of the bytes that are charged for them.
@@ -284,6 +287,231 @@ pub(super) struct OwnerEntry {
 impl TreeNode for OwnerEntry {
     fn tree_links(&mut self) -> &mut TreeLinks {
         &mut self.links
+    }
+}
+
+// The calls that wait for tasks.
+
+/// Reason for which a call is held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Held {
+    /// The store does not have its new task yet.
+    Creation(Key),
+    /// It asks for the result of the task, which has not ended.
+    Result(Key),
+    /// The store does not have the change yet that the request made.
+    Change(Key),
+}
+
+impl Held {
+    pub(super) const fn task(self) -> Key {
+        match self {
+            Self::Creation(task) | Self::Result(task) | Self::Change(task) => task,
+        }
+    }
+
+    const fn is_change(self) -> bool {
+        matches!(self, Self::Change(_))
+    }
+}
+
+/// The calls that wait for tasks, and the number of requests of each party among them.
+#[derive(Debug, Default)]
+pub(super) struct HeldCalls {
+    calls: BTreeMap<Key, (Held, Option<Owner>)>,
+    /// Requests for results, and requests that change tasks: the first do not delay the second.
+    by_party: BTreeMap<(bool, Owner), usize>,
+}
+
+impl HeldCalls {
+    /// Adds a call whose task is being created, which has the bounds of tasks.
+    pub(super) fn insert_creation(&mut self, call: Key, task: Key) {
+        self.calls.insert(call, (Held::Creation(task), None));
+    }
+
+    pub(super) fn insert(&mut self, call: Key, held: Held, party: Owner) {
+        *self.by_party.entry((held.is_change(), party.clone())).or_default() += 1;
+        self.calls.insert(call, (held, Some(party)));
+    }
+
+    pub(super) fn remove(&mut self, call: Key) -> Option<Held> {
+        let (held, party) = self.calls.remove(&call)?;
+        if let Some(party) = party {
+            let at = (held.is_change(), party);
+            let left = self.by_party.remove(&at).unwrap_or_default().saturating_sub(1);
+            if left > 0 {
+                self.by_party.insert(at, left);
+            }
+        }
+        Some(held)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, Held)> {
+        self.calls.iter().map(|(call, (held, _))| (*call, *held))
+    }
+
+    /// Returns the number of requests of a party that wait as this one.
+    pub(super) fn of_party(&self, held: Held, party: &Owner) -> usize {
+        self.by_party.get(&(held.is_change(), party.clone())).copied().unwrap_or_default()
+    }
+
+    /// Panics if the number of a party is wrong.
+    #[cfg(any(fuzzing, test))]
+    pub(super) fn check(&self) {
+        let mut counts = BTreeMap::new();
+        for (held, party) in self.calls.values() {
+            if let Some(party) = party {
+                *counts.entry((held.is_change(), party.clone())).or_default() += 1;
+            }
+        }
+        assert_eq!(counts, self.by_party, "the waiting requests of each party");
+    }
+}
+
+// Owners of tasks, and the bounds of each.
+
+impl TaskLimits {
+    /// Returns the number of tasks and of bytes that an owner may have.
+    const fn of_owner(&self, owner: &Owner) -> (usize, usize) {
+        match owner {
+            Owner::Holder => (self.max_unowned_tasks, self.max_unowned_bytes),
+            Owner::Session(_) | Owner::Principal(_) => (self.max_tasks_per_owner, self.max_bytes_per_owner),
+        }
+    }
+}
+
+impl TaskTable {
+    pub(super) fn find_owner(&mut self, owner: &Owner) -> Option<Key> {
+        self.by_owner.find(&mut self.owners, |_, other| other.owner.cmp(owner))
+    }
+
+    /// Returns the owner of a task.
+    pub(super) fn owner(&self, task: &TaskEntry) -> Option<&Owner> {
+        self.owners.get(task.owner).map(|of| &of.owner)
+    }
+
+    /// Returns the tasks of an owner, in order of creation.
+    pub(super) fn tasks_of(&mut self, owner: &Owner) -> Vec<Key> {
+        let of = self.find_owner(owner).and_then(|owner| self.owners.get(owner));
+        of.map(|of| of.tasks.iter(&self.tasks).map(|(key, _)| key).collect()).unwrap_or_default()
+    }
+
+    /// Checks that there is room for one more task of this size.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Full`]. Records that the store has still to delete count as tasks.
+    pub(super) fn check_room(&mut self, owner: &Owner, bytes: usize) -> Result<(), UseError> {
+        let deleted = self.store.as_ref().map_or(0, |store| store.pending_deletes());
+        let known = self.find_owner(owner).and_then(|key| self.owners.get(key));
+        let (count, used) = known.map_or((0, 0), |of| (of.count, of.bytes));
+        let (max_tasks, max_bytes) = self.limits.of_owner(owner);
+        if self.tasks.len() + deleted >= self.limits.max_tasks || count >= max_tasks {
+            return Err(UseError::Full(Limit::Tasks));
+        }
+        let has_room = self.bytes.saturating_add(bytes) <= self.limits.max_bytes
+            && used.saturating_add(bytes) <= max_bytes;
+        if has_room { Ok(()) } else { Err(UseError::Full(Limit::TaskBytes)) }
+    }
+
+    /// Returns whether a task may have more bytes.
+    pub(super) fn has_room(&self, task: Key, bytes: usize) -> bool {
+        let of = self.tasks.get(task).and_then(|task| self.owners.get(task.owner));
+        self.bytes.saturating_add(bytes) <= self.limits.max_bytes
+            && of.is_some_and(|of| of.bytes.saturating_add(bytes) <= self.limits.of_owner(&of.owner).1)
+    }
+
+    /// Changes what is kept for a task, with the sums of the bytes.
+    pub(super) fn change<R>(&mut self, key: Key, change: impl FnOnce(&mut TaskEntry) -> R) -> Option<R> {
+        let task = self.tasks.get_mut(key)?;
+        let before = task.len();
+        let result = change(task);
+        let after = task.len();
+        self.bytes = (self.bytes + after).saturating_sub(before);
+        if let Some(of) = self.owners.get_mut(task.owner) {
+            of.bytes = (of.bytes + after).saturating_sub(before);
+        }
+        Some(result)
+    }
+
+    /// Adds a task, also beyond the limits.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Stale`] if its id is in use.
+    pub(super) fn insert(&mut self, mut entry: TaskEntry, owner: Owner) -> Result<Key, UseError> {
+        let (id, bytes, expires_at) = (entry.id, entry.len(), entry.expires_at);
+        let place = self.by_id.place(&mut self.tasks, |_, other| other.id.cmp(&id));
+        let place = place.map_err(|_| UseError::Stale)?;
+        let owner = match self.by_owner.place(&mut self.owners, |_, other| other.owner.cmp(&owner)) {
+            Err(known) => known,
+            Ok(place) => {
+                let links = TreeLinks::default();
+                let entry =
+                    OwnerEntry { owner, tasks: List::new(), count: 0, bytes: 0, next_number: 0, links };
+                let key = self.owners.insert(entry);
+                self.by_owner.insert(&mut self.owners, place, key);
+                key
+            }
+        };
+        let Some(of) = self.owners.get_mut(owner) else { return Err(UseError::Stale) };
+        (entry.owner, entry.number) = (owner, of.next_number);
+        of.next_number = of.next_number.wrapping_add(1);
+        of.count += 1;
+        of.bytes += bytes;
+        let key = self.tasks.insert(entry);
+        self.by_id.insert(&mut self.tasks, place, key);
+        of.tasks.push(&mut self.tasks, key);
+        self.bytes += bytes;
+        self.deadlines.arm(expires_at, key);
+        let tasks = &self.tasks;
+        self.deadlines.sweep(tasks.len(), |_, key| tasks.get(key).is_some(), |_| false);
+        Ok(key)
+    }
+
+    /// Removes a task. Its record in the store is deleted.
+    pub(in crate::server) fn remove(&mut self, key: Key) -> Option<TaskEntry> {
+        let (id, owner) = (self.tasks.get(key)?.id, self.tasks.get(key)?.owner);
+        self.by_id.remove(&mut self.tasks, key, |_, task| task.id.cmp(&id));
+        let bytes = self.tasks.get(key)?.len();
+        if let Some(of) = self.owners.get_mut(owner) {
+            of.tasks.remove(&mut self.tasks, key);
+            of.count = of.count.saturating_sub(1);
+            of.bytes = of.bytes.saturating_sub(bytes);
+            if of.count == 0 {
+                self.remove_owner(owner);
+            }
+        }
+        let task = self.tasks.remove(key)?;
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.running -= usize::from(task.state.holds_place()).min(self.running);
+        if let Some(store) = self.store.as_mut().filter(|_| task.may_be_stored()) {
+            store.delete(task.id, task.revision.saturating_add(1));
+        }
+        Some(task)
+    }
+
+    fn remove_owner(&mut self, key: Key) {
+        let Some(owner) = self.owners.get(key).map(|of| of.owner.clone()) else { return };
+        self.by_owner.remove(&mut self.owners, key, |_, other| other.owner.cmp(&owner));
+        self.owners.remove(key);
+    }
+
+    /// Panics if a sum of an owner differs from what it sums.
+    #[cfg(any(fuzzing, test))]
+    pub(super) fn check_owners(&self) {
+        let owned: usize = self.owners.iter().map(|(_, of)| of.count).sum();
+        assert_eq!(owned, self.tasks.len(), "each task has an owner");
+        for (key, of) in self.owners.iter() {
+            let tasks = of.tasks.iter(&self.tasks).filter(|(_, task)| task.owner == key);
+            let listed: Vec<usize> = tasks.map(|(_, task)| task.len()).collect();
+            assert_eq!((listed.len(), of.count > 0), (of.count, true), "the tasks of an owner");
+            assert_eq!(listed.iter().sum::<usize>(), of.bytes, "the bytes of an owner");
+        }
     }
 }
 

@@ -1,40 +1,34 @@
 //! The tasks of an engine: the table, and the calls and listeners that it is connected with.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::entry::{Owner, TaskState};
-use super::held::{Held, HeldCalls};
-use super::listeners::TaskListeners;
-use super::offer::TaskOffer;
-use super::options::TaskOptions;
+use super::entry::{Held, HeldCalls, Owner, TaskState};
 use super::record::TaskRecordError;
-use super::store_queue::{Milestone, StoreEffect};
+use super::requests::TaskOptions;
+use super::store::{Detail, Milestone, StoreEffect, text_room, write_members};
 use super::table::{TaskTable, error_outcome};
-use super::write::{Detail, text_room, write_members};
-use super::{RunAnswer, TaskContext, TaskHost, TaskRequestFrame};
+use super::{RunAnswer, TaskContext, TaskHost, TaskOffer, TaskRequestFrame};
 use crate::calls::endpoint::EndpointTimer;
-use crate::calls::inbound::CallId;
-use crate::calls::inbound::{InputOutcome, Progress, SendStatus};
-use crate::calls::observed_requests::observe_sent_result;
+use crate::calls::inbound::{CallId, InputOutcome, Progress, SendStatus};
+use crate::calls::observing::observe_sent_result;
 use crate::error::UseError;
 use crate::identity::declared_extension;
-use crate::json::{read, write_str};
-use crate::meta;
-use crate::methods;
+use crate::json::{self, write_str};
 use crate::model::{InputRequests, TaskId};
 use crate::raw::RawJson;
-use crate::rpc::{RequestId, RpcError, encode};
+use crate::rpc::{self, RequestId, RpcError};
 use crate::server::authorization::Authorization;
 use crate::server::channel::{ServerEndpoint, authorization, session};
 use crate::server::event::{Call, CancelReason, Event};
-use crate::server::retry::CarriedAnswer;
+use crate::server::receive::CarriedAnswer;
 use crate::slab::Key;
-use crate::tasks::params::unknown_task;
-use crate::tasks::text::TaskBits;
+use crate::tasks::text::{TaskBits, unknown_task};
 use crate::time::Instant;
 use crate::version::Version;
+use crate::{meta, methods};
 
 /// Time until something that found no room is tried again.
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -137,9 +131,9 @@ impl ServerTasks {
         let observed = cx.endpoint.inbound.take_observed(call);
         let Some(record) = cx.endpoint.end_call(call) else { return };
         cx.endpoint.send_or_batch(record.channel, None, &record.id, extra, |out| {
-            encode::result_head(out, &record.id);
+            rpc::result_head(out, &record.id);
             write(out);
-            encode::end(out);
+            rpc::end(out);
         });
         observe_sent_result(cx.endpoint, observed, 0, b"");
         cx.ended.push(record.channel);
@@ -500,7 +494,7 @@ impl TaskHost for ServerTasks {
 pub(super) fn requested_ttl(call: &Call) -> Result<Option<Option<Duration>>, RpcError> {
     let Some(params) = call.params.whole.slice(&call.frame) else { return Ok(None) };
     let mut task = None;
-    crate::json::object_members(params, |name, value| {
+    json::object_members(params, |name, value| {
         if name == b"task" {
             task = Some(value);
         }
@@ -510,13 +504,13 @@ pub(super) fn requested_ttl(call: &Call) -> Result<Option<Option<Duration>>, Rpc
         return Err(RpcError::invalid_params("`params.task` is not an object"));
     }
     let mut ttl = None;
-    crate::json::object_members(task, |name, value| {
+    json::object_members(task, |name, value| {
         if name == b"ttl" && value != b"null" {
             ttl = Some(value);
         }
     });
     let Some(ttl) = ttl else { return Ok(Some(None)) };
-    match read::<f64>(ttl) {
+    match json::read::<f64>(ttl) {
         // Beyond the largest duration it is clamped anyway.
         Ok(millis) if millis > 0.0 => {
             Ok(Some(Some(Duration::try_from_secs_f64(millis / 1_000.0).unwrap_or(Duration::MAX))))
@@ -535,4 +529,102 @@ pub(super) fn write_str_member(out: &mut Vec<u8>, name: &str, value: &str) {
 /// Boxes the tasks for the engine.
 pub(in crate::server) fn boxed(table: TaskTable, channel: Key) -> Box<dyn TaskHost> {
     Box::new(ServerTasks::new(table, channel))
+}
+
+// Ends of sessions: the tasks of a session end with it, because no other party may use them.
+
+impl ServerTasks {
+    /// Ends the tasks of a session at a time, unless the server is shut down before.
+    pub(super) fn end_tasks_of(&mut self, cx: &mut TaskContext<'_>, session: Key, at: Instant) {
+        if at <= cx.endpoint.now {
+            return self.end_session_tasks(cx, session);
+        }
+        // Also if it has no tasks yet: a call that still runs may become one.
+        let place = self.leaving.partition_point(|(other, _)| *other <= at);
+        self.leaving.insert(place, (at, session));
+    }
+
+    /// Ends the tasks of the sessions whose time is over.
+    pub(super) fn end_left_sessions(&mut self, cx: &mut TaskContext<'_>) {
+        let due = self.leaving.partition_point(|(at, _)| *at <= cx.endpoint.now);
+        for (_, session) in self.leaving.drain(..due).collect::<Vec<_>>() {
+            // After the shutdown the next process has them.
+            if !self.is_closing(cx) {
+                self.end_session_tasks(cx, session);
+            }
+        }
+    }
+
+    fn end_session_tasks(&mut self, cx: &mut TaskContext<'_>, session: Key) {
+        for task in self.table.tasks_of(&Owner::Session(session)) {
+            self.discard(cx, task, CancelReason::Disconnected, &RpcError::internal("the session has ended"));
+        }
+        self.run_next(cx);
+    }
+}
+
+// Listeners of tasks: parts of `subscriptions/listen` requests (TASK-126).
+
+/// The listeners of tasks.
+///
+/// Notifications are level-triggered: a listener that does not read gets the latest state when it does.
+#[derive(Debug, Default)]
+pub(super) struct TaskListeners {
+    /// By task and channel; the value says whether a notification waits for room.
+    pub(super) by_task: BTreeMap<(Key, Key, RequestId), bool>,
+    by_channel: BTreeMap<(Key, RequestId), Vec<Key>>,
+}
+
+impl TaskListeners {
+    pub(super) fn add(&mut self, task: Key, channel: Key, id: &RequestId) {
+        if self.by_task.insert((task, channel, id.clone()), false).is_none() {
+            self.by_channel.entry((channel, id.clone())).or_default().push(task);
+        }
+    }
+
+    /// Removes the listener with this id of a channel, or all of the channel.
+    pub(super) fn remove(&mut self, channel: Key, id: Option<&RequestId>) {
+        if self.by_channel.is_empty() {
+            return;
+        }
+        // Integers are before texts.
+        let first = (channel, id.cloned().unwrap_or(RequestId::int(i64::MIN)));
+        let of_channel = self.by_channel.range(first..).map(|(key, _)| key);
+        let removed =
+            of_channel.take_while(|(other, at)| *other == channel && id.is_none_or(|id| at == id)).cloned();
+        for key in removed.collect::<Vec<_>>() {
+            for task in self.by_channel.remove(&key).unwrap_or_default() {
+                self.by_task.remove(&(task, key.0, key.1.clone()));
+            }
+        }
+    }
+
+    pub(super) fn remove_task(&mut self, task: Key) {
+        for (channel, id) in self.of_task(task) {
+            self.by_task.remove(&(task, channel, id.clone()));
+            let key = (channel, id);
+            if let Some(tasks) = self.by_channel.get_mut(&key) {
+                tasks.retain(|other| *other != task);
+                if tasks.is_empty() {
+                    self.by_channel.remove(&key);
+                }
+            }
+        }
+    }
+
+    pub(super) fn of_task(&self, task: Key) -> Vec<(Key, RequestId)> {
+        if self.by_task.is_empty() {
+            return Vec::new();
+        }
+        let first = (task, Key { slot: 0, generation: 0 }, RequestId::int(i64::MIN));
+        let of_task = self.by_task.range(first..).take_while(|((other, ..), _)| *other == task);
+        of_task.map(|((_, channel, id), _)| (*channel, id.clone())).collect()
+    }
+
+    #[cfg(any(fuzzing, test))]
+    pub(super) fn check(&self, table: &TaskTable) {
+        assert!(self.by_task.keys().all(|(task, ..)| table.get(*task).is_some()), "a listener has a task");
+        let listed: usize = self.by_channel.values().map(Vec::len).sum();
+        assert_eq!(listed, self.by_task.len(), "both indexes of listeners agree");
+    }
 }

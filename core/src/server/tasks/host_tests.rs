@@ -7,11 +7,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::limits::TaskLimits;
-use super::offer::TaskOffer;
-use super::options::TaskOptions;
-use super::store_queue::StoreEffect;
-use super::table::TaskTable;
+use super::TaskOffer;
+use super::requests::TaskOptions;
+use super::store::StoreEffect;
+use super::table::{TaskLimits, TaskTable};
 use crate::entropy::Entropy;
 use crate::error::Fault;
 use crate::identity::Capabilities;

@@ -12,8 +12,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::entry::{Owner, Question, TaskEntry, TaskOutcome, TaskRequest, TaskState};
-use super::keys::UsedKeys;
-use super::table::TaskTable;
+use super::table::{TaskTable, UsedKeys};
 use crate::calls::inbound::InputOutcome;
 use crate::error::CallError;
 use crate::methods;

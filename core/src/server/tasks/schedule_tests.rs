@@ -9,9 +9,8 @@ use core::time::Duration;
 use std::sync::OnceLock;
 
 use super::entry::{Owner, TaskOutcome};
-use super::limits::TaskLimits;
-use super::store_queue::{Milestone, StoreEffect};
-use super::table::{NewTask, TaskTable, error_outcome};
+use super::store::{Milestone, StoreEffect};
+use super::table::{NewTask, TaskLimits, TaskTable, error_outcome};
 use super::table_tests::{LEGACY, MODERN, asking, at, new_task, result, table};
 use crate::model::TaskId;
 use crate::raw::RawJson;

@@ -2,14 +2,22 @@
 //!
 //! At most one save of a task is under way. A change meanwhile is saved afterwards, as the state that the task has then.
 
-use super::entry::TaskState;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+use super::entry::{TaskEntry, TaskOutcome, TaskState};
 use super::record::{self, TaskRecordError};
-use super::store_queue::{Milestone, StoreEffect, backoff};
 use super::table::TaskTable;
-use crate::model::TaskId;
+use crate::deadlines::Deadlines;
+use crate::json::{max_escaped_len, object_members, string, write_str};
+use crate::model::{TaskId, TaskStatus};
 use crate::slab::Key;
-use crate::tasks::text::TaskBits;
+use crate::tasks;
+use crate::tasks::text::{StateText, TaskBits, ascii};
 use crate::time::Instant;
+use crate::version::Version;
 
 impl TaskTable {
     /// Saves the state of a task.
@@ -195,4 +203,210 @@ impl TaskTable {
 
 fn text_id(bits: TaskBits) -> TaskId {
     TaskId::new(core::str::from_utf8(&bits.text()).unwrap_or_default())
+}
+
+// The queue of a task store: pending operations, and finished ones.
+
+/// Something that the store of tasks has to do.
+///
+/// The effects of one task are to be carried out in the order in which they are returned.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreEffect {
+    /// Write the record of a task, durably. Answer with [`Tasks::handle_saved`](crate::server::Tasks::handle_saved).
+    Save {
+        /// The task.
+        id: TaskId,
+        /// Number of the record, larger than that of an earlier one of the task.
+        version: u32,
+        /// The record, opaque to the store.
+        record: Vec<u8>,
+    },
+    /// Delete the record of a task. Answer with [`Tasks::handle_deleted`](crate::server::Tasks::handle_deleted).
+    Delete {
+        /// The task.
+        id: TaskId,
+        /// Number of the deletion, larger than that of all records of the task.
+        version: u32,
+    },
+}
+
+/// Hides the record, which contains the id and the arguments of the task.
+impl fmt::Debug for StoreEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Save { id, version, record } => f
+                .debug_struct("Save")
+                .field("id", id)
+                .field("version", version)
+                .field("bytes", &record.len())
+                .finish(),
+            Self::Delete { id, version } => {
+                f.debug_struct("Delete").field("id", id).field("version", version).finish()
+            }
+        }
+    }
+}
+
+/// The next operation of the store.
+#[derive(Debug)]
+pub(super) struct StoreQueue {
+    /// Tasks with something to save, and some that have none any more.
+    pub(super) unsaved: VecDeque<Key>,
+    pub(super) deletes: VecDeque<(TaskBits, u32)>,
+    /// Deletions that the store is carrying out.
+    pub(super) deleting: Vec<(TaskBits, u32)>,
+    /// Tasks whose save failed, by the time of the next attempt.
+    pub(super) retries: Deadlines<Key>,
+    /// Deletions that failed, and the time of the next attempt.
+    pub(super) failed_deletes: VecDeque<(Instant, TaskBits, u32)>,
+    /// Number of failures in a row.
+    pub(super) failures: u32,
+}
+
+impl Default for StoreQueue {
+    fn default() -> Self {
+        Self {
+            unsaved: VecDeque::new(),
+            deletes: VecDeque::new(),
+            deleting: Vec::new(),
+            retries: Deadlines::new(),
+            failed_deletes: VecDeque::new(),
+            failures: 0,
+        }
+    }
+}
+
+impl StoreQueue {
+    /// Returns the number of deletions that the store has not finished.
+    pub(super) fn pending_deletes(&self) -> usize {
+        self.deletes.len() + self.deleting.len() + self.failed_deletes.len()
+    }
+
+    pub(super) fn delete(&mut self, id: TaskBits, version: u32) {
+        self.deletes.push_back((id, version));
+    }
+
+    pub(super) fn next_retry(&mut self) -> Option<Instant> {
+        let delete = self.failed_deletes.front().map(|(at, ..)| *at);
+        self.retries.next(|_, _| true).into_iter().chain(delete).min()
+    }
+}
+
+/// Time until a failed operation is tried again: from half a second to 32 seconds.
+pub(super) fn backoff(failures: u32) -> Duration {
+    Duration::from_millis(500 << failures.min(6))
+}
+
+/// The step of a task that follows because the store has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::server) enum Milestone {
+    Nothing,
+    /// Its requestor can be told about it.
+    Created(Key),
+    /// Its handler runs.
+    Started(Key),
+    /// Clients see its end.
+    Ended(Key),
+    /// It could not be created and is to be removed.
+    NotCreated(Key),
+}
+
+// The forms of a task on the wire: that of 2025-11-25 and that of the extension.
+
+/// The members of a written task besides its state.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// Nothing (TASK-009, TASK-108).
+    Bare,
+    /// In the extension, what belongs to its status (TASK-112).
+    Full,
+}
+
+/// Returns the bytes that the texts of a task may take in a message; `extra` of `Endpoint::send`.
+pub(super) fn text_room(task: &TaskEntry) -> usize {
+    let message = task.message.as_ref().map_or(0, |message| max_escaped_len(message.len()));
+    task.len().saturating_add(message)
+}
+
+/// Appends the members of a task in the form of its revision, without braces (TASK-014, TASK-108).
+pub(super) fn write_members(out: &mut Vec<u8>, task: &TaskEntry, detail: Detail) {
+    let is_modern = task.version >= Version::V2026_07_28;
+    let status = task.status().unwrap_or(TaskStatus::Working);
+    let state = StateText {
+        id: task.id,
+        status: &status,
+        created: task.created,
+        updated: task.updated,
+        ttl_millis: task.ttl_millis,
+        poll_millis: task.poll_millis,
+    };
+    state.write(out, is_modern);
+    write_message(out, task, &status);
+    if !is_modern || detail == Detail::Bare {
+        return;
+    }
+    match (&status, &task.outcome) {
+        (TaskStatus::InputRequired, _) => write_questions(out, task),
+        (TaskStatus::Completed, Some(TaskOutcome::Result(text, _))) => {
+            out.extend_from_slice(b",\"result\":");
+            out.extend_from_slice(text);
+        }
+        (TaskStatus::Failed, Some(TaskOutcome::Error(text))) => {
+            out.extend_from_slice(b",\"error\":");
+            out.extend_from_slice(text);
+        }
+        _ => {}
+    }
+}
+
+/// Appends the message, or for a task that failed without one its reason (TASK-032).
+fn write_message(out: &mut Vec<u8>, task: &TaskEntry, status: &TaskStatus) {
+    let mut write = |text: &str| {
+        out.extend_from_slice(b",\"statusMessage\":");
+        write_str(out, text);
+    };
+    match (&task.message, &task.outcome) {
+        (Some(message), _) => write(message),
+        (None, Some(TaskOutcome::Error(text))) if *status == TaskStatus::Failed => {
+            object_members(text, |name, value| {
+                if name == b"message" {
+                    write(&string(value).unwrap_or_default());
+                }
+            });
+        }
+        (None, Some(_)) if *status == TaskStatus::Failed => write("the tool reported a failure"),
+        _ => {}
+    }
+}
+
+/// Appends the open questions by their keys (TASK-112, TASK-120).
+fn write_questions(out: &mut Vec<u8>, task: &TaskEntry) {
+    out.extend_from_slice(b",\"inputRequests\":{");
+    let mut is_first = true;
+    for question in task.questions().iter().filter(|question| question.answer.is_none()) {
+        if !core::mem::take(&mut is_first) {
+            out.push(b',');
+        }
+        write_str(out, question.wire_key());
+        out.extend_from_slice(b":{\"method\":\"");
+        out.extend_from_slice(question.method.as_bytes());
+        out.push(b'"');
+        if &*question.params != b"{}" {
+            out.extend_from_slice(b",\"params\":");
+            out.extend_from_slice(&question.params);
+        }
+        out.push(b'}');
+    }
+    out.push(b'}');
+}
+
+/// Appends the member of `_meta` that names the task (TASK-023).
+pub(super) fn write_related_task(out: &mut Vec<u8>, task: &TaskEntry) {
+    tasks::write_related_task(out, ascii(&task.id.text()));
+}
+
+/// Appends an object with the name of the task in its `_meta` (TASK-023, TASK-024).
+pub(super) fn write_with_related_task(out: &mut Vec<u8>, object: &[u8], task: &TaskEntry) {
+    tasks::write_with_related_task(out, object, ascii(&task.id.text()));
 }

@@ -3,13 +3,11 @@
 //! `core/docs/tasks.md` has the transitions as a table, which a test compares with this code.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use core::time::Duration;
 
 use super::entry::{Owner, OwnerEntry, TASK_BYTES, TaskEntry, TaskOutcome, TaskRequest, TaskState};
-use super::keys::charge;
-use super::limits::TaskLimits;
-use super::store_queue::StoreQueue;
+use super::store::StoreQueue;
 use crate::deadlines::Deadlines;
 use crate::entropy::Entropy;
 use crate::error::UseError;
@@ -543,4 +541,234 @@ pub(in crate::server) fn error_outcome(error: &RpcError) -> TaskOutcome {
     let mut text = alloc::vec::Vec::new();
     error.write(&mut text);
     TaskOutcome::Error(text.into())
+}
+
+// Keys of input requests: a task uses none twice (TASK-120).
+
+/// The keys that a task has used for its input requests. They are stored with it, so a restart changes nothing.
+#[derive(Debug, Default)]
+pub(super) struct UsedKeys(BTreeSet<Box<str>>);
+
+impl UsedKeys {
+    /// Returns the keys for the questions of a new round, by their names: `None` for those that are their own keys.
+    ///
+    /// A name that was never a key is its own key. Any other name gets the first free number.
+    pub(super) fn assign<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str> + Clone,
+    ) -> impl Iterator<Item = Option<Box<str>>> {
+        // A numbered key gives way to a name of the same round that is spelled like it.
+        let mut taken: BTreeSet<Box<str>> =
+            names.clone().filter(|name| !self.contains(name)).map(Box::from).collect();
+        names.map(move |name| {
+            if !self.contains(name) {
+                return None;
+            }
+            let mut numbered = (2_u32..).map(|number| Box::<str>::from(alloc::format!("{name}#{number}")));
+            let key = numbered.find(|key| !self.contains(key) && !taken.contains(key))?;
+            taken.insert(key.clone());
+            Some(key)
+        })
+    }
+
+    fn contains(&self, key: &str) -> bool {
+        self.0.contains(key)
+    }
+
+    /// Adds a key. Returns false if it was there.
+    pub(super) fn insert(&mut self, key: &str) -> bool {
+        self.0.insert(key.into())
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.0.iter().map(|key| &**key)
+    }
+
+    /// Returns the bytes that are charged for the keys.
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(|key| charge(key)).sum()
+    }
+}
+
+/// Returns the bytes that are charged for a key: its text, and its place in the set.
+pub(super) const fn charge(key: &str) -> usize {
+    key.len() + 16
+}
+
+// Limits of a table of tasks.
+
+/// Limits of the tasks of a server; each documents what happens when it is reached (TASK-036).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskLimits {
+    /// Number of tasks, including those that have ended and can still be read (default 10,000).
+    ///
+    /// A task that has expired counts until the store has deleted its record.
+    /// No task is created beyond it: [`Tasks::begin`](crate::server::Tasks::begin) returns
+    /// [`UseError::Full`](crate::UseError::Full), and the call stays open.
+    pub max_tasks: usize,
+    /// Number of tasks of one owner: a principal or a session (default 1,000). As [`max_tasks`](Self::max_tasks).
+    pub max_tasks_per_owner: usize,
+    /// Number of all tasks without an owner (default 5,000). As [`max_tasks`](Self::max_tasks).
+    ///
+    /// Clients without a principal and a session create them: those of 2026-07-28 on a server without authorization.
+    pub max_unowned_tasks: usize,
+    /// Bytes that are kept for all tasks: 256 for each, its arguments, state, answers, messages and its result (default
+    /// 64 MiB).
+    ///
+    /// As [`max_tasks`](Self::max_tasks) for a new task. A result beyond it makes its task fail, input requests and
+    /// answers beyond it are refused, and a message beyond it is dropped.
+    pub max_bytes: usize,
+    /// Bytes that are kept for the tasks of one owner (default 16 MiB). As [`max_bytes`](Self::max_bytes).
+    pub max_bytes_per_owner: usize,
+    /// Bytes that are kept for all tasks without an owner (default 32 MiB). As
+    /// [`max_bytes`](Self::max_bytes).
+    pub max_unowned_bytes: usize,
+    /// Time from creation to expiry of a task whose requestor asked for none (default one hour).
+    pub default_ttl: Duration,
+    /// Longest time from creation to expiry (default one day). A longer request gets this one (TASK-016).
+    pub max_ttl: Duration,
+    /// Suggested time between two polls (default one second; TASK-017).
+    pub poll_interval: Duration,
+    /// Number of requests of one principal, session or connection that wait for tasks: for results (2025-11-25), and for
+    /// the store (default 64). All requests together have the bound of
+    /// [`Limits::max_live_calls`](crate::Limits::max_live_calls).
+    ///
+    /// Error -32603 answers a request beyond it, and changes nothing.
+    pub max_waiting_requests: usize,
+    /// Number of tasks whose handlers run at the same time (default 64). Others wait for their turn as data.
+    ///
+    /// In the adapters, the handler of a cancelled task counts until it has returned and its blocking work has ended.
+    pub max_running: usize,
+}
+
+impl Default for TaskLimits {
+    fn default() -> Self {
+        Self {
+            max_tasks: 10_000,
+            max_tasks_per_owner: 1_000,
+            max_unowned_tasks: 5_000,
+            max_bytes: 64 << 20,
+            max_bytes_per_owner: 16 << 20,
+            max_unowned_bytes: 32 << 20,
+            default_ttl: Duration::from_secs(3_600),
+            max_ttl: Duration::from_secs(86_400),
+            poll_interval: Duration::from_secs(1),
+            max_waiting_requests: 64,
+            max_running: 64,
+        }
+    }
+}
+
+impl TaskLimits {
+    /// Creates the default limits.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`max_tasks`](#structfield.max_tasks).
+    #[must_use]
+    pub const fn max_tasks(mut self, tasks: usize) -> Self {
+        self.max_tasks = tasks;
+        self
+    }
+
+    /// Sets [`max_tasks_per_owner`](#structfield.max_tasks_per_owner).
+    #[must_use]
+    pub const fn max_tasks_per_owner(mut self, tasks: usize) -> Self {
+        self.max_tasks_per_owner = tasks;
+        self
+    }
+
+    /// Sets [`max_unowned_tasks`](#structfield.max_unowned_tasks).
+    #[must_use]
+    pub const fn max_unowned_tasks(mut self, tasks: usize) -> Self {
+        self.max_unowned_tasks = tasks;
+        self
+    }
+
+    /// Sets [`max_bytes`](#structfield.max_bytes).
+    #[must_use]
+    pub const fn max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
+    }
+
+    /// Sets [`max_bytes_per_owner`](#structfield.max_bytes_per_owner).
+    #[must_use]
+    pub const fn max_bytes_per_owner(mut self, bytes: usize) -> Self {
+        self.max_bytes_per_owner = bytes;
+        self
+    }
+
+    /// Sets [`max_unowned_bytes`](#structfield.max_unowned_bytes).
+    #[must_use]
+    pub const fn max_unowned_bytes(mut self, bytes: usize) -> Self {
+        self.max_unowned_bytes = bytes;
+        self
+    }
+
+    /// Sets [`default_ttl`](#structfield.default_ttl).
+    #[must_use]
+    pub const fn default_ttl(mut self, ttl: Duration) -> Self {
+        self.default_ttl = ttl;
+        self
+    }
+
+    /// Sets [`max_ttl`](#structfield.max_ttl).
+    #[must_use]
+    pub const fn max_ttl(mut self, ttl: Duration) -> Self {
+        self.max_ttl = ttl;
+        self
+    }
+
+    /// Sets [`poll_interval`](#structfield.poll_interval).
+    #[must_use]
+    pub const fn poll_interval(mut self, interval: Duration) -> Self {
+        self.poll_interval = interval;
+        self
+    }
+
+    /// Sets [`max_waiting_requests`](#structfield.max_waiting_requests).
+    #[must_use]
+    pub const fn max_waiting_requests(mut self, requests: usize) -> Self {
+        self.max_waiting_requests = requests;
+        self
+    }
+
+    /// Sets [`max_running`](#structfield.max_running).
+    #[must_use]
+    pub const fn max_running(mut self, tasks: usize) -> Self {
+        self.max_running = tasks;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn round(used: &mut UsedKeys, names: &[&str]) -> Vec<Box<str>> {
+        let keys = used.assign(names.iter().copied()).zip(names);
+        let keys: Vec<Box<str>> = keys.map(|(key, name)| key.unwrap_or_else(|| (*name).into())).collect();
+        assert!(keys.iter().all(|key| used.insert(key)), "{keys:?}");
+        keys
+    }
+
+    // covers: TASK-120
+    #[test]
+    fn key_is_the_name_until_that_is_used() {
+        let mut used = UsedKeys::default();
+        for (names, keys) in [
+            (&["boat", "basin"][..], &["boat", "basin"][..]),
+            (&["boat", "pier"], &["boat#2", "pier"]),
+            // The number was used for a boat.
+            (&["boat#2", "boat"], &["boat#2#2", "boat#3"]),
+            (&["basin#2", "basin", "crane"], &["basin#2", "basin#3", "crane"]),
+        ] {
+            assert_eq!(round(&mut used, names).iter().map(|key| &**key).collect::<Vec<_>>(), keys);
+        }
+    }
 }

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::entry::{Owner, Question, TaskOutcome, TaskRequest, TaskState};
-use super::store_queue::{Milestone, StoreEffect};
+use super::store::{Milestone, StoreEffect};
 use super::table::{NewTask, TaskTable, error_outcome};
 use crate::entropy::Entropy;
 use crate::raw::RawJson;
