@@ -6,14 +6,15 @@
 mod adapter_names;
 mod adapters;
 mod branches;
+mod budget;
 mod citations;
-mod cycles;
 mod deprecations;
 mod drafts;
 mod fuzz_targets;
 mod macros;
 mod methods;
 mod report;
+mod rooms;
 pub(crate) mod source;
 
 use alloc::collections::BTreeMap;
@@ -30,9 +31,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("uri", ""),
     ("scope", ""),
     ("time", ""),
-    ("timeout_reason", "time"),
     // Checks of the caller in debug builds.
-    ("driving", "time timeout_reason"),
+    ("driving", "time"),
     ("entropy", ""),
     ("extensions", ""),
     ("sync", ""),
@@ -92,19 +92,19 @@ const ALLOWED: &[(&str, &str)] = &[
         "cards change identity json methods model observe raw rpc server shape skills slab uri validate version",
     ),
     // Engines on byte streams.
-    ("pipe", "client diagnostic driving error frame server tap time timeout_reason"),
+    ("pipe", "client diagnostic driving error frame server tap time"),
     // HTTP: `h1` knows nothing of MCP. `http` binds exchanges to engines, with any HTTP implementation.
-    ("h1", "ascii driving head limits memory outbox time timeout_reason"),
+    ("h1", "ascii driving head limits memory outbox time"),
     // The flow that gets an access token. `http` makes proofs of possession by it.
     ("auth", "ascii driving entropy error fields head json meta raw scope time uri url version"),
     ("http", HTTP),
 ];
 
-const SHARED: &str = "budget built deadlines diagnostic draft driving error frame identity json limits memory meta methods observe outbox raw rpc shape slab tap time timeout_reason version";
-const ENGINES: &str = "budget built calls change deadlines deprecation diagnostic draft driving entropy error frame identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time timeout_reason validate version";
+const SHARED: &str = "budget built deadlines diagnostic draft driving error frame identity json limits memory meta methods observe outbox raw rpc shape slab tap time version";
+const ENGINES: &str = "budget built calls change deadlines deprecation diagnostic draft driving entropy error frame identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
 /// The server also has the types of an HTTP request that handlers see; it does not parse one.
-const SERVER: &str = "ascii budget built calls change deadlines deprecation diagnostic draft driving entropy error extensions frame head identity json limits memory meta methods model observe outbox raw rpc scope seal shape slab tap tasks time timeout_reason validate version";
-const HTTP: &str = "ascii auth built calls cards client deadlines deprecation diagnostic draft driving entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server short_base64 slab tap time timeout_reason uri url version";
+const SERVER: &str = "ascii budget built calls change deadlines deprecation diagnostic draft driving entropy error extensions frame head identity json limits memory meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
+const HTTP: &str = "ascii auth built calls cards client deadlines deprecation diagnostic draft driving entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server short_base64 slab tap time uri url version";
 
 /// The module that names the shared pointer, as `alloc` does; every module may use it.
 const POINTER: &str = "sync";
@@ -118,7 +118,7 @@ const TEST_FILES: [&str; 2] = ["tests.rs", "test_support.rs"];
 /// The only files that may ask for an era.
 const ERA_FILES: &[&str] = &[
     "version.rs",
-    "calls/settings.rs",
+    "calls/endpoint.rs",
     "client/common.rs",
     "client/engine.rs",
     "client/event.rs",

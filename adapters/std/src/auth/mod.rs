@@ -38,9 +38,7 @@
 
 mod authorizer;
 mod browser;
-mod cancellation;
 mod fetch;
-mod flow_clock;
 mod interaction;
 mod keys;
 mod redirect;
@@ -48,9 +46,8 @@ mod store;
 
 pub use authorizer::Authorizer;
 pub use browser::{Browser, BrowserError};
-pub use cancellation::Cancellation;
 pub use fetch::{Fetcher, HttpFetcher};
-pub use interaction::{BrowserLogin, Interaction, NoInteraction, PasteLogin, RedirectReceiver};
+pub use interaction::{BrowserLogin, Cancellation, Interaction, NoInteraction, PasteLogin, RedirectReceiver};
 pub use keys::{ClientKey, KeyError, generate_dpop_key, sign_dpop};
 pub use mcp_proto::auth::{
     AccessToken, Algorithm, ApplicationType, AssertionRequest, ClientAuth, ClientCredentials, ClientMetadata,

@@ -5,13 +5,12 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use mcp_proto::skills::{MAX_FILES, MAX_TOTAL_SIZE, SKILL_FILE};
 
-use super::opened_folder::OpenedFolder;
 use super::{Content, SkillFolder};
 
 /// Maximum depth of folders below the one that is read.
@@ -164,5 +163,132 @@ impl Files {
         }
         above.pop();
         Ok(())
+    }
+}
+
+// Media types of files, by the ending of their names.
+
+/// Media types by ending, in lower case.
+const MEDIA_TYPES: &[(&str, &str)] = &[
+    ("md", "text/markdown"),
+    ("txt", "text/plain"),
+    ("csv", "text/csv"),
+    ("html", "text/html"),
+    ("css", "text/css"),
+    ("js", "text/javascript"),
+    ("mjs", "text/javascript"),
+    ("ts", "text/x-typescript"),
+    ("py", "text/x-python"),
+    ("rs", "text/x-rust"),
+    ("sh", "text/x-shellscript"),
+    ("toml", "application/toml"),
+    ("json", "application/json"),
+    ("yaml", "application/yaml"),
+    ("yml", "application/yaml"),
+    ("xml", "application/xml"),
+    ("pdf", "application/pdf"),
+    ("zip", "application/zip"),
+    ("svg", "image/svg+xml"),
+    ("png", "image/png"),
+    ("jpg", "image/jpeg"),
+    ("jpeg", "image/jpeg"),
+    ("gif", "image/gif"),
+    ("webp", "image/webp"),
+];
+
+/// Returns the media type of a file: by its ending, else text if its content is UTF-8.
+pub(crate) fn media_type(path: &str, content: &[u8]) -> &'static str {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let known = MEDIA_TYPES.iter().find(|(known, _)| known.eq_ignore_ascii_case(ending));
+    match known {
+        Some((_, media_type)) => media_type,
+        None if core::str::from_utf8(content).is_ok() => "text/plain",
+        None => "application/octet-stream",
+    }
+}
+
+// Opening of files below a folder without following links.
+
+/// A folder whose files are opened by their path below it.
+///
+/// On Unix each segment of a path is opened below the folder before it (`openat`) and without following a link. A link
+/// that is put there after the path was checked therefore leads nowhere. Other systems have no such call in `std`: there
+/// a path is checked before it is opened, so that no other user may be able to change the folder meanwhile.
+pub(super) struct OpenedFolder {
+    #[cfg(unix)]
+    folder: std::os::fd::OwnedFd,
+    #[cfg(not(unix))]
+    folder: std::path::PathBuf,
+}
+
+impl OpenedFolder {
+    /// Opens a folder by its path without links.
+    #[cfg(unix)]
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        use rustix::fs::{CWD, Mode, OFlags, openat};
+
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(Self { folder: openat(CWD, path, flags, Mode::empty())? })
+    }
+
+    /// Opens a folder by its path without links.
+    #[cfg(not(unix))]
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { folder: path.into() })
+    }
+
+    /// Opens a file by its path below the folder, which has no link in it.
+    ///
+    /// # Errors
+    ///
+    /// The path is empty, absolute or has a segment `..`; a segment is a link; or it names no file: a pipe, a socket, a
+    /// device or a folder is not waited for.
+    pub(super) fn file(&self, path: &Path) -> io::Result<File> {
+        let is_below = path.components().all(|part| matches!(part, Component::Normal(_)));
+        if !is_below || path.as_os_str().is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not below the folder"));
+        }
+        let file = self.open_each(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+        }
+        Ok(file)
+    }
+
+    #[cfg(unix)]
+    fn open_each(&self, path: &Path) -> io::Result<File> {
+        use rustix::fs::{Mode, OFlags, openat};
+        use rustix::io::Errno;
+        use std::os::fd::{AsFd as _, OwnedFd};
+
+        let mut folder: Option<OwnedFd> = None;
+        let mut parts = path.components().peekable();
+        while let Some(part) = parts.next() {
+            let is_last = parts.peek().is_none();
+            // Not waiting for the other end of a pipe.
+            let kind = if is_last { OFlags::NONBLOCK | OFlags::NOCTTY } else { OFlags::DIRECTORY };
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | kind;
+            let above = folder.as_ref().unwrap_or(&self.folder).as_fd();
+            let opened = openat(above, part.as_os_str(), flags, Mode::empty());
+            folder = Some(opened.map_err(|error| match error {
+                Errno::LOOP | Errno::NOTDIR | Errno::MLINK => {
+                    io::Error::other("it became a link, or something else, while it was read")
+                }
+                error => error.into(),
+            })?);
+        }
+        folder.map(File::from).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
+    #[cfg(not(unix))]
+    fn open_each(&self, path: &Path) -> io::Result<File> {
+        let path = self.folder.join(path);
+        // Opening some other kinds would wait.
+        let kind = std::fs::symlink_metadata(&path)?;
+        if !kind.is_file() {
+            return Err(io::Error::other("it became a link, or something else, while it was read"));
+        }
+        File::open(path)
     }
 }

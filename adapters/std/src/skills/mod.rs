@@ -9,8 +9,6 @@ mod folder;
 #[cfg(any(fuzzing, test))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod media_types;
-mod opened_folder;
 #[cfg(test)]
 mod tests;
 mod yaml;
@@ -25,8 +23,7 @@ use mcp_proto::RawJson;
 use mcp_proto::model::{Resource, Skill, SkillResource};
 use mcp_proto::skills::{SKILL_FILE, SkillError, SkillUri, split_front_matter};
 
-pub(crate) use folder::read_skills;
-pub(crate) use media_types::media_type;
+pub(crate) use folder::{media_type, read_skills};
 
 /// The bytes of a file, which several skills may share.
 pub(crate) type Content = Arc<[u8]>;

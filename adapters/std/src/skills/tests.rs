@@ -177,7 +177,7 @@ fn link_that_is_swapped_in_after_the_check_is_not_followed() {
     let (folder, outside) = (Folder::new(), Folder::new());
     outside.write("b/file", "secret").write("file", "secret");
     folder.write("a/b/file", "public");
-    let opened = opened_folder::OpenedFolder::open(&folder.0).expect("a folder");
+    let opened = folder::OpenedFolder::open(&folder.0).expect("a folder");
     let read = |path: &str| {
         let mut text = String::new();
         opened.file(Path::new(path)).and_then(|mut file| file.read_to_string(&mut text)).map(|_| text)

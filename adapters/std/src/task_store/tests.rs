@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, mpsc};
 use std::time::Instant;
 
-use super::record_file::{FileKind, file_kind, file_name, header_line};
+use super::file::{FileKind, file_kind, file_name, header_line};
 use super::*;
 use crate::durable_file::{Step, faults};
 use crate::folder_in_tests::Folder;
@@ -352,7 +352,7 @@ fn next_outcome(worker: &mut TaskStoreWorker) -> TaskStoreOutcome {
             return outcome;
         }
         assert!(started.elapsed() < Duration::from_secs(60));
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -406,6 +406,6 @@ fn worker_ends_in_time_although_its_store_hangs() {
     allow.send(()).unwrap();
     while store.saved.lock().unwrap().len() < 2 {
         assert!(begun.elapsed() < Duration::from_secs(60));
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
 }

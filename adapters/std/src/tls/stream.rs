@@ -10,10 +10,8 @@ use std::time::Instant;
 
 use rustls::Connection;
 
-use super::ALPN_PROTOCOL;
-use super::explain::describe_error;
-use crate::adapter::poll::HungUp;
-use crate::adapter::poll::{Interest, Ready};
+use super::{ALPN_PROTOCOL, describe_error};
+use crate::adapter::poll::{HungUp, Interest, Ready};
 use crate::io::{Duplex, is_peer_gone};
 
 /// TLS over a non-blocking stream.

@@ -248,15 +248,14 @@ fn peer_without_tls_is_reported() {
 
 #[test]
 fn unsupported_alpn_protocol_is_refused() {
-    let builder =
-        rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into());
+    let builder = ServerConfig::builder_with_provider(ring::default_provider().into());
     let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
     let chain = rustls::pki_types::pem::PemObject::pem_slice_iter(SERVER).collect::<Result<Vec<_>, _>>();
     let key = rustls::pki_types::pem::PemObject::from_pem_slice(KEY).unwrap();
     let mut config = builder.with_single_cert(chain.unwrap(), key).unwrap();
     config.alpn_protocols = [b"h2".to_vec()].into();
     let (near, far) = memory_pair(1 << 16);
-    let given = ServerTls::from(alloc::sync::Arc::new(config));
+    let given = ServerTls::from(Arc::new(config));
     let mut server = TlsStream::new(far, given.connection().unwrap().into(), None);
     let mut client = client(near, "localhost");
     assert!(!client.handshake().unwrap());

@@ -11,7 +11,7 @@ use mcp_proto::auth::{DpopKey, Fetch, FetchFailure, FetchResponse};
 use mcp_proto::http::server::{Protected, TokenRequest};
 use serde_json::{Map, Value, json};
 
-use super::jose::{Algorithm, Jws, MAX_TOKEN, PublicKey, decode, encode, object, public_jwk, sha256};
+use super::jwt::{Algorithm, Jws, MAX_TOKEN, PublicKey, decode, encode, object, public_jwk, sha256};
 use super::{JwtValidator, TokenValidator};
 use crate::auth::{ClientKey, Fetcher, generate_dpop_key, sign_dpop};
 

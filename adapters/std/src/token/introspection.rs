@@ -19,9 +19,8 @@ use mcp_proto::server::Identity;
 use serde_json::Value;
 
 use super::TokenValidator;
-use super::failure::read_object;
-use super::jose::{Claims, MAX_TOKEN, numeric_date, sha256};
-use super::jwt::{confidential_url, principal, scopes, thumbprint};
+use super::issuer::read_object;
+use super::jwt::{Claims, MAX_TOKEN, confidential_url, numeric_date, principal, scopes, sha256, thumbprint};
 use super::settings::{Settings, setters};
 use crate::auth::Fetcher;
 

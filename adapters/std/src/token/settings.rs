@@ -1,16 +1,18 @@
 //! What all validators of an authorization server have: audiences, clock, proofs, and a callback for failures.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use mcp_proto::http::client::Url;
 use mcp_proto::http::server::Protected;
 use serde_json::Value;
 
-use super::clock::UnixClock;
 use super::dpop::DpopVerifier;
-use super::failure::FailureCallback;
-use super::jose::Claims;
+use super::issuer::FailureCallback;
+use super::jwt::Claims;
 
 /// The settings of a validator; [`setters`] makes the methods that change them.
 pub(super) struct Settings {
@@ -103,14 +105,14 @@ macro_rules! setters {
                 mut self,
                 callback: impl Fn(&$crate::token::ServiceFailure) + Send + Sync + 'static,
             ) -> Self {
-                self.settings.failures = $crate::token::failure::FailureCallback::new(callback);
+                self.settings.failures = $crate::token::issuer::FailureCallback::new(callback);
                 self
             }
 
             /// Sets the clock: a function that returns the Unix time in seconds (default: that of the system).
             #[must_use]
             pub fn clock(mut self, clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-                self.settings.clock = $crate::token::clock::UnixClock::new(clock);
+                self.settings.clock = $crate::token::settings::UnixClock::new(clock);
                 self
             }
         }
@@ -118,6 +120,35 @@ macro_rules! setters {
 }
 
 pub(super) use setters;
+
+// The clock of validators.
+
+/// A source of the Unix time in seconds.
+#[derive(Clone)]
+pub(super) struct UnixClock(Arc<dyn Fn() -> u64 + Send + Sync>);
+
+impl UnixClock {
+    pub(super) fn new(clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(clock))
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        (self.0)()
+    }
+}
+
+/// The clock of the system; a time before 1970 is 1970.
+impl Default for UnixClock {
+    fn default() -> Self {
+        Self::new(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+    }
+}
+
+impl fmt::Debug for UnixClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnixClock").finish_non_exhaustive()
+    }
+}
 
 #[cfg(test)]
 mod tests {

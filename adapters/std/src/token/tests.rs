@@ -19,7 +19,7 @@ use rustls_pki_types::PrivatePkcs8KeyDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 
-use super::jose::{encode, sha256};
+use super::jwt::{encode, sha256};
 use super::{Algorithm, DpopVerifier, IntrospectionValidator, JwtValidator, TokenValidator};
 use crate::auth::Fetcher;
 

@@ -15,23 +15,15 @@ const ROWS: &[(&str, usize, &str)] = &[
     ("c/src/client.rs", 1, "C has a number for what is an enum here"),
     ("c/src/config.rs", 4, "C has a number for what is an enum here"),
     ("c/src/server.rs", 1, "C has a number for what is an enum here"),
+    ("std/src/adapter/client/layers/call_port.rs", 1, "an application asks whether a request calls its tool"),
     (
-        "std/src/adapter/client/layers/client_request.rs",
-        1,
-        "an application asks whether a request calls its tool",
-    ),
-    (
-        "std/src/adapter/client/layers/retry.rs",
+        "std/src/adapter/client/layers/mod.rs",
         1,
         "the code is that of the layer for limits, and of no document",
     ),
-    (
-        "std/src/auth/redirect/visitor.rs",
-        1,
-        "the page that a browser is redirected to, which is no endpoint of MCP",
-    ),
+    ("std/src/auth/redirect.rs", 1, "the page that a browser is redirected to, which is no endpoint of MCP"),
     ("std/src/testing/adapter.rs", 6, "its checks run in each era"),
-    ("std/src/token/failure.rs", 1, "a document of an authorization server, which the core does not load"),
+    ("std/src/token/issuer.rs", 1, "a document of an authorization server, which the core does not load"),
     ("telemetry/src/targets.rs", 3, "a place for the measurements of each revision"),
 ];
 

@@ -52,7 +52,7 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("core/src/h1/status.rs", "reason phrases of HTTP"),
     ("core/src/model/test_support.rs", "tests"),
     ("core/src/testing.rs", "tests"),
-    ("core/src/timeout_reason.rs", "reasons of deadlines, for logs"),
+    ("core/src/time.rs", "reasons of deadlines, for logs"),
 ];
 
 /// Prefixes of literals that are no message, or that only a defect of this library shows.

@@ -1,8 +1,5 @@
 //! The connection of a client: drives the transport and dispatches the events of the engine.
 
-mod calls;
-mod closing;
-
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -12,22 +9,21 @@ use core::task::Waker;
 use core::time::Duration;
 use std::io;
 
-use crate::adapter::sync::InlineMap;
-use crate::catch;
-use crate::process::ShutdownTimeouts;
-use mcp_proto::client::{Event, KnownEra, Peer, SubscriptionKey};
+use mcp_proto::client::{Engine, Event, KnownEra, Peer, SubscriptionKey};
 use mcp_proto::model::SubscriptionFilter;
-use mcp_proto::{CallError, CallKey, Diagnostic, Fault, Instant, Progress, RawJson, RpcError, UseError};
+use mcp_proto::{
+    CallError, CallKey, Diagnostic, Fault, Instant, Limit, Progress, RawJson, RpcError, UseError,
+};
 
-use self::calls::subscription_error;
-pub use self::closing::EXIT_STATUS_TIMEOUT;
-use super::callback::{Callback, CallbackReply, HandlerSlot};
-use super::handler::ClientHandler;
+use super::handler::{Callback, CallbackReply, ClientHandler, HandlerSlot};
 use super::layers::Layers;
 use super::outcome::OutcomeSender;
 use super::result_cache::ResultCache;
-use super::transport::ClientTransport;
+use super::transport::{ClientTransport, CloseAction};
+use crate::adapter::sync::InlineMap;
+use crate::catch;
 use crate::error::{ConnectionClosed, Error};
+use crate::process::{ShutdownReport, ShutdownTimeouts};
 
 /// The result of a call, and whether the call was retried after an input request.
 pub type CallAnswer = (RawJson, bool);
@@ -405,3 +401,349 @@ impl fmt::Debug for Connection {
             .finish_non_exhaustive()
     }
 }
+
+// The end of a connection: exit information, and the output that is still sent.
+
+impl Connection {
+    /// Checks that the connection is not over.
+    ///
+    /// # Errors
+    ///
+    /// As returned by [`closed_error`](Self::closed_error).
+    pub fn check_open(&mut self) -> Result<(), Error> {
+        if self.fault.is_none() { Ok(()) } else { Err(self.closed_error()) }
+    }
+
+    /// Returns whether the connection has ended.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.fault.is_some()
+    }
+
+    /// Returns the error that describes the end of the connection.
+    ///
+    /// This is [`Error::Io`] once for an I/O error, and [`Error::Closed`] otherwise. May wait up to
+    /// `exit_status_timeout` for the exit status of the server.
+    pub fn closed_error(&mut self) -> Error {
+        if let Some(error) = self.io_error.take().or_else(|| self.transport.take_error()) {
+            return Error::Io(error);
+        }
+        if self.closed.is_none() {
+            let fault = self.fault.clone().unwrap_or(Fault::Closed);
+            let mut closed = ConnectionClosed {
+                fault,
+                was_ready: self.was_ready,
+                program: None,
+                url: None,
+                exit_status: None,
+                stderr_tail: String::new(),
+                noise: self.noise.clone(),
+                received_message: self.received_message || self.transport.has_received_message(),
+            };
+            // A process closes its output a moment before it exits.
+            let wait = if closed.is_ended_by_peer() { self.exit_status_timeout } else { Duration::ZERO };
+            let info = self.transport.exit_info(wait);
+            (closed.program, closed.url) = (info.program, info.url);
+            (closed.exit_status, closed.stderr_tail) = (info.exit_status, info.stderr_tail);
+            self.closed = Some(Arc::new(closed));
+        }
+        self.closed.clone().map_or_else(|| Error::closed(Fault::Closed), Error::Closed)
+    }
+
+    /// Ends the connection because its loop cannot wait any more.
+    pub fn abort(&mut self, error: io::Error) {
+        self.io_error.get_or_insert(error);
+        self.fault.get_or_insert(Fault::Closed);
+    }
+
+    /// Ends the connection as [`abort`](Self::abort) does, and skips the graceful shutdown.
+    pub fn abort_unclean(&mut self, error: io::Error) {
+        self.abort(error);
+        self.finished = true;
+    }
+
+    /// Returns whether the server's output has ended and its exit status is still unknown, for loops with their own
+    /// wait.
+    pub fn is_awaiting_exit_status(&mut self) -> bool {
+        let ended = matches!(
+            self.fault,
+            Some(Fault::Eof | Fault::Truncated { .. } | Fault::ExitedDuringProbe { .. })
+        );
+        ended && {
+            let info = self.transport.exit_info(Duration::ZERO);
+            info.program.is_some() && info.exit_status.is_none()
+        }
+    }
+
+    /// Sends the remaining output as far as the server reads it soon, and ends the server.
+    ///
+    /// Returns the report on a server process, or `None` for other servers and for repeated calls.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the stream fails; a peer that has left is not an error.
+    pub fn finish(&mut self) -> Result<Option<ShutdownReport>, Error> {
+        let Some(until) = self.begin_finish() else { return Ok(None) };
+        while !self.transport.is_drained() && self.transport.now() < until {
+            self.continue_finish(until);
+        }
+        self.transport.shutdown(self.shutdown_timeouts)
+    }
+
+    /// Starts to send the remaining output. Returns the deadline for it, or `None` if it was started before.
+    ///
+    /// Afterwards call [`continue_finish`](Self::continue_finish) until the transport
+    /// [is drained](crate::adapter::client::ClientTransport::is_drained) or the deadline has passed, then
+    /// [`take_close_action`](Self::take_close_action).
+    pub fn begin_finish(&mut self) -> Option<Instant> {
+        if core::mem::replace(&mut self.finished, true) {
+            return None;
+        }
+        let until = self.transport.tick() + self.shutdown_timeouts.exit.min(FINAL_WRITE_TIMEOUT);
+        self.transport.close();
+        self.process_events(&mut None);
+        Some(until)
+    }
+
+    /// Sends some of the remaining output. Waits for that until `until` at most.
+    pub fn continue_finish(&mut self, until: Instant) {
+        self.transport.wait_closing(until);
+        self.process_events(&mut None);
+        if let Some(diagnostic) = self.transport.poll_closing_diagnostic() {
+            self.dispatch(Callback::Diagnostic(diagnostic));
+        }
+    }
+
+    /// Returns the last step of closing, and the timeouts for it.
+    pub fn take_close_action(&mut self, now: Instant) -> (CloseAction, ShutdownTimeouts) {
+        (self.transport.take_close_action(self.shutdown_timeouts, now), self.shutdown_timeouts)
+    }
+}
+
+/// Default maximum wait for the exit status of a server that has closed its output.
+pub const EXIT_STATUS_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum time for a server to read the remaining output.
+const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
+
+// Calls and subscriptions of a connection, for local and for remote callers.
+
+impl Connection {
+    /// Runs a command of the engine that has no outcome, and writes its output.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Use`] if the engine refuses the command; [`Error::Closed`] or [`Error::Io`] if the connection ended.
+    pub fn command(
+        &mut self,
+        command: impl FnOnce(&mut Engine, Instant) -> Result<(), UseError>,
+    ) -> Result<(), Error> {
+        self.check_open()?;
+        let now = self.transport.tick();
+        command(self.transport.engine(), now).map_err(Error::Use)?;
+        self.flush();
+        Ok(())
+    }
+
+    /// Starts a call with the command that sends it.
+    ///
+    /// Waits while the server is slow to read, for up to [`call_timeout`](mcp_proto::Limits).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Use`] if a limit is reached or the engine refuses the command, [`Error::Closed`] or [`Error::Io`] if
+    /// the connection has ended.
+    pub fn start(
+        &mut self,
+        command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
+    ) -> Result<CallKey, Error> {
+        self.wait_for_capacity()?;
+        let now = self.transport.tick();
+        let engine = self.transport.engine();
+        // Outcomes that are not taken count, too.
+        if self.calls.len() >= engine.config().effective_limits().max_pending_calls as usize {
+            return Err(Error::Use(UseError::Full(Limit::PendingCalls)));
+        }
+        let call = command(engine, now).map_err(Error::Use)?;
+        self.calls.insert(call, CallSink::Local(None));
+        self.flush();
+        Ok(call)
+    }
+
+    /// Waits until the server has read most of the output, so that a server that does not read cannot grow the outbox.
+    fn wait_for_capacity(&mut self) -> Result<(), Error> {
+        let timeout = self.transport.engine().config().effective_limits().call_timeout;
+        let mut deadline = None;
+        loop {
+            self.check_open()?;
+            if !self.transport.engine().is_congested() {
+                return Ok(());
+            }
+            let now = self.transport.tick();
+            let deadline = *deadline.get_or_insert(now + timeout);
+            if now >= deadline {
+                return Err(Error::Use(UseError::Full(Limit::OutboxHighWater)));
+            }
+            self.turn(Some(deadline), &mut None);
+        }
+    }
+
+    /// Waits for the outcome of a call until `until` at most. Returns `None` if that time passes.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Call`]: the call failed.
+    /// - [`Error::Use`] with [`UseError::Stale`]: the call is unknown or its outcome was taken.
+    /// - [`Error::Closed`] or [`Error::Io`]: the connection has ended.
+    pub fn wait_outcome(
+        &mut self,
+        call: CallKey,
+        until: Option<Instant>,
+        watch: &mut ProgressWatch<'_>,
+    ) -> Result<Option<CallAnswer>, Error> {
+        loop {
+            let Some(CallSink::Local(slot)) = self.calls.get_mut(&call) else {
+                return Err(Error::Use(UseError::Stale));
+            };
+            if let Some((outcome, retried)) = slot.take() {
+                self.calls.remove(&call);
+                return match outcome {
+                    Err(CallError::Closed(_)) => Err(self.closed_error()),
+                    Err(error) => Err(Error::Call(error)),
+                    Ok(result) => Ok(Some((result, retried))),
+                };
+            }
+            self.check_open()?;
+            if until.is_some_and(|at| at <= self.transport.now()) {
+                return Ok(None);
+            }
+            self.turn(until, watch);
+        }
+    }
+
+    /// Starts a subscription and waits for its acknowledgement.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Use`] if the engine refuses it, [`Error::Call`] if the server does, [`Error::Closed`] or [`Error::Io`]
+    /// if the connection has ended.
+    pub fn subscribe(&mut self, filter: &SubscriptionFilter) -> Result<AcknowledgedSubscription, Error> {
+        self.wait_for_capacity()?;
+        let now = self.transport.tick();
+        let key = self.transport.engine().subscribe(now, filter).map_err(Error::Use)?;
+        self.pending_subscriptions.push((key, SubscriptionSink::Local(None)));
+        loop {
+            let at = self.pending_subscriptions.iter().position(|(other, _)| *other == key);
+            let completed = at.filter(|at| {
+                matches!(self.pending_subscriptions.get(*at), Some((_, SubscriptionSink::Local(Some(_)))))
+            });
+            if let Some((_, SubscriptionSink::Local(Some(outcome)))) =
+                completed.map(|at| self.pending_subscriptions.swap_remove(at))
+            {
+                return match outcome {
+                    Ok(honoured) => Ok((key, honoured)),
+                    Err(Some(CallError::Closed(_))) => Err(self.closed_error()),
+                    Err(error) => Err(subscription_error(error)),
+                };
+            }
+            if let (Err(error), Some(at)) = (self.check_open(), at) {
+                self.pending_subscriptions.swap_remove(at);
+                return Err(error);
+            }
+            self.turn(None, &mut None);
+        }
+    }
+
+    /// Forgets a call. Returns `false` if it is unknown.
+    pub fn forget(&mut self, call: CallKey) -> bool {
+        self.calls.remove(&call).is_some()
+    }
+
+    /// Cancels a call and drops its outcome. Returns `false` if the call is unknown.
+    pub fn cancel(&mut self, call: CallKey, reason: Option<&str>) -> bool {
+        let known = self.forget(call);
+        if known {
+            let now = self.transport.tick();
+            // A call that has ended already cannot be cancelled, and need not be.
+            let _ = self.transport.engine().cancel(now, call, reason);
+        }
+        known
+    }
+
+    /// Handles input that has arrived, so that a cached result is not returned after the server invalidated it.
+    pub fn catch_up(&mut self) {
+        for _ in 0..MAX_CATCH_UP_TURNS {
+            let (event_count, now) = (self.event_count, self.transport.tick());
+            self.turn(Some(now), &mut None);
+            if self.event_count == event_count || self.fault.is_some() {
+                return;
+            }
+        }
+    }
+
+    // ---- remote callers --------------------------------------------------------------------------------------
+
+    /// Starts a call for a remote caller, without waiting for capacity.
+    pub fn begin_call(
+        &mut self,
+        sender: OutcomeSender<CallAnswer>,
+        command: impl FnOnce(&mut Engine, Instant) -> Result<CallKey, UseError>,
+    ) {
+        if sender.is_abandoned() {
+            return;
+        }
+        let now = self.transport.tick();
+        match command(self.transport.engine(), now) {
+            Ok(call) if sender.set_call(call) => {
+                self.calls.insert(call, CallSink::Remote(sender));
+            }
+            Ok(call) => {
+                let _ = self.transport.engine().cancel(now, call, None);
+            }
+            // The end of the connection has not been handled yet.
+            Err(UseError::Closed) => self.closed_calls.push(sender),
+            Err(error) => sender.send(Err(Error::Use(error))),
+        }
+    }
+
+    /// Starts a subscription for a remote caller.
+    pub fn begin_subscription(
+        &mut self,
+        sender: OutcomeSender<AcknowledgedSubscription>,
+        filter: &SubscriptionFilter,
+    ) {
+        let now = self.transport.tick();
+        match self.transport.engine().subscribe(now, filter) {
+            Ok(key) => self.pending_subscriptions.push((key, SubscriptionSink::Remote(sender))),
+            Err(UseError::Closed) => self.closed_subscriptions.push(sender),
+            Err(error) => sender.send(Err(Error::Use(error))),
+        }
+    }
+
+    /// Sends the end of the connection to all remote callers.
+    pub fn notify_closed(&mut self) {
+        let calls = core::mem::take(&mut self.calls);
+        let pending = calls.into_iter().filter_map(|(_, sink)| match sink {
+            CallSink::Local(_) => None,
+            CallSink::Remote(sender) => Some(sender),
+        });
+        let lost: Vec<_> = core::mem::take(&mut self.closed_calls).into_iter().chain(pending).collect();
+        lost.into_iter().for_each(|sender| sender.send(Err(self.closed_error())));
+        let pending =
+            core::mem::take(&mut self.pending_subscriptions).into_iter().filter_map(|(_, sink)| match sink {
+                SubscriptionSink::Local(_) => None,
+                SubscriptionSink::Remote(sender) => Some(sender),
+            });
+        let lost: Vec<_> =
+            core::mem::take(&mut self.closed_subscriptions).into_iter().chain(pending).collect();
+        lost.into_iter().for_each(|sender| sender.send(Err(self.closed_error())));
+    }
+}
+
+/// Returns the error of a subscription that does not begin.
+fn subscription_error(error: Option<CallError>) -> Error {
+    // A graceful end before the acknowledgement means that the server does not want it.
+    Error::Call(error.unwrap_or(CallError::Cancelled))
+}
+
+/// Maximum number of turns that read pending input before a cached result is returned.
+const MAX_CATCH_UP_TURNS: u32 = 64;

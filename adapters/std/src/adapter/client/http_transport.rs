@@ -3,7 +3,6 @@
 #[cfg(feature = "auth")]
 mod authorization;
 mod connecting;
-mod eras;
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -104,7 +103,7 @@ impl HttpTransport {
         let endpoint = http.endpoint();
         // With its query, which may select a server, and which `url` does not show.
         let era_key = format!("{}{}", endpoint.origin(), endpoint.target());
-        let config = eras::recall(&era_key, config);
+        let config = connecting::recall(&era_key, config);
         Ok(Self {
             client: Client::new(Arc::new(config), Arc::new(http), now),
             connections,
@@ -335,7 +334,7 @@ impl ClientTransport for HttpTransport {
 
     fn record_era(&mut self) {
         let engine = self.client.engine();
-        eras::record(&self.era_key, engine.config(), engine.known_era());
+        connecting::record(&self.era_key, engine.config(), engine.known_era());
     }
 
     fn set_events_paused(&mut self, paused: bool) {

@@ -3,8 +3,6 @@
 //! An adapter adds how its callers wait and how commands reach the connection ([`ClientBackend`]). Everything between
 //! these and the engine is here.
 
-mod blocking_options;
-mod callback;
 mod calls;
 mod command_queue;
 mod connection;
@@ -16,33 +14,30 @@ mod http_transport;
 mod layers;
 mod options;
 mod outcome;
-mod rate_limit;
 mod result_cache;
-mod server_io;
 mod shared_completer;
 mod testing;
 mod transport;
 
-pub use blocking_options::BlockingConnector;
-pub use callback::{Callback, CallbackReply, DeferredHandler, HandlerSlot, RemoteHandler};
 pub use calls::{AsyncCalls, BlockingCalls, ClientBackend, DetachedCommand, EngineCommand};
+pub use command_queue::RateLimit;
 pub use command_queue::{ClientCommand, ClientJob, CommandQueue, ConnectionHandle};
 pub use connection::{AcknowledgedSubscription, CallAnswer, Connection, EXIT_STATUS_TIMEOUT, ProgressWatch};
 #[cfg(feature = "http")]
 pub use exchange_transport::{Exchange, ExchangeTransport, ResponseSink, StartExchange};
 pub use handler::ClientHandler;
+pub use handler::{Callback, CallbackReply, DeferredHandler, HandlerSlot, RemoteHandler};
 #[cfg(feature = "http")]
 pub use http_transport::HttpTransport;
 pub use layers::{
     AsyncLayer, BlockingClientNext, BlockingLayer, ClientNext, ClientRequest, LayerFuture, Layers, Retry,
 };
+pub use options::BlockingConnector;
 #[cfg(feature = "http")]
 pub use options::ExchangeConnector;
 pub use options::{ClientSetup, ConnectionTarget, Connector, Options, ReadyConnection, StreamConnector};
 pub use outcome::{OutcomeReceiver, OutcomeSender, OutcomeUpdate};
-pub use rate_limit::RateLimit;
 pub use result_cache::{CacheOptions, ResultCache};
-pub use server_io::ServerIo;
 pub use shared_completer::SharedCompleter;
 pub use testing::{Inline, TestConnection, TestPeer, TestRouter, TestServer};
-pub use transport::{ClientTransport, CloseAction, ExitInfo, StreamTransport};
+pub use transport::{ClientTransport, CloseAction, ExitInfo, ServerIo, StreamTransport};

@@ -4,15 +4,13 @@ use alloc::boxed::Box;
 #[cfg(feature = "http")]
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::borrow::Borrow;
 use core::fmt;
 use core::marker::PhantomData;
 use core::time::Duration;
+use std::thread;
 
-use crate::SharedCache;
-use crate::io::{Duplex, StreamAddress};
-use crate::process::{Program, ShutdownTimeouts};
-#[cfg(feature = "auth")]
 use mcp_proto::RawJson;
 #[cfg(doc)]
 use mcp_proto::client::CacheScope;
@@ -26,15 +24,15 @@ use super::exchange_transport::StartExchange;
 use super::handler::ClientHandler;
 #[cfg(feature = "http")]
 use super::http_transport::HttpTransport;
-use super::layers::Layers;
-#[cfg(doc)]
-use super::layers::{ClientRequest, Retry};
+use super::layers::{BlockingClientNext, ClientRequest, Layers, Retry};
 use super::result_cache::CacheOptions;
-use super::server_io::ServerIo;
-use super::transport::{ClientTransport, StreamTransport};
+use super::transport::{ClientTransport, ServerIo, StreamTransport};
+use crate::SharedCache;
 #[cfg(feature = "auth")]
 use crate::auth::Authorizer;
 use crate::error::Error;
+use crate::io::{Duplex, StreamAddress};
+use crate::process::{Program, ShutdownTimeouts};
 #[cfg(feature = "tls")]
 use crate::tls::ClientTls;
 
@@ -683,5 +681,43 @@ impl<C> fmt::Debug for Options<C> {
             .field("config", &self.setup.config)
             .field("shutdown_timeouts", &self.setup.shutdown_timeouts)
             .finish_non_exhaustive()
+    }
+}
+
+// Options of clients that block: their layers are functions.
+
+/// A client whose calls block, so that its layers are functions.
+pub trait BlockingConnector: Connector {}
+
+impl BlockingConnector for ReadyConnection {}
+
+/// # Layers of clients that block
+impl<C: BlockingConnector> Options<C> {
+    /// Adds a [layer](Self#layers) around the requests of the application, inside those before it.
+    ///
+    /// It runs on the thread that makes the call. With `mcp-threads`, that may be several at a time.
+    #[must_use]
+    pub fn layer(
+        mut self,
+        layer: impl Fn(ClientRequest, BlockingClientNext<'_>) -> Result<RawJson, Error> + Send + Sync + 'static,
+    ) -> Self {
+        self.setup_mut().layers.push_blocking(Arc::new(layer));
+        self
+    }
+
+    /// Adds a layer that repeats requests, inside the layers before it. Between attempts the thread of the call sleeps.
+    #[must_use]
+    pub fn retry(self, retry: Retry) -> Self {
+        self.layer(move |request, next| {
+            let mut attempts = 1;
+            loop {
+                let outcome = next.run(request.clone());
+                let Err(error) = &outcome else { return outcome };
+                let pause = retry.pause_after(attempts, error).filter(|_| retry.may_repeat(&request));
+                let Some(pause) = pause else { return outcome };
+                thread::sleep(pause);
+                attempts += 1;
+            }
+        })
     }
 }

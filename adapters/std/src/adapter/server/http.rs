@@ -3,10 +3,9 @@
 mod event_loop;
 mod shards;
 mod state;
-mod token_workers;
 
 pub use self::shards::Shard;
-pub use self::token_workers::{TokenOutcome, TokenReply, TokenWorkers};
+pub use state::{TokenOutcome, TokenReply, TokenWorkers};
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -22,9 +21,9 @@ use mcp_proto::http::server as http;
 use mcp_proto::server::{Announcement, Config, ConnectionInfo, Engine};
 
 use self::event_loop::{HttpLoop, RemoteRunner};
+use super::Handle;
 use super::connection::OnConnect;
 use super::dispatcher::CommandSender;
-use super::handle::Handle;
 use super::handler::Handler;
 use super::remote::RemoteCall;
 use super::server_loop::ServerLoop;

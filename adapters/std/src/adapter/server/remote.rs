@@ -12,11 +12,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use mcp_proto::server::{Announcement, Call, CancelReason, Engine, InputRequired, Peer, PreparedResult};
 use mcp_proto::{Instant, Progress, RawJson, RpcError, UseError};
 
-use super::change_set::ChangeSet;
 use super::cx::{Answered, Backend, CallState, Cx};
-use super::handler::HandlerFailure;
-use super::observed::in_scope;
-use super::server_loop::ServerLoop;
+use super::handler::{HandlerFailure, in_scope};
+use super::server_loop::{ChangeSet, ServerLoop};
 use crate::adapter::sync::{SendError, Sender};
 use crate::{Panic, catch};
 

@@ -10,8 +10,8 @@ use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{Fault, Instant};
 
+use super::Handle;
 use super::dispatcher::Dispatcher;
-use super::handle::Handle;
 use super::handler::Handler;
 use super::remote::RemoteCall;
 use super::server_loop::{Backlog, ServerLoop, dispatch_event};

@@ -6,13 +6,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
-use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Instant;
+use std::{io, thread};
 
-use super::handle::Handle;
+use super::Handle;
 use crate::Error;
 use crate::adapter::poll::{Notifier, PollHandles};
 use crate::io::{Socket, SocketControl, StreamAddress, StreamListener, is_resource_exhausted};

@@ -1,6 +1,10 @@
 //! A map that does not allocate for a single entry.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use core::borrow::BorrowMut;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
 
 /// A map that keeps its newest entry inline, and older entries in a [`BTreeMap`].
 ///
@@ -86,6 +90,42 @@ impl<K: Ord, V> IntoIterator for InlineMap<K, V> {
 
     fn into_iter(self) -> Self::IntoIter {
         self.older.into_iter().chain(self.newest)
+    }
+}
+
+// A box whose value is dropped through a vtable.
+
+/// A boxed value that is accessed and dropped through a vtable.
+///
+/// Drop code is compiled into each codegen unit that may need it. For an engine with its connections that is ten
+/// kilobytes, several times per program. Through a vtable it is compiled once, where the value is created. That place
+/// should be a function without type parameters, and the value one that is accessed a few times per turn of the loop.
+pub struct ErasedBox<T>(Box<dyn BorrowMut<T> + Send>);
+
+impl<T: Send + 'static> ErasedBox<T> {
+    /// Boxes a value.
+    pub fn new(value: T) -> Self {
+        Self(Box::new(value))
+    }
+}
+
+impl<T> Deref for ErasedBox<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        (*self.0).borrow()
+    }
+}
+
+impl<T> DerefMut for ErasedBox<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        (*self.0).borrow_mut()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for ErasedBox<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
     }
 }
 

@@ -133,7 +133,7 @@ fn fetch_sends_one_request_and_returns_the_response() {
 
 /// Returns the first request of a flow for a server.
 fn first_fetch(server: &str) -> Fetch {
-    let clock = crate::Clock::start();
+    let clock = Clock::start();
     let config = Arc::new(Config::new("test").fetch_timeout(Duration::from_secs(30)).max_document(100));
     let (url, trigger) = (Url::parse(server).unwrap(), Trigger::LogIn { challenges: Vec::new() });
     let entropy = Entropy::new([7; 32], 0);
@@ -388,11 +388,11 @@ fn later_address_is_tried_after_one_that_refuses() {
 
 /// Returns a listener that is full, so that connecting to it hangs, with the connections that fill it.
 #[cfg(target_os = "linux")]
-fn full_listener() -> (TcpListener, Vec<crate::io::Socket>) {
+fn full_listener() -> (TcpListener, Vec<Socket>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     rustix::net::listen(&listener, 0).unwrap();
     let address = listener.local_addr().unwrap();
-    let waiting = (0..8).map(|_| crate::io::Socket::connect(address).unwrap()).collect();
+    let waiting = (0..8).map(|_| Socket::connect(address).unwrap()).collect();
     (listener, waiting)
 }
 
@@ -455,7 +455,7 @@ fn failures_name_the_host_and_no_secret() {
 fn names_in_several_networks_count_as_public() {
     let of = |addresses: &[&str]| {
         let addresses: Vec<_> = addresses.iter().map(|a| SocketAddr::new(a.parse().unwrap(), 1)).collect();
-        resolve::network_of(&addresses)
+        network_of(&addresses)
     };
     assert_eq!(of(&["127.0.0.1", "::1"]), Network::Loopback);
     assert_eq!(of(&["10.0.0.1", "192.168.0.1", "fd00::1"]), Network::Private);
@@ -476,7 +476,7 @@ mod tls {
     use super::*;
     use crate::adapter::NetStream;
     use crate::adapter::poll::Interest;
-    use crate::io::{Duplex as _, Socket};
+    use crate::io::Socket;
     use crate::tls::ServerTls;
 
     const ROOT: &[u8] = include_bytes!("../../../tests/certificates/root.pem");

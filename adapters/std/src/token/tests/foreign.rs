@@ -1,7 +1,7 @@
 //! Tokens of another implementation, and what authorization servers put into headers and keys.
 
-use super::super::jose::{PublicKey, decode, public_jwk};
 use super::*;
+use crate::token::jwt::{PublicKey, decode, public_jwk};
 
 /// Keys, tokens of every algorithm, and a bound token with its proof, made by the npm package `jose`.
 fn foreign() -> (Web, Value) {

@@ -8,15 +8,17 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::io;
 
-use mcp_proto::client::{InputId, SubscriptionKey};
+use mcp_proto::client::{InputId, Keystroke, StartedTask, SubscriptionKey, TaskHandle};
 use mcp_proto::model::{
-    CallToolResult, CompleteResult, CompletionReference, GetPromptResult, InputResponse, LoggingLevel,
-    Prompt, ReadResourceResult, RequestParams, Resource, ResourceTemplate, Skill, Tool,
+    CallToolResult, CompleteParams, CompleteResult, CompletionReference, GetPromptResult, InputResponse,
+    InputResponses, LoggingLevel, Prompt, ReadResourceResult, RequestParams, Resource, ResourceTemplate,
+    Skill, Task, Tool,
 };
-use mcp_proto::{CallOptions, EntryKind, Progress, RawJson, RpcError};
+use mcp_proto::{CallOptions, EntryKind, Progress, RawJson, RpcError, UseError};
 use serde::Serialize;
 
 use super::{AsyncCalls, ClientBackend};
+use crate::adapter::client::SharedCompleter;
 use crate::error::Error;
 
 /// The calls of a client that blocks, which dereferences to them.
@@ -525,5 +527,138 @@ pub(super) fn complete<T>(future: impl Future<Output = Result<T, Error>>) -> Res
         Poll::Pending => Err(Error::Io(io::Error::other(
             "internal error: a blocking client returned from a call without its outcome",
         ))),
+    }
+}
+
+// Completion of a text while it is typed.
+
+impl<B: ClientBackend> BlockingCalls<B> {
+    /// Completes the text of an input field after a keystroke; `None` if another key was pressed before the result came.
+    ///
+    /// Call it after each keystroke with the same completer. It waits until nothing was typed for the
+    /// [delay](mcp_proto::client::Completer::delay) of the completer, and then sends a request. Results are cached. With a client
+    /// that threads share, call it on a thread that may wait: a call on another thread ends this wait. A request that was sent
+    /// goes on, and its result is dropped. To wait elsewhere, drive a [`Completer`](mcp_proto::client::Completer) yourself.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub fn complete_typed(
+        &self,
+        completer: &SharedCompleter,
+        params: &CompleteParams<'_>,
+    ) -> Result<Option<CompleteResult>, Error> {
+        let key = match completer.press(params).map_err(UseError::Encode)? {
+            Keystroke::Known(result) => return Ok(Some(result)),
+            Keystroke::Pending(key) => key,
+        };
+        if !completer.wait_and_begin(key) {
+            return Ok(None);
+        }
+        let outcome = self.send(params);
+        let is_wanted = completer.finish(key, outcome.as_ref().ok());
+        if is_wanted { outcome.map(Some) } else { Ok(None) }
+    }
+}
+
+// Tasks of a server as plain functions.
+
+/// # Tasks
+///
+/// They need [`Config::tasks`](mcp_proto::client::Config::tasks).
+impl<B: ClientBackend> BlockingCalls<B> {
+    /// Calls a tool and returns as soon as it runs as a task.
+    ///
+    /// The handle can be written down ([`TaskHandle::to_text`]) and taken up by another process
+    /// ([`resume_task`](Self::resume_task)). `ttl` asks a server of 2025-11-25 to keep the task for this time.
+    ///
+    /// A server without tasks, or one that makes no task of this call, runs the tool as usual: the call waits for the
+    /// result, which is [`StartedTask::Done`]. In 2025-11-25 the list of tools tells whether a tool may run as a task; it
+    /// is requested if it is not known.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool), and [`Error::Use`] with [`UseError::NotDeclared`](mcp_proto::UseError::NotDeclared) without
+    /// [`Config::tasks`](mcp_proto::client::Config::tasks).
+    pub fn start_task<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        arguments: &T,
+        ttl: Option<Duration>,
+    ) -> Result<StartedTask, Error> {
+        complete(self.calls.start_task(name, arguments, ttl))
+    }
+
+    /// Reads the handle of a task that [`TaskHandle::to_text`] has written, and checks that it is one of this server.
+    ///
+    /// Nothing is sent: [`get_task`](Self::get_task) tells whether the server still has the task.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Use`] with [`UseError::ForeignTask`](mcp_proto::UseError::ForeignTask), or [`UseError::NotDeclared`](mcp_proto::UseError::NotDeclared) without
+    /// [`Config::tasks`](mcp_proto::client::Config::tasks).
+    pub fn resume_task(&self, text: &str) -> Result<TaskHandle, Error> {
+        self.calls.resume_task(text)
+    }
+
+    /// Waits for the result of a task; otherwise as [`call_tool`](Self::call_tool).
+    ///
+    /// A wait that times out or is dropped does not cancel the task: it can be waited for again, and its result can be
+    /// read again while the server keeps it. The longest wait is
+    /// [`TaskPolling::max_wait`](mcp_proto::client::TaskPolling::max_wait).
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool). [`Error::Call`] with [`CallError::TaskLost`](mcp_proto::CallError::TaskLost) if
+    /// the server does not know the task any more, [`TaskCancelled`](mcp_proto::CallError::TaskCancelled) if it was
+    /// cancelled, [`TaskExpired`](mcp_proto::CallError::TaskExpired) if its time has passed.
+    pub fn wait_task(&self, task: &TaskHandle) -> Result<CallToolResult<'static>, Error> {
+        complete(self.calls.wait_task(task))
+    }
+
+    /// Waits for the result of a task as [`wait_task`](Self::wait_task) does, with options: `total_timeout` bounds the
+    /// wait, `timeout` each request.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_task`](Self::wait_task).
+    pub fn wait_task_with(
+        &self,
+        task: &TaskHandle,
+        options: &CallOptions,
+    ) -> Result<CallToolResult<'static>, Error> {
+        complete(self.calls.wait_task_with(task, options))
+    }
+
+    /// Returns the state of a task.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool). [`Error::Use`] with [`UseError::ForeignTask`](mcp_proto::UseError::ForeignTask) for a task of another server.
+    pub fn get_task(&self, task: &TaskHandle) -> Result<Task<'static>, Error> {
+        complete(self.calls.get_task(task))
+    }
+
+    /// Answers some or all input requests of a task (2026-07-28).
+    ///
+    /// Only for tasks that no call follows: [`call_tool`](Self::call_tool) and [`wait_task`](Self::wait_task) pass the
+    /// questions to the handler.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_task`](Self::get_task), and [`Error::Use`] in 2025-11-25, where questions are requests of the server.
+    pub fn update_task(&self, task: &TaskHandle, responses: &InputResponses<'_>) -> Result<(), Error> {
+        complete(self.calls.update_task(task, responses))
+    }
+
+    /// Asks the server to cancel a task.
+    ///
+    /// A server of 2025-11-25 refuses that for a task that has ended. One of 2026-07-28 confirms the wish only.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_task`](Self::get_task).
+    pub fn cancel_task(&self, task: &TaskHandle) -> Result<(), Error> {
+        complete(self.calls.cancel_task(task))
     }
 }

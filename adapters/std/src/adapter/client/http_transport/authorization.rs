@@ -2,9 +2,8 @@
 
 use alloc::string::{String, ToString as _};
 use core::task::Waker;
-use std::io;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::thread;
+use std::{io, thread};
 
 use mcp_proto::auth::{AccessToken, Error, Registration, Step, Trigger};
 use mcp_proto::http::client::{Challenge, ChallengeCause, Client, Credential, ExchangeId, Url};

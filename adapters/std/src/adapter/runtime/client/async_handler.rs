@@ -23,7 +23,7 @@ use mcp_proto::model::{
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, CallId, CallKey, Change, Diagnostic, Progress, RawJson, RpcError};
 
-use crate::adapter::runtime::future_set::FutureSet;
+use crate::adapter::runtime::FutureSet;
 use crate::catch_async;
 
 /// A client's handler like [`ClientHandler`], with `async` methods.

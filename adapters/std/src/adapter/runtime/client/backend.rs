@@ -15,10 +15,8 @@ use mcp_proto::observe::Observer;
 use mcp_proto::{CallKey, Progress, Version};
 
 use super::PendingCall;
-use super::driver::ConnectionDriver;
-use super::leader::{LeaderQueue, WaiterGuard};
-use super::shared::ClientShared;
-use super::wait::SlotFuture;
+use super::driver::{ClientShared, ConnectionDriver, LeaderQueue, WaiterGuard};
+use super::watch::SlotFuture;
 use crate::adapter::runtime::Runtime;
 
 /// The connection of a [`Client`](super::Client), shared by its handles and pending calls.

@@ -2,15 +2,8 @@
 
 mod async_handler;
 mod backend;
-mod completing;
 mod driver;
-mod layers;
-mod leader;
 mod open;
-mod pending_call;
-mod run_with;
-mod shared;
-mod wait;
 mod watch;
 
 use alloc::boxed::Box;
@@ -24,29 +17,25 @@ use core::pin::Pin;
 use core::task::Poll;
 use core::time::Duration;
 
-use crate::Error;
-use crate::adapter::client::{
-    AsyncCalls, ClientBackend, ClientHandler, ConnectionHandle, HandlerSlot, Options,
-};
-use crate::process::{Program, ShutdownReport};
 use mcp_proto::client::{Config, KnownEra, OutputSchemas, Peer, SchemaValidator, SubscriptionKey};
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{Progress, RawJson};
 
-use super::deadline_timer::timer_after;
-use super::{AsyncTimer, PollStream, Runtime};
-use driver::ConnectionDriver;
-use leader::{LeaderQueue, WaiterGuard};
-use pending_call::{LeaveOnDrop, SubscribeGuard};
-use shared::ClientShared;
-use wait::poll_until;
+use super::{AsyncTimer, PollStream, Runtime, sleep, timer_after};
+use crate::Error;
+use crate::adapter::client::{
+    AsyncCalls, ClientBackend, ClientHandler, ClientNext, ClientRequest, ConnectionHandle, HandlerSlot,
+    Options, Retry,
+};
+use crate::process::{Program, ShutdownReport};
+use driver::{ClientShared, ConnectionDriver, LeaderQueue, WaiterGuard};
+use open::{LeaveOnDrop, SubscribeGuard};
+use watch::poll_until;
 
 pub use async_handler::{AsyncClientHandler, async_handler};
 pub use backend::SharedBackend;
-pub use open::Connecting;
-pub use pending_call::PendingCall;
-pub use run_with::RunWith;
-pub use wait::Run;
+pub use open::{Connecting, PendingCall, RunWith};
+pub use watch::Run;
 
 /// A handle of a connection to one server, ready for calls from any task.
 ///
@@ -354,5 +343,44 @@ impl<R: Runtime> Client<R> {
 impl<R: Runtime> fmt::Debug for Client<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("caller", &self.shared().caller).finish_non_exhaustive()
+    }
+}
+
+// Layers of asynchronous clients.
+
+/// # Layers of asynchronous clients
+impl<R: Runtime> Options<Client<R>> {
+    /// Adds a [layer](Self#layers) around the requests of the application, inside those before it.
+    ///
+    /// Its future is polled by the task that makes the call. Dropping the future of a call drops those of its layers, and
+    /// cancels what they wait for. A layer may run the inside several times at once. When its future has ended, calls that it
+    /// has left to other tasks end with [`CallError::Cancelled`](mcp_proto::CallError::Cancelled).
+    #[must_use]
+    pub fn layer<F>(mut self, layer: impl Fn(ClientRequest, ClientNext) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<RawJson, Error>> + Send + 'static,
+    {
+        self.setup_mut().layers.push_async(Arc::new(move |request, next| Box::pin(layer(request, next))));
+        self
+    }
+
+    /// Adds a layer that repeats requests, inside the layers before it. It waits with the timer of the runtime.
+    #[must_use]
+    pub fn retry(self, retry: Retry) -> Self {
+        let retry = Arc::new(retry);
+        self.layer(move |request, next| {
+            let retry = retry.clone();
+            async move {
+                let mut attempts = 1;
+                loop {
+                    let outcome = next.run(request.clone()).await;
+                    let Err(error) = &outcome else { return outcome };
+                    let pause = retry.pause_after(attempts, error).filter(|_| retry.may_repeat(&request));
+                    let Some(pause) = pause else { return outcome };
+                    sleep::<R>(pause).await;
+                    attempts += 1;
+                }
+            }
+        })
     }
 }

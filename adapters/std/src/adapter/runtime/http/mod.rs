@@ -1,29 +1,31 @@
 //! HTTP servers: one future for all connections and event streams, or several shards.
 
-mod serve_loop;
-mod shards;
-mod socket_watch;
-
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
+use core::future::{Future, poll_fn};
 use core::marker::PhantomData;
 use core::net::SocketAddr;
-use std::io;
+use core::task::{Context, Poll};
+use core::time::Duration;
 use std::net::ToSocketAddrs;
+use std::{io, thread};
 
+use mcp_proto::Instant;
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server as http;
 use mcp_proto::server::{Config, ConnectionInfo};
+use platform::SocketWatch;
 
-use super::Runtime;
-use super::server::DEFAULT_MAX_RUNNING;
-use crate::Error;
+use super::server::{DEFAULT_MAX_RUNNING, MAX_TURNS};
+use super::{DeadlineTimer, FutureSet, Runtime, start_timer};
 use crate::adapter::server as serve;
-use crate::adapter::server::{AsyncHandler, Handle, SharedHandler};
+use crate::adapter::server::{AsyncHandler, Handle, RemoteCall, SharedHandler, StartTimer, run_call};
+use crate::adapter::sync::{CoalescingWaker, Inbox};
 use crate::token::TokenValidator;
-use serve_loop::serve_shard;
-use shards::{ShardThreads, spawn_shards};
+use crate::{Error, catch};
 
 /// An HTTP server in one future, or in [several shards](Self::shards): connections, event streams and handlers.
 ///
@@ -251,5 +253,309 @@ impl<R: Runtime, H: AsyncHandler> HttpServer<R, H> {
 impl<R, H: fmt::Debug> fmt::Debug for HttpServer<R, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpServer").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+// The loop of an HTTP server or of one of its shards.
+
+/// Serves one shard, or the whole server if there is only one.
+async fn serve_shard<R: Runtime, H: AsyncHandler>(mut server: InnerServer<H>) -> Result<(), Error> {
+    let coalescing_waker = CoalescingWaker::new();
+    server.register(coalescing_waker.waker());
+    let handler = server.handler().0.clone();
+    let mut running = FutureSet::new(coalescing_waker.waker());
+    let socket_watch = SocketWatch::new(&server)?;
+    let mut serve_loop = ServeLoop::<R, H> {
+        server,
+        socket_watch,
+        coalescing_waker,
+        timer: DeadlineTimer::new(),
+        is_armed: false,
+        next_deadline: None,
+    };
+    poll_fn(|cx| {
+        serve_loop.poll(cx, &mut running, &|remote| {
+            run_call(&*handler, remote, StartTimer::Function(start_timer::<R>))
+        })
+    })
+    .await
+}
+
+/// State of a running server or shard, without the futures of handlers.
+struct ServeLoop<R: Runtime, H> {
+    server: InnerServer<H>,
+    socket_watch: SocketWatch<R>,
+    /// Woken by handlers, handles and other shards.
+    coalescing_waker: CoalescingWaker,
+    timer: DeadlineTimer<R::Timer>,
+    /// Whether the reactor watches what is in `socket_watch` and has reported nothing yet.
+    is_armed: bool,
+    /// Next time at which I/O is polled in any case.
+    next_deadline: Option<Instant>,
+}
+
+impl<R: Runtime, H: AsyncHandler> ServeLoop<R, H> {
+    /// Does the work that is possible now. Ready when the server has ended.
+    fn poll<F: Future<Output = ()>>(
+        &mut self,
+        cx: &mut Context<'_>,
+        running: &mut FutureSet<F>,
+        start: &impl Fn(RemoteCall) -> F,
+    ) -> Poll<Result<(), Error>> {
+        self.coalescing_waker.begin_poll(cx.waker());
+        self.is_armed = self.is_armed && !self.socket_watch.poll(cx, &self.server)?;
+        for _ in 0..MAX_TURNS {
+            self.coalescing_waker.mark_polling();
+            let mut moved = running.poll_woken();
+            if !self.is_armed || self.next_deadline.is_some_and(|at| at <= self.server.now()) {
+                // Polling for readiness without waiting costs less than a wait.
+                self.server.poll_io()?;
+            }
+            moved |= self
+                .server
+                .process_events(&mut |calls| calls.for_each(|remote| running.start((), || start(remote))));
+            if self.server.is_over() {
+                return Poll::Ready(Ok(()));
+            }
+            if !moved && !self.arm(cx)? && self.coalescing_waker.try_sleep() {
+                return Poll::Pending;
+            }
+        }
+        // Yield to the executor's other futures.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Registers for the next wake-up. Returns whether there may already be work.
+    fn arm(&mut self, cx: &mut Context<'_>) -> Result<bool, Error> {
+        self.next_deadline = self.server.prepare_wait()?;
+        let now = self.server.now();
+        let timeout = self.next_deadline.map(|at| at.saturating_duration_since(now));
+        if !self.is_armed || SocketWatch::<R>::FOLLOWS_SOURCES {
+            self.is_armed = !self.socket_watch.poll(cx, &self.server)?;
+        }
+        Ok(self.timer.poll(cx, timeout) || !self.is_armed)
+    }
+}
+
+// The shards of an HTTP server other than the first: a thread for each.
+
+/// The shards other than the first, each on its own thread; shut down when this is dropped.
+#[derive(Debug)]
+struct ShardThreads {
+    handles: Vec<Handle>,
+    /// The outcomes of shards that have ended: an error, or `None`.
+    results: Inbox<Option<Arc<Error>>>,
+}
+
+/// Starts all shards but the first.
+fn spawn_shards<R: Runtime, H: AsyncHandler + 'static>(
+    first: &mut InnerServer<H>,
+    shards: u8,
+    make: &Arc<impl Fn() -> SharedHandler<H> + Send + Sync + 'static>,
+) -> Result<ShardThreads, Error> {
+    let mut threads = ShardThreads::new();
+    for shard in first.shards(usize::from(shards) - 1)? {
+        threads.handles.push(Handle::new(shard.commands()));
+        let (first, results) = (Handle::new(first.commands()), threads.results.sender());
+        let make = make.clone();
+        let serving = move || {
+            let result = catch(|| {
+                let server = shard.with_handler(make())?;
+                server.pin_thread();
+                R::block_on(serve_shard::<R, H>(server))?
+            });
+            let result = result.unwrap_or_else(|_| Err(io::Error::other("a shard panicked").into()));
+            if result.is_err() {
+                // Without this, connections would still be handed to a shard that is gone.
+                first.shutdown(Duration::ZERO);
+            }
+            let _ = results.send_unbounded(result.err().map(Arc::new));
+        };
+        thread::Builder::new().name("mcp-shard".into()).spawn(serving)?;
+    }
+    Ok(threads)
+}
+
+impl ShardThreads {
+    fn new() -> Self {
+        Self { handles: Vec::new(), results: Inbox::new(usize::MAX) }
+    }
+
+    /// Waits for all shards. They shut down along with the first one; if that failed, this shuts them down.
+    async fn join(self, mut result: Result<(), Error>) -> Result<(), Error> {
+        if result.is_err() {
+            self.shut_down();
+        }
+        let (mut left, mut ended) = (self.handles.len(), VecDeque::new());
+        poll_fn(|cx| {
+            self.results.register(cx.waker());
+            self.results.take(&mut ended);
+            left -= ended.len();
+            for error in ended.drain(..).flatten() {
+                if result.is_ok() {
+                    result = Arc::into_inner(error).map_or(Ok(()), Err);
+                }
+            }
+            if left == 0 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        result
+    }
+
+    fn shut_down(&self) {
+        self.handles.iter().for_each(|handle| handle.shutdown(Duration::ZERO));
+    }
+}
+
+impl Drop for ShardThreads {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+// Wake-ups of an HTTP server by its sockets.
+
+#[cfg(all(target_os = "linux", not(mcp_portable)))]
+mod platform {
+    use core::task::{Context, Poll};
+    use std::io;
+    use std::os::fd::AsFd;
+
+    use crate::adapter::runtime::{DescriptorWatch, Runtime};
+    use crate::io::Interest;
+
+    /// One descriptor that becomes readable when any socket is ready.
+    #[derive(Debug)]
+    pub(in crate::adapter::runtime::http) struct SocketWatch<R: Runtime>(R::Watch);
+
+    impl<R: Runtime> SocketWatch<R> {
+        /// Whether [`poll`](Self::poll) has to be repeated before a wait: it learns of new sockets only then.
+        pub(in crate::adapter::runtime::http) const FOLLOWS_SOURCES: bool = false;
+
+        pub(in crate::adapter::runtime::http) fn new(server: &impl AsFd) -> io::Result<Self> {
+            R::Watch::new(server.as_fd()).map(Self)
+        }
+
+        /// Returns whether a socket may be ready; otherwise the future is woken later.
+        pub(in crate::adapter::runtime::http) fn poll<S>(
+            &mut self,
+            cx: &mut Context<'_>,
+            _: &S,
+        ) -> io::Result<bool> {
+            match self.0.poll(cx, Interest::READ, false) {
+                Poll::Ready(outcome) => outcome.map(|()| true),
+                Poll::Pending => Ok(false),
+            }
+        }
+    }
+}
+
+#[cfg(all(unix, any(not(target_os = "linux"), mcp_portable)))]
+mod platform {
+    use alloc::collections::BTreeMap;
+    use alloc::collections::btree_map::Entry;
+    use alloc::sync::Arc;
+    use core::task::{Context, Poll};
+    use std::io;
+    use std::os::fd::OwnedFd;
+
+    use super::InnerServer;
+    use crate::adapter::runtime::{DescriptorWatch, Runtime};
+    use crate::io::Interest;
+
+    /// A watch for each socket: here a selector has no descriptor of its own.
+    ///
+    /// A poll walks all sockets, as the `poll(2)` that follows it does.
+    #[derive(Debug)]
+    pub(in crate::adapter::runtime::http) struct SocketWatch<R: Runtime> {
+        /// By the token of the socket. The descriptor is that of the selector, closed as soon as both have dropped it.
+        sockets: BTreeMap<u64, (Arc<OwnedFd>, R::Watch)>,
+        /// The notifier of the selector, which never changes.
+        notifier: Option<R::Watch>,
+    }
+
+    impl<R: Runtime> SocketWatch<R> {
+        /// Whether [`poll`](Self::poll) has to be repeated before a wait: it learns of new sockets only then.
+        pub(in crate::adapter::runtime::http) const FOLLOWS_SOURCES: bool = true;
+
+        #[expect(clippy::unnecessary_wraps, reason = "same signature as with a descriptor")]
+        pub(in crate::adapter::runtime::http) const fn new<S>(_: &S) -> io::Result<Self> {
+            Ok(Self { sockets: BTreeMap::new(), notifier: None })
+        }
+
+        /// Returns whether a socket may be ready; otherwise the future is woken later.
+        pub(in crate::adapter::runtime::http) fn poll<H>(
+            &mut self,
+            cx: &mut Context<'_>,
+            server: &InnerServer<H>,
+        ) -> io::Result<bool> {
+            let selector = server.selector();
+            // Closed sockets first, as their peers see the end only without this watch. A token may be used again.
+            self.sockets.retain(|token, (watched, _)| {
+                selector.source(*token).is_some_and(|source| Arc::ptr_eq(source, watched))
+            });
+            if let (None, Some(notifier)) = (&self.notifier, selector.notifier()) {
+                self.notifier = Some(R::Watch::new(notifier)?);
+            }
+            if let Some(notifier) = &mut self.notifier {
+                if let Poll::Ready(outcome) = notifier.poll(cx, Interest::READ, false) {
+                    return outcome.map(|()| true);
+                }
+            }
+            let mut is_ready = false;
+            for (token, source, interest) in selector.sources() {
+                let (_, watch) = match self.sockets.entry(token) {
+                    Entry::Occupied(entry) => entry.into_mut(),
+                    Entry::Vacant(entry) => {
+                        entry.insert((source.clone(), R::Watch::from_shared(source.clone())?))
+                    }
+                };
+                for (wanted, direction) in
+                    [(interest.read, Interest::READ), (interest.write, Interest::WRITE)]
+                {
+                    if wanted {
+                        if let Poll::Ready(outcome) = watch.poll(cx, direction, false) {
+                            outcome?;
+                            is_ready = true;
+                        }
+                    }
+                }
+            }
+            Ok(is_ready)
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod platform {
+    use core::marker::PhantomData;
+    use core::task::Context;
+    use std::io;
+
+    use crate::adapter::runtime::Runtime;
+
+    /// Nothing: on this platform no server can be bound.
+    #[derive(Debug)]
+    pub(in crate::adapter::runtime::http) struct SocketWatch<R: Runtime>(PhantomData<fn() -> R>);
+
+    impl<R: Runtime> SocketWatch<R> {
+        /// Whether [`poll`](Self::poll) has to be repeated before a wait: it learns of new sockets only then.
+        pub(in crate::adapter::runtime::http) const FOLLOWS_SOURCES: bool = false;
+
+        #[expect(clippy::unnecessary_wraps, reason = "same signature as on other platforms")]
+        pub(in crate::adapter::runtime::http) const fn new<S>(_: &S) -> io::Result<Self> {
+            Ok(Self(PhantomData))
+        }
+
+        /// Never returns that a socket is ready.
+        #[expect(clippy::unnecessary_wraps, reason = "same signature as on other platforms")]
+        pub(in crate::adapter::runtime::http) fn poll<S>(
+            &mut self,
+            _: &mut Context<'_>,
+            _: &S,
+        ) -> io::Result<bool> {
+            Ok(false)
+        }
     }
 }

@@ -8,12 +8,9 @@ use std::io;
 use mcp_proto::Fault;
 use mcp_proto::server::Config;
 
-use super::MAX_TURNS;
-use super::stream_core::StreamCore;
-use crate::adapter::runtime::deadline_timer::{DeadlineTimer, timer_after};
-use crate::adapter::runtime::future_set::FutureSet;
-use crate::adapter::runtime::poll_stream::PollScopedStream;
-use crate::adapter::runtime::{AsyncTimer, PollStream, Runtime};
+use super::{MAX_TURNS, StreamCore};
+use crate::adapter::runtime::PollScopedStream;
+use crate::adapter::runtime::{AsyncTimer, DeadlineTimer, FutureSet, PollStream, Runtime, timer_after};
 use crate::adapter::server::{AsyncHandler, RemoteCall, dispatch_async_event};
 use crate::adapter::sync::ErasedBox;
 use crate::io::{HungUp, is_peer_gone};

@@ -4,15 +4,32 @@
 //! permit that is released. If the head of its request is complete, the connection that loses least is evicted, and
 //! other connections end after their responses. Without a permit in time, the request gets 503.
 
+use alloc::boxed::Box;
+#[cfg(feature = "http")]
+use alloc::collections::BTreeMap;
+use alloc::collections::BTreeSet;
+#[cfg(feature = "http")]
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+#[cfg(feature = "http")]
+use core::net::{IpAddr, Ipv6Addr};
+#[cfg(feature = "http")]
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+#[cfg(feature = "http")]
+use core::task::Waker;
 use core::time::Duration;
+#[cfg(feature = "http")]
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mcp_proto::Instant;
 use mcp_proto::h1::{Eviction, EvictionClass};
-use mcp_proto::http::server::Server;
+use mcp_proto::http::server::{ExchangeId, Server};
+use mcp_proto::slab::Slab;
 
 use super::Connections;
-use crate::adapter::server::connection::{ConnectionReadiness, MigratedConnection, Waiting};
-use crate::adapter::server::permits::ConnectionPermit;
+use crate::adapter::server::connection::{
+    ConnectionReadiness, MigratedConnection, ServerConnection, Waiting,
+};
 
 impl Connections {
     /// Returns, once, whether a connection waits for a permit and none of this shard can be evicted. Then one of the
@@ -273,6 +290,356 @@ const MAX_SPARED: usize = 64;
 const SPARED_TIME: Duration = Duration::from_millis(20);
 /// Time after which the other shards are asked again to evict a connection.
 const SHARD_RETRY_DELAY: Duration = Duration::from_millis(20);
+
+// An index of the connections by exchange, deadline and eviction, so that a wait does not visit each connection.
+
+/// An index of the connections by exchange, deadline and eviction.
+///
+/// Invariant: an entry in `deadlines` or `evictions` is never greater than the value of its connection. It may be
+/// smaller, because most times only grow; it is corrected when it has come.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionIndex {
+    /// Connections that were driven since the last wait. Their other entries and their interest may be outdated.
+    pub(super) update_queue: Vec<u64>,
+    /// The connection of each exchange, by the index of the exchange. Outdated for those in `changed_exchanges`.
+    pub(super) exchanges: Vec<Option<(ExchangeId, u64)>>,
+    pub(super) changed_exchanges: Vec<u64>,
+    /// Deadlines of connections.
+    pub(super) deadlines: BTreeSet<(Instant, u64)>,
+    /// Connections that may be evicted.
+    pub(super) evictions: BTreeSet<(Eviction, u64)>,
+}
+
+impl ConnectionIndex {
+    /// Queues a connection for an update before the next wait.
+    pub(super) fn queue_update(&mut self, token: u64, connection: &mut ServerConnection) {
+        if !core::mem::replace(&mut connection.is_update_queued, true) {
+            self.update_queue.push(token);
+        }
+        if connection.indexed_exchange != connection.connection.exchange()
+            && !core::mem::replace(&mut connection.exchange_changed, true)
+        {
+            self.changed_exchanges.push(token);
+        }
+    }
+
+    /// Updates the exchanges of connections.
+    ///
+    /// Most exchanges begin and end without a wait in between, so that the index never contains them.
+    pub(super) fn update_exchanges(&mut self, connections: &mut Slab<Box<ServerConnection>>) {
+        let mut changed = core::mem::take(&mut self.changed_exchanges);
+        for token in changed.drain(..) {
+            let Some(connection) = connections.get_mut(token.into()) else { continue };
+            connection.exchange_changed = false;
+            let exchange = connection.connection.exchange();
+            if exchange != connection.indexed_exchange {
+                if let Some(previous) = core::mem::replace(&mut connection.indexed_exchange, exchange) {
+                    self.remove_exchange(previous);
+                }
+                if let Some(exchange) = exchange {
+                    let index = exchange.index();
+                    if index >= self.exchanges.len() {
+                        self.exchanges.resize(index + 1, None);
+                    }
+                    if let Some(slot) = self.exchanges.get_mut(index) {
+                        *slot = Some((exchange, token));
+                    }
+                }
+            }
+        }
+        self.changed_exchanges = changed;
+    }
+
+    pub(super) fn token_of(&self, exchange: ExchangeId) -> Option<u64> {
+        let (known, token) = (*self.exchanges.get(exchange.index())?)?;
+        (known == exchange).then_some(token)
+    }
+
+    fn remove_exchange(&mut self, exchange: ExchangeId) {
+        // Another exchange may have this index by now.
+        if let Some(slot) = self.exchanges.get_mut(exchange.index()) {
+            *slot = slot.filter(|(known, _)| *known != exchange);
+        }
+    }
+
+    pub(super) fn update(&mut self, token: u64, connection: &mut ServerConnection) {
+        let deadline = connection.poll_timeout();
+        if deadline.is_some_and(|at| connection.indexed_deadline.is_none_or(|known| at < known)) {
+            if let Some(previous) = core::mem::replace(&mut connection.indexed_deadline, deadline) {
+                self.deadlines.remove(&(previous, token));
+            }
+            self.deadlines.extend(deadline.map(|at| (at, token)));
+        }
+        let eviction = connection.eviction();
+        if eviction.is_some_and(|new| connection.indexed_eviction.is_none_or(|known| new < known)) {
+            if let Some(previous) = core::mem::replace(&mut connection.indexed_eviction, eviction) {
+                self.evictions.remove(&(previous, token));
+            }
+            self.evictions.extend(eviction.map(|new| (new, token)));
+        }
+    }
+
+    pub(super) fn remove(&mut self, token: u64, connection: &ServerConnection) {
+        if let Some(exchange) = connection.indexed_exchange {
+            self.remove_exchange(exchange);
+        }
+        if let Some(at) = connection.indexed_deadline {
+            self.deadlines.remove(&(at, token));
+        }
+        if let Some(eviction) = connection.indexed_eviction {
+            self.evictions.remove(&(eviction, token));
+        }
+    }
+}
+
+// Permits for connections: how many each shard and each address holds, and which shard gets the next one.
+
+/// The number of open connections of each shard and of each address.
+#[derive(Debug)]
+#[cfg(feature = "http")]
+pub(in crate::adapter::server) struct ConnectionPermits {
+    counts: Vec<AtomicUsize>,
+    addresses: Mutex<BTreeMap<IpAddr, usize>>,
+    /// Whether a shard waits for a permit.
+    is_waiter_registered: AtomicBool,
+    /// Whether a request waits for a permit.
+    is_crowded: AtomicBool,
+    /// Whether one of the shards should evict a connection.
+    is_eviction_requested: AtomicBool,
+    /// Wakes the shard that accepts connections.
+    waker: Waker,
+}
+
+#[cfg(feature = "http")]
+impl ConnectionPermits {
+    /// Creates the counters. `waker` is woken when a permit is released while a [waiter](Self::register_waiter) waits.
+    pub(in crate::adapter::server) fn new(shards: u8, waker: Waker) -> Arc<Self> {
+        let counts = (0..shards).map(|_| AtomicUsize::new(0)).collect();
+        Arc::new(Self {
+            counts,
+            addresses: Mutex::default(),
+            is_waiter_registered: AtomicBool::new(false),
+            is_crowded: AtomicBool::new(false),
+            is_eviction_requested: AtomicBool::new(false),
+            waker,
+        })
+    }
+
+    /// Sets whether a request waits for a permit, for the other shards.
+    pub(in crate::adapter::server) fn set_crowded(&self, is_crowded: bool) {
+        if self.is_crowded() != is_crowded {
+            self.is_crowded.store(is_crowded, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns whether a request waits for a permit.
+    pub(in crate::adapter::server) fn is_crowded(&self) -> bool {
+        self.is_crowded.load(Ordering::SeqCst)
+    }
+
+    /// Requests that one of the shards evicts a connection.
+    pub(in crate::adapter::server) fn request_eviction(&self) {
+        self.is_eviction_requested.store(true, Ordering::SeqCst);
+    }
+
+    /// Takes the request for an eviction, if there is one.
+    pub(in crate::adapter::server) fn take_eviction_request(&self) -> bool {
+        self.is_eviction_requested.swap(false, Ordering::SeqCst)
+    }
+
+    /// Requests a wake-up when the next permit is released. Check for capacity again afterwards.
+    pub(in crate::adapter::server) fn register_waiter(&self) {
+        self.is_waiter_registered.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns the number of open connections of all shards.
+    pub(in crate::adapter::server) fn total(&self) -> usize {
+        self.counts.iter().map(|shard| shard.load(Ordering::SeqCst)).sum()
+    }
+
+    fn addresses(&self) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
+        // No code that can panic runs while it is locked.
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, shard: u8) -> usize {
+        self.counts.get(usize::from(shard)).map_or(usize::MAX, |shard| shard.load(Ordering::SeqCst))
+    }
+
+    fn increment(&self, shard: u8) {
+        self.counts.get(usize::from(shard)).map(|shard| shard.fetch_add(1, Ordering::SeqCst));
+    }
+
+    fn decrement(&self, shard: u8) {
+        self.counts.get(usize::from(shard)).map(|shard| shard.fetch_sub(1, Ordering::SeqCst));
+        if self.is_waiter_registered.swap(false, Ordering::SeqCst) {
+            self.waker.wake_by_ref();
+        }
+    }
+
+    /// Chooses the shard for a connection: `wanted`, unless it has many more connections than another shard.
+    pub(in crate::adapter::server) fn choose_shard(&self, wanted: u8) -> u8 {
+        let shards = u8::try_from(self.counts.len()).unwrap_or(u8::MAX);
+        let least = (0..shards).min_by_key(|shard| self.count(*shard)).unwrap_or(0);
+        let fewest = self.count(least);
+        if self.count(wanted) <= fewest + BALANCE_SLACK.max(fewest / 4) { wanted } else { least }
+    }
+}
+
+/// Surplus of connections that a shard may have over the smallest shard; or a quarter, if that is more.
+#[cfg(feature = "http")]
+const BALANCE_SLACK: usize = 8;
+
+/// The right to hold one of the open connections.
+#[derive(Debug)]
+#[cfg(feature = "http")]
+pub(in crate::adapter::server) struct ConnectionPermit {
+    permits: Arc<ConnectionPermits>,
+    shard: u8,
+}
+
+#[cfg(feature = "http")]
+impl ConnectionPermit {
+    /// Counts one more connection in a shard, until the permit is dropped.
+    pub(in crate::adapter::server) fn new(permits: &Arc<ConnectionPermits>, shard: u8) -> Self {
+        permits.increment(shard);
+        Self { permits: permits.clone(), shard }
+    }
+
+    /// Counts the connection in another shard from now on.
+    pub(in crate::adapter::server) fn move_to(&mut self, shard: u8) {
+        if shard != self.shard {
+            // Increment first: for a moment, one too many is better than one too few.
+            self.permits.increment(shard);
+            self.permits.decrement(self.shard);
+            self.shard = shard;
+        }
+    }
+}
+
+#[cfg(feature = "http")]
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.permits.decrement(self.shard);
+    }
+}
+
+/// The right of an address to hold one of its connections.
+#[derive(Debug)]
+#[cfg(feature = "http")]
+pub(in crate::adapter::server) struct AddressPermit {
+    /// `None` for an address that is not limited.
+    counted: Option<(Arc<ConnectionPermits>, IpAddr)>,
+}
+
+#[cfg(feature = "http")]
+impl AddressPermit {
+    /// Counts one more connection of an address; `None` if it has `limit` already.
+    ///
+    /// Addresses of this machine are not limited: a proxy may stand behind them.
+    pub(in crate::adapter::server) fn acquire(
+        permits: &Arc<ConnectionPermits>,
+        address: IpAddr,
+        limit: usize,
+    ) -> Option<Self> {
+        let address = network_of(address);
+        if address.is_loopback() || limit == usize::MAX {
+            return Some(Self { counted: None });
+        }
+        let mut addresses = permits.addresses();
+        if addresses.get(&address).copied().unwrap_or(0) >= limit {
+            return None;
+        }
+        *addresses.entry(address).or_default() += 1;
+        Some(Self { counted: Some((permits.clone(), address)) })
+    }
+}
+
+#[cfg(feature = "http")]
+impl Drop for AddressPermit {
+    fn drop(&mut self) {
+        let Some((permits, address)) = &self.counted else { return };
+        let mut addresses = permits.addresses();
+        if let Some(count) = addresses.get_mut(address) {
+            *count -= 1;
+            if *count == 0 {
+                addresses.remove(address);
+            }
+        }
+    }
+}
+
+/// Returns the address of which connections are counted: of IPv6 the network of 64 bits that one host may have whole.
+#[cfg(feature = "http")]
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) if !v6.is_loopback() => {
+            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)))
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "http")]
+mod permits_tests {
+    use super::*;
+
+    #[test]
+    fn permit_is_counted_in_its_shard_until_dropped() {
+        let permits = ConnectionPermits::new(3, Waker::noop().clone());
+        let mut one = ConnectionPermit::new(&permits, 0);
+        let two = ConnectionPermit::new(&permits, 2);
+        assert_eq!([permits.count(0), permits.count(1), permits.count(2), permits.total()], [1, 0, 1, 2]);
+        one.move_to(2);
+        one.move_to(2);
+        assert_eq!([permits.count(0), permits.count(1), permits.count(2), permits.total()], [0, 0, 2, 2]);
+        drop(one);
+        assert_eq!([permits.count(2), permits.total()], [1, 1]);
+        drop(two);
+        assert_eq!(permits.total(), 0);
+    }
+
+    /// Whichever shard is wanted, no shard gets many more connections than another.
+    #[test]
+    fn wanted_shard_is_replaced_when_it_has_many_more_connections() {
+        let permits = ConnectionPermits::new(4, Waker::noop().clone());
+        let acquire = |wanted| ConnectionPermit::new(&permits, permits.choose_shard(wanted));
+        // Every connection gets the wanted shard while the shards are even.
+        let _even: Vec<ConnectionPermit> = (0..4).cycle().take(400).map(acquire).collect();
+        assert!((0..4).all(|shard| permits.count(shard) == 100));
+        let _all: Vec<ConnectionPermit> = (0..600).map(|_| acquire(1)).collect();
+        let counts: Vec<usize> = (0..4).map(|shard| permits.count(shard)).collect();
+        assert!(counts[1] > counts[0] && counts[1] <= counts[0] + 1 + counts[0] / 4, "{counts:?}");
+        assert_eq!(permits.total(), 1_000);
+        assert!(counts[0].abs_diff(counts[2]) <= 1 && counts[0].abs_diff(counts[3]) <= 1, "{counts:?}");
+        // A shard that does not exist is never chosen.
+        assert!(permits.choose_shard(9) < 4);
+    }
+
+    // covers: SEC-018
+    #[test]
+    fn address_has_a_limit_of_its_own() {
+        let permits = ConnectionPermits::new(1, Waker::noop().clone());
+        let acquire = |address: &str| AddressPermit::acquire(&permits, address.parse().unwrap(), 2);
+        let one = acquire("203.0.113.7");
+        let _mapped = acquire("::ffff:203.0.113.7").expect("the second of this address");
+        assert!(one.is_some() && acquire("203.0.113.7").is_none() && acquire("203.0.113.8").is_some());
+        drop(one);
+        assert!(acquire("203.0.113.7").is_some());
+        // A host may have a whole network of 64 bits.
+        let _six = [acquire("2001:db8::1").unwrap(), acquire("2001:db8::2").unwrap()];
+        assert!(acquire("2001:db8::3").is_none() && acquire("2001:db8:0:1::3").is_some());
+        // Local clients, or a proxy on this machine.
+        let local: Vec<_> = (0..9).flat_map(|_| [acquire("127.0.0.1"), acquire("::1")]).collect();
+        assert!(local.iter().all(Option::is_some));
+        drop((_mapped, _six));
+        assert!(permits.addresses().is_empty());
+        // An address that is refused leaves no entry.
+        let refused = AddressPermit::acquire(&permits, "203.0.113.7".parse().unwrap(), 0);
+        assert!(refused.is_none() && permits.addresses().is_empty());
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ use std::thread;
 
 use super::{AsyncCx, CallState, Cx};
 use crate::adapter::server::cx::Backend;
-use crate::adapter::server::observed::in_scope;
+use crate::adapter::server::handler::in_scope;
 use crate::adapter::server::remote::{Abandonment, RemoteCall};
 use crate::adapter::sync::BlockingPool;
 use crate::catch;

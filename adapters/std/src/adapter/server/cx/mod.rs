@@ -2,33 +2,34 @@
 
 mod backend;
 mod blocking;
-mod deadline;
 mod input;
-mod task;
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt::Debug;
 use core::time::Duration;
+use std::time::Instant as StdInstant;
 
 use mcp_proto::model::LoggingLevel;
+#[cfg(feature = "crypto")]
+use mcp_proto::model::TaskId;
+#[cfg(feature = "crypto")]
+use mcp_proto::server::TaskOptions;
 use mcp_proto::server::{
     Announcement, Authorization, Call, CancelReason, Engine, Event, HttpRequest, InputRequired, Peer,
-    PreparedResult, Scopes,
+    PreparedResult, Scopes, TaskOffer,
 };
 use mcp_proto::{CallId, EncodeError, Instant, Limit, Progress, RawJson, RpcError, SendStatus, UseError};
 use serde::Serialize;
 
-pub use backend::{Backend, BorrowedCall, CallParts, OwnedCall, RunningCall, SleepFuture, StartTimer};
-
-pub(super) use deadline::Deadline;
-
 use super::dispatcher::Dispatcher;
 use super::handler::HandlerFailure;
-use super::remote::{BeginTask, EncodedResult, HandlerOutcome, RemoteCall};
-use super::server_loop::{ServerLoop, answer_time};
+use super::remote::{BeginTask, EncodedResult, HandlerOutcome, RemoteCall, TASK_MESSAGE_INTERVAL};
+use super::server_loop::{ServerLoop, answer_time, set_task_message};
 use crate::Panic;
+
+pub use backend::{Backend, BorrowedCall, CallParts, OwnedCall, RunningCall, SleepFuture, StartTimer};
 
 /// The context of one call, for a handler that is a function.
 ///
@@ -581,3 +582,182 @@ impl CallState {
 
 /// Minimum interval between two polls of the transport in a handler.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(1);
+
+// Time limits of handlers that are functions.
+
+/// Time at which a handler has failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Deadline {
+    /// On the clock of the event loop.
+    Loop(Instant),
+    /// Away from the event loop. `None` is never.
+    Wall(Option<StdInstant>),
+}
+
+impl Deadline {
+    /// Returns the time that is left; `now` is that of the event loop, on its thread.
+    fn time_left(self, now: Option<Instant>) -> Duration {
+        match (self, now) {
+            (Self::Loop(until), Some(now)) => until.saturating_duration_since(now),
+            (Self::Wall(Some(until)), _) => until.saturating_duration_since(StdInstant::now()),
+            _ => Duration::MAX,
+        }
+    }
+}
+
+impl<B: RunningCall> CallCx<B> {
+    /// Lets the handler fail after `limit`, unless it has to end earlier already. Returns the previous deadline.
+    pub(super) fn set_deadline(&mut self, limit: Duration) -> Option<Deadline> {
+        let CallParts { backend, state, .. } = self.0.parts();
+        let (now, deadline) = match backend {
+            Backend::Local(server_loop, _) => {
+                let now = server_loop.tick();
+                (Some(now), Deadline::Loop(now + limit))
+            }
+            Backend::Remote(_) => (None, Deadline::Wall(StdInstant::now().checked_add(limit))),
+        };
+        let outer = state.deadline;
+        if outer.is_none_or(|outer| limit < outer.time_left(now)) {
+            state.deadline = Some(deadline);
+        }
+        outer
+    }
+
+    /// Restores a previous deadline; returns whether that of now has passed.
+    pub(super) fn restore_deadline(&mut self, outer: Option<Deadline>) -> bool {
+        let CallParts { backend, state, .. } = self.0.parts();
+        let now = match backend {
+            Backend::Local(server_loop, _) => Some(server_loop.tick()),
+            Backend::Remote(_) => None,
+        };
+        core::mem::replace(&mut state.deadline, outer).is_some_and(|inner| inner.time_left(now).is_zero())
+    }
+
+    /// Drops the input requests of the handler, and its wish to become a task, so that its error is sent. Values that it keeps
+    /// for the next delivery stay: what they record has been done.
+    pub(super) fn discard_pending(&mut self) {
+        let state = self.0.parts().state;
+        state.input_required.discard_requests();
+        state.begins_task = None;
+    }
+}
+
+impl CallState {
+    /// Returns the time until the deadline, at most `duration`; `now` is that of the event loop, on its thread.
+    fn limit_to_deadline(&self, duration: Duration, now: Option<Instant>) -> Duration {
+        self.deadline.map_or(duration, |deadline| deadline.time_left(now).min(duration))
+    }
+
+    /// Checks that the deadline has not passed; `now` is that of the event loop, on its thread.
+    fn check_deadline(&self, now: Option<Instant>) -> Result<(), RpcError> {
+        if self.deadline.is_some_and(|deadline| deadline.time_left(now).is_zero()) {
+            return Err(RpcError::internal("the call took too long"));
+        }
+        Ok(())
+    }
+}
+
+// The task that a call runs as.
+
+impl<B: RunningCall> CallCx<B> {
+    /// Returns the id of the task that the call runs as; `None` in a plain call.
+    ///
+    /// A holder of the id may use the task, so treat it as a secret.
+    #[cfg(feature = "crypto")]
+    #[must_use]
+    pub fn task(&self) -> Option<TaskId> {
+        self.0.call().task_id()
+    }
+
+    /// Describes the state of the task to its client, then does the same as [`checkpoint`](Self::checkpoint).
+    ///
+    /// It may be called at any rate: a client sees the latest description, and the store gets at most one in a second. In
+    /// a plain call it has no effect.
+    ///
+    /// ```
+    /// # use mcp_std::adapter::server::Cx;
+    /// # use mcp_proto::RpcError;
+    /// fn build(cx: &mut Cx<'_>) -> Result<&'static str, RpcError> {
+    ///     for part in ["keel", "planks", "mast"] {
+    ///         cx.working(format!("working on the {part}"))?;
+    ///         // … some work …
+    ///     }
+    ///     Ok("a boat")
+    /// }
+    /// # let _ = build;
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn working(&mut self, message: impl Into<Box<str>>) -> Result<(), RpcError> {
+        let CallParts { backend, call, state } = self.0.parts();
+        if call.is_task_run() {
+            match backend {
+                Backend::Local(..) => state.task_message = Some(message.into()),
+                Backend::Remote(remote) => remote.set_task_message(message.into()),
+            }
+        }
+        self.checkpoint()
+    }
+
+    /// Makes the call a task, if the client supports it, for a tool that
+    /// [defers](mcp_proto::router::ToolEntry::defer_task) the decision.
+    ///
+    /// The first time it returns an error: leave the handler with `?`. The handler then runs again from its beginning, as
+    /// the task, with the input that was there before. In the task, and in a call that cannot become one, it returns
+    /// `Ok`. So ask first what a task should not wait for:
+    ///
+    /// ```
+    /// # use mcp_std::adapter::server::Cx;
+    /// # use mcp_proto::RpcError;
+    /// # use mcp_proto::model::{BooleanSchema, ElicitSchema};
+    /// fn refit(cx: &mut Cx<'_>) -> Result<&'static str, RpcError> {
+    ///     let form = ElicitSchema::default().field("ok", BooleanSchema::new());
+    ///     cx.elicit("confirm", "Take the boat out of the water?", form)?;
+    ///     cx.begin_task()?;
+    ///     // … a day of work …
+    ///     Ok("as new")
+    /// }
+    /// # let _ = refit;
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// An error that is never sent: the call becomes a task.
+    pub fn begin_task(&mut self) -> Result<(), RpcError> {
+        let CallParts { call, state, .. } = self.0.parts();
+        if call.task_offer() == TaskOffer::None {
+            return Ok(());
+        }
+        state.begins_task = Some(begin_task);
+        Err(RpcError::internal("the call becomes a task"))
+    }
+}
+
+impl CallState {
+    /// Shows the description of the task on the loop's thread, if it is time. Returns when it will be.
+    fn show_task_message(&mut self, server_loop: &mut dyn ServerLoop, call: &Call) -> Option<Instant> {
+        let message = self.task_message.take()?;
+        let now = server_loop.now();
+        if now < self.next_task_message {
+            self.task_message = Some(message);
+            return Some(self.next_task_message);
+        }
+        self.next_task_message = now + TASK_MESSAGE_INTERVAL;
+        set_task_message(server_loop, call, &message);
+        None
+    }
+}
+
+/// Makes a call a task.
+#[cfg(feature = "crypto")]
+fn begin_task(engine: &mut Engine, now: Instant, call: &Call, input: &InputRequired) -> Result<(), UseError> {
+    input.begin_task(engine, now, call, TaskOptions::new())
+}
+
+/// Fails: without this feature no call can become a task.
+#[cfg(not(feature = "crypto"))]
+fn begin_task(_: &mut Engine, _: Instant, _: &Call, _: &InputRequired) -> Result<(), UseError> {
+    Err(UseError::Stale)
+}

@@ -6,14 +6,14 @@ use core::fmt;
 use core::sync::atomic::Ordering;
 use core::task::Waker;
 
-use mcp_proto::http::server::{self as http, Denial, ExchangeId, TokenRequest};
+use mcp_proto::http::server as http;
+use mcp_proto::http::server::{Denial, ExchangeId, TokenRequest};
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Event};
 use mcp_proto::{Entropy, Instant};
 
 use super::shards::ShardMessage;
-use super::state::State;
-use super::token_workers::{TokenOutcome, TokenWorkers};
+use super::state::{State, TokenOutcome, TokenWorkers};
 use crate::adapter::server::connections::Connections;
 use crate::adapter::server::dispatcher::Dispatcher;
 use crate::adapter::server::handler::Handler;

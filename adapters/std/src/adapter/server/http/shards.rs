@@ -10,16 +10,13 @@ use mcp_proto::{Change, Entropy};
 
 use super::HttpServer;
 use super::event_loop::HttpLoop;
-use super::state::State;
-use super::token_workers::TokenOutcome;
+use super::state::{State, TokenOutcome};
 use crate::adapter::server::Cores;
-use crate::adapter::server::change_set::ChangeSet;
 use crate::adapter::server::connection::MigratedConnection;
 use crate::adapter::server::dispatcher::CommandSender;
 use crate::adapter::server::handler::Handler;
-use crate::adapter::server::server_loop;
-use crate::adapter::sync::ErasedBox;
-use crate::adapter::sync::Sender;
+use crate::adapter::server::server_loop::{self, ChangeSet};
+use crate::adapter::sync::{ErasedBox, Sender};
 use crate::task_store::TasksError;
 use crate::{Error, catch, entropy};
 

@@ -12,10 +12,8 @@ use mcp_proto::router::{CallTarget, Hook};
 use mcp_proto::server::Call;
 
 use super::Router;
-use super::entry_request::EntryRequest;
-use super::entry_result::HandlerResult;
-use super::interceptor::ErasedInterceptor;
-use super::layer::{Next, intercept_future};
+use super::answer::{EntryRequest, HandlerResult};
+use super::layer::{ErasedInterceptor, Next, intercept_future};
 use crate::adapter::server::cx::{Answered, AsyncCx, Cx};
 use crate::adapter::server::handler::HandlerFailure;
 

@@ -2,14 +2,8 @@
 
 mod answer;
 mod entries;
-mod entry_request;
-mod entry_result;
 mod flavor;
-mod handler;
-mod interceptor;
 mod layer;
-mod observers;
-mod serve;
 #[cfg(feature = "skills")]
 mod skills;
 mod updates;
@@ -18,34 +12,31 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+#[cfg(feature = "http")]
+use std::net::ToSocketAddrs;
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use mcp_proto::EntryKind;
 use mcp_proto::router::{
     self, AccessRules, Hook, PageCache, RegisterError, RegisterErrors, SchemaValidator, Visibility,
 };
-use mcp_proto::server::{Announcement, Call, Caller};
+use mcp_proto::server::{Announcement, Call, Caller, Config};
 
+use super::handler::HandlerFailure;
+use super::tasks::TaskSource;
+use crate::io::Duplex;
+use crate::{Error, catch};
+use layer::Middleware;
+use updates::{ChangeQueue, Observers, Snapshot};
+
+pub use answer::{EntryRequest, EntryResult, HandlerResult};
 pub use entries::{ArgumentsOn, FunctionsWithState, RegisterFunctions, RegisterFutures, SendCall, WithState};
-pub use entry_request::EntryRequest;
-pub use entry_result::{EntryResult, HandlerResult};
 pub use flavor::{
     Flavor, FunctionFlavor, Functions, FutureFlavor, LocalFuture, LocalFutures, SendFuture,
     SendFutureHandler, SendFutures, SharedFunction, SharedFunctions,
 };
-pub use interceptor::Interceptor;
-pub use layer::Next;
-pub use serve::ServeFunctions;
-#[cfg(feature = "http")]
-pub use serve::ServeFunctionsHttp;
+pub use layer::{Interceptor, Next};
 pub use updates::RouterUpdates;
-
-use super::handler::HandlerFailure;
-use super::tasks::TaskSource;
-use crate::catch;
-use layer::Middleware;
-use observers::Observers;
-use updates::{ChangeQueue, Snapshot};
 
 /// A server made of functions or futures, each for an entry with a name.
 ///
@@ -399,7 +390,7 @@ impl<F: Flavor> Router<F> {
     /// # Errors
     ///
     /// As [`check`](Self::check).
-    pub fn config(&self) -> Result<mcp_proto::server::Config, RegisterErrors> {
+    pub fn config(&self) -> Result<Config, RegisterErrors> {
         self.check()?;
         let state = self.state.load();
         state.publish_access_rules();
@@ -477,3 +468,84 @@ impl<F: Flavor> fmt::Debug for Router<F> {
             .finish_non_exhaustive()
     }
 }
+
+// The functions that serve a router of functions, by the adapter that its flavour names.
+
+/// An adapter that serves routers of functions.
+pub trait ServeFunctions<F: Flavor>: 'static {
+    /// Serves on stdin and stdout of this process.
+    ///
+    /// # Errors
+    ///
+    /// Those of the adapter.
+    fn serve_stdio(config: Config, router: Router<F>) -> Result<(), Error>;
+
+    /// Serves one client on a byte stream.
+    ///
+    /// # Errors
+    ///
+    /// Those of the adapter.
+    fn serve<D: Duplex>(config: Config, stream: D, router: Router<F>) -> Result<(), Error>;
+}
+
+/// An adapter that serves routers of functions over HTTP.
+///
+/// It is a trait of its own, because an adapter may lack the feature `http` in a program in which another one has it.
+#[cfg(feature = "http")]
+pub trait ServeFunctionsHttp<F: Flavor>: ServeFunctions<F> {
+    /// Serves HTTP at an address.
+    ///
+    /// # Errors
+    ///
+    /// Those of the adapter.
+    fn serve_http(
+        address: impl ToSocketAddrs,
+        config: Config,
+        http: mcp_proto::http::server::Config,
+        router: Router<F>,
+    ) -> Result<(), Error>;
+}
+
+macro_rules! serve_functions {
+    ($($flavor:ident)*) => {$(
+        impl<R: ServeFunctions<$flavor<R>>> Router<$flavor<R>> {
+            /// Serves on stdin and stdout of this process until the input ends or the client disconnects; see the function
+            /// `serve_stdio` of the adapter.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Register`] if an entry could not be registered; otherwise as that function.
+            pub fn serve_stdio(self) -> Result<(), Error> {
+                R::serve_stdio(self.config()?, self)
+            }
+
+            /// Serves one client on any byte stream; see the function `serve` of the adapter.
+            ///
+            /// # Errors
+            ///
+            /// As [`serve_stdio`](Self::serve_stdio).
+            pub fn serve<D: Duplex>(self, stream: D) -> Result<(), Error> {
+                R::serve(self.config()?, stream, self)
+            }
+
+            /// Serves HTTP at `address` until an error occurs; see the function `serve_http` of the adapter.
+            ///
+            /// # Errors
+            ///
+            /// As [`serve_stdio`](Self::serve_stdio).
+            #[cfg(feature = "http")]
+            pub fn serve_http(
+                self,
+                address: impl ToSocketAddrs,
+                http: mcp_proto::http::server::Config,
+            ) -> Result<(), Error>
+            where
+                R: ServeFunctionsHttp<$flavor<R>>,
+            {
+                R::serve_http(address, self.config()?, http, self)
+            }
+        }
+    )*};
+}
+
+serve_functions! { Functions SharedFunctions }

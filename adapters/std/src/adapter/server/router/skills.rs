@@ -11,7 +11,7 @@ use mcp_proto::model::{ReadResourceResult, ResourceContents};
 use mcp_proto::router::{CallTarget, RegisterError};
 use mcp_proto::skills::SkillError;
 
-use super::entry_result::{EntryResult, misrouted_error};
+use super::answer::{EntryResult, misrouted_error};
 use super::flavor::SharedFunction;
 use super::{Flavor, Router};
 use crate::skills::{Content, SkillFolder, read_skills};

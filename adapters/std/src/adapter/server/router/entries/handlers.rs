@@ -91,7 +91,7 @@ macro_rules! imports {
         use serde::de::DeserializeOwned;
 
         use crate::adapter::server::cx::Answered;
-        use crate::adapter::server::router::entry_result::{EntryResult, misrouted_error};
+        use crate::adapter::server::router::answer::{EntryResult, misrouted_error};
         use crate::adapter::server::router::flavor::Flavor;
     };
 }
@@ -102,7 +102,7 @@ pub(in super::super) mod local_functions {
     use core::cell::RefCell;
 
     use crate::adapter::server::cx::Cx;
-    use crate::adapter::server::router::entry_result::HandlerResult;
+    use crate::adapter::server::router::answer::HandlerResult;
     use crate::adapter::server::router::flavor::Functions;
     use crate::adapter::server::router::{EntryRequest, Next};
     imports!();
@@ -142,7 +142,7 @@ pub(in super::super) mod shared_functions {
     use alloc::sync::Arc;
 
     use crate::adapter::server::cx::Cx;
-    use crate::adapter::server::router::entry_result::HandlerResult;
+    use crate::adapter::server::router::answer::HandlerResult;
     use crate::adapter::server::router::flavor::SharedFunctions;
     use crate::adapter::server::router::{EntryRequest, Next};
     imports!();
@@ -182,7 +182,7 @@ pub(in super::super) mod local_futures {
     use alloc::rc::Rc;
 
     use crate::adapter::server::cx::AsyncCx;
-    use crate::adapter::server::router::entry_result::HandlerResult;
+    use crate::adapter::server::router::answer::HandlerResult;
     use crate::adapter::server::router::flavor::LocalFutures;
     use crate::adapter::server::router::{EntryRequest, Next};
     imports!();
@@ -230,7 +230,7 @@ pub(in super::super) mod send_futures {
 
     use super::super::SendCall;
     use crate::adapter::server::cx::AsyncCx;
-    use crate::adapter::server::router::entry_result::HandlerResult;
+    use crate::adapter::server::router::answer::HandlerResult;
     use crate::adapter::server::router::flavor::SendFutures;
     use crate::adapter::server::router::{EntryRequest, Next};
     imports!();

@@ -5,16 +5,24 @@
 
 mod handlers;
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
 use mcp_proto::RawJson;
 use mcp_proto::model::{CompletionReference, Prompt, Resource, ResourceTemplate, Tool};
 use mcp_proto::router::{
-    CompletionTarget, IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult, ResourceTarget,
-    ToolArguments, ToolEntry, UntypedArguments,
+    CallTarget, CompletionTarget, Hook, IntoCompletion, IntoPromptResult, IntoReadResult, IntoToolResult,
+    ResourceTarget, ToolArguments, ToolEntry, UntypedArguments,
 };
 use serde::de::DeserializeOwned;
 
-use super::{Flavor, Functions, LocalFutures, Router, SendFutures, SharedFunctions};
+use super::answer::{EntryResult, HandlerResult, misrouted_error};
+use super::layer::Middleware;
+use super::{
+    Flavor, Functions, FutureFlavor, Interceptor, LocalFutures, Router, SendFutures, SharedFunctions,
+};
 use crate::adapter::server::cx::{AsyncCx, Cx};
+use crate::adapter::sync::BlockingPool;
 use handlers::{local_functions, local_futures, send_futures, shared_functions};
 
 /// A closure or function whose future is `Send` when it is called with `Arguments`, a tuple.
@@ -281,10 +289,289 @@ impl<F: Flavor> Router<F> {
     }
 }
 
-mod any;
-mod blocking;
 mod callbacks;
-mod state;
 
-pub use any::{FunctionsWithState, RegisterFunctions, RegisterFutures};
-pub use state::WithState;
+// Registration on routers of several flavours.
+
+macro_rules! store_function {
+    ($self:ident, $kind:ident, $handler:ident, $arguments:ty) => {
+        Self::Flavor::from_function(shared_functions::$kind($handler))
+    };
+}
+
+macro_rules! store_future {
+    ($self:ident, $kind:ident, $handler:ident, $arguments:ty) => {
+        Self::Flavor::from_future(send_futures::$kind($handler))
+    };
+}
+
+/// A router of any flavour, for entries whose handlers are functions: `Fn + Send + Sync`.
+///
+/// On a router of futures the function runs when its future is polled, so it must not block.
+///
+/// ```
+/// # use mcp_std::adapter::server::router::{Functions, LocalFutures, RegisterFunctions, Router};
+/// use mcp_proto::model::Resource;
+///
+/// /// Adds entries that every adapter serves.
+/// fn add_entries(router: &mut impl RegisterFunctions) {
+///     router.resource(Resource::new("harbour://tide", "tide"), |_, _| "high");
+/// }
+///
+/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// add_entries(&mut router);
+/// let mut router_of_futures = Router::<LocalFutures<()>>::new("harbour", "1.0");
+/// add_entries(&mut router_of_futures);
+/// # router.check().unwrap();
+/// # router_of_futures.check().unwrap();
+/// ```
+pub trait RegisterFunctions {
+    /// Flavour of the router.
+    type Flavor: Flavor;
+
+    /// Returns the router.
+    fn as_router(&mut self) -> &mut Router<Self::Flavor>;
+
+    entries! {
+        Fn(&mut Cx<'_>), data: [],
+        bounds: [+ Send + Sync] [+ Send + Sync] [+ Send + Sync],
+        adapter: <Self::Flavor as Flavor>::Adapter, router: [.as_router()], store: store_function
+    }
+
+    /// Returns a view of this router whose handlers share `state`, as their first argument.
+    fn with_state<S: Send + Sync + 'static>(&mut self, state: S) -> FunctionsWithState<'_, Self::Flavor, S> {
+        FunctionsWithState { router: self.as_router(), state: Arc::new(state) }
+    }
+
+    /// Adds a hook that observes the calls of entries and lists.
+    fn hook(&mut self, hook: impl Hook + Send + Sync + 'static) -> &mut Self {
+        let router = self.as_router();
+        router.state_mut().core.hook(Middleware::Hook(Self::Flavor::from_hook(Arc::new(hook))));
+        self
+    }
+
+    /// Adds an interceptor around the calls of all entries; see [`Router::intercept`].
+    fn intercept(&mut self, interceptor: impl Interceptor) -> &mut Self {
+        self.as_router().intercept(interceptor);
+        self
+    }
+}
+
+impl<F: Flavor> RegisterFunctions for Router<F> {
+    type Flavor = F;
+
+    fn as_router(&mut self) -> &mut Self {
+        self
+    }
+}
+
+/// Adds entries to a router of any flavour, whose handlers get a shared value as their first argument.
+pub struct FunctionsWithState<'r, F: Flavor, S> {
+    router: &'r mut Router<F>,
+    state: Arc<S>,
+}
+
+impl<F: Flavor, S> core::fmt::Debug for FunctionsWithState<'_, F, S> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("FunctionsWithState").field("router", &self.router).finish_non_exhaustive()
+    }
+}
+
+macro_rules! store_function_with_state {
+    ($self:ident, $kind:ident, $handler:ident, $arguments:ty) => {{
+        let state = $self.state.clone();
+        F::from_function(shared_functions::$kind(move |cx: &mut Cx<'_>, arguments: $arguments| {
+            $handler(&state, cx, arguments)
+        }))
+    }};
+}
+
+impl<F: Flavor, S: Send + Sync + 'static> FunctionsWithState<'_, F, S> {
+    entries! {
+        pub Fn(&S, &mut Cx<'_>), data: [],
+        bounds: [+ Send + Sync] [+ Send + Sync] [+ Send + Sync],
+        adapter: F::Adapter, router: [.router], store: store_function_with_state
+    }
+}
+
+/// A router of futures, for entries whose handlers are futures that any thread may poll.
+pub trait RegisterFutures {
+    /// Flavour of the router.
+    type Flavor: FutureFlavor;
+
+    /// Returns the router.
+    fn as_router(&mut self) -> &mut Router<Self::Flavor>;
+
+    entries! {
+        AsyncFnOnce(&mut AsyncCx), data: [+ Send],
+        bounds:
+            [+ for<'a> SendCall<(&'a mut AsyncCx, A), T>]
+            [+ for<'a> SendCall<(&'a mut AsyncCx, &'a ResourceTarget<'a>), T>]
+            [+ for<'a> SendCall<(&'a mut AsyncCx, &'a CompletionTarget<'a>), T>],
+        adapter: <Self::Flavor as Flavor>::Adapter, router: [.as_router()], store: store_future
+    }
+}
+
+impl<F: FutureFlavor> RegisterFutures for Router<F> {
+    type Flavor = F;
+
+    fn as_router(&mut self) -> &mut Self {
+        self
+    }
+}
+
+// Tools whose handlers are functions that may block, on routers of futures.
+
+impl<F: FutureFlavor<Adapter: BlockingPool>> Router<F> {
+    /// Adds a tool whose handler is a function that may block: it runs on a thread of the runtime for such work, and the
+    /// server goes on meanwhile.
+    ///
+    /// Arguments, results and the entry that is returned are those of `tool`. The handler may report progress, ask for
+    /// input, and sleep ([`Cx::sleep`]). If the call is cancelled, the handler goes on to its end and its
+    /// result is dropped; [`checkpoint`](crate::adapter::server::CallCx::checkpoint) tells it to stop. Until its end the
+    /// call counts as one of those that run at a time. A panic is answered with an internal error.
+    ///
+    /// Other entries move a part of their work there by the function `unblock` of the adapter.
+    pub fn tool_blocking<A, T>(
+        &mut self,
+        name: &str,
+        handler: impl Fn(&mut Cx<'_>, A) -> T + Send + Sync + 'static,
+    ) -> ToolEntry<'_>
+    where
+        A: ArgumentsOn<F::Adapter> + Send + 'static,
+        T: IntoToolResult + 'static,
+    {
+        let handler = Arc::new(handler);
+        let stored = F::from_future(Arc::new(move |cx, target| {
+            Box::pin(run_tool::<F::Adapter, A, T>(handler.clone(), cx, target))
+        }));
+        self.add_tool(A::tool(name), T::output_schema(), stored)
+    }
+}
+
+impl<F: FutureFlavor<Adapter: BlockingPool>, S: Send + Sync + 'static> WithState<'_, F, S> {
+    /// Adds a tool whose handler is a function that may block; see [`Router::tool_blocking`].
+    pub fn tool_blocking<A, T>(
+        &mut self,
+        name: &str,
+        handler: impl Fn(&S, &mut Cx<'_>, A) -> T + Send + Sync + 'static,
+    ) -> ToolEntry<'_>
+    where
+        A: ArgumentsOn<F::Adapter> + Send + 'static,
+        T: IntoToolResult + 'static,
+    {
+        let state = self.state.clone();
+        self.router.tool_blocking(name, move |cx: &mut Cx<'_>, arguments: A| handler(&state, cx, arguments))
+    }
+}
+
+/// Decodes the arguments here, and runs the handler on another thread.
+async fn run_tool<P: BlockingPool, A: DeserializeOwned + Send + 'static, T: IntoToolResult + 'static>(
+    handler: Arc<impl Fn(&mut Cx<'_>, A) -> T + Send + Sync + 'static>,
+    cx: &mut AsyncCx,
+    target: &CallTarget<'_>,
+) -> HandlerResult {
+    let CallTarget::Tool(target) = target else { return Err(misrouted_error().into()) };
+    let result = match target.parse::<A>() {
+        Ok(arguments) => cx.run_blocking::<P, _>(move |cx| handler(cx, arguments).into_tool_result()).await,
+        Err(invalid) => invalid.into_result(),
+    };
+    result.map(EntryResult::Tool)
+}
+
+// Registration of handlers that share a value.
+
+/// Adds entries whose handlers get a shared value as their first argument.
+///
+/// ```
+/// # use mcp_std::adapter::server::router::{Functions, Router};
+/// use std::cell::RefCell;
+/// use mcp_proto::model::{Prompt, Resource};
+///
+/// let mut router = Router::<Functions<()>>::new("ship", "1.0");
+/// router
+///     .with_state(RefCell::new(vec!["cast off"]))
+///     .resource(Resource::new("ship://log", "log"), |log, _, _| log.borrow().join("\n"))
+///     .prompt(Prompt::new("report"), |log, _, (): ()| format!("Summarize {} entries.", log.borrow().len()));
+/// # router.check().unwrap();
+/// ```
+pub struct WithState<'r, F: Flavor, S> {
+    router: &'r mut Router<F>,
+    state: Arc<S>,
+}
+
+impl<F: Flavor> Router<F> {
+    /// Returns a view of this router whose handlers share `state`.
+    pub fn with_state<S: 'static>(&mut self, state: S) -> WithState<'_, F, S> {
+        WithState { router: self, state: Arc::new(state) }
+    }
+}
+
+impl<F: Flavor, S> core::fmt::Debug for WithState<'_, F, S> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("WithState").field("router", &self.router).finish_non_exhaustive()
+    }
+}
+
+macro_rules! store_local_function {
+    ($self:ident, $kind:ident, $handler:ident, $arguments:ty) => {{
+        let (state, mut handler) = ($self.state.clone(), $handler);
+        local_functions::$kind(move |cx: &mut Cx<'_>, arguments: $arguments| handler(&state, cx, arguments))
+    }};
+}
+
+macro_rules! store_shared_function {
+    ($self:ident, $kind:ident, $handler:ident, $arguments:ty) => {{
+        let state = $self.state.clone();
+        shared_functions::$kind(move |cx: &mut Cx<'_>, arguments: $arguments| $handler(&state, cx, arguments))
+    }};
+}
+
+macro_rules! store_local_future {
+    ($self:ident, $kind:ident, $handler:ident, $arguments:ty) => {{
+        let state = $self.state.clone();
+        local_futures::$kind(async move |cx: &mut AsyncCx, arguments: $arguments| {
+            $handler(&*state, cx, arguments).await
+        })
+    }};
+}
+
+macro_rules! store_send_future {
+    ($self:ident, $kind:ident, $handler:ident, $arguments:ty) => {{
+        let state = $self.state.clone();
+        send_futures::$kind(async move |cx: &mut AsyncCx, arguments: $arguments| {
+            $handler.call((&*state, cx, arguments)).await
+        })
+    }};
+}
+
+impl<R: 'static, S: 'static> WithState<'_, Functions<R>, S> {
+    entries! {
+        pub FnMut(&S, &mut Cx<'_>), data: [], bounds: [] [] [], adapter: R, router: [.router], store: store_local_function
+    }
+}
+
+impl<R: 'static, S: Send + Sync + 'static> WithState<'_, SharedFunctions<R>, S> {
+    entries! {
+        pub Fn(&S, &mut Cx<'_>), data: [],
+        bounds: [+ Send + Sync] [+ Send + Sync] [+ Send + Sync],
+        adapter: R, router: [.router], store: store_shared_function
+    }
+}
+
+impl<R: 'static, S: 'static> WithState<'_, LocalFutures<R>, S> {
+    entries! {
+        pub AsyncFn(&S, &mut AsyncCx), data: [], bounds: [] [] [], adapter: R, router: [.router], store: store_local_future
+    }
+}
+
+impl<R: 'static, S: Send + Sync + 'static> WithState<'_, SendFutures<R>, S> {
+    entries! {
+        pub AsyncFnOnce(&S, &mut AsyncCx), data: [+ Send],
+        bounds:
+            [+ for<'a> SendCall<(&'a S, &'a mut AsyncCx, A), T>]
+            [+ for<'a> SendCall<(&'a S, &'a mut AsyncCx, &'a ResourceTarget<'a>), T>]
+            [+ for<'a> SendCall<(&'a S, &'a mut AsyncCx, &'a CompletionTarget<'a>), T>],
+        adapter: R, router: [.router], store: store_send_future
+    }
+}
