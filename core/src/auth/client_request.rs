@@ -216,9 +216,9 @@ impl ClientRequest {
             AuthMethod::Basic(secret) => {
                 // RFC 6749, 2.3.1: both are encoded as in a form first.
                 let mut pair = String::new();
-                request::encode(&mut pair, &self.client.id);
+                request::encode_form(&mut pair, &self.client.id);
                 pair.push(':');
-                request::encode(&mut pair, secret.expose());
+                request::encode_form(&mut pair, secret.expose());
                 fields.push("Authorization", format!("Basic {}", STANDARD.encode(pair)).as_bytes());
             }
             AuthMethod::PrivateKeyJwt { .. } => {

@@ -158,9 +158,9 @@ impl Form {
         if !self.text.is_empty() {
             self.text.push('&');
         }
-        encode(&mut self.text, name);
+        encode_form(&mut self.text, name);
         self.text.push('=');
-        encode(&mut self.text, value);
+        encode_form(&mut self.text, value);
     }
 
     /// Returns whether there is a parameter of this name, which needs no encoding.
@@ -176,7 +176,7 @@ impl Form {
 
 /// Appends `text` in the encoding of a form: a space becomes `+`.
 #[inline(never)]
-pub(super) fn encode(out: &mut String, text: &str) {
+pub(super) fn encode_form(out: &mut String, text: &str) {
     const HEX: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
     let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or('0');
     for byte in text.bytes() {
@@ -194,7 +194,7 @@ pub(super) fn encode(out: &mut String, text: &str) {
 
 /// Calls `visit` with the name and value of each parameter of a query, decoded; `None` if an escape is malformed or a
 /// text is not UTF-8.
-pub(super) fn parse(query: &str, visit: &mut dyn FnMut(String, String)) -> Option<()> {
+pub(super) fn parse_form(query: &str, visit: &mut dyn FnMut(String, String)) -> Option<()> {
     for part in query.split('&') {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
         if !part.is_empty() {
@@ -228,7 +228,7 @@ mod tests {
 
     fn read(text: &str) -> Option<Vec<(String, String)>> {
         let mut pairs = Vec::new();
-        parse(text, &mut |name, value| pairs.push((name, value)))?;
+        parse_form(text, &mut |name, value| pairs.push((name, value)))?;
         Some(pairs)
     }
 

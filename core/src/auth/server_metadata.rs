@@ -1,4 +1,4 @@
-//! The metadata of an authorization server (RFC 8414, OpenID Connect Discovery 1.0).
+//! Metadata of authorization servers (RFC 8414, OpenID Connect Discovery 1.0) and of protected resources (RFC 9728).
 
 use alloc::borrow::{Cow, ToOwned as _};
 use alloc::format;
@@ -35,7 +35,7 @@ pub(super) struct ServerMetadata {
 impl ServerMetadata {
     /// Reads the document of `issuer`; the error names the rule that it breaks.
     pub(super) fn parse(body: &[u8], issuer: &str, policy: &UrlPolicy<'_>) -> Result<Self, Refusal> {
-        Document::read(body, rfc, |document| Self::build(document, issuer, policy))
+        Document::read(body, rfc_8414, |document| Self::build(document, issuer, policy))
     }
 
     fn build(document: &Document, issuer: &str, policy: &UrlPolicy<'_>) -> Result<Self, Refusal> {
@@ -111,7 +111,7 @@ fn endpoint(document: &Document, policy: &UrlPolicy<'_>, name: &str) -> Result<O
     policy.parse(name, &text).map(Some).map_err(|why| (why, "AUTH-061"))
 }
 
-const fn rfc(why: Defect) -> Refusal {
+const fn rfc_8414(why: Defect) -> Refusal {
     (why, "RFC 8414")
 }
 

@@ -209,7 +209,7 @@ impl InboundCalls {
     }
 }
 
-/// The key of a batch. Only legacy revisions have batches. Other modules do not see whether it can exist.
+/// The key of a batch, which only legacy revisions have. Other modules do not see whether one can exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BatchKey {
     key: Key,

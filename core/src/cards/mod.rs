@@ -346,7 +346,7 @@ const SCHEMA: &str = "$schema";
 // The AI catalog, by which clients find the cards of a host.
 
 message! {
-    /// Catalog of the servers of a host, at [`CATALOG_PATH`](CATALOG_PATH); it may change, as cards may.
+    /// Catalog of the servers of a host, at [`CATALOG_PATH`]; it may change, as cards may.
     ///
     /// ```
     /// use mcp_proto::cards::{AiCatalog, ServerCard};

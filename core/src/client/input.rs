@@ -437,11 +437,8 @@ pub fn is_safe_method(method: &str) -> bool {
     )
 }
 
-// Open input requests of a legacy server, and the time that they take.
-//
-// They have no deadlines of their own: each is an inbound call, whose age is in the shared heap.
-
-/// Open input requests of a legacy server; see the [module](self).
+/// Open input requests of a legacy server, and the time that they take. They have no deadlines of their own: each is an
+/// inbound call, whose age is in the shared heap.
 #[derive(Debug, Default)]
 pub(super) struct LegacyInputs {
     /// The requests, by the slots of their calls.

@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString as _};
 
 use bytes::Bytes;
+use core::time::Duration;
 
 use super::calls::Calls;
 use super::common::CommonState;
@@ -24,10 +25,11 @@ use crate::deprecation::DeprecatedFeature;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, HttpError};
 use crate::frame::line::Oversize;
+use crate::methods::MethodRule;
 use crate::model::TaskId;
 use crate::observe::RequestedParams;
 use crate::raw::RawJson;
-use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, RejectedMessage};
+use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, ParamsSpans, RejectedMessage};
 use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
 use crate::slab::tree::TreeLinks;
@@ -336,92 +338,17 @@ impl Engine {
         if self.drop_misplaced(channel, &id, &method) {
             return;
         }
-        let version = match &self.common.peer {
-            Some(peer) => peer.version,
-            // `ping` may come before the handshake has finished (PING-001, LIFE-006).
-            None => Version::V2024_11_05,
-        };
+        // `ping` may come before the handshake has finished (PING-001, LIFE-006).
+        let version = self.common.peer.as_ref().map_or(Version::V2024_11_05, |peer| peer.version);
         let rule = methods::request_rule(&method).filter(|r| r.is_sent_by_server() && r.exists_in(version));
-        let declared = |gate| self.common.config.settings.capabilities.has(gate);
-        let method: Cow<'static, str> = match rule {
-            Some(rule) if rule.name == methods::PING => return self.common.answer_ping(channel, batch, &id),
-            // ERR-002, ERR-021
-            Some(rule) if rule.required_capability_in(version).is_none_or(declared) => {
-                Cow::Borrowed(rule.name)
-            }
-            None if self.common.config.accepts_custom_method(&method) => Cow::Owned(method.into_owned()),
-            _ => {
-                let error = RpcError::method_not_found(&method);
-                return self.common.endpoint.send_error(channel, batch, Some(&id), &error);
-            }
-        };
-        let token = match self.common.endpoint.parse_progress_token(params.meta.token.slice(frame)) {
-            Ok(token) => token,
-            Err(error) => return self.common.endpoint.send_error(channel, batch, Some(&id), &error),
-        };
-        if self.common.endpoint.inbound.calls.len() >= self.common.endpoint.limits.max_live_calls as usize {
-            let error = RpcError::internal("too many requests in work");
-            return self.common.endpoint.send_error(channel, batch, Some(&id), &error);
+        if rule.is_some_and(|rule| rule.name == methods::PING) {
+            return self.common.answer_ping(channel, batch, &id);
         }
-        let params = params.whole.slice(frame).map(|p| RawJson::trusted(frame.slice_ref(p)));
         let source = RequestSource { channel, batch, id: &id };
-        if is_about_task(&method) {
-            return self.calls.answer_task_request(&mut self.common, source, &method, params.as_ref());
-        }
-        let related = params.as_ref().filter(|_| version == Version::V2025_11_25).and_then(related_task);
-        // All other requests of a server that have a rule are input requests.
-        let input = rule
-            .map(|rule| self.common.config.read_input_request(rule.name, params.as_ref(), version))
-            .transpose()
-            .and_then(|mut input| {
-                let (common, related) = (&mut self.common, related.as_ref());
-                let hosted = match &mut input {
-                    Some(input) => self.calls.host_question(common, source, version, input, related)?,
-                    None => None,
-                };
-                Ok((input, hosted))
-            });
-        let input = match input {
-            Ok((Some(input), Some(question))) => {
-                let source = InputSource::Hosted(question);
-                return self.calls.receive_input_request(&mut self.common, source, input, related);
-            }
-            Ok((input, _)) => input,
-            Err(error) => return self.common.endpoint.send_error(channel, batch, Some(&id), &error),
-        };
-        let duplicate_id = id.clone();
-        let limits = &self.common.endpoint.limits;
-        let expires = self.common.endpoint.now
-            + if input.is_some() { limits.input_timeout } else { limits.max_call_age };
-        let call = InboundCall {
-            id,
-            channel,
-            version,
-            cacheable: false,
-            progress_token: token,
-            throttle: None,
-            expires_at: expires,
-            batch,
-            log_threshold: 0,
-            is_owed: false,
-            links: TreeLinks::default(),
-        };
-        match self.common.endpoint.begin_call(call) {
-            None => self.common.diagnose(Diagnostic::DuplicateId(duplicate_id)),
-            Some(key) => {
-                let observed = params.as_ref().map(RawJson::as_bytes).unwrap_or_default();
-                let observed = RequestedParams::unread(observed, None);
-                observe_call(&mut self.common.endpoint, key, &method, observed);
-                if let Some(input) = input {
-                    let source = InputSource::Request(key);
-                    return self.calls.receive_input_request(&mut self.common, source, input, related);
-                }
-                self.common.events.push_back(Event::Request(ServerRequest {
-                    id: CallId(key),
-                    method,
-                    params,
-                }));
-            }
+        let taken = accept_method(self, rule, version, method)
+            .and_then(|method| take_request(self, source, version, (rule, method), frame, &params));
+        if let Err(error) = taken {
+            self.common.endpoint.send_error(channel, batch, Some(&id), &error);
         }
     }
 
@@ -556,6 +483,105 @@ impl Engine {
             None => self.common.diagnose(Diagnostic::UnknownCancellation(id)),
         }
     }
+}
+
+/// Returns the method of a request that this client answers.
+fn accept_method(
+    engine: &Engine,
+    rule: Option<&'static MethodRule>,
+    version: Version,
+    method: Cow<'_, str>,
+) -> Result<Cow<'static, str>, RpcError> {
+    let declared = |gate| engine.common.config.settings.capabilities.has(gate);
+    match rule {
+        // ERR-002, ERR-021
+        Some(rule) if rule.required_capability_in(version).is_none_or(declared) => {
+            Ok(Cow::Borrowed(rule.name))
+        }
+        None if engine.common.config.accepts_custom_method(&method) => Ok(Cow::Owned(method.into_owned())),
+        _ => Err(RpcError::method_not_found(&method)),
+    }
+}
+
+/// Gives a request to what answers it: the tasks of this client, or the application.
+fn take_request(
+    engine: &mut Engine,
+    source: RequestSource<'_>,
+    version: Version,
+    (rule, method): (Option<&'static MethodRule>, Cow<'static, str>),
+    frame: &Bytes,
+    params: &ParamsSpans,
+) -> Result<(), RpcError> {
+    let token = engine.common.endpoint.parse_progress_token(params.meta.token.slice(frame))?;
+    if engine.common.endpoint.inbound.calls.len() >= engine.common.endpoint.limits.max_live_calls as usize {
+        return Err(RpcError::internal("too many requests in work"));
+    }
+    let params = params.whole.slice(frame).map(|p| RawJson::trusted(frame.slice_ref(p)));
+    if is_about_task(&method) {
+        engine.calls.answer_task_request(&mut engine.common, source, &method, params.as_ref());
+        return Ok(());
+    }
+    let related = params.as_ref().filter(|_| version == Version::V2025_11_25).and_then(related_task);
+    // All other requests of a server that have a rule are input requests.
+    let read =
+        |rule: &MethodRule| engine.common.config.read_input_request(rule.name, params.as_ref(), version);
+    let mut input = rule.map(read).transpose()?;
+    let common = &mut engine.common;
+    let hosted = match &mut input {
+        Some(question) => engine.calls.host_question(common, source, version, question, related.as_ref())?,
+        None => None,
+    };
+    let input = match (input, hosted) {
+        (Some(question), Some(hosted)) => {
+            engine.calls.receive_input_request(common, InputSource::Hosted(hosted), question, related);
+            return Ok(());
+        }
+        (input, _) => input,
+    };
+    let limits = &engine.common.endpoint.limits;
+    let age = if input.is_some() { limits.input_timeout } else { limits.max_call_age };
+    let Some(key) = begin_request(engine, source, version, token, age) else { return Ok(()) };
+    let observed = RequestedParams::unread(params.as_ref().map(RawJson::as_bytes).unwrap_or_default(), None);
+    observe_call(&mut engine.common.endpoint, key, &method, observed);
+    match input {
+        Some(input) => {
+            let source = InputSource::Request(key);
+            engine.calls.receive_input_request(&mut engine.common, source, input, related);
+        }
+        None => {
+            let request = ServerRequest { id: CallId(key), method, params };
+            engine.common.events.push_back(Event::Request(request));
+        }
+    }
+    Ok(())
+}
+
+/// Adds a request to the table of calls; `None` if its id is in flight.
+fn begin_request(
+    engine: &mut Engine,
+    source: RequestSource<'_>,
+    version: Version,
+    progress_token: Option<RequestId>,
+    age: Duration,
+) -> Option<Key> {
+    let call = InboundCall {
+        id: source.id.clone(),
+        channel: source.channel,
+        version,
+        cacheable: false,
+        progress_token,
+        throttle: None,
+        expires_at: engine.common.endpoint.now + age,
+        batch: source.batch,
+        log_threshold: 0,
+        is_owed: false,
+        links: TreeLinks::default(),
+    };
+    let begun = engine.common.endpoint.begin_call(call);
+    if begun.is_none() {
+        engine.common.diagnose(Diagnostic::DuplicateId(source.id.clone()));
+    }
+    begun
 }
 
 /// Takes a response without an id, or with one that is not that of a request here.

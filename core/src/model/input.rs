@@ -1,4 +1,4 @@
-//! Input requests of 2026-07-28 and their responses (MRTR).
+//! Input requests of 2026-07-28 and their responses (MRTR), with `roots/list` (ROOT).
 
 use alloc::string::String;
 use alloc::vec::Vec;

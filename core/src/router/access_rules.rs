@@ -241,7 +241,7 @@ impl FolderRules {
         self.0.append(&mut other.0);
     }
 
-    /// Returns the functions of all folders that contain the resource with this [`folder_key`](folder_key).
+    /// Returns the functions of all folders that contain the resource with this [`folder_key`].
     pub(super) fn of_key(&self, key: &str) -> impl Iterator<Item = &FolderRule> {
         self.0.iter().filter(move |rule| key.starts_with(&*rule.folder))
     }

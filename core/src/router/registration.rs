@@ -1,4 +1,4 @@
-//! Outcomes of registrations: the changed lists, the errors, and the rules for names.
+//! Outcomes of registrations, also of whole routers: the changed lists, the errors, and the rules for names.
 
 use alloc::format;
 use alloc::string::String;

@@ -6,9 +6,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::apps::{check_page, check_page_template};
 use super::entries::Entries;
 use super::hooks::{Hook, HookScopes, ROOT_SCOPE};
-use super::page::{CacheHint, CursorCodec, check_page, check_page_template};
+use super::page::{CacheHint, CursorCodec};
 use super::registration::{ChangedLists, RegisterError, check_prompt_name, check_tool_name};
 use super::skills::SkillCatalog;
 use super::template::{MAX_URI, PrefixIndex, Template, VariablePolicy, comparison_key};

@@ -11,9 +11,10 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::ser::{Serialize, Serializer};
 
+use super::apps::page_meta;
 use super::entries::Catalog;
 use super::hooks::{Hook, HookContext, HookOutcome, ROOT_SCOPE, Subject};
-use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition, Selection, page_meta};
+use super::page::{CacheHint, CatalogPage, CursorCodec, PagePosition, Selection};
 use super::params::{check_required_arguments, completion_params, param, prompt_arguments, text_param};
 use super::pending::Listed;
 use super::registry::Router;

@@ -1,4 +1,4 @@
-//! Changes to a registered tool that leave its schema and its handler alone.
+//! Registered tools: changes, calls that may become tasks, and checks of schemas, arguments and results.
 
 use alloc::boxed::Box;
 use alloc::string::String;

@@ -51,7 +51,7 @@ use crate::raw::InvalidJson;
 const HEAD_LEN: usize = 1 + 4 + 8;
 /// Bytes after the payload.
 const TAG_LEN: usize = 32;
-const VERSION: u8 = 1;
+const SEAL_VERSION: u8 = 1;
 
 /// Keys that seal and open.
 ///
@@ -180,7 +180,7 @@ impl Keys {
         }
         let key = &self.current;
         let mut bytes = Vec::with_capacity(size);
-        bytes.push(VERSION);
+        bytes.push(SEAL_VERSION);
         bytes.extend_from_slice(&key.id);
         bytes.extend_from_slice(&expires.to_be_bytes());
         let tag = key.tag(&bytes, binding, payload);
@@ -211,7 +211,7 @@ impl Keys {
         let (head, rest) = bytes.split_first_chunk::<HEAD_LEN>().ok_or(SealError::Malformed)?;
         let (payload, tag) = rest.split_last_chunk::<TAG_LEN>().ok_or(SealError::Malformed)?;
         let [version, a, b, c, d, expires @ ..] = *head;
-        if version != VERSION {
+        if version != SEAL_VERSION {
             return Err(SealError::Malformed);
         }
         // Two keys may share an id, though rarely: all that match are tried.

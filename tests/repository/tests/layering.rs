@@ -13,6 +13,7 @@ mod drafts;
 mod fuzz_targets;
 mod macros;
 mod methods;
+mod named_files;
 mod report;
 mod rooms;
 pub(crate) mod source;

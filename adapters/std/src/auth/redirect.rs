@@ -9,11 +9,12 @@ use core::net::Ipv4Addr;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::thread;
+use std::time::Instant as StdInstant;
 
+use mcp_proto::Instant;
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::h1::server::{Connection, Event};
 use mcp_proto::head::{BodySize, Fields, RequestHead, values};
-use std::time::Instant;
 
 use super::interaction::{Budget, Cancellation, Ended};
 use crate::Clock;
@@ -97,7 +98,7 @@ impl RedirectListener {
     /// The error of the operating system, for example if no descriptor is left.
     pub fn wait(
         &self,
-        deadline: Instant,
+        deadline: StdInstant,
         cancellation: &Cancellation,
         answer: &mut dyn FnMut(&str) -> RedirectPage,
     ) -> io::Result<RedirectEnd> {
@@ -130,7 +131,7 @@ struct Waiting<'a> {
 /// The connection whose redirect was accepted.
 struct Accepted {
     token: u64,
-    at: Instant,
+    at: StdInstant,
 }
 
 impl Waiting<'_> {
@@ -218,7 +219,7 @@ impl Waiting<'_> {
             }
             let page = answer(query);
             if !matches!(page, RedirectPage::Foreign | RedirectPage::CopyAddress) {
-                *accepted = Some(Accepted { token, at: Instant::now() });
+                *accepted = Some(Accepted { token, at: StdInstant::now() });
             }
             Some(page)
         };
@@ -367,7 +368,7 @@ enum Request {
 }
 
 impl Visitor {
-    fn new(socket: Socket, token: u64, port: u16, now: mcp_proto::Instant) -> Self {
+    fn new(socket: Socket, token: u64, port: u16, now: Instant) -> Self {
         let http = Connection::new(now, limits());
         let interest = Interest::READ;
         Self { socket, token, interest, http, port, request: None, is_write_shut: false }
@@ -386,7 +387,7 @@ impl Visitor {
     /// `page` returns the page for a redirect, or `None` if another one was accepted before.
     fn advance(
         &mut self,
-        now: mcp_proto::Instant,
+        now: Instant,
         ready: Ready,
         page: &mut dyn FnMut(&str) -> Option<RedirectPage>,
     ) -> bool {
@@ -416,7 +417,7 @@ impl Visitor {
         Ok(())
     }
 
-    fn read(&mut self, now: mcp_proto::Instant) -> io::Result<()> {
+    fn read(&mut self, now: Instant) -> io::Result<()> {
         let mut buffer = [0; 8 << 10];
         match self.socket.read(&mut buffer) {
             Ok(0) => self.http.handle_eof(now),
@@ -441,7 +442,7 @@ impl Visitor {
         Ok(())
     }
 
-    fn respond(&mut self, now: mcp_proto::Instant, page: &mut dyn FnMut(&str) -> Option<RedirectPage>) {
+    fn respond(&mut self, now: Instant, page: &mut dyn FnMut(&str) -> Option<RedirectPage>) {
         let page = match self.request.take() {
             Some(Request::Redirect(query)) => page(&query).map_or(Page::Late, Page::Redirect),
             Some(Request::OtherMethod) => Page::OtherMethod,

@@ -188,7 +188,7 @@ impl Facts {
             false => "?",
         };
         let mut is_repeated = false;
-        let is_valid = request::parse(own, &mut |name, _| is_repeated |= query.has(&name)).is_some();
+        let is_valid = request::parse_form(own, &mut |name, _| is_repeated |= query.has(&name)).is_some();
         if is_repeated || !is_valid {
             let why = "the query of `authorization_endpoint` is malformed, or has a parameter of the request";
             return Err(ErrorKind::Invalid(why.into()));
@@ -239,7 +239,7 @@ impl RedirectParams {
     fn parse(query: &str, state: &str) -> Option<Self> {
         let mut found = Self::default();
         let mut given = None;
-        request::parse(query, &mut |name, value| {
+        request::parse_form(query, &mut |name, value| {
             let slot = match &*name {
                 "state" => &mut given,
                 "code" => &mut found.code,

@@ -175,11 +175,7 @@ impl Config {
     #[must_use]
     pub fn input_tasks(mut self, tasks: InputTasks) -> Self {
         use crate::sync::share;
-        use alloc::boxed::Box;
-        let new_table = share!(
-            move || Box::new(HostedTasks::boxed(&tasks)) as Box<dyn Any>,
-            dyn Fn() -> Box<dyn Any> + Send + Sync
-        );
+        let new_table = share!(move || Box::new(HostedTasks::boxed(&tasks)) as Box<dyn Any>, MakeTable);
         self.input_tasks = Some(InputTaskSupport { new_table });
         self.declare_input_tasks()
     }

@@ -331,7 +331,7 @@ pub(super) enum TaskDeadline {
     InputTimedOut,
 }
 
-/// Tasks that calls follow; [`FollowedTasks`](FollowedTasks) has the meanings.
+/// Tasks that calls follow; [`FollowedTasks`] has the meanings.
 pub(super) trait TaskTable: fmt::Debug + Send + Sync {
     /// Returns whether there is nothing to keep.
     fn is_empty(&self) -> bool;

@@ -61,7 +61,7 @@ pub use pool::{ConnectionId, ConnectionPool, PoolLimits};
 #[cfg(feature = "auth")]
 pub use proof::ProofRequest;
 
-pub use authorization::parse as parse_challenges;
+pub use authorization::parse_challenges;
 
 /// The media type of messages.
 const JSON: &str = "application/json";

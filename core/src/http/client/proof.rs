@@ -176,7 +176,7 @@ impl MakeProofs for ProofMaker {
 
 /// Returns whether a response asks for a proof with its nonce, although that nonce came with another response before.
 fn asks_for_nonce(head: &ResponseHead<'_>) -> bool {
-    let challenges = super::authorization::parse(head::values(head.fields, fields::WWW_AUTHENTICATE));
+    let challenges = super::parse_challenges(head::values(head.fields, fields::WWW_AUTHENTICATE));
     challenges.iter().any(|challenge| challenge.param("error") == Some("use_dpop_nonce"))
 }
 

@@ -73,7 +73,7 @@ fn response_from_head(head: &head::ResponseHead<'_>) -> HttpResponse {
         body: String::new(),
         error: None,
         retry_after: one(fields::RETRY_AFTER).and_then(seconds).map(Duration::from_secs),
-        challenges: authorization::parse(head::values(head.fields, fields::WWW_AUTHENTICATE)),
+        challenges: authorization::parse_challenges(head::values(head.fields, fields::WWW_AUTHENTICATE)),
     }
 }
 
@@ -177,58 +177,7 @@ impl Client {
                 self.engine.report_diagnostic(Diagnostic::Http(note.into()));
             }
         }
-        let max = max_frame(&self.engine);
-        let Some(x) = self.exchanges.get_mut(key) else { return };
-        match x.purpose() {
-            ExchangePurpose::Message { .. } | ExchangePurpose::ConfirmSession if success => {
-                if let Some(x) = self.conclude(key) {
-                    self.message_accepted(&x);
-                }
-            }
-            // The answer arrives on the event stream (HTTPSSE-007).
-            ExchangePurpose::Call { .. } if success && self.session.is_http_sse() => drop(self.conclude(key)),
-            ExchangePurpose::Call { .. }
-            | ExchangePurpose::RenewSession
-            | ExchangePurpose::RefreshTools(_)
-                if matches!(head.status, 202 | 204) =>
-            {
-                let Some(x) = self.conclude(key) else { return };
-                if head.status == 202 && self.may_answer_on_get_stream(&x) {
-                    self.await_get_stream(x);
-                } else {
-                    self.exchange_failed(x, HttpError::Unanswered { status: head.status });
-                }
-            }
-            ExchangePurpose::DeleteSession => drop(self.conclude(key)),
-            _ if success && media == MediaType::EventStream => {
-                let is_get_stream = matches!(x.purpose(), ExchangePurpose::GetStream);
-                // The request will not be sent again.
-                if !matches!(x.purpose(), ExchangePurpose::HttpSse) {
-                    x.body = Bytes::new();
-                }
-                self.exchanges.open_event_stream(key, self.now, max);
-                if is_get_stream {
-                    self.session.clear_get_stream_error();
-                    if self.session.gate() == SendGate::AwaitingGetStream {
-                        self.open_gate();
-                    }
-                }
-            }
-            purpose => {
-                let is_json = media == MediaType::Json
-                    && !(success
-                        && matches!(
-                            purpose,
-                            ExchangePurpose::GetStream
-                                | ExchangePurpose::HttpSse
-                                | ExchangePurpose::Message { .. }
-                        ));
-                let answer = response_from_head(head);
-                // A login does not wait for a body without an end.
-                let until = answer.asks_for_credential().then(|| self.now + self.config.close_timeout);
-                self.exchanges.collect_body(key, answer, is_json, until);
-            }
-        }
+        continue_exchange(self, key, head, media);
     }
 
     /// Follows a redirect that keeps the method.
@@ -421,6 +370,62 @@ impl Client {
     }
 }
 
+/// Continues an exchange whose response is neither a redirect nor taken by the authorization.
+fn continue_exchange(client: &mut Client, key: Key, head: &head::ResponseHead<'_>, media: MediaType) {
+    let success = (200..300).contains(&head.status);
+    let Some(x) = client.exchanges.get(key) else { return };
+    match x.purpose() {
+        ExchangePurpose::Message { .. } | ExchangePurpose::ConfirmSession if success => {
+            if let Some(x) = client.conclude(key) {
+                client.message_accepted(&x);
+            }
+        }
+        // The answer arrives on the event stream (HTTPSSE-007).
+        ExchangePurpose::Call { .. } if success && client.session.is_http_sse() => drop(client.conclude(key)),
+        ExchangePurpose::Call { .. } | ExchangePurpose::RenewSession | ExchangePurpose::RefreshTools(_)
+            if matches!(head.status, 202 | 204) =>
+        {
+            let Some(x) = client.conclude(key) else { return };
+            if head.status == 202 && client.may_answer_on_get_stream(&x) {
+                client.await_get_stream(x);
+            } else {
+                client.exchange_failed(x, HttpError::Unanswered { status: head.status });
+            }
+        }
+        ExchangePurpose::DeleteSession => drop(client.conclude(key)),
+        _ if success && media == MediaType::EventStream => open_event_stream(client, key),
+        purpose => {
+            let has_no_answer = success
+                && matches!(
+                    purpose,
+                    ExchangePurpose::GetStream | ExchangePurpose::HttpSse | ExchangePurpose::Message { .. }
+                );
+            let answer = response_from_head(head);
+            // A login does not wait for a body without an end.
+            let until = answer.asks_for_credential().then(|| client.now + client.config.close_timeout);
+            client.exchanges.collect_body(key, answer, media == MediaType::Json && !has_no_answer, until);
+        }
+    }
+}
+
+/// Reads the events of a response.
+fn open_event_stream(client: &mut Client, key: Key) {
+    let max = max_frame(&client.engine);
+    let Some(x) = client.exchanges.get_mut(key) else { return };
+    let is_get_stream = matches!(x.purpose(), ExchangePurpose::GetStream);
+    // The request will not be sent again.
+    if !matches!(x.purpose(), ExchangePurpose::HttpSse) {
+        x.body = Bytes::new();
+    }
+    client.exchanges.open_event_stream(key, client.now, max);
+    if is_get_stream {
+        client.session.clear_get_stream_error();
+        if client.session.gate() == SendGate::AwaitingGetStream {
+            client.open_gate();
+        }
+    }
+}
+
 // Failed exchanges: which requests are retried, and with which error a call ends.
 
 impl HttpError {
@@ -441,7 +446,7 @@ impl HttpError {
 
 impl Client {
     /// Handles a failed exchange.
-    pub(super) fn exchange_failed(&mut self, mut x: ClientExchange, mut error: HttpError) {
+    pub(super) fn exchange_failed(&mut self, x: ClientExchange, mut error: HttpError) {
         if self.engine.is_closed() {
             if let (ExchangePurpose::DeleteSession, HttpError::Redirected { status, .. }) =
                 (x.purpose(), &error)
@@ -462,60 +467,15 @@ impl Client {
                 self.negotiation_failed(&x, error);
             }
             ExchangePurpose::Call { id, method } => {
-                let id = id.clone();
-                if !self.engine.awaits_response(&id) {
-                    return;
-                }
-                let may_repeat = *method == CallMethod::Listen || self.engine.is_idempotent(&id);
-                let policy = &self.config.reconnect;
-                if *method == CallMethod::Listen {
-                    let stream_yield = x.events.as_mut().map(|e| e.take_yield(self.now, policy));
-                    match stream_yield.unwrap_or(StreamYield::Nothing) {
-                        StreamYield::Messages => x.retries.repeats = 0,
-                        // A quiet subscription is retried without limit, at growing intervals.
-                        StreamYield::Acknowledgment => {
-                            x.retries.repeats = x.retries.repeats.min(policy.max_attempts.saturating_sub(1));
-                        }
-                        StreamYield::Nothing => {}
-                    }
-                }
-                if may_repeat && error.is_transient() && x.retries.repeats < policy.max_attempts {
-                    // SUB-016, HTTP-044
-                    let until = self.now + backoff(policy, x.retries.repeats).max(error.retry_after());
-                    self.exchanges.insert(x.scheduled(NextStep::RetryWithNewId, until));
-                    return;
-                }
-                self.engine.exchanges().fail_request(self.now, &id, error.into_call_error());
+                let (id, is_listen) = (id.clone(), *method == CallMethod::Listen);
+                call_failed(self, x, &id, is_listen, error);
             }
             ExchangePurpose::Resume { id, .. } => {
                 let id = id.clone();
-                if x.session_serial != self.session.serial() {
-                    return self.retry_or_fail(x, &id, HttpError::SessionLost);
-                }
-                let x = if error.allows_reopen(true) {
-                    self.schedule_reconnect(x, false, error.retry_after())
-                } else {
-                    Some(x)
-                };
-                let Some(x) = x else { return };
-                let lost = HttpError::Lost {
-                    reason: alloc::format!("the event stream could not be resumed: {error}").into(),
-                };
-                self.retry_or_fail(x, &id, lost);
+                resumption_failed(self, x, &id, &error);
             }
             ExchangePurpose::Message { .. } | ExchangePurpose::ConfirmSession => {
-                let policy = &self.config.reconnect;
-                let may_resend =
-                    x.retries.repeats < policy.max_attempts && error.retry_after() <= policy.max_delay;
-                if error.is_unprocessed() && may_resend && self.exchanges.has_room_for_resend() {
-                    let until = self.now + backoff(policy, x.retries.repeats).max(error.retry_after());
-                    x.retries.repeats += 1;
-                    self.exchanges.insert(x.scheduled(NextStep::Resend, until));
-                    return;
-                }
-                let note = alloc::format!("the server did not accept a message: {error}");
-                self.engine.report_diagnostic(Diagnostic::Http(note));
-                self.message_accepted(&x);
+                message_failed(self, x, &error)
             }
             ExchangePurpose::GetStream => self.get_stream_failed(x, &error),
             ExchangePurpose::RenewSession => {
@@ -553,4 +513,67 @@ impl Client {
             }
         }
     }
+}
+
+/// Repeats a call that may be made twice, or ends it.
+fn call_failed(
+    client: &mut Client,
+    mut x: ClientExchange,
+    id: &RequestId,
+    is_listen: bool,
+    error: HttpError,
+) {
+    if !client.engine.awaits_response(id) {
+        return;
+    }
+    let may_repeat = is_listen || client.engine.is_idempotent(id);
+    let policy = &client.config.reconnect;
+    if is_listen {
+        let stream_yield = x.events.as_mut().map(|e| e.take_yield(client.now, policy));
+        match stream_yield.unwrap_or(StreamYield::Nothing) {
+            StreamYield::Messages => x.retries.repeats = 0,
+            // A quiet subscription is retried without limit, at growing intervals.
+            StreamYield::Acknowledgment => {
+                x.retries.repeats = x.retries.repeats.min(policy.max_attempts.saturating_sub(1));
+            }
+            StreamYield::Nothing => {}
+        }
+    }
+    if may_repeat && error.is_transient() && x.retries.repeats < policy.max_attempts {
+        // SUB-016, HTTP-044
+        let until = client.now + backoff(policy, x.retries.repeats).max(error.retry_after());
+        client.exchanges.insert(x.scheduled(NextStep::RetryWithNewId, until));
+        return;
+    }
+    client.engine.exchanges().fail_request(client.now, id, error.into_call_error());
+}
+
+/// Opens the stream of a call again, or gives it up.
+fn resumption_failed(client: &mut Client, x: ClientExchange, id: &RequestId, error: &HttpError) {
+    if x.session_serial != client.session.serial() {
+        return client.retry_or_fail(x, id, HttpError::SessionLost);
+    }
+    let x = if error.allows_reopen(true) {
+        client.schedule_reconnect(x, false, error.retry_after())
+    } else {
+        Some(x)
+    };
+    let Some(x) = x else { return };
+    let reason = alloc::format!("the event stream could not be resumed: {error}").into();
+    client.retry_or_fail(x, id, HttpError::Lost { reason });
+}
+
+/// Sends a message again that the server has not processed, or gives it up.
+fn message_failed(client: &mut Client, mut x: ClientExchange, error: &HttpError) {
+    let policy = &client.config.reconnect;
+    let may_resend = x.retries.repeats < policy.max_attempts && error.retry_after() <= policy.max_delay;
+    if error.is_unprocessed() && may_resend && client.exchanges.has_room_for_resend() {
+        let until = client.now + backoff(policy, x.retries.repeats).max(error.retry_after());
+        x.retries.repeats += 1;
+        client.exchanges.insert(x.scheduled(NextStep::Resend, until));
+        return;
+    }
+    let note = alloc::format!("the server did not accept a message: {error}");
+    client.engine.report_diagnostic(Diagnostic::Http(note));
+    client.message_accepted(&x);
 }

@@ -1,4 +1,4 @@
-//! Admission of a request by its head: access, path and format (first half of HTTP-029).
+//! Admission of a request by its head: access, pages of other origins (CORS), path and format (first half of HTTP-029).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

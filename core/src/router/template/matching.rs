@@ -511,7 +511,7 @@ impl<'t> Captures<'t> {
 /// Returns whether every variable of a template can end in one place only.
 ///
 /// This holds if each `{a}` is followed by the end of the template, or by a literal whose first character `{a}` cannot
-/// match, and each `{+a}` by the end. The result of a match is the same as that of [`matching`](self).
+/// match, and each `{+a}` by the end. The result of a match is the same as that of [`match_parts`].
 pub(super) fn is_direct(parts: &[TemplatePart]) -> bool {
     parts.iter().enumerate().all(|(i, part)| match (part, parts.get(i + 1)) {
         (TemplatePart::Literal { .. }, _) => true,

@@ -156,7 +156,7 @@ impl Request {
     }
 }
 
-/// Questions whose tasks are followed, by the keys of their requests; see the [module](super).
+/// Questions whose tasks are followed, by the keys of their requests; see the [module](self).
 ///
 /// Invariant: `by_id` has an entry for each question. Their number is bounded by
 /// [`Limits::max_pending_calls`](crate::Limits::max_pending_calls).

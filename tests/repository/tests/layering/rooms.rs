@@ -46,7 +46,9 @@ fn check(sources: &[SourceFile], rooms: &[(&str, &[&str])]) {
     for (room, closed) in rooms {
         let inside = |s: &&SourceFile| {
             let module = module_of(&s.path).join("/");
-            is_in(&module, room) && !closed.iter().any(|other| is_in(&module, other)) && module != *room
+            is_in(&module, room)
+                && !closed.iter().any(|other| is_in(&module, other))
+                && s.path != "auth/mod.rs"
         };
         let files: Vec<&SourceFile> = sources.iter().filter(inside).collect();
         assert!(!files.is_empty(), "`{room}` has no files");

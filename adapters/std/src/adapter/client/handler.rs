@@ -1,4 +1,4 @@
-//! Calls to a [`ClientHandler`] and their replies: made now, deferred, or queued for another thread or task.
+//! The callbacks of a client, and how they are called: now, deferred, or queued for another thread or task.
 
 use alloc::boxed::Box;
 use alloc::string::String;

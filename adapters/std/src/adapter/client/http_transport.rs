@@ -103,7 +103,7 @@ impl HttpTransport {
         let endpoint = http.endpoint();
         // With its query, which may select a server, and which `url` does not show.
         let era_key = format!("{}{}", endpoint.origin(), endpoint.target());
-        let config = connecting::recall(&era_key, config);
+        let config = connecting::recall_era(&era_key, config);
         Ok(Self {
             client: Client::new(Arc::new(config), Arc::new(http), now),
             connections,
@@ -334,7 +334,7 @@ impl ClientTransport for HttpTransport {
 
     fn record_era(&mut self) {
         let engine = self.client.engine();
-        connecting::record(&self.era_key, engine.config(), engine.known_era());
+        connecting::record_era(&self.era_key, engine.config(), engine.known_era());
     }
 
     fn set_events_paused(&mut self, paused: bool) {

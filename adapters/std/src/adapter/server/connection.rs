@@ -12,7 +12,7 @@ use mcp_proto::h1::{Eviction, EvictionClass};
 use mcp_proto::http::server::{Admission, Connection, ExchangeId, Server};
 use mcp_proto::server::ConnectionInfo;
 
-use super::connections::admission::{AddressPermit, ConnectionPermit};
+use super::connections::{AddressPermit, ConnectionPermit};
 use crate::adapter::NetStream;
 use crate::adapter::poll::{Interest, Ready, Selector};
 use crate::catch;

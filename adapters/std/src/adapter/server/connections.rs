@@ -2,7 +2,7 @@
 //!
 //! The cost of a wait grows with the connections that are ready, updated or due, not with all connections.
 
-pub(super) mod admission;
+mod admission;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +21,6 @@ use mcp_proto::http::HeadRecord;
 use mcp_proto::http::server::{Admission, Connection, ExchangeId, Server};
 use mcp_proto::slab::Slab;
 
-use self::admission::default_max_connections;
 use super::connection::{
     ConnectionReadiness, MigratedConnection, OnConnect, PendingDescription, ServerConnection, Waiting,
 };
@@ -32,8 +31,9 @@ use crate::adapter::server::Cores;
 use crate::io::{Listener, Socket, descriptor_limit, is_resource_exhausted};
 #[cfg(feature = "tls")]
 use crate::tls::ServerTls;
-use admission::ConnectionIndex;
-use admission::{AddressPermit, ConnectionPermit, ConnectionPermits};
+use admission::{ConnectionIndex, ConnectionPermits, default_max_connections};
+
+pub(super) use admission::{AddressPermit, ConnectionPermit};
 
 /// The listener and the open connections of one shard.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn soon() -> Instant {
-    Instant::now() + LONG
+fn soon() -> StdInstant {
+    StdInstant::now() + LONG
 }
 
 impl RedirectListener {
@@ -66,7 +66,7 @@ fn waited(browser: impl FnOnce(&RedirectListener)) -> Vec<String> {
 // covers: AUTH-061
 #[test]
 fn accepted_redirect_gets_a_page_and_ends_the_wait() {
-    let begun = Instant::now();
+    let begun = StdInstant::now();
     let queries = waited(|listener| {
         assert_eq!(listener.redirect_uri(), format!("http://127.0.0.1:{}/callback", listener.port()));
         let page = listener.get("/callback?state=s&code=1");
@@ -155,7 +155,7 @@ fn malformed_huge_and_bodied_requests_are_refused() {
 
 #[test]
 fn silent_and_slow_connections_do_not_block_the_redirect() {
-    let begun = Instant::now();
+    let begun = StdInstant::now();
     let queries = waited(|listener| {
         let silent: Vec<_> = (0..100).map(|_| listener.connect()).collect();
         let mut slow = listener.connect();
@@ -207,13 +207,13 @@ fn only_the_first_of_two_redirects_counts() {
 fn wait_ends_at_its_deadline_and_by_cancellation() {
     let listener = RedirectListener::bind(None).unwrap();
     let mut answer = |_: &str| RedirectPage::Done;
-    let (cancellation, deadline) = (Cancellation::new(), Instant::now() + Duration::from_millis(100));
+    let (cancellation, deadline) = (Cancellation::new(), StdInstant::now() + Duration::from_millis(100));
     assert_eq!(listener.wait(deadline, &cancellation, &mut answer).unwrap(), RedirectEnd::TimedOut);
-    assert!(Instant::now() >= deadline);
+    assert!(StdInstant::now() >= deadline);
     thread::scope(|scope| {
         let waiting = scope.spawn(|| listener.wait(soon(), &cancellation, &mut answer).unwrap());
         thread::sleep(Duration::from_millis(50));
-        let begun = Instant::now();
+        let begun = StdInstant::now();
         cancellation.cancel();
         assert_eq!(waiting.join().unwrap(), RedirectEnd::Cancelled);
         assert!(begun.elapsed() < Duration::from_secs(10));

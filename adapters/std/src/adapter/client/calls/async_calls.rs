@@ -1,4 +1,4 @@
-//! Untyped calls and commands of a client.
+//! Calls and commands of a client.
 
 use alloc::borrow::Cow;
 use alloc::format;

@@ -1,4 +1,4 @@
-//! The way of every request: through the layers, then to the cache and the connection.
+//! The way of every request: through the layers, then to the cache and the connection; lists, from all of their pages.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

@@ -197,7 +197,7 @@ static FOUND: Mutex<Vec<(String, KnownEra)>> = Mutex::new(Vec::new());
 const MAX_URLS: usize = 256;
 
 /// Returns the configuration of a client for the server at `url`, with its era if that is known and was not set.
-pub(super) fn recall(url: &str, config: Config) -> Config {
+pub(super) fn recall_era(url: &str, config: Config) -> Config {
     if !config.effective_versions().is_dual_era() || config.stored_era().is_some() {
         return config;
     }
@@ -207,7 +207,7 @@ pub(super) fn recall(url: &str, config: Config) -> Config {
 }
 
 /// Records the era that a client found; `None` if the server has contradicted it.
-pub(super) fn record(url: &str, config: &Config, era: Option<KnownEra>) {
+pub(super) fn record_era(url: &str, config: &Config, era: Option<KnownEra>) {
     // A client of one era finds nothing out.
     if !config.effective_versions().is_dual_era() {
         return;
@@ -238,22 +238,22 @@ mod eras_tests {
     #[test]
     fn era_is_remembered_by_url_until_it_is_contradicted() {
         let config = || Config::new("test", "1");
-        let known = |url: &str| recall(url, config()).stored_era();
+        let known = |url: &str| recall_era(url, config()).stored_era();
         let url = "http://eras.test/mcp";
         assert_eq!(known(url), None);
-        record(url, &config().versions(VersionSet::LEGACY), Some(KnownEra::Legacy));
+        record_era(url, &config().versions(VersionSet::LEGACY), Some(KnownEra::Legacy));
         assert_eq!(known(url), None, "a legacy client has not looked");
-        record(url, &config(), Some(KnownEra::Legacy));
+        record_era(url, &config(), Some(KnownEra::Legacy));
         assert_eq!((known(url), known("http://eras.test/other")), (Some(KnownEra::Legacy), None));
-        record("http://eras.test/told", &config().known_era(KnownEra::Legacy), Some(KnownEra::Legacy));
+        record_era("http://eras.test/told", &config().known_era(KnownEra::Legacy), Some(KnownEra::Legacy));
         assert_eq!(known("http://eras.test/told"), None, "a client that was told has not looked");
         let set = config().known_era(KnownEra::Modern);
-        assert_eq!(recall(url, set).stored_era(), Some(KnownEra::Modern), "what was set counts");
-        assert_eq!(recall(url, config().versions(VersionSet::MODERN)).stored_era(), None);
-        record(url, &config(), None);
+        assert_eq!(recall_era(url, set).stored_era(), Some(KnownEra::Modern), "what was set counts");
+        assert_eq!(recall_era(url, config().versions(VersionSet::MODERN)).stored_era(), None);
+        record_era(url, &config(), None);
         assert_eq!(known(url), None);
         for n in 0..=MAX_URLS {
-            record(&format!("http://eras.test/{n}"), &config(), Some(KnownEra::Legacy));
+            record_era(&format!("http://eras.test/{n}"), &config(), Some(KnownEra::Legacy));
         }
         assert_eq!(
             (known("http://eras.test/0"), known("http://eras.test/1")),

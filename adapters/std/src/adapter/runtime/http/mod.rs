@@ -427,22 +427,18 @@ mod platform {
 
     /// One descriptor that becomes readable when any socket is ready.
     #[derive(Debug)]
-    pub(in crate::adapter::runtime::http) struct SocketWatch<R: Runtime>(R::Watch);
+    pub(super) struct SocketWatch<R: Runtime>(R::Watch);
 
     impl<R: Runtime> SocketWatch<R> {
         /// Whether [`poll`](Self::poll) has to be repeated before a wait: it learns of new sockets only then.
-        pub(in crate::adapter::runtime::http) const FOLLOWS_SOURCES: bool = false;
+        pub(super) const FOLLOWS_SOURCES: bool = false;
 
-        pub(in crate::adapter::runtime::http) fn new(server: &impl AsFd) -> io::Result<Self> {
+        pub(super) fn new(server: &impl AsFd) -> io::Result<Self> {
             R::Watch::new(server.as_fd()).map(Self)
         }
 
         /// Returns whether a socket may be ready; otherwise the future is woken later.
-        pub(in crate::adapter::runtime::http) fn poll<S>(
-            &mut self,
-            cx: &mut Context<'_>,
-            _: &S,
-        ) -> io::Result<bool> {
+        pub(super) fn poll<S>(&mut self, cx: &mut Context<'_>, _: &S) -> io::Result<bool> {
             match self.0.poll(cx, Interest::READ, false) {
                 Poll::Ready(outcome) => outcome.map(|()| true),
                 Poll::Pending => Ok(false),
@@ -468,7 +464,7 @@ mod platform {
     ///
     /// A poll walks all sockets, as the `poll(2)` that follows it does.
     #[derive(Debug)]
-    pub(in crate::adapter::runtime::http) struct SocketWatch<R: Runtime> {
+    pub(super) struct SocketWatch<R: Runtime> {
         /// By the token of the socket. The descriptor is that of the selector, closed as soon as both have dropped it.
         sockets: BTreeMap<u64, (Arc<OwnedFd>, R::Watch)>,
         /// The notifier of the selector, which never changes.
@@ -477,19 +473,15 @@ mod platform {
 
     impl<R: Runtime> SocketWatch<R> {
         /// Whether [`poll`](Self::poll) has to be repeated before a wait: it learns of new sockets only then.
-        pub(in crate::adapter::runtime::http) const FOLLOWS_SOURCES: bool = true;
+        pub(super) const FOLLOWS_SOURCES: bool = true;
 
         #[expect(clippy::unnecessary_wraps, reason = "same signature as with a descriptor")]
-        pub(in crate::adapter::runtime::http) const fn new<S>(_: &S) -> io::Result<Self> {
+        pub(super) const fn new<S>(_: &S) -> io::Result<Self> {
             Ok(Self { sockets: BTreeMap::new(), notifier: None })
         }
 
         /// Returns whether a socket may be ready; otherwise the future is woken later.
-        pub(in crate::adapter::runtime::http) fn poll<H>(
-            &mut self,
-            cx: &mut Context<'_>,
-            server: &InnerServer<H>,
-        ) -> io::Result<bool> {
+        pub(super) fn poll<H>(&mut self, cx: &mut Context<'_>, server: &InnerServer<H>) -> io::Result<bool> {
             let selector = server.selector();
             // Closed sockets first, as their peers see the end only without this watch. A token may be used again.
             self.sockets.retain(|token, (watched, _)| {
@@ -537,24 +529,20 @@ mod platform {
 
     /// Nothing: on this platform no server can be bound.
     #[derive(Debug)]
-    pub(in crate::adapter::runtime::http) struct SocketWatch<R: Runtime>(PhantomData<fn() -> R>);
+    pub(super) struct SocketWatch<R: Runtime>(PhantomData<fn() -> R>);
 
     impl<R: Runtime> SocketWatch<R> {
         /// Whether [`poll`](Self::poll) has to be repeated before a wait: it learns of new sockets only then.
-        pub(in crate::adapter::runtime::http) const FOLLOWS_SOURCES: bool = false;
+        pub(super) const FOLLOWS_SOURCES: bool = false;
 
         #[expect(clippy::unnecessary_wraps, reason = "same signature as on other platforms")]
-        pub(in crate::adapter::runtime::http) const fn new<S>(_: &S) -> io::Result<Self> {
+        pub(super) const fn new<S>(_: &S) -> io::Result<Self> {
             Ok(Self(PhantomData))
         }
 
         /// Never returns that a socket is ready.
         #[expect(clippy::unnecessary_wraps, reason = "same signature as on other platforms")]
-        pub(in crate::adapter::runtime::http) fn poll<S>(
-            &mut self,
-            _: &mut Context<'_>,
-            _: &S,
-        ) -> io::Result<bool> {
+        pub(super) fn poll<S>(&mut self, _: &mut Context<'_>, _: &S) -> io::Result<bool> {
             Ok(false)
         }
     }

@@ -5,20 +5,13 @@
 //! other connections end after their responses. Without a permit in time, the request gets 503.
 
 use alloc::boxed::Box;
-#[cfg(feature = "http")]
-use alloc::collections::BTreeMap;
-use alloc::collections::BTreeSet;
-#[cfg(feature = "http")]
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-#[cfg(feature = "http")]
 use core::net::{IpAddr, Ipv6Addr};
-#[cfg(feature = "http")]
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-#[cfg(feature = "http")]
 use core::task::Waker;
 use core::time::Duration;
-#[cfg(feature = "http")]
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mcp_proto::Instant;
@@ -396,7 +389,6 @@ impl ConnectionIndex {
 
 /// The number of open connections of each shard and of each address.
 #[derive(Debug)]
-#[cfg(feature = "http")]
 pub(in crate::adapter::server) struct ConnectionPermits {
     counts: Vec<AtomicUsize>,
     addresses: Mutex<BTreeMap<IpAddr, usize>>,
@@ -410,7 +402,6 @@ pub(in crate::adapter::server) struct ConnectionPermits {
     waker: Waker,
 }
 
-#[cfg(feature = "http")]
 impl ConnectionPermits {
     /// Creates the counters. `waker` is woken when a permit is released while a [waiter](Self::register_waiter) waits.
     pub(in crate::adapter::server) fn new(shards: u8, waker: Waker) -> Arc<Self> {
@@ -487,18 +478,15 @@ impl ConnectionPermits {
 }
 
 /// Surplus of connections that a shard may have over the smallest shard; or a quarter, if that is more.
-#[cfg(feature = "http")]
 const BALANCE_SLACK: usize = 8;
 
 /// The right to hold one of the open connections.
 #[derive(Debug)]
-#[cfg(feature = "http")]
 pub(in crate::adapter::server) struct ConnectionPermit {
     permits: Arc<ConnectionPermits>,
     shard: u8,
 }
 
-#[cfg(feature = "http")]
 impl ConnectionPermit {
     /// Counts one more connection in a shard, until the permit is dropped.
     pub(in crate::adapter::server) fn new(permits: &Arc<ConnectionPermits>, shard: u8) -> Self {
@@ -517,7 +505,6 @@ impl ConnectionPermit {
     }
 }
 
-#[cfg(feature = "http")]
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.permits.decrement(self.shard);
@@ -526,13 +513,11 @@ impl Drop for ConnectionPermit {
 
 /// The right of an address to hold one of its connections.
 #[derive(Debug)]
-#[cfg(feature = "http")]
 pub(in crate::adapter::server) struct AddressPermit {
     /// `None` for an address that is not limited.
     counted: Option<(Arc<ConnectionPermits>, IpAddr)>,
 }
 
-#[cfg(feature = "http")]
 impl AddressPermit {
     /// Counts one more connection of an address; `None` if it has `limit` already.
     ///
@@ -555,7 +540,6 @@ impl AddressPermit {
     }
 }
 
-#[cfg(feature = "http")]
 impl Drop for AddressPermit {
     fn drop(&mut self) {
         let Some((permits, address)) = &self.counted else { return };
@@ -570,7 +554,6 @@ impl Drop for AddressPermit {
 }
 
 /// Returns the address of which connections are counted: of IPv6 the network of 64 bits that one host may have whole.
-#[cfg(feature = "http")]
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => {
@@ -581,7 +564,6 @@ fn network_of(address: IpAddr) -> IpAddr {
 }
 
 #[cfg(test)]
-#[cfg(feature = "http")]
 mod permits_tests {
     use super::*;
 

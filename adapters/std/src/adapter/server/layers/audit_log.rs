@@ -1,4 +1,4 @@
-//! Log of calls.
+//! Log of calls, and removal of secrets from results.
 
 use alloc::borrow::{Cow, ToOwned};
 use alloc::boxed::Box;

@@ -1,4 +1,4 @@
-//! Limit of the rate of calls.
+//! Limits of calls: their rate, their number, and by which key.
 
 use alloc::boxed::Box;
 use alloc::format;
