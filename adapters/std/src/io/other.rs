@@ -1,4 +1,4 @@
-//! What stands in for sockets, serial lines and stdio on systems that cannot wait for several streams at once.
+//! Substitutes for sockets, serial lines and stdio on systems that cannot wait for several streams at once.
 
 pub(super) mod net {
     //! TCP listeners and connecting sockets, which this platform does not support.

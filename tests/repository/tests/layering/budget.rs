@@ -6,14 +6,14 @@ use core::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::layering::root;
 use crate::layering::source::{self, SourceFile};
+use crate::layering::{TEST_FILES, root};
 
 /// Lines of code below which a file counts as short.
 const SHORT_FILE: usize = 60;
 const HEAD: &str = "package\tfiles\tshort\tlines\ttraits\tboxes\tpointers";
 
-/// What is counted of a package.
+/// The counts of a package.
 struct Weight {
     files: usize,
     /// Files with less than 60 lines of code.
@@ -51,15 +51,15 @@ impl Weight {
 /// Counts private traits that exactly one type implements.
 fn single_traits(code: &str) -> usize {
     let lines: Vec<&str> = code.lines().map(str::trim_start).collect();
-    let private = |line: &&str| !line.starts_with("pub trait ") && !line.starts_with("pub unsafe trait ");
-    let name = |line: &str| {
+    // Of a public trait `pub` alone stands before.
+    let private_name = |line: &str| {
         let rest = line
             .split_once("trait ")
             .filter(|(before, _)| before.is_empty() || before.starts_with("pub("))?
             .1;
         rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().map(str::to_owned)
     };
-    let names = lines.iter().filter(|line| private(line)).filter_map(|line| name(line));
+    let names = lines.iter().filter_map(|line| private_name(line));
     names.filter(|name| implementations(&lines, name) == 1).count()
 }
 
@@ -96,8 +96,7 @@ fn packages() -> Vec<(String, Weight)> {
         let parts: Vec<&str> = source.path.split('/').collect();
         let (name, above) = parts.split_last().expect("a name");
         !above.iter().any(|part| matches!(*part, "tests" | "fuzzing"))
-            && !name.ends_with("tests.rs")
-            && !matches!(*name, "test_support.rs")
+            && !TEST_FILES.iter().any(|end| name.ends_with(end))
     };
     let weigh = |(name, folder): (String, PathBuf)| {
         let sources: Vec<SourceFile> = source::read(&folder).into_iter().filter(is_code).collect();

@@ -1,9 +1,8 @@
 //! Source files that the pages name exist.
 
-use alloc::collections::BTreeSet;
 use std::fs;
 
-use crate::layering::{assert_none, root};
+use crate::layering::{assert_none, root, source};
 
 /// The pages, from the root of the repository.
 const PAGES: [&str; 7] = [
@@ -16,26 +15,14 @@ const PAGES: [&str; 7] = [
     ".github/TESTING.md",
 ];
 
-fn collect(folder: &std::path::Path, found: &mut BTreeSet<String>) {
-    for entry in fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            if !path.ends_with("target") && !path.ends_with(".git") && !path.ends_with("node_modules") {
-                collect(&path, found);
-            }
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            let below = path.strip_prefix(root()).expect("below the root");
-            found.insert(format!("/{}", below.to_string_lossy().replace('\\', "/")));
-        }
-    }
-}
-
 #[test]
 fn files_that_pages_name_exist() {
-    let mut files = BTreeSet::new();
-    for folder in ["core", "adapters", "tests", "fuzz", "benches"] {
-        collect(&root().join(folder), &mut files);
-    }
+    let folders = ["core", "adapters", "tests", "fuzz", "benches"].into_iter();
+    let below = |folder| {
+        let names = source::rust_files(&root().join(folder)).into_keys();
+        names.map(move |name| format!("/{folder}/{name}"))
+    };
+    let files: Vec<String> = folders.flat_map(below).collect();
     let (mut named, mut missing) = (0, Vec::new());
     for page in PAGES {
         let text = fs::read_to_string(root().join(page)).unwrap_or_else(|e| panic!("{page}: {e}"));

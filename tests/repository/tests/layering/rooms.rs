@@ -1,6 +1,7 @@
 //! The second floor: rooms inside the modules of the core that do not know each other.
 //!
-//! Between the files of one room there is no rule: they are read together. The rooms of `mcp-std` have rows in [`adapters`](super::adapters).
+//! Between the files of one room there is no rule: they are read together. The rooms of `mcp-std` have rows in
+//! [`adapters`](super::adapters).
 
 use crate::layering::source::SourceFile;
 use crate::layering::{assert_none, core};

@@ -33,22 +33,30 @@ pub(crate) fn read(folder: &Path) -> Vec<SourceFile> {
 }
 
 fn read_now(folder: &Path) -> Vec<SourceFile> {
-    let mut sources = Vec::new();
+    let files = rust_files(folder).into_iter();
+    files.map(|(name, path)| SourceFile::new(&name, &fs::read_to_string(path).expect("UTF-8"))).collect()
+}
+
+/// Returns all Rust files below a folder by their paths from there, with forward slashes, in order. What builds left is not among
+/// them.
+pub(crate) fn rust_files(folder: &Path) -> BTreeMap<String, PathBuf> {
+    let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
         for entry in fs::read_dir(&next).unwrap_or_else(|e| panic!("{}: {e}", next.display())) {
             let path = entry.expect("a directory entry").path();
             if path.is_dir() {
-                folders.push(path);
+                if !path.ends_with("target") && !path.ends_with("node_modules") {
+                    folders.push(path);
+                }
             } else if path.extension().is_some_and(|e| e == "rs") {
                 let name =
                     path.strip_prefix(folder).expect("below the folder").to_string_lossy().replace('\\', "/");
-                sources.push(SourceFile::new(&name, &fs::read_to_string(&path).expect("UTF-8")));
+                files.insert(name, path);
             }
         }
     }
-    sources.sort_by(|a, b| a.path.cmp(&b.path));
-    sources
+    files
 }
 
 impl SourceFile {
