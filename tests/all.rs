@@ -3,6 +3,7 @@
 extern crate alloc;
 
 mod conformance_next;
+mod fuzz_bodies;
 mod input_requests;
 mod model_round_trip;
 mod protocol;

@@ -206,8 +206,6 @@ extern crate std;
 mod ascii;
 #[cfg(feature = "auth")]
 pub mod auth;
-#[doc(hidden)]
-pub mod bench;
 mod budget;
 mod built;
 mod calls;
@@ -232,9 +230,6 @@ mod extensions;
 #[cfg(feature = "http")]
 pub mod fields;
 pub mod frame;
-#[cfg(all(any(fuzzing, test), feature = "client", feature = "server"))]
-#[doc(hidden)]
-pub mod fuzzing;
 #[cfg(any(doc, doctest))]
 #[cfg_attr(
     not(all(feature = "auth", feature = "crypto", feature = "draft", feature = "http")),
@@ -247,6 +242,8 @@ pub mod head;
 #[cfg(feature = "http")]
 pub mod http;
 mod identity;
+#[doc(hidden)]
+pub mod internals;
 mod json;
 mod limits;
 mod memory;

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mcp_proto::fuzzing::client_pipe(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcp_proto_fuzz::client_pipe(data));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mcp_proto::fuzzing::input_task_ops(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcp_proto_fuzz::input_task_ops(data));

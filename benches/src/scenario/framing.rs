@@ -4,6 +4,7 @@ use core::hint::black_box;
 
 use mcp_proto::Limits;
 use mcp_proto::frame::line::{Line, LineDecoder};
+use mcp_proto::internals::Message;
 
 use super::{Scenario, TEXT};
 use crate::floor;
@@ -50,6 +51,6 @@ impl Scenario for FrameEnvelope {
     fn run_once(&mut self) {
         self.decoder.push(black_box(self.request.advance()));
         let Some(Line::Frame(frame)) = self.decoder.next_line() else { panic!("no frame") };
-        black_box(mcp_proto::bench::envelope(&frame, &self.limits)).expect("a request");
+        black_box(Message::parse(&frame, &self.limits)).expect("a request");
     }
 }

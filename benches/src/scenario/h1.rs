@@ -3,10 +3,10 @@
 use alloc::sync::Arc;
 use core::hint::black_box;
 
-use mcp_proto::bench::HeadParser;
 use mcp_proto::h1::{HttpLimits, client, server};
 use mcp_proto::head::{BodySize, Fields};
 use mcp_proto::http::server as http;
+use mcp_proto::internals::HeadParser;
 use mcp_proto::{Entropy, Instant};
 
 use super::server::config;

@@ -162,7 +162,7 @@ impl<R: Role> Endpoint<R> {
     }
 
     /// Panics if a list or a number of outbound calls of a channel differs from the calls.
-    #[cfg(any(fuzzing, test))]
+    #[cfg(any(debug_assertions, test))]
     pub(crate) fn check_requests(&self) {
         for (channel, c) in self.channels.iter() {
             let listed = self.outbound.calls.iter().filter(|(_, call)| call.channel == channel).count();

@@ -159,7 +159,7 @@ impl Engine {
     }
 
     /// Panics if a sum that the engine keeps differs from what it sums.
-    #[cfg(any(fuzzing, all(test, feature = "crypto")))]
+    #[cfg(all(any(debug_assertions, test), feature = "crypto"))]
     pub(crate) fn check_sums(&self) {
         if let Some(tasks) = &self.calls.input_tasks {
             tasks.check_sums(&self.common);

@@ -574,7 +574,7 @@ impl Engine {
     }
 
     /// Panics if a sum that the engine keeps differs from what it sums.
-    #[cfg(any(fuzzing, test))]
+    #[cfg(any(debug_assertions, test))]
     pub(crate) fn check_sums(&self) {
         self.endpoint.check_requests();
         if let Some(parked) = &self.parked {

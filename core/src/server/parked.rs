@@ -105,7 +105,7 @@ pub(super) trait ParkedCallTable: fmt::Debug + Send + Sync {
     fn tasks(&mut self) -> Option<&mut (dyn FollowedQuestionTable + 'static)>;
 
     /// Panics if a sum differs from what it sums.
-    #[cfg(any(fuzzing, test))]
+    #[cfg(any(debug_assertions, test))]
     fn check_sums(&self, endpoint: &ServerEndpoint);
 }
 
@@ -551,7 +551,7 @@ impl ParkedCallTable for ParkedCalls {
         self.tasks.as_deref_mut()
     }
 
-    #[cfg(any(fuzzing, test))]
+    #[cfg(any(debug_assertions, test))]
     fn check_sums(&self, endpoint: &ServerEndpoint) {
         if let Some(tasks) = &self.tasks {
             tasks.check_sums(endpoint);

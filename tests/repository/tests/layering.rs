@@ -111,7 +111,7 @@ const HTTP: &str = "ascii auth built calls cards client deadlines deprecation di
 const POINTER: &str = "sync";
 
 /// Modules for tests and measurements, which may use every module, and the guide, which is documentation alone.
-const EXEMPT_MODULES: &[&str] = &["bench", "fuzzing", "guide", "testing"];
+const EXEMPT_MODULES: &[&str] = &["guide", "internals", "testing"];
 
 /// Endings of paths of files that only tests use.
 const TEST_FILES: [&str; 2] = ["tests.rs", "test_support.rs"];

@@ -414,7 +414,7 @@ impl InputTaskTable for HostedTasks {
         self.open
     }
 
-    #[cfg(any(fuzzing, all(test, feature = "crypto")))]
+    #[cfg(all(any(debug_assertions, test), feature = "crypto"))]
     fn check_sums(&self, common: &CommonState) {
         let tasks = || self.tasks.values();
         assert_eq!(

@@ -118,7 +118,7 @@ pub(super) trait InputTaskTable: fmt::Debug + Send + Sync {
     fn open_questions(&self) -> usize;
 
     /// Panics if a sum differs from what it sums.
-    #[cfg(any(fuzzing, all(test, feature = "crypto")))]
+    #[cfg(all(any(debug_assertions, test), feature = "crypto"))]
     fn check_sums(&self, common: &CommonState);
 }
 

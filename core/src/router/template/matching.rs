@@ -16,7 +16,7 @@ use super::expand::{Values, VariableValue};
 use super::parse::{Expression, Modifier, TemplatePart, Variable};
 use super::uri::{self, SEGMENT, byte_class, bytes_equal_at, host_range};
 
-/// Step counter for tests and fuzzing.
+/// Step counter for tests and fuzz targets.
 pub(super) trait MatchCounter {
     fn add(&mut self, steps: usize);
 }

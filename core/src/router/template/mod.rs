@@ -142,7 +142,6 @@ impl Template {
     }
 
     /// Returns the number of steps that a match takes, or `None` if `uri` is not a URI.
-    #[cfg(any(fuzzing, test))]
     pub(crate) fn count_steps(&self, uri: &str) -> Option<usize> {
         struct MatchSteps(usize);
         impl matching::MatchCounter for MatchSteps {

@@ -77,7 +77,7 @@ pub(super) trait FollowedQuestionTable: fmt::Debug + Send + Sync {
     fn receive_notification(&mut self, endpoint: &mut ServerEndpoint, root: Key, params: &[u8]) -> bool;
 
     /// Panics if the table does not agree with the requests of the endpoint.
-    #[cfg(any(fuzzing, test))]
+    #[cfg(any(debug_assertions, test))]
     fn check_sums(&self, endpoint: &ServerEndpoint);
 }
 
@@ -434,7 +434,7 @@ impl FollowedQuestionTable for FollowedQuestions {
         true
     }
 
-    #[cfg(any(fuzzing, test))]
+    #[cfg(any(debug_assertions, test))]
     fn check_sums(&self, endpoint: &ServerEndpoint) {
         let ids = self.questions.iter().map(|(key, question)| (question.id.clone(), *key));
         assert_eq!(self.by_id, ids.collect());

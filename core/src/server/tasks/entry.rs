@@ -360,7 +360,7 @@ impl HeldCalls {
     }
 
     /// Panics if the number of a party is wrong.
-    #[cfg(any(fuzzing, test))]
+    #[cfg(any(debug_assertions, test))]
     pub(super) fn check(&self) {
         let mut counts = BTreeMap::new();
         for (held, party) in self.calls.values() {
@@ -502,7 +502,7 @@ impl TaskTable {
     }
 
     /// Panics if a sum of an owner differs from what it sums.
-    #[cfg(any(fuzzing, test))]
+    #[cfg(any(debug_assertions, test))]
     pub(super) fn check_owners(&self) {
         let owned: usize = self.owners.iter().map(|(_, of)| of.count).sum();
         assert_eq!(owned, self.tasks.len(), "each task has an owner");

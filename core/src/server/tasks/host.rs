@@ -476,7 +476,7 @@ impl TaskHost for ServerTasks {
         sizes
     }
 
-    #[cfg(any(fuzzing, test))]
+    #[cfg(any(debug_assertions, test))]
     fn check_sums(&self, endpoint: &ServerEndpoint) {
         self.table.check_sums();
         let runs = endpoint.inbound.calls.iter().filter(|(_, call)| call.channel == self.channel).count();
@@ -621,7 +621,7 @@ impl TaskListeners {
         of_task.map(|((_, channel, id), _)| (*channel, id.clone())).collect()
     }
 
-    #[cfg(any(fuzzing, test))]
+    #[cfg(any(debug_assertions, test))]
     pub(super) fn check(&self, table: &TaskTable) {
         assert!(self.by_task.keys().all(|(task, ..)| table.get(*task).is_some()), "a listener has a task");
         let listed: usize = self.by_channel.values().map(Vec::len).sum();

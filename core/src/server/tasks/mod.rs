@@ -213,7 +213,7 @@ pub(super) trait TaskHost: fmt::Debug + Send + Sync {
     fn sizes(&self, endpoint: &ServerEndpoint) -> Vec<usize>;
 
     /// Panics if a sum differs from what it sums.
-    #[cfg(any(fuzzing, test))]
+    #[cfg(any(debug_assertions, test))]
     fn check_sums(&self, endpoint: &ServerEndpoint);
 }
 

@@ -510,7 +510,7 @@ impl ServerTasks {
         }
     }
 
-    #[cfg(any(fuzzing, test))]
+    #[cfg(any(debug_assertions, test))]
     pub(super) fn check_waiting(&self, endpoint: &ServerEndpoint) {
         self.held.check();
         for (call, held) in self.held.iter() {

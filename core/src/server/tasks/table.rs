@@ -515,7 +515,7 @@ impl TaskTable {
     }
 
     /// Panics if a sum differs from what it sums.
-    #[cfg(any(fuzzing, test))]
+    #[cfg(any(debug_assertions, test))]
     pub(in crate::server) fn check_sums(&self) {
         let all = || self.tasks.iter().map(|(_, task)| task);
         assert_eq!(self.bytes, all().map(TaskEntry::len).sum::<usize>(), "the bytes of all tasks");

@@ -1,17 +1,13 @@
 //! Fuzz targets for the documents and texts of an authorization, and for a whole flow.
 
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec;
-use alloc::vec::Vec;
-
-use super::auth_run::{End, ISSUER, SERVER, Script, drive, mark, response, right};
-use super::input::FuzzInput;
-use crate::auth::{
+use mcp_proto::auth::{
     ClientAuth, ClientCredentials, ClientMetadata, Config, DpopMode, FetchFailure, GrantType, Secret,
     TokenRecord, Trigger, redirect_query,
 };
-use crate::http::client::{Url, parse_challenges};
+use mcp_proto::http::client::{Url, parse_challenges};
+
+use super::auth_run::{End, ISSUER, SERVER, Script, drive, mark, response, right};
+use super::input::FuzzInput;
 
 fn config() -> Config {
     Config::new("fuzz").max_document(4 << 10)
@@ -169,8 +165,8 @@ pub fn auth_flow(data: &[u8]) {
 fn answer(
     choices: &mut FuzzInput<'_>,
     mark: &str,
-    fetch: &crate::auth::Fetch,
-) -> Result<crate::auth::FetchResponse, FetchFailure> {
+    fetch: &mcp_proto::auth::Fetch,
+) -> Result<mcp_proto::auth::FetchResponse, FetchFailure> {
     let mut reply = right(mark, fetch)?;
     match choices.below(8) {
         0 => return Err(FetchFailure::Unreachable("refused".into())),

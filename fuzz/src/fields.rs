@@ -1,14 +1,11 @@
 //! Fuzz target for values in header fields, and for tool arguments that are mirrored there.
 
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+use mcp_proto::RawJson;
+use mcp_proto::head::FieldLine;
+use mcp_proto::http::fields::{decode_value, encode_value, find_repeated, single_decoded_value};
+use mcp_proto::http::params::{HeaderMismatchKind, HeaderParams};
 
 use super::input::FuzzInput;
-use crate::head::FieldLine;
-use crate::http::fields::{decode_value, encode_value, find_repeated, single_decoded_value};
-use crate::http::params::{HeaderMismatchKind, HeaderParams};
-use crate::raw::RawJson;
 
 /// Schema with all kinds of positions, for inputs without a schema of their own.
 const SCHEMA: &str = r#"{"type":"object","properties":{
@@ -45,8 +42,7 @@ pub fn fields(data: &[u8]) {
         }
         Err(bad) => assert!(!format!("{bad}").is_empty()),
     }
-    #[cfg(feature = "draft")]
-    if let Ok(params) = HeaderParams::from_draft_schema(&schema, crate::draft::Draft::ALL) {
+    if let Ok(params) = HeaderParams::from_draft_schema(&schema, mcp_proto::draft::Draft::ALL) {
         assert_sides_agree(&params, arguments.as_bytes(), usize::from(change));
     }
 }

@@ -1,16 +1,18 @@
 //! Fuzz target for newline framing, compared with a plain split at newlines.
 
-use alloc::vec::Vec;
-
 use bytes::Bytes;
+use mcp_proto::frame::line::{Line, LineDecoder};
 
 use super::input::{Chunking, FuzzInput};
-use crate::frame::line::{Line, LineDecoder};
 
 #[derive(Debug, PartialEq, Eq)]
 enum LineTrace {
     Frame(Vec<u8>),
-    TooLong { length: u64, id: Option<Vec<u8>>, asks: bool, answers: bool },
+    /// The text has what was recovered of the message.
+    TooLong {
+        length: u64,
+        shown: String,
+    },
     Partial(usize),
 }
 
@@ -46,13 +48,7 @@ fn read(input: &[u8], max: usize, cut: Chunking, owned: bool) -> Vec<LineTrace> 
             seen.push(match line {
                 Line::Frame(frame) => LineTrace::Frame(frame.to_vec()),
                 Line::TooLong(oversize) => {
-                    let found = oversize.recovered;
-                    LineTrace::TooLong {
-                        length: oversize.length,
-                        id: found.id,
-                        asks: found.has_method,
-                        answers: found.is_response,
-                    }
+                    LineTrace::TooLong { length: oversize.length, shown: format!("{oversize:?}") }
                 }
             });
         }

@@ -1,10 +1,6 @@
 //! Choices drawn from the fuzz input, and the ways to cut input into pieces.
 
-#[cfg(feature = "http")]
-use alloc::string::String;
-use alloc::vec::Vec;
-
-use crate::testing::Rng;
+use mcp_proto::testing::Rng;
 
 /// Reader that draws choices from the front of the input; yields zeros at its end.
 pub(super) struct FuzzInput<'a> {
@@ -43,7 +39,6 @@ impl<'a> FuzzInput<'a> {
     }
 
     /// Draws at most `max` header fields: a name of `names` or a free one, and any value that a field may have.
-    #[cfg(feature = "http")]
     pub(super) fn fields(&mut self, max: usize, names: &[&str]) -> Vec<(String, Vec<u8>)> {
         let fits = |b: &u8| matches!(b, b'\t' | b' '..=b'~' | 0x80..);
         (0..self.below(max + 1))
@@ -98,6 +93,19 @@ impl Chunking {
                 }
                 pieces
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunking_preserves_input() {
+        let text = "abcdefghij".repeat(100);
+        for cut in Chunking::all(7) {
+            assert_eq!(cut.pieces(text.as_bytes()).concat(), text.as_bytes());
         }
     }
 }

@@ -1,13 +1,9 @@
 //! Fuzz target for elicitation forms and the checks of submitted values.
 
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-
+use mcp_proto::model::{ElicitResult, ElicitSchema, ElicitValue, Map};
 use serde_json::Value;
 
 use super::wire::json;
-use crate::model::{ElicitResult, ElicitSchema, ElicitValue, Map};
 
 /// Reads a form and submitted values, which are on two lines, and checks both.
 ///
@@ -117,7 +113,7 @@ fn field_accepts(field: &Value, value: &Value) -> bool {
                 Some(choices) => choices.iter().any(|choice| choice == text),
                 // Formats have tests of their own.
                 None => {
-                    let format = field["format"].as_str().map(crate::model::StringFormat::from);
+                    let format = field["format"].as_str().map(mcp_proto::model::StringFormat::from);
                     within(text.chars().count(), "minLength", "maxLength")
                         && format.is_none_or(|format| format.matches(text))
                 }

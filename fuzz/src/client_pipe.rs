@@ -1,22 +1,19 @@
 //! Fuzz target for a client on a byte stream that receives arbitrary input while it makes calls.
 
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::format;
-use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
+
+use mcp_proto::client::{Config, Event, InputId, KnownEra, SubscriptionKey, TaskRequest};
+use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
+use mcp_proto::pipe::{Client, Pipe};
+use mcp_proto::testing::Rng;
+use mcp_proto::{
+    CallId, CallKey, CallOptions, Capabilities, Capability, EntryKind, Instant, Limits, Progress, RawJson,
+    RpcError, UseError, VersionSet,
+};
 
 use super::input::{Chunking, FuzzInput};
 use super::wire;
-use crate::client::{Config, Event, InputId, KnownEra, SubscriptionKey, TaskRequest};
-use crate::methods::EntryKind;
-use crate::model::{LoggingLevel, SubscriptionFilter};
-use crate::pipe::{Client, Pipe};
-use crate::testing::Rng;
-use crate::{
-    CallId, CallKey, CallOptions, Capabilities, Capability, Instant, Limits, Progress, RawJson, RpcError,
-    UseError, VersionSet,
-};
 
 /// Feeds arbitrary input to a client and checks its invariants.
 ///
@@ -54,21 +51,19 @@ impl ClientPipeSetup {
     #[expect(deprecated, reason = "tested until its removal")]
     fn draw(choices: &mut FuzzInput<'_>) -> Self {
         let flags = choices.byte();
-        let limits = Limits {
-            max_frame: if flags & 1 == 0 { 8 << 10 } else { 192 },
-            max_live_calls: if flags & 2 == 0 { 8 } else { 2 },
-            outbox_high_water: if flags & 4 == 0 { 4 << 10 } else { 256 },
-            max_faulty_messages: (flags & 8 != 0).then_some(8),
-            max_queued_bytes: if flags & 16 == 0 { 8 << 10 } else { 40 },
-            max_pending_calls: if flags & 32 == 0 { 8 } else { 3 },
-            tap_records: if flags & 64 == 0 { 0 } else { 4 },
-            ..Limits::small()
-        };
+        let mut limits = Limits::small();
+        limits.max_frame = if flags & 1 == 0 { 8 << 10 } else { 192 };
+        limits.max_live_calls = if flags & 2 == 0 { 8 } else { 2 };
+        limits.outbox_high_water = if flags & 4 == 0 { 4 << 10 } else { 256 };
+        limits.max_faulty_messages = (flags & 8 != 0).then_some(8);
+        limits.max_queued_bytes = if flags & 16 == 0 { 8 << 10 } else { 40 };
+        limits.max_pending_calls = if flags & 32 == 0 { 8 } else { 3 };
+        limits.tap_records = if flags & 64 == 0 { 0 } else { 4 };
         let versions = match choices.below(4) {
             0 => VersionSet::ALL,
             1 => VersionSet::LEGACY,
             2 => VersionSet::MODERN,
-            _ => VersionSet::only(crate::Version::V2025_03_26),
+            _ => VersionSet::only(mcp_proto::Version::V2025_03_26),
         };
         let known_era = match choices.below(3) {
             0 => None,
@@ -273,6 +268,7 @@ impl ClientPipeRun<'_> {
             | Event::Changed { key: None, .. }
             | Event::Notification(_)
             | Event::Diagnostic(_) => {}
+            other => panic!("unknown event: {other:?}"),
         }
         self.take_action();
     }

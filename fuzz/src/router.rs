@@ -1,23 +1,19 @@
 //! Fuzz target for a router behind a server, with arbitrary requests.
 
 use alloc::collections::BTreeSet;
-use alloc::format;
-use alloc::string::{String, ToString};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
+use mcp_proto::model::{
+    Prompt, PromptArgument, PromptReference, Resource, ResourceTemplate, ResourceTemplateReference, Tool,
+};
+use mcp_proto::pipe::{Pipe, Server};
+use mcp_proto::router::{CallTarget, HookOutcome, IntoToolResult, Route, Router};
+use mcp_proto::server::Event;
+use mcp_proto::{Instant, RawJson, RpcError};
 use serde_json::{Value, json};
 
 use super::input::FuzzInput;
 use super::wire;
-use crate::model::{
-    Prompt, PromptArgument, PromptReference, Resource, ResourceTemplate, ResourceTemplateReference, Tool,
-};
-use crate::pipe::{Pipe, Server};
-use crate::raw::RawJson;
-use crate::router::{CallTarget, HookOutcome, IntoToolResult, Route, Router};
-use crate::server::Event;
-use crate::{Instant, RpcError};
 
 const NOW: Instant = Instant::ZERO;
 
@@ -139,6 +135,7 @@ fn ask(router: &SampleRouter, server: &mut Server, id: usize, method: &str, mut 
                     CallTarget::Resource(resource) => resource.variables.len().to_string(),
                     CallTarget::Prompt(prompt) => prompt.arguments.get("from").cloned().unwrap_or_default(),
                     CallTarget::Completion(completion) => completion.argument().into(),
+                    other => panic!("unknown target: {other:?}"),
                 };
                 router.finish(routed.context(), HookOutcome::Completed);
                 engine.complete(NOW, call.id(), &target_text.into_tool_result().expect("text"))
@@ -146,6 +143,7 @@ fn ask(router: &SampleRouter, server: &mut Server, id: usize, method: &str, mut 
             Route::BeginTask => panic!("the server has no tasks"),
             Route::Refuse(error) => engine.fail(NOW, call.id(), &error),
             Route::Fallback => engine.fail(NOW, call.id(), &RpcError::method_not_found(method)),
+            other => panic!("unknown route: {other:?}"),
         }
         .expect("open");
     }

@@ -1,21 +1,16 @@
 //! Runs of authorization flows for the fuzz targets: a store, a browser and servers that answer rightly, unless a target
 //! answers in their place.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
-use alloc::vec;
-use alloc::vec::Vec;
 
-use crate::auth::{
+use mcp_proto::auth::{
     AccessToken, ClientAuth, ClientCredentials, Config, DpopKey, Event, Fetch, FetchFailure, FetchResponse,
     Flow, RedirectOutcome, Secret, TokenRecord, Trigger,
 };
-use crate::head::Fields;
-use crate::http::client::Url;
-use crate::{Anchor, Entropy, Instant};
+use mcp_proto::head::Fields;
+use mcp_proto::http::client::Url;
+use mcp_proto::{Anchor, Entropy, Instant};
 
 /// The MCP server of most runs.
 pub(super) const SERVER: &str = "https://h/mcp";
@@ -205,6 +200,7 @@ pub(super) fn drive(config: Config, server: &Url, trigger: Trigger, script: &mut
                 assert!(!shown.contains(mark) && !shown.contains(['\r', '\n']), "{shown}");
                 return ended(&mut flow, now, is_locked, End::Failed);
             }
+            other => panic!("unknown event: {other:?}"),
         }
     }
     panic!("the flow does not end: {flow:?}");

@@ -1,13 +1,12 @@
 //! Fuzz target for the media types of requests: `Accept` and `Content-Type`.
 
-use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
+
+use mcp_proto::head::{FieldLine, RequestHead};
+use mcp_proto::http::server::{Config, Server};
+use mcp_proto::{Entropy, Instant, server};
 
 use super::input::FuzzInput;
-use crate::head::{FieldLine, RequestHead};
-use crate::http::server::{Config, Server};
-use crate::{Entropy, Instant, server};
 
 /// Opens requests with arbitrary media types and compares the outcome with a simple model.
 ///

@@ -1,13 +1,13 @@
 //! Fuzz target for event streams, compared with a plain implementation of the standard, and for their encoder.
 
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
+use mcp_proto::frame::sse::{
+    EVENT_END, EventHead, MAX_FIELD, SseDecoder, SseItem, write_comment, write_event,
+};
 
 use super::input::{Chunking, FuzzInput};
-use crate::frame::sse::{EVENT_END, EventHead, MAX_FIELD, SseDecoder, SseItem, write_comment, write_event};
 
 /// An event: its type, its data or the length of oversized data, and the last event id after it.
 #[derive(Clone, Debug, PartialEq, Eq)]

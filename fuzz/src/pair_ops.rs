@@ -2,19 +2,16 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::time::Duration;
+
+use mcp_proto::pipe::{Client, Pipe, Server};
+use mcp_proto::{
+    CallId, CallKey, CallOptions, Capabilities, Capability, Diagnostic, EntryKind, Fault, Instant, Limits,
+    Progress, RpcError, UseError, Version, VersionSet, client, server,
+};
 
 use super::input::FuzzInput;
 use super::wire;
-use crate::client::{self};
-use crate::methods::EntryKind;
-use crate::pipe::{Client, Pipe, Server};
-use crate::server;
-use crate::{
-    CallId, CallKey, CallOptions, Capabilities, Capability, Diagnostic, Fault, Instant, Limits, Progress,
-    RpcError, UseError, Version, VersionSet,
-};
 
 /// Runs a list of operations on both ends and checks the invariants of the pair.
 ///
@@ -68,16 +65,14 @@ fn versions(choices: &mut FuzzInput<'_>) -> VersionSet {
 impl PairRun {
     fn draw(choices: &mut FuzzInput<'_>) -> Self {
         let (client_versions, server_versions, how) = (versions(choices), versions(choices), choices.byte());
-        let limits = Limits {
-            max_live_calls: 1 + u32::from(how % 4),
-            max_pending_calls: 8,
-            outbox_high_water: if how & 8 == 0 { 8 << 10 } else { 200 },
-            // Time advances in leaps here; a call must not time out because of one.
-            call_timeout: Duration::from_secs(1 << 40),
-            call_total_timeout: Duration::from_secs(1 << 40),
-            max_call_age: Duration::from_secs(1 << 40),
-            ..Limits::small()
-        };
+        let mut limits = Limits::small();
+        limits.max_live_calls = 1 + u32::from(how % 4);
+        limits.max_pending_calls = 8;
+        limits.outbox_high_water = if how & 8 == 0 { 8 << 10 } else { 200 };
+        // Time advances in leaps here; a call must not time out because of one.
+        limits.call_timeout = Duration::from_secs(1 << 40);
+        limits.call_total_timeout = Duration::from_secs(1 << 40);
+        limits.max_call_age = Duration::from_secs(1 << 40);
         let client = client::Config::new("c", "1")
             .versions(client_versions)
             .custom_method("x/y")

@@ -1,13 +1,11 @@
 //! Fuzz target for the server end of HTTP/1.1.
 
-use alloc::string::String;
-use alloc::vec::Vec;
+use mcp_proto::Instant;
+use mcp_proto::h1::server::{Connection, Event};
+use mcp_proto::h1::{ConnectionFault, HttpLimits};
+use mcp_proto::head::{BodySize, Fields, is_token};
 
 use super::input::{Chunking, FuzzInput};
-use crate::h1::server::{Connection, Event};
-use crate::h1::{ConnectionFault, HttpLimits};
-use crate::head::{BodySize, Fields, is_token};
-use crate::time::Instant;
 
 const NOW: Instant = Instant::from_micros(1);
 
@@ -40,15 +38,13 @@ struct H1ServerTrace {
 /// - Buffered bytes stay within the limits.
 pub fn h1_server(data: &[u8]) {
     let mut choices = FuzzInput::new(data);
-    let limits = HttpLimits {
-        max_head: 16 + 2 * usize::from(choices.byte()),
-        max_fields: choices.below(40),
-        max_body: u64::from(choices.byte()),
-        max_extensions: choices.below(16),
-        max_buffered: choices.below(300),
-        max_drain: choices.below(64) as u64,
-        ..HttpLimits::default()
-    };
+    let mut limits = HttpLimits::default();
+    limits.max_head = 16 + 2 * usize::from(choices.byte());
+    limits.max_fields = choices.below(40);
+    limits.max_body = u64::from(choices.byte());
+    limits.max_extensions = choices.below(16);
+    limits.max_buffered = choices.below(300);
+    limits.max_drain = choices.below(64) as u64;
     let (kind, how) = (choices.byte(), choices.byte());
     let plan = AnswerPlan {
         answers_at_head: kind & 1 != 0,
@@ -104,7 +100,7 @@ fn run_turn(server: &mut Connection, plan: AnswerPlan, seen: &mut H1ServerTrace)
             for (name, value) in request.fields {
                 assert!(Fields::new().push(name, value), "{name}");
             }
-            alloc::format!("{} {}", request.method, request.target)
+            format!("{} {}", request.method, request.target)
         });
         let Some(event) = event else { break };
         assert!(seen.fault.is_none() && !seen.is_closed, "event after a fault");
@@ -145,7 +141,7 @@ fn answer(server: &mut Connection, plan: AnswerPlan) {
         BodySize::Exact(n) => n as usize,
         BodySize::Stream => 40,
     };
-    server.write_body(&alloc::vec![b'x'; length]).expect("body of the announced size");
+    server.write_body(&vec![b'x'; length]).expect("body of the announced size");
     if plan.aborts {
         server.abort(NOW);
     } else {

@@ -1,12 +1,11 @@
 //! Fuzz target for the client end of HTTP/1.1.
 
-use alloc::vec::Vec;
+use mcp_proto::Instant;
+use mcp_proto::h1::client::{Connection, Event};
+use mcp_proto::h1::{ConnectionFault, HttpLimits};
+use mcp_proto::head::{BodySize, Fields};
 
 use super::input::{Chunking, FuzzInput};
-use crate::h1::client::{Connection, Event};
-use crate::h1::{ConnectionFault, HttpLimits};
-use crate::head::{BodySize, Fields};
-use crate::time::Instant;
 
 const NOW: Instant = Instant::from_micros(1);
 
@@ -27,15 +26,13 @@ struct H1ClientTrace {
 /// - Buffered bytes stay within the limits.
 pub fn h1_client(data: &[u8]) {
     let mut choices = FuzzInput::new(data);
-    let limits = HttpLimits {
-        max_head: 16 + 2 * usize::from(choices.byte()),
-        max_fields: choices.below(40),
-        max_body: u64::from(choices.byte()),
-        max_extensions: choices.below(16),
-        max_interim: choices.below(4) as u8,
-        max_buffered: choices.below(300),
-        ..HttpLimits::default()
-    };
+    let mut limits = HttpLimits::default();
+    limits.max_head = 16 + 2 * usize::from(choices.byte());
+    limits.max_fields = choices.below(40);
+    limits.max_body = u64::from(choices.byte());
+    limits.max_extensions = choices.below(16);
+    limits.max_interim = choices.below(4) as u8;
+    limits.max_buffered = choices.below(300);
     let method = ["GET", "POST", "HEAD", "DELETE"][choices.below(4)];
     let (requests, ends_request, hangs_up) = (choices.below(4), choices.boolean(), choices.boolean());
     let cuts = Chunking::all(choices.byte());

@@ -2,22 +2,20 @@
 //! that fails, time, and restarts.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::format;
-use alloc::string::{String, ToString};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::time::Duration;
 
-use serde_json::{Value, json};
-
-use super::input::FuzzInput;
-use crate::model::{CallToolResult, ElicitParams, ElicitSchema, InputRequest, InputRequests, TaskId};
-use crate::server::{
+use mcp_proto::internals::check_server;
+use mcp_proto::model::{CallToolResult, ElicitParams, ElicitSchema, InputRequest, InputRequests, TaskId};
+use mcp_proto::server::{
     Authorization, Call, Config, Engine, Event, Identity, StoreEffect, TaskLimits, TaskOffer, TaskOptions,
     TaskTable,
 };
-use crate::tap::ChannelId;
-use crate::{Anchor, Capabilities, Capability, Entropy, Fault, Instant, Limits, RpcError};
+use mcp_proto::tap::ChannelId;
+use mcp_proto::{Anchor, Capabilities, Capability, Entropy, Fault, Instant, Limits, RpcError};
+use serde_json::{Value, json};
+
+use super::input::FuzzInput;
 
 /// Runs a list of operations and checks the invariants of tasks.
 ///
@@ -313,6 +311,7 @@ impl TaskRun {
         match effect {
             StoreEffect::Save { id, version, .. } => tasks.handle_saved(&id, version, is_ok),
             StoreEffect::Delete { id, version } => tasks.handle_deleted(&id, version, is_ok),
+            other => panic!("unknown effect: {other:?}"),
         }
     }
 
@@ -324,6 +323,7 @@ impl TaskRun {
                 }
             }
             StoreEffect::Delete { id, .. } => _ = self.records.remove(id),
+            other => panic!("unknown effect: {other:?}"),
         }
     }
 
@@ -379,7 +379,7 @@ impl TaskRun {
                 self.receive(party, &message);
             }
         }
-        self.engine.check_sums();
+        check_server(&self.engine);
         let tasks = self.engine.tasks(self.now).len();
         assert!(tasks <= MAX_TASKS.max(self.loaded), "too many tasks");
     }
@@ -481,6 +481,7 @@ impl TaskRun {
                 match effect {
                     StoreEffect::Save { id, version, .. } => tasks.handle_saved(&id, version, true),
                     StoreEffect::Delete { id, version } => tasks.handle_deleted(&id, version, true),
+                    other => panic!("unknown effect: {other:?}"),
                 }
             }
             self.effects.extend(self.engine.tasks(self.now).poll_store());

@@ -1,8 +1,6 @@
 //! Checks that hold for all bytes that an engine sends.
 
 use alloc::collections::BTreeMap;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 
 use serde_json::Value;
 use serde_json::value::RawValue;

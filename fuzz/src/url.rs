@@ -1,9 +1,6 @@
 //! Fuzz target for URLs of endpoints and for the targets of redirects.
 
-use alloc::format;
-use alloc::string::String;
-
-use crate::http::client::{MAX_URL, Url};
+use mcp_proto::http::client::{MAX_URL, Url};
 
 /// Parses a URL and resolves a reference against it; they are on two lines.
 ///

@@ -1,18 +1,16 @@
 //! Fuzz target for a server on a byte stream that receives arbitrary input.
 
 use alloc::collections::{BTreeSet, VecDeque};
-use alloc::format;
-use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::time::Duration;
+
+use mcp_proto::pipe::{Pipe, Server};
+use mcp_proto::server::{Call, Config, Event};
+use mcp_proto::testing::Rng;
+use mcp_proto::{CallId, Capabilities, Capability, Instant, Limits, Progress, RawJson, RpcError, VersionSet};
 
 use super::input::{Chunking, FuzzInput};
 use super::wire;
-use crate::pipe::{Pipe, Server};
-use crate::server::{Call, Config, Event};
-use crate::testing::Rng;
-use crate::{CallId, Capabilities, Capability, Instant, Limits, Progress, RawJson, RpcError, VersionSet};
 
 /// Feeds arbitrary input to a server and checks its invariants.
 ///
@@ -55,22 +53,20 @@ struct ServerPipeTrace {
 impl ServerPipeSetup {
     fn draw(choices: &mut FuzzInput<'_>) -> Self {
         let flags = choices.byte();
-        let limits = Limits {
-            max_frame: if flags & 1 == 0 { 8 << 10 } else { 192 },
-            max_live_calls: if flags & 2 == 0 { 8 } else { 2 },
-            outbox_high_water: if flags & 4 == 0 { 4 << 10 } else { 256 },
-            max_faulty_messages: (flags & 8 != 0).then_some(8),
-            max_waiting_bytes: if flags & 16 == 0 { 8 << 10 } else { 300 },
-            tap_records: if flags & 32 == 0 { 0 } else { 4 },
-            max_batch_bytes: if flags & 64 == 0 { 8 << 10 } else { 256 },
-            max_meta_cache: if flags & 128 == 0 { 512 } else { 0 },
-            ..Limits::small()
-        };
+        let mut limits = Limits::small();
+        limits.max_frame = if flags & 1 == 0 { 8 << 10 } else { 192 };
+        limits.max_live_calls = if flags & 2 == 0 { 8 } else { 2 };
+        limits.outbox_high_water = if flags & 4 == 0 { 4 << 10 } else { 256 };
+        limits.max_faulty_messages = (flags & 8 != 0).then_some(8);
+        limits.max_waiting_bytes = if flags & 16 == 0 { 8 << 10 } else { 300 };
+        limits.tap_records = if flags & 32 == 0 { 0 } else { 4 };
+        limits.max_batch_bytes = if flags & 64 == 0 { 8 << 10 } else { 256 };
+        limits.max_meta_cache = if flags & 128 == 0 { 512 } else { 0 };
         let versions = match choices.below(4) {
             0 => VersionSet::ALL,
             1 => VersionSet::LEGACY,
             2 => VersionSet::MODERN,
-            _ => VersionSet::only(crate::Version::V2025_03_26),
+            _ => VersionSet::only(mcp_proto::Version::V2025_03_26),
         };
         let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::Resources);
         let config = Config::new("fuzz", "1")
@@ -214,7 +210,7 @@ impl ServerPipeRun<'_> {
                         self.live.remove(&call.id());
                     }
                     // The request had reserved metadata or an invalid result type: the call is still open.
-                    Err(crate::UseError::ReservedKey(_) | crate::UseError::Encode(_)) => {
+                    Err(mcp_proto::UseError::ReservedKey(_) | mcp_proto::UseError::Encode(_)) => {
                         self.answer(call.id())
                     }
                     Err(error) => panic!("{error}"),

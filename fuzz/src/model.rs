@@ -1,13 +1,12 @@
 //! Fuzz target for all types of the model, decoded from arbitrary text.
 
+use mcp_proto::model::*;
+use mcp_proto::{EncodeError, Version};
 use serde::Serialize;
 
 use super::input::FuzzInput;
 use super::scanner::{ObjectNames, all_differ};
 use super::wire::json;
-use crate::json::EncodeError;
-use crate::model::*;
-use crate::version::Version;
 
 /// Decodes a type from arbitrary text and checks the invariants of its encoding.
 ///

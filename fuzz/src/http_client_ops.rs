@@ -1,20 +1,18 @@
 //! Fuzz target for a client over HTTP, driven by operations of the application, the server and the network.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::format;
-use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::input::FuzzInput;
-use crate::client::{self, Event, InputId, KnownEra};
-use crate::head;
-use crate::http::client::{Action, Challenge, Client, Config, Credential, ExchangeFailure, ExchangeId};
-use crate::model::SubscriptionFilter;
-use crate::{
-    CallKey, CallOptions, Capabilities, Capability, Instant, Limits, RpcError, UseError, VersionSet,
+use mcp_proto::client::{self, Event, InputId, KnownEra};
+use mcp_proto::http::client::{Action, Challenge, Client, Config, Credential, ExchangeFailure, ExchangeId};
+use mcp_proto::model::SubscriptionFilter;
+use mcp_proto::{
+    CallKey, CallOptions, Capabilities, Capability, Instant, Limits, RawJson, RpcError, UseError, VersionSet,
+    head,
 };
+
+use super::input::FuzzInput;
 
 /// An open exchange.
 struct PostedExchange {
@@ -44,12 +42,14 @@ struct HttpClientRun {
 #[expect(deprecated, reason = "tested until its removal")]
 pub fn http_client_ops(data: &[u8]) {
     let mut choices = FuzzInput::new(data);
-    let limits = Limits { max_frame: 600, max_pending_calls: 6, ..Limits::small() };
+    let mut limits = Limits::small();
+    limits.max_frame = 600;
+    limits.max_pending_calls = 6;
     let versions = match choices.below(4) {
         0 => VersionSet::ALL,
         1 => VersionSet::LEGACY,
         2 => VersionSet::MODERN,
-        _ => VersionSet::only(crate::Version::V2025_03_26),
+        _ => VersionSet::only(mcp_proto::Version::V2025_03_26),
     };
     let known_era = [None, Some(KnownEra::Modern), Some(KnownEra::Legacy)].into_iter().nth(choices.below(3));
     let engine = client::Config::new("fuzz", "1")
@@ -113,6 +113,7 @@ impl HttpClientRun {
                 Some(Action::Abort { exchange }) => {
                     assert!(self.open.remove(&exchange).is_some(), "aborted exchange is not open");
                 }
+                Some(other) => panic!("unknown action: {other:?}"),
                 None => break,
             }
         }
@@ -371,14 +372,8 @@ impl HttpClientRun {
 
 /// Returns the id and the method of a message.
 fn message(body: &[u8]) -> (String, String) {
-    let (mut id, mut method) = (String::from("0"), String::new());
-    crate::json::object_members(body, |name, value| {
-        let text = || String::from(core::str::from_utf8(value).expect("text"));
-        match name {
-            b"id" => id = text(),
-            b"method" => method = text().trim_matches('"').into(),
-            _ => {}
-        }
-    });
-    (id, method)
+    let message = RawJson::new(body.to_vec()).ok();
+    let member = |name| message.as_ref().and_then(|message| message.member(name));
+    let id = member("id").map_or_else(|| String::from("0"), |id| id.as_str().into());
+    (id, member("method").and_then(|method| method.string()).unwrap_or_default())
 }

@@ -1,12 +1,8 @@
 //! Fuzz target for the challenges in `WWW-Authenticate`.
 
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-
-use crate::error::AuthChallenge;
-use crate::head::is_token;
-use crate::http::client::parse_challenges;
+use mcp_proto::AuthChallenge;
+use mcp_proto::head::is_token;
+use mcp_proto::http::client::parse_challenges;
 
 /// Parses field values, one on each line, and checks the result.
 ///

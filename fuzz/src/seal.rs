@@ -1,21 +1,18 @@
 //! Fuzz target for sealed state, and for the canonical form of the arguments that it is bound to.
 
-use alloc::vec::Vec;
-
+use mcp_proto::RawJson;
+use mcp_proto::seal::{Binding, Keys, RequestState, SealError, digest};
 use serde_json::Value;
 
 use super::input::FuzzInput;
 use super::wire::json;
-use crate::json::canonical;
-use crate::raw::RawJson;
-use crate::seal::{Binding, Keys, RequestState, SealError, digest};
 
 const LIMIT: usize = 4 << 10;
 
 /// Seals and opens arbitrary state and checks the invariants.
 ///
 /// - Only state that was sealed for the same call can be opened.
-/// - Two texts have the same canonical stream exactly if they have the same value.
+/// - Two texts have the same digest exactly if they have the same value.
 pub fn seal(data: &[u8]) {
     let mut choices = FuzzInput::new(data);
     let keys = Keys::new([choices.byte(); 32]).with_older([choices.byte(); 32]);
@@ -37,8 +34,8 @@ pub fn seal(data: &[u8]) {
     assert!(keys.open(&binding, 0, text, LIMIT).is_err(), "opened invented state: {text}");
     round_trip(&keys, &binding, times, payload, &changes);
     let (first, second) = text.split_once('\n').unwrap_or((text, ""));
-    let streams = [first, second].map(canonical_stream);
-    if let [Some((a, first)), Some((b, second))] = streams {
+    let digests = [first, second].map(digest_of_value);
+    if let [Some((a, first)), Some((b, second))] = digests {
         assert_eq!(a == b, first == second, "{text}");
     }
 }
@@ -78,24 +75,21 @@ fn record(bytes: &[u8]) {
     }
 }
 
-/// Returns the canonical stream of a text, and its value if serde_json decodes it exactly.
-fn canonical_stream(text: &str) -> Option<(Vec<u8>, Value)> {
-    let mut stream = Vec::new();
-    let taken = canonical(text.as_bytes(), &mut |part| stream.extend_from_slice(part));
+/// Returns the digest of a text, and its value if serde_json decodes it exactly.
+fn digest_of_value(text: &str) -> Option<([u8; 32], Value)> {
+    let taken = digest(Some(text.as_bytes()));
     assert_eq!(taken.is_ok(), RawJson::new(text.as_bytes().to_vec()).is_ok(), "{text}");
-    assert_eq!(taken.is_ok(), !stream.is_empty());
-    taken.ok()?;
+    let found = taken.ok()?;
+    assert_ne!(Ok(found), digest(None), "{text} counts as no arguments");
     let value = json(text.as_bytes())?;
-    // Each member adds a name to the stream, but two equal names are one member of the value.
+    // Each member adds a name to what is hashed, but two equal names are one member of the value.
     let (members, exact) = value_size(&value);
     if !exact || members != count_names(text) {
         return None;
     }
-    let mut again = Vec::new();
     let written = serde_json::to_vec(&value).expect("JSON");
-    canonical(&written, &mut |part| again.extend_from_slice(part)).expect("JSON");
-    assert_eq!(stream, again, "{text}");
-    Some((stream, value))
+    assert_eq!(digest(Some(&written)), Ok(found), "{text}");
+    Some((found, value))
 }
 
 /// Returns the number of members at all levels, and whether all numbers are exact integers.

@@ -1,23 +1,21 @@
 //! Fuzz target for a server over HTTP, driven by a list of operations: heads, bodies, disconnects, answers, time.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::format;
-use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
-
-use super::input::FuzzInput;
-use crate::head::{BodySize, FieldLine, RequestHead};
-use crate::http::server::{Config, Denial, Dpop, Event, ExchangeId, Protected, Server};
-use crate::model::{ElicitParams, ElicitSchema, InputRequest};
-use crate::server::{self, Call, Identity, InputRequired};
-use crate::slab::Key;
-use crate::{
+use mcp_proto::head::{BodySize, FieldLine, RequestHead};
+use mcp_proto::http::server::{Config, Denial, Dpop, Event, ExchangeId, Protected, Server};
+use mcp_proto::internals::find_session;
+use mcp_proto::model::{ElicitParams, ElicitSchema, InputRequest};
+use mcp_proto::server::{self, Call, Identity, InputRequired};
+use mcp_proto::tap::ChannelId;
+use mcp_proto::{
     Capabilities, Capability, Change, Diagnostic, Entropy, Instant, Limits, Progress, RequestId, RpcError,
 };
+
+use super::input::FuzzInput;
 
 /// Runs a list of operations and checks the invariants of the server.
 ///
@@ -30,8 +28,10 @@ use crate::{
 pub fn http_server_ops(data: &[u8]) {
     let mut choices = FuzzInput::new(data);
     let flags = choices.byte();
-    let limits =
-        Limits { max_live_calls: 4, max_frame: 600, max_early_cancellations: EARLY, ..Limits::small() };
+    let mut limits = Limits::small();
+    limits.max_live_calls = 4;
+    limits.max_frame = 600;
+    limits.max_early_cancellations = EARLY;
     let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::ToolsListChanged);
     let config = server::Config::new("fuzz", "1").capabilities(capabilities).limits(limits);
     let mut http = Config::new()
@@ -91,7 +91,7 @@ struct HttpServerRun {
     sessions: BTreeSet<String>,
     events: BTreeSet<String>,
     /// Early cancellations: session, request id and time.
-    early: VecDeque<(Key, RequestId, Instant)>,
+    early: VecDeque<(ChannelId, RequestId, Instant)>,
     held: Vec<ExchangeId>,
 }
 
@@ -329,7 +329,9 @@ impl HttpServerRun {
         let _ = match choices.below(5) {
             4 => match call.require_scopes(&["c"]) {
                 Err(error) => engine.fail(self.now, call.id(), &error),
-                Ok(()) => engine.complete(self.now, call.id(), &crate::model::CallToolResult::text("open")),
+                Ok(()) => {
+                    engine.complete(self.now, call.id(), &mcp_proto::model::CallToolResult::text("open"))
+                }
             },
             0 => engine.fail(self.now, call.id(), &RpcError::method_not_found("x")),
             1 => {
@@ -338,7 +340,7 @@ impl HttpServerRun {
                 let _ = input_required.request_input(&call, "k", InputRequest::Elicit(form));
                 engine.require_input(self.now, &call, &input_required)
             }
-            _ => engine.complete(self.now, call.id(), &crate::model::CallToolResult::text("done")),
+            _ => engine.complete(self.now, call.id(), &mcp_proto::model::CallToolResult::text("done")),
         };
     }
 
@@ -348,8 +350,7 @@ impl HttpServerRun {
                 Event::Server(server::Event::Call(call)) => {
                     let arguments: BTreeMap<String, i64> =
                         call.tool_call().ok().and_then(|tool| tool.parse().ok()).unwrap_or_default();
-                    let stream = call.channel().0;
-                    let session = self.server.engine().exchanges().parent_of(stream).unwrap_or(stream);
+                    let (session, _) = find_session(self.server.engine(), call.channel());
                     if let Some(id) = arguments.get("id") {
                         assert!(
                             !self.was_cancelled(session, &RequestId::int(*id)),
@@ -359,21 +360,20 @@ impl HttpServerRun {
                     self.calls.push(call);
                 }
                 Event::Server(server::Event::Diagnostic { channel, diagnostic }) => {
-                    self.check_diagnostic(channel.0, diagnostic);
+                    self.check_diagnostic(channel, diagnostic);
                 }
                 Event::Server(_) => {}
                 Event::Token { exchange, .. } => self.held.push(exchange),
+                other => panic!("unknown event: {other:?}"),
             }
         }
     }
 
-    fn check_diagnostic(&mut self, session: Key, diagnostic: Diagnostic) {
+    fn check_diagnostic(&mut self, session: ChannelId, diagnostic: Diagnostic) {
         match diagnostic {
             // Only sessions, with or without a handshake (HTTP+SSE opens one before it): outside a session a
             // cancellation cannot overtake its request.
-            Diagnostic::UnknownCancellation(id)
-                if self.server.engine().exchanges().session_of(session).is_some() =>
-            {
+            Diagnostic::UnknownCancellation(id) if find_session(self.server.engine(), session).1 => {
                 self.was_cancelled(session, &id);
                 let mut own = self.early.iter().enumerate().filter(|(_, (owner, ..))| *owner == session);
                 match (own.next(), own.count() + 1) {
@@ -391,7 +391,7 @@ impl HttpServerRun {
     }
 
     /// Returns whether a request was cancelled within the last seconds before it arrived; removes the record.
-    fn was_cancelled(&mut self, session: Key, id: &RequestId) -> bool {
+    fn was_cancelled(&mut self, session: ChannelId, id: &RequestId) -> bool {
         let now = self.now;
         self.early.retain(|(.., at)| *at + Duration::from_secs(5) > now);
         let position = self.early.iter().position(|(owner, other, _)| *owner == session && other == id);
@@ -418,7 +418,7 @@ impl HttpServerRun {
         let head = (response.status, response.size);
         for (name, value) in response.fields.iter() {
             let is_valid = value.iter().all(|b| *b == b'\t' || (*b >= b' ' && *b != 0x7f));
-            assert!(crate::head::is_token(name.as_bytes()) && is_valid, "invalid field {name}");
+            assert!(mcp_proto::head::is_token(name.as_bytes()) && is_valid, "invalid field {name}");
         }
         assert!((200..=599).contains(&head.0), "no status: {}", head.0);
         assert_eq!(*reply.head.get_or_insert(head), head, "response head has changed");

@@ -2,23 +2,21 @@
 //! a hostile peer between their own.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::format;
-use alloc::string::{String, ToString};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::time::Duration;
 
-use serde_json::{Value, json};
-
-use super::input::FuzzInput;
-use crate::client::{self, InputId, InputTaskLimits, InputTasks};
-use crate::model::{CallToolResult, ElicitParams, ElicitSchema, InputRequest};
-use crate::server::{self, Call, InputRequired};
-use crate::tap::ChannelId;
-use crate::{
+use mcp_proto::client::{self, InputId, InputTaskLimits, InputTasks};
+use mcp_proto::internals::{check_client, check_server};
+use mcp_proto::model::{CallToolResult, ElicitParams, ElicitSchema, InputRequest};
+use mcp_proto::server::{self, Call, InputRequired};
+use mcp_proto::tap::ChannelId;
+use mcp_proto::{
     Anchor, CallError, CallKey, CallOptions, Capabilities, Capability, Entropy, Instant, Limits, RpcError,
     UseError, VersionSet,
 };
+use serde_json::{Value, json};
+
+use super::input::FuzzInput;
 
 /// Runs a list of operations on both ends and checks the invariants of tasks of questions.
 ///
@@ -88,8 +86,11 @@ struct QuestionRun {
 
 impl QuestionRun {
     fn new(seed: u8) -> Self {
-        let limits = Limits { input_timeout: PATIENCE, max_pending_calls: 12, ..Limits::small() };
-        let limits = Limits { max_events: 1_000, outbox_high_water: 1 << 20, ..limits };
+        let mut limits = Limits::small();
+        limits.input_timeout = PATIENCE;
+        limits.max_pending_calls = 12;
+        limits.max_events = 1_000;
+        limits.outbox_high_water = 1 << 20;
         let bounds =
             InputTaskLimits::new().max_tasks(3).max_bytes(60).max_waiting(2).default_ttl(TTL).max_ttl(TTL);
         let tasks = InputTasks::new(Entropy::new([seed; 32], 0), Anchor::default()).limits(bounds);
@@ -314,8 +315,8 @@ impl QuestionRun {
         {
             self.sent_by_client(&message);
         }
-        self.client.check_sums();
-        self.server.check_sums();
+        check_client(&self.client);
+        check_server(&self.server);
     }
 
     /// Asks at the first delivery of a call, and compares the outcome at the second one.

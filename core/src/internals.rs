@@ -1,0 +1,145 @@
+//! Access for the fuzz targets and `mcp-benches` to internal parts. Not a part of the API: no version promises anything here.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+#[cfg(feature = "http")]
+pub use crate::h1::HeadParser;
+use crate::rpc::envelope::{self, Envelope};
+use crate::{Limits, MalformedMessage, RawJson, RpcError};
+#[cfg(feature = "server")]
+use crate::{router::template::Template, server};
+
+/// One message, whose parts were found without decoding them.
+#[derive(Debug)]
+pub struct Message<'a> {
+    text: &'a [u8],
+    envelope: Envelope<'a>,
+}
+
+/// A text that is no message.
+#[derive(Debug)]
+pub struct Refused {
+    /// Reason.
+    pub reason: MalformedMessage,
+    /// Whether it has a `method`.
+    pub has_method: bool,
+    /// Whether it has a result or an error.
+    pub is_response: bool,
+}
+
+impl<'a> Message<'a> {
+    /// Parses one message that is not a batch.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if the text is no message within `limits`.
+    pub fn parse(text: &'a [u8], limits: &Limits) -> Result<Self, Refused> {
+        match envelope::parse(text, limits, None) {
+            Ok(envelope) => Ok(Self { text, envelope }),
+            Err(rejected) => Err(Refused {
+                reason: rejected.reason,
+                has_method: rejected.has_method,
+                is_response: rejected.is_response,
+            }),
+        }
+    }
+
+    /// Returns whether the parts are the same if an earlier message had the same `_meta`.
+    #[must_use]
+    pub fn survives_known_meta(&self, limits: &Limits) -> bool {
+        let meta = self.envelope.params.meta;
+        let Some(known) = meta.whole.slice(self.text).filter(|meta| meta.starts_with(b"{")) else {
+            return true;
+        };
+        let parts = meta.shifted(0u32.wrapping_sub(meta.whole.start));
+        envelope::parse(self.text, limits, Some((known, &parts)))
+            .is_ok_and(|again| again.has_known_meta && again.params == self.envelope.params)
+    }
+
+    /// Returns the texts of the parameters, of their members `arguments` and `_meta`, and of the result.
+    #[must_use]
+    pub fn values(&self) -> [Option<&'a [u8]>; 4] {
+        let Envelope { params, result, .. } = &self.envelope;
+        [params.whole, params.arguments, params.meta.whole, *result].map(|span| span.slice(self.text))
+    }
+
+    /// Returns whether it is a response.
+    #[must_use]
+    pub fn is_response(&self) -> bool {
+        self.envelope.kind == envelope::Kind::Response
+    }
+
+    /// Returns the id as JSON.
+    #[must_use]
+    pub fn id(&self) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        self.envelope.id.as_ref()?.write(&mut text);
+        Some(text)
+    }
+
+    /// Returns the method; empty for a response.
+    #[must_use]
+    pub fn method(&self) -> &str {
+        &self.envelope.method
+    }
+
+    /// Returns the outcome of a response.
+    ///
+    /// # Errors
+    ///
+    /// The error, if it is one.
+    pub fn outcome(&self) -> Result<RawJson, RpcError> {
+        self.envelope.outcome(&Bytes::copy_from_slice(self.text))
+    }
+}
+
+/// Splits a batch into the texts of its members.
+///
+/// # Errors
+///
+/// The reason if the text is no batch within `limits`.
+pub fn split_batch(text: &Bytes, limits: &Limits) -> Result<Vec<Bytes>, MalformedMessage> {
+    crate::calls::batch::split_batch(text, limits)
+}
+
+/// Returns the number of steps that a match of `uri` takes, or `None` if it is not a URI.
+#[cfg(feature = "server")]
+#[must_use]
+pub fn count_match_steps(template: &Template, uri: &str) -> Option<usize> {
+    template.count_steps(uri)
+}
+
+/// Returns the channel in which the request ids of an exchange are unique, and whether it is that of a session.
+#[cfg(all(feature = "http", feature = "server"))]
+#[must_use]
+pub fn find_session(engine: &mut server::Engine, exchange: crate::ChannelId) -> (crate::ChannelId, bool) {
+    let exchanges = engine.exchanges();
+    let channel = exchanges.parent_of(exchange.0).unwrap_or(exchange.0);
+    (crate::ChannelId(channel), exchanges.session_of(channel).is_some())
+}
+
+/// Checks what a server keeps against sums over all of it. Does nothing in a release build.
+///
+/// # Panics
+///
+/// If a sum or an index is wrong.
+#[cfg(feature = "server")]
+pub fn check_server(engine: &server::Engine) {
+    #[cfg(debug_assertions)]
+    engine.check_sums();
+    let _ = engine;
+}
+
+/// Checks what a client keeps for questions that are tasks. Does nothing in a release build.
+///
+/// # Panics
+///
+/// If a sum or an index is wrong.
+#[cfg(all(feature = "client", feature = "crypto"))]
+pub fn check_client(engine: &crate::client::Engine) {
+    #[cfg(debug_assertions)]
+    engine.check_sums();
+    let _ = engine;
+}
