@@ -13,7 +13,7 @@ use mcp_proto::model::{
     UiResourceMeta, UiResourcePermissions, UiToolMeta, UiToolVisibility,
 };
 use mcp_proto::{Diagnostic, Era, RawJson, UseError};
-use mcp_std::adapter::client::ClientHandler;
+use mcp_runtime::client::ClientHandler;
 use serde_json::{Value, json};
 
 use super::scripted_server::{ScriptedReply, connect_scripted, notification};

@@ -305,7 +305,7 @@ impl Client {
 
     pub(crate) fn complete_typed(
         &self,
-        completer: &mcp_std::SharedCompleter,
+        completer: &mcp_runtime::SharedCompleter,
         params: &mcp_proto::model::CompleteParams<'_>,
     ) -> Result<Option<CompleteResult>, Error> {
         block_on(self.0.complete_typed(completer, params))

@@ -20,7 +20,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 
 use mcp_proto::server;
-use mcp_std::adapter::runtime::PollStream as _;
+use mcp_runtime::runtime::PollStream as _;
 
 use super::adapter;
 use super::adapter::{

@@ -11,8 +11,8 @@ use mcp_proto::EntryKind;
 use mcp_proto::client::{Cache, Paginator};
 use mcp_proto::model::{ElicitParams, ElicitResult, ReadResourceParams, SubscriptionFilter};
 use mcp_proto::{CallOptions, Capabilities, Capability, Era, RpcError};
-use mcp_std::SharedCache;
-use mcp_std::adapter::client::ClientHandler;
+use mcp_runtime::SharedCache;
+use mcp_runtime::client::ClientHandler;
 use serde_json::{Value, json};
 
 use super::scripted_server::{ScriptedReply, connect_scripted, connect_scripted_with, notification};

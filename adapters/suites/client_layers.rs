@@ -13,7 +13,7 @@ use mcp_proto::model::{
     CompleteParams, CompletionArgument, PromptReference, ReadResourceParams, ResourceContents,
 };
 use mcp_proto::{CallError, CallOptions, EntryKind, Era, RawJson, RpcError};
-use mcp_std::{Retry, SharedCache};
+use mcp_runtime::{Retry, SharedCache};
 use serde_json::{Value, json};
 
 use super::scripted_server::{ScriptedReply, connect_scripted, notification};

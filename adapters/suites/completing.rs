@@ -13,7 +13,7 @@ use mcp_proto::Change;
 use mcp_proto::client::{Completer, Config};
 use mcp_proto::model::{CompleteParams, CompletionArgument, Prompt, PromptArgument, PromptReference};
 use mcp_proto::router::suggest;
-use mcp_std::SharedCompleter;
+use mcp_runtime::SharedCompleter;
 
 use crate::adapter::{Client, Router, handler, serve};
 use crate::support::with_timeout;

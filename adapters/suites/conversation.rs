@@ -15,7 +15,7 @@ use mcp_proto::model::{
 use mcp_proto::{
     CallError, CallOptions, Capabilities, Capability, Change, Era, RawJson, RpcError, VersionSet,
 };
-use mcp_std::adapter::client::ClientHandler;
+use mcp_runtime::client::ClientHandler;
 use mcp_std::io::Interest;
 use serde_json::{Value, json};
 

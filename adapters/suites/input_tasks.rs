@@ -11,7 +11,7 @@ use mcp_proto::client::InputTaskLimits;
 use mcp_proto::model::{ElicitAction, ElicitParams, ElicitResult, ElicitSchema, StringSchema, Tool};
 use mcp_proto::server::InputError;
 use mcp_proto::{Capabilities, Capability, Era, RawJson, RpcError};
-use mcp_std::adapter::client::ClientHandler;
+use mcp_runtime::client::ClientHandler;
 use serde_json::{Value, json};
 
 use crate::adapter::{Client, Cx, Router, handler, serve};

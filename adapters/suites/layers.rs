@@ -19,13 +19,13 @@ use mcp_proto::router::{HandlerError, Hook, HookContext, HookOutcome};
 use mcp_proto::{
     CallError, CallOptions, Capabilities, Capability, EntryKind, Era, Instant, RawJson, RpcError,
 };
-use mcp_std::adapter::client::ClientHandler;
-use mcp_std::adapter::server::Cx as FunctionCx;
-use mcp_std::adapter::server::layers::{
+use mcp_runtime::client::ClientHandler;
+use mcp_runtime::server::Cx as FunctionCx;
+use mcp_runtime::server::layers::{
     AuditLog, AuditOutcome, CallKey, ConcurrencyLimit, RateLimit, Redaction, ResultSizeLimit,
     TOO_MANY_REQUESTS, Timeout,
 };
-use mcp_std::adapter::server::router::{EntryRequest, EntryResult, HandlerResult, Interceptor};
+use mcp_runtime::server::router::{EntryRequest, EntryResult, HandlerResult, Interceptor};
 use serde_json::{Value, json};
 
 use crate::adapter::{
@@ -412,7 +412,7 @@ fn layers_surround_the_run_of_a_task_once() {
     for era in ERAS {
         let log = NoteLog::default();
         let mut router = router(&log);
-        router.tasks(mcp_std::adapter::server::ServerTasks::new());
+        router.tasks(mcp_runtime::server::ServerTasks::new());
         router.tool_with(
             tool("task"),
             handler!(|cx: &mut Cx, _: Value| {

@@ -12,8 +12,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use mcp_proto::{CallError, Fault, Limits, VersionSet, client};
-use mcp_std::Error;
-use mcp_std::adapter::server::{StreamServer, StreamServerHandle};
+use mcp_runtime::Error;
+use mcp_runtime::server::{StreamServer, StreamServerHandle};
 use mcp_std::io::{Duplex, Interest, SerialConfig, SerialPort, StreamAddress};
 use rustix::pty::OpenptFlags;
 

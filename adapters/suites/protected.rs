@@ -12,11 +12,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
 
+use mcp_auth::token::off_loop;
 use mcp_proto::RpcError;
 use mcp_proto::http::server::{Config as Http, Denial, Protected, TokenRequest};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::server::Identity;
-use mcp_std::token::off_loop;
 
 use super::http::{HttpTestServer, call};
 use crate::adapter::{Answered, Call, Cx, Handler, HttpServer, impl_handler};

@@ -21,7 +21,7 @@ use std::time::Instant;
 use mcp_proto::http::server::Config as Http;
 use mcp_proto::model::{BooleanSchema, ElicitSchema, TaskSupport, Tool};
 use mcp_proto::{CallOptions, Limits, RawJson, RpcError, VersionSet, client};
-use mcp_std::adapter::server::ServerTasks;
+use mcp_runtime::server::ServerTasks;
 use mcp_std::io::Interest;
 use mcp_std::task_store::{FileTaskStore, LoadedTasks, StoredTask, TaskStore, TaskStoreError};
 use serde_json::{Value, json};

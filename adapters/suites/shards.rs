@@ -16,8 +16,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use mcp_proto::Change;
-use mcp_std::Error;
-use mcp_std::adapter::server::Handle;
+use mcp_runtime::Error;
+use mcp_runtime::server::Handle;
 use serde_json::{Value, json};
 
 use crate::shards::{blocked_server, gated_server, pinned_servers, small_servers};

@@ -5,11 +5,11 @@
 use alloc::sync::Arc;
 use std::sync::Mutex;
 
+use mcp_extensions::skills::SkillFolder;
 use mcp_proto::client::{Config, Paginator};
 use mcp_proto::model::{Resource, Skill, SkillResource, SkillResources};
 use mcp_proto::skills::{SkillError, SkillUri};
 use mcp_proto::{Capability, Era, RawJson, UseError};
-use mcp_std::skills::SkillFolder;
 use serde_json::{Value, json};
 
 use super::scripted_server::{ScriptedReply, connect_scripted};

@@ -14,7 +14,7 @@ use mcp_proto::model::{
 use mcp_proto::{
     CallError, CallKey, CallOptions, Capabilities, Capability, Era, RawJson, RpcError, UseError,
 };
-use mcp_std::adapter::client::ClientHandler;
+use mcp_runtime::client::ClientHandler;
 use mcp_std::io::{Duplex, Interest};
 use serde_json::{Value, json};
 

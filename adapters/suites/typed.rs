@@ -12,7 +12,7 @@ use mcp_proto::model::{
     ReadResourceParams, RequestParams, ResourceContents, ResourceTemplateReference,
 };
 use mcp_proto::{CallError, CallOptions, Diagnostic, RawJson, UseError};
-use mcp_std::adapter::client::ClientHandler;
+use mcp_runtime::client::ClientHandler;
 use serde::Serialize;
 use serde_json::{Value, json};
 

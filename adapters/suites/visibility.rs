@@ -11,7 +11,7 @@ use mcp_proto::http::server::{Config as Http, Denial, Protected, TokenRequest};
 use mcp_proto::model::Tool;
 use mcp_proto::server::Identity;
 use mcp_proto::{EntryKind, RawJson};
-use mcp_std::adapter::server::layers::{CallKey, RateLimit};
+use mcp_runtime::server::layers::{CallKey, RateLimit};
 use serde_json::Value;
 
 use super::http::{HttpTestServer, call};

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mcp_std::skills::fuzzing::front_matter(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcp_extensions::skills::fuzzing::front_matter(data));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mcp_std::token::fuzzing::jwt(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcp_auth::token::fuzzing::jwt(data));

@@ -2,10 +2,10 @@
 
 use alloc::boxed::Box;
 
-use mcp_std::Error;
-use mcp_std::adapter::client::{Inline, TestPeer, TestRouter};
-use mcp_std::adapter::server::Handler;
-use mcp_std::adapter::server::router::{self, Flavor, Functions, ServeFunctions};
+use mcp_runtime::Error;
+use mcp_runtime::client::{Inline, TestPeer, TestRouter};
+use mcp_runtime::server::Handler;
+use mcp_runtime::server::router::{self, Flavor, Functions, ServeFunctions};
 use mcp_std::io::Duplex;
 
 /// A server made of closures.

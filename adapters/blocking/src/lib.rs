@@ -154,7 +154,7 @@
 //! # Ok::<(), mcp_blocking::Error>(())
 //! ```
 //!
-//! [The page of the options](mcp_std::aliased::Options#layers) says what passes through layers.
+//! [The page of the options](mcp_runtime::client::Options#layers) says what passes through layers.
 //!
 //! # HTTP
 //!
@@ -437,24 +437,31 @@ pub use adapter_router::{Blocking, Router, RouterUpdates};
 pub use client::{Client, LocalBackend};
 #[cfg(feature = "http")]
 pub use http::{HttpServer, serve_http};
+#[cfg(feature = "auth")]
+#[doc(inline)]
+pub use mcp_auth::client as auth;
+#[cfg(feature = "http")]
+pub use mcp_auth::token;
+#[cfg(feature = "skills")]
+pub use mcp_extensions::skills;
 pub use mcp_proto;
 #[cfg(feature = "schemars")]
 pub use mcp_proto::router::schema::{Typed, schemars};
 pub use mcp_proto::router::{Json, ok};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
-pub use mcp_std::adapter::client::{BlockingCalls, BlockingClientNext, ClientHandler, ClientRequest};
+pub use mcp_runtime::client::{BlockingCalls, BlockingClientNext, ClientHandler, ClientRequest};
 #[doc(inline)]
 #[cfg(feature = "crypto")]
-pub use mcp_std::adapter::server::ServerTasks;
-pub use mcp_std::adapter::server::layers;
-pub use mcp_std::adapter::server::router;
-pub use mcp_std::adapter::server::{Answered, Cx, Handle, Handler, HandlerFailure, TaskSource};
+pub use mcp_runtime::server::ServerTasks;
+pub use mcp_runtime::server::layers;
+pub use mcp_runtime::server::router;
+pub use mcp_runtime::server::{Answered, Cx, Handle, Handler, HandlerFailure, TaskSource};
 #[cfg(unix)]
-pub use mcp_std::adapter::server::{StreamConnection, StreamServer, StreamServerHandle};
-#[cfg(feature = "auth")]
-#[doc(inline)]
-pub use mcp_std::auth;
+pub use mcp_runtime::server::{StreamConnection, StreamServer, StreamServerHandle};
+pub use mcp_runtime::{
+    ConnectionClosed, Error, OutputSchemaViolation, RateLimit, Retry, SharedCache, SharedCompleter,
+};
 #[cfg(feature = "http")]
 pub use mcp_std::io::raise_descriptor_limit;
 pub use mcp_std::io::{
@@ -465,20 +472,13 @@ pub use mcp_std::process::on_terminate;
 pub use mcp_std::process::{Program, ShutdownReport, ShutdownStage, ShutdownTimeouts, Stderr};
 #[cfg(feature = "validate")]
 pub use mcp_std::schema;
-#[cfg(feature = "skills")]
-pub use mcp_std::skills;
 pub use mcp_std::task_store;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
-#[cfg(feature = "http")]
-pub use mcp_std::token;
-pub use mcp_std::{
-    ConnectionClosed, Error, OutputSchemaViolation, RateLimit, Retry, SharedCache, SharedCompleter,
-};
 pub use server::{Server, serve, serve_stdio};
 
 /// Options of a [`Client`] before it connects.
-pub type Options = mcp_std::adapter::client::Options<Client>;
+pub type Options = mcp_runtime::client::Options<Client>;
 
 #[cfg(all(doctest, feature = "schemars"))]
 #[doc = include_str!("../README.md")]

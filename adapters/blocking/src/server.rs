@@ -4,9 +4,9 @@ use core::time::Duration;
 
 use mcp_proto::server::{Config, Engine};
 use mcp_proto::{ChannelId, Instant};
-use mcp_std::Error;
-use mcp_std::adapter::server as serve;
-use mcp_std::adapter::server::{Handle, Handler};
+use mcp_runtime::Error;
+use mcp_runtime::server as serve;
+use mcp_runtime::server::{Handle, Handler};
 use mcp_std::io::{Duplex, Stdio};
 
 /// Serves on stdin and stdout of this process until the input ends or the client disconnects.

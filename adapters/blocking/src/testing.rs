@@ -45,9 +45,9 @@ use alloc::sync::Arc;
 use core::fmt;
 
 use mcp_proto::server::{Authorization, Config, Identity};
-use mcp_std::Error;
-use mcp_std::adapter::client::{ClientSetup, Inline, StreamConnector, TestConnection, TestPeer, TestServer};
-use mcp_std::adapter::server::Handler;
+use mcp_runtime::Error;
+use mcp_runtime::client::{ClientSetup, Inline, StreamConnector, TestConnection, TestPeer, TestServer};
+use mcp_runtime::server::Handler;
 
 use crate::{Client, Options};
 

@@ -23,9 +23,9 @@ use mcp_proto::Era;
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server::Config as Http;
 use mcp_proto::server::ConnectionInfo;
-use mcp_std::adapter::NetStream;
-use mcp_std::adapter::poll::Selector;
+use mcp_std::NetStream;
 use mcp_std::io::{Duplex, Interest, Socket};
+use mcp_std::poll::Selector;
 use serde_json::json;
 
 macro_rules! certificate {

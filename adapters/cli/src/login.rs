@@ -1,9 +1,9 @@
 //! The `login` command: learns what a server asks for, and gets tokens.
 
+use mcp_auth::client::Cancellation;
 use mcp_proto::RawJson;
 use mcp_proto::auth::{Error, ErrorKind, FetchFailure, Step};
 use mcp_proto::http::client::Url;
-use mcp_std::auth::Cancellation;
 
 use crate::args;
 use crate::authorization;

@@ -2,10 +2,10 @@
 
 use base64::Engine as _;
 use mcp_blocking::Error;
+use mcp_extensions::skills::SkillContent;
 use mcp_proto::model::Skill;
 use mcp_proto::skills::{SkillError, SkillUri};
 use mcp_proto::{EntryKind, RawJson};
-use mcp_std::skills::SkillContent;
 use serde::Serialize;
 
 use crate::args::{SkillsCommand, SkillsListArgs, SkillsShowArgs, SkillsVerifyArgs};

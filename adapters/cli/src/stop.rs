@@ -23,8 +23,8 @@ mod unix {
     use std::os::unix::net::UnixStream;
     use std::thread;
 
-    use mcp_std::adapter::poll::WaitRequest;
     use mcp_std::io::{Descriptors, Interest};
+    use mcp_std::poll::WaitRequest;
     use mcp_std::process::{on_signal, on_terminate};
 
     use super::{GRACE_PERIOD, Handle, SERVER_END_TIMEOUT, terminate_all};
@@ -138,7 +138,7 @@ pub(crate) use other::{StopSignal, end_servers_on_signal, park_if_ending, shut_d
 mod other {
     use std::io;
 
-    use mcp_std::adapter::poll::WaitRequest;
+    use mcp_std::poll::WaitRequest;
 
     use super::Handle;
     use crate::serve::streams::StreamConnection;

@@ -1,7 +1,7 @@
 //! Stands in for `authorization` in a program without the feature `auth`, which gets and stores no tokens.
 
 use mcp_blocking::Error;
-use mcp_std::adapter::client::{Connector, Options};
+use mcp_runtime::client::{Connector, Options};
 
 use crate::args::{AuthorizationArgs, RevisionArgs};
 use crate::failure::CommandFailure;

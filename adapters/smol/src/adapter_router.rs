@@ -1,6 +1,6 @@
 //! The routers of this adapter.
 
-use mcp_std::adapter::server::router::{self, LocalFutures, SendFutures};
+use mcp_runtime::server::router::{self, LocalFutures, SendFutures};
 
 use crate::Smol;
 

@@ -9,7 +9,7 @@ use core::pin::pin;
 use core::task::{Context, Poll};
 
 #[cfg(unix)]
-use mcp_std::adapter::poll::block_on_poller;
+use mcp_std::poll::block_on_poller;
 
 /// Runs a future on this thread to completion, and waits for its servers and clients with one system call.
 ///

@@ -7,7 +7,7 @@ use core::task::{Context, Poll};
 use std::io;
 
 use futures_lite::{AsyncRead, AsyncWrite};
-use mcp_std::adapter::runtime::WatchedStream;
+use mcp_runtime::runtime::WatchedStream;
 use mcp_std::io::Duplex;
 
 use crate::reactor_watch::ReactorWatch;

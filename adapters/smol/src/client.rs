@@ -1,6 +1,6 @@
 //! The client of this adapter, driven by the tasks that await its calls.
 
-use mcp_std::adapter::runtime::client;
+use mcp_runtime::runtime::client;
 
 use crate::Smol;
 
@@ -87,7 +87,7 @@ use crate::Smol;
 pub type Client = client::Client<Smol>;
 
 /// Options of a [`Client`] before it connects.
-pub type Options = mcp_std::adapter::client::Options<Client>;
+pub type Options = mcp_runtime::client::Options<Client>;
 
 /// A client that is connecting. Dropping it shuts down a server process that was started for it.
 pub type Connecting<'a> = client::Connecting<'a, Smol>;

@@ -165,7 +165,7 @@
 //! # Ok::<(), mcp_smol::Error>(())
 //! ```
 //!
-//! [The page of the options](mcp_std::aliased::Options#layers) says what passes through layers.
+//! [The page of the options](mcp_runtime::client::Options#layers) says what passes through layers.
 //!
 //! # HTTP
 //!
@@ -384,28 +384,35 @@ pub use block_on::block_on;
 #[cfg(unix)]
 pub use byte_stream::ByteStream;
 pub use client::{Client, Connecting, Options, PendingCall, Run, RunWith, SharedBackend};
+#[cfg(feature = "auth")]
+#[doc(inline)]
+pub use mcp_auth::client as auth;
+#[cfg(feature = "http")]
+pub use mcp_auth::token;
+#[cfg(feature = "skills")]
+pub use mcp_extensions::skills;
 pub use mcp_proto;
 #[cfg(feature = "schemars")]
 pub use mcp_proto::router::schema::{Typed, schemars};
 pub use mcp_proto::router::{Json, ok};
 pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
-pub use mcp_std::adapter::client::{AsyncCalls, ClientHandler, ClientNext, ClientRequest};
+pub use mcp_runtime::client::{AsyncCalls, ClientHandler, ClientNext, ClientRequest};
 #[doc(inline)]
-pub use mcp_std::adapter::runtime::client::{AsyncClientHandler, async_handler};
+pub use mcp_runtime::runtime::client::{AsyncClientHandler, async_handler};
 #[doc(inline)]
 #[cfg(feature = "crypto")]
-pub use mcp_std::adapter::server::ServerTasks;
-pub use mcp_std::adapter::server::layers;
-pub use mcp_std::adapter::server::router;
-pub use mcp_std::adapter::server::{
+pub use mcp_runtime::server::ServerTasks;
+pub use mcp_runtime::server::layers;
+pub use mcp_runtime::server::router;
+pub use mcp_runtime::server::{
     Answered, AsyncCx as Cx, AsyncHandler as Handler, Cx as BlockingCx, Handle, HandlerFailure, TaskSource,
 };
 #[cfg(unix)]
-pub use mcp_std::adapter::server::{StreamConnection, StreamServer, StreamServerHandle};
-#[cfg(feature = "auth")]
-#[doc(inline)]
-pub use mcp_std::auth;
+pub use mcp_runtime::server::{StreamConnection, StreamServer, StreamServerHandle};
+pub use mcp_runtime::{
+    ConnectionClosed, Error, OutputSchemaViolation, RateLimit, Retry, SharedCache, SharedCompleter,
+};
 #[cfg(feature = "http")]
 pub use mcp_std::io::raise_descriptor_limit;
 pub use mcp_std::io::{InvalidStreamAddress, SerialConfig, SerialPort, Socket, StreamAddress};
@@ -414,16 +421,9 @@ pub use mcp_std::process::on_terminate;
 pub use mcp_std::process::{Program, ShutdownReport, ShutdownStage, ShutdownTimeouts, Stderr};
 #[cfg(feature = "validate")]
 pub use mcp_std::schema;
-#[cfg(feature = "skills")]
-pub use mcp_std::skills;
 pub use mcp_std::task_store;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;
-#[cfg(feature = "http")]
-pub use mcp_std::token;
-pub use mcp_std::{
-    ConnectionClosed, Error, OutputSchemaViolation, RateLimit, Retry, SharedCache, SharedCompleter,
-};
 pub use memory::{MemoryEnd, memory_pair};
 pub use runtime::Smol;
 pub use server::serve_stdio;
@@ -437,14 +437,12 @@ pub use unblock::unblock;
 /// the same for all types of this crate.
 pub mod generic {
     #[doc(inline)]
-    pub use mcp_std::adapter::runtime::client::{
-        Client, Connecting, PendingCall, Run, RunWith, SharedBackend,
-    };
+    pub use mcp_runtime::runtime::client::{Client, Connecting, PendingCall, Run, RunWith, SharedBackend};
     #[cfg(feature = "http")]
     #[doc(inline)]
-    pub use mcp_std::adapter::runtime::http::HttpServer;
+    pub use mcp_runtime::runtime::http::HttpServer;
     #[doc(inline)]
-    pub use mcp_std::adapter::runtime::server::Server;
+    pub use mcp_runtime::runtime::server::Server;
 }
 
 #[cfg(all(doctest, unix, feature = "schemars"))]

@@ -9,10 +9,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use async_io::{Async, Timer};
-use mcp_std::adapter::poll::{Poller, current_poller};
-use mcp_std::adapter::runtime::DescriptorWatch;
-use mcp_std::adapter::sync::FlagWaker;
+use mcp_runtime::runtime::DescriptorWatch;
 use mcp_std::io::Interest;
+use mcp_std::poll::{Poller, current_poller};
+use mcp_std::sync::FlagWaker;
 
 /// Readiness of a descriptor.
 #[derive(Debug)]

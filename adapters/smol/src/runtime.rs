@@ -7,8 +7,8 @@ use std::io;
 use std::time::Instant;
 
 use futures_lite::{AsyncRead, AsyncWrite};
-use mcp_std::adapter::runtime::{AsyncTimer, PollStream, Runtime};
-use mcp_std::adapter::sync::{BlockingJob, BlockingPool};
+use mcp_runtime::runtime::{AsyncTimer, PollStream, Runtime};
+use mcp_std::sync::{BlockingJob, BlockingPool};
 
 /// This adapter: it serves routers of [`LocalFutures`](crate::router::LocalFutures) and of
 /// [`SendFutures`](crate::router::SendFutures).

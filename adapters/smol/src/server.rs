@@ -7,8 +7,8 @@ use futures_lite::{AsyncRead, AsyncWrite};
 #[cfg(feature = "http")]
 use mcp_proto::http::server as http;
 use mcp_proto::server::Config;
-use mcp_std::Error;
-use mcp_std::adapter::runtime;
+use mcp_runtime::Error;
+use mcp_runtime::runtime;
 
 use crate::{Handler, Smol};
 

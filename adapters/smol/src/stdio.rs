@@ -5,7 +5,7 @@ use core::task::{Context, Poll};
 use std::io;
 
 use futures_lite::{AsyncRead, AsyncWrite};
-use mcp_std::adapter::runtime::{StdioStream, WatchedStream};
+use mcp_runtime::runtime::{StdioStream, WatchedStream};
 use mcp_std::io::{Duplex, HungUp};
 
 use crate::reactor_watch::ReactorWatch;

@@ -6,7 +6,7 @@ use std::io;
 
 use blocking::Unblock;
 use futures_lite::{AsyncRead, AsyncWrite};
-use mcp_std::adapter::runtime::StdioStream;
+use mcp_runtime::runtime::StdioStream;
 use mcp_std::io::HungUp;
 
 use crate::unblocked_output::{CAPACITY, UnblockedOutput};

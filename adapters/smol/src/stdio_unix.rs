@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 
 use blocking::Unblock;
 use futures_lite::{AsyncRead, AsyncWrite, ready};
-use mcp_std::adapter::runtime::{StdioStream, WatchedStream};
+use mcp_runtime::runtime::{StdioStream, WatchedStream};
 use mcp_std::io::{Duplex, HungUp};
 
 use crate::reactor_watch::ReactorWatch;

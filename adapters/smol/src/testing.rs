@@ -28,12 +28,12 @@
 
 use alloc::boxed::Box;
 
-use mcp_std::adapter::client::TestPeer;
+use mcp_runtime::client::TestPeer;
 
 use crate::{Handler, Smol};
 
 /// Wraps a handler for `mcp_blocking::testing::Server::from_peer`.
 #[inline]
 pub fn test_peer(handler: impl Handler + 'static) -> Box<dyn TestPeer> {
-    mcp_std::adapter::runtime::testing::test_peer::<Smol>(handler)
+    mcp_runtime::runtime::testing::test_peer::<Smol>(handler)
 }

@@ -21,6 +21,10 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// Seconds by which Unix time may differ from the monotonic clock before the difference counts as a sleep of the machine,
+    /// or as a system clock that was set.
+    pub const MAX_DRIFT: u64 = 5;
+
     /// Starts a clock; its first instant is zero.
     #[must_use]
     pub fn start() -> Self {
@@ -50,11 +54,6 @@ impl Clock {
         Anchor::new(self.now(), unix.as_secs())
     }
 }
-
-/// Seconds by which Unix time may differ from the monotonic clock before the difference counts as a sleep of the machine,
-/// or as a system clock that was set.
-#[cfg(feature = "auth")]
-pub(crate) const MAX_DRIFT: u64 = 5;
 
 #[cfg(test)]
 mod tests {

@@ -10,17 +10,19 @@ pub(crate) mod faults;
 
 /// An operation on a file that failed.
 #[derive(Debug)]
-pub(crate) struct FileError {
+pub struct FileError {
     /// The file or folder.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// Operation that failed: `read`, `replace`, …
-    pub(crate) operation: &'static str,
+    pub operation: &'static str,
     /// The error of the operating system.
-    pub(crate) error: io::Error,
+    pub error: io::Error,
 }
 
 impl FileError {
-    pub(crate) fn new(path: &Path, operation: &'static str, error: io::Error) -> Self {
+    /// Creates the error of an operation on a file.
+    #[must_use]
+    pub fn new(path: &Path, operation: &'static str, error: io::Error) -> Self {
         Self { path: path.into(), operation, error }
     }
 }
@@ -43,13 +45,13 @@ pub(crate) enum Step {
 /// Replaces the content of a file. A reader and a crash see the old content or the new one.
 ///
 /// The caller has the lock of the file. `parts` are written one after another.
-pub(crate) fn replace_content(path: &Path, parts: &[&[u8]]) -> Result<(), FileError> {
+pub fn replace_content(path: &Path, parts: &[&[u8]]) -> Result<(), FileError> {
     let temporary = write_temporary(path, parts)?;
     replace(path, &temporary)
 }
 
 /// Writes new content beside a file, complete and on the disk. The caller has the lock of the file.
-pub(crate) fn write_temporary(path: &Path, parts: &[&[u8]]) -> Result<PathBuf, FileError> {
+pub fn write_temporary(path: &Path, parts: &[&[u8]]) -> Result<PathBuf, FileError> {
     let temporary = beside(path, "tmp");
     let failed = |error| FileError::new(&temporary, "write", error);
     // A process that was killed left it behind. Its permissions may be anything, so it is not written to.
@@ -88,14 +90,14 @@ fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
 }
 
 /// Replaces a file by the new content, and makes that permanent.
-pub(crate) fn replace(path: &Path, temporary: &Path) -> Result<(), FileError> {
+pub fn replace(path: &Path, temporary: &Path) -> Result<(), FileError> {
     let renamed = step(Step::Rename).and_then(|()| fs::rename(temporary, path));
     renamed.map_err(|error| FileError::new(path, "replace", error))?;
     flush_folder_of(path)
 }
 
 /// Removes a file, and makes that permanent. A file that does not exist is no error.
-pub(crate) fn remove(path: &Path) -> Result<(), FileError> {
+pub fn remove(path: &Path) -> Result<(), FileError> {
     match step(Step::Remove).and_then(|()| fs::remove_file(path)) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(FileError::new(path, "remove", error)),
@@ -104,7 +106,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), FileError> {
 }
 
 /// Makes the entries of the folder of `path` permanent.
-pub(crate) fn flush_folder_of(path: &Path) -> Result<(), FileError> {
+pub fn flush_folder_of(path: &Path) -> Result<(), FileError> {
     let flushed = step(Step::FlushFolder).and_then(|()| sync_folder(path));
     flushed.map_err(|error| FileError::new(path, "flush the folder of", error))
 }
@@ -122,7 +124,7 @@ fn sync_folder(_: &Path) -> io::Result<()> {
 }
 
 /// Creates a folder and those above it, unless they exist. On Unix, created ones are closed to others (mode 0700).
-pub(crate) fn create_folder(folder: &Path) -> Result<(), FileError> {
+pub fn create_folder(folder: &Path) -> Result<(), FileError> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -131,7 +133,7 @@ pub(crate) fn create_folder(folder: &Path) -> Result<(), FileError> {
 }
 
 /// Returns the path of a file beside another one: `PATH.ENDING`.
-pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+pub fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".");
     name.push(ending);
@@ -152,7 +154,7 @@ const fn step(_: Step) -> io::Result<()> {
 // Locks between processes, which the operating system releases when their process ends.
 
 /// A locked file. Dropping it ends the lock.
-pub(crate) struct FileLock {
+pub struct FileLock {
     #[cfg_attr(not(unix), expect(dead_code, reason = "closing the file ends the lock"))]
     file: File,
 }
@@ -161,7 +163,7 @@ impl FileLock {
     /// Locks a file, which is created if it is missing; `None` if another one has the lock.
     ///
     /// The file stays when the lock ends: whoever removed it could remove the lock of another one.
-    pub(crate) fn try_new(path: &Path) -> io::Result<Option<Self>> {
+    pub fn try_new(path: &Path) -> io::Result<Option<Self>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         Ok(platform::try_lock(options, path)?.map(|file| Self { file }))

@@ -24,6 +24,7 @@ impl Folder {
     }
 
     /// Returns the names in the folder, sorted.
+    #[allow(dead_code, reason = "some packages do not need it")]
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).expect("a folder").map(|entry| entry.expect("an entry"));
         let mut names: Vec<_> =

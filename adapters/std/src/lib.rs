@@ -68,29 +68,21 @@
 
 extern crate alloc;
 
-#[doc(hidden)]
-pub mod adapter;
-#[cfg(feature = "auth")]
-pub mod auth;
-mod cache;
 mod catch;
 mod clock;
-mod durable_file;
+pub mod durable_file;
 pub mod entropy;
-mod error;
 #[cfg(test)]
 mod folder_in_tests;
-#[cfg(all(test, any(feature = "auth-server", feature = "skills", feature = "validate")))]
+#[cfg(all(test, feature = "validate"))]
 mod fuzz_tests;
-// Text alone; it takes no room in a program.
-#[cfg(any(doc, doctest))]
-pub mod guide;
 pub mod io;
+mod net_stream;
+pub mod poll;
 pub mod process;
 #[cfg(feature = "validate")]
 pub mod schema;
-#[cfg(feature = "skills")]
-pub mod skills;
+pub mod sync;
 pub mod task_store;
 /// Suites for programs that drive the core.
 pub mod testing {
@@ -99,23 +91,7 @@ pub mod testing {
 }
 #[cfg(feature = "tls")]
 pub mod tls;
-#[cfg(feature = "http")]
-pub mod token;
 
-/// Types that programs know by a name of their adapter, here with the documentation of their methods.
-///
-/// `mcp_tokio::Cx`, for example, is an alias of [`AsyncCx`](aliased::AsyncCx), and `mcp_tokio::Options` one of
-/// [`Options`](aliased::Options). Programs use the names of the adapter: these paths are outside of semantic versioning.
-// Without a path that is not hidden, rustdoc has neither pages for them nor links to them.
-pub mod aliased {
-    pub use crate::adapter::client::{AsyncCalls, BlockingCalls, ClientHandler, Options};
-    #[cfg(feature = "crypto")]
-    pub use crate::adapter::server::ServerTasks;
-    pub use crate::adapter::server::{AsyncCx, CallCx, Cx, Handle, Handler, layers, router};
-}
-
-pub use adapter::client::{RateLimit, Retry, SharedCompleter};
-pub use cache::SharedCache;
 pub use catch::{Panic, catch, catch_async};
 pub use clock::Clock;
-pub use error::{ConnectionClosed, Error, OutputSchemaViolation};
+pub use net_stream::NetStream;

@@ -19,9 +19,9 @@ use std::{io, thread};
 #[cfg(feature = "crypto")]
 use mcp_proto::server::TaskRecordError;
 
-use super::adapter::sync::{Inbox, Sender};
-use super::catch;
+use crate::catch;
 use crate::durable_file::FileError;
+use crate::sync::{Inbox, Sender};
 
 mod file;
 #[cfg(test)]

@@ -103,7 +103,7 @@ fn stream_without_waker_returns_unsupported() {
             Ok(0)
         }
         fn wait(&mut self, _: Interest, _: Option<Duration>) -> std::io::Result<mcp_std::io::Ready> {
-            Ok(mcp_std::adapter::poll::Ready::default())
+            Ok(mcp_std::poll::Ready::default())
         }
         fn shutdown_write(&mut self) -> std::io::Result<()> {
             Ok(())

@@ -15,7 +15,7 @@ use mcp_proto::model::{
 };
 use mcp_proto::router::ResourceTarget;
 use mcp_proto::{Capabilities, Capability, Progress, RpcError};
-use mcp_std::adapter::server::layers::Timeout;
+use mcp_runtime::server::layers::Timeout;
 use serde_json::Value;
 
 use crate::adapter::package::{AsyncClientHandler, BlockingCx, async_handler, unblock};

@@ -19,7 +19,7 @@ use mcp_blocking::{Call, Cx, Handler, serve};
 use mcp_proto::client::{Input, InputId};
 use mcp_proto::model::{CallToolResult, ElicitResult, ElicitSchema, InputResponse, Map, SubscriptionFilter};
 use mcp_proto::{CallError, CallOptions, Capabilities, Capability, Change, Era, RpcError, UseError};
-use mcp_std::adapter::runtime::PollStream as _;
+use mcp_runtime::runtime::PollStream as _;
 use mcp_std::io::Socket;
 use serde_json::json;
 

@@ -15,7 +15,7 @@ use futures_lite::future::{or, poll_once, zip};
 use mcp_proto::client::Config;
 use mcp_proto::model::Tool;
 use mcp_proto::{CallError, CallOptions, RawJson};
-use mcp_std::adapter::client::LayerFuture;
+use mcp_runtime::client::LayerFuture;
 use serde_json::{Value, json};
 
 use crate::adapter::package::{Client, Cx, Error, Options};

@@ -12,7 +12,7 @@ use futures_lite::future::zip;
 use mcp_proto::client::{Completer, Config};
 use mcp_proto::model::{Prompt, PromptArgument, PromptReference};
 use mcp_proto::router::CompletionTarget;
-use mcp_std::SharedCompleter;
+use mcp_runtime::SharedCompleter;
 
 use crate::adapter::{Cx, Router, async_stream, block_on, package, sleep};
 use crate::suites::completing::typed;

@@ -7,10 +7,10 @@ use mcp_proto::http::HeadRecord;
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, RawJson, RpcError};
-use mcp_std::Error;
-use mcp_std::adapter::client::{TestPeer, TestRouter};
-use mcp_std::adapter::server::router::{self, Flavor, ServeFunctions, SharedFunctions};
-use mcp_std::adapter::server::{Answered, Cx, HandlerFailure, TaskSource};
+use mcp_runtime::Error;
+use mcp_runtime::client::{TestPeer, TestRouter};
+use mcp_runtime::server::router::{self, Flavor, ServeFunctions, SharedFunctions};
+use mcp_runtime::server::{Answered, Cx, HandlerFailure, TaskSource};
 use mcp_std::io::Duplex;
 
 use crate::handler::Handler;

@@ -7,8 +7,8 @@ use mcp_proto::http::HeadRecord;
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, RawJson, RpcError};
-use mcp_std::adapter::server as serve;
-use mcp_std::adapter::server::{Answered, Cx, HandlerFailure, TaskSource};
+use mcp_runtime::server as serve;
+use mcp_runtime::server::{Answered, Cx, HandlerFailure, TaskSource};
 
 /// A server's handler, which may run on several threads at a time.
 ///

@@ -8,14 +8,14 @@ use std::io;
 use std::net::ToSocketAddrs;
 use std::thread::{self, JoinHandle};
 
+use mcp_auth::token::TokenValidator;
 use mcp_proto::Instant;
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server as http;
 use mcp_proto::server::{Announcement, Config, ConnectionInfo, Engine};
-use mcp_std::Error;
-use mcp_std::adapter::server as serve;
-use mcp_std::adapter::server::{Handle, RemoteCall};
-use mcp_std::token::TokenValidator;
+use mcp_runtime::Error;
+use mcp_runtime::server as serve;
+use mcp_runtime::server::{Handle, RemoteCall};
 
 use crate::handler::{Handler, SharedHandler};
 use crate::server::{CallQueue, TASK_WORKERS, default_workers, worker_pool};
@@ -199,7 +199,7 @@ impl<H: Handler> HttpServer<H> {
     /// Sets the validator of access tokens, for a server that is [protected](http::Config::protected). Without one, no
     /// token is accepted.
     ///
-    /// A decision that the [validator](mcp_std::token::TokenValidator) cannot make at once is made on own threads,
+    /// A decision that the [validator](mcp_auth::token::TokenValidator) cannot make at once is made on own threads,
     /// at most 8 at a time; 256 more tokens may wait. Beyond that, and after
     /// [`token_timeout`](mcp_proto::http::server::Config::token_timeout), requests get 503 with `Retry-After`. A token is
     /// validated at every request (SEC-004).

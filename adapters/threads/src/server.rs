@@ -7,10 +7,10 @@ use std::thread;
 
 use mcp_proto::server::{Config, Engine};
 use mcp_proto::{ChannelId, Instant};
-use mcp_std::Error;
-use mcp_std::adapter::server as serve;
-use mcp_std::adapter::server::Cores;
-use mcp_std::adapter::server::{Handle, RemoteCall};
+use mcp_runtime::Error;
+use mcp_runtime::server as serve;
+use mcp_runtime::server::Cores;
+use mcp_runtime::server::{Handle, RemoteCall};
 use mcp_std::io::{Duplex, Stdio};
 
 use crate::handler::{Handler, SharedHandler};

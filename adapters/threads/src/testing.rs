@@ -26,7 +26,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use mcp_std::adapter::client::{Inline, TestPeer};
+use mcp_runtime::client::{Inline, TestPeer};
 
 use crate::Handler;
 use crate::handler::SharedHandler;

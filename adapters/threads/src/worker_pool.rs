@@ -6,7 +6,7 @@ use core::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use mcp_std::adapter::server::Cores;
+use mcp_runtime::server::Cores;
 use mcp_std::catch;
 
 /// A bounded pool of threads, each of which runs one job at a time.

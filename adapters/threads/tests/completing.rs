@@ -6,7 +6,7 @@ use std::thread;
 use crate::support::with_timeout;
 use mcp_proto::client::{Completer, Config};
 use mcp_proto::model::{Prompt, PromptArgument, PromptReference};
-use mcp_std::SharedCompleter;
+use mcp_runtime::SharedCompleter;
 use mcp_threads::{Client, Router};
 
 #[test]

@@ -1,6 +1,6 @@
 //! The routers of this adapter.
 
-use mcp_std::adapter::server::router::{self, LocalFutures, SendFutures};
+use mcp_runtime::server::router::{self, LocalFutures, SendFutures};
 
 use crate::Tokio;
 
@@ -64,7 +64,7 @@ pub type Router = router::Router<SendFutures<Tokio>>;
 /// A server made of `async` closures that stay on their thread: what they hold need not be `Send`.
 ///
 /// It is a [`router::Router`] of [`LocalFutures`]. Serve it in `main`, in a `tokio::task::LocalSet`, or in
-/// [shards](mcp_std::adapter::runtime::http::HttpServer::shards_with), each with a router of its own.
+/// [shards](mcp_runtime::runtime::http::HttpServer::shards_with), each with a router of its own.
 pub type LocalRouter = router::Router<LocalFutures<Tokio>>;
 
 /// Updates of a [`Router`] from inside its handlers.

@@ -6,7 +6,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use std::io;
 
-use mcp_std::adapter::runtime::WatchedStream;
+use mcp_runtime::runtime::WatchedStream;
 use mcp_std::io::Duplex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 

@@ -7,9 +7,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use mcp_std::adapter::poll::is_ready;
-use mcp_std::adapter::runtime::{AsyncTimer, DescriptorWatch};
+use mcp_runtime::runtime::{AsyncTimer, DescriptorWatch};
 use mcp_std::io::Interest;
+use mcp_std::poll::is_ready;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 

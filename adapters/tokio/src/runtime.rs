@@ -8,8 +8,8 @@ use core::task::{Context, Poll, ready};
 use std::io;
 use std::time::Instant;
 
-use mcp_std::adapter::runtime::{AsyncTimer, PollStream, Runtime};
-use mcp_std::adapter::sync::{BlockingJob, BlockingPool, run_on_thread};
+use mcp_runtime::runtime::{AsyncTimer, PollStream, Runtime};
+use mcp_std::sync::{BlockingJob, BlockingPool, run_on_thread};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::{Builder, Handle};
 use tokio::task::unconstrained;

@@ -6,8 +6,8 @@ use std::net::ToSocketAddrs;
 #[cfg(feature = "http")]
 use mcp_proto::http::server as http;
 use mcp_proto::server::Config;
-use mcp_std::Error;
-use mcp_std::adapter::runtime;
+use mcp_runtime::Error;
+use mcp_runtime::runtime;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{Handler, Tokio};

@@ -12,7 +12,7 @@ use mcp_proto::http::HeadRecord;
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, RawJson, RpcError};
-use mcp_std::adapter::server::{Placement, RemoteCall, StartTimer, TaskSource, run_call};
+use mcp_runtime::server::{Placement, RemoteCall, StartTimer, TaskSource, run_call};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinHandle;
 

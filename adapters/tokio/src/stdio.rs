@@ -4,7 +4,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use std::io;
 
-use mcp_std::adapter::runtime::{StdioStream, WatchedStream};
+use mcp_runtime::runtime::{StdioStream, WatchedStream};
 use mcp_std::io::{Duplex, HungUp};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};

@@ -4,7 +4,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use std::io;
 
-use mcp_std::adapter::runtime::StdioStream;
+use mcp_runtime::runtime::StdioStream;
 use mcp_std::io::HungUp;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, Stdin, Stdout};
 

@@ -29,12 +29,12 @@
 
 use alloc::boxed::Box;
 
-use mcp_std::adapter::client::TestPeer;
+use mcp_runtime::client::TestPeer;
 
 use crate::{Handler, Tokio};
 
 /// Wraps a handler for `mcp_blocking::testing::Server::from_peer`.
 #[inline]
 pub fn test_peer(handler: impl Handler + 'static) -> Box<dyn TestPeer> {
-    mcp_std::adapter::runtime::testing::test_peer::<Tokio>(handler)
+    mcp_runtime::runtime::testing::test_peer::<Tokio>(handler)
 }

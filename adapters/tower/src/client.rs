@@ -13,8 +13,8 @@ use http_body::Body;
 use mcp_proto::head::ResponseHead;
 use mcp_proto::http::client::{Config as HttpClientConfig, ExchangeFailure, OutgoingRequest, Url};
 use mcp_proto::http::fields::is_secret;
-use mcp_std::Error;
-use mcp_std::adapter::client::{Exchange, ExchangeConnector, Options, ResponseSink};
+use mcp_runtime::Error;
+use mcp_runtime::client::{Exchange, ExchangeConnector, Options, ResponseSink};
 use tower_service::Service;
 
 /// Connects a client of an adapter to the server at `url`, over an HTTP client of the application.

@@ -8,8 +8,8 @@ use core::pin::Pin;
 use mcp_proto::RawJson;
 use mcp_proto::server::{Call, Event};
 use mcp_proto::tap::TapRecord;
-use mcp_std::adapter::server::router::{Router, SendFutures};
-use mcp_std::adapter::server::{
+use mcp_runtime::server::router::{Router, SendFutures};
+use mcp_runtime::server::{
     AsyncHandler, HandlerFailure, RemoteCall, StartTimer, TaskSource, dispatch_async_event, run_call,
 };
 

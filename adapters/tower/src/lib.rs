@@ -166,6 +166,12 @@ mod unblock;
 
 pub use body::McpBody;
 pub use client::{connect, connect_with};
+#[cfg(feature = "auth-server")]
+#[doc(inline)]
+pub use mcp_auth::client as auth;
+pub use mcp_auth::token;
+#[cfg(feature = "skills")]
+pub use mcp_extensions::skills;
 pub use mcp_proto;
 pub use mcp_proto::http::server::Config as HttpConfig;
 #[cfg(feature = "schemars")]
@@ -173,22 +179,16 @@ pub use mcp_proto::router::schema::{Typed, schemars};
 pub use mcp_proto::router::{Json, ok};
 pub use mcp_proto::server::{Call, Identity, InputError};
 pub use mcp_proto::{Progress, RpcError};
-pub use mcp_std::Error;
+pub use mcp_runtime::Error;
 #[doc(inline)]
-pub use mcp_std::adapter::server::ServerTasks;
-pub use mcp_std::adapter::server::layers;
-pub use mcp_std::adapter::server::router;
-pub use mcp_std::adapter::server::{Answered, AsyncCx as Cx, Cx as BlockingCx, HandlerFailure};
-use mcp_std::adapter::sync::{BlockingJob, BlockingPool, run_on_thread};
-#[cfg(feature = "auth-server")]
-#[doc(inline)]
-pub use mcp_std::auth;
+pub use mcp_runtime::server::ServerTasks;
+pub use mcp_runtime::server::layers;
+pub use mcp_runtime::server::router;
+pub use mcp_runtime::server::{Answered, AsyncCx as Cx, Cx as BlockingCx, HandlerFailure};
 #[cfg(feature = "validate")]
 pub use mcp_std::schema;
-#[cfg(feature = "skills")]
-pub use mcp_std::skills;
+use mcp_std::sync::{BlockingJob, BlockingPool, run_on_thread};
 pub use mcp_std::task_store;
-pub use mcp_std::token;
 pub use response_future::ResponseFuture;
 pub use service::{Builder, McpService, Run};
 #[cfg(feature = "async-io")]

@@ -13,16 +13,16 @@ use std::io::{self, ErrorKind};
 
 use http::{Request, Response, request};
 use http_body::Body;
+use mcp_auth::token::TokenValidator;
 use mcp_proto::http::server::{Config as HttpConfig, Server};
 use mcp_proto::router::RegisterErrors;
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Announcement, Config, ConnectionInfo, Engine};
 use mcp_proto::{Anchor, Entropy, Instant, UseError};
-use mcp_std::Error;
-use mcp_std::adapter::server::router::{Router, SendFutures};
-use mcp_std::adapter::server::{Handle, TokenWorkers};
+use mcp_runtime::Error;
+use mcp_runtime::server::router::{Router, SendFutures};
+use mcp_runtime::server::{Handle, TokenWorkers};
 use mcp_std::task_store::TasksError;
-use mcp_std::token::TokenValidator;
 use tower_service::Service;
 
 use crate::handler::Application;

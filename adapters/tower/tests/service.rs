@@ -11,7 +11,7 @@ use std::sync::{Mutex, OnceLock};
 use futures_lite::future::{block_on, zip};
 use http::{Request, StatusCode};
 use http_body_util::{Empty, Full};
-use mcp_std::adapter::server::layers::RateLimit;
+use mcp_runtime::server::layers::RateLimit;
 use mcp_tower::mcp_proto::EntryKind;
 use mcp_tower::mcp_proto::observe::{Observation, Observer, RequestEnd, RequestStart};
 use mcp_tower::mcp_proto::server::ConnectionInfo;

@@ -14,7 +14,7 @@ use mcp_benches::epoll::{Epoll, write_all};
 use mcp_benches::process;
 use mcp_benches::web::{Connection, Server, parse};
 use mcp_benches::wire::{RequestLine, WireEra, text};
-use mcp_std::adapter::server::Cores;
+use mcp_runtime::server::Cores;
 use memchr::memmem;
 
 type BenchResult<T> = Result<T, Box<dyn core::error::Error + Send + Sync>>;

@@ -23,9 +23,9 @@ use futures_lite::{AsyncRead, AsyncWrite};
 use mcp_benches::wire::{RequestLine, WireEra};
 use mcp_proto::RawJson;
 use mcp_proto::model::{CallToolResult, Tool};
-use mcp_std::adapter::server::Cx;
-use mcp_std::adapter::server::layers::{CallKey, RateLimit};
-use mcp_std::adapter::server::router::{
+use mcp_runtime::server::Cx;
+use mcp_runtime::server::layers::{CallKey, RateLimit};
+use mcp_runtime::server::router::{
     EntryRequest, Flavor, HandlerResult, Interceptor, RegisterFunctions, Router,
 };
 use mcp_std::io::{Duplex, Interest, MemoryEnd, Ready, memory_pair};

@@ -3,7 +3,7 @@
 //! A [`Flow`] is one authorization for one MCP server. It asks for one thing after the other ([`Event`]), and ends with a
 //! token, without one, or with an [`Error`] that names the step, the server and the rule. The caller brings the rest: an
 //! HTTP client that enforces the [policy](FetchPolicy) of each request, a store, a browser, signatures, time and entropy.
-//! `mcp_std::auth::Authorizer` does all of that on `std`.
+//! `mcp_auth::client::Authorizer` does all of that on `std`.
 //!
 //! ```
 //! use std::sync::Arc;

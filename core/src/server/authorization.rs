@@ -241,7 +241,7 @@ fn insufficient_scope(scopes: &Scopes) -> RpcError {
 
 /// The key to which an access token is bound, after the proof of its possession was verified (DPoP, RFC 9449).
 ///
-/// Only what has verified the proof of a request may create one. `mcp_std::token::DpopVerifier` does both.
+/// Only what has verified the proof of a request may create one. `mcp_auth::token::DpopVerifier` does both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProvenKey {
     thumbprint: Box<str>,

@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// The source of `mcp-probe`, and the page about it.
 const TOOL_SOURCE: &str = "adapters/cli/";
-const TOOL_PAGE: &str = "adapters/std/src/guide/troubleshooting_mcp_probe.md";
+const TOOL_PAGE: &str = "adapters/runtime/src/guide/troubleshooting_mcp_probe.md";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace")
@@ -55,7 +55,7 @@ fn every_message_of_the_tool_and_of_the_libraries_is_explained_and_no_other() {
     let report = differences(&messages::read(root()), &pages::read(root()));
     assert!(
         report.is_empty(),
-        "The troubleshooting pages (`core/src/guide`, `adapters/std/src/guide`) and the source differ:\n{report}"
+        "The troubleshooting pages (`core/src/guide`, `adapters/runtime/src/guide`) and the source differ:\n{report}"
     );
 }
 

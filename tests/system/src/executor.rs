@@ -3,8 +3,8 @@
 use core::future::Future;
 use std::sync::OnceLock;
 
+use mcp_runtime::runtime::{PollStream, Runtime};
 use mcp_smol::Smol;
-use mcp_std::adapter::runtime::{PollStream, Runtime};
 use mcp_tokio::Tokio;
 
 /// The runtime of an asynchronous adapter, with an executor for its futures.

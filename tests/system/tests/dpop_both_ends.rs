@@ -6,14 +6,14 @@ use core::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mcp_auth::client::{generate_dpop_key, sign_dpop};
+use mcp_auth::token::DpopVerifier;
 use mcp_proto::auth::{DpopKey, Secret, SigningKey};
 use mcp_proto::http::client::{self as http_client, Credential};
 use mcp_proto::http::server::{Config, Denial, Dpop, Protected};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::server::Identity;
 use mcp_proto::{Anchor, CallOptions, Capabilities, Capability, Instant, VersionSet, client, server};
-use mcp_std::auth::{generate_dpop_key, sign_dpop};
-use mcp_std::token::DpopVerifier;
 use mcp_tests::harness::{Chunker, HttpClientHarness, HttpServerHarness, SentRequest};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};

@@ -3,8 +3,8 @@
 use core::cell::{RefCell, RefMut};
 
 use mcp_proto::{CallError, CallKey, Progress, Version};
-use mcp_std::Error;
-use mcp_std::adapter::client::{
+use mcp_runtime::Error;
+use mcp_runtime::client::{
     CallAnswer, Callback, ClientBackend, Connection, EngineCommand, Layers, ResultCache,
 };
 

@@ -13,8 +13,8 @@ use mcp_proto::{CallKey, Instant, Progress, RawJson, UseError};
 use mcp_std::io::Duplex;
 use mcp_std::process::{Program, ShutdownReport};
 
-use mcp_std::Error;
-use mcp_std::adapter::client::{
+use mcp_runtime::Error;
+use mcp_runtime::client::{
     BlockingCalls, BlockingConnector, ClientBackend, ClientHandler, ClientSetup, ConnectionTarget, Connector,
     HandlerSlot, ReadyConnection, StreamConnector,
 };

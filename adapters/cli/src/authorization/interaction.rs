@@ -2,9 +2,9 @@
 
 use std::io;
 
+use mcp_auth::client::{Browser, BrowserLogin, Interaction, RedirectReceiver};
 use mcp_proto::auth::{AssertionRequest, Secret, UserCode};
 use mcp_proto::http::client::Url;
-use mcp_std::auth::{Browser, BrowserLogin, Interaction, RedirectReceiver};
 
 use super::options::AssertionSource;
 use super::pasted_redirect::pasted_redirect;

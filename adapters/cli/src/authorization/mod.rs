@@ -9,11 +9,11 @@ mod store;
 
 use std::io::{self, IsTerminal as _};
 
+pub(crate) use mcp_auth::client::Authorizer;
 use mcp_blocking::Error;
 use mcp_proto::auth::{ClientAuth, ClientCredentials, Config, Registration, TokenRecord};
 use mcp_proto::http::client::{Credential, Url};
-use mcp_std::adapter::client::{Connector, Options};
-pub(crate) use mcp_std::auth::Authorizer;
+use mcp_runtime::client::{Connector, Options};
 
 use crate::args::{AuthorizationArgs, LogInArgs, LogOutArgs, RevisionArgs};
 use crate::failure::CommandFailure;

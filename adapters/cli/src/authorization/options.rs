@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use mcp_auth::client::{Authorizer, ClientKey};
 use mcp_proto::auth::{ClientAuth, ClientCredentials, Config, DpopMode, GrantType, IdentityProvider, Scopes};
 use mcp_proto::http::client::{Credential, Url};
-use mcp_std::auth::{Authorizer, ClientKey};
 
 use crate::args::RevisionArgs;
 use crate::args::authorization::{

@@ -3,8 +3,8 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::io::{self, BufRead as _, Read as _};
 
+use mcp_auth::client::PasteLogin;
 use mcp_proto::http::client::Url;
-use mcp_std::auth::PasteLogin;
 
 use super::interaction::address;
 use crate::session::{print_note, print_stderr};

@@ -4,8 +4,8 @@ use core::time::Duration;
 use std::env;
 use std::path::{Path, PathBuf};
 
+use mcp_auth::client::{Cancellation, FileStore, MemoryStore, StoreError, StoreLock, TokenStore};
 use mcp_proto::auth::Secret;
-use mcp_std::auth::{Cancellation, FileStore, MemoryStore, StoreError, StoreLock, TokenStore};
 
 use crate::failure::CommandFailure;
 use crate::session::print_note;

@@ -9,11 +9,11 @@ use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{Entropy, Fault, Instant, RawJson};
-use mcp_std::adapter::driver::PipeDriver;
-use mcp_std::adapter::poll::WaitRequest;
-use mcp_std::adapter::server::Connections;
+use mcp_runtime::driver::PipeDriver;
+use mcp_runtime::server::Connections;
 use mcp_std::entropy;
 use mcp_std::io::{Duplex, Listener};
+use mcp_std::poll::WaitRequest;
 
 use crate::failure::CommandFailure;
 

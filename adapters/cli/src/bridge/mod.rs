@@ -18,8 +18,8 @@ use std::io;
 
 use mcp_proto::server::Event;
 use mcp_proto::{Diagnostic, Limits};
-use mcp_std::adapter::poll::WaitRequest;
 use mcp_std::io::{Duplex, Listener, Stdio};
+use mcp_std::poll::WaitRequest;
 use mcp_std::process::terminate_all;
 
 use crate::args;

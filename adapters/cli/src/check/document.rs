@@ -3,9 +3,9 @@
 use core::fmt;
 use core::time::Duration;
 
+use mcp_auth::client::{Fetcher as _, HttpFetcher};
 use mcp_proto::auth::{Fetch, FetchFailure, FetchPolicy};
 use mcp_proto::http::client::Url;
-use mcp_std::auth::{Fetcher as _, HttpFetcher};
 use serde_json::Value;
 
 /// Size of the largest document, in bytes.

@@ -14,9 +14,9 @@ use mcp_proto::head::{BodySize, Fields};
 use mcp_proto::http::client::Url;
 use mcp_proto::http::fields::{AUTHORIZATION, CONTENT_TYPE};
 use mcp_std::Clock;
-use mcp_std::adapter::NetStream;
-use mcp_std::adapter::poll::Selector;
+use mcp_std::NetStream;
 use mcp_std::io::{Duplex, Interest, Ready, Socket};
+use mcp_std::poll::Selector;
 
 /// A server at a URL.
 #[derive(Clone)]

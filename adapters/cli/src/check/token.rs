@@ -1,7 +1,7 @@
 //! The token that the requests of `check` carry.
 
+use mcp_auth::client::Cancellation;
 use mcp_proto::auth::Trigger;
-use mcp_std::auth::Cancellation;
 
 use crate::args::CheckArgs;
 use crate::authorization;

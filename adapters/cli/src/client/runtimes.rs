@@ -7,7 +7,7 @@ use std::time::Instant;
 use mcp_blocking::{ClientHandler, Error};
 use mcp_proto::client::{Config, Peer};
 use mcp_proto::{CallOptions, RawJson, UseError};
-use mcp_std::adapter::client::Options;
+use mcp_runtime::client::Options;
 use mcp_std::process::ShutdownTimeouts;
 use serde::Serialize;
 use smol::block_on;

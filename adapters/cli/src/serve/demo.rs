@@ -2,8 +2,8 @@
 
 use mcp_proto::model::ToolAnnotations;
 use mcp_proto::router::schema::{NoArguments, Typed, schemars};
-use mcp_std::adapter::server::Cx;
-use mcp_std::adapter::server::router::RegisterFunctions;
+use mcp_runtime::server::Cx;
+use mcp_runtime::server::router::RegisterFunctions;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mcp_std::adapter::server::layers::{AuditLog, AuditOutcome, AuditRecord, RateLimit};
-use mcp_std::adapter::server::router::RegisterFunctions;
+use mcp_runtime::server::layers::{AuditLog, AuditOutcome, AuditRecord, RateLimit};
+use mcp_runtime::server::router::RegisterFunctions;
 use serde::Serialize;
 
 use super::clock::lock;

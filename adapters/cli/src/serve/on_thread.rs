@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use mcp_proto::Change;
 use mcp_proto::server::Config;
-use mcp_std::adapter::server::Handle;
+use mcp_runtime::server::Handle;
 use mcp_std::io::{Duplex, Stdio};
 
 use super::{Router, adapter, with_shards};

@@ -3,9 +3,9 @@
 use alloc::borrow::Cow;
 use std::net::{TcpListener, ToSocketAddrs as _};
 
-use mcp_proto::http::server::{Config, Protected, ProtectedError};
 #[cfg(feature = "auth")]
-use mcp_std::token::JwtValidator;
+use mcp_auth::token::JwtValidator;
+use mcp_proto::http::server::{Config, Protected, ProtectedError};
 
 use super::http;
 use crate::args;
@@ -47,7 +47,7 @@ fn describe(audience: &str, issuer: &str, scopes: &[String]) -> Result<Protected
 /// Returns the validator of the tokens, which prints on stderr why it has no keys.
 #[cfg(feature = "auth")]
 pub(super) fn validator(protected: &Protected) -> JwtValidator {
-    JwtValidator::new(protected, mcp_std::auth::HttpFetcher::new()).on_failure(|failure| {
+    JwtValidator::new(protected, mcp_auth::client::HttpFetcher::new()).on_failure(|failure| {
         crate::session::print_note(&format!("there are no new keys to validate tokens by: {failure}"));
     })
 }

@@ -7,7 +7,7 @@ use mcp_proto::Diagnostic;
 use mcp_proto::http::HeadRecord;
 use mcp_proto::server::Call;
 use mcp_proto::tap::TapRecord;
-use mcp_std::adapter::server::HandlerFailure;
+use mcp_runtime::server::HandlerFailure;
 
 use super::clock::lock;
 use super::layers::AuditFile;

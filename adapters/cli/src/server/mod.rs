@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use mcp_blocking::Error;
 use mcp_proto::http::client::{Config, Credential, Url};
 use mcp_proto::http::fields::AUTHORIZATION;
-use mcp_std::adapter::client::{Connector, Options};
+use mcp_runtime::client::{Connector, Options};
 use mcp_std::io::StreamAddress;
 use mcp_std::process::{Program, Stderr};
 

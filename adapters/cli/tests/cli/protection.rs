@@ -7,14 +7,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use mcp_std::auth::ClientKey;
+use mcp_auth::client::ClientKey;
 use serde_json::{Value, json};
 
 use crate::http::ServingProcess;
 use crate::support::{ClosedAddress, probe};
 
-const KEY: &str = include_str!("../../../std/tests/keys/p256.pem");
-const PUBLIC: &str = include_str!("../../../std/tests/keys/p256.public");
+const KEY: &str = include_str!("../../../auth/tests/keys/p256.pem");
+const PUBLIC: &str = include_str!("../../../auth/tests/keys/p256.public");
 
 /// An authorization server that publishes its metadata and its key.
 pub(crate) struct Issuer(pub(crate) String);

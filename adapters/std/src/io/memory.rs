@@ -9,8 +9,8 @@ use std::io::{self, ErrorKind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::adapter::poll::{Interest, Ready};
 use crate::io::{Duplex, HungUp};
+use crate::poll::{Interest, Ready};
 
 /// Creates two connected ends in memory, with at most `capacity` bytes (at least 1) in each direction.
 ///

@@ -42,20 +42,19 @@ use other::{net, serial, stdio, stream_listener};
 use stdout_guard::StdinGuard;
 
 #[cfg(unix)]
-pub use crate::adapter::poll::Descriptors;
-pub use crate::adapter::poll::{HungUp, Interest, Ready};
+pub use crate::poll::Descriptors;
+pub use crate::poll::{HungUp, Interest, Ready};
 pub use memory::{MemoryEnd, memory_pair};
 pub use net::{Listener, is_resource_exhausted};
 pub use serial::SerialPort;
 pub use socket::Socket;
 #[cfg(unix)]
-pub(crate) use socket::SocketControl;
+pub use socket::SocketControl;
 pub use stdio::Stdio;
 #[cfg(unix)]
 pub use stdout_guard::{StdoutGuard, guard_stdout};
 pub use stream_address::{InvalidStreamAddress, StreamAddress};
-#[cfg(feature = "http")]
-pub(crate) use stream_address::{interleave_families, known_addresses};
+pub use stream_address::{interleave_families, known_addresses};
 pub use stream_listener::StreamListener;
 pub use threaded::Threaded;
 

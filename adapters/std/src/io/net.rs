@@ -144,8 +144,7 @@ impl Socket {
     }
 
     /// Returns whether bytes, or the end of the input, have arrived and were not read.
-    #[cfg(feature = "http")]
-    pub(crate) fn has_input(&self) -> bool {
+    pub fn has_input(&self) -> bool {
         let mut fds = [PollFd::new(self, PollFlags::IN)];
         rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }

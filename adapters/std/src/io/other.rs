@@ -88,8 +88,9 @@ pub(super) mod net {
         #[expect(clippy::unused_self, reason = "same signature as on other platforms")]
         pub(crate) const fn probe_silent_peer(&self) {}
 
-        #[cfg(feature = "http")]
-        pub(crate) fn has_input(&self) -> bool {
+        /// Returns `false`: no socket exists.
+        #[must_use]
+        pub fn has_input(&self) -> bool {
             false
         }
     }
@@ -107,8 +108,8 @@ pub(super) mod serial {
     use std::io::{self, ErrorKind};
 
     use super::super::SerialConfig;
-    use crate::adapter::poll::{Interest, Ready};
     use crate::io::Duplex;
+    use crate::poll::{Interest, Ready};
 
     /// An open serial line; it cannot be created on this platform.
     #[derive(Debug)]
@@ -151,9 +152,9 @@ pub(super) mod stdio {
     use core::time::Duration;
     use std::io::{self, IoSlice};
 
-    use crate::adapter::poll::{Interest, Ready};
     use crate::io::Threaded;
     use crate::io::{Duplex, HungUp};
+    use crate::poll::{Interest, Ready};
 
     /// Stdin and stdout of this process, through one thread each (see [`Threaded`]).
     ///

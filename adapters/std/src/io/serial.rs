@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use rustix::termios::{ControlModes, OptionalActions, QueueSelector, Termios};
 
 use super::SerialConfig;
-use crate::adapter::poll::{Descriptors, Interest, LazyNotifier, Ready, hung_up, wait_stream};
 use crate::io::{Duplex, HungUp, retry_on_interrupt};
+use crate::poll::{Descriptors, Interest, LazyNotifier, Ready, hung_up, wait_stream};
 
 /// An open serial line: a terminal device in raw mode with eight data bits, no parity, one stop bit, no echo and no flow
 /// control.

@@ -5,13 +5,13 @@ use core::time::Duration;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, TcpStream};
 
-#[cfg(unix)]
-use crate::adapter::poll::Descriptors;
-use crate::adapter::poll::{Interest, Ready};
 use crate::io::{Duplex, HungUp};
+#[cfg(unix)]
+use crate::poll::Descriptors;
+use crate::poll::{Interest, Ready};
 
 #[cfg(unix)]
-pub(crate) use polled::SocketControl;
+pub use polled::SocketControl;
 
 #[cfg(unix)]
 use polled as platform;
@@ -49,7 +49,7 @@ impl Socket {
 #[cfg(unix)]
 impl Socket {
     /// Returns a control of this socket for the server that accepted it. The use of the socket is recorded from now on.
-    pub(crate) fn control(&mut self) -> SocketControl {
+    pub fn control(&mut self) -> SocketControl {
         self.0.control()
     }
 }
@@ -110,8 +110,8 @@ mod polled {
     use std::time::Instant;
 
     use super::*;
-    use crate::adapter::poll::{LazyNotifier, hung_up, wait_stream};
     use crate::io::retry_on_interrupt;
+    use crate::poll::{LazyNotifier, hung_up, wait_stream};
 
     #[derive(Debug)]
     pub(super) struct PlatformSocket {
@@ -192,26 +192,26 @@ mod polled {
 
     /// The use of a socket, and the means to end it, for the server that accepted it.
     #[derive(Debug)]
-    pub(crate) struct SocketControl {
+    pub struct SocketControl {
         handle: Weak<SocketHandle>,
         usage: Arc<SocketUsage>,
     }
 
     impl SocketControl {
         /// Returns the time since the peer was accepted, if it has not sent a whole line yet.
-        pub(crate) fn silence(&self) -> Option<Duration> {
+        pub fn silence(&self) -> Option<Duration> {
             let has_line = self.usage.has_line.load(Ordering::Relaxed);
             (!has_line).then(|| self.usage.begun.elapsed())
         }
 
         /// Returns the time since the last byte in either direction.
-        pub(crate) fn idle_time(&self) -> Duration {
+        pub fn idle_time(&self) -> Duration {
             let last_used = Duration::from_millis(self.usage.last_used.load(Ordering::Relaxed));
             self.usage.begun.elapsed().saturating_sub(last_used)
         }
 
         /// Ends the stream in both directions: the peer and the user of the socket read the end.
-        pub(crate) fn close(&self) {
+        pub fn close(&self) {
             if let Some(handle) = self.handle.upgrade() {
                 // Fails if the peer has already closed the connection.
                 let _ = on!(handle, stream => stream.shutdown(Shutdown::Both));

@@ -23,12 +23,12 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{FileType, OFlags};
 use rustix::net::{RecvFlags, SendFlags};
 
-use crate::adapter::poll::HungUp;
-use crate::adapter::poll::LazyNotifier;
-use crate::adapter::poll::{Descriptors, Interest, Ready};
-use crate::adapter::poll::{PollHandles, hung_up};
 use crate::io::{Duplex, retry_on_interrupt};
 use crate::io::{StdinGuard, StdoutGuard, guard_stdout};
+use crate::poll::HungUp;
+use crate::poll::LazyNotifier;
+use crate::poll::{Descriptors, Interest, Ready};
+use crate::poll::{PollHandles, hung_up};
 
 /// Stdin and stdout of this process.
 ///

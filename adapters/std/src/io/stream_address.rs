@@ -228,7 +228,7 @@ const SERIAL: &str = "serial:";
 
 /// Orders addresses so that IPv6 and IPv4 alternate, beginning with the family that the system prefers. If one family
 /// is unreachable, the second attempt uses the other (RFC 8305, section 4).
-pub(crate) fn interleave_families(addresses: impl Iterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
+pub fn interleave_families(addresses: impl Iterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
     let mut addresses = addresses.peekable();
     let is_ipv6 = addresses.peek().is_some_and(SocketAddr::is_ipv6);
     let (mut own, mut other): (VecDeque<_>, VecDeque<_>) = addresses.partition(|a| a.is_ipv6() == is_ipv6);
@@ -242,7 +242,7 @@ pub(crate) fn interleave_families(addresses: impl Iterator<Item = SocketAddr>) -
 
 /// Returns the addresses of a host that no name server is asked for: an IP address, `localhost`, and the names below it
 /// (RFC 6761, 6.3), which are this machine whatever a name server says.
-pub(crate) fn known_addresses(host: &str, port: u16) -> Option<Vec<SocketAddr>> {
+pub fn known_addresses(host: &str, port: u16) -> Option<Vec<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Some([SocketAddr::new(address, port)].into());
     }

@@ -9,10 +9,10 @@ use core::time::Duration;
 use std::io::{self, ErrorKind, Read, Write};
 use std::thread;
 
-use crate::adapter::poll::HungUp;
-use crate::adapter::poll::{Interest, Ready};
 use crate::io::{Duplex, retry_on_interrupt};
 use crate::io::{MemoryPipe, MemoryPipes};
+use crate::poll::HungUp;
+use crate::poll::{Interest, Ready};
 
 /// A [`Duplex`] over any blocking reader and writer.
 ///

@@ -8,10 +8,10 @@ use std::process::{ChildStdin, ChildStdout};
 use std::time::Instant;
 
 use super::CapturedStderr;
-use crate::adapter::poll::LazyNotifier;
-use crate::adapter::poll::PollHandles;
-use crate::adapter::poll::{Descriptors, Interest, Ready};
 use crate::io::{Duplex, retry_on_interrupt};
+use crate::poll::LazyNotifier;
+use crate::poll::PollHandles;
+use crate::poll::{Descriptors, Interest, Ready};
 
 /// The non-blocking pipes of a server process: writes go to its stdin, reads come from its stdout.
 ///

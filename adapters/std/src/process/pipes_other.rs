@@ -6,9 +6,9 @@ use std::io;
 use std::process::{ChildStdin, ChildStdout};
 
 use super::CapturedStderr;
-use crate::adapter::poll::{Interest, Ready};
 use crate::io::Duplex;
 use crate::io::Threaded;
+use crate::poll::{Interest, Ready};
 
 /// The pipes of a server process, through one thread each: writes go to its stdin, reads come from its stdout.
 ///

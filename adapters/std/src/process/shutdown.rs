@@ -11,8 +11,8 @@ use mcp_proto::Instant;
 
 use super::{Child, ChildIo, ProcessStatus};
 use crate::Clock;
-use crate::adapter::poll::Interest;
 use crate::io::Duplex;
+use crate::poll::Interest;
 
 /// Timeouts of the steps of a [`Shutdown`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use std::time::Instant;
 use rustls::Connection;
 
 use super::{ALPN_PROTOCOL, describe_error};
-use crate::adapter::poll::{HungUp, Interest, Ready};
 use crate::io::{Duplex, is_peer_gone};
+use crate::poll::{HungUp, Interest, Ready};
 
 /// TLS over a non-blocking stream.
 ///

@@ -6,8 +6,8 @@ use core::time::Duration;
 use std::io::{self, ErrorKind};
 
 use super::*;
-use crate::adapter::poll::Interest;
 use crate::io::{Duplex, MemoryEnd, memory_pair};
+use crate::poll::Interest;
 
 const ROOT: &[u8] = include_bytes!("../../tests/certificates/root.pem");
 const SERVER: &[u8] = include_bytes!("../../tests/certificates/server.pem");

@@ -10,12 +10,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 
 use mcp_proto::{CallKey, Progress, UseError, Version};
-use mcp_std::adapter::client::{
+use mcp_runtime::Error;
+use mcp_runtime::client::{
     CallAnswer, Callback, ClientBackend, ClientHandler, CommandQueue, Connection, ConnectionHandle,
     EngineCommand, HandlerSlot, Layers, OutcomeReceiver, ReadyConnection, RemoteHandler, ResultCache,
 };
+use mcp_std::catch;
 use mcp_std::process::ShutdownReport;
-use mcp_std::{Error, catch};
 
 use super::PendingCall;
 use super::callback_queue::CallbackQueue;

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-use mcp_std::adapter::client::{Callback, ClientHandler, ConnectionHandle, RemoteHandler};
+use mcp_runtime::client::{Callback, ClientHandler, ConnectionHandle, RemoteHandler};
 use mcp_std::catch;
 
 /// Maximum wait of [`Client::close`](crate::Client::close) for the callbacks that are left.

@@ -14,8 +14,8 @@ use std::time::Instant as StdInstant;
 use mcp_proto::client::{Config, KnownEra, OutputSchemas, Peer, SchemaValidator, SubscriptionKey};
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallKey, Progress, RawJson, UseError};
-use mcp_std::Error;
-use mcp_std::adapter::client::{
+use mcp_runtime::Error;
+use mcp_runtime::client::{
     BlockingCalls, BlockingConnector, CallAnswer, ClientBackend, ClientHandler, ClientSetup,
     ConnectionTarget, Connector, OutcomeReceiver, StreamConnector,
 };

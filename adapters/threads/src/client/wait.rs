@@ -7,8 +7,9 @@ use std::thread::{self, Thread};
 use std::time::Instant;
 
 use mcp_proto::Progress;
-use mcp_std::adapter::client::{OutcomeReceiver, OutcomeUpdate};
-use mcp_std::{Error, catch};
+use mcp_runtime::Error;
+use mcp_runtime::client::{OutcomeReceiver, OutcomeUpdate};
+use mcp_std::catch;
 
 struct BlockedThreadWaker(Thread);
 

@@ -9,10 +9,11 @@ use core::time::Duration;
 
 use mcp_proto::http::server::{Denial, ExchangeId, TokenRequest};
 use mcp_proto::{Anchor, Instant};
-use mcp_std::adapter::server::{
+use mcp_runtime::Error;
+use mcp_runtime::server::{
     ChangeSet, Dispatcher, RemoteCall, ServerLoop as _, StorePlace, TokenOutcome, TokenWorkers,
 };
-use mcp_std::{Error, catch};
+use mcp_std::catch;
 
 use super::host::Host;
 use super::{Inbox, Shard, lock};

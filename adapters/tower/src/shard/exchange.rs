@@ -7,7 +7,7 @@ use core::task::Waker;
 use bytes::Bytes;
 use mcp_proto::head::RequestHead;
 use mcp_proto::http::server::{ExchangeId, Response};
-use mcp_std::adapter::server::ServerLoop as _;
+use mcp_runtime::server::ServerLoop as _;
 
 use super::handlers::Phase;
 use super::{Home, Poller, Shard, Waiter, lock};

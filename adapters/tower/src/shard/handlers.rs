@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::task::{Context, Poll, Waker};
 use std::sync::Mutex;
 
-use mcp_std::adapter::server::ActiveCall;
+use mcp_runtime::server::ActiveCall;
 use mcp_std::catch;
 
 use super::{Shard, lock};

@@ -10,8 +10,9 @@ use std::io::{self, ErrorKind};
 use mcp_proto::http::server::{self as http, ExchangeId, TokenRequest};
 use mcp_proto::server::{Announcement, Engine, Event};
 use mcp_proto::{CallId, Change, Instant};
-use mcp_std::adapter::server::{ChangeSet, ServerLoop, subscribed_resource_changes};
-use mcp_std::{Error, catch};
+use mcp_runtime::Error;
+use mcp_runtime::server::{ChangeSet, ServerLoop, subscribed_resource_changes};
+use mcp_std::catch;
 
 use crate::Timer;
 use crate::handler::Application;

@@ -26,8 +26,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use mcp_proto::Instant;
 use mcp_proto::http::server::{self as http, ExchangeId};
-use mcp_std::Error;
-use mcp_std::adapter::server::{
+use mcp_runtime::Error;
+use mcp_runtime::server::{
     ChangeSet, CommandSender, Dispatcher, RemoteCall, StartTimer, TokenOutcome, TokenWorkers,
 };
 

@@ -100,7 +100,7 @@ fn every_feature_of_a_package_is_explained() {
             found.push(format!("{PAGE}: no heading {heading:?}"));
             continue;
         };
-        // Most are a list; those of `mcp-std` are those of the adapters.
+        // Most are a list; those of the packages that adapters share are the adapters'.
         let section = page.split(&format!("\n## {heading}\n")).nth(1).unwrap_or_default();
         let words = named(section.split("\n## ").next().unwrap_or_default());
         let is_listed = |name: &str| list.contains_key(name) || (list.is_empty() && words.contains(name));

@@ -1,7 +1,7 @@
 //! The public names of the adapters: the same on each, but for the rows of a table.
 //!
 //! Read from the source: the items at the root of each crate and in its `testing`, and the public methods and constants
-//! of the types among them. Methods that a macro of `mcp-std` writes are those of all adapters and not listed.
+//! of the types among them. Methods that a macro of `mcp-runtime` writes are those of all adapters and not listed.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -82,16 +82,16 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
     ("threads smol tokio", "testing::test_peer", "makes a handler testable by `mcp_blocking::testing`"),
 ];
 
-/// Aliases: names of adapters, and the type in `mcp-std` that has their methods.
+/// Aliases: names of adapters, and the type in `mcp-runtime` that has their methods.
 const ALIASES: &[(&str, &str)] = &[("Cx", "CallCx"), ("AsyncCx", "CallCx"), ("Router", "Router")];
 
-/// Types of asynchronous adapters that are aliases of types in `adapter::runtime` of `mcp-std`.
+/// Types of asynchronous adapters that are aliases of types in `runtime` of `mcp-runtime`.
 const RUNTIME_TYPES: (&str, &[&str]) = (
     "smol tokio",
     &["Client", "Connecting", "HttpServer", "PendingCall", "Run", "RunWith", "Server", "SharedBackend"],
 );
 
-/// Names of `mcp-std` that differ between adapters, and what they are compared as.
+/// Names of the shared packages that differ between adapters, and what they are compared as.
 const RENAMED: &[(&str, &str, &str)] = &[
     ("smol", "AsyncCx", "Cx"),
     ("smol", "AsyncHandler", "Handler"),
@@ -108,8 +108,8 @@ const RENAMED: &[(&str, &str, &str)] = &[
 /// A public item at the root of an adapter.
 struct RootItem {
     name: String,
-    /// Folder or file stem in `mcp-std` from which it comes; `None` if it is an item of the adapter.
-    std_module: Option<String>,
+    /// Package, and folder or file stem in it, from which it comes; `None` if it is an item of the adapter.
+    shared_module: Option<String>,
 }
 
 fn sources(package: &str) -> Vec<SourceFile> {
@@ -117,7 +117,7 @@ fn sources(package: &str) -> Vec<SourceFile> {
 }
 
 /// Returns the public names of an adapter.
-fn public_names(adapter: &str, std: &[SourceFile]) -> BTreeSet<String> {
+fn public_names(adapter: &str, shared: &[SourceFile]) -> BTreeSet<String> {
     let sources = sources(adapter);
     let file =
         |path: &str| sources.iter().find(|s| s.path == path).unwrap_or_else(|| panic!("{adapter}: {path}"));
@@ -127,15 +127,15 @@ fn public_names(adapter: &str, std: &[SourceFile]) -> BTreeSet<String> {
         names.extend(methods.into_iter().map(|method| format!("testing::{}::{method}", item.name)));
         names.insert(format!("testing::{}", item.name));
     }
-    for RootItem { name, std_module } in root_items(file("lib.rs")) {
+    for RootItem { name, shared_module } in root_items(file("lib.rs")) {
         let own = sources.iter().filter(|s| s.path != "testing.rs").collect();
-        let within = |module: &str| std.iter().filter(|s| s.path.starts_with(module)).collect();
+        let within = |module: &str| shared.iter().filter(|s| s.path.starts_with(module)).collect();
         let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
         let is_runtime_type =
             RUNTIME_TYPES.0.split(' ').any(|of| of == adapter) && RUNTIME_TYPES.1.contains(&&*name);
-        let places: Vec<&SourceFile> = match (alias, std_module.as_deref()) {
-            (Some(_), _) => within("adapter/server"),
-            _ if is_runtime_type => within("adapter/runtime"),
+        let places: Vec<&SourceFile> = match (alias, shared_module.as_deref()) {
+            (Some(_), _) => within("runtime/server"),
+            _ if is_runtime_type => within("runtime/runtime"),
             (None, Some(module)) => within(module),
             (None, None) => own,
         };
@@ -153,17 +153,16 @@ fn public_names(adapter: &str, std: &[SourceFile]) -> BTreeSet<String> {
 
 /// Returns the public items that a file declares or re-exports outside of blocks.
 fn root_items(source: &SourceFile) -> Vec<RootItem> {
-    let own = |name: String| RootItem { name, std_module: None };
+    let own = |name: String| RootItem { name, shared_module: None };
     let mut items = Vec::new();
     for (_, path) in source.code_paths("pub use ") {
         let Some((name, module)) = path.split_last() else { continue };
-        let std_module = match module {
-            [package, module @ ..] if package == "mcp_std" => Some(module.join("/")),
-            // Items of other packages are the same wherever they are re-exported.
-            [package, ..] if package.starts_with("mcp_") => Some(String::from("nowhere")),
+        let shared_module = match module {
+            // Items of packages that are not shared, such as the core, are the same wherever they are re-exported.
+            [package, ..] if package.starts_with("mcp_") => Some(module.join("/")[4..].to_owned()),
             _ => None,
         };
-        items.push(RootItem { name: name.clone(), std_module });
+        items.push(RootItem { name: name.clone(), shared_module });
     }
     items.extend(declared_items(&source.code).into_iter().map(own));
     items
@@ -270,9 +269,14 @@ fn block_end(body: &str) -> usize {
 
 #[test]
 fn adapters_have_the_same_public_names() {
-    let std = sources("std");
+    let of = |package: &str| {
+        let mut sources = sources(package);
+        sources.iter_mut().for_each(|source| source.path.insert_str(0, &format!("{package}/")));
+        sources
+    };
+    let shared: Vec<SourceFile> = ["std", "runtime"].into_iter().flat_map(of).collect();
     let names: BTreeMap<&str, BTreeSet<String>> =
-        ADAPTERS.into_iter().map(|adapter| (adapter, public_names(adapter, &std))).collect();
+        ADAPTERS.into_iter().map(|adapter| (adapter, public_names(adapter, &shared))).collect();
     for expected in ["Server", "Server::stdio", "Server::handle", "Handle::publish", "Cx::elicit", "testing"]
     {
         for (adapter, names) in &names {
@@ -327,8 +331,8 @@ impl Other { pub fn no() {} }
 ";
     let source = SourceFile::new("lib.rs", text);
     let roots: Vec<(String, Option<String>)> =
-        root_items(&source).into_iter().map(|item| (item.name, item.std_module)).collect();
-    let io = || Some("io".to_owned());
+        root_items(&source).into_iter().map(|item| (item.name, item.shared_module)).collect();
+    let io = || Some("std/io".to_owned());
     let own = |name: &str| (name.to_owned(), None);
     assert_eq!(
         roots,

@@ -7,23 +7,35 @@
 use crate::layering::source::{self, SourceFile};
 use crate::layering::{assert_none, root};
 
-const ADAPTERS: [&str; 9] =
-    ["std", "blocking", "threads", "smol", "tokio", "tower", "telemetry", "c", "embedded"];
+const ADAPTERS: [&str; 12] = [
+    "std",
+    "auth",
+    "extensions",
+    "runtime",
+    "blocking",
+    "threads",
+    "smol",
+    "tokio",
+    "tower",
+    "telemetry",
+    "c",
+    "embedded",
+];
 
 /// Files with lines that name an era or a revision, or compare a method, a code or a status: their number, and the reason.
 const ROWS: &[(&str, usize, &str)] = &[
     ("c/src/client.rs", 1, "C has a number for what is an enum here"),
     ("c/src/config.rs", 4, "C has a number for what is an enum here"),
     ("c/src/server.rs", 1, "C has a number for what is an enum here"),
-    ("std/src/adapter/client/layers/call_port.rs", 1, "an application asks whether a request calls its tool"),
+    ("runtime/src/client/layers/call_port.rs", 1, "an application asks whether a request calls its tool"),
+    ("runtime/src/client/layers/mod.rs", 1, "the code is that of the layer for limits, and of no document"),
     (
-        "std/src/adapter/client/layers/mod.rs",
+        "auth/src/client/redirect.rs",
         1,
-        "the code is that of the layer for limits, and of no document",
+        "the page that a browser is redirected to, which is no endpoint of MCP",
     ),
-    ("std/src/auth/redirect.rs", 1, "the page that a browser is redirected to, which is no endpoint of MCP"),
     ("std/src/testing/adapter.rs", 6, "its checks run in each era"),
-    ("std/src/token/issuer.rs", 1, "a document of an authorization server, which the core does not load"),
+    ("auth/src/token/issuer.rs", 1, "a document of an authorization server, which the core does not load"),
     ("telemetry/src/targets.rs", 3, "a place for the measurements of each revision"),
 ];
 

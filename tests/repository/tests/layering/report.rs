@@ -52,6 +52,9 @@ fn counts_are_printed() {
     let folders = [
         "core/src",
         "adapters/std/src",
+        "adapters/auth/src",
+        "adapters/extensions/src",
+        "adapters/runtime/src",
         "adapters/blocking/src",
         "adapters/threads/src",
         "adapters/smol/src",

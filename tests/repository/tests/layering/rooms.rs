@@ -1,6 +1,6 @@
 //! The second floor: rooms inside the modules of the core that do not know each other.
 //!
-//! Between the files of one room there is no rule: they are read together. The rooms of `mcp-std` have rows in
+//! Between the files of one room there is no rule: they are read together. The modules of the shared packages have rows in
 //! [`adapters`](super::adapters).
 
 use crate::layering::source::SourceFile;

@@ -6,17 +6,17 @@ use core::time::Duration;
 use std::time::Instant;
 
 use futures_lite::future;
+use mcp_extensions::skills::SkillContent;
 use mcp_proto::CallOptions;
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Peer, SubscriptionKey};
 use mcp_proto::model::Skill;
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
-use mcp_std::Error;
-use mcp_std::adapter::client::ClientHandler;
-use mcp_std::adapter::runtime::AsyncTimer;
-use mcp_std::adapter::runtime::client::Client;
+use mcp_runtime::Error;
+use mcp_runtime::client::ClientHandler;
+use mcp_runtime::runtime::AsyncTimer;
+use mcp_runtime::runtime::client::Client;
 use mcp_std::process::ShutdownStage;
-use mcp_std::skills::SkillContent;
 use serde_json::Value;
 
 use crate::executor::Executor;

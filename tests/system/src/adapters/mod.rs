@@ -8,14 +8,14 @@ use core::fmt;
 use core::time::Duration;
 use std::process::Command;
 
+use mcp_auth::client::Authorizer;
 use mcp_blocking::{ClientHandler, Error, Program, Stderr};
+use mcp_extensions::skills::SkillContent;
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Peer, SubscriptionKey};
 use mcp_proto::model::Skill;
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
 use mcp_smol::Smol;
-use mcp_std::auth::Authorizer;
-use mcp_std::skills::SkillContent;
 use mcp_tokio::Tokio;
 use serde_json::Value;
 

@@ -11,14 +11,14 @@ use std::env;
 use std::process::ExitCode;
 use std::thread;
 
+use mcp_auth::client::{
+    Authorizer, Cancellation, Fetcher, FileStore, HttpFetcher, NoInteraction, StoreError, StoreLock,
+    TokenStore,
+};
 use mcp_blocking::Client;
 use mcp_proto::CallOptions;
 use mcp_proto::auth::{Config, Error as AuthorizationError, Fetch, FetchFailure, FetchResponse, Secret};
 use mcp_proto::client::Config as ClientConfig;
-use mcp_std::auth::{
-    Authorizer, Cancellation, Fetcher, FileStore, HttpFetcher, NoInteraction, StoreError, StoreLock,
-    TokenStore,
-};
 use serde_json::json;
 
 const USAGE: &str = "\

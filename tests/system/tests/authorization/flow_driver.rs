@@ -4,16 +4,16 @@ use alloc::sync::Arc;
 use core::time::Duration;
 use std::thread;
 
+use mcp_auth::client::{
+    Cancellation, ClientKey, Fetcher as _, HttpFetcher, MemoryStore, TokenStore as _, generate_dpop_key,
+    sign_dpop,
+};
 use mcp_proto::AuthChallenge;
 use mcp_proto::auth::{
     AccessToken, Config, Error, Event, Flow, RedirectOutcome, SigningKey, Trigger, redirect_query,
 };
 use mcp_proto::http::client::Url;
 use mcp_proto::{Entropy, Instant};
-use mcp_std::auth::{
-    Cancellation, ClientKey, Fetcher as _, HttpFetcher, MemoryStore, TokenStore as _, generate_dpop_key,
-    sign_dpop,
-};
 use mcp_std::{Clock, entropy};
 use mcp_system_tests::browser::{Browser, BrowserScript, with_parameter};
 

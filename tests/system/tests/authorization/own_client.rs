@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
+use mcp_auth::client::{Authorizer, Browser, BrowserLogin};
 use mcp_proto::auth::Config as AuthConfig;
 use mcp_proto::client::Config;
 use mcp_proto::model::{ElicitParams, ElicitResult};
 use mcp_proto::{EntryKind, RpcError, VersionSet};
-use mcp_std::auth::{Authorizer, Browser, BrowserLogin};
 use mcp_system_tests::adapters::{self, AdapterClient, AdapterKind, ServerLocation};
 use serde_json::{Value, json};
 

@@ -9,12 +9,12 @@ use std::time::Instant;
 use std::{io, thread};
 
 use async_io::block_on;
+use mcp_auth::client::{Authorizer, PasteLogin};
 use mcp_proto::auth::{Config as AuthConfig, ErrorKind, Step};
 use mcp_proto::client::Config;
 use mcp_proto::http::client::Url;
 use mcp_proto::model::{CallToolResult, SubscriptionFilter};
 use mcp_proto::{Change, VersionSet};
-use mcp_std::auth::{Authorizer, PasteLogin};
 use mcp_system_tests::adapters::{self, AdapterKind, ServerLocation};
 use mcp_system_tests::browser::{Browser, BrowserScript};
 use serde_json::json;

@@ -4,12 +4,12 @@ use core::time::Duration;
 use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
 
+use mcp_auth::client::HttpFetcher;
+use mcp_auth::token::{JwtValidator, TokenValidator};
 use mcp_proto::http::server::{Config as Http, Dpop, Protected};
 use mcp_proto::model::Tool;
 use mcp_proto::{Change, EntryKind, RawJson};
-use mcp_std::adapter::server::{Cx, Handle};
-use mcp_std::auth::HttpFetcher;
-use mcp_std::token::{JwtValidator, TokenValidator};
+use mcp_runtime::server::{Cx, Handle};
 use mcp_threads::{Error, HttpServer, Router};
 use serde_json::{Value, json};
 

@@ -6,11 +6,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mcp_auth::client::{HttpFetcher, generate_dpop_key, sign_dpop};
+use mcp_auth::token::{IntrospectionValidator, JwtValidator};
 use mcp_proto::VersionSet;
 use mcp_proto::auth::{AccessToken, Config, DpopKey, DpopMode, Secret, Trigger};
 use mcp_proto::http::server::{Dpop, Protected};
-use mcp_std::auth::{HttpFetcher, generate_dpop_key, sign_dpop};
-use mcp_std::token::{IntrospectionValidator, JwtValidator};
 use mcp_system_tests::adapters::AdapterKind;
 use mcp_system_tests::browser::http::Response;
 use serde_json::{Value, json};

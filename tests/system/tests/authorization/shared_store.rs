@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 use std::{fs, thread};
 
+use mcp_auth::client::{Authorizer, Browser, BrowserLogin, Cancellation, FileStore};
 use mcp_proto::auth::Config;
 use mcp_proto::http::client::Url;
-use mcp_std::auth::{Authorizer, Browser, BrowserLogin, Cancellation, FileStore};
 use serde_json::Value;
 
 use crate::authorization::authorization_server::AuthorizationServer;

@@ -12,8 +12,8 @@ use mcp_blocking::{Client, Program, Stderr};
 use mcp_proto::client::{Config, InputTaskLimits, StartedTask, TaskPolling};
 use mcp_proto::model::{CallToolResult, ElicitParams, ElicitResult, TaskStatus};
 use mcp_proto::{CallError, CallOptions, Capabilities, Capability, RpcError, VersionSet};
-use mcp_std::Error;
-use mcp_std::adapter::client::ClientHandler;
+use mcp_runtime::Error;
+use mcp_runtime::client::ClientHandler;
 use serde_json::{Value, json};
 
 use crate::hosted_server::HostedServer;

@@ -1,7 +1,7 @@
 //! A list of resources with several pages.
 
 use mcp_proto::model::Resource;
-use mcp_std::adapter::server::router::RegisterFunctions;
+use mcp_runtime::server::router::RegisterFunctions;
 
 /// The radio spelling alphabet.
 const WORDS: [&str; 26] = [

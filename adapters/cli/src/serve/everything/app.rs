@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use alloc::sync::Arc;
 use mcp_proto::model::{Map, Resource, UiResourceMeta, UiResourcePermissions, UiToolMeta, UiToolVisibility};
 use mcp_proto::router::schema::NoArguments;
-use mcp_std::adapter::server::router::RegisterFunctions;
+use mcp_runtime::server::router::RegisterFunctions;
 
 use crate::serve::read_only;
 

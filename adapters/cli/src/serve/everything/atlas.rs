@@ -7,8 +7,8 @@ use mcp_proto::model::{
 };
 use mcp_proto::router::schema::{Typed, schemars};
 use mcp_proto::router::{CompletionTarget, suggest};
-use mcp_std::adapter::server::Cx;
-use mcp_std::adapter::server::router::RegisterFunctions;
+use mcp_runtime::server::Cx;
+use mcp_runtime::server::router::RegisterFunctions;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use mcp_proto::model::{LoggingLevel, Resource};
 use mcp_proto::router::schema::NoArguments;
 use mcp_proto::{Capability, Change, RpcError};
-use mcp_std::adapter::server::router::RegisterFunctions;
-use mcp_std::adapter::server::{CallCx, RunningCall};
+use mcp_runtime::server::router::RegisterFunctions;
+use mcp_runtime::server::{CallCx, RunningCall};
 
 const WATCHED_URI: &str = "test://watched-resource";
 

@@ -10,8 +10,8 @@ use mcp_proto::model::{
 use mcp_proto::router::schema::{NoArguments, schemars};
 use mcp_proto::router::suggest;
 use mcp_proto::{RawJson, RpcError};
-use mcp_std::adapter::server::Cx;
-use mcp_std::adapter::server::router::RegisterFunctions;
+use mcp_runtime::server::Cx;
+use mcp_runtime::server::router::RegisterFunctions;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

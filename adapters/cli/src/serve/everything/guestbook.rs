@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use mcp_proto::model::{ElicitOutcome, Resource, ToolAnnotations};
 use mcp_proto::router::schema::{NoArguments, schemars};
 use mcp_proto::{Change, RpcError};
-use mcp_std::adapter::server::Cx;
-use mcp_std::adapter::server::router::RegisterFunctions;
+use mcp_runtime::server::Cx;
+use mcp_runtime::server::router::RegisterFunctions;
 use schemars::JsonSchema;
 use serde::Deserialize;
 

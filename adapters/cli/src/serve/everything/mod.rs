@@ -16,7 +16,7 @@ use core::time::Duration;
 
 use mcp_proto::EntryKind;
 use mcp_proto::router::CacheHint;
-use mcp_std::adapter::server::router::RegisterFunctions;
+use mcp_runtime::server::router::RegisterFunctions;
 
 pub(super) use self::changes::log;
 use crate::demo::TourStep;

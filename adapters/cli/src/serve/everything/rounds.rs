@@ -6,8 +6,8 @@ use mcp_proto::model::{
     StringSchema,
 };
 use mcp_proto::router::schema::NoArguments;
-use mcp_std::adapter::server::Cx;
-use mcp_std::adapter::server::router::RegisterFunctions;
+use mcp_runtime::server::Cx;
+use mcp_runtime::server::router::RegisterFunctions;
 
 use super::input::{describe_elicitation, message_text, user_message};
 

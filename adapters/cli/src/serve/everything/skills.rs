@@ -2,10 +2,10 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use mcp_extensions::skills::SkillFolder;
 use mcp_proto::RawJson;
 use mcp_proto::model::{Resource, Skill, SkillResources};
-use mcp_std::adapter::server::router::RegisterFunctions;
-use mcp_std::skills::SkillFolder;
+use mcp_runtime::server::router::RegisterFunctions;
 
 const PLANNING: &str = "\
 ---

@@ -1,7 +1,7 @@
 //! A separate router, independent of the one that it is mounted in.
 
 use mcp_proto::router::schema::{Typed, schemars};
-use mcp_std::adapter::server::router::{Flavor, RegisterFunctions, Router};
+use mcp_runtime::server::router::{Flavor, RegisterFunctions, Router};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

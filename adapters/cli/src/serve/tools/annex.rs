@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use mcp_proto::EntryKind;
 use mcp_proto::model::{Prompt, Resource, ToolAnnotations};
 use mcp_proto::router::schema::{NoArguments, schemars};
-use mcp_std::adapter::server::router::RegisterFunctions;
+use mcp_runtime::server::router::RegisterFunctions;
 use schemars::JsonSchema;
 use serde::Deserialize;
 

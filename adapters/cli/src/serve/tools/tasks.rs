@@ -7,7 +7,7 @@ use mcp_proto::model::{
     BooleanSchema, CallToolResult, ElicitResult, ElicitSchema, ElicitValue, StringSchema, TaskSupport,
 };
 use mcp_proto::router::schema::{NoArguments, schemars};
-use mcp_std::adapter::server::ServerTasks;
+use mcp_runtime::server::ServerTasks;
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -6,6 +6,9 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::time::Instant;
 
+use mcp_auth::client::{
+    Authorizer, Cancellation, ClientKey, Interaction, RedirectEnd, RedirectPage, RedirectReceiver,
+};
 use mcp_blocking::Error;
 use mcp_proto::EntryKind;
 use mcp_proto::auth::{
@@ -13,9 +16,6 @@ use mcp_proto::auth::{
     redirect_query,
 };
 use mcp_proto::http::client::Url;
-use mcp_std::auth::{
-    Authorizer, Cancellation, ClientKey, Interaction, RedirectEnd, RedirectPage, RedirectReceiver,
-};
 use mcp_system_tests::adapters::{AdapterKind, ServerLocation};
 use serde_json::{Value, json};
 

@@ -9,10 +9,10 @@ use std::thread;
 use mcp_proto::model::ListToolsResult;
 use mcp_proto::server::Call;
 use mcp_proto::{CallOptions, Diagnostic, RpcError, http};
-use mcp_std::adapter::runtime::client::Client;
-use mcp_std::adapter::runtime::http::HttpServer;
-use mcp_std::adapter::runtime::server::Server;
-use mcp_std::adapter::server::{Answered, AsyncCx, AsyncHandler};
+use mcp_runtime::runtime::client::Client;
+use mcp_runtime::runtime::http::HttpServer;
+use mcp_runtime::runtime::server::Server;
+use mcp_runtime::server::{Answered, AsyncCx, AsyncHandler};
 use mcp_system_tests::executor::Executor;
 
 use crate::ledger::{CallLedger, SoakOutcome};

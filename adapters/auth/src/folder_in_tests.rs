@@ -1,0 +1,1 @@
+../../std/src/folder_in_tests.rs

@@ -1,0 +1,4 @@
+//! Tests of `mcp-auth` from outside: a store that processes share.
+
+mod support;
+mod token_store;

@@ -1,0 +1,390 @@
+//! Calls of extensions: tasks, skills (SEP-2640) with their verified files, and apps.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+#[cfg(feature = "skills")]
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use mcp_proto::client::{AppTools, Paginator, Peer, StartedTask, TaskHandle, TaskRequest, TypedEntries};
+use mcp_proto::model::{
+    CallToolResult, CancelTaskParams, GetSkillParams, GetTaskParams, InputResponses, ReadDirectoryParams,
+    RequestParams, Resource, Skill, Task, Tool, UiToolVisibility,
+};
+#[cfg(feature = "skills")]
+use mcp_proto::model::{ReadResourceParams, ResourceContents};
+#[cfg(feature = "skills")]
+use mcp_proto::skills::{MAX_TOTAL_SIZE, SkillError, SkillUri};
+use mcp_proto::{CallOptions, Capability, Diagnostic, EntryKind, UseError};
+use serde::Serialize;
+
+use super::commands::{Request, TaskUpdate, TaskWait, ToolCall};
+use super::{AsyncCalls, ClientBackend};
+use crate::client::handler::Callback;
+use crate::error::Error;
+#[cfg(feature = "skills")]
+use mcp_extensions::skills::{SkillContent, read_front_matter};
+
+/// # Skills
+impl<B: ClientBackend> AsyncCalls<B> {
+    /// Returns the entries of the skills that the server lists, from all pages (SKILL-020).
+    ///
+    /// No file is read (SKILL-033). A server may have more skills than it lists: [`get_skill`](Self::get_skill) returns those,
+    /// too. An entry that cannot be read is left out and reported, and the list is bounded, as for
+    /// [`list_tools`](Self::list_tools).
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list). `Use(MissingPeerCapability)` if the server did not declare the extension.
+    pub async fn list_skills(&self) -> Result<Vec<Skill>, Error> {
+        self.entries().await
+    }
+
+    /// Returns the current entry of a skill, by the URI of its `SKILL.md` (SKILL-024).
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool). [`Error::UnexpectedResult`] if the entry is that of another skill, and
+    /// `Use(MissingPeerCapability)` if the server did not declare the extension.
+    pub async fn get_skill(&self, uri: &str) -> Result<Skill, Error> {
+        let skill = self.send(&GetSkillParams::new(uri)).await?.skill;
+        if skill.uri != uri {
+            let other = format!("the result of `{}` is the entry of another skill", GetSkillParams::METHOD);
+            return Err(Error::UnexpectedResult(other));
+        }
+        Ok(skill)
+    }
+
+    /// Returns the files and directories directly in a directory of the server, from all pages (SKILL-040).
+    ///
+    /// The bounds are those of [`list`](Self::list). The result does not extend the list of files of a skill: a file that its
+    /// entry does not list must not be used (SKILL-045).
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list). `Use(MissingPeerCapability)` if the server did not declare that it can do this
+    /// ([`Capability::DirectoryRead`](mcp_proto::Capability::DirectoryRead)).
+    pub async fn read_directory(&self, uri: &str) -> Result<Vec<Resource>, Error> {
+        let mut pages = Paginator::new(EntryKind::Resource, self.backend.max_list_bytes());
+        loop {
+            let mut params = ReadDirectoryParams::new(uri);
+            params.cursor = pages.cursor().map(ToOwned::to_owned);
+            let result = self.request(ReadDirectoryParams::METHOD, &params, &CallOptions::new()).await?;
+            if !pages.take(&result).map_err(|error| Error::UnexpectedResult(error.to_string()))? {
+                break;
+            }
+        }
+        let ending = pages.diagnostic();
+        let read = TypedEntries::<Resource>::read(&pages.into_entries());
+        for diagnostic in ending.into_iter().chain(read.diagnostics) {
+            self.backend.dispatch(Callback::Diagnostic(diagnostic));
+        }
+        Ok(read.entries)
+    }
+}
+
+// Calls of a host of apps: the tools for its model, and the tools that pages may call.
+
+/// Number of lists that are fetched for a call of an app, each after the one before has changed while it was read.
+const MAX_LISTS: usize = 2;
+
+/// # Apps
+impl<B: ClientBackend> AsyncCalls<B> {
+    /// Returns the tools for the model, without those that only apps may call (APP-007); otherwise as
+    /// [`list_tools`](Self::list_tools).
+    ///
+    /// A tool whose `_meta.ui.visibility` cannot be read is left out and reported like one that cannot be read at all.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub async fn list_model_tools(&self) -> Result<Vec<Tool>, Error> {
+        let mut tools = self.list_tools().await?;
+        let mut index = 0;
+        tools.retain(|tool| {
+            index += 1;
+            tool.is_visible_to(&UiToolVisibility::Model).unwrap_or_else(|error| {
+                let reason = std::format!("`{}`: {error}", tool.name).chars().take(256).collect();
+                self.backend.dispatch(Callback::Diagnostic(Diagnostic::UnreadableEntry {
+                    list: EntryKind::Tool,
+                    index: index - 1,
+                    reason,
+                }));
+                false
+            })
+        });
+        Ok(tools)
+    }
+
+    /// Calls a tool for the page of an app of this server, if the tool permits it (APP-008).
+    ///
+    /// Whether it does is known from the list of tools, which is fetched when an app calls a tool for the first time, after
+    /// it has changed, and for a tool that it lacks. A list that changes while it is fetched is fetched once more. Use the
+    /// client of the server that the page came from: apps never call the tools of another server.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool), as [`list`](Self::list), and
+    /// [`UseError::NotForApps`](mcp_proto::UseError::NotForApps) if apps may not call the tool, or the list of tools has
+    /// changed both times.
+    pub async fn call_tool_for_app<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        arguments: &T,
+    ) -> Result<CallToolResult<'static>, Error> {
+        // A change notification that hides the tool may have arrived unread.
+        self.backend.catch_up().await?;
+        let access = match self.backend.result_cache().check_app_tool(name) {
+            Some(access) => access,
+            None => self.fetch_app_access(name).await?,
+        };
+        access.map_err(Error::Use)?;
+        self.call_tool(name, arguments).await
+    }
+
+    /// Fetches the list of tools, and checks whether an app may call one of them.
+    async fn fetch_app_access(&self, name: &str) -> Result<Result<(), UseError>, Error> {
+        let cache = self.backend.result_cache();
+        cache.keep_app_tools();
+        for _ in 0..MAX_LISTS {
+            let generation = cache.tools_generation();
+            let tools = self.list(EntryKind::Tool).await?;
+            // A list that has changed meanwhile may be older than the change that hides the tool.
+            if cache.tools_generation() == generation {
+                return Ok(AppTools::new(&tools).check(name));
+            }
+        }
+        let reason = "the list of tools changes while it is read".into();
+        Ok(Err(UseError::NotForApps { tool: name.into(), reason }))
+    }
+}
+
+// Files of skills, verified against the entry of their skill.
+
+/// Decodes Base64 with the standard alphabet.
+#[cfg(feature = "skills")]
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text).ok()
+}
+
+/// # Files of skills
+#[cfg(feature = "skills")]
+impl<B: ClientBackend> AsyncCalls<B> {
+    /// Reads a file of a skill, and verifies it against the entry of the skill (SKILL-030, SKILL-031, SKILL-032).
+    ///
+    /// `skill` is an entry of [`list_skills`](AsyncCalls::list_skills) or [`get_skill`](AsyncCalls::get_skill), and `file`
+    /// the URI of the file; [`SkillUri::resolve`] makes one of a relative path. Compared are the size, the digest, and for
+    /// the `SKILL.md` also the front matter, by value. If the content of the skill is dynamic, only the front matter can be
+    /// compared ([`SkillContent::is_verified`]).
+    ///
+    /// Nothing is cached, and nothing is requested if the entry shows already that the file must not be used. After a
+    /// mismatch, get the entry again: the skill may have changed. A match says nothing about trust: treat the content as
+    /// that of a stranger (SKILL-034, SKILL-050).
+    ///
+    /// A file of more than [`Limits::max_frame`](mcp_proto::Limits) bytes, as it is encoded in its message, cannot be
+    /// received: raise that limit to read files close to the permitted 16 MiB.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Skill`] if the file is not listed, or is not what is listed: it names the file, what was expected and what
+    /// was found. Otherwise as [`read_resource`](AsyncCalls::read_resource).
+    pub async fn read_skill_file(&self, skill: &Skill, file: &str) -> Result<SkillContent, Error> {
+        let uri = SkillUri::parse(&skill.uri)?;
+        skill.check_limits()?;
+        let listed = skill.resource(file)?;
+        if uri.path_of(file).is_none() {
+            let (uri, file) = (skill.uri.clone(), file.to_owned());
+            return Err(SkillError::File { uri, file, reason: "is not in the folder of the skill" }.into());
+        }
+        // Not from the cache, which may hold what the file was before.
+        let params = ReadResourceParams::new(file);
+        let result = self.request(ReadResourceParams::METHOD, &params, &CallOptions::new()).await?;
+        let unreadable = |why: String| {
+            Error::UnexpectedResult(format!("the result of `{}` {why}", ReadResourceParams::METHOD))
+        };
+        let read = ReadResourceParams::read(&result);
+        let mut contents = read.map_err(|error| unreadable(format!("cannot be read: {error}")))?.contents;
+        let (Some(content), true) = (contents.pop(), contents.is_empty()) else {
+            return Err(unreadable("does not have one content".into()));
+        };
+        let media_type = content.mime_type().map(ToOwned::to_owned);
+        let bytes = match content {
+            ResourceContents::Text(text) => text.text.into_owned().into_bytes(),
+            ResourceContents::Blob(blob) => {
+                decode_base64(&blob.blob).ok_or_else(|| unreadable("has a blob that is not Base64".into()))?
+            }
+            _ => return Err(unreadable("has an unknown kind of content".into())),
+        };
+        match listed {
+            Some(listed) => listed.verify(&bytes)?,
+            None if bytes.len() as u64 > MAX_TOTAL_SIZE => {
+                return Err(SkillError::TooLarge { uri: skill.uri.clone(), size: bytes.len() as u64 }.into());
+            }
+            None => {}
+        }
+        if file == skill.uri {
+            skill.verify_front_matter(&read_front_matter(file, &bytes)?)?;
+        }
+        // Last: a mismatch says more than a rule that its entry breaks.
+        skill.check()?;
+        Ok(SkillContent::new(bytes, media_type, listed.is_some()))
+    }
+}
+
+// Tasks of a server: tools that run as tasks, and handles that another process can take up.
+
+/// # Tasks
+///
+/// They need [`Config::tasks`](mcp_proto::client::Config::tasks).
+impl<B: ClientBackend> AsyncCalls<B> {
+    /// Calls a tool and returns as soon as it runs as a task.
+    ///
+    /// The handle can be written down ([`TaskHandle::to_text`]) and taken up by another process
+    /// ([`resume_task`](Self::resume_task)). `ttl` asks a server of 2025-11-25 to keep the task for this time.
+    ///
+    /// A server without tasks, or one that makes no task of this call, runs the tool as usual: the call waits for the
+    /// result, which is [`StartedTask::Done`]. In 2025-11-25 the list of tools tells whether a tool may run as a task; it
+    /// is requested if it is not known.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool), and [`Error::Use`] with [`UseError::NotDeclared`] without
+    /// [`Config::tasks`](mcp_proto::client::Config::tasks).
+    pub async fn start_task<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        arguments: &T,
+        ttl: Option<Duration>,
+    ) -> Result<StartedTask, Error> {
+        let peer = self.task_peer()?;
+        let cache = self.backend.result_cache();
+        self.learn_tool_tasks().await?;
+        let wanted = ttl.map_or(TaskRequest::detached(), |ttl| TaskRequest::detached().ttl(ttl));
+        let task = cache.task_request(name, Some(wanted));
+        let options = &CallOptions::new();
+        let result = self.perform(ToolCall { name, arguments, task, options }, false, |_| {}).await?;
+        match StartedTask::from_result(&peer, name, &result) {
+            Ok(StartedTask::Done(_)) => {
+                self.read_tool_result(name, &result).map(|result| StartedTask::Done(result.into()))
+            }
+            Ok(task) => Ok(task),
+            Err(reason) => Err(Error::UnexpectedResult(format!(
+                "the answer to the call of `{name}` cannot be read: {reason}"
+            ))),
+        }
+    }
+
+    /// Reads the handle of a task that [`TaskHandle::to_text`] has written, and checks that it is one of this server.
+    ///
+    /// Nothing is sent: [`get_task`](Self::get_task) tells whether the server still has the task.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Use`] with [`UseError::ForeignTask`], or [`UseError::NotDeclared`] without
+    /// [`Config::tasks`](mcp_proto::client::Config::tasks).
+    pub fn resume_task(&self, text: &str) -> Result<TaskHandle, Error> {
+        let peer = self.task_peer()?;
+        let task = TaskHandle::parse(text)
+            .map_err(|error| Error::Use(UseError::ForeignTask { reason: error.to_string() }))?;
+        task.check(&peer).map_err(Error::Use)?;
+        Ok(task)
+    }
+
+    /// Waits for the result of a task; otherwise as [`call_tool`](Self::call_tool).
+    ///
+    /// A wait that times out or is dropped does not cancel the task: it can be waited for again, and its result can be
+    /// read again while the server keeps it. The longest wait is
+    /// [`TaskPolling::max_wait`](mcp_proto::client::TaskPolling::max_wait).
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool). [`Error::Call`] with [`CallError::TaskLost`](mcp_proto::CallError::TaskLost) if
+    /// the server does not know the task any more, [`TaskCancelled`](mcp_proto::CallError::TaskCancelled) if it was
+    /// cancelled, [`TaskExpired`](mcp_proto::CallError::TaskExpired) if its time has passed.
+    pub async fn wait_task(&self, task: &TaskHandle) -> Result<CallToolResult<'static>, Error> {
+        self.wait_task_with(task, &CallOptions::new()).await
+    }
+
+    /// Waits for the result of a task as [`wait_task`](Self::wait_task) does, with options: `total_timeout` bounds the
+    /// wait, `timeout` each request.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_task`](Self::wait_task).
+    pub async fn wait_task_with(
+        &self,
+        task: &TaskHandle,
+        options: &CallOptions,
+    ) -> Result<CallToolResult<'static>, Error> {
+        let result = self.perform(TaskWait { task, options }, false, |_| {}).await?;
+        self.read_tool_result(task.tool(), &result)
+    }
+
+    /// Returns the state of a task.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_tool`](Self::call_tool). [`Error::Use`] with [`UseError::ForeignTask`] for a task of another server.
+    pub async fn get_task(&self, task: &TaskHandle) -> Result<Task<'static>, Error> {
+        self.check_task(task)?;
+        let (params, options) = (GetTaskParams::new(task.id().as_str()), &CallOptions::new());
+        let command = Request { method: GetTaskParams::METHOD, params: &params, options };
+        let result = self.perform(command, false, |_| {}).await?;
+        let state = GetTaskParams::read(&result)
+            .map_err(|why| Error::UnexpectedResult(format!("the state of the task cannot be read: {why}")))?;
+        if state.task_id != *task.id() {
+            return Err(Error::UnexpectedResult("the state is that of another task".into()));
+        }
+        Ok(state)
+    }
+
+    /// Answers some or all input requests of a task (2026-07-28).
+    ///
+    /// Only for tasks that no call follows: [`call_tool`](Self::call_tool) and [`wait_task`](Self::wait_task) pass the
+    /// questions to the handler.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_task`](Self::get_task), and [`Error::Use`] in 2025-11-25, where questions are requests of the server.
+    pub async fn update_task(&self, task: &TaskHandle, responses: &InputResponses<'_>) -> Result<(), Error> {
+        self.check_task(task)?;
+        self.perform(TaskUpdate { task, responses }, false, |_| {}).await.map(drop)
+    }
+
+    /// Asks the server to cancel a task.
+    ///
+    /// A server of 2025-11-25 refuses that for a task that has ended. One of 2026-07-28 confirms the wish only.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_task`](Self::get_task).
+    pub async fn cancel_task(&self, task: &TaskHandle) -> Result<(), Error> {
+        self.check_task(task)?;
+        let (params, options) = (CancelTaskParams::new(task.id().as_str()), &CallOptions::new());
+        let command = Request { method: CancelTaskParams::METHOD, params: &params, options };
+        self.perform(command, false, |_| {}).await.map(drop)
+    }
+
+    /// Requests the list of tools if it is needed to know which of them run as tasks: once more if it changes meanwhile.
+    pub(super) async fn learn_tool_tasks(&self) -> Result<(), Error> {
+        for _ in 0..2 {
+            if self.backend.result_cache().needs_tools() {
+                self.list(EntryKind::Tool).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a task is one of this server.
+    fn check_task(&self, task: &TaskHandle) -> Result<(), Error> {
+        task.check(&*self.task_peer()?).map_err(Error::Use)
+    }
+
+    fn task_peer(&self) -> Result<Arc<Peer>, Error> {
+        let peer = self.backend.result_cache().task_peer();
+        peer.ok_or(Error::Use(UseError::NotDeclared(Capability::TasksExtension)))
+    }
+}

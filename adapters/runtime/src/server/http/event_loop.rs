@@ -1,0 +1,317 @@
+//! The event loop of an HTTP server, independent of the type of its handler.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::fmt;
+use core::sync::atomic::Ordering;
+use core::task::Waker;
+
+use mcp_proto::http::server as http;
+use mcp_proto::http::server::{Denial, ExchangeId, TokenRequest};
+use mcp_proto::seal::Keys;
+use mcp_proto::server::{Config, Event};
+use mcp_proto::{Entropy, Instant};
+
+use super::shards::ShardMessage;
+use super::state::{State, TokenOutcome, TokenWorkers};
+use crate::Error;
+use crate::inline_map::ErasedBox;
+use crate::server::connections::Connections;
+use crate::server::dispatcher::Dispatcher;
+use crate::server::handler::Handler;
+use crate::server::server_loop::{ServerLoop as _, dispatch_event};
+use crate::server::stream::{CallRunner, MAX_PASSES_PER_TURN, SendCallRunner};
+use crate::server::tasks::{StorePlace, TaskSource};
+use mcp_std::io::Listener;
+use mcp_std::{catch, entropy};
+
+/// The server without its handler.
+#[derive(Debug)]
+pub(super) struct HttpLoop {
+    pub(super) state: State,
+    pub(super) dispatcher: Dispatcher,
+    pub(super) remote_runner: RemoteRunner,
+    /// Decides about the tokens that need waiting.
+    pub(super) tokens: Option<TokenWorkers>,
+    /// Ends a wait of the loop.
+    waker: Option<Waker>,
+    /// Whether the last turn ended before all work was done.
+    has_more_work: bool,
+}
+
+/// Starts remote handlers. `None` if handlers run on this thread.
+pub(super) struct RemoteRunner(pub(super) Option<Box<SendCallRunner>>);
+
+/// A handler as the loop uses it.
+///
+/// Code that reads the schemas of tools becomes part of a program only if its handler lists tools.
+pub(super) trait LoopHandler {
+    fn as_handler(&mut self) -> &mut dyn Handler;
+    fn register_tools(&mut self, state: &mut State) -> Result<(), Error>;
+}
+
+impl<H: Handler> LoopHandler for H {
+    fn as_handler(&mut self) -> &mut dyn Handler {
+        self
+    }
+
+    fn register_tools(&mut self, state: &mut State) -> Result<(), Error> {
+        state.register_tools(self)
+    }
+}
+
+impl HttpLoop {
+    pub(super) fn new(state: State) -> ErasedBox<Self> {
+        ErasedBox::new(Self {
+            state,
+            dispatcher: Dispatcher::new(1),
+            remote_runner: RemoteRunner(None),
+            tokens: None,
+            waker: None,
+            has_more_work: false,
+        })
+    }
+
+    pub(super) fn bind(
+        listener: Listener,
+        config: Config,
+        http: http::Config,
+    ) -> Result<ErasedBox<Self>, Error> {
+        let connections = Connections::new(listener)?;
+        let seed = entropy::seed()?;
+        let anchor = connections.anchor();
+        // A separate key, so that sealed state is independent of session ids.
+        let keys = entropy::seed()?;
+        let config = Arc::new(config.seal_by_default(|| Some((Keys::new(keys), anchor))));
+        let http = Arc::new(http);
+        Ok(Self::new(State::new(connections, config, http, Entropy::new(seed, entropy::nonce()))))
+    }
+
+    pub(super) fn waker(&mut self) -> Result<Waker, Error> {
+        if let Some(waker) = &self.waker {
+            return Ok(waker.clone());
+        }
+        Ok(self.waker.insert(self.state.connections.waker()?).clone())
+    }
+
+    /// Lets messages of handlers and commands wake the loop.
+    pub(super) fn enable_waker(&mut self) -> Result<(), Error> {
+        let waker = self.waker()?;
+        self.dispatcher.register(&waker);
+        Ok(())
+    }
+
+    pub(super) fn poll_io(&mut self) -> Result<(), Error> {
+        let now = self.state.connections.tick();
+        self.state.wait_until(Some(now));
+        self.state.error.take().map_or(Ok(()), |error| Err(Error::Io(error)))
+    }
+
+    pub(super) fn prepare_wait(&mut self) -> Result<Option<Instant>, Error> {
+        let reads = self.state.can_read();
+        let due = self.state.connections.prepare_wait(&mut self.state.server, reads)?;
+        Ok(due.into_iter().chain(self.state.shutdown_deadline).chain(self.dispatcher.next_deadline()).min())
+    }
+
+    /// Runs one turn of the event loop. Returns `false` when the server has stopped.
+    pub(super) fn turn(
+        &mut self,
+        handler: &mut dyn LoopHandler,
+        until: Option<Instant>,
+    ) -> Result<bool, Error> {
+        let at_once = core::mem::take(&mut self.has_more_work).then(|| self.state.connections.now());
+        let held = self.dispatcher.next_deadline();
+        let until = until.into_iter().chain(self.state.shutdown_deadline).chain(at_once).chain(held).min();
+        // Commands of the application may have produced output since the last turn.
+        self.state.write();
+        self.dispatch_tap(handler);
+        if !self.is_over() {
+            self.state.wait_until(until);
+            if let Some(error) = self.state.error.take() {
+                return Err(Error::Io(error));
+            }
+        }
+        let mut runner = self.remote_runner.0.take();
+        self.process(handler, runner.as_mut().map(|runner| &mut **runner as &mut CallRunner<'_>));
+        self.remote_runner.0 = runner;
+        Ok(!self.is_over())
+    }
+
+    /// Gives the tasks of the handler to the engine.
+    pub(super) fn install_tasks(&mut self, tasks: &TaskSource) -> Result<(), Error> {
+        self.enable_waker()?;
+        let (anchor, place) =
+            (self.state.connections.anchor(), StorePlace::Worker(self.dispatcher.commands()));
+        self.dispatcher.set_tasks(tasks.install(&mut self.state, anchor, place)?);
+        Ok(())
+    }
+
+    /// Returns whether the server has ended: it was shut down, no connection is open, and no task runs.
+    pub(super) fn is_over(&self) -> bool {
+        let is_past = |at| at <= self.state.connections.now();
+        let has_tasks =
+            self.dispatcher.running_tasks() > 0 && !self.state.shutdown_deadline.is_some_and(is_past);
+        self.state.connections.is_over() && !has_tasks
+    }
+
+    /// Lets the store write what it has not written, once the server has ended.
+    pub(super) fn finish_tasks(&mut self) {
+        if self.is_over() {
+            self.dispatcher.finish_tasks(&mut self.state);
+        }
+    }
+
+    /// Does all work that is ready. Returns whether there was any.
+    pub(super) fn process(
+        &mut self,
+        handler: &mut dyn LoopHandler,
+        mut runner: Option<&mut CallRunner<'_>>,
+    ) -> bool {
+        if self.state.shutdown_deadline.is_some_and(|at| at <= self.state.connections.now()) {
+            // Tell the clients about aborted calls, as far as that is possible without waiting.
+            self.state.write();
+            self.state.connections.abandon(&mut self.state.server);
+        }
+        // One connection at a time, so that no answer waits for the requests of other connections.
+        let mut progressed = self.process_events(handler, runner.as_deref_mut());
+        while self.state.process_next_connection() {
+            progressed = true;
+            self.process_events(handler, runner.as_deref_mut());
+        }
+        self.finish_tasks();
+        progressed
+    }
+
+    /// Handles all events and writes all output, until only waiting is left. Returns whether there was any.
+    ///
+    /// Stops after [`MAX_PASSES_PER_TURN`], so that other connections get their turn.
+    fn process_events(
+        &mut self,
+        handler: &mut dyn LoopHandler,
+        mut runner: Option<&mut CallRunner<'_>>,
+    ) -> bool {
+        let mut any = false;
+        for _ in 0..MAX_PASSES_PER_TURN {
+            let mut progressed = self.state.process_shard_messages();
+            progressed |= self.process_messages(handler);
+            while let Some(event) = self.state.next_event() {
+                self.dispatch_tap(handler);
+                self.handle_event(handler, event, runner.is_some());
+                progressed = true;
+            }
+            if let Some(runner) = &mut runner {
+                runner(&mut core::iter::from_fn(|| self.dispatcher.next_call(&mut self.state)));
+                // Handlers that ended immediately do not need another pass.
+                progressed |= self.process_messages(handler);
+            }
+            progressed |= self.dispatcher.drive_tasks(&mut self.state);
+            let overloaded = self.dispatcher.is_congested(self.state.config.effective_limits());
+            self.state.server.set_overloaded(overloaded);
+            if core::mem::take(&mut self.state.tools_changed) {
+                // A schema that cannot be used is not checked. It was reported at the start.
+                let _ = handler.register_tools(&mut self.state);
+            }
+            progressed |= self.validate_tokens();
+            progressed |= self.state.write();
+            self.dispatch_tap(handler);
+            if !progressed {
+                return any;
+            }
+            any = true;
+        }
+        self.has_more_work = true;
+        any
+    }
+
+    /// Applies messages of remote handlers and commands. Returns whether there were any.
+    fn process_messages(&mut self, handler: &mut dyn LoopHandler) -> bool {
+        let Self { state, dispatcher, .. } = self;
+        dispatcher.process_messages(state, &mut |call, failure| {
+            _ = catch(|| handler.as_handler().failed(call, failure))
+        })
+    }
+
+    fn handle_event(&mut self, handler: &mut dyn LoopHandler, event: Event, is_remote: bool) {
+        let event = if is_remote { self.dispatcher.accept_event(event) } else { Some(event) };
+        let Some(event) = event else { return };
+        if matches!(event, Event::Call(_)) {
+            // Answers to other calls must not wait for this handler.
+            self.state.write();
+        }
+        dispatch_event(&mut self.state, &mut self.dispatcher, handler.as_handler(), &event);
+        // The handler may have taken long: timeouts of the next output start now.
+        self.state.connections.tick();
+        if core::mem::take(&mut self.state.tools_changed) {
+            let _ = handler.register_tools(&mut self.state);
+        }
+    }
+
+    /// Sets what decides about tokens.
+    pub(super) fn set_tokens(&mut self, tokens: TokenWorkers) {
+        let workers = tokens.clone();
+        self.state.server.set_validator(move |request| workers.validate_now(request));
+        self.tokens = Some(tokens);
+    }
+
+    /// Has received tokens decided about. Returns whether there were any.
+    fn validate_tokens(&mut self) -> bool {
+        let mut any = false;
+        self.discard_tokens();
+        while let Some((exchange, request)) = self.state.pending_tokens.pop_front() {
+            any = true;
+            if let Some(outcome) = self.validate_token(exchange, request) {
+                self.state.apply_token_outcome(exchange, outcome);
+            }
+        }
+        any
+    }
+
+    /// Returns the decision about a token, or `None` if it arrives later.
+    fn validate_token(&mut self, exchange: ExchangeId, request: TokenRequest) -> Option<TokenOutcome> {
+        let Some(tokens) = self.tokens.clone() else { return Some(Err(Denial::invalid_token())) };
+        if !self.state.shard_inbox.has_waker() {
+            let Ok(waker) = self.waker() else { return Some(Err(Denial::Unavailable)) };
+            self.state.shard_inbox.register(&waker);
+        }
+        let sender = self.state.shard_inbox.sender();
+        // Bounded by the tokens that wait. The loop may have ended.
+        let reply =
+            Box::new(move |outcome| _ = sender.send_unbounded(ShardMessage::Token(exchange, outcome)));
+        match tokens.submit(request, reply) {
+            Ok(is_wanted) => self.state.undecided_tokens.push((exchange, is_wanted)),
+            Err(denial) => return Some(Err(denial)),
+        }
+        None
+    }
+
+    /// Forgets the tokens whose clients are gone or were refused meanwhile, so that they take no thread and no place.
+    fn discard_tokens(&mut self) {
+        let State { server, undecided_tokens, .. } = &mut self.state;
+        let before = undecided_tokens.len();
+        undecided_tokens.retain(|(exchange, is_wanted)| {
+            let waits = server.awaits_token_decision(*exchange);
+            if !waits {
+                is_wanted.store(false, Ordering::Release);
+            }
+            waits
+        });
+        if let Some(tokens) = self.tokens.as_ref().filter(|_| undecided_tokens.len() < before) {
+            tokens.discard_unwanted();
+        }
+    }
+
+    fn dispatch_tap(&mut self, handler: &mut dyn LoopHandler) {
+        while let Some(record) = self.state.connections.poll_head() {
+            let _ = catch(|| handler.as_handler().head(&record));
+        }
+        while let Some(record) = self.state.server.engine().poll_tap() {
+            let _ = catch(|| handler.as_handler().tap(&record));
+        }
+    }
+}
+
+impl fmt::Debug for RemoteRunner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RemoteRunner").field(&self.0.is_some()).finish()
+    }
+}

@@ -1,0 +1,361 @@
+//! The state of an HTTP server without its handler and dispatcher.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString as _};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use std::io::{self, ErrorKind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use mcp_proto::http::server as http;
+use mcp_proto::http::server::{Denial, ExchangeId, TokenRequest};
+use mcp_proto::server::{Announcement, Config, Engine, Event, Identity};
+use mcp_proto::{CallId, Entropy, Instant};
+
+use super::shards::{MAX_SHARD_MESSAGES, ShardMessage};
+use crate::Error;
+use crate::server::connections::Connections;
+use crate::server::handler::Handler;
+use crate::server::server_loop::{Backlog, ChangeSet, ServerLoop};
+use mcp_auth::token::TokenValidator;
+use mcp_std::catch;
+use mcp_std::sync::{Inbox, Sender};
+
+/// The state of an HTTP server without its handler and dispatcher.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) server: http::Server,
+    pub(super) connections: Connections,
+    pub(super) config: Arc<Config>,
+    pub(super) http: Arc<http::Config>,
+    pub(super) backlog: Backlog,
+    /// Messages of other shards, and senders to all shards by number; empty with one shard.
+    pub(super) shard_inbox: Inbox<ShardMessage>,
+    pub(super) shard_senders: Vec<Sender<ShardMessage>>,
+    pub(super) shard_messages: VecDeque<ShardMessage>,
+    /// Exchanges whose tokens wait for validation; at most one per connection.
+    pub(super) pending_tokens: VecDeque<(ExchangeId, TokenRequest)>,
+    /// Exchanges whose tokens were given to the threads of the validator, with the flags that the decision is wanted.
+    pub(super) undecided_tokens: Vec<(ExchangeId, Arc<AtomicBool>)>,
+    /// Names of the tools whose schemas the server has.
+    pub(super) tool_names: Vec<String>,
+    pub(super) tools_changed: bool,
+    /// Deadline of the shutdown.
+    pub(super) shutdown_deadline: Option<Instant>,
+    /// The error that made waiting impossible.
+    pub(super) error: Option<io::Error>,
+}
+
+impl State {
+    pub(super) fn new(
+        connections: Connections,
+        config: Arc<Config>,
+        http: Arc<http::Config>,
+        entropy: Entropy,
+    ) -> Self {
+        let mut state = Self {
+            server: http::Server::new(config.clone(), http.clone(), entropy),
+            connections,
+            config,
+            http,
+            backlog: Backlog::default(),
+            shard_inbox: Inbox::new(MAX_SHARD_MESSAGES),
+            shard_senders: Vec::new(),
+            shard_messages: VecDeque::new(),
+            pending_tokens: VecDeque::new(),
+            undecided_tokens: Vec::new(),
+            tool_names: Vec::new(),
+            tools_changed: false,
+            shutdown_deadline: None,
+            error: None,
+        };
+        state.bound_streams();
+        state
+    }
+
+    /// Bounds the streams of this shard, so that those of all shards leave connections to requests.
+    pub(super) fn bound_streams(&mut self) {
+        self.server.set_max_connections(self.connections.max_connections);
+    }
+
+    pub(super) fn begin_shutdown(&mut self, grace: Duration) {
+        let now = self.connections.tick();
+        self.server.shutdown(now, grace);
+        self.connections.close(&mut self.server);
+        self.shutdown_deadline = Some(now + grace);
+    }
+
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        self.backlog.pop().or_else(|| self.poll_event())
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        let now = self.connections.now();
+        loop {
+            match self.server.poll_event(now)? {
+                http::Event::Server(event) => return Some(event),
+                http::Event::Token { exchange, request } => {
+                    self.pending_tokens.push_back((exchange, request))
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets a request whose token was decided about go on.
+    pub(super) fn apply_token_outcome(&mut self, exchange: ExchangeId, outcome: TokenOutcome) {
+        let (now, server) = (self.connections.tick(), &mut self.server);
+        match outcome {
+            Ok(identity) => server.grant(now, exchange, identity),
+            Err(denial) => server.deny(now, exchange, &denial),
+        }
+        self.connections.drive(server, exchange);
+    }
+
+    /// Returns whether to read while a handler runs on this thread.
+    pub(super) fn can_read(&mut self) -> bool {
+        !self.backlog.is_full(self.config.effective_limits())
+    }
+
+    pub(super) fn wait_until(&mut self, until: Option<Instant>) {
+        let reads = self.can_read();
+        if let Err(error) = self.connections.wait(&mut self.server, reads, until) {
+            self.error.get_or_insert(error);
+            self.connections.tick();
+        }
+    }
+
+    /// Processes the next connection that is ready. Returns `false` if there is none.
+    pub(super) fn process_next_connection(&mut self) -> bool {
+        let reads = self.can_read();
+        self.connections.process_next(&mut self.server, reads)
+    }
+
+    /// Processes all connections that are ready and writes their output. Returns whether there were any.
+    pub(super) fn process_connections(&mut self) -> bool {
+        let mut any = false;
+        while self.process_next_connection() {
+            any = true;
+            self.write();
+        }
+        any
+    }
+
+    /// Registers the schemas of tools, for arguments that are repeated in header fields.
+    pub(super) fn register_tools(&mut self, handler: &mut impl Handler) -> Result<(), Error> {
+        let mut removed = core::mem::take(&mut self.tool_names);
+        let mut first_error = None;
+        let visited = catch(|| {
+            handler.for_each_tool(&mut |name, schema| {
+                removed.retain(|other| other != name);
+                self.tool_names.push(name.into());
+                if let Err(why) = self.server.set_tool_schema(name, schema) {
+                    let why =
+                        alloc::format!("the schema of the tool `{name}` cannot be served over HTTP: {why}");
+                    first_error.get_or_insert_with(|| io::Error::new(ErrorKind::InvalidInput, why));
+                }
+            })
+        });
+        if let Err(panic) = visited {
+            // Keep the previous names, so that their schemas can be removed later.
+            self.tool_names.append(&mut removed);
+            first_error.get_or_insert_with(|| io::Error::other(panic.to_string()));
+        }
+        removed.iter().for_each(|name| self.server.remove_tool_schema(name));
+        first_error.map_or(Ok(()), |error| Err(Error::Io(error)))
+    }
+}
+
+impl ServerLoop for State {
+    fn engine(&mut self) -> &mut Engine {
+        self.server.engine()
+    }
+
+    fn now(&self) -> Instant {
+        self.connections.now()
+    }
+
+    fn tick(&mut self) -> Instant {
+        self.connections.tick()
+    }
+
+    fn poll_event_during_call(&mut self) -> Option<Event> {
+        self.poll_event()
+    }
+
+    fn defer(&mut self, event: Event) {
+        self.backlog.push(event);
+    }
+
+    fn write(&mut self) -> bool {
+        let wrote = self.connections.write(&mut self.server);
+        self.forward_connections();
+        wrote
+    }
+
+    fn wait(&mut self, until: Instant) {
+        // Connections that were ready before the handler began come first; then the wait only polls.
+        let had_ready = self.process_connections();
+        let until = if had_ready { self.connections.now() } else { until };
+        self.wait_until(Some(until));
+        self.process_connections();
+        self.process_shard_messages();
+    }
+
+    fn publish(&mut self, announcement: &Announcement<'_>) {
+        self.publish_to_all(announcement);
+    }
+
+    fn publish_resources(&mut self) {
+        self.forward_changes(ChangeSet::all_resources);
+        self.publish_changes(&ChangeSet::all_resources());
+    }
+
+    fn shutdown(&mut self, grace: Duration) {
+        // Not bounded: a shard that misses this message would never end.
+        self.other_shards().for_each(|other| _ = other.send_unbounded(ShardMessage::Shutdown(grace)));
+        self.begin_shutdown(grace);
+    }
+
+    fn tells_clients_apart(&self) -> bool {
+        self.server.config().tells_clients_apart()
+    }
+
+    fn supports_poll_later(&self) -> bool {
+        true
+    }
+
+    fn poll_later(&mut self, call: CallId, retry: Option<Duration>) -> bool {
+        let now = self.connections.tick();
+        self.server.poll_later(now, call, retry)
+    }
+}
+
+// Threads on which tokens are validated, so that no connection waits for another service.
+
+/// A decision about a token.
+pub type TokenOutcome = Result<Arc<Identity>, Denial>;
+
+/// The validator of a server, with the threads on which it may block. All shards share it.
+#[derive(Clone)]
+pub struct TokenWorkers(Arc<Shared>);
+
+struct Shared {
+    validator: Box<dyn TokenValidator>,
+    state: Mutex<WorkerQueue>,
+    /// Notified when a job arrives.
+    arrival: Condvar,
+}
+
+#[derive(Default)]
+struct WorkerQueue {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+}
+
+/// Takes a decision to the loop.
+pub type TokenReply = Box<dyn FnOnce(TokenOutcome) + Send>;
+
+/// A token to validate, and where the decision goes.
+struct Job {
+    request: TokenRequest,
+    reply: TokenReply,
+    is_wanted: Arc<AtomicBool>,
+}
+
+impl TokenWorkers {
+    /// Creates the workers of a validator. Threads are started when tokens wait.
+    pub fn new(validator: impl TokenValidator + 'static) -> Self {
+        let (validator, state) = (Box::new(validator), Mutex::default());
+        Self(Arc::new(Shared { validator, state, arrival: Condvar::new() }))
+    }
+
+    /// Decides about a token if that needs no waiting.
+    #[must_use]
+    pub fn validate_now(&self, request: &TokenRequest) -> Option<TokenOutcome> {
+        // The panic hook has reported the panic. A token that causes one is not accepted.
+        catch(|| self.0.validator.validate_now(request)).unwrap_or(Some(Err(Denial::invalid_token())))
+    }
+
+    /// Removes the tokens whose decision nobody wants any more.
+    pub fn discard_unwanted(&self) {
+        self.0.lock().jobs.retain(|job| job.is_wanted.load(Ordering::Acquire));
+    }
+
+    /// Queues a token, whose decision is passed to `reply`. Clear the returned flag when nobody wants it any more.
+    ///
+    /// # Errors
+    ///
+    /// The decision, if too many tokens wait or no thread can be started.
+    pub fn submit(&self, request: TokenRequest, reply: TokenReply) -> Result<Arc<AtomicBool>, Denial> {
+        let mut state = self.0.lock();
+        if state.jobs.len() >= MAX_WAITING {
+            return Err(Denial::Unavailable);
+        }
+        if state.idle <= state.jobs.len() && state.threads < MAX_THREADS {
+            let shared = self.0.clone();
+            let started = thread::Builder::new().name("mcp-tokens".into()).spawn(move || shared.work());
+            match started {
+                Ok(_) => state.threads += 1,
+                Err(_) if state.threads == 0 => return Err(Denial::Unavailable),
+                Err(_) => {}
+            }
+        }
+        let is_wanted = Arc::new(AtomicBool::new(true));
+        state.jobs.push_back(Job { request, reply, is_wanted: is_wanted.clone() });
+        drop(state);
+        self.0.arrival.notify_one();
+        Ok(is_wanted)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, WorkerQueue> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Validates tokens until there are none for a while.
+    fn work(&self) {
+        while let Some(Job { request, reply, .. }) = self.next_job() {
+            let outcome = catch(|| self.validator.validate(&request));
+            let outcome = outcome.unwrap_or_else(|_| Err(Denial::invalid_token()));
+            reply(outcome);
+        }
+    }
+
+    /// Waits for a job. Returns `None` if the thread is to end.
+    fn next_job(&self) -> Option<Job> {
+        let mut state = self.lock();
+        if state.jobs.is_empty() {
+            state.idle += 1;
+            let (guard, _) = self
+                .arrival
+                .wait_timeout_while(state, MAX_IDLE, |state| state.jobs.is_empty())
+                .unwrap_or_else(PoisonError::into_inner);
+            state = guard;
+            state.idle -= 1;
+        }
+        let job = state.jobs.pop_front();
+        state.threads -= usize::from(job.is_none());
+        job
+    }
+}
+
+impl fmt::Debug for TokenWorkers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenWorkers").finish_non_exhaustive()
+    }
+}
+
+/// Maximum number of tokens that wait for a thread; a further one is answered with 503.
+const MAX_WAITING: usize = 256;
+/// Maximum number of tokens that are validated at a time, apart from those that need no waiting.
+const MAX_THREADS: usize = 8;
+/// Time after which a thread without work ends.
+const MAX_IDLE: Duration = Duration::from_secs(10);

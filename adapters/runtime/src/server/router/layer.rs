@@ -1,0 +1,445 @@
+//! Layers: code around the handlers of entries.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::sync::Arc;
+use core::any::Any;
+use core::fmt;
+use core::future::poll_fn;
+use core::ops::ControlFlow;
+use core::pin::pin;
+use core::task::Poll;
+use core::time::Duration;
+
+use mcp_proto::router::{EnclosingHooks, Failure, HandlerError, Hook, HookContext, HookOutcome};
+use mcp_proto::{EntryKind, RpcError};
+
+use super::answer::{EntryRequest, HandlerResult};
+use super::flavor::{Flavor, FunctionFlavor, FutureFlavor};
+use super::{Functions, LocalFuture, LocalFutures, Router, SendFuture, SendFutures, SharedFunctions};
+use crate::server::cx::{AsyncCx, CallCx, Cx, RunningCall};
+
+/// A hook or a layer of a router of the flavour `F`, in the order in which they were added.
+pub(super) enum Middleware<F: Flavor> {
+    Hook(F::Hook),
+    Layer(F::Layer),
+    Interceptor(Arc<dyn ErasedInterceptor>),
+}
+
+// Not derived: the flavour itself need not be `Clone`.
+impl<F: Flavor> Clone for Middleware<F> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Hook(hook) => Self::Hook(hook.clone()),
+            Self::Layer(layer) => Self::Layer(layer.clone()),
+            Self::Interceptor(interceptor) => Self::Interceptor(interceptor.clone()),
+        }
+    }
+}
+
+impl<F: Flavor> Hook for Middleware<F> {
+    fn before_call(&self, context: &HookContext<'_>) -> Result<(), RpcError> {
+        match self {
+            Self::Hook(hook) => hook.before_call(context),
+            Self::Layer(_) | Self::Interceptor(_) => Ok(()),
+        }
+    }
+
+    fn after_call(&self, context: &HookContext<'_>, outcome: HookOutcome<'_>) {
+        if let Self::Hook(hook) = self {
+            hook.after_call(context, outcome);
+        }
+    }
+}
+
+/// A layer of a router.
+pub(super) enum LayerRef<'a, F: Flavor> {
+    Closure(&'a F::Layer),
+    Interceptor(&'a dyn ErasedInterceptor),
+}
+
+// Not derived: the flavour itself need not be `Copy`.
+impl<F: Flavor> Clone for LayerRef<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F: Flavor> Copy for LayerRef<'_, F> {}
+
+/// The inside of a layer: the layers after it, and the handler.
+///
+/// A layer runs it once, several times (to try again), or not at all (to refuse, or to answer from a cache).
+pub struct Next<'a, F: Flavor> {
+    layers: EnclosingHooks<'a, Middleware<F>>,
+    handler: &'a F::Handler,
+}
+
+impl<F: Flavor> Clone for Next<'_, F> {
+    fn clone(&self) -> Self {
+        Self { layers: self.layers.clone(), handler: self.handler }
+    }
+}
+
+impl<F: Flavor> fmt::Debug for Next<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Next").field("layers", &self.layers).finish_non_exhaustive()
+    }
+}
+
+impl<'a, F: Flavor> Next<'a, F> {
+    pub(super) const fn new(layers: EnclosingHooks<'a, Middleware<F>>, handler: &'a F::Handler) -> Self {
+        Self { layers, handler }
+    }
+
+    /// Returns the next layer, and what is inside it.
+    pub(super) fn split(&self) -> (Option<LayerRef<'a, F>>, Self) {
+        let mut rest = self.clone();
+        let layer = rest.layers.find_map(|middleware| match middleware {
+            Middleware::Layer(layer) => Some(LayerRef::Closure(layer)),
+            Middleware::Interceptor(interceptor) => Some(LayerRef::Interceptor(&**interceptor)),
+            Middleware::Hook(_) => None,
+        });
+        (layer, rest)
+    }
+}
+
+impl<F: FunctionFlavor> Next<'_, F> {
+    pub(super) fn run_function(&self, cx: &mut Cx<'_>, request: EntryRequest<'_>) -> HandlerResult {
+        match self.split() {
+            (Some(LayerRef::Closure(layer)), rest) => layer(cx, request, rest),
+            (Some(LayerRef::Interceptor(interceptor)), rest) => {
+                intercept_function(interceptor, cx, request, &rest)
+            }
+            (None, _) => request.with_target(|target| (self.handler)(cx, target))?,
+        }
+    }
+}
+
+impl<'a, F: FutureFlavor> Next<'a, F> {
+    /// Starts the layers inside and the handler.
+    pub(super) fn start<'r>(
+        &self,
+        cx: &'r mut AsyncCx,
+        request: EntryRequest<'r>,
+    ) -> F::Future<'r, HandlerResult>
+    where
+        'a: 'r,
+    {
+        let (layer, rest) = self.split();
+        rest.start_at(layer, cx, request)
+    }
+
+    /// Starts a layer, or the handler if there is none. This is the inside of the layer.
+    pub(super) fn start_at<'r>(
+        self,
+        layer: Option<LayerRef<'a, F>>,
+        cx: &'r mut AsyncCx,
+        request: EntryRequest<'r>,
+    ) -> F::Future<'r, HandlerResult>
+    where
+        'a: 'r,
+    {
+        match layer {
+            Some(LayerRef::Closure(layer)) => F::start_layer(layer, cx, request, self),
+            Some(LayerRef::Interceptor(interceptor)) => F::start_interceptor(interceptor, cx, request, self),
+            None if request.is_rewritten() => F::start_rewritten(self.handler, cx, request),
+            None => F::start(self.handler, cx, request.target()),
+        }
+    }
+}
+
+/// Defines the public form of [`Next::run_function`] and [`Next::start`].
+macro_rules! run {
+    (functions: $($flavor:ident)*, futures: $($future_flavor:ident $Future:ident)*) => {
+        $(impl<R: 'static> Next<'_, $flavor<R>> {
+            /// Runs the layers inside and the handler.
+            ///
+            /// # Errors
+            ///
+            /// The error of the handler, or of a layer. If [`Cx::is_awaiting_input`] or [`Cx::is_becoming_task`] returns
+            /// `true` afterwards, the call is going to be delivered again, and its outcome of now is not sent.
+            ///
+            /// [`Cx::is_awaiting_input`]: crate::server::CallCx::is_awaiting_input
+            /// [`Cx::is_becoming_task`]: crate::server::CallCx::is_becoming_task
+            pub fn run(&self, cx: &mut Cx<'_>, request: EntryRequest<'_>) -> HandlerResult {
+                self.run_function(cx, request)
+            }
+        })*
+        $(impl<'a, R: 'static> Next<'a, $future_flavor<R>> {
+            /// Runs the layers inside and the handler. Dropping the future drops them.
+            ///
+            /// # Errors
+            ///
+            /// The error of the handler, or of a layer. If [`Cx::is_awaiting_input`] or [`Cx::is_becoming_task`] returns
+            /// `true` afterwards, the call is going to be delivered again, and its outcome of now is not sent.
+            ///
+            /// [`Cx::is_awaiting_input`]: crate::server::CallCx::is_awaiting_input
+            /// [`Cx::is_becoming_task`]: crate::server::CallCx::is_becoming_task
+            pub fn run<'r>(
+                &self,
+                cx: &'r mut AsyncCx,
+                request: EntryRequest<'r>,
+            ) -> $Future<'r, HandlerResult>
+            where
+                'a: 'r,
+            {
+                self.start(cx, request)
+            }
+        })*
+    };
+}
+
+run! {
+    functions: Functions SharedFunctions,
+    futures: LocalFutures LocalFuture SendFutures SendFuture
+}
+
+impl<F: Flavor> Router<F> {
+    /// Adds an interceptor around the calls of all entries; see [Layers](Router#layers).
+    pub fn intercept(&mut self, interceptor: impl Interceptor) -> &mut Self {
+        self.add_middleware(Middleware::Interceptor(Arc::new(interceptor)))
+    }
+
+    /// Adds an interceptor around the calls of one entry, inside the layers of the router. It is dropped when the entry
+    /// is removed.
+    ///
+    /// The layers of a prompt or a template also surround its completions. [`check`](Self::check) reports an entry that is
+    /// not registered, and a skill, whose files are resources.
+    pub fn intercept_entry(
+        &mut self,
+        kind: EntryKind,
+        name: &str,
+        interceptor: impl Interceptor,
+    ) -> &mut Self {
+        self.add_entry_middleware(kind, name, Middleware::Interceptor(Arc::new(interceptor)))
+    }
+
+    pub(super) fn add_layer(&mut self, layer: F::Layer) -> &mut Self {
+        self.add_middleware(Middleware::Layer(layer))
+    }
+
+    pub(super) fn add_entry_layer(&mut self, kind: EntryKind, name: &str, layer: F::Layer) -> &mut Self {
+        self.add_entry_middleware(kind, name, Middleware::Layer(layer))
+    }
+
+    fn add_middleware(&mut self, middleware: Middleware<F>) -> &mut Self {
+        self.state_mut().core.hook(middleware);
+        self
+    }
+
+    fn add_entry_middleware(&mut self, kind: EntryKind, name: &str, middleware: Middleware<F>) -> &mut Self {
+        let added = self.state_mut().core.hook_entry(kind, name, middleware).map(drop);
+        self.record(added)
+    }
+}
+
+/// Runs an interceptor around functions.
+fn intercept_function<F: FunctionFlavor>(
+    interceptor: &dyn ErasedInterceptor,
+    cx: &mut Cx<'_>,
+    mut request: EntryRequest<'_>,
+    next: &Next<'_, F>,
+) -> HandlerResult {
+    let EnteredInterceptor { state, time_limit } = match interceptor.enter(cx, &mut request) {
+        ControlFlow::Continue(entered) => entered,
+        ControlFlow::Break(result) => return result,
+    };
+    let result = match time_limit {
+        None => next.run_function(cx, request.clone()),
+        Some(limit) => {
+            let outer = cx.set_deadline(limit);
+            let result = next.run_function(cx, request.clone());
+            if cx.restore_deadline(outer) { Err(time_over(cx, limit)) } else { result }
+        }
+    };
+    interceptor.leave(cx, &request, state, result)
+}
+
+/// Runs an interceptor around futures.
+pub(super) async fn intercept_future<'r, F: FutureFlavor>(
+    interceptor: &dyn ErasedInterceptor,
+    cx: &mut AsyncCx,
+    request: &mut EntryRequest<'r>,
+    next: &Next<'r, F>,
+) -> HandlerResult {
+    let EnteredInterceptor { state, time_limit } = match interceptor.enter(&mut cx.reborrow(), request) {
+        ControlFlow::Continue(entered) => entered,
+        ControlFlow::Break(result) => return result,
+    };
+    let result = match time_limit {
+        None => next.start(cx, request.clone()).await,
+        Some(limit) => run_for(limit, cx, request.clone(), next).await,
+    };
+    interceptor.leave(&mut cx.reborrow(), request, state, result)
+}
+
+/// Runs the inside of an interceptor for `limit` at most.
+async fn run_for<'r, F: FutureFlavor>(
+    limit: Duration,
+    cx: &mut AsyncCx,
+    request: EntryRequest<'r>,
+    next: &Next<'r, F>,
+) -> HandlerResult {
+    let mut timer = cx.start_timer(limit);
+    let ended = {
+        let mut inside = pin!(next.start(cx, request));
+        poll_fn(|cx| match inside.as_mut().poll(cx) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+        })
+        .await
+    };
+    ended.unwrap_or_else(|| Err(time_over(cx, limit)))
+}
+
+/// Returns the error of an inside that took too long. Its questions are not sent.
+fn time_over<B: RunningCall>(cx: &mut CallCx<B>, limit: Duration) -> HandlerError {
+    cx.discard_pending();
+    let text: Box<dyn core::error::Error> = format!("the call took longer than {limit:?}").into();
+    Failure::new(&*text).into()
+}
+
+// Interceptors: layers that any router takes.
+
+/// A layer for routers of every flavour: code before and after the layers inside and the handler.
+///
+/// It runs the inside at most once, and must not block on a router of futures. A layer that tries again, or that awaits
+/// something, is a closure of one flavour: the page of the router describes both.
+///
+/// ```
+/// # use mcp_runtime::server::router::{Functions, RegisterFunctions, Router};
+/// use std::ops::ControlFlow;
+/// use std::time::Instant;
+/// use mcp_runtime::server::Cx;
+/// use mcp_runtime::server::router::{EntryRequest, HandlerResult, Interceptor};
+///
+/// /// Prints how long calls take.
+/// struct Stopwatch;
+///
+/// impl Interceptor for Stopwatch {
+///     type State = Instant;
+///
+///     fn before(&self, _: &mut Cx<'_>, _: &mut EntryRequest<'_>) -> ControlFlow<HandlerResult, Instant> {
+///         ControlFlow::Continue(Instant::now())
+///     }
+///
+///     fn after(&self, _: &mut Cx<'_>, request: &EntryRequest<'_>, start: Instant, result: HandlerResult) -> HandlerResult {
+///         eprintln!("{:?}: {:?}", request.subject(), start.elapsed());
+///         result
+///     }
+/// }
+///
+/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// router.intercept(Stopwatch);
+/// ```
+pub trait Interceptor: Send + Sync + 'static {
+    /// Value that lives as long as the inside runs.
+    ///
+    /// It is dropped without [`after`](Self::after) if the inside panics or is dropped, for example when the call is cancelled.
+    type State: Send + 'static;
+
+    /// Runs before the inside, and may rewrite the arguments.
+    ///
+    /// [`Break`](ControlFlow::Break) is the result instead of that of the inside, which does not run; `after` does not run
+    /// either.
+    fn before(
+        &self,
+        cx: &mut Cx<'_>,
+        request: &mut EntryRequest<'_>,
+    ) -> ControlFlow<HandlerResult, Self::State>;
+
+    /// Runs after the inside, and returns its result or another one.
+    ///
+    /// If [`is_awaiting_input`](Cx::is_awaiting_input) or [`is_becoming_task`](Cx::is_becoming_task) returns `true`,
+    /// the call is going to be delivered again, and no result of now is sent.
+    ///
+    /// # Errors
+    ///
+    /// The error of the inside, or another one.
+    fn after(
+        &self,
+        cx: &mut Cx<'_>,
+        request: &EntryRequest<'_>,
+        state: Self::State,
+        result: HandlerResult,
+    ) -> HandlerResult {
+        let _ = (cx, request, state);
+        result
+    }
+
+    /// Returns how long the inside may take. It is called once, after `before`; by default there is no limit.
+    ///
+    /// Then the inside has failed. A future is dropped. A function goes on, and learns it from the errors of
+    /// [`checkpoint`](Cx::checkpoint), [`progress`](Cx::progress) and [`sleep`](Cx::sleep); its result is replaced
+    /// by the error when it returns. A function on a router of futures is not interrupted, and its result counts.
+    fn time_limit(&self, request: &EntryRequest<'_>) -> Option<Duration> {
+        let _ = request;
+        None
+    }
+}
+
+/// An interceptor in the form in which routers store it.
+#[expect(unnameable_types, reason = "a method of `FutureFlavor`, for the flavours here, takes it")]
+pub trait ErasedInterceptor: Send + Sync {
+    /// Runs the part before the inside.
+    fn enter(
+        &self,
+        cx: &mut Cx<'_>,
+        request: &mut EntryRequest<'_>,
+    ) -> ControlFlow<HandlerResult, EnteredInterceptor>;
+
+    /// Runs the part after the inside, with the state of [`enter`](Self::enter).
+    fn leave(
+        &self,
+        cx: &mut Cx<'_>,
+        request: &EntryRequest<'_>,
+        state: Box<dyn Any + Send>,
+        result: HandlerResult,
+    ) -> HandlerResult;
+}
+
+/// An interceptor whose inside runs.
+#[expect(unnameable_types, reason = "only routers have it")]
+pub struct EnteredInterceptor {
+    /// The [`Interceptor::State`]. One without fields takes no memory.
+    pub(super) state: Box<dyn Any + Send>,
+    /// The [`Interceptor::time_limit`].
+    pub(super) time_limit: Option<Duration>,
+}
+
+impl fmt::Debug for EnteredInterceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnteredInterceptor").field("time_limit", &self.time_limit).finish_non_exhaustive()
+    }
+}
+
+impl<I: Interceptor> ErasedInterceptor for I {
+    fn enter(
+        &self,
+        cx: &mut Cx<'_>,
+        request: &mut EntryRequest<'_>,
+    ) -> ControlFlow<HandlerResult, EnteredInterceptor> {
+        match self.before(cx, request) {
+            ControlFlow::Continue(state) => ControlFlow::Continue(EnteredInterceptor {
+                state: Box::new(state),
+                time_limit: self.time_limit(request),
+            }),
+            ControlFlow::Break(result) => ControlFlow::Break(result),
+        }
+    }
+
+    fn leave(
+        &self,
+        cx: &mut Cx<'_>,
+        request: &EntryRequest<'_>,
+        state: Box<dyn Any + Send>,
+        result: HandlerResult,
+    ) -> HandlerResult {
+        match state.downcast::<I::State>() {
+            Ok(state) => self.after(cx, request, *state, result),
+            // Not the state of this interceptor, which its callers rule out.
+            Err(_) => result,
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! The interface between handlers and the event loop of any transport.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use mcp_proto::server::{Announcement, Audience, Call, Engine, Event};
+use mcp_proto::{CallId, Change, Instant, Limits, RpcError, UseError};
+
+use super::cx::{Backend, CallState, Cx};
+use super::dispatcher::Dispatcher;
+use super::handler::{Handler, HandlerFailure, in_scope};
+use super::remote::{EncodedResult, HandlerOutcome};
+use mcp_std::catch;
+
+/// The event loop without the handler, as a [`Cx`] needs it.
+///
+/// It does not require [`Debug`](core::fmt::Debug), because that would add the formatting code of all state to each program.
+pub trait ServerLoop {
+    /// Returns the engine.
+    fn engine(&mut self) -> &mut Engine;
+
+    /// Returns the time of the last [`tick`](Self::tick), without a system call.
+    fn now(&self) -> Instant;
+
+    /// Reads the clock.
+    fn tick(&mut self) -> Instant;
+
+    /// Returns the next event while a handler runs. Input is not decoded while too many events wait.
+    fn poll_event_during_call(&mut self) -> Option<Event>;
+
+    /// Keeps an event until the running handler has returned.
+    fn defer(&mut self, event: Event);
+
+    /// Writes as much as possible without waiting. Returns whether anything was written.
+    fn write(&mut self) -> bool;
+
+    /// Waits for input, room to write or a deadline, until `until` at most.
+    fn wait(&mut self, until: Instant);
+
+    /// Publishes a change to its audience.
+    fn publish(&mut self, announcement: &Announcement<'_>) {
+        let now = self.tick();
+        self.engine().publish(now, announcement);
+    }
+
+    /// Publishes a change of every subscribed resource.
+    fn publish_resources(&mut self) {
+        subscribed_resource_changes(self.engine()).iter().for_each(|change| self.publish(&change.into()));
+    }
+
+    /// Lets the client of a call poll for the answer, and returns whether this is supported for the call.
+    fn poll_later(&mut self, call: CallId, retry: Option<Duration>) -> bool {
+        let _ = (call, retry);
+        false
+    }
+
+    /// Shuts down: accepts no more requests, and ends when all calls are answered and written or after `grace`.
+    ///
+    /// [`Handle::shutdown`](super::Handle::shutdown) calls it.
+    fn shutdown(&mut self, grace: Duration) {
+        let _ = grace;
+    }
+
+    /// Returns whether clients are told apart, so that each may list its tasks.
+    ///
+    /// A method that takes the tasks would link their code in each program, because it would be part of a table.
+    fn tells_clients_apart(&self) -> bool {
+        true
+    }
+
+    /// Returns whether the transport supports [`poll_later`](Self::poll_later).
+    fn supports_poll_later(&self) -> bool {
+        false
+    }
+}
+
+/// Returns a change for every subscribed resource.
+#[must_use]
+pub fn subscribed_resource_changes(engine: &Engine) -> Vec<Change> {
+    engine.subscribed_uris().map(|uri| Change::Resource(uri.into())).collect()
+}
+
+/// Dispatches an event to a handler. A call is answered.
+pub fn dispatch_event(
+    server_loop: &mut dyn ServerLoop,
+    dispatcher: &mut Dispatcher,
+    handler: &mut dyn Handler,
+    event: &Event,
+) {
+    // The panic hook has reported the panic.
+    let _ = match event {
+        Event::Call(call) => return run_handler(server_loop, dispatcher, handler, call),
+        Event::Cancelled { .. } => Ok(()),
+        Event::Notification(notification) => catch(|| handler.notification(notification)),
+        Event::Diagnostic { diagnostic, .. } => catch(|| handler.diagnostic(diagnostic)),
+        other => catch(|| handler.event(other)),
+    };
+}
+
+/// Runs a handler for a call and applies its outcome.
+fn run_handler(
+    server_loop: &mut dyn ServerLoop,
+    dispatcher: &mut Dispatcher,
+    handler: &mut dyn Handler,
+    call: &Call,
+) {
+    let mut state = CallState::default();
+    let mut cx = Cx::new(Backend::Local(&mut *server_loop, &mut *dispatcher), call, &mut state);
+    let outcome = catch(|| in_scope(call, || handler.call(&mut cx, call)));
+    let outcome = state.into_outcome(call, outcome);
+    apply_outcome(server_loop, call, outcome, &mut |call, failure| {
+        _ = catch(|| handler.failed(call, failure))
+    });
+}
+
+/// Applies the outcome of a handler. `on_failure` receives failures that the author of the handler should know.
+pub fn apply_outcome(
+    server_loop: &mut dyn ServerLoop,
+    call: &Call,
+    outcome: HandlerOutcome,
+    on_failure: &mut dyn FnMut(&Call, &HandlerFailure),
+) {
+    let now = answer_time(server_loop, call);
+    let engine = server_loop.engine();
+    let (error, failure) = match outcome {
+        HandlerOutcome::Answered(failure) => {
+            if let Some(failure) = failure {
+                on_failure(call, &failure);
+            }
+            return;
+        }
+        HandlerOutcome::Complete(result, failure) => {
+            let outcome = match &result {
+                EncodedResult::Prepared(result) => engine.complete_prepared(now, call.id(), result),
+                EncodedResult::Raw(result) => engine.complete_raw(now, call.id(), result),
+            };
+            match outcome {
+                Ok(()) | Err(UseError::Stale) => {
+                    if let Some(failure) = failure {
+                        on_failure(call, &failure);
+                    }
+                    return;
+                }
+                Err(refused) => {
+                    (RpcError::internal("the result cannot be sent"), Some(Arc::new(refused.into())))
+                }
+            }
+        }
+        HandlerOutcome::InputRequired(input_required) => {
+            if let Err(refused) = engine.require_input(now, call, &input_required) {
+                on_failure(call, &HandlerFailure::InputRequest(refused));
+            }
+            return;
+        }
+        HandlerOutcome::BeginTask(input, begin_task) => {
+            let Err(refused) = begin_task(engine, now, call, &input) else { return };
+            let error = RpcError::internal("no task can be created");
+            (error, Some(Arc::new(HandlerFailure::Task(refused))))
+        }
+        HandlerOutcome::Fail(error, failure) => (error, failure),
+    };
+    // Refused if the call is answered or cancelled already: then nothing is to be sent.
+    let _ = engine.fail(now, call.id(), &error);
+    if let Some(failure) = failure {
+        on_failure(call, &failure);
+    }
+}
+
+/// Returns the time at which a handler answers its call. An observer measures it, so the clock is read for that.
+pub(super) fn answer_time(server_loop: &mut dyn ServerLoop, call: &Call) -> Instant {
+    if call.caller().observation().is_some() { server_loop.tick() } else { server_loop.now() }
+}
+
+/// Shows the description of a task. It has no effect after the end of the task.
+pub(super) fn set_task_message(server_loop: &mut dyn ServerLoop, call: &Call, message: &str) {
+    #[cfg(feature = "crypto")]
+    {
+        let now = server_loop.now();
+        // Refused if the task has ended, and then nobody needs it.
+        let _ = server_loop.engine().tasks(now).working(call.id(), message);
+    }
+    #[cfg(not(feature = "crypto"))]
+    let _ = (server_loop, call, message);
+}
+
+/// Returns how many tasks may run at a time.
+pub(super) fn max_running_tasks(server_loop: &mut dyn ServerLoop) -> usize {
+    #[cfg(feature = "crypto")]
+    {
+        let now = server_loop.now();
+        server_loop.engine().tasks(now).max_running()
+    }
+    #[cfg(not(feature = "crypto"))]
+    {
+        let _ = server_loop;
+        0
+    }
+}
+
+/// Events that arrived while a handler ran.
+///
+/// Invariant: `bytes` is the sum of the costs in `events`.
+#[derive(Debug, Default)]
+pub struct Backlog {
+    /// Events with their cost in bytes.
+    events: VecDeque<(Event, usize)>,
+    bytes: usize,
+}
+
+impl Backlog {
+    /// Adds an event. A cancellation instead removes the waiting call.
+    pub fn push(&mut self, event: Event) {
+        if let Event::Cancelled { call, .. } = event {
+            self.remove(call);
+            return;
+        }
+        let cost = event_cost(&event);
+        self.bytes += cost;
+        self.events.push_back((event, cost));
+    }
+
+    /// Removes a call.
+    pub(super) fn remove(&mut self, call: CallId) {
+        self.events.retain(|(other, _)| !matches!(other, Event::Call(waiting) if waiting.id() == call));
+        self.bytes = self.events.iter().map(|(_, cost)| cost).sum();
+    }
+
+    /// Removes and returns the oldest event.
+    pub fn pop(&mut self) -> Option<Event> {
+        let (event, cost) = self.events.pop_front()?;
+        self.bytes -= cost;
+        Some(event)
+    }
+
+    /// Returns whether no event waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Returns whether so many events wait that reading must pause.
+    pub fn is_full(&self, limits: &Limits) -> bool {
+        self.events.len() >= limits.max_waiting_requests || self.bytes >= limits.max_waiting_bytes
+    }
+}
+
+/// Returns the approximate size of an event in bytes.
+fn event_cost(event: &Event) -> usize {
+    let params = match event {
+        Event::Call(call) => call.params(),
+        Event::Notification(notification) => notification.params.clone(),
+        Event::Done { outcome, .. } => outcome.as_ref().ok().cloned(),
+        _ => None,
+    };
+    size_of::<Event>() + params.map_or(0, |params| params.as_bytes().len())
+}
+
+// Changes that have not been published yet.
+
+/// A set of changes, each with its audience.
+///
+/// It is bounded: beyond 256 KiB of resource changes, it stands for all resources. Then every subscriber of a resource
+/// is notified that it may have changed.
+///
+/// Invariant: `includes_all_resources` ⇒ `changes` contains no resource and `bytes` is 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangeSet {
+    /// Sorted changes without duplicates, and who gets to know of them.
+    changes: Vec<(Change, Audience)>,
+    /// Memory of the resource changes, in bytes; at most [`MAX_URI_BYTES`].
+    bytes: usize,
+    /// Whether any resource may have changed.
+    includes_all_resources: bool,
+}
+
+impl ChangeSet {
+    /// Creates a set that stands for all subscribed resources.
+    #[must_use]
+    pub fn all_resources() -> Self {
+        Self { includes_all_resources: true, ..Self::default() }
+    }
+
+    /// Adds the changes of another set.
+    pub fn merge(&mut self, other: &Self) {
+        other.changes.iter().for_each(|(change, audience)| self.insert(change.clone(), audience));
+        if other.includes_all_resources {
+            self.collapse_resources();
+        }
+    }
+
+    fn insert(&mut self, change: Change, audience: &Audience) {
+        let index = match self.changes.binary_search_by(|(other, _)| other.cmp(&change)) {
+            Ok(known) => return self.changes.get_mut(known).map_or((), |(_, all)| all.merge(audience)),
+            Err(index) => index,
+        };
+        if let Change::Resource(uri) = &change {
+            if self.includes_all_resources {
+                return;
+            }
+            self.bytes += size_of::<Change>() + uri.len();
+        }
+        self.changes.insert(index, (change, audience.clone()));
+        if self.bytes > MAX_URI_BYTES {
+            self.collapse_resources();
+        }
+    }
+
+    fn collapse_resources(&mut self) {
+        self.changes.retain(|(change, _)| !matches!(change, Change::Resource(_)));
+        (self.includes_all_resources, self.bytes) = (true, 0);
+    }
+
+    /// Publishes the changes to their audiences.
+    pub(super) fn publish(&self, server_loop: &mut dyn ServerLoop) {
+        self.iter().for_each(|announcement| server_loop.publish(&announcement));
+        if self.includes_all_resources {
+            server_loop.publish_resources();
+        }
+    }
+
+    /// Returns the changes, without those that [`includes_all_resources`](Self::includes_all_resources) stands for.
+    pub fn iter(&self) -> impl Iterator<Item = Announcement<'_>> {
+        self.changes.iter().map(|(change, audience)| Announcement::from(change).to(audience.clone()))
+    }
+
+    /// Returns whether any resource may have changed in addition.
+    #[must_use]
+    pub const fn includes_all_resources(&self) -> bool {
+        self.includes_all_resources
+    }
+}
+
+impl From<Change> for ChangeSet {
+    fn from(change: Change) -> Self {
+        Announcement::new(change).into()
+    }
+}
+
+impl From<Announcement<'_>> for ChangeSet {
+    fn from(announcement: Announcement<'_>) -> Self {
+        let (change, audience) = announcement.into_parts();
+        let mut changes = Self::default();
+        changes.insert(change.into_owned(), &audience);
+        changes
+    }
+}
+
+impl From<&Announcement<'_>> for ChangeSet {
+    fn from(announcement: &Announcement<'_>) -> Self {
+        announcement.clone().into()
+    }
+}
+
+/// Maximum memory of individual resource changes, in bytes.
+const MAX_URI_BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+mod change_set_tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_unique_and_too_many_resources_become_all() {
+        let mut changes = ChangeSet::from(Change::Tools);
+        for round in 0..3 {
+            for n in 0..100 {
+                changes.merge(&Change::Resource(alloc::format!("file:///{n}")).into());
+            }
+            changes.merge(&Change::Tools.into());
+            assert_eq!(
+                (changes.changes.len(), changes.includes_all_resources),
+                (101, false),
+                "round {round}"
+            );
+        }
+        let long = "x".repeat(1000);
+        for n in 0..300 {
+            changes.merge(&Change::Resource(alloc::format!("file:///{n}/{long}")).into());
+            assert!(changes.bytes <= MAX_URI_BYTES);
+        }
+        assert_eq!(
+            changes,
+            ChangeSet {
+                changes: [(Change::Tools, Audience::EVERYONE)].into(),
+                bytes: 0,
+                includes_all_resources: true
+            }
+        );
+        // All resources include each single one, whichever set comes first.
+        let mut other = ChangeSet::from(Change::Resource("file:///1".into()));
+        other.merge(&changes);
+        assert_eq!(other, changes);
+    }
+
+    #[test]
+    fn merged_changes_reach_the_audiences_of_all() {
+        let to_nobody = Announcement::new(Change::Tools).to(Audience::matching(|_| false));
+        let mut changes = ChangeSet::from(&to_nobody);
+        let audience = |changes: &ChangeSet| changes.iter().map(|a| a.audience().clone()).collect::<Vec<_>>();
+        changes.merge(&(&to_nobody).into());
+        assert_eq!(audience(&changes), [to_nobody.audience().clone()]);
+        changes.merge(&Announcement::new(Change::Prompts).to(Audience::matching(|_| true)).into());
+        assert_eq!(changes.iter().count(), 2);
+        assert!(audience(&changes).iter().all(|audience| !audience.is_everyone()));
+        changes.merge(&Change::Tools.into());
+        assert!(audience(&changes).first().is_some_and(Audience::is_everyone));
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests of `mcp-runtime` from outside.
+
+extern crate alloc;
+
+mod dispatcher;
