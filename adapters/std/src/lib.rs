@@ -1,38 +1,34 @@
-//! Byte streams, server processes, TLS and schema validation for programs that use `mcp-proto` on `std`.
+//! Byte streams, server processes, waiting, TLS and schema validation for programs that use `mcp-proto` on `std`.
 //!
 //! The core does no I/O. This crate holds the I/O that the adapters `mcp-blocking`, `mcp-threads`, `mcp-smol` and `mcp-tokio`
 //! share. It knows no message, method or error code of the protocol (DESIGN-24). Programs usually depend on one
-//! adapter, which re-exports what they need.
+//! adapter, which re-exports what they need. What is above byte streams is in other crates: routers, clients and their loops in
+//! `mcp-runtime`, authorization in `mcp-auth`, skills in `mcp-extensions`.
 //!
 //! | module | content |
 //! |---|---|
 //! | [`io`] | byte streams ([`io::Duplex`]): stdio, sockets, serial lines, memory, and any reader with a writer |
 //! | [`process`] | server processes: start, stream, shutdown; termination signals |
 //! | `tls` | HTTP over TLS by `rustls`: roots of a client, certificate of a server (feature `tls`) |
-//! | `auth` | authorization of clients: requests, redirects, browser, stored tokens, keys (feature `auth`) |
 //! | `schema` | validation of values against JSON Schemas (feature `validate`) |
-//! | `skills` | skills: folders of a server, front matter (feature `skills`) |
 //! | [`task_store`] | tasks of a server that outlive its process |
-//! | `token` | validation of access tokens by a protected server (feature `http`; more with `auth-server`) |
+//! | [`durable_file`] | files that are replaced as a whole, and locks between processes |
+//! | [`poll`] | waiting for descriptors, and ending such a wait from another thread |
+//! | [`sync`] | queues, wakers and pools that event loops share with other threads and tasks |
 //! | [`testing`] | suites for an adapter of your own |
 //! | [`entropy`] | secrets from the operating system, and nonces |
 //!
-//! [`Clock`] turns the system's monotonic clock into instants of the core. [`SharedCache`] is a result cache for
-//! several clients, and [`SharedCompleter`] completes texts while they are typed. [`RateLimit`]
-//! limits how often a server is answered. [`catch`] returns the panic of a handler as a value.
+//! [`Clock`] turns the system's monotonic clock into instants of the core. [`NetStream`] is a socket, or TLS over one. [`catch`]
+//! returns the panic of a handler as a value.
 //!
 //! # Features
 //!
 //! | feature | effect |
 //! |---|---|
-//! | `http` | sockets of servers and clients over HTTP |
-//! | `tls` | HTTP over TLS, by `rustls` with `ring` |
-//! | `auth` | I/O of the authorization of clients, with signatures by `ring` |
-//! | `auth-server` | validators of access tokens: JWTs and introspection; enables `auth` |
-//! | `validate` | JSON Schema validation, by `jsonschema` |
-//! | `skills` | skills of a folder, and verified reads, with YAML by `saphyr-parser` |
+//! | `crypto` | records of tasks that are not whole, as a [`task_store::TaskStoreError`] |
 //! | `signals` | [`process`]: reactions to `SIGTERM` and `SIGINT` (Unix) |
-//! | `anyhow`, `cards`, `draft`, `schemars`, `crypto`, `base64` | the features of these names in `mcp-proto` |
+//! | `tls` | HTTP over TLS, by `rustls` with `ring` |
+//! | `validate` | JSON Schema validation, by `jsonschema` |
 //!
 //! # Platforms
 //!
@@ -50,7 +46,7 @@
 //! | servers at one ([`io::StreamListener`]) | TCP, Unix; serial by [`io::SerialPort`] | TCP, Unix, serial | `Unsupported` |
 //! | HTTP servers ([`io::Listener`]) | `epoll` | `poll(2)`; in `mcp-smol`, `mcp-tokio` the reactor watches each socket | `Unsupported` |
 //! | HTTP clients | `epoll` | `poll(2)`; not with `mcp-smol`, `mcp-tokio` | `Unsupported` |
-//! | authorization (module `auth`) | yes | yes | no requests and redirects; stores, keys and browsers work |
+//! | authorization (`mcp-auth`) | yes | yes | no requests and redirects; stores, keys and browsers work |
 //! | shards pinned to cores | yes | no effect | no effect |
 //! | `on_terminate` (feature `signals`) | yes | yes | no |
 //!

@@ -4,7 +4,7 @@
 //! files of a skill: [`Skill::check`] says whether it is well-formed, [`Skill::resource`] finds the entry of a file,
 //! [`SkillResource::verify`] compares the bytes of a file with it, and [`Skill::verify_front_matter`] the front matter.
 //! [`SkillUri`] names a skill and its files, and [`split_front_matter`] finds the YAML text at the beginning of a
-//! `SKILL.md`. YAML is parsed elsewhere: `mcp-std` does it with its feature `skills`.
+//! `SKILL.md`. YAML is parsed elsewhere: `mcp-extensions` does it.
 //!
 //! A server lists skills with [`Router::skill`](crate::router::Router::skill).
 //!

@@ -173,7 +173,7 @@ fn core() -> Vec<SourceFile> {
 }
 
 fn adapters() -> Vec<SourceFile> {
-    let folders = ["std", "blocking", "threads", "smol", "tokio"]
+    let folders = ["std", "auth", "extensions", "runtime", "blocking", "threads", "smol", "tokio"]
         .map(|name| root().join("adapters").join(name).join("src"));
     let sources = folders.iter().filter(|f| f.is_dir()).flat_map(|f| source::read(f));
     // The guide is documentation: its aliases are words of the protocol.

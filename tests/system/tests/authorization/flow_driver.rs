@@ -1,4 +1,4 @@
-//! A driver of our flow for tests, with the fetcher, the store and the keys of `mcp-std`, and the scripted browser.
+//! A driver of our flow for tests, with the fetcher, the store and the keys of `mcp-auth`, and the scripted browser.
 
 use alloc::sync::Arc;
 use core::time::Duration;
