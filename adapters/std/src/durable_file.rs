@@ -1,5 +1,6 @@
 //! Files that are replaced as a whole, and locks between processes.
 
+use core::fmt;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -19,10 +20,17 @@ pub struct FileError {
     pub error: io::Error,
 }
 
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {} {}: {}", self.operation, self.path.display(), self.error)
+    }
+}
+
+/// No source: `Display` has the error of the operating system.
+impl core::error::Error for FileError {}
+
 impl FileError {
-    /// Creates the error of an operation on a file.
-    #[must_use]
-    pub fn new(path: &Path, operation: &'static str, error: io::Error) -> Self {
+    pub(crate) fn new(path: &Path, operation: &'static str, error: io::Error) -> Self {
         Self { path: path.into(), operation, error }
     }
 }
@@ -45,12 +53,22 @@ pub(crate) enum Step {
 /// Replaces the content of a file. A reader and a crash see the old content or the new one.
 ///
 /// The caller has the lock of the file. `parts` are written one after another.
+///
+/// # Errors
+///
+/// [`FileError`], if the operating system refuses a step. The content is then the old one or the new one.
 pub fn replace_content(path: &Path, parts: &[&[u8]]) -> Result<(), FileError> {
     let temporary = write_temporary(path, parts)?;
     replace(path, &temporary)
 }
 
 /// Writes new content beside a file, complete and on the disk. The caller has the lock of the file.
+///
+/// Returns its path, `PATH.tmp`, which is beside the file so that a rename replaces the file.
+///
+/// # Errors
+///
+/// [`FileError`], if the operating system refuses a step. The file is as it was.
 pub fn write_temporary(path: &Path, parts: &[&[u8]]) -> Result<PathBuf, FileError> {
     let temporary = beside(path, "tmp");
     let failed = |error| FileError::new(&temporary, "write", error);
@@ -90,14 +108,14 @@ fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
 }
 
 /// Replaces a file by the new content, and makes that permanent.
-pub fn replace(path: &Path, temporary: &Path) -> Result<(), FileError> {
+pub(crate) fn replace(path: &Path, temporary: &Path) -> Result<(), FileError> {
     let renamed = step(Step::Rename).and_then(|()| fs::rename(temporary, path));
     renamed.map_err(|error| FileError::new(path, "replace", error))?;
     flush_folder_of(path)
 }
 
 /// Removes a file, and makes that permanent. A file that does not exist is no error.
-pub fn remove(path: &Path) -> Result<(), FileError> {
+pub(crate) fn remove(path: &Path) -> Result<(), FileError> {
     match step(Step::Remove).and_then(|()| fs::remove_file(path)) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(FileError::new(path, "remove", error)),
@@ -106,7 +124,7 @@ pub fn remove(path: &Path) -> Result<(), FileError> {
 }
 
 /// Makes the entries of the folder of `path` permanent.
-pub fn flush_folder_of(path: &Path) -> Result<(), FileError> {
+pub(crate) fn flush_folder_of(path: &Path) -> Result<(), FileError> {
     let flushed = step(Step::FlushFolder).and_then(|()| sync_folder(path));
     flushed.map_err(|error| FileError::new(path, "flush the folder of", error))
 }
@@ -124,6 +142,10 @@ fn sync_folder(_: &Path) -> io::Result<()> {
 }
 
 /// Creates a folder and those above it, unless they exist. On Unix, created ones are closed to others (mode 0700).
+///
+/// # Errors
+///
+/// [`FileError`], if the operating system refuses a step.
 pub fn create_folder(folder: &Path) -> Result<(), FileError> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -133,6 +155,7 @@ pub fn create_folder(folder: &Path) -> Result<(), FileError> {
 }
 
 /// Returns the path of a file beside another one: `PATH.ENDING`.
+#[must_use]
 pub fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".");
@@ -154,6 +177,7 @@ const fn step(_: Step) -> io::Result<()> {
 // Locks between processes, which the operating system releases when their process ends.
 
 /// A locked file. Dropping it ends the lock.
+#[derive(Debug)]
 pub struct FileLock {
     #[cfg_attr(not(unix), expect(dead_code, reason = "closing the file ends the lock"))]
     file: File,
@@ -163,6 +187,10 @@ impl FileLock {
     /// Locks a file, which is created if it is missing; `None` if another one has the lock.
     ///
     /// The file stays when the lock ends: whoever removed it could remove the lock of another one.
+    ///
+    /// # Errors
+    ///
+    /// That of the operating system. `Unsupported` on a platform without locks.
     pub fn try_new(path: &Path) -> io::Result<Option<Self>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);

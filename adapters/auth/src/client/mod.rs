@@ -1,7 +1,7 @@
 //! Authorization of clients: the [`Authorizer`], and its I/O.
 //!
 //! An [`Authorizer`] gets, stores and renews access tokens. Give it to a client by
-//! [`Options::authorize`](mcp_runtime::client::Options::authorize); it then answers the challenges of the server, lets a
+//! `Options::authorize` of an adapter; it then answers the challenges of the server, lets a
 //! user log in if that is needed, and sends a stored token from the first request on.
 //!
 //! ```no_run

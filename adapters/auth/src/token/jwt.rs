@@ -46,18 +46,16 @@ use crate::client::Fetcher;
 /// The principal is `sub`, or `client_id` if there is none; of several issuers, with that of the token before it
 /// (`https://login.example.com alice`). The scopes are those of `scope` or `scp`.
 ///
-/// ```no_run
-/// use mcp_proto::http::server::{Config as Http, Protected};
-/// use mcp_proto::{model::CallToolResult, server::{Call, Config}};
-/// use mcp_runtime::server::{Cx, HttpServer};
-/// use mcp_std::{auth::HttpFetcher, token::JwtValidator};
+/// ```
+/// use mcp_auth::client::HttpFetcher;
+/// use mcp_auth::token::JwtValidator;
+/// use mcp_proto::http::server::{Config, Protected};
 ///
-/// let handler = |cx: &mut Cx<'_>, _: &Call| cx.complete(&CallToolResult::text("hello"));
 /// let protected = Protected::new("https://tools.example.com/mcp", "https://login.example.com")?;
 /// let validator = JwtValidator::new(&protected, HttpFetcher::new());
-/// let http = Http::new().allow_host("tools.example.com").protected(protected);
-/// let server = HttpServer::bind("127.0.0.1:8080", Config::new("demo", "1.0"), http, handler)?;
-/// server.validate_tokens(validator).run()?;
+/// let config = Config::new().allow_host("tools.example.com").protected(protected);
+/// // `HttpServer::bind` of an adapter takes the configuration, and its `validate_tokens` the validator.
+/// # let _ = (validator, config);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct JwtValidator {

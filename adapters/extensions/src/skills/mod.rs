@@ -1,9 +1,8 @@
 //! Skills: folders of a server, and front matter (SEP-2640).
 //!
 //! The rules and the verification are in [`mcp_proto::skills`]; here is what needs files and YAML. A router serves a folder
-//! with [`Router::skills_from`](mcp_runtime::server::router::Router::skills_from), and bytes with
-//! [`Router::skill`](mcp_runtime::server::router::Router::skill). A client reads a file with
-//! [`AsyncCalls::read_skill_file`](mcp_runtime::client::AsyncCalls::read_skill_file), which verifies it.
+//! with `Router::skills_from`, and bytes with `Router::skill`. A client reads a file with `read_skill_file`, which verifies it. Both
+//! are in `mcp-runtime`, and in each adapter.
 
 mod folder;
 #[cfg(any(fuzzing, test))]

@@ -73,8 +73,7 @@ impl SharedCompleter {
     }
 
     /// Calls [`Completer::handle_keystroke`] with the current time, and ends the waits of earlier keystrokes.
-    #[doc(hidden)]
-    pub fn press(&self, params: &CompleteParams<'_>) -> Result<Keystroke, EncodeError> {
+    pub(crate) fn press(&self, params: &CompleteParams<'_>) -> Result<Keystroke, EncodeError> {
         let mut state = self.lock();
         let keystroke = state.completer.handle_keystroke(self.now(), params)?;
         let earlier = state.waker.take();
@@ -87,25 +86,20 @@ impl SharedCompleter {
     }
 
     /// Returns the time until the request of `key` is due; `None` if another key was pressed.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn time_until_due(&self, key: KeystrokeKey) -> Option<Duration> {
+    pub(crate) fn time_until_due(&self, key: KeystrokeKey) -> Option<Duration> {
         let state = self.lock();
         let due_at = state.completer.poll_timeout().filter(|_| state.completer.is_current(key))?;
         Some(due_at.saturating_duration_since(self.now()))
     }
 
     /// Marks the request of `key` as sent. Returns whether it is to be sent: it is due, and no other key was pressed.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn begin(&self, key: KeystrokeKey) -> bool {
+    pub(crate) fn begin(&self, key: KeystrokeKey) -> bool {
         let mut state = self.lock();
         state.completer.is_current(key) && state.completer.poll_request(self.now()).is_some()
     }
 
     /// Ready when another key was pressed.
-    #[doc(hidden)]
-    pub fn poll_replaced(&self, cx: &Context<'_>, key: KeystrokeKey) -> Poll<()> {
+    pub(crate) fn poll_replaced(&self, cx: &Context<'_>, key: KeystrokeKey) -> Poll<()> {
         let mut state = self.lock();
         if !state.completer.is_current(key) {
             return Poll::Ready(());
@@ -116,9 +110,7 @@ impl SharedCompleter {
 
     /// Blocks the thread until the request of `key` is due, and marks it as sent. Returns `false` if another key was pressed
     /// meanwhile.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn wait_and_begin(&self, key: KeystrokeKey) -> bool {
+    pub(crate) fn wait_and_begin(&self, key: KeystrokeKey) -> bool {
         while let Some(left) = self.time_until_due(key) {
             if left.is_zero() {
                 return self.begin(key);
@@ -134,8 +126,7 @@ impl SharedCompleter {
     }
 
     /// Calls [`Completer::handle_result`] with the current time, or [`Completer::handle_failure`].
-    #[doc(hidden)]
-    pub fn finish(&self, key: KeystrokeKey, result: Option<&CompleteResult>) -> bool {
+    pub(crate) fn finish(&self, key: KeystrokeKey, result: Option<&CompleteResult>) -> bool {
         let now = self.now();
         let mut state = self.lock();
         match result {

@@ -155,7 +155,8 @@ impl<H: Handler> HttpServer<H> {
     ///
     /// ```no_run
     /// use mcp_proto::{http, model::CallToolResult, server::{Call, Config}};
-    /// use mcp_std::{adapter::server::{Cx, HttpServer}, tls::ServerTls};
+    /// use mcp_runtime::server::{Cx, HttpServer};
+    /// use mcp_std::tls::ServerTls;
     ///
     /// let tls = ServerTls::from_files("chain.pem", "key.pem")?;
     /// let http = http::server::Config::new().allow_host("tools.example.com");

@@ -314,7 +314,7 @@ impl RemoteCall {
         self.finish(outcome);
     }
 
-    /// Reports the outcome of a handler; see [`Cx::into_outcome`].
+    /// Reports the outcome of a handler; see [`CallState::into_outcome`].
     pub fn finish(mut self, outcome: HandlerOutcome) {
         self.role = CallRole::Finished;
         let _ = self.sender.send_unbounded(LoopMessage::Finished(self.running.clone(), outcome));

@@ -29,20 +29,20 @@ pub struct AsyncCalls<B> {
 }
 
 impl<B> AsyncCalls<B> {
-    /// Creates the calls over a connection.
-    #[doc(hidden)]
+    /// Creates the calls over a connection, as the client of an adapter does.
+    #[must_use]
     pub const fn new(backend: B) -> Self {
         Self { backend }
     }
 
     /// Returns the connection.
-    #[doc(hidden)]
+    #[must_use]
     pub const fn backend(&self) -> &B {
         &self.backend
     }
 
-    /// Returns the connection.
-    #[doc(hidden)]
+    /// Returns the connection, for its exclusive use.
+    #[must_use]
     pub const fn backend_mut(&mut self) -> &mut B {
         &mut self.backend
     }

@@ -30,20 +30,20 @@ pub struct BlockingCalls<B> {
 }
 
 impl<B> BlockingCalls<B> {
-    /// Creates the calls over a connection whose operations block.
-    #[doc(hidden)]
+    /// Creates the calls over a connection whose operations block, as the client of an adapter does.
+    #[must_use]
     pub const fn new(backend: B) -> Self {
         Self { calls: AsyncCalls::new(backend) }
     }
 
     /// Returns the connection.
-    #[doc(hidden)]
+    #[must_use]
     pub const fn backend(&self) -> &B {
         self.calls.backend()
     }
 
-    /// Returns the connection.
-    #[doc(hidden)]
+    /// Returns the connection, for its exclusive use.
+    #[must_use]
     pub const fn backend_mut(&mut self) -> &mut B {
         self.calls.backend_mut()
     }

@@ -147,7 +147,7 @@ impl<R: Runtime> Client<R> {
     /// Replaces the handler of the server's requests and notifications.
     ///
     /// The methods of a handler run in the leader's task and must be fast. For slow answers, use
-    /// [`async_handler`](async_handler), or leave the request open and [answer](AsyncCalls::answer) it later. Requests
+    /// [`async_handler`], or leave the request open and [answer](AsyncCalls::answer) it later. Requests
     /// that a replaced asynchronous handler has open are refused.
     pub fn set_handler(&self, handler: impl ClientHandler + Send + 'static) {
         self.shared()
@@ -256,7 +256,7 @@ impl<R: Runtime> Client<R> {
 
     /// Drives the connection as [`run`](Self::run) does, with a handler that stays in this future.
     ///
-    /// Neither the handler nor, with [`async_handler`](async_handler), its futures need be `Send`. From now on
+    /// Neither the handler nor, with [`async_handler`], its futures need be `Send`. From now on
     /// the handler gets all callbacks, and nothing is answered while this future is not polled. At most
     /// [`Limits::max_waiting_requests`](mcp_proto::Limits) callbacks and [`max_waiting_bytes`](mcp_proto::Limits) bytes
     /// are queued; beyond that, nothing is read from the server until the handler has caught up. Dropping the future

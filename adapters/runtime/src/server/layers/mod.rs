@@ -1,6 +1,6 @@
 //! Layers for routers of every flavour: limits, time-outs, redaction, and an audit log.
 //!
-//! Each is an [`Interceptor`](super::router::Interceptor):
+//! Each is an [`Interceptor`]:
 //!
 //! ```
 //! # use mcp_runtime::server::router::{Functions, Router};
