@@ -58,7 +58,7 @@ pub struct ConnectionHandle {
 }
 
 /// A command of a caller.
-pub enum ClientCommand {
+pub(crate) enum ClientCommand {
     /// Runs a job on the loop.
     Run {
         /// Whether the job runs even while the server is slow to read.

@@ -81,7 +81,7 @@ impl fmt::Debug for ResponseSink<'_> {
 }
 
 /// The exchanges of one client over an HTTP implementation of the application.
-pub struct ExchangeTransport {
+pub(crate) struct ExchangeTransport {
     client: Client,
     start: StartExchange,
     running: Vec<RunningExchange>,

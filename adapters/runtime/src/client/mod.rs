@@ -21,10 +21,12 @@ mod transport;
 
 pub use calls::{AsyncCalls, BlockingCalls, ClientBackend, DetachedCommand, EngineCommand};
 pub use command_queue::RateLimit;
-pub use command_queue::{ClientCommand, ClientJob, CommandQueue, ConnectionHandle};
+pub use command_queue::{ClientJob, CommandQueue, ConnectionHandle};
 pub use connection::{AcknowledgedSubscription, CallAnswer, Connection, EXIT_STATUS_TIMEOUT, ProgressWatch};
 #[cfg(feature = "http")]
-pub use exchange_transport::{Exchange, ExchangeTransport, ResponseSink, StartExchange};
+pub(crate) use exchange_transport::ExchangeTransport;
+#[cfg(feature = "http")]
+pub use exchange_transport::{Exchange, ResponseSink, StartExchange};
 pub use handler::ClientHandler;
 pub use handler::{Callback, CallbackReply, DeferredHandler, HandlerSlot, RemoteHandler};
 #[cfg(feature = "http")]
@@ -40,4 +42,5 @@ pub use outcome::{OutcomeReceiver, OutcomeSender, OutcomeUpdate};
 pub use result_cache::{CacheOptions, ResultCache};
 pub use shared_completer::SharedCompleter;
 pub use testing::{Inline, TestConnection, TestPeer, TestRouter, TestServer};
-pub use transport::{ClientTransport, CloseAction, ExitInfo, ServerIo, StreamTransport};
+pub use transport::{ClientTransport, CloseAction, ExitInfo};
+pub(crate) use transport::{ServerIo, StreamTransport};

@@ -220,7 +220,7 @@ pub struct ExitInfo {
 
 /// A transport over a byte stream.
 #[derive(Debug)]
-pub struct StreamTransport {
+pub(crate) struct StreamTransport {
     pipe: pipe::Client,
     driver: PipeDriver,
     io: ServerIo,
@@ -228,7 +228,7 @@ pub struct StreamTransport {
 
 impl StreamTransport {
     /// Creates a transport that has not sent anything yet.
-    pub fn new(config: Config, io: ServerIo) -> Self {
+    pub(crate) fn new(config: Config, io: ServerIo) -> Self {
         let mut driver = PipeDriver::new();
         driver.line_counter = Some(MessageLineCounter::default());
         let pipe = pipe::Client::new(Arc::new(config), driver.tick());
@@ -329,7 +329,7 @@ impl ClientTransport for StreamTransport {
 // The transport of a client on a byte stream: the pipes of a child process, or a stream.
 
 /// The byte stream to a server.
-pub enum ServerIo {
+pub(crate) enum ServerIo {
     /// A server process that this client started.
     Child {
         /// The process.
@@ -356,7 +356,7 @@ impl ServerIo {
     /// # Errors
     ///
     /// [`Error::Spawn`] if the process cannot be started, [`Error::Io`] if its pipes cannot be taken.
-    pub fn spawn(program: &Program) -> Result<Self, Error> {
+    pub(crate) fn spawn(program: &Program) -> Result<Self, Error> {
         let mut child = program.spawn()?;
         let io = child.take_io()?;
         let program = program.program().to_string_lossy().into_owned();
@@ -368,12 +368,12 @@ impl ServerIo {
     /// # Errors
     ///
     /// As [`StreamAddress::connect`].
-    pub fn connect(address: &StreamAddress, timeout: Duration) -> io::Result<Self> {
+    pub(crate) fn connect(address: &StreamAddress, timeout: Duration) -> io::Result<Self> {
         Ok(Self::Address { stream: address.connect(timeout)?, address: address.to_string() })
     }
 
     /// Returns the byte stream.
-    pub fn io(&mut self) -> &mut dyn Duplex {
+    pub(crate) fn io(&mut self) -> &mut dyn Duplex {
         match self {
             Self::Child { io, .. } => io,
             Self::Stream(stream) | Self::Address { stream, .. } => stream,
@@ -381,7 +381,7 @@ impl ServerIo {
     }
 
     /// Returns what is known about the server. Waits up to `wait` for a server process to exit.
-    pub fn exit_info(&mut self, wait: Duration) -> ExitInfo {
+    pub(crate) fn exit_info(&mut self, wait: Duration) -> ExitInfo {
         match self {
             Self::Stream(_) => ExitInfo::default(),
             Self::Address { address, .. } => ExitInfo { url: Some(address.clone()), ..ExitInfo::default() },
@@ -399,7 +399,7 @@ impl ServerIo {
     /// Detaches the byte stream and returns the steps that close it.
     ///
     /// The write direction is closed first, then the process is ended within `timeouts`.
-    pub fn take_close_action(&mut self, timeouts: ShutdownTimeouts, now: Instant) -> CloseAction {
+    pub(crate) fn take_close_action(&mut self, timeouts: ShutdownTimeouts, now: Instant) -> CloseAction {
         // A stream whose other end is gone takes its place.
         let detached = core::mem::replace(self, Self::Stream(Box::new(memory_pair(1).0)));
         match detached {

@@ -22,7 +22,7 @@ use mcp_std::{Panic, catch};
 pub type LoopCommand = Box<dyn FnOnce(&mut dyn ServerLoop) + Send>;
 
 /// A message to the event loop.
-pub enum LoopMessage {
+pub(crate) enum LoopMessage {
     /// The call has progress to report, or a description of its task. They are stored in the call.
     Progress(Arc<ActiveCall>),
     /// The handler has ended.

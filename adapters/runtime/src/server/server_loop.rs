@@ -83,7 +83,7 @@ pub fn subscribed_resource_changes(engine: &Engine) -> Vec<Change> {
 }
 
 /// Dispatches an event to a handler. A call is answered.
-pub fn dispatch_event(
+pub(crate) fn dispatch_event(
     server_loop: &mut dyn ServerLoop,
     dispatcher: &mut Dispatcher,
     handler: &mut dyn Handler,
@@ -116,7 +116,7 @@ fn run_handler(
 }
 
 /// Applies the outcome of a handler. `on_failure` receives failures that the author of the handler should know.
-pub fn apply_outcome(
+pub(crate) fn apply_outcome(
     server_loop: &mut dyn ServerLoop,
     call: &Call,
     outcome: HandlerOutcome,
