@@ -11,13 +11,10 @@ pub(crate) mod client_layers;
 pub(crate) mod client_support;
 pub(crate) mod completing;
 pub(crate) mod conversation;
-#[cfg(unix)]
 pub(crate) mod crowds;
 #[cfg(unix)]
 pub(crate) mod driving;
-#[cfg(unix)]
 pub(crate) mod handles;
-#[cfg(unix)]
 pub(crate) mod http;
 pub(crate) mod input_requests;
 pub(crate) mod input_tasks;
@@ -26,13 +23,10 @@ pub(crate) mod layers;
 pub(crate) mod line_streams;
 pub(crate) mod observer;
 pub(crate) mod pair;
-#[cfg(unix)]
 pub(crate) mod protected;
-#[cfg(unix)]
 pub(crate) mod request_in_view;
 pub(crate) mod router;
 pub(crate) mod scripted_server;
-#[cfg(unix)]
 pub(crate) mod server_tasks;
 #[cfg(unix)]
 pub(crate) mod signals;
@@ -40,5 +34,4 @@ pub(crate) mod skills;
 pub(crate) mod tasks_client;
 pub(crate) mod testing;
 pub(crate) mod typed;
-#[cfg(unix)]
 pub(crate) mod visibility;

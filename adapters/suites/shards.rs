@@ -237,7 +237,7 @@ fn pinned_shards_share_connections_evenly() {
         let mut clients: Vec<_> = (0..60).map(|_| server.connect()).collect();
         let lists: BTreeSet<String> = clients.iter_mut().map(|client| client.call("cores")).collect();
         // The first shard and the workers are not pinned; the second shard is pinned to the second core.
-        let several = all.contains([',', '-']);
+        let several = all.contains([',', '-']) && cfg!(target_os = "linux");
         assert!(lists.contains(&all), "{lists:?}");
         assert_eq!(lists.len(), if several && on_shards { 2 } else { 1 }, "{lists:?}");
         assert!(lists.iter().all(|cores| *cores == all || !cores.contains([',', '-'])), "{lists:?}");
@@ -277,6 +277,7 @@ fn connection_limit_spans_shards_and_evicts_idle_connections() {
 
 /// The freed slot is taken without waiting for the next periodic check.
 #[test]
+#[cfg_attr(windows, ignore = "Wine is too slow to tell")]
 fn slot_freed_in_any_shard_is_taken_at_once() {
     for server in small_servers(2, 1) {
         let mut waited = Duration::ZERO;

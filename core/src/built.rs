@@ -1,11 +1,11 @@
 //! Parts of the engines that a feature leaves out.
 //!
-//! A value of such a part holds a marker. Without the feature the marker is a type without values, so an `Option` of the
-//! part is always `None`, and the compiler drops every branch that handles the part. The code of the part needs no
-//! `cfg` of its own, and what makes a part asks for its marker first.
+//! Each has a marker. Without the feature the marker is a type without values, so nothing can make a [`Part`] of it, and the
+//! compiler drops every branch that handles the part. The field, and the code that drops it, stay. The code of the part
+//! needs no `cfg` of its own.
 
 use alloc::boxed::Box;
-use core::ops::{Deref, DerefMut};
+use core::marker::PhantomData;
 
 /// Declares the marker of a feature, or of a condition on features.
 macro_rules! marker {
@@ -19,6 +19,10 @@ macro_rules! marker {
         #[cfg(not($($built)+))]
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         pub(crate) enum $name {}
+
+        impl Feature for $name {
+            const IS_BUILT: bool = Self::IS_BUILT;
+        }
 
         impl $name {
             /// Whether the feature is built.
@@ -54,70 +58,90 @@ marker! {
     Subscribing = feature = "subscriptions"
 }
 marker! {
-    /// Records of messages.
-    Tapping = feature = "tap"
-}
-
-marker! {
-    /// Requests of a server to its client, and rounds of calls that ask for input.
-    Conversing = feature = "conversations"
+    /// Observers, and records of messages and heads.
+    Observability = feature = "observe"
 }
 marker! {
-    /// Calls that are sent again: with input responses, or after a loss.
-    Repeating = any(feature = "conversations", feature = "exchanges")
-}
-marker! {
-    /// Calls that wait for input at a server, which revisions with a handshake have.
-    Parking = all(feature = "conversations", feature = "legacy")
-}
-marker! {
-    /// Log messages, and the level for them.
-    Logging = feature = "logs"
-}
-marker! {
-    /// Batches of 2025-03-26.
-    Batching = all(feature = "batches", feature = "legacy")
-}
-
-marker! {
-    /// Tasks, whose ids need `Entropy`.
-    Tasking = feature = "crypto"
+    /// Tasks.
+    Tasking = feature = "tasks"
 }
 
 #[cfg(feature = "http")]
 marker! {
-    /// Sessions over HTTP, which revisions with a handshake have.
+    /// Access tokens of a server over HTTP, and principals.
+    Authorizing = feature = "auth"
+}
+#[cfg(feature = "http")]
+marker! {
+    /// Sessions over HTTP, which revisions with a handshake have, their GET streams, and the resumption of streams.
     Sessions = all(feature = "sessions", feature = "legacy")
 }
-#[cfg(feature = "http")]
-marker! {
-    /// GET streams of sessions over HTTP, and the resumption of streams.
-    Resuming = all(feature = "resumption", feature = "sessions", feature = "legacy")
+
+/// A part of the engines that a feature builds.
+pub(crate) trait Feature {
+    const IS_BUILT: bool;
 }
 
-/// A boxed value that exists only if its feature is built.
+/// A part that is made when it is needed. It is never there if its feature is not built, and the compiler knows it.
 #[derive(Debug)]
-pub(crate) struct Part<M, T: ?Sized> {
-    _marker: M,
-    value: Box<T>,
+pub(crate) struct Part<F, T> {
+    value: Option<Box<T>>,
+    feature: PhantomData<F>,
 }
 
-impl<M, T: ?Sized> Part<M, T> {
-    pub(crate) const fn new(marker: M, value: Box<T>) -> Self {
-        Self { _marker: marker, value }
+impl<F, T> Default for Part<F, T> {
+    fn default() -> Self {
+        Self::NONE
     }
 }
 
-impl<M, T: ?Sized> Deref for Part<M, T> {
-    type Target = T;
+impl<F, T> Part<F, T> {
+    pub(crate) const NONE: Self = Self { value: None, feature: PhantomData };
 
-    fn deref(&self) -> &T {
-        &self.value
+    /// Creates a part that is there.
+    pub(crate) fn new(_: F, value: T) -> Self {
+        Self { value: Some(Box::new(value)), feature: PhantomData }
+    }
+
+    /// Returns the part, and makes it if it is not there.
+    pub(crate) fn get_or_insert_default(&mut self, _: F) -> &mut T
+    where
+        T: Default,
+    {
+        self.value.get_or_insert_default()
     }
 }
 
-impl<M, T: ?Sized> DerefMut for Part<M, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.value
+// Inlined everywhere, because the branches that handle a part which is not built would stay otherwise.
+impl<F: Feature, T> Part<F, T> {
+    #[inline(always)]
+    pub(crate) fn as_ref(&self) -> Option<&T> {
+        if F::IS_BUILT { self.value.as_deref() } else { None }
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_mut(&mut self) -> Option<&mut T> {
+        if F::IS_BUILT { self.value.as_deref_mut() } else { None }
+    }
+
+    /// Returns the part, and makes it if it is not there. Returns `None` if its feature is not built.
+    #[inline(always)]
+    pub(crate) fn get_or_make(&mut self, make: impl FnOnce() -> T) -> Option<&mut T> {
+        if F::IS_BUILT { Some(self.value.get_or_insert_with(|| Box::new(make()))) } else { None }
+    }
+
+    #[inline(always)]
+    pub(crate) fn take(&mut self) -> Option<Box<T>> {
+        if F::IS_BUILT { self.value.take() } else { None }
+    }
+
+    #[inline(always)]
+    pub(crate) const fn is_some(&self) -> bool {
+        F::IS_BUILT && self.value.is_some()
+    }
+
+    #[inline(always)]
+    pub(crate) const fn is_none(&self) -> bool {
+        !self.is_some()
     }
 }

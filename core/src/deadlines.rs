@@ -75,7 +75,7 @@ impl<K: Ord + Copy> Deadlines<K> {
         self.swept_len = self.heap.len();
     }
 
-    #[cfg(all(test, feature = "crypto"))]
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.heap.len()
     }

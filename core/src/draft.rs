@@ -7,8 +7,10 @@
 //! A deviation is one row of the table, and is asked for at one place of the code. A client recognizes the error codes of
 //! drafts without this setting, by the shape of the errors (DEC-001).
 //!
-#![cfg_attr(feature = "draft", doc = "```")]
-#![cfg_attr(not(feature = "draft"), doc = "```ignore")]
+//! The module is outside of the promise of semantic versioning, because drafts change: **it may change in a minor release**, and
+//! rows come and go.
+//!
+//! ```
 //! use mcp_proto::draft::{Deviation, Draft, DraftDocument};
 //! use mcp_proto::server::Config;
 //!
@@ -23,13 +25,10 @@
 //! }
 //! ```
 
-#[cfg(feature = "draft")]
 use alloc::borrow::Cow;
-#[cfg(feature = "draft")]
 use alloc::format;
 
 use crate::rpc::RpcError;
-#[cfg(feature = "draft")]
 use crate::rpc::{code, draft_code};
 
 /// Declares the deviations. The first line above a name is the rule of the draft, the second one that of the release; the
@@ -54,7 +53,6 @@ macro_rules! deviations {
             )*
         }
 
-        #[cfg(feature = "draft")]
         impl Deviation {
             /// All deviations.
             pub const TABLE: &[DeviationRow] = &[$(DeviationRow {
@@ -126,7 +124,6 @@ deviations! {
 }
 
 /// A row of the [table](Deviation::TABLE).
-#[cfg(feature = "draft")]
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DeviationRow {
@@ -143,7 +140,6 @@ pub struct DeviationRow {
 }
 
 /// A draft of the specification.
-#[cfg(feature = "draft")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum DraftDocument {
@@ -160,11 +156,9 @@ pub enum DraftDocument {
 /// See [`Deviation`] for the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Draft {
-    #[cfg(feature = "draft")]
     bits: u32,
 }
 
-#[cfg(feature = "draft")]
 impl Draft {
     /// The released specification.
     pub const NONE: Self = Self { bits: 0 };
@@ -198,7 +192,6 @@ impl Draft {
 }
 
 /// Questions of several callers.
-#[cfg(feature = "draft")]
 impl Draft {
     /// Returns whether a header mismatch keeps its code in a session.
     pub(crate) const fn keeps_mismatch_in_sessions(self) -> bool {
@@ -228,38 +221,6 @@ impl Draft {
     }
 }
 
-/// Without the feature no deviation is followed, and no code is left of the questions.
-#[cfg(not(feature = "draft"))]
-impl Draft {
-    pub(crate) const fn contains(self, _: Deviation) -> bool {
-        false
-    }
-
-    pub(crate) const fn keeps_mismatch_in_sessions(self) -> bool {
-        false
-    }
-
-    #[inline]
-    pub(crate) const fn error(self, error: &RpcError) -> Unchanged<'_> {
-        Unchanged(error)
-    }
-}
-
-/// An error that is sent as it is. In its place a `Cow`, never owned, would leave code in each program.
-#[cfg(not(feature = "draft"))]
-pub(crate) struct Unchanged<'e>(&'e RpcError);
-
-#[cfg(not(feature = "draft"))]
-impl core::ops::Deref for Unchanged<'_> {
-    type Target = RpcError;
-
-    #[inline]
-    fn deref(&self) -> &RpcError {
-        self.0
-    }
-}
-
-#[cfg(feature = "draft")]
 #[cfg(test)]
 mod tests {
     use super::*;

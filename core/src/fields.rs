@@ -77,7 +77,6 @@ pub(crate) const CORS_REQUEST_HEADERS: &str = "Accept, Authorization, Content-Ty
 /// The request fields that pages of other origins may send for the metadata of a resource (CORS).
 pub(crate) const CORS_METADATA_REQUEST_HEADERS: &str = "Accept, Content-Type, MCP-Protocol-Version";
 /// The request fields that pages of other origins may send for a public document (CORS).
-#[cfg(feature = "cards")]
 pub(crate) const CORS_DOCUMENT_REQUEST_HEADERS: &str = "Content-Type, If-None-Match";
 /// The response fields that pages of other origins may read (CORS).
 pub(crate) const CORS_EXPOSED_HEADERS: &str = "DPoP-Nonce, Mcp-Session-Id, WWW-Authenticate";

@@ -137,7 +137,7 @@ pub fn check_server(engine: &server::Engine) {
 /// # Panics
 ///
 /// If a sum or an index is wrong.
-#[cfg(all(feature = "client", feature = "crypto"))]
+#[cfg(feature = "client")]
 pub fn check_client(engine: &crate::client::Engine) {
     #[cfg(debug_assertions)]
     engine.check_sums();

@@ -162,27 +162,23 @@
 //!
 //! | feature | default | what it enables |
 //! |---|---|---|
-//! | `auth` | no | [`auth`]: the OAuth flow of a client; enables `http` |
 //! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` of a handler of `router` answers the call |
-//! | `base64` | yes | results from bytes: `router::IntoReadResult` for `Vec<u8>`, blobs and images |
-//! | `batches` | yes | batches of JSON-RPC (2025-03-26); without it, they are refused as in the other revisions |
-//! | `cards` | no | [`cards`]: server cards (SEP-2127) and `server.json`; may change in a minor release; enables `http` |
+//! | `auth` | yes | [`auth`]: the OAuth flow of a client; access tokens of a server over HTTP (`http::server::Config::protected`); enables `client` and `http` |
 //! | `client` | yes | the role of a client: [`client`], [`pipe::Client`], with `http` also [`http::client`] |
-//! | `conversations` | yes | requests of a server to its client: elicitation, sampling, roots; without it, their capabilities are not declared, and a server asks nothing |
-//! | `draft` | no | [`draft`]: rules of drafts in place of the released ones; may change in a minor release |
-//! | `exchanges` | with `http` | `server::Exchanges`, `client::Exchanges`: the interface for bindings like [`http`] |
-//! | `http` | yes | [`h1`] and [`http`]; enables `crypto` and `exchanges` |
+//! | `http` | yes | [`h1`] and [`http`], for both roles; [`cards`] |
 //! | `legacy` | yes | the revisions with a handshake; at least one of `legacy` and `modern` is needed |
-//! | `logs` | yes | log messages of a server and their level; without it, the capability is not declared |
 //! | `modern` | yes | the revisions without a handshake |
-//! | `server` | yes | the role of a server: [`server`], [`router`], [`pipe::Server`], with `http` also [`http::server`] |
-//! | `subscriptions` | yes | change notifications of a server; without it, their capabilities are not declared |
-//! | `tap` | yes | records of messages ([`tap`]); without it, `Limits::tap_records` has no effect |
-//! | `portable-atomic` | no | targets without compare-and-swap (Cortex-M0, RISC-V without A): see [`sync`] |
-//! | `resumption` | yes | GET streams of sessions over HTTP, resumption of event streams, and HTTP+SSE; without it, changes have no way to a legacy client over HTTP, so leave out `subscriptions` too |
-//! | `sessions` | yes | sessions of legacy clients over HTTP; without it, each request is independent |
+//! | `observe` | yes | observers ([`observe`]), records of messages and of heads ([`tap`]); without it, none is called, and `Limits::tap_records` has no effect |
 //! | `schemars` | no | schemas of Rust types: `router::schema` |
-//! | `crypto` | yes | `Entropy` (session ids), [`seal`] (sealed state), by HMAC-SHA-256; enables `base64` |
+//! | `server` | yes | the role of a server: [`server`], [`router`], [`pipe::Server`], with `http` also [`http::server`] |
+//! | `sessions` | yes | sessions of legacy clients over HTTP, their GET streams, resumption of event streams, and HTTP+SSE; without it, each request is independent, and changes have no way to a legacy client over HTTP, so leave out `subscriptions` too |
+//! | `subscriptions` | yes | change notifications of a server; without it, their capabilities are not declared |
+//! | `tasks` | yes | tasks of both roles, and questions that run as tasks of the client |
+//!
+//! Everything else is always there: the linker leaves out what a program does not call. Two modules follow documents that may
+//! still change, and may change in a minor release: [`draft`] (rules of drafts in place of the released ones) and
+//! [`cards`] (server cards, SEP-2127). Targets without compare-and-swap (Cortex-M0, RISC-V without A) need no feature, but a
+//! critical section: see [`sync`].
 //!
 //! # Further reading
 //!
@@ -209,7 +205,7 @@ pub mod auth;
 mod budget;
 mod built;
 mod calls;
-#[cfg(feature = "cards")]
+#[cfg(feature = "http")]
 pub mod cards;
 mod change;
 #[cfg(feature = "client")]
@@ -217,13 +213,8 @@ pub mod client;
 mod deadlines;
 mod deprecation;
 mod diagnostic;
-#[cfg(feature = "draft")]
 pub mod draft;
-#[cfg(not(feature = "draft"))]
-#[allow(dead_code, unreachable_pub, reason = "other features leave out what asks for some of them")]
-mod draft;
 mod driving;
-#[cfg(feature = "crypto")]
 mod entropy;
 mod error;
 mod extensions;
@@ -232,7 +223,7 @@ pub mod fields;
 pub mod frame;
 #[cfg(any(doc, doctest))]
 #[cfg_attr(
-    not(all(feature = "auth", feature = "crypto", feature = "draft", feature = "http")),
+    not(all(feature = "auth", feature = "http")),
     allow(rustdoc::broken_intra_doc_links, reason = "some pages link to items of these features")
 )]
 pub mod guide;
@@ -246,6 +237,7 @@ mod identity;
 pub mod internals;
 mod json;
 mod limits;
+mod listen_filter;
 mod memory;
 pub mod meta;
 mod methods;
@@ -258,7 +250,6 @@ mod raw;
 pub mod router;
 pub mod rpc;
 mod scope;
-#[cfg(feature = "crypto")]
 pub mod seal;
 #[cfg(feature = "server")]
 pub mod server;
@@ -285,7 +276,6 @@ pub use calls::outbound::{CallKey, CallOptions};
 pub use change::Change;
 pub use deprecation::DeprecatedFeature;
 pub use diagnostic::Diagnostic;
-#[cfg(feature = "crypto")]
 pub use entropy::Entropy;
 pub use error::{AuthChallenge, CallError, Fault, HttpError, HttpResponse, UseError};
 pub use extensions::Extensions;

@@ -188,7 +188,7 @@ pub struct Limits {
     /// Progress notifications of one call per second after that (default 20; 0 = only the burst).
     pub progress_rate: u16,
 
-    /// Messages kept for [`poll_tap`](crate::tap) (default 0 = off).
+    /// Messages kept for [`poll_tap`](crate::tap) (default 0 = off). Without the feature `observe` none are.
     pub tap_records: usize,
     /// Bytes of those messages (default 256 KiB, small 2 KiB). Reached: the message is dropped and counted.
     pub tap_bytes: usize,

@@ -330,7 +330,6 @@ impl Outbox {
     }
 
     /// Drops all bytes, keeps a small buffer and resets the counter.
-    #[cfg(feature = "exchanges")]
     pub(crate) fn clear_for_reuse(&mut self) {
         self.discard(usize::MAX);
         self.segments.clear();

@@ -1,9 +1,10 @@
 //! The shared pointer of the public interface.
 //!
 //! It is [`alloc::sync::Arc`] wherever the processor can change a pointer in one step. Cortex-M0 and RISC-V without the
-//! A extension cannot, and `alloc` has no `Arc` there. With the feature `portable-atomic` it is
+//! A extension cannot, and `alloc` has no `Arc` there. It is
 //! `portable_atomic_util::Arc` on these targets, which does the step in a critical section: the program supplies an
-//! implementation of `critical-section`, or sets the cfg `portable_atomic_unsafe_assume_single_core`.
+//! implementation of `critical-section`, or sets the cfg `portable_atomic_unsafe_assume_single_core`. The target alone
+//! decides; no feature is needed.
 //!
 //! The two types have the same methods. Only the compiler turns an `Arc<T>` into an `Arc<dyn Trait>` by itself, and only
 //! that of `alloc`. Code for every target converts a box, which allocates twice and is otherwise the same:
@@ -17,11 +18,8 @@
 
 #[cfg(target_has_atomic = "ptr")]
 pub use alloc::sync::Arc;
-#[cfg(all(not(target_has_atomic = "ptr"), feature = "portable-atomic"))]
+#[cfg(not(target_has_atomic = "ptr"))]
 pub use portable_atomic_util::Arc;
-
-#[cfg(all(not(target_has_atomic = "ptr"), not(feature = "portable-atomic")))]
-compile_error!("this target has no compare-and-swap: enable the feature `portable-atomic` of `mcp-proto`");
 
 /// Moves a value into an `Arc` of a trait object: `share!(value, dyn Trait)`.
 macro_rules! share {

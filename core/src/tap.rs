@@ -1,4 +1,5 @@
-//! Wire tap: a bounded queue of copies of the messages that pass, off by default.
+//! Wire tap: a bounded queue of copies of the messages that pass, off by default. Without the feature `observe` nothing is
+//! recorded.
 //!
 //! Values of listed members are replaced before a message is queued, so a record can never contain them. With a
 //! non-empty list, a message that is not JSON is recorded by its length alone.

@@ -391,7 +391,8 @@
 //!
 //! # Platforms
 //!
-//! Linux has everything; other Unix systems wait for HTTP connections differently; Windows has no HTTP sockets. The
+//! Linux, macOS and the BSDs have everything; Windows has no servers at the address of a byte stream. On macOS and the BSDs
+//! (not run) a disconnect of a client over HTTP is noticed only in a direction that is waited for, as `kqueue` reports no other. The
 //! page of [`mcp-std`](https://docs.rs/mcp-std#platforms) has the table.
 //!
 //! # Features
@@ -401,14 +402,11 @@
 //! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` that a handler returns answers the call |
 //! | `auth` | no | authorization of clients: the module `auth`; enables `http` |
 //! | `auth-server` | no | validators of the access tokens of a protected server: the module [`token`]; enables `auth` |
-//! | `base64` | yes | binary resources |
-//! | `cards` | no | server cards (SEP-2127) and `server.json`, may change in a minor release: `mcp_proto::cards`; enables `http` |
-//! | `crypto` | yes | unpredictable session ids; seals the state of calls between two rounds (modern era) |
-//! | `draft` | no | rules of drafts of the specification, by `Config::draft`; may change in a minor release: `mcp_proto::draft` |
-//! | `http` | yes | servers and clients over HTTP; enables `crypto` |
+//! | `http` | yes | servers and clients over HTTP; server cards (SEP-2127) and `server.json`: `mcp_proto::cards` |
 //! | `schemars` | no | JSON Schemas of Rust types: arguments of tools, `Cx::elicit_as` |
 //! | `signals` | no | `on_terminate`, a callback for `SIGTERM` and `SIGINT` that can shut a server down (Unix) |
 //! | `tls` | no | HTTP over TLS by `rustls`: `https` URLs, `Options::tls`, `HttpServer::tls`, the module `tls` |
+//! | `tasks` | no | tools that run as tasks (`Router::tasks`, `ServerTasks`), and clients that follow tasks |
 //! | `skills` | no | [`Router`] serves folders of skills, [`Client`] reads their files verified; the module `skills` |
 //! | `validate` | no | [`Router`] and [`Client`] validate tool arguments and results; the module `schema` |
 //!
@@ -424,7 +422,7 @@ mod client;
 // Documentation alone. Its programs run in `tests/system/src/guide.rs`, since they need other packages.
 #[cfg(all(doc, not(doctest)))]
 #[cfg_attr(
-    not(all(feature = "auth", feature = "draft", feature = "schemars", feature = "skills")),
+    not(all(feature = "auth", feature = "schemars", feature = "skills")),
     allow(rustdoc::broken_intra_doc_links, reason = "some pages link to items of these features")
 )]
 pub mod guide;
@@ -452,7 +450,7 @@ pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_runtime::client::{BlockingCalls, BlockingClientNext, ClientHandler, ClientRequest};
 #[doc(inline)]
-#[cfg(feature = "crypto")]
+#[cfg(feature = "tasks")]
 pub use mcp_runtime::server::ServerTasks;
 pub use mcp_runtime::server::layers;
 pub use mcp_runtime::server::router;

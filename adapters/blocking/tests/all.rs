@@ -4,7 +4,6 @@ extern crate alloc;
 
 mod client;
 mod conversation;
-#[cfg(unix)]
 mod http;
 mod input_timeouts;
 #[cfg(unix)]
@@ -19,7 +18,6 @@ mod sockets;
 mod suites;
 mod support;
 mod testing;
-#[cfg(unix)]
 mod tls;
 mod validate;
 mod wire;

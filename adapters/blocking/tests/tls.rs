@@ -355,6 +355,7 @@ fn handshake_ends_at_head_timeout() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "Wine ends the stream before it resets the connection")]
 fn reset_within_record_fails_one_call() {
     with_tls_server(add_tls, |address| {
         let proxy = ChunkingProxy::new(address, 1000);

@@ -11,19 +11,17 @@ use crate::failure::CommandFailure;
 pub(crate) enum Feature {
     Auth,
     Check,
-    Draft,
     Runtimes,
     Tls,
 }
 
 impl Feature {
-    const ALL: [Self; 5] = [Self::Auth, Self::Check, Self::Draft, Self::Runtimes, Self::Tls];
+    const ALL: [Self; 4] = [Self::Auth, Self::Check, Self::Runtimes, Self::Tls];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Auth => "auth",
             Self::Check => "check",
-            Self::Draft => "draft",
             Self::Runtimes => "runtimes",
             Self::Tls => "tls",
         }
@@ -34,7 +32,6 @@ impl Feature {
         match self {
             Self::Auth => cfg!(feature = "auth"),
             Self::Check => cfg!(feature = "check"),
-            Self::Draft => cfg!(feature = "draft"),
             Self::Runtimes => cfg!(feature = "runtimes"),
             Self::Tls => cfg!(feature = "tls"),
         }
@@ -98,13 +95,11 @@ impl Needs {
     }
 
     fn target(&mut self, args: &TargetArgs) {
-        self.draft(args.draft);
         self.runtime(args.runtime);
         self.authorization(&args.authorization);
     }
 
     fn serve(&mut self, args: &ServeArgs) {
-        self.draft(args.draft);
         self.runtime(args.runtime);
         self.http(&args.http);
         if args.protection.issuer.is_some() {
@@ -116,12 +111,6 @@ impl Needs {
         self.runtime(args.runtime);
         self.http(&args.http);
         self.authorization(&args.authorization);
-    }
-
-    fn draft(&mut self, is_given: bool) {
-        if is_given {
-            self.add(Feature::Draft, "--draft");
-        }
     }
 
     fn runtime(&mut self, runtime: Runtime) {

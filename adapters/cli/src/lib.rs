@@ -12,7 +12,6 @@
 //! | `full` | no | all of these |
 //! | `auth` | no | `login`, `logout`, `whoami`, the tokens of other commands, and `serve --protect` |
 //! | `check` | no | `check`; other commands compare arguments and results with the schemas of tools; includes `auth` |
-//! | `draft` | no | `--draft`: rules of drafts of the specification |
 //! | `runtimes` | no | `--runtime threads`, `smol` and `tokio` |
 //! | `tls` | no | `https` URLs, and `--tls-cert` of `serve` and `bridge` |
 

@@ -97,7 +97,6 @@ impl ClientSession {
                 let config = client_config(versions, target.timeout, connect_timeout, target.trace)
                     .known_era(known_era);
                 let config = target.connection.keep_alive(role(&config));
-                #[cfg(feature = "draft")]
                 let config = match target.draft {
                     true => config.draft(mcp_proto::draft::Draft::ALL),
                     false => config,

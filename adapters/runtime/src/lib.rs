@@ -27,10 +27,10 @@
 //! | feature | effect |
 //! |---|---|
 //! | `auth` | authorization of clients, by `mcp-auth`; enables `http` |
-//! | `crypto` | sealed state, and tasks of a server |
 //! | `http` | servers and clients over HTTP |
 //! | `schemars` | JSON Schemas of Rust types |
 //! | `skills` | skills of a folder, and verified reads, by `mcp-extensions` |
+//! | `tasks` | tasks of both roles |
 //! | `tls` | HTTP over TLS, by `rustls` with `ring` |
 //! | `validate` | JSON Schema validation, by `jsonschema` |
 

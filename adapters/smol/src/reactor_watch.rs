@@ -6,7 +6,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use async_io::{Async, Timer};
 use mcp_runtime::runtime::DescriptorWatch;
@@ -112,10 +112,11 @@ impl Drop for ReactorSource {
 }
 
 impl DescriptorWatch for ReactorWatch {
-    /// Registers `fd` with the reactor.
+    /// Registers a duplicate of `fd` with the reactor.
     #[inline]
-    fn from_shared(fd: Arc<OwnedFd>) -> io::Result<Self> {
-        match Async::new_nonblocking(fd) {
+    fn new(fd: BorrowedFd<'_>, _: Interest) -> io::Result<Self> {
+        // The reactor registers a direction when it is waited for.
+        match Async::new_nonblocking(Arc::new(fd.try_clone_to_owned()?)) {
             Ok(source) => {
                 let (read, write) = (ReadinessRequest::new(), ReadinessRequest::new());
                 Ok(Self::Reactor(Box::new(ReactorSource { source, read, write })))

@@ -21,11 +21,16 @@
 //! [`Clock`] turns the system's monotonic clock into instants of the core. [`NetStream`] is a socket, or TLS over one. [`catch`]
 //! returns the panic of a handler as a value.
 //!
+//! # Semantic versioning
+//!
+//! What an adapter exports is covered, with all its methods. The modules [`poll`], [`sync`] and [`durable_file`],
+//! [`io::interleave_families`], [`io::known_addresses`], [`io::Socket::has_input`] and [`io::SocketControl`] are for adapters alone, and
+//! may change in any release; each adapter depends on this crate by an exact version (`=`).
+//!
 //! # Features
 //!
 //! | feature | effect |
 //! |---|---|
-//! | `crypto` | records of tasks that are not whole, as a [`task_store::TaskStoreError`] |
 //! | `signals` | [`process`]: reactions to `SIGTERM` and `SIGINT` (Unix) |
 //! | `tls` | HTTP over TLS, by `rustls` with `ring` |
 //! | `validate` | JSON Schema validation, by `jsonschema` |
@@ -34,33 +39,35 @@
 //!
 //! Of this crate and of the adapters:
 //!
-//! | | Linux | other Unix | Windows |
+//! | | Linux | macOS, the BSDs | Windows |
 //! |---|---|---|---|
 //! | stdin and stdout ([`io::Stdio`]) | one `poll(2)` per wait | one `poll(2)` per wait | two threads |
 //! | servers on stdio with `mcp-smol`, `mcp-tokio` | yes | yes | threads of `blocking` or of tokio |
 //! | clients of processes | yes | yes | two threads each, a third for [captured stderr](process::Stderr); not with `mcp-smol`, `mcp-tokio` |
 //! | [end of a server process](process) | its group: SIGTERM, then SIGKILL | the same | its job is killed |
 //! | stdout guard ([`io::Stdio::guarded`]) | yes | yes | no |
-//! | [sockets](io::Socket) of the application | TCP, Unix | TCP, Unix | TCP, by two threads |
+//! | [sockets](io::Socket) of the application | TCP, Unix | TCP, Unix | TCP |
 //! | clients at a [`io::StreamAddress`] | TCP, Unix, serial | TCP, Unix, serial | TCP, not with `mcp-smol`, `mcp-tokio` |
 //! | servers at one ([`io::StreamListener`]) | TCP, Unix; serial by [`io::SerialPort`] | TCP, Unix, serial | `Unsupported` |
-//! | HTTP servers ([`io::Listener`]) | `epoll` | `poll(2)`; in `mcp-smol`, `mcp-tokio` the reactor watches each socket | `Unsupported` |
-//! | HTTP clients | `epoll` | `poll(2)`; not with `mcp-smol`, `mcp-tokio` | `Unsupported` |
-//! | authorization (`mcp-auth`) | yes | yes | no requests and redirects; stores, keys and browsers work |
+//! | HTTP servers ([`io::Listener`]) and clients | `epoll` | `polling` (`kqueue`: macOS, the BSDs) | `polling` (AFD); not with `mcp-smol`, `mcp-tokio` |
+//! | authorization (`mcp-auth`) | yes | yes | yes |
 //! | shards pinned to cores | yes | no effect | no effect |
 //! | `on_terminate` (feature `signals`) | yes | yes | no |
+//!
+//! By `kqueue` (macOS, the BSDs) a disconnect of a client is noticed only in a direction that is waited for. Solaris and illumos have
+//! no HTTP, as event ports have no level-triggered readiness. On Unix systems without `epoll` and `kqueue` this crate does not compile.
 //!
 //! `StreamServer` of `mcp-blocking` and `mcp-threads` has a thread for each connection. Where the table names no other
 //! thread, this crate and `mcp-blocking` start only short-lived ones, which resolve host names
 //! and flush stdout, and one for the feature `signals`. `mcp-smol` and `mcp-tokio` resolve the names of HTTP servers, and run
 //! handlers that block, on the threads of their runtime for such work; `mcp-smol` also reads and writes files there that
 //! are stdin or stdout. `.ci/run` tests on Linux, and type-checks for
-//! `x86_64-apple-darwin` and `x86_64-pc-windows-gnu`.
+//! `x86_64-apple-darwin` and `x86_64-pc-windows-gnu`. `.ci/full` tests `polling` on Linux, and Windows under Wine.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Jobs of Windows need calls of the system (`process::job`).
-#![cfg_attr(not(windows), forbid(unsafe_code))]
-#![cfg_attr(windows, deny(unsafe_code))]
+// Needed by jobs of Windows (`process::job`), and by the selector of systems without `epoll` (`poll::selector::portable`).
+#![cfg_attr(all(target_os = "linux", not(any(test, mcp_portable))), forbid(unsafe_code))]
+#![cfg_attr(not(all(target_os = "linux", not(any(test, mcp_portable)))), deny(unsafe_code))]
 
 extern crate alloc;
 

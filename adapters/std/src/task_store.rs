@@ -16,7 +16,6 @@ use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError};
 use std::{io, thread};
 
-#[cfg(feature = "crypto")]
 use mcp_proto::server::TaskRecordError;
 
 use crate::catch;
@@ -146,7 +145,6 @@ pub enum TaskStoreError {
         max: usize,
     },
     /// The server restored no task from a record. The record is still stored.
-    #[cfg(feature = "crypto")]
     NotRestored(TaskRecordError),
     /// The error of a store of the application.
     Other(Box<dyn core::error::Error + Send + Sync>),
@@ -186,7 +184,6 @@ impl fmt::Display for TaskStoreError {
             Self::TooLarge { size, max } => {
                 write!(f, "the record of a task has {size} bytes, and the store takes {max}")
             }
-            #[cfg(feature = "crypto")]
             Self::NotRestored(error) => error.fmt(f),
             Self::Other(error) => error.fmt(f),
         }

@@ -260,13 +260,14 @@
 //!
 //! # Platforms
 //!
-//! Linux has everything; other Unix systems wait for HTTP connections differently; Windows has no HTTP sockets. The
+//! Linux, macOS and the BSDs have everything; Windows has no servers at the address of a byte stream. On macOS and the BSDs
+//! (not run) a disconnect of a client over HTTP is noticed only in a direction that is waited for, as `kqueue` reports no other. The
 //! page of [`mcp-std`](https://docs.rs/mcp-std#platforms) has the table.
 //!
 //! # Features
 //!
-//! The same as in `mcp-blocking`: `base64`, `crypto` and `http` (default), `anyhow`, `auth`, `auth-server`, `cards`,
-//! `draft`, `schemars`, `signals`, `skills`, `tls`, `validate`.
+//! The same as in `mcp-blocking`: `http` (default), `anyhow`, `auth`, `auth-server`, `schemars`, `signals`, `skills`, `tasks`,
+//! `tls`, `validate`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -304,7 +305,7 @@ pub use mcp_proto::server::{Call, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_runtime::client::{BlockingCalls, BlockingClientNext, ClientHandler, ClientRequest};
 #[doc(inline)]
-#[cfg(feature = "crypto")]
+#[cfg(feature = "tasks")]
 pub use mcp_runtime::server::ServerTasks;
 pub use mcp_runtime::server::layers;
 pub use mcp_runtime::server::router;

@@ -9,18 +9,14 @@ mod line_streams;
 mod pair;
 mod router;
 mod server;
-#[cfg(unix)]
 mod server_tasks;
-#[cfg(unix)]
 mod shards;
-#[cfg(unix)]
 // For adapters with shards.
 #[path = "../../suites/shards.rs"]
 mod shards_suite;
 #[path = "../../suites/mod.rs"]
 mod suites;
 mod support;
-#[cfg(unix)]
 mod tls;
 
 use support::adapter;

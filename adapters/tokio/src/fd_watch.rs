@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use mcp_runtime::runtime::{AsyncTimer, DescriptorWatch};
@@ -61,13 +61,19 @@ impl FdWatch {
 }
 
 impl DescriptorWatch for FdWatch {
-    fn from_shared(fd: Arc<OwnedFd>) -> io::Result<Self> {
+    fn new(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<Self> {
         Handle::try_current().map_err(io::Error::other)?;
+        let fd = Arc::new(fd.try_clone_to_owned()?);
+        let directions = match (interest.read, interest.write) {
+            (_, false) => tokio::io::Interest::READABLE,
+            (false, true) => tokio::io::Interest::WRITABLE,
+            (true, true) => tokio::io::Interest::READABLE | tokio::io::Interest::WRITABLE,
+        };
         #[allow(
             deprecated,
             reason = "newer versions of tokio have an unsafe function instead, for types that are not safe"
         )]
-        let source = match AsyncFd::new(fd) {
+        let source = match AsyncFd::with_interest(fd, directions) {
             Ok(fd) => Source::Reactor(fd),
             Err(error) if mcp_std::io::is_resource_exhausted(&error) => return Err(error),
             // Descriptors that are always ready are refused, with different errors on different systems.

@@ -209,20 +209,17 @@
 //! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` that a handler returns answers the call |
 //! | `auth` | no | authorization of clients: the module `auth`; enables `http` |
 //! | `auth-server` | no | validators of the access tokens of a protected server: the module [`token`]; enables `auth` |
-//! | `base64` | yes | binary resources |
-//! | `cards` | no | server cards (SEP-2127) and `server.json`, may change in a minor release: `mcp_proto::cards`; enables `http` |
-//! | `crypto` | yes | unpredictable session ids; seals the state of calls between two rounds (modern era) |
-//! | `draft` | no | rules of drafts of the specification, by `Config::draft`; may change in a minor release: `mcp_proto::draft` |
-//! | `http` | yes | servers and clients over HTTP; enables `crypto` |
+//! | `http` | yes | servers and clients over HTTP; server cards (SEP-2127) and `server.json`: `mcp_proto::cards` |
 //! | `schemars` | no | JSON Schemas of Rust types: arguments of tools, `Cx::elicit_as` |
 //! | `signals` | no | `on_terminate`, a callback for `SIGTERM` and `SIGINT` that can shut a server down (Unix) |
 //! | `tls` | no | HTTP over TLS by `rustls`: `https` URLs, `Options::tls`, `HttpServer::tls`, the module `tls` |
+//! | `tasks` | no | tools that run as tasks (`Router::tasks`, `ServerTasks`), and clients that follow tasks |
 //! | `skills` | no | [`Router`] serves folders of skills, [`Client`] reads their files verified; the module `skills` |
 //! | `validate` | no | [`Router`] and [`Client`] validate tool arguments and results; the module `schema` |
 //!
 //! # Platforms
 //!
-//! Servers on byte streams and stdio, and `Client::connect`, work wherever tokio does, the rest on Unix only. HTTP clients need Linux. The
+//! Servers on byte streams and stdio, and `Client::connect`, work wherever tokio does, the rest on Unix only. The
 //! page of [`mcp-std`](https://docs.rs/mcp-std#platforms) has the table.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -274,7 +271,7 @@ pub use mcp_runtime::client::{AsyncCalls, ClientHandler, ClientNext, ClientReque
 #[doc(inline)]
 pub use mcp_runtime::runtime::client::{AsyncClientHandler, async_handler};
 #[doc(inline)]
-#[cfg(feature = "crypto")]
+#[cfg(feature = "tasks")]
 pub use mcp_runtime::server::ServerTasks;
 pub use mcp_runtime::server::layers;
 pub use mcp_runtime::server::router;

@@ -138,14 +138,13 @@
 //!
 //! | feature | effect |
 //! |---|---|
-//! | `base64` (default) | binary resources from bytes |
 //! | `tracing` (default) | handlers run in the spans of the layers around the service |
 //! | `tokio`, `async-io` | timers |
 //! | `schemars` | schemas of Rust types |
 //! | `validate` | JSON Schema validation |
 //! | `auth-server` | validators for JWTs and introspection ([`token`]), and the fetcher of their keys (`auth`) |
 //! | `tls` | keys from authorization servers with `https`: without it only those of this machine are reached |
-//! | `anyhow`, `cards`, `draft`, `skills` | as in the other adapters |
+//! | `anyhow`, `skills`, `tasks` | as in the other adapters |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -181,6 +180,7 @@ pub use mcp_proto::server::{Call, Identity, InputError};
 pub use mcp_proto::{Progress, RpcError};
 pub use mcp_runtime::Error;
 #[doc(inline)]
+#[cfg(feature = "tasks")]
 pub use mcp_runtime::server::ServerTasks;
 pub use mcp_runtime::server::layers;
 pub use mcp_runtime::server::router;

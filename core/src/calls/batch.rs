@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::endpoint::{Endpoint, Role, send_text};
 use super::inbound::{BatchKey, InboundCall, NO_MEMORY_FOR_ANSWER};
-use crate::built::Batching;
+use crate::built::Legacy;
 use crate::json::{Scanner, check_utf8};
 use crate::limits::Limits;
 use crate::memory;
@@ -112,7 +112,7 @@ impl<R: Role> Endpoint<R> {
     ///
     /// [`close_batch`](Self::close_batch) must follow when all members have been received. Returns `None` without memory
     /// for an error of each member.
-    pub(crate) fn open_batch(&mut self, marker: Batching, channel: Key, members: usize) -> Option<BatchKey> {
+    pub(crate) fn open_batch(&mut self, marker: Legacy, channel: Key, members: usize) -> Option<BatchKey> {
         let mut batch = Batch { channel, out: Vec::new(), pending: 1, unanswered: members };
         // The bracket, and an error of one member, beside those of the others.
         if !batch.reserve(&self.limits, 1 + self.limits.error_room()) {
@@ -173,7 +173,7 @@ impl<R: Role> Endpoint<R> {
             batch.out.truncate(mark);
             rpc::error(&mut batch.out, id, &RpcError::internal(refusal));
         }
-        if let Some(observing) = &mut self.observing {
+        if let Some(observing) = self.observing.as_mut() {
             observing.record_sent(batch.out.get(mark..).unwrap_or_default());
         }
         batch.out.pop();

@@ -13,10 +13,10 @@ use bytes::Bytes;
 
 use super::batch::Batch;
 use super::inbound::{BatchKey, InboundCalls, InboundIndex};
-use super::observing::{ObserverSetting, ObserverState};
+use super::observing::{ObserverSetting, Observing};
 use super::outbound::{OutboundCall, OutboundCalls, ResponseMatch};
 use super::pings::{KeepAlive, KeepAlivePing, KeepAlivePings};
-use crate::built::{Legacy, Part, Tapping};
+use crate::built::{Legacy, Observability, Part};
 use crate::deadlines::Deadlines;
 use crate::diagnostic::Diagnostic;
 use crate::draft::Draft;
@@ -56,7 +56,6 @@ pub(crate) enum EndpointTimer {
     /// A keep-alive ping of a channel may be due.
     KeepAlive(Key),
     /// A task may have expired, or something about tasks is tried again.
-    #[cfg_attr(not(feature = "crypto"), allow(dead_code, reason = "task ids need `Entropy`"))]
     Tasks,
     /// The handshake or the probe has timed out.
     Negotiation(u32),
@@ -99,7 +98,7 @@ pub(crate) struct Channel<R> {
     /// End of the grace period for what is still in flight.
     grace_deadline: Option<Instant>,
     /// Keep-alive pings, from the end of a legacy handshake on.
-    pub(super) keep_alive: Option<Part<Legacy, KeepAlive>>,
+    pub(super) keep_alive: Part<Legacy, KeepAlive>,
     pub(crate) closed: bool,
     pub(crate) role: R,
 }
@@ -130,9 +129,9 @@ pub(crate) struct Endpoint<R: Role> {
     /// Number of answers that wait for memory: errors of inbound calls, and complete batches.
     pub(crate) owed: usize,
     pub(crate) deadlines: Deadlines<EndpointTimer>,
-    pub(super) keep_alive: Option<Part<Legacy, KeepAlivePings>>,
-    tap: Option<Part<Tapping, Tap>>,
-    pub(super) observing: Option<Box<dyn ObserverState>>,
+    pub(super) keep_alive: Part<Legacy, KeepAlivePings>,
+    tap: Part<Observability, Tap>,
+    pub(super) observing: Part<Observability, Observing>,
     pub(crate) now: Instant,
     pub(crate) check: DriverCheck,
     last_activity: Instant,
@@ -146,13 +145,20 @@ pub(crate) struct Endpoint<R: Role> {
 
 impl<R: Role> Endpoint<R> {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let keep_alive = settings.keep_alive.zip(Legacy::get()).map(|(settings, marker)| {
-            Part::new(marker, Box::new(KeepAlivePings { settings, input_held_at: None }))
-        });
+        let mut keep_alive = Part::NONE;
+        if let Some(settings) = settings.keep_alive {
+            keep_alive.get_or_make(|| KeepAlivePings { settings, input_held_at: None });
+        }
         let limits = Arc::clone(&settings.limits);
         let redacted = || settings.redacted_members.clone();
-        let tapping = Tapping::get().filter(|_| limits.tap_records > 0);
-        let tap = tapping.map(|marker| Part::new(marker, Box::new(Tap::new(&limits, redacted()))));
+        let mut tap = Part::NONE;
+        if limits.tap_records > 0 {
+            tap.get_or_make(|| Tap::new(&limits, redacted()));
+        }
+        let mut observing = Part::NONE;
+        if let Some(observer) = &settings.observer {
+            observing.get_or_make(|| observer.begin());
+        }
         Self {
             limits,
             draft: settings.draft,
@@ -164,7 +170,7 @@ impl<R: Role> Endpoint<R> {
             deadlines: Deadlines::new(),
             keep_alive,
             tap,
-            observing: settings.observer.as_ref().map(ObserverSetting::begin),
+            observing,
             now: Instant::ZERO,
             check: DriverCheck::default(),
             last_activity: Instant::ZERO,
@@ -286,7 +292,7 @@ impl<R: Role> Endpoint<R> {
             consecutive_faults: 0,
             input_end: None,
             grace_deadline: None,
-            keep_alive: None,
+            keep_alive: Part::NONE,
             closed: false,
             role,
         })
@@ -359,10 +365,10 @@ impl<R: Role> Endpoint<R> {
 
     pub(crate) fn record_received(&mut self, channel: Key, message: &[u8]) {
         self.record_input(channel);
-        if let Some(tap) = &mut self.tap {
+        if let Some(tap) = self.tap.as_mut() {
             tap.record(self.now, Direction::In, ChannelId(channel), message);
         }
-        if let Some(observing) = &mut self.observing {
+        if let Some(observing) = self.observing.as_mut() {
             observing.record_received(message);
         }
     }
@@ -508,16 +514,16 @@ pub(super) fn send_text<R: Role>(endpoint: &mut Endpoint<R>, channel: Key, text:
 
 /// Copies a message that was sent to the tap, and its length to the observer.
 fn record_sent(
-    tap: &mut Option<Part<Tapping, Tap>>,
-    observing: &mut Option<Box<dyn ObserverState>>,
+    tap: &mut Part<Observability, Tap>,
+    observing: &mut Part<Observability, Observing>,
     now: Instant,
     channel: Key,
     message: &[u8],
 ) {
-    if let Some(tap) = tap {
+    if let Some(tap) = tap.as_mut() {
         tap.record(now, Direction::Out, ChannelId(channel), message);
     }
-    if let Some(observing) = observing {
+    if let Some(observing) = observing.as_mut() {
         observing.record_sent(message);
     }
 }
@@ -580,7 +586,7 @@ fn may_be_current<R>(
             channels.get(key).is_some_and(|c| c.grace_deadline == Some(at) && !c.closed)
         }
         EndpointTimer::KeepAlive(key) => channels.get(key).is_some_and(|c| {
-            let is_due = c.keep_alive.as_deref().is_some_and(|state| state.is_due_at(at));
+            let is_due = c.keep_alive.as_ref().is_some_and(|state| state.is_due_at(at));
             is_due && c.input_end.is_none() && !c.closed
         }),
         EndpointTimer::Negotiation(which) => which == generation,

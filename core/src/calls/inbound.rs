@@ -12,7 +12,7 @@ use core::time::Duration;
 
 use super::endpoint::{Endpoint, EndpointTimer, Role};
 use super::{observing, room};
-use crate::built::Batching;
+use crate::built::Legacy;
 use crate::error::{CallError, UseError};
 use crate::json::{EncodeError, Serializer, max_escaped_len, object_members, string, write_str};
 use crate::limits::Limits;
@@ -213,11 +213,11 @@ impl InboundCalls {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BatchKey {
     key: Key,
-    _marker: Batching,
+    _marker: Legacy,
 }
 
 impl BatchKey {
-    pub(super) const fn new(marker: Batching, key: Key) -> Self {
+    pub(super) const fn new(marker: Legacy, key: Key) -> Self {
         Self { key, _marker: marker }
     }
 
@@ -540,7 +540,7 @@ impl<R: Role> Endpoint<R> {
         if let (None, Some(c)) = (batch, self.channels.get_mut(channel)) {
             c.role.error_sent(released.code);
         }
-        if let Some(observing) = &mut self.observing {
+        if let Some(observing) = self.observing.as_mut() {
             observing.record_error(error);
         }
         match batch {

@@ -1,9 +1,7 @@
 //! An observer, as an endpoint keeps it.
 //!
-//! The endpoint meets it as a table of functions that [`ObserverSetting`] makes, so a program without an observer links
-//! none of this.
+//! The feature `observe` leaves it out of a build.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use core::fmt;
 
@@ -22,17 +20,15 @@ use crate::version::Version;
 #[derive(Clone)]
 pub(crate) struct ObserverSetting {
     pub(crate) observer: Arc<dyn Observer>,
-    /// Creates the state of an endpoint.
-    begin: fn(&Arc<dyn Observer>) -> Box<dyn ObserverState>,
 }
 
 impl ObserverSetting {
     pub(crate) fn new(observer: Arc<dyn Observer>) -> Self {
-        Self { observer, begin: |observer| Box::new(Observing::new(observer)) }
+        Self { observer }
     }
 
-    pub(super) fn begin(&self) -> Box<dyn ObserverState> {
-        (self.begin)(&self.observer)
+    pub(super) fn begin(&self) -> Observing {
+        Observing::new(&self.observer)
     }
 }
 
@@ -58,53 +54,9 @@ pub(crate) enum ObservedEnd<'a> {
     ReceivedError(&'a CallError),
 }
 
-/// State of an observer in an endpoint.
-pub(crate) trait ObserverState: fmt::Debug + Send + Sync {
-    /// Begins the session of a channel, in which requests have this revision.
-    fn begin_session(&mut self, at: Instant, channel: Key, version: Version);
-    /// Ends the session of a channel, if it had one.
-    fn end_session(&mut self, at: Instant, channel: Key, direction: Direction, fault: &Fault);
-    /// Returns the revision of the session of a root channel.
-    fn version(&self, channel: Key) -> Option<Version>;
-    /// Records the message that was received last.
-    fn record_received(&mut self, message: &[u8]);
-    /// Records the message that was sent last.
-    fn record_sent(&mut self, message: &[u8]);
-    /// Records the error that was sent last.
-    fn record_error(&mut self, error: &RpcError);
-    /// Returns the size of the message that was sent last.
-    fn sent_bytes(&self) -> usize;
-    /// Begins the observation of a request to be sent.
-    fn begin_sent(&self, request: &Requested<'_>) -> Option<OpenRequest>;
-    /// Begins the observation of a received request.
-    fn begin_received(
-        &mut self,
-        at: Instant,
-        id: &RequestId,
-        method: &str,
-        params: RequestedParams<'_>,
-        version: Option<Version>,
-    ) -> Option<OpenRequest>;
-    /// Begins the observation of a request that the engine answers by itself.
-    fn begin_direct(
-        &mut self,
-        at: Instant,
-        id: &RequestId,
-        method: &str,
-        params: RequestedParams<'_>,
-        version: Option<Version>,
-    );
-    /// Returns the request that the engine is answering by itself, which continues as a call.
-    fn take_direct(&mut self) -> Option<OpenRequest>;
-    /// Ends the request that the engine has answered by itself.
-    fn end_direct(&mut self, at: Instant);
-    /// Ends the observation of a request.
-    fn end(&self, at: Instant, open: OpenRequest, end: &ObservedEnd<'_>);
-}
-
 /// An observer, with what is known of the message in work.
 #[derive(Debug)]
-struct Observing {
+pub(crate) struct Observing {
     observer: Arc<dyn Observer>,
     /// Size of the message that was received last.
     received_bytes: usize,
@@ -131,43 +83,52 @@ impl Observing {
     }
 }
 
-impl ObserverState for Observing {
-    fn begin_session(&mut self, at: Instant, channel: Key, version: Version) {
+impl Observing {
+    /// Begins the session of a channel, in which requests have this revision.
+    pub(crate) fn begin_session(&mut self, at: Instant, channel: Key, version: Version) {
         self.sessions.insert(channel, (version, at));
     }
 
-    fn end_session(&mut self, at: Instant, channel: Key, direction: Direction, fault: &Fault) {
+    /// Ends the session of a channel, if it had one.
+    pub(crate) fn end_session(&mut self, at: Instant, channel: Key, direction: Direction, fault: &Fault) {
         let Some((version, began_at)) = self.sessions.remove(&channel) else { return };
         let is_fault = !matches!(fault, Fault::Eof | Fault::Closed);
         self.observer.session_ended(&SessionEnd { direction, version, began_at, ended_at: at, is_fault });
     }
 
-    fn version(&self, channel: Key) -> Option<Version> {
+    /// Returns the revision of the session of a root channel.
+    pub(crate) fn version(&self, channel: Key) -> Option<Version> {
         self.sessions.get(&channel).map(|(version, _)| *version)
     }
 
-    fn record_received(&mut self, message: &[u8]) {
+    /// Records the message that was received last.
+    pub(crate) fn record_received(&mut self, message: &[u8]) {
         self.received_bytes = message.len();
     }
 
-    fn record_sent(&mut self, message: &[u8]) {
+    /// Records the message that was sent last.
+    pub(crate) fn record_sent(&mut self, message: &[u8]) {
         self.sent_bytes = message.len().saturating_sub(1);
     }
 
-    fn record_error(&mut self, error: &RpcError) {
+    /// Records the error that was sent last.
+    pub(crate) fn record_error(&mut self, error: &RpcError) {
         self.sent_error = Some(error.clone());
     }
 
-    fn sent_bytes(&self) -> usize {
+    /// Returns the size of the message that was sent last.
+    pub(crate) fn sent_bytes(&self) -> usize {
         self.sent_bytes
     }
 
-    fn begin_sent(&self, request: &Requested<'_>) -> Option<OpenRequest> {
+    /// Begins the observation of a request to be sent.
+    pub(crate) fn begin_sent(&self, request: &Requested<'_>) -> Option<OpenRequest> {
         OpenRequest::begin(&*self.observer, request)
     }
 
+    /// Begins the observation of a received request.
     #[cold]
-    fn begin_received(
+    pub(crate) fn begin_received(
         &mut self,
         at: Instant,
         id: &RequestId,
@@ -188,7 +149,8 @@ impl ObserverState for Observing {
         OpenRequest::begin(&*self.observer, &requested)
     }
 
-    fn begin_direct(
+    /// Begins the observation of a request that the engine answers by itself.
+    pub(crate) fn begin_direct(
         &mut self,
         at: Instant,
         id: &RequestId,
@@ -199,11 +161,13 @@ impl ObserverState for Observing {
         self.direct = self.begin_received(at, id, method, params, version);
     }
 
-    fn take_direct(&mut self) -> Option<OpenRequest> {
+    /// Returns the request that the engine is answering by itself, which continues as a call.
+    pub(crate) fn take_direct(&mut self) -> Option<OpenRequest> {
         self.direct.take()
     }
 
-    fn end_direct(&mut self, at: Instant) {
+    /// Ends the request that the engine has answered by itself.
+    pub(crate) fn end_direct(&mut self, at: Instant) {
         let Some(open) = self.direct.take() else { return };
         match self.sent_error.take() {
             Some(error) => open.end_with_error(at, self.sent_bytes, &CallError::Rpc(error)),
@@ -211,7 +175,8 @@ impl ObserverState for Observing {
         }
     }
 
-    fn end(&self, at: Instant, open: OpenRequest, end: &ObservedEnd<'_>) {
+    /// Ends the observation of a request.
+    pub(crate) fn end(&self, at: Instant, open: OpenRequest, end: &ObservedEnd<'_>) {
         match *end {
             ObservedEnd::SentResult { before, result } => {
                 open.end_with_result(at, before + self.sent_bytes, result);
@@ -237,7 +202,7 @@ impl ObserverState for Observing {
 /// Begins the session of a channel, in which requests have this revision.
 #[inline]
 pub(crate) fn begin_session<R: Role>(endpoint: &mut Endpoint<R>, channel: Key, version: Version) {
-    if let Some(observing) = &mut endpoint.observing {
+    if let Some(observing) = endpoint.observing.as_mut() {
         observing.begin_session(endpoint.now, channel, version);
     }
 }
@@ -250,7 +215,7 @@ pub(crate) fn end_session<R: Role>(
     direction: Direction,
     fault: &Fault,
 ) {
-    if let Some(observing) = &mut endpoint.observing {
+    if let Some(observing) = endpoint.observing.as_mut() {
         observing.end_session(endpoint.now, channel, direction, fault);
     }
 }
@@ -258,7 +223,7 @@ pub(crate) fn end_session<R: Role>(
 /// Goes on with a message that was received before, and has waited.
 #[inline]
 pub(crate) fn resume_message<R: Role>(endpoint: &mut Endpoint<R>, message: &[u8]) {
-    if let Some(observing) = &mut endpoint.observing {
+    if let Some(observing) = endpoint.observing.as_mut() {
         observing.record_received(message);
     }
 }
@@ -271,7 +236,7 @@ pub(crate) fn observe_call<R: Role>(
     method: &str,
     params: RequestedParams<'_>,
 ) -> Option<Arc<dyn Observation>> {
-    let observing = endpoint.observing.as_deref_mut()?;
+    let observing = endpoint.observing.as_mut()?;
     let call = endpoint.inbound.calls.get(key)?;
     let open = observing.begin_received(endpoint.now, &call.id, method, params, Some(call.version))?;
     let observation = Arc::clone(&open.observation);
@@ -292,19 +257,15 @@ pub(crate) fn begin_direct_answer<R: Role>(
         return;
     }
     let version = version(endpoint);
-    if let Some(observing) = &mut endpoint.observing {
+    if let Some(observing) = endpoint.observing.as_mut() {
         observing.begin_direct(endpoint.now, id, method, params, version);
     }
 }
 
 /// Continues a request that the engine cannot answer at once as this call.
-#[cfg_attr(
-    not(feature = "crypto"),
-    allow(dead_code, reason = "only requests about tasks wait, which need `Entropy`")
-)]
 #[inline]
 pub(crate) fn continue_direct_answer<R: Role>(endpoint: &mut Endpoint<R>, key: Key) {
-    if let Some(open) = endpoint.observing.as_deref_mut().and_then(|observing| observing.take_direct()) {
+    if let Some(open) = endpoint.observing.as_mut().and_then(|observing| observing.take_direct()) {
         endpoint.inbound.observed.get_or_insert_default().insert(key, open);
     }
 }
@@ -312,14 +273,14 @@ pub(crate) fn continue_direct_answer<R: Role>(endpoint: &mut Endpoint<R>, key: K
 /// Ends a request that the engine has answered by itself, unless it continues as a call.
 #[inline]
 pub(crate) fn end_direct_answer<R: Role>(endpoint: &mut Endpoint<R>) {
-    if let Some(observing) = &mut endpoint.observing {
+    if let Some(observing) = endpoint.observing.as_mut() {
         observing.end_direct(endpoint.now);
     }
 }
 
 /// Ends the observation of a request, if it is observed.
 fn end<R: Role>(endpoint: &Endpoint<R>, open: Option<OpenRequest>, end: &ObservedEnd<'_>) {
-    if let (Some(open), Some(observing)) = (open, &endpoint.observing) {
+    if let (Some(open), Some(observing)) = (open, endpoint.observing.as_ref()) {
         observing.end(endpoint.now, open, end);
     }
 }
@@ -328,7 +289,7 @@ fn end<R: Role>(endpoint: &Endpoint<R>, open: Option<OpenRequest>, end: &Observe
 #[inline]
 pub(super) fn observe_answer<R: Role>(endpoint: &mut Endpoint<R>, key: Key, mark: usize) {
     let Some(open) = endpoint.inbound.take_observed(key) else { return };
-    let Some(observing) = &endpoint.observing else { return };
+    let Some(observing) = endpoint.observing.as_ref() else { return };
     let channel = endpoint.inbound.calls.get(key).and_then(|call| endpoint.channels.get_mut(call.channel));
     let response = channel.and_then(|c| c.outbox.tail().get(mark..)).unwrap_or_default();
     observing.end(endpoint.now, open, &ObservedEnd::Response(response));

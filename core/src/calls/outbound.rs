@@ -181,7 +181,6 @@ pub(crate) enum CallPurpose {
     /// A request of the engine about the task that this input request follows. The input request may have ended.
     InputTask(Key),
     /// A question of a task, sent on this stream.
-    #[cfg_attr(not(feature = "crypto"), allow(dead_code, reason = "task ids need `Entropy`"))]
     TaskInput { task: Key, stream: Key },
 }
 

@@ -227,7 +227,7 @@ impl<R: Role> Endpoint<R> {
             c.outbox.rollback(mark);
             return Err(e);
         }
-        let observed = match &self.observing {
+        let observed = match self.observing.as_ref() {
             Some(observing) if !purpose.is_of_connection() => {
                 let sent = Requested {
                     at: self.now,
@@ -265,7 +265,7 @@ impl<R: Role> Endpoint<R> {
         drop(reserve);
         self.commit_message(channel, mark);
         self.deadlines.arm(deadline, EndpointTimer::Outbound(key));
-        if let (Some(mut open), Some(observing)) = (observed, &self.observing) {
+        if let (Some(mut open), Some(observing)) = (observed, self.observing.as_ref()) {
             open.request_bytes = observing.sent_bytes();
             self.outbound.calls.observed.get_or_insert_default().insert(key, open);
         }

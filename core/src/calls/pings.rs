@@ -3,7 +3,6 @@
 //! A ping is sent after an interval without input, and has one interval for its answer. Any input in that time shows
 //! that the peer is alive. Only silence that this side has listened to counts as a miss (DESIGN-37).
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -33,12 +32,12 @@ impl<R: Role> Endpoint<R> {
             output_taken: c.outbox.consumed(),
             misses: 0,
         };
-        c.keep_alive = Some(Part::new(marker, Box::new(state)));
+        c.keep_alive = Part::new(marker, state);
         self.schedule_ping(channel, self.now + settings.interval);
     }
 
     fn ping_settings(&self) -> Option<KeepAlivePing> {
-        self.keep_alive.as_deref().map(|pings| pings.settings)
+        self.keep_alive.as_ref().map(|pings| pings.settings)
     }
 
     /// Records input from the peer of a channel or stream: a message, or a part of one.
@@ -52,20 +51,20 @@ impl<R: Role> Endpoint<R> {
 
     /// Records that the transport does not read at present.
     pub(crate) fn hold_input(&mut self) {
-        if let Some(pings) = &mut self.keep_alive {
+        if let Some(pings) = self.keep_alive.as_mut() {
             pings.input_held_at = Some(self.now);
         }
     }
 
     fn record_sign_of_life(&mut self, channel: Key) {
         let (root, now) = (self.root_channel(channel), self.now);
-        if let Some(state) = self.channels.get_mut(root).and_then(|c| c.keep_alive.as_deref_mut()) {
+        if let Some(state) = self.channels.get_mut(root).and_then(|c| c.keep_alive.as_mut()) {
             (state.last_input, state.misses) = (now, 0);
         }
     }
 
     fn schedule_ping(&mut self, channel: Key, at: Instant) {
-        if let Some(state) = self.channels.get_mut(channel).and_then(|c| c.keep_alive.as_deref_mut()) {
+        if let Some(state) = self.channels.get_mut(channel).and_then(|c| c.keep_alive.as_mut()) {
             state.next_ping_at = Some(at);
             self.deadlines.arm(at, EndpointTimer::KeepAlive(channel));
         }
@@ -77,12 +76,12 @@ impl<R: Role> Endpoint<R> {
             return PeerHealth::Alive;
         }
         let has_room = self.has_room_for_ping();
-        let Some(&KeepAlivePings { settings, input_held_at }) = self.keep_alive.as_deref() else {
+        let Some(&KeepAlivePings { settings, input_held_at }) = self.keep_alive.as_ref() else {
             return PeerHealth::Alive;
         };
         let high_water = self.limits.outbox_high_water;
         let Some(c) = self.channels.get_mut(channel) else { return PeerHealth::Alive };
-        let Some(state) = c.keep_alive.as_deref_mut() else { return PeerHealth::Alive };
+        let Some(state) = c.keep_alive.as_mut() else { return PeerHealth::Alive };
         let next = state.last_input + settings.interval;
         let taken = c.outbox.consumed();
         if next > self.now {
@@ -119,7 +118,7 @@ impl<R: Role> Endpoint<R> {
         let now = self.now;
         if let Some(c) = self.channels.get_mut(channel) {
             let taken = c.outbox.consumed();
-            if let Some(state) = c.keep_alive.as_deref_mut() {
+            if let Some(state) = c.keep_alive.as_mut() {
                 (state.next_ping_at, state.waiting_since, state.output_taken) = (None, now, taken);
             }
         }
@@ -139,12 +138,12 @@ impl<R: Role> Endpoint<R> {
     ///
     /// `is_stalled`: input is not processed, because the application has not taken earlier input.
     pub(crate) fn restart_ping_wait(&mut self, key: Key, is_stalled: bool) -> bool {
-        let Some(&KeepAlivePings { settings, input_held_at }) = self.keep_alive.as_deref() else {
+        let Some(&KeepAlivePings { settings, input_held_at }) = self.keep_alive.as_ref() else {
             return false;
         };
         let Some(call) = self.outbound.calls.get_mut(key) else { return false };
         let Some(c) = self.channels.get_mut(call.channel) else { return false };
-        let Some(state) = c.keep_alive.as_deref_mut() else { return false };
+        let Some(state) = c.keep_alive.as_mut() else { return false };
         let taken = c.outbox.consumed();
         let was_away = state.was_away(call.idle_deadline, self.now, input_held_at);
         // Above this mark a server does not read; a peer that takes output is alive.
@@ -168,7 +167,7 @@ impl<R: Role> Endpoint<R> {
         self.sweep();
         let (Some(settings), Some(call)) = (self.ping_settings(), ended) else { return PeerHealth::Alive };
         let Some(c) = self.channels.get_mut(call.channel) else { return PeerHealth::Alive };
-        let Some(state) = c.keep_alive.as_deref_mut() else { return PeerHealth::Alive };
+        let Some(state) = c.keep_alive.as_mut() else { return PeerHealth::Alive };
         let is_alive = match outcome {
             // The channel is being closed.
             Err(CallError::Closed(_)) => return PeerHealth::Alive,
@@ -186,7 +185,7 @@ impl<R: Role> Endpoint<R> {
 
     /// Counts an interval without a sign of life.
     fn count_miss(&mut self, channel: Key, settings: KeepAlivePing) -> PeerHealth {
-        let Some(state) = self.channels.get_mut(channel).and_then(|c| c.keep_alive.as_deref_mut()) else {
+        let Some(state) = self.channels.get_mut(channel).and_then(|c| c.keep_alive.as_mut()) else {
             return PeerHealth::Alive;
         };
         state.misses = state.misses.saturating_add(1);

@@ -85,7 +85,7 @@ pub(super) fn owe_error<R: Role>(endpoint: &mut Endpoint<R>, key: Key) {
     let Some(call) = endpoint.inbound.calls.get_mut(key) else { return };
     if !core::mem::replace(&mut call.is_owed, true) {
         call.throttle = None;
-        if let Some(observing) = &mut endpoint.observing {
+        if let Some(observing) = endpoint.observing.as_mut() {
             observing.record_sent(b"");
         }
         endpoint.owed += 1;

@@ -13,11 +13,11 @@ use serde::Serialize;
 use super::common::{CommonState, request_meta};
 use super::event::Event;
 use super::input::{self, Input, InputId, InputSource, LegacyInputs, UrlElicitations};
-use super::input_tasks::InputTaskTable;
+use super::input_tasks::hosted::HostedTasks;
 use super::rounds::{RoundDeadline, Rounds};
 use super::task_calls::{TaskUse, task_role};
-use super::tasks::TaskTable;
-use crate::built::{Conversing, Part, Repeating};
+use super::tasks::FollowedTasks;
+use crate::built::{Part, Tasking};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::CallId;
 use crate::calls::observing::observe_outcome;
@@ -41,11 +41,11 @@ pub(super) struct Calls {
     /// Calls that are queued until the connection is ready.
     queue: Option<Box<CallQueue>>,
     /// Input requests of the server.
-    inputs: Option<Part<Repeating, InputState>>,
+    inputs: Option<Box<InputState>>,
     /// Tasks that calls follow.
-    pub(super) tasks: Option<Box<dyn TaskTable>>,
+    pub(super) tasks: Part<Tasking, FollowedTasks>,
     /// Tasks that the client hosts.
-    pub(super) input_tasks: Option<Box<dyn InputTaskTable>>,
+    pub(super) input_tasks: Part<Tasking, HostedTasks>,
 }
 
 /// Input requests in both eras.
@@ -139,12 +139,8 @@ impl Calls {
     }
 
     /// Returns the state of input requests and repeated calls. It is made now if there is none.
-    fn inputs_mut(&mut self) -> Option<&mut InputState> {
-        if self.inputs.is_none() {
-            let marker = Repeating::get()?;
-            self.inputs = Some(Part::new(marker, Box::default()));
-        }
-        self.inputs.as_deref_mut()
+    fn inputs_mut(&mut self) -> &mut InputState {
+        self.inputs.get_or_insert_default()
     }
 
     /// Frees what holds nothing.
@@ -152,13 +148,15 @@ impl Calls {
         // Deadlines of open calls depend on the times in `inputs`.
         let no_calls = common.endpoint.outbound.calls.is_empty();
         self.inputs.take_if(|inputs| no_calls && inputs.is_empty());
-        self.tasks.take_if(|tasks| tasks.is_empty());
+        if self.tasks.as_ref().is_some_and(FollowedTasks::is_empty) {
+            self.tasks = Part::NONE;
+        }
     }
 
     /// Drops the queue of a connection that is closed, and the tasks that were to be cancelled.
     pub(super) fn drop_queue(&mut self) {
         self.queue = None;
-        self.tasks = None;
+        self.tasks = Part::NONE;
     }
 
     /// Retains what is needed to repeat a call, if the server may ask for input or the answer may be lost.
@@ -256,7 +254,7 @@ impl Calls {
                 if let Some(inputs) = &mut self.inputs {
                     inputs.rounds.end(common, key);
                 }
-                if let Some(tasks) = &mut self.tasks {
+                if let Some(tasks) = self.tasks.as_mut() {
                     tasks.end(common, key, &outcome);
                 }
             }
@@ -284,7 +282,7 @@ impl Calls {
     /// Handles `input_required` for a call or its retry.
     pub(super) fn receive_input_required(&mut self, common: &mut CommonState, key: Key, result: &RawJson) {
         let call = self.finish_retry(common, key);
-        let Some(inputs) = self.inputs_mut() else { return };
+        let inputs = self.inputs_mut();
         let begun = inputs.rounds.begin(common, call, result);
         self.finish_failed(common, call, begun);
     }
@@ -381,7 +379,7 @@ impl Calls {
         let limits = &common.endpoint.limits;
         for id in pages.iter().filter_map(|page| page.elicitation_id.as_deref()) {
             if id.len() <= limits.max_id {
-                let Some(inputs) = self.inputs_mut() else { return };
+                let inputs = self.inputs_mut();
                 inputs.url_elicitations.remember(id, limits.max_inputs);
             }
         }
@@ -395,7 +393,6 @@ impl Calls {
         request: Box<InputRequest<'static>>,
         related_task: Option<TaskId>,
     ) {
-        let Some(marker) = Conversing::get() else { return };
         input::report_deprecated(common, &request);
         let method = request.method().unwrap_or_default();
         let now = common.endpoint.now;
@@ -406,9 +403,7 @@ impl Calls {
                     common.endpoint.fail(key, &error);
                     return;
                 }
-                if let Some(inputs) = self.inputs_mut() {
-                    inputs.legacy.begin(now, key, method, related_task);
-                }
+                self.inputs_mut().legacy.begin(now, key, method, related_task);
             }
             _ => self.count_hosted(common),
         }
@@ -417,7 +412,7 @@ impl Calls {
             self.remember_elicitations(common, core::slice::from_ref(page));
         }
         let id = InputId(source);
-        common.events.push_back(Event::Input(Input { id, call, key: None, request, _marker: marker }));
+        common.events.push_back(Event::Input(Input { id, call, key: None, request }));
     }
 
     /// Counts the round of a question about a task that a call follows. Questions at the same time are one round.
@@ -430,7 +425,7 @@ impl Calls {
         common: &mut CommonState,
         related_task: Option<&TaskId>,
     ) -> Result<(), RpcError> {
-        let (Some(tasks), Some(task)) = (&mut self.tasks, related_task) else { return Ok(()) };
+        let (Some(tasks), Some(task)) = (self.tasks.as_mut(), related_task) else { return Ok(()) };
         let Some(call) = tasks.call_of(task) else { return Ok(()) };
         let is_open = self.inputs.as_ref().is_some_and(|inputs| inputs.legacy.is_open_for(Some(task)))
             || self.input_tasks.as_ref().is_some_and(|hosted| hosted.is_open_for(task));
@@ -444,9 +439,7 @@ impl Calls {
     /// Sets the number of open questions of hosted tasks.
     pub(super) fn set_hosted_questions(&mut self, common: &CommonState, open: usize) {
         if open > 0 || self.inputs.is_some() {
-            if let Some(inputs) = self.inputs_mut() {
-                inputs.legacy.set_hosted(common.endpoint.now, open);
-            }
+            self.inputs_mut().legacy.set_hosted(common.endpoint.now, open);
         }
     }
 
@@ -528,10 +521,9 @@ impl Calls {
     }
 
     /// Sends a call again whose answer was lost. Returns the retry, if there is one.
-    #[cfg(feature = "exchanges")]
     pub(super) fn resend_lost(&mut self, common: &mut CommonState, key: Key) -> Option<Key> {
         let call = common.original_call(key);
-        match self.inputs_mut()?.rounds.resend_lost(common, key) {
+        match self.inputs_mut().rounds.resend_lost(common, key) {
             Ok(retry) => retry,
             Err(error) => {
                 self.finish(common, call, Err(error));

@@ -7,8 +7,6 @@ use serde::Serialize;
 use super::engine::Engine;
 use super::event::{LogSettings, SubscriptionKey};
 use super::input::{InputId, InputSource, RefuseTarget, check_input_response};
-use super::subscriptions::Subscriptions;
-use crate::built::{Logging, Part};
 use crate::calls::inbound::{CallId, Progress, SendStatus};
 use crate::calls::outbound::CallPurpose;
 use crate::error::UseError;
@@ -167,8 +165,7 @@ impl Engine {
         filter: &SubscriptionFilter,
     ) -> Result<SubscriptionKey, UseError> {
         self.common.endpoint.tick(now);
-        let subscriptions = self.subscriptions.get_or_insert_with(|| Box::new(Subscriptions::default()));
-        subscriptions.subscribe(&mut self.common, filter)
+        self.subscriptions.subscribe(&mut self.common, filter)
     }
 
     /// Ends a subscription. Nothing more is reported for it (SUB-012).
@@ -178,8 +175,7 @@ impl Engine {
     /// [`UseError::Stale`] if the subscription has ended, [`UseError::Full`] if no request can be sent.
     pub fn unsubscribe(&mut self, now: Instant, subscription: SubscriptionKey) -> Result<(), UseError> {
         self.common.endpoint.tick(now);
-        let subscriptions = self.subscriptions.as_mut().ok_or(UseError::Stale)?;
-        subscriptions.unsubscribe(&mut self.common, subscription)
+        self.subscriptions.unsubscribe(&mut self.common, subscription)
     }
 
     /// Sets the least severe level of log messages, or turns them off (LOG-004, LOG-007, META-012).
@@ -190,8 +186,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`UseError::MissingPeerCapability`] if the server did not declare `logging`, or without the feature `logs`. [`UseError::NotInVersion`] for an
-    /// unknown level. [`UseError::NotReady`], [`UseError::Closed`] or [`UseError::Full`] if no request can be sent.
+    /// [`UseError::MissingPeerCapability`] if the server did not declare `logging`. [`UseError::NotInVersion`] for an unknown
+    /// level. [`UseError::NotReady`], [`UseError::Closed`] or [`UseError::Full`] if no request can be sent.
     #[deprecated(note = "MCP SEP-2577; earliest removal: first revision released on or after 2027-07-28")]
     #[expect(deprecated, reason = "supported until its removal")]
     pub fn set_log_level(&mut self, now: Instant, level: Option<LoggingLevel>) -> Result<(), UseError> {
@@ -201,8 +197,9 @@ impl Engine {
         }
         self.common.endpoint.tick(now);
         let (main, version) = self.common.ready_channel()?;
-        let marker = Logging::get().filter(|_| self.common.peer_has(Capability::Logging));
-        let marker = marker.ok_or(UseError::MissingPeerCapability(Capability::Logging))?;
+        if !self.common.peer_has(Capability::Logging) {
+            return Err(UseError::MissingPeerCapability(Capability::Logging));
+        }
         if let Some(LoggingLevel::Other(word)) = &level {
             // The server would refuse each request for it (LOG-006, LOG-010).
             let feature = alloc::format!("log level {}", rpc::clip(word));
@@ -211,7 +208,7 @@ impl Engine {
         if self.common.is_modern() {
             let request_meta = self.common.config.request_meta(Version::V2026_07_28);
             let settings = LogSettings::new(level, Some(request_meta));
-            self.common.log = Some(Part::new(marker, Box::new(settings)));
+            self.common.log = Some(Box::new(settings));
             return Ok(());
         }
         // No level turns messages off, so the highest one is set.
@@ -219,7 +216,7 @@ impl Engine {
         self.common.check_capacity(1)?;
         let params = SetLogLevelParams { level: least.as_str() };
         self.common.send_internal_request(main, CallPurpose::Internal, methods::SET_LEVEL, &params)?;
-        self.common.log = Some(Part::new(marker, Box::new(LogSettings::new(level, None))));
+        self.common.log = Some(Box::new(LogSettings::new(level, None)));
         Ok(())
     }
 }

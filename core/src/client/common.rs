@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use super::config::Config;
 use super::event::{Event, EventQueue, LogSettings, Peer};
-use crate::built::{Logging, Part};
 use crate::calls::endpoint::{Endpoint, EndpointTimer};
 use crate::calls::inbound::BatchKey;
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, ResponseMatch};
@@ -44,16 +43,14 @@ pub(super) struct CommonState {
     /// Bytes that are retained of calls that may be repeated.
     pub(super) retained_bytes: usize,
     /// The log level that the application has set.
-    pub(super) log: Option<Part<Logging, LogSettings>>,
+    pub(super) log: Option<Box<LogSettings>>,
     /// The last message that may have been an answer, but names no request, and when it came.
     stray: Option<Box<(Instant, Diagnostic)>>,
     /// Deprecated features that were reported.
     reported_features: UsedFeatures,
     /// Requests whose exchanges are not needed any more, although no message says so; as many as there may be calls.
-    #[cfg(feature = "exchanges")]
     pub(super) expired_requests: alloc::collections::VecDeque<RequestId>,
     /// Requests that ended in the outbox, while their cancellations may follow there.
-    #[cfg(feature = "exchanges")]
     pub(super) unsent_requests: alloc::collections::BTreeSet<RequestId>,
     /// Each message has an HTTP exchange of its own, whose status is stronger evidence than silence.
     pub(super) uses_exchanges: bool,
@@ -74,9 +71,7 @@ impl CommonState {
             log: None,
             stray: None,
             reported_features: UsedFeatures::default(),
-            #[cfg(feature = "exchanges")]
             expired_requests: alloc::collections::VecDeque::new(),
-            #[cfg(feature = "exchanges")]
             unsent_requests: alloc::collections::BTreeSet::new(),
             uses_exchanges: false,
             config,
@@ -127,7 +122,6 @@ impl CommonState {
 
     /// Records that the exchange of a request is not needed any more, although no message says so.
     pub(super) fn expire_request(&mut self, request: Key) {
-        #[cfg(feature = "exchanges")]
         if self.uses_exchanges {
             if self.expired_requests.len() >= self.endpoint.limits.effective_max_pending_calls() {
                 self.expired_requests.pop_front();
@@ -135,8 +129,6 @@ impl CommonState {
             let id = crate::calls::outbound::OutboundCalls::wire_id(request);
             self.expired_requests.push_back(RequestId::int(id));
         }
-        #[cfg(not(feature = "exchanges"))]
-        let _ = request;
     }
 
     /// Returns whether the outbox is so full that calls are refused.

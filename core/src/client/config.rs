@@ -5,9 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::input_tasks::InputTaskSupport;
-use super::tasks::states::TaskSupport;
-use crate::built::Conversing;
+use super::input_tasks::hosted::InputTasks;
+use super::tasks::TaskPolling;
 use crate::calls::endpoint::Settings;
 use crate::calls::observing::ObserverSetting;
 use crate::calls::pings::KeepAlivePing;
@@ -34,7 +33,6 @@ pub(super) type NamedInput = (Box<str>, Box<InputRequest<'static>>);
 /// The functions that read input requests, which only a configuration with capabilities holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InputSupport {
-    pub(super) _marker: Conversing,
     pub(super) read: ReadInput,
     pub(super) read_round: ReadRound,
     pub(super) read_pages: fn(&RpcError) -> Vec<ElicitUrlParams>,
@@ -57,9 +55,9 @@ pub struct Config {
     /// The code that reads input requests, if capabilities were declared.
     pub(super) inputs: Option<InputSupport>,
     /// The support of tasks, if calls may become tasks.
-    pub(crate) tasks: Option<TaskSupport>,
+    pub(crate) tasks: Option<TaskPolling>,
     /// The support of tasks that the client hosts, if questions may run as tasks.
-    pub(crate) input_tasks: Option<InputTaskSupport>,
+    pub(crate) input_tasks: Option<InputTasks>,
     /// Members of `_meta` in every modern request (META-009, META-010, META-011).
     pub(crate) request_meta: Vec<u8>,
 }
@@ -167,7 +165,8 @@ impl Config {
         self
     }
 
-    /// Sets an observer of requests, for traces and metrics. The default is none, which costs nothing.
+    /// Sets an observer of requests, for traces and metrics. The default is none. Without the feature `observe` it is never
+    /// called.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.settings.observer = Some(ObserverSetting::new(observer));
@@ -184,7 +183,6 @@ impl Config {
     }
 
     /// Follows these rules of drafts instead of the released ones. The default is none.
-    #[cfg(feature = "draft")]
     #[must_use]
     pub const fn draft(mut self, draft: crate::draft::Draft) -> Self {
         self.settings.draft = draft;

@@ -11,7 +11,7 @@ use super::common::CommonState;
 use super::config::Config;
 use super::event::{Event, Peer};
 use super::negotiate::{Negotiation, NegotiationStep};
-use super::subscription_table::SubscriptionTable;
+use super::subscriptions::Subscriptions;
 use super::task_calls::TaskUse;
 use crate::calls::endpoint::{EndpointTimer, check_timeout, next_deadline};
 use crate::calls::observing::{begin_session, end_session};
@@ -43,7 +43,7 @@ pub struct Engine {
     /// Queued calls, rounds of calls, and input requests.
     pub(super) calls: Calls,
     /// Subscriptions of the application.
-    pub(super) subscriptions: Option<Box<dyn SubscriptionTable>>,
+    pub(super) subscriptions: Subscriptions,
 }
 
 impl Engine {
@@ -54,7 +54,7 @@ impl Engine {
             common: CommonState::new(config),
             negotiation: Negotiation::new(),
             calls: Calls::default(),
-            subscriptions: None,
+            subscriptions: Subscriptions::default(),
         }
     }
 
@@ -159,9 +159,9 @@ impl Engine {
     }
 
     /// Panics if a sum that the engine keeps differs from what it sums.
-    #[cfg(all(any(debug_assertions, test), feature = "crypto"))]
+    #[cfg(any(debug_assertions, test))]
     pub(crate) fn check_sums(&self) {
-        if let Some(tasks) = &self.calls.input_tasks {
+        if let Some(tasks) = self.calls.input_tasks.as_ref() {
             tasks.check_sums(&self.common);
         }
     }
@@ -220,6 +220,8 @@ impl Engine {
     }
 
     /// Returns the next record of the tap ([`Limits::tap_records`](crate::Limits::tap_records)).
+    ///
+    /// Without the feature `observe` nothing is recorded.
     pub fn poll_tap(&mut self) -> Option<TapRecord> {
         self.common.endpoint.poll_tap()
     }
@@ -435,9 +437,7 @@ impl Engine {
             }
         }
         self.calls.drop_queue();
-        if let Some(subscriptions) = &mut self.subscriptions {
-            subscriptions.end_all(&mut self.common, &CallError::Closed(fault.clone()));
-        }
+        self.subscriptions.end_all(&mut self.common, &CallError::Closed(fault.clone()));
         if let Some(c) = self.common.endpoint.channels.get_mut(main) {
             c.closed = true;
         }
@@ -546,7 +546,9 @@ impl BoundEngine for Engine {
                 EndpointTimer::Trim => {
                     if self.common.endpoint.trim() {
                         self.common.events.shrink_to_fit();
-                        self.subscriptions.take_if(|subscriptions| subscriptions.is_empty());
+                        if self.subscriptions.is_empty() {
+                            self.subscriptions = Subscriptions::default();
+                        }
                         self.calls.trim(&self.common);
                     }
                 }

@@ -395,7 +395,6 @@ mod log_tests {
 mod tests {
     use super::super::input::{Input, InputSource};
     use super::*;
-    use crate::built::Conversing;
     use crate::model::InputRequest;
     use crate::slab::Key;
     use alloc::boxed::Box;
@@ -407,7 +406,7 @@ mod tests {
     #[expect(deprecated, reason = "tested until its removal")]
     fn input_event(serial: u64) -> Event {
         let request = Box::new(InputRequest::ListRoots(None));
-        Event::Input(Input { id: input(serial), call: None, key: None, request, _marker: Conversing })
+        Event::Input(Input { id: input(serial), call: None, key: None, request })
     }
 
     fn check(queue: &EventQueue) {

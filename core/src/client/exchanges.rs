@@ -230,7 +230,7 @@ impl Exchanges<'_> {
             CallPurpose::Application | CallPurpose::Retry(_) => {
                 engine.calls.resend_lost(&mut engine.common, key)
             }
-            CallPurpose::Listen(_) => engine.subscriptions.as_mut()?.renew_listen(&mut engine.common, key),
+            CallPurpose::Listen(_) => engine.subscriptions.renew_listen(&mut engine.common, key),
             _ => None,
         };
         retry.map(|key| RequestId::int(OutboundCalls::wire_id(key)))
@@ -368,9 +368,7 @@ impl Exchanges<'_> {
         let common = &mut self.engine.common;
         common.endpoint.tick(now);
         if let Some(main) = common.main_channel {
-            if let Some(subscriptions) = &mut self.engine.subscriptions {
-                subscriptions.renew_resources(common, main);
-            }
+            self.engine.subscriptions.renew_resources(common, main);
             if let Some(level) = common.log.as_ref().map(|log| log.level().cloned()) {
                 // It was accepted before, so it can fail only because the outbox is full.
                 let _ = self.engine.set_log_level(now, level);
@@ -381,9 +379,7 @@ impl Exchanges<'_> {
     /// Ends the subscriptions: the stream with the change notifications of a legacy session is not available.
     pub(crate) fn handle_change_stream_lost(&mut self, now: Instant, error: &CallError) {
         self.engine.common.endpoint.tick(now);
-        if let Some(subscriptions) = &mut self.engine.subscriptions {
-            subscriptions.end_all(&mut self.engine.common, error);
-        }
+        self.engine.subscriptions.end_all(&mut self.engine.common, error);
     }
 }
 
@@ -405,7 +401,7 @@ impl Engine {
 
     /// Returns whether there are subscriptions.
     pub(crate) fn has_subscriptions(&self) -> bool {
-        self.subscriptions.as_ref().is_some_and(|subscriptions| !subscriptions.is_empty())
+        !self.subscriptions.is_empty()
     }
 
     /// Returns whether all events were polled.

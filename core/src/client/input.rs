@@ -10,7 +10,6 @@ use bytes::Bytes;
 
 use super::common::CommonState;
 use super::config::{Config, InputSupport, NamedInput};
-use crate::built::Conversing;
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::{CallKey, OutboundCall};
 use crate::deprecation::DeprecatedFeature;
@@ -64,7 +63,6 @@ pub struct Input {
     pub key: Option<Box<str>>,
     /// The request; never `Other`.
     pub request: Box<InputRequest<'static>>,
-    pub(super) _marker: Conversing,
 }
 
 /// The target of [`Engine::refuse`](crate::client::Engine::refuse).
@@ -188,44 +186,20 @@ pub(super) fn check_input_response(
 impl Config {
     /// Declares the capabilities (LIFE-012, ERR-021).
     ///
-    /// Requests that need others are refused before the application sees them. Without the feature `conversations`, those of
-    /// requests of a server are not declared.
+    /// Requests that need others are refused before the application sees them.
     #[must_use]
-    #[expect(deprecated, reason = "supported until its removal")]
-    pub fn capabilities(mut self, mut capabilities: Capabilities) -> Self {
-        match Conversing::get() {
-            Some(marker) => {
-                self.inputs = Some(InputSupport {
-                    _marker: marker,
-                    read: |config, method, params, version| {
-                        let mut request = InputRequest::from_parts(method, params)?;
-                        config.check_input_request(&mut request, version)?;
-                        Ok(Box::new(request.into_owned()))
-                    },
-                    read_round,
-                    read_pages: |error| {
-                        error
-                            .as_url_elicitation_required()
-                            .map(|refusal| refusal.elicitations)
-                            .unwrap_or_default()
-                    },
-                });
-            }
-            None => {
-                capabilities = [
-                    Capability::Elicitation,
-                    Capability::ElicitationForm,
-                    Capability::ElicitationUrl,
-                    Capability::Sampling,
-                    Capability::SamplingTools,
-                    Capability::SamplingContext,
-                    Capability::Roots,
-                    Capability::RootsListChanged,
-                ]
-                .into_iter()
-                .fold(capabilities, Capabilities::without);
-            }
-        }
+    pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
+        self.inputs = Some(InputSupport {
+            read: |config, method, params, version| {
+                let mut request = InputRequest::from_parts(method, params)?;
+                config.check_input_request(&mut request, version)?;
+                Ok(Box::new(request.into_owned()))
+            },
+            read_round,
+            read_pages: |error| {
+                error.as_url_elicitation_required().map(|refusal| refusal.elicitations).unwrap_or_default()
+            },
+        });
         self.settings.capabilities = Arc::new(capabilities);
         if self.tasks.is_some() {
             self = self.declare_tasks();

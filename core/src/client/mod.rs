@@ -14,18 +14,18 @@ mod completer;
 mod config;
 mod engine;
 mod event;
-#[cfg(feature = "exchanges")]
 mod exchanges;
 mod input;
+#[cfg_attr(not(feature = "tasks"), allow(dead_code, unused_imports, reason = "nothing makes tasks"))]
 mod input_tasks;
 mod list;
 mod negotiate;
 mod receive;
 mod rounds;
 mod schemas;
-mod subscription_table;
 mod subscriptions;
 mod task_calls;
+#[cfg_attr(not(feature = "tasks"), allow(dead_code, unused_imports, reason = "nothing makes tasks"))]
 mod tasks;
 
 #[cfg(feature = "http")]
@@ -38,12 +38,9 @@ pub use config::Config;
 pub use engine::Engine;
 pub use event::LogMessage;
 pub use event::{Event, Notification, Peer, ServerRequest, SubscriptionKey};
-#[cfg(feature = "exchanges")]
 pub use exchanges::{Exchanges, OutgoingMessage};
 pub use input::{Input, InputId, RefuseTarget};
-#[cfg(feature = "crypto")]
 pub use input_tasks::hosted::InputTaskLimits;
-#[cfg(feature = "crypto")]
 pub use input_tasks::hosted::InputTasks;
 pub use list::{MissingListError, Paginator, ResultPage, TypedEntries};
 

@@ -14,8 +14,8 @@ use super::event::{Event, LogMessage, Notification, ServerRequest};
 use super::input::InputSource;
 use super::input_tasks::{RequestSource, is_about_task};
 use super::negotiate::NegotiationStep;
-use super::subscription_table;
-use crate::built::{Batching, Conversing, Logging};
+use super::subscriptions::is_listen;
+use crate::built::Legacy;
 use crate::calls::batch;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{BatchKey, CallId, InboundCall};
@@ -72,7 +72,7 @@ impl Engine {
 
     fn receive_batch(&mut self, channel: Key, frame: &Bytes, own: Option<&RequestId>) {
         let allows_batches = self.common.peer.as_ref().is_some_and(|p| p.version == Version::V2025_03_26);
-        let Some(marker) = Batching::get() else {
+        let Some(marker) = Legacy::get() else {
             let rejected = RejectedMessage::unreadable(MalformedMessage::Batch);
             return self.reject(channel, None, rejected, frame, own);
         };
@@ -230,8 +230,7 @@ impl Engine {
                                 }
                             }
                             Some(b"\"input_required\"")
-                                if Conversing::IS_BUILT
-                                    && self.common.is_modern()
+                                if self.common.is_modern()
                                     && self.calls.may_need_input(&self.common, key) =>
                             {
                                 return self.calls.receive_input_required(&mut self.common, key, &result); // MRTR-002, MRTR-003
@@ -279,10 +278,7 @@ impl Engine {
             }
             CallPurpose::Abandoned => return self.calls.finish_abandoned(&mut self.common, key, &outcome),
             CallPurpose::Listen(_) => {
-                if let Some(subscriptions) = &mut self.subscriptions {
-                    subscriptions.listen_ended(&mut self.common, key, outcome.map(drop));
-                }
-                return;
+                return self.subscriptions.listen_ended(&mut self.common, key, outcome.map(drop));
             }
             CallPurpose::Subscribe(_) | CallPurpose::Internal => {
                 return self.finish_internal_request(key, purpose, outcome.map(drop));
@@ -307,8 +303,8 @@ impl Engine {
             CallError::Malformed(reason) => {
                 RpcError::invalid_request(format!("the answer is malformed: {reason}"))
             }
-            // The text of all outcomes is long, and few of them end a request of the negotiation on a byte stream.
-            other if cfg!(feature = "exchanges") => RpcError::invalid_request(format!("{other}")),
+            // The text of all outcomes is long (10 KiB), and few of them end a request of the negotiation on a byte stream.
+            other if cfg!(feature = "http") => RpcError::invalid_request(format!("{other}")),
             _ => RpcError::invalid_request("the answer is not valid"),
         });
         let mut step = self.negotiation.handle_answer(&mut self.common, key, purpose, outcome);
@@ -391,8 +387,8 @@ impl Engine {
             Err(CallError::Rpc(error)) => self.common.diagnose(Diagnostic::PeerError(error)),
             _ => {}
         }
-        if let (CallPurpose::Subscribe(resource), Some(subscriptions)) = (purpose, &mut self.subscriptions) {
-            subscriptions.resource_answered(&mut self.common, key, resource, refused);
+        if let CallPurpose::Subscribe(resource) = purpose {
+            self.subscriptions.resource_answered(&mut self.common, key, resource, refused);
         }
     }
 
@@ -408,7 +404,7 @@ impl Engine {
                 Ok((key, progress)) => Calls::receive_progress(&mut self.common, key, progress),
             },
             methods::CANCELLED => self.receive_cancellation(channel, params),
-            methods::MESSAGE if Logging::IS_BUILT => {
+            methods::MESSAGE => {
                 let is_muted = self.common.log.as_ref().is_some_and(|log| log.level().is_none());
                 match LogMessage::parse(frame, params) {
                     _ if is_muted => {}
@@ -425,15 +421,13 @@ impl Engine {
             methods::ACKNOWLEDGED
                 if self.calls.receive_task_acknowledged(&mut self.common, channel, params) => {}
             methods::ACKNOWLEDGED => {
-                let (subscriptions, common) = (self.subscriptions.as_deref_mut(), &mut self.common);
-                subscription_table::receive_acknowledged(subscriptions, common, channel, params);
+                self.subscriptions.receive_acknowledged(&mut self.common, channel, params);
             }
             method @ (methods::TOOLS_CHANGED
             | methods::PROMPTS_CHANGED
             | methods::RESOURCES_CHANGED
             | methods::RESOURCE_UPDATED) => {
-                let (subscriptions, common) = (self.subscriptions.as_deref_mut(), &mut self.common);
-                subscription_table::receive_change(subscriptions, common, channel, method, params);
+                self.subscriptions.receive_change(&mut self.common, channel, method, params);
             }
             method => {
                 let params = whole.map(|p| RawJson::trusted(frame.slice_ref(p)));
@@ -456,10 +450,8 @@ impl Engine {
             return false;
         }
         match self.common.endpoint.match_response(channel, id) {
-            ResponseMatch::Live(key) if subscription_table::is_listen(&self.common, key) => {
-                if let Some(subscriptions) = &mut self.subscriptions {
-                    subscriptions.listen_ended(&mut self.common, key, Ok(())); // CANC-018, SUB-021
-                }
+            ResponseMatch::Live(key) if is_listen(&self.common, key) => {
+                self.subscriptions.listen_ended(&mut self.common, key, Ok(())); // CANC-018, SUB-021
                 true
             }
             // Most servers end a subscription in both ways, and the first one counted (DEC-002).

@@ -5,6 +5,7 @@
 //! assigned to those that want it. An acknowledged subscription has no deadline; that of its request is in the shared
 //! heap, where every call has one.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -15,16 +16,16 @@ use serde::Serialize;
 
 use super::common::CommonState;
 use super::event::{Event, SubscriptionKey};
-use super::subscription_table::{ListFlags, SubscriptionTable, covers, is_covered_by_prefix, sorted_uris};
-use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall};
+use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, ResponseMatch};
 use crate::calls::outbound_requests::OutboundRequest;
 use crate::change::Change;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
-use crate::json::Serializer;
+use crate::json::{Serializer, object_members, string};
 use crate::limits::Limit;
+use crate::listen_filter::{ListSet, ListenFilter, PROMPTS, RESOURCES, TOOLS, declared_lists};
 use crate::methods::{self, Capability};
-use crate::model::{SubscriptionFilter, SubscriptionsAcknowledgedParams};
+use crate::model::SubscriptionFilter;
 use crate::shape;
 use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::{Key, Slab};
@@ -49,7 +50,7 @@ struct Subscription {
     /// The serial number, which is never reused.
     serial: u64,
     /// The lists: as requested, later as honoured.
-    lists: ListFlags,
+    lists: ListSet,
     /// The resources, sorted.
     uris: Vec<Box<str>>,
     /// Memberships in lists, and then in resources, in the order of `uris` (legacy).
@@ -114,7 +115,6 @@ impl Subscription {
     }
 
     /// Records that the subscription was renewed.
-    #[cfg(feature = "exchanges")]
     const fn await_again(&mut self) {
         if self.is_acknowledged() {
             self.acknowledgment = Acknowledgment::AwaitedAgain;
@@ -128,9 +128,9 @@ impl Subscription {
         let key = self.key(key);
         common.events.push_back(Event::Subscribed { key, honoured: self.filter() });
         if is_renewed {
+            let lists = [(TOOLS, Change::Tools), (PROMPTS, Change::Prompts), (RESOURCES, Change::Resources)];
             let lists =
-                [Change::Tools, Change::Prompts, Change::Resources].into_iter().zip(self.lists.as_array());
-            let lists = lists.filter_map(|(change, is_subscribed)| is_subscribed.then_some(change));
+                lists.into_iter().filter(|(list, _)| self.lists & list != 0).map(|(_, change)| change);
             let resources = self.uris.iter().map(|uri| Change::Resource(String::from(&**uri)));
             for change in lists.chain(resources) {
                 common.events.push_back(Event::Changed { key: Some(key), change });
@@ -140,9 +140,9 @@ impl Subscription {
 
     fn wants(&self, change: &Change) -> bool {
         match change {
-            Change::Tools => self.lists.tools,
-            Change::Prompts => self.lists.prompts,
-            Change::Resources => self.lists.resources,
+            Change::Tools => self.lists & TOOLS != 0,
+            Change::Prompts => self.lists & PROMPTS != 0,
+            Change::Resources => self.lists & RESOURCES != 0,
             Change::Resource(uri) => self.uris.iter().any(|resource| covers(resource, uri)),
         }
     }
@@ -150,9 +150,9 @@ impl Subscription {
     /// Returns the filter for the application.
     fn filter(&self) -> SubscriptionFilter {
         let mut filter = SubscriptionFilter::new();
-        filter.tools_list_changed = self.lists.tools.then_some(true);
-        filter.prompts_list_changed = self.lists.prompts.then_some(true);
-        filter.resources_list_changed = self.lists.resources.then_some(true);
+        filter.tools_list_changed = (self.lists & TOOLS != 0).then_some(true);
+        filter.prompts_list_changed = (self.lists & PROMPTS != 0).then_some(true);
+        filter.resources_list_changed = (self.lists & RESOURCES != 0).then_some(true);
         let uris = || self.uris.iter().map(|uri| String::from(&**uri)).collect();
         filter.resource_subscriptions = (!self.uris.is_empty()).then(uris);
         filter
@@ -248,12 +248,17 @@ impl Subscriptions {
     }
 }
 
-impl SubscriptionTable for Subscriptions {
-    fn is_empty(&self) -> bool {
+impl Subscriptions {
+    pub(in crate::client) fn is_empty(&self) -> bool {
         self.slab.is_empty()
     }
 
-    fn subscribe(
+    /// Adds a subscription and requests what it needs of the server.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::subscribe`](super::Engine::subscribe).
+    pub(in crate::client) fn subscribe(
         &mut self,
         common: &mut CommonState,
         filter: &SubscriptionFilter,
@@ -262,8 +267,8 @@ impl SubscriptionTable for Subscriptions {
         let limits = &common.endpoint.limits;
         let mut sub = Subscription {
             serial: 0,
-            lists: ListFlags::from_filter(filter),
-            uris: sorted_uris(filter),
+            lists: lists_of(filter),
+            uris: sorted_uris(filter.resource_subscriptions.iter().flatten()),
             memberships: Vec::new(),
             acknowledgment: Acknowledgment::Awaited,
             unanswered: 0,
@@ -292,7 +297,7 @@ impl SubscriptionTable for Subscriptions {
             };
             return Ok(SubscriptionKey::new(serial, key));
         }
-        sub.lists = sub.lists.intersection(promised_lists(common));
+        sub.lists &= promised_lists(common);
         if !common.peer_has(Capability::ResourceSubscriptions) {
             sub.uris.clear();
         }
@@ -303,7 +308,7 @@ impl SubscriptionTable for Subscriptions {
         sub.serial = common.next_serial();
         let (serial, lists, uris) = (sub.serial, sub.lists, sub.uris.clone());
         let key = self.slab.insert(sub);
-        for (list, _) in lists.as_array().into_iter().enumerate().filter(|(_, wanted)| *wanted) {
+        for list in (0..self.lists.len()).filter(|list| lists & 1 << list != 0) {
             self.join(key, Topic::List(list));
         }
         for (uri, known) in uris.into_iter().zip(known) {
@@ -320,7 +325,12 @@ impl SubscriptionTable for Subscriptions {
         Ok(SubscriptionKey::new(serial, key))
     }
 
-    fn unsubscribe(
+    /// Ends a subscription at the request of the application.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::unsubscribe`](super::Engine::unsubscribe).
+    pub(in crate::client) fn unsubscribe(
         &mut self,
         common: &mut CommonState,
         subscription: SubscriptionKey,
@@ -355,18 +365,32 @@ impl SubscriptionTable for Subscriptions {
 
     // ---- modern era ----
 
-    fn receive_acknowledged(&mut self, common: &mut CommonState, listen: Key, params: &[u8]) {
+    /// Handles the acknowledgment of the subscription of an open request (SUB-006, SUB-007).
+    pub(in crate::client) fn receive_acknowledged(
+        &mut self,
+        common: &mut CommonState,
+        channel: Key,
+        params: &[u8],
+    ) {
         let method = methods::ACKNOWLEDGED;
-        let Ok(answer) = serde_json::from_slice::<SubscriptionsAcknowledgedParams>(params) else {
-            return common.diagnose(Diagnostic::InvalidNotification(method.into()));
-        };
+        let invalid = || Diagnostic::InvalidNotification(method.into());
+        let mut has_filter = false;
+        object_members(params, |name, value| {
+            has_filter |= name == b"notifications" && value.starts_with(b"{")
+        });
+        if !has_filter {
+            return common.diagnose(invalid());
+        }
+        // One that was sent before its subscription ended is not read.
+        let Some(listen) = subscription_of(common, channel, method, params) else { return };
+        let Ok(answer) = ListenFilter::read(params) else { return common.diagnose(invalid()) };
         let found = self.find_by_listen(common, listen).filter(|(_, sub)| !sub.is_acknowledged());
         let Some((key, sub)) = found else {
             return common.diagnose(Diagnostic::UnsolicitedNotification(method.into()));
         };
         // The server cannot honour more than was requested (SUB-003).
-        let honoured = sorted_uris(&answer.notifications);
-        sub.lists = sub.lists.intersection(ListFlags::from_filter(&answer.notifications));
+        let honoured = sorted_uris(answer.resources.iter().flatten());
+        sub.lists &= answer.lists;
         sub.uris.retain(|uri| honoured.binary_search(uri).is_ok());
         sub.acknowledge(common, key);
         if let Some(call) = common.endpoint.outbound.calls.get_mut(listen) {
@@ -374,7 +398,13 @@ impl SubscriptionTable for Subscriptions {
         }
     }
 
-    fn listen_ended(&mut self, common: &mut CommonState, listen: Key, outcome: Result<(), CallError>) {
+    /// Handles the outcome of `subscriptions/listen`.
+    pub(in crate::client) fn listen_ended(
+        &mut self,
+        common: &mut CommonState,
+        listen: Key,
+        outcome: Result<(), CallError>,
+    ) {
         let found = self.find_by_listen(common, listen).map(|(key, sub)| (key, sub.key(key)));
         common.endpoint.outbound.calls.remove(listen);
         common.endpoint.sweep();
@@ -384,8 +414,10 @@ impl SubscriptionTable for Subscriptions {
         }
     }
 
-    #[cfg(feature = "exchanges")]
-    fn renew_listen(&mut self, common: &mut CommonState, request: Key) -> Option<Key> {
+    /// Renews a subscription whose request was lost (SUB-016). Returns the new request.
+    ///
+    /// The subscription will be acknowledged again, because changes may have been missed.
+    pub(in crate::client) fn renew_listen(&mut self, common: &mut CommonState, request: Key) -> Option<Key> {
         let main = common.main_channel?;
         let (key, sub) = self.find_by_listen(common, request)?;
         let (filter, subscription) = (sub.filter(), sub.key(key));
@@ -407,8 +439,11 @@ impl SubscriptionTable for Subscriptions {
 
     // ---- legacy era ----
 
+    /// Renews the resource subscriptions in a new session of a legacy server.
+    ///
+    /// The subscriptions will be acknowledged again, because changes may have been missed.
     #[cfg(feature = "http")]
-    fn renew_resources(&mut self, common: &mut CommonState, main: Key) {
+    pub(in crate::client) fn renew_resources(&mut self, common: &mut CommonState, main: Key) {
         for (uri, resource) in &self.by_uri {
             // It was sent before, so it can fail only because of a limit.
             let Ok(request) = request_resource(common, main, *resource, uri) else { continue };
@@ -431,7 +466,14 @@ impl SubscriptionTable for Subscriptions {
         }
     }
 
-    fn resource_answered(&mut self, common: &mut CommonState, request: Key, resource: Key, refused: bool) {
+    /// Handles the answer to the request for a resource.
+    pub(in crate::client) fn resource_answered(
+        &mut self,
+        common: &mut CommonState,
+        request: Key,
+        resource: Key,
+        refused: bool,
+    ) {
         let Some(entry) = self.resources.get_mut(resource).filter(|r| r.pending_request == Some(request))
         else {
             return;
@@ -459,7 +501,8 @@ impl SubscriptionTable for Subscriptions {
 
     // ---- changes ----
 
-    fn subscribers(&self, change: &Change) -> Vec<SubscriptionKey> {
+    /// Returns the subscriptions that want a change of a legacy server, in the order in which they were made.
+    pub(in crate::client) fn subscribers(&self, change: &Change) -> Vec<SubscriptionKey> {
         let mut wanting: Vec<SubscriptionKey> = Vec::new();
         let mut add = |list: &List| {
             for (_, Membership { subscription: key, .. }) in list.iter(&self.memberships) {
@@ -486,14 +529,21 @@ impl SubscriptionTable for Subscriptions {
         wanting
     }
 
-    fn subscriber(&mut self, common: &CommonState, listen: Key, change: &Change) -> Option<SubscriptionKey> {
+    /// Returns the subscription of an open request, if it wants the change.
+    pub(in crate::client) fn subscriber(
+        &mut self,
+        common: &CommonState,
+        listen: Key,
+        change: &Change,
+    ) -> Option<SubscriptionKey> {
         let (key, sub) = self.find_by_listen(common, listen)?;
         // Only the server knows which resources are parts of the subscribed ones.
         let may_be_part = matches!(change, Change::Resource(_)) && !sub.uris.is_empty();
         (sub.is_acknowledged() && (may_be_part || sub.wants(change))).then(|| sub.key(key))
     }
 
-    fn end_all(&mut self, common: &mut CommonState, error: &CallError) {
+    /// Ends all subscriptions with the connection (SUB-015, SUB-017).
+    pub(in crate::client) fn end_all(&mut self, common: &mut CommonState, error: &CallError) {
         let ended = core::mem::take(self);
         for (key, sub) in ended.slab.iter() {
             report_end(common, sub.key(key), Some(error.clone()));
@@ -523,12 +573,35 @@ fn report_end(common: &mut CommonState, key: SubscriptionKey, error: Option<Call
 }
 
 /// Returns the lists whose changes a legacy server announces.
-fn promised_lists(common: &CommonState) -> ListFlags {
-    ListFlags {
-        tools: common.peer_has(Capability::ToolsListChanged),
-        prompts: common.peer_has(Capability::PromptsListChanged),
-        resources: common.peer_has(Capability::ResourcesListChanged),
-    }
+fn promised_lists(common: &CommonState) -> ListSet {
+    declared_lists(|capability| common.peer_has(capability))
+}
+
+/// Returns the lists of a filter.
+fn lists_of(filter: &SubscriptionFilter) -> ListSet {
+    let is_set = |flag: Option<bool>, list| if flag == Some(true) { list } else { 0 };
+    is_set(filter.tools_list_changed, TOOLS)
+        | is_set(filter.prompts_list_changed, PROMPTS)
+        | is_set(filter.resources_list_changed, RESOURCES)
+}
+
+/// Returns URIs sorted and without duplicates.
+fn sorted_uris<'a>(given: impl Iterator<Item = &'a String>) -> Vec<Box<str>> {
+    let mut uris: Vec<Box<str>> = given.map(|uri| Box::from(&**uri)).collect();
+    uris.sort_unstable();
+    uris.dedup();
+    uris
+}
+
+/// Returns whether `uri` is the resource or a part of it (RES-011).
+pub(super) fn covers(resource: &str, uri: &str) -> bool {
+    uri.starts_with(resource) && is_covered_by_prefix(uri, resource.len())
+}
+
+/// Returns whether `uri` is the resource whose URI is its first `end` bytes, or a part of it.
+pub(super) fn is_covered_by_prefix(uri: &str, end: usize) -> bool {
+    let (prefix, rest) = uri.as_bytes().split_at_checked(end).unwrap_or_default();
+    rest.is_empty() || prefix.ends_with(b"/") || matches!(rest, [b'/' | b'?' | b'#', ..])
 }
 
 /// Sends `subscriptions/listen` for a subscription. Returns the request.
@@ -574,6 +647,86 @@ fn request_resource(common: &mut CommonState, main: Key, resource: Key, uri: &st
 #[derive(Serialize)]
 struct UriParams<'a> {
     uri: &'a str,
+}
+
+// Notifications, and the subscriptions that they are of.
+
+impl Subscriptions {
+    /// Handles a change notification. A server may send one to a client without any subscription: a change of a list is
+    /// reported, because a cached list is outdated, and anything else is diagnosed.
+    pub(super) fn receive_change(
+        &mut self,
+        common: &mut CommonState,
+        channel: Key,
+        method: &str,
+        params: &[u8],
+    ) {
+        let change = match method {
+            methods::TOOLS_CHANGED => Change::Tools,
+            methods::PROMPTS_CHANGED => Change::Prompts,
+            methods::RESOURCES_CHANGED => Change::Resources,
+            _ => {
+                let mut uri = None;
+                object_members(params, |name, value| {
+                    if name == b"uri" {
+                        uri = string(value).map(Cow::into_owned);
+                    }
+                });
+                match uri {
+                    Some(uri) => Change::Resource(uri),
+                    None => return common.diagnose(Diagnostic::InvalidNotification(method.into())),
+                }
+            }
+        };
+        if !common.is_modern() {
+            let wanting = self.subscribers(&change);
+            return receive_legacy_change(common, method, change, wanting);
+        }
+        let Some(listen) = subscription_of(common, channel, method, params) else { return };
+        match self.subscriber(common, listen, &change) {
+            Some(subscription) => common.events.push_change(Some(subscription), change),
+            // SUB-003, SUB-004
+            None => common.diagnose(Diagnostic::UnsolicitedNotification(method.into())),
+        }
+    }
+}
+
+/// Assigns a change of a legacy server to the subscriptions that want it.
+fn receive_legacy_change(
+    common: &mut CommonState,
+    method: &str,
+    change: Change,
+    mut wanting: Vec<SubscriptionKey>,
+) {
+    // List changes are sent to every client; a resource change needs a subscription (RES-028).
+    let Some(last) = wanting.pop() else {
+        if matches!(change, Change::Resource(_)) {
+            return common.diagnose(Diagnostic::UnsolicitedNotification(method.into()));
+        }
+        // A cached list is outdated even without a subscription.
+        return common.events.push_change(None, change);
+    };
+    for subscription in wanting {
+        common.events.push_change(Some(subscription), change.clone());
+    }
+    common.events.push_change(Some(last), change);
+}
+
+/// Returns whether an outbound call is the request of a subscription.
+pub(super) fn is_listen(common: &CommonState, key: Key) -> bool {
+    common.endpoint.outbound.calls.get(key).is_some_and(|c| matches!(c.purpose, CallPurpose::Listen(_)))
+}
+
+/// Returns the open request of a notification, by the subscription id in its `_meta` (SUB-008, SUB-009).
+fn subscription_of(common: &mut CommonState, channel: Key, method: &str, params: &[u8]) -> Option<Key> {
+    let id = common.subscription_id(params);
+    match id.map(|id| common.endpoint.match_response(channel, &id)) {
+        Some(ResponseMatch::Live(key)) if is_listen(common, key) => return Some(key),
+        // The notification was sent before the subscription ended.
+        Some(ResponseMatch::Late) => {}
+        _ => common.diagnose(Diagnostic::UnsolicitedNotification(method.into())),
+    }
+    None
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use alloc::sync::Arc;
 use super::*;
 use crate::client::config::Config;
 use crate::client::event::Peer;
-use crate::client::subscription_table::receive_change;
 use crate::identity::Capabilities;
 use crate::raw::RawJson;
 use crate::testing::rounds;
@@ -56,7 +55,10 @@ fn check(subs: &Subscriptions) {
         assert_eq!(sub.is_acknowledged(), sub.unanswered == 0);
         let known: Vec<Key> = sub.uris.iter().map(|uri| subs.by_uri[uri]).collect();
         assert_eq!(known, resources);
-        let of_lists = sub.lists.as_array().into_iter().enumerate().filter(|(_, wanted)| *wanted);
+        let of_lists = [0, 1, 2]
+            .map(|list| (list, sub.lists & 1 << list != 0))
+            .into_iter()
+            .filter(|(_, wanted)| *wanted);
         let topics = of_lists.map(|(at, _)| Topic::List(at)).chain(known.into_iter().map(Topic::Resource));
         let members = sub.memberships.iter().map(|member| subs.memberships.get(*member).expect("live"));
         assert!(
@@ -171,7 +173,7 @@ fn change_reaches_each_wanting_subscription_once_in_order() {
     }
     while common.events.pop_front().is_some() {}
     let mut changed = |method: &str, params: &[u8]| {
-        receive_change(Some(&mut subs), &mut common, main, method, params);
+        subs.receive_change(&mut common, main, method, params);
         let mut reported = Vec::new();
         while let Some(event) = common.events.pop_front() {
             match event {
@@ -204,4 +206,16 @@ fn modern_subscription_ends_with_its_request_and_its_key_stays_stale() {
     assert_eq!(subs.unsubscribe(&mut common, first), Err(UseError::Stale));
     assert_eq!(subs.unsubscribe(&mut common, second), Ok(()));
     assert!(subs.is_empty() && common.endpoint.outbound.calls.is_empty());
+}
+
+// covers: RES-011
+#[test]
+fn resource_covers_only_itself_and_its_parts() {
+    for within in ["a:b", "a:b/c", "a:b?c", "a:b#c"] {
+        assert!(covers("a:b", within), "{within}");
+    }
+    for other in ["a:", "a:bc", "a:c", "", "x/a:b"] {
+        assert!(!covers("a:b", other), "{other}");
+    }
+    assert!(covers("a:b/", "a:b/c") && !covers("a:b/", "a:b"));
 }

@@ -1,7 +1,5 @@
 //! Calls that become tasks, and those that wait for one.
 
-use alloc::boxed::Box;
-
 use serde::Serialize;
 
 use super::calls::{Calls, ToolCallParams};
@@ -9,8 +7,8 @@ use super::common::CommonState;
 use super::config::Config;
 use super::engine::Engine;
 use super::event::Event;
-use super::tasks::states::{TaskPolling, TaskSupport};
-use super::tasks::{FollowedTasks, TaskDeadline, TaskHandle, TaskOutcome, TaskTable, new_table};
+use super::tasks::states::TaskPolling;
+use super::tasks::{FollowedTasks, TaskDeadline, TaskHandle, TaskOutcome};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::outbound::{
     CallKey, CallOptions, CallPurpose, CallTask, OutboundCall, OutboundCalls, ResponseMatch, TaskRequest,
@@ -148,17 +146,15 @@ impl Calls {
 
     /// Sends what is due about tasks that no call follows any more.
     pub(super) fn handle_task_timeout(&mut self, common: &mut CommonState) {
-        if let Some(tasks) = &mut self.tasks {
+        if let Some(tasks) = self.tasks.as_mut() {
             tasks.handle_timeout(common);
         }
     }
 
     /// Returns the table of tasks if the configuration has them. It is made now if there is none.
-    fn tasks_table(&mut self, common: &CommonState) -> Option<&mut (dyn TaskTable + 'static)> {
-        if self.tasks.is_none() {
-            self.tasks = new_table(common.config.tasks?);
-        }
-        self.tasks.as_deref_mut()
+    fn tasks_table(&mut self, common: &CommonState) -> Option<&mut FollowedTasks> {
+        common.config.tasks?;
+        self.tasks.get_or_make(FollowedTasks::default)
     }
 
     fn finish_followed(&mut self, common: &mut CommonState, call: Key, outcome: TaskOutcome) {
@@ -175,7 +171,7 @@ impl Calls {
         call: Key,
         outcome: Result<RawJson, CallError>,
     ) {
-        let Some(tasks) = &mut self.tasks else {
+        let Some(tasks) = self.tasks.as_mut() else {
             // The connection has ended.
             common.endpoint.outbound.calls.remove(key);
             return;
@@ -186,7 +182,7 @@ impl Calls {
 
     /// Handles a notification about a task; returns false if no call follows the task.
     pub(super) fn receive_task_notification(&mut self, common: &mut CommonState, params: &RawJson) -> bool {
-        let Some(tasks) = &mut self.tasks else { return false };
+        let Some(tasks) = self.tasks.as_mut() else { return false };
         let Some(outcomes) = tasks.receive_notification(common, params) else { return false };
         for (call, outcome) in outcomes {
             self.finish_followed(common, call, outcome);
@@ -232,7 +228,7 @@ impl Calls {
         if now >= parked.total_deadline {
             return self.finish(common, call, Err(CallError::TotalTimedOut));
         }
-        let Some(tasks) = &mut self.tasks else { return };
+        let Some(tasks) = self.tasks.as_mut() else { return };
         match tasks.handle_deadline(common, call) {
             TaskDeadline::None => {}
             TaskDeadline::InputTimedOut => self.finish(common, call, Err(CallError::InputTimedOut)),
@@ -294,7 +290,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`UseError::NotDeclared`] without [`Config::tasks`](super::Config::tasks). Otherwise as [`call`](Self::call).
+    /// [`UseError::NotDeclared`] without [`Config::tasks`](super::Config::tasks), which needs the feature `tasks`.
+    /// Otherwise as [`call`](Self::call).
     pub fn call_tool_as_task<T: Serialize + ?Sized>(
         &mut self,
         now: Instant,
@@ -340,8 +337,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`UseError::NotDeclared`] without [`Config::tasks`](super::Config::tasks), [`UseError::NotReady`] before the server
-    /// is known, [`UseError::ForeignTask`] for a task of another server. Otherwise as [`call`](Self::call).
+    /// [`UseError::NotDeclared`] without [`Config::tasks`](super::Config::tasks), which needs the feature `tasks`;
+    /// [`UseError::NotReady`] before the server is known, [`UseError::ForeignTask`] for a task of another server.
+    /// Otherwise as [`call`](Self::call).
     pub fn get_task(
         &mut self,
         now: Instant,
@@ -420,18 +418,17 @@ impl Config {
     /// Declares the extension `io.modelcontextprotocol/tasks` in the modern era (TASK-101), beside the
     /// [`capabilities`](Self::capabilities). A server of 2025-11-25 runs a tool as a task if the call asks for it
     /// ([`Engine::call_tool_as_task`](super::Engine::call_tool_as_task)).
+    #[cfg(feature = "tasks")]
     #[must_use]
     pub fn tasks(self) -> Self {
         self.task_polling(TaskPolling::default())
     }
 
     /// Lets calls of tools become tasks as [`tasks`](Self::tasks) does, and sets how they are polled.
+    #[cfg(feature = "tasks")]
     #[must_use]
     pub fn task_polling(mut self, polling: TaskPolling) -> Self {
-        self.tasks = Some(TaskSupport {
-            polling,
-            new_table: || Box::new(Box::<FollowedTasks>::default() as Box<dyn TaskTable>),
-        });
+        self.tasks = Some(polling);
         self.declare_tasks().rebuild_request_meta()
     }
 
@@ -449,7 +446,7 @@ impl Config {
 
     /// Returns how tasks are polled.
     pub(crate) fn polling(&self) -> TaskPolling {
-        self.tasks.map_or_else(TaskPolling::default, |tasks| tasks.polling)
+        self.tasks.unwrap_or_default()
     }
 }
 

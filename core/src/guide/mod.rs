@@ -28,7 +28,7 @@
 
 // Pages that need the features of this package alone are tested here, the others by `tests/system/src/guide.rs`.
 
-#[cfg_attr(any(not(doctest), feature = "crypto"), doc = include_str!("../../docs/contract.md"))]
+#[doc = include_str!("../../docs/contract.md")]
 #[doc(alias(
     "sans-io",
     "state machine",
@@ -45,7 +45,7 @@ pub mod contract {}
 #[doc(alias("adapters", "engine", "runtime", "async", "blocking", "threads"))]
 pub mod layers {}
 
-#[cfg_attr(any(not(doctest), feature = "crypto"), doc = include_str!("eras.md"))]
+#[doc = include_str!("eras.md")]
 #[doc(alias(
     "capability negotiation",
     "protocol version negotiation",
@@ -67,7 +67,7 @@ pub mod eras {}
 #[doc(alias("custom transport", "websocket", "mqtt", "message queue", "exchanges"))]
 pub mod transport {}
 
-#[cfg_attr(any(not(doctest), feature = "crypto"), doc = include_str!("devices.md"))]
+#[doc = include_str!("devices.md")]
 #[doc(alias("no_std", "embedded", "microcontroller", "wasm", "webassembly", "ffi", "serial", "uart"))]
 pub mod devices {}
 

@@ -8,10 +8,9 @@ pub mod server;
 
 pub use crate::fields;
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
-use core::fmt::{self, Write};
+use core::fmt::Write;
 
 use super::ascii::AsciiCaseExt as _;
 use super::head::{FieldLine, RequestHead};
@@ -94,46 +93,19 @@ impl HeadRecord {
     }
 }
 
-/// The records of heads that wait to be polled.
-///
-/// Heads are recorded through a trait object that [`head_tap`] makes, so a program that asks for no records links none of
-/// this.
-pub(crate) trait HeadTap: fmt::Debug + Send + Sync {
-    /// Records the head of a request, unless [`MAX_RECORDS`] wait to be polled.
-    fn record_request(&mut self, at: Instant, direction: Direction, head: &RequestHead<'_>);
-
-    /// Records the head of a response, unless [`MAX_RECORDS`] wait to be polled.
-    fn record_response(
-        &mut self,
-        at: Instant,
-        direction: Direction,
-        status: u16,
-        fields: &mut dyn Iterator<Item = FieldLine<'_>>,
-    );
-
-    /// Records the beginning of a body that was received, unless [`MAX_RECORDS`] wait to be polled.
-    fn record_body(&mut self, at: Instant, text: String);
-
-    /// Returns the next record.
-    fn poll(&mut self) -> Option<HeadRecord>;
-}
-
-/// Creates an empty list of records.
-pub(crate) fn head_tap() -> Box<dyn HeadTap> {
-    Box::<HeadRecords>::default()
-}
-
 #[derive(Debug, Default)]
 struct HeadRecords(VecDeque<HeadRecord>);
 
-impl HeadTap for HeadRecords {
-    fn record_request(&mut self, at: Instant, direction: Direction, head: &RequestHead<'_>) {
+impl HeadRecords {
+    /// Records the head of a request, unless [`MAX_RECORDS`] wait to be polled.
+    pub(crate) fn record_request(&mut self, at: Instant, direction: Direction, head: &RequestHead<'_>) {
         if self.0.len() < MAX_RECORDS {
             self.0.push_back(HeadRecord::request(at, direction, head));
         }
     }
 
-    fn record_response(
+    /// Records the head of a response, unless [`MAX_RECORDS`] wait to be polled.
+    pub(crate) fn record_response(
         &mut self,
         at: Instant,
         direction: Direction,
@@ -145,13 +117,15 @@ impl HeadTap for HeadRecords {
         }
     }
 
-    fn record_body(&mut self, at: Instant, text: String) {
+    /// Records the beginning of a body that was received, unless [`MAX_RECORDS`] wait to be polled.
+    pub(crate) fn record_body(&mut self, at: Instant, text: String) {
         if self.0.len() < MAX_RECORDS {
             self.0.push_back(HeadRecord { at, direction: Direction::In, text, is_body: true });
         }
     }
 
-    fn poll(&mut self) -> Option<HeadRecord> {
+    /// Returns the next record.
+    pub(crate) fn poll(&mut self) -> Option<HeadRecord> {
         self.0.pop_front()
     }
 }

@@ -45,17 +45,7 @@ struct HeaderParam {
     /// The full name of the field.
     name: Box<str>,
     /// The property is a `number`, which only a draft allows.
-    #[cfg(feature = "draft")]
     is_number: bool,
-}
-
-impl HeaderParam {
-    const fn is_number(&self) -> bool {
-        #[cfg(feature = "draft")]
-        return self.is_number;
-        #[cfg(not(feature = "draft"))]
-        return false;
-    }
 }
 
 impl HeaderParams {
@@ -87,7 +77,6 @@ impl HeaderParams {
     /// # Errors
     ///
     /// As [`from_schema`](Self::from_schema).
-    #[cfg(feature = "draft")]
     pub fn from_draft_schema(schema: &RawJson, draft: Draft) -> Result<Self, AnnotationError> {
         Self::read(schema, draft)
     }
@@ -119,7 +108,6 @@ impl HeaderParams {
             return Err(AnnotationError { at: search.pointer, kind });
         }
         let mut params = search.params;
-        #[cfg(feature = "draft")]
         params.retain(|param| is_token(param.name.as_bytes()));
         params.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         Ok(Self { params: params.into() })
@@ -144,7 +132,7 @@ impl HeaderParams {
     pub fn values<'a>(&'a self, arguments: &'a [u8]) -> impl Iterator<Item = (&'a str, Cow<'a, str>)> {
         let found = self.find(arguments).unwrap_or_default();
         self.params.iter().zip(found).filter_map(|(param, value)| {
-            let value = match ParamValue::from_json(value, param.is_number())? {
+            let value = match ParamValue::from_json(value, param.is_number)? {
                 ParamValue::Text(text) => encode_value(text),
                 ParamValue::Bool(yes) => Cow::Borrowed(if yes { "true" } else { "false" }),
                 ParamValue::Integer(number) => String::from(itoa::Buffer::new().format(number)).into(),
@@ -192,7 +180,7 @@ impl HeaderParams {
         for (param, value) in self.params.iter().zip(found) {
             let field = single_decoded_value(fields, &param.name);
             let field = field.map_err(|bad| mismatch(param, HeaderMismatchKind::Value(bad)))?;
-            let same = match (ParamValue::from_json(value, param.is_number()), field) {
+            let same = match (ParamValue::from_json(value, param.is_number), field) {
                 (None, None) => Ok(()),
                 (Some(_), None) if !required => Ok(()),
                 (None, Some(_)) => Err(HeaderMismatchKind::Unexpected),
@@ -543,12 +531,7 @@ impl<'a> AnnotationScan<'a> {
         if self.path_bytes > HeaderParams::MAX_PATHS {
             return Err(AnnotationErrorKind::TooDeep);
         }
-        self.params.push(HeaderParam {
-            path: self.path.as_slice().into(),
-            name,
-            #[cfg(feature = "draft")]
-            is_number,
-        });
+        self.params.push(HeaderParam { path: self.path.as_slice().into(), name, is_number });
         Ok(())
     }
 }

@@ -3,7 +3,6 @@
 //! The scanner finds positions and builds no tree; the writer is a serde `Serializer`. Both process plain string bytes
 //! eight at a time.
 
-#[cfg(feature = "crypto")]
 mod canonical;
 mod member_names;
 mod scan;
@@ -12,7 +11,6 @@ mod swar;
 mod text;
 mod write;
 
-#[cfg(feature = "crypto")]
 pub(crate) use canonical::canonical;
 pub(crate) use member_names::find_duplicate;
 pub(crate) use scan::{MAX_DEPTH, ScanError, Scanner, Span, StringToken, object_members, unescape};

@@ -178,7 +178,6 @@ impl<'a> Scanner<'a> {
     }
 
     /// Moves to a position that was reached before.
-    #[cfg(feature = "crypto")]
     pub(super) const fn seek(&mut self, pos: usize) {
         self.pos = pos;
     }

@@ -135,7 +135,6 @@ impl<'a> Content<'a> {
     }
 }
 
-#[cfg(feature = "base64")]
 impl Content<'static> {
     /// Creates an image from bytes.
     #[must_use]
@@ -151,7 +150,6 @@ impl Content<'static> {
 }
 
 /// Encodes bytes in Base64 as the protocol requires (CONT-002, RES-020).
-#[cfg(feature = "base64")]
 pub(crate) fn base64(bytes: &[u8]) -> alloc::string::String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(bytes)

@@ -157,16 +157,17 @@ macro_rules! message {
                         f.write_str(concat!("a ", stringify!($name), " object"))
                     }
                     fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                        <$name $($own)* as $crate::model::union::FromMembers<'de>>::from_members(map, false)
+                        <$name $($own)*>::from_members(map, false)
                     }
                 }
                 deserializer.deserialize_map(MessageVisitor::<Self>(core::marker::PhantomData))
             }
         }
 
-        impl<'de $($lives)*> $crate::model::union::FromMembers<'de> for $name $($own)* {
+        impl<'de $($lives)*> $name $($own)* {
+            /// Reads the members; `tagged` says whether the member that names the kind was read already.
             #[allow(unused_mut, unused_assignments, unused_variables, reason = "not every type has a tag")]
-            fn from_members<A: serde::de::MapAccess<'de>>(mut map: A, mut tagged: bool) -> Result<Self, A::Error> {
+            pub(crate) fn from_members<A: serde::de::MapAccess<'de>>(mut map: A, mut tagged: bool) -> Result<Self, A::Error> {
                 $( let mut $rm = None; )*
                 $( let mut $om = None; )*
                 let mut extra = $crate::model::Extra::new();

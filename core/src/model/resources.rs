@@ -187,7 +187,6 @@ impl<'a> ResourceContents<'a> {
     }
 
     /// Creates binary contents from bytes.
-    #[cfg(feature = "base64")]
     #[must_use]
     pub fn blob_bytes(uri: impl Into<Cow<'a, str>>, bytes: &[u8]) -> Self {
         Self::blob(uri, super::content::base64(bytes))

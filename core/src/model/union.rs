@@ -11,12 +11,6 @@ use super::message::MemberKey;
 use crate::json::{MAX_DEPTH, Scanner, write_str};
 use crate::raw::RawJson;
 
-/// A type that can be read from members alone.
-pub(crate) trait FromMembers<'de>: Sized {
-    /// Reads the members; `tagged` says whether the member that names the kind was read already.
-    fn from_members<A: MapAccess<'de>>(map: A, tagged: bool) -> Result<Self, A::Error>;
-}
-
 /// Members of an object, some of which were read before its kind was known.
 pub(crate) struct RemainingMembers<'de, A> {
     buffered: vec::IntoIter<(MemberKey<'de>, &'de RawValue)>,
@@ -134,7 +128,6 @@ macro_rules! union {
                         f.write_str(concat!("a ", stringify!($name), " object"))
                     }
                     fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<$name<'de>, A::Error> {
-                        use $crate::model::union::FromMembers as _;
                         let (kind, rest) = $crate::model::union::kind(map, $tag)?;
                         match &*kind.0 {
                             $( $word => $crate::model::union::union!(@read $($type)+)(rest, true)

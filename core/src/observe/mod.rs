@@ -1,8 +1,8 @@
 //! Observation of requests: their times, sizes and outcomes, and the trace context that they carry.
 //!
 //! An application sets an [`Observer`] in the configuration of a client or a server. It is told when a request begins and
-//! how it ends, in both directions. Without one, nothing is recorded. The crate `mcp-telemetry` has one that writes
-//! OpenTelemetry spans and metrics.
+//! how it ends, in both directions. Without one, or without the feature `observe`, nothing is observed. The crate
+//! `mcp-telemetry` has one that writes OpenTelemetry spans and metrics.
 //!
 //! Trace context crosses processes in `_meta` (META-021): that of a received request is given to the observer, and that of
 //! a request to be sent is taken from it.

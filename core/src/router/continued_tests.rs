@@ -44,7 +44,6 @@ fn failure_of_a_function_hides_its_entry_for_the_request_and_is_not_remembered()
 /// A call that asked its client goes on in both eras, although its caller does not see the tool any more; a new call
 /// does not, and neither does one that only pretends to go on.
 // covers: MRTR-020, TOOL-021
-#[cfg(feature = "crypto")]
 #[test]
 fn call_that_waited_for_input_goes_on_after_its_right_has_ended() {
     use crate::model::{ElicitParams, ElicitSchema, InputRequest};

@@ -81,7 +81,7 @@ pub mod schema;
 mod skills;
 #[cfg(test)]
 mod skills_tests;
-#[cfg(all(test, feature = "crypto"))]
+#[cfg(all(test, feature = "tasks"))]
 mod task_support_tests;
 pub mod template;
 #[cfg(test)]

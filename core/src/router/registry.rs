@@ -538,7 +538,7 @@ impl<H, M: Hook> Router<H, M> {
     /// Returns the card of the server, from its [`info`](Self::info) (SEP-2127, experimental; DESIGN-47).
     ///
     /// Add the endpoints of the server before it is written ([`ServerCard::remotes`](crate::cards::ServerCard)).
-    #[cfg(feature = "cards")]
+    #[cfg(feature = "http")]
     #[must_use]
     pub fn card(&self) -> crate::cards::ServerCard {
         crate::cards::ServerCard::from_info(&self.info)

@@ -348,7 +348,6 @@ impl IntoReadResult for &str {
     }
 }
 
-#[cfg(feature = "base64")]
 impl IntoReadResult for &[u8] {
     fn into_read_result(
         self,
@@ -359,7 +358,6 @@ impl IntoReadResult for &[u8] {
     }
 }
 
-#[cfg(feature = "base64")]
 impl IntoReadResult for Vec<u8> {
     fn into_read_result(
         self,
@@ -370,7 +368,6 @@ impl IntoReadResult for Vec<u8> {
     }
 }
 
-#[cfg(feature = "base64")]
 impl IntoReadResult for bytes::Bytes {
     fn into_read_result(
         self,
@@ -616,7 +613,6 @@ mod tests {
         };
         let text = "text".into_read_result("a:b", Some("text/plain"));
         assert_eq!(read(text), r#"{"contents":[{"uri":"a:b","text":"text","mimeType":"text/plain"}]}"#);
-        #[cfg(feature = "base64")]
         {
             let blob = alloc::vec![0u8, 255].into_read_result("a:b", None);
             assert_eq!(read(blob), r#"{"contents":[{"uri":"a:b","blob":"AP8="}]}"#);

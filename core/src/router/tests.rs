@@ -113,13 +113,10 @@ impl RouterHarness {
                 router.finish(routed.context(), HookOutcome::Completed);
                 "handled".into()
             }
-            #[cfg(feature = "crypto")]
             Route::BeginTask => {
                 engine.tasks(NOW).begin(call, crate::server::TaskOptions::new()).expect("an open call");
                 "begun".into()
             }
-            #[cfg(not(feature = "crypto"))]
-            Route::BeginTask => panic!("there are no tasks"),
             Route::Refuse(error) => {
                 engine.fail(NOW, id, &error).expect("an open call");
                 "refused".into()

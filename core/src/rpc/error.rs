@@ -43,7 +43,6 @@ pub(crate) mod draft_code {
     /// The beginning of its message; others use the code, too.
     pub(crate) const HEADER_MISMATCH_MESSAGE: &str = "Header mismatch";
     pub(crate) const MISSING_CLIENT_CAPABILITY: i64 = -32003;
-    #[cfg(feature = "draft")]
     pub(crate) const UNSUPPORTED_PROTOCOL_VERSION: i64 = -32004;
 }
 

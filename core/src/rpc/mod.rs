@@ -5,7 +5,6 @@ mod error;
 mod id;
 pub(crate) mod recover;
 
-#[cfg(feature = "draft")]
 pub(crate) use error::draft_code;
 pub use error::{RpcError, code};
 pub(crate) use error::{clip, clip_to};

@@ -103,7 +103,6 @@ impl Identity {
         &self.principal
     }
 
-    #[cfg(any(feature = "http", feature = "crypto"))]
     pub(crate) const fn shared_principal(&self) -> &Arc<str> {
         &self.principal
     }

@@ -1,6 +1,5 @@
 //! Change notifications: `subscriptions/listen`, `resources/subscribe`, and what is published to them (SUB, RES).
 
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -9,13 +8,13 @@ use super::audience::Announcement;
 use super::channel::{OUT_OF_MEMORY, ServerEndpoint, caller, is_exchange, mark_stream_finished};
 use super::config::Config;
 use super::event::Event;
-use super::listen_filter::{self, ListenFilter, declared_lists};
 use super::subscriptions::{ChangeTarget, Interest, SentChanges, Subscriptions};
 use super::tasks::TaskContext;
 use crate::built::{Part, Subscribing};
 use crate::calls::endpoint::EndpointTimer;
 use crate::identity::Capabilities;
 use crate::json::{escaped_len, write_str};
+use crate::listen_filter::{self, ListenFilter, declared_lists};
 use crate::model::TaskId;
 use crate::rpc::{self, RequestId, RpcError};
 use crate::slab::Key;
@@ -30,7 +29,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Created with the first subscription.
-    table: Option<Part<Subscribing, Subscriptions>>,
+    table: Part<Subscribing, Subscriptions>,
 }
 
 /// Bytes that a subscribed resource takes in the tables, beside its URI, while they grow.
@@ -38,16 +37,13 @@ const TABLES_OF_RESOURCE: usize = 256;
 
 impl Changes {
     pub(super) fn trim(&mut self) {
-        if let Some(table) = &mut self.table {
+        if let Some(table) = self.table.as_mut() {
             table.trim();
         }
     }
 
     fn table(&mut self) -> Option<&mut Subscriptions> {
-        if let (None, Some(marker)) = (&self.table, Subscribing::get()) {
-            self.table = Some(Part::new(marker, Box::new(Subscriptions::new())));
-        }
-        self.table.as_deref_mut()
+        self.table.get_or_make(Subscriptions::new)
     }
 
     // ---- notifications -----------------------------------------------------------------------------------------
@@ -59,7 +55,7 @@ impl Changes {
         config: &Config,
         announcement: &Announcement<'_>,
     ) -> usize {
-        let Some(table) = self.table.as_deref_mut() else { return 0 };
+        let Some(table) = self.table.as_mut() else { return 0 };
         let Some(target) = table.find_target(announcement.change()) else { return 0 };
         let (audience, of_resource) = (announcement.audience(), config.audience_of(announcement.change()));
         let is_everyone = audience.is_everyone() && of_resource.is_everyone();
@@ -81,7 +77,7 @@ impl Changes {
 
     /// Returns the URIs of all resources that clients subscribe to.
     pub(super) fn uris(&self) -> impl Iterator<Item = &str> {
-        self.table.iter().flat_map(|table| table.uris())
+        self.table.as_ref().into_iter().flat_map(|table| table.uris())
     }
 
     /// Sends the deferred notifications of a channel if there is room.
@@ -92,7 +88,7 @@ impl Changes {
         let now = endpoint.now;
         let sent = endpoint.channels.get_mut(channel).and_then(|c| c.role.sent_changes.as_mut());
         let Some(deferred) = sent.and_then(|sent| sent.take_due(now)) else { return };
-        let Some(table) = self.table.as_deref_mut() else { return };
+        let Some(table) = self.table.as_mut() else { return };
         for interest in deferred {
             if let Some(target) = table.target(interest).filter(|_| table.undefer(interest)) {
                 notify(table, endpoint, target, interest, &mut ChangeMessage::default());
@@ -182,7 +178,7 @@ impl Changes {
         declared: &Capabilities,
         channel: Key,
     ) {
-        if declared_lists(declared) != 0 {
+        if declared_lists(|capability| declared.has(capability)) != 0 {
             self.session_listener(endpoint, declared, channel);
         }
     }
@@ -197,7 +193,14 @@ impl Changes {
         let c = endpoint.channels.get_mut(channel).filter(|c| c.input_end.is_none())?;
         let table = self.table()?;
         let existing = table.find(&mut c.role.listeners, None);
-        existing.or_else(|| table.open(&mut c.role.listeners, channel, None, declared_lists(declared)))
+        existing.or_else(|| {
+            table.open(
+                &mut c.role.listeners,
+                channel,
+                None,
+                declared_lists(|capability| declared.has(capability)),
+            )
+        })
     }
 
     /// Handles `resources/subscribe` and `resources/unsubscribe` (RES-010) of an exchange, or of the session itself.
@@ -226,7 +229,7 @@ impl Changes {
         }
         let declared = &config.settings.capabilities;
         let Some(key) = self.session_listener(endpoint, declared, channel) else { return Ok(None) };
-        let (Some(table), Some(c)) = (&mut self.table, endpoint.channels.get_mut(channel)) else {
+        let (Some(table), Some(c)) = (self.table.as_mut(), endpoint.channels.get_mut(channel)) else {
             return Ok(None);
         };
         if subscribe && c.role.listeners.resource_count() >= max_resources {
@@ -244,7 +247,7 @@ impl Changes {
 
     /// Ends every `subscriptions/listen` of a channel gracefully (SUB-013, SUB-014).
     pub(super) fn end_gracefully(&mut self, endpoint: &mut ServerEndpoint, channel: Key) -> Vec<Event> {
-        let Some(table) = &mut self.table else { return Vec::new() };
+        let Some(table) = self.table.as_mut() else { return Vec::new() };
         let mut events = Vec::new();
         let c = endpoint.channels.get(channel).filter(|c| !c.role.listeners.is_empty());
         let requests = c.map(|c| table.requests(&c.role.listeners)).unwrap_or_default();
@@ -274,7 +277,7 @@ impl Changes {
 
     /// Ends all subscriptions of a channel without sending anything, because its client is gone (SUB-017).
     pub(super) fn end_all(&mut self, endpoint: &mut ServerEndpoint, channel: Key) -> Vec<Event> {
-        let Some(table) = &mut self.table else { return Vec::new() };
+        let Some(table) = self.table.as_mut() else { return Vec::new() };
         let c = endpoint.channels.get_mut(channel).filter(|c| !c.role.listeners.is_empty());
         let Some(c) = c else { return Vec::new() };
         let (mut all, mut events) = (table.requests(&c.role.listeners), Vec::new());
@@ -309,8 +312,7 @@ fn notify(
     let is_full = !endpoint.has_outbox_room(channel, message.room(table, target));
     let Some(c) = endpoint.channels.get_mut(channel).filter(|c| !c.closed) else { return };
     let Some(marker) = Subscribing::get() else { return };
-    let new = || Part::new(marker, Box::default());
-    let sent: &mut SentChanges = c.role.sent_changes.get_or_insert_with(new);
+    let sent: &mut SentChanges = c.role.sent_changes.get_or_insert_default(marker);
     let consumed = c.outbox.consumed();
     let all_consumed = sent.begin(consumed, c.outbox.len());
     let epoch = sent.epoch();
@@ -338,7 +340,7 @@ fn notify(
     endpoint.commit_message(channel, mark);
     if let Some(c) = endpoint.channels.get_mut(channel) {
         let end = c.outbox.consumed() + c.outbox.len() as u64;
-        c.role.sent_changes.get_or_insert_with(new).set_end(end);
+        c.role.sent_changes.get_or_insert_default(marker).set_end(end);
     }
 }
 

@@ -1,6 +1,5 @@
 //! State of the server engine per channel.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use bytes::Bytes;
@@ -29,11 +28,11 @@ pub(super) struct ServerChannel {
     /// Requests that wait because too many calls are in flight.
     pub(super) waiting: WaitingRequests,
     /// The session that `initialize` opened (legacy).
-    pub(super) session: Option<Part<Legacy, LegacySession>>,
+    pub(super) session: Part<Legacy, LegacySession>,
     /// Listeners of the subscriptions, and that of the session if it is subscribed to list changes.
     pub(super) listeners: ChannelListeners,
     /// Change notifications in the outbox; created with the first one.
-    pub(super) sent_changes: Option<Part<Subscribing, SentChanges>>,
+    pub(super) sent_changes: Part<Subscribing, SentChanges>,
     /// The authenticated party of the channel.
     pub(super) authorization: Option<Authorization>,
     /// The HTTP request of a stream.
@@ -50,9 +49,9 @@ impl ServerChannel {
     pub(super) fn new() -> Self {
         Self {
             waiting: WaitingRequests::default(),
-            session: None,
+            session: Part::NONE,
             listeners: ChannelListeners::new(),
-            sent_changes: None,
+            sent_changes: Part::NONE,
             authorization: None,
             http: None,
             extensions: None,
@@ -66,7 +65,7 @@ impl ServerChannel {
 pub(super) fn session(endpoint: &ServerEndpoint, channel: Key) -> Option<&LegacySession> {
     let own = &endpoint.channels.get(channel)?.role;
     let root = own.parent().map_or(Some(own), |parent| Some(&endpoint.channels.get(parent)?.role))?;
-    root.session.as_deref()
+    root.session.as_ref()
 }
 
 /// Returns the authenticated party of a channel, or of a stream; that of its session if it has none of its own.
@@ -162,13 +161,8 @@ pub(super) struct LegacySession {
 
 impl LegacySession {
     /// Creates a session from the parameters of `initialize`.
-    pub(super) fn new(
-        marker: Legacy,
-        version: Version,
-        info: &[u8],
-        capabilities: &[u8],
-    ) -> Part<Legacy, Self> {
-        let session = Self {
+    pub(super) fn new(version: Version, info: &[u8], capabilities: &[u8]) -> Self {
+        Self {
             version,
             initialized: false,
             is_stateless: false,
@@ -177,8 +171,7 @@ impl LegacySession {
             info_len: u32::try_from(info.len()).unwrap_or_default(),
             log: SessionLog::default(),
             parked_bytes: 0,
-        };
-        Part::new(marker, Box::new(session))
+        }
     }
 
     pub(super) fn info(&self) -> Option<RawJson> {

@@ -9,7 +9,7 @@ use core::time::Duration;
 use super::audience::Audience;
 use super::authorization::Caller;
 use super::custom_method::CustomMethod;
-use crate::built::{Logging, Subscribing};
+use crate::built::Subscribing;
 use crate::calls::endpoint::Settings;
 use crate::calls::observing::ObserverSetting;
 use crate::calls::pings::KeepAlivePing;
@@ -71,13 +71,10 @@ pub struct Config {
     resource_audience: Option<EntryAudience>,
     tool_audience: Option<EntryAudience>,
     /// Seals the state of calls that need input.
-    #[cfg(feature = "crypto")]
     pub(super) sealer: Option<Arc<dyn super::sealer::StateSealer>>,
     /// Seed of the sealing keys, which are derived when they are first needed.
-    #[cfg(feature = "crypto")]
     pub(super) seed: Option<super::sealer::KeySeed>,
     /// Maps instants to Unix time, for the expiry of sealed state.
-    #[cfg(feature = "crypto")]
     pub(crate) anchor: crate::time::Anchor,
     /// `"resultType":"complete","_meta":{…}`, the end of every modern result.
     pub(crate) result_suffix: Vec<u8>,
@@ -97,11 +94,8 @@ impl Config {
             subscription_scopes: None,
             resource_audience: None,
             tool_audience: None,
-            #[cfg(feature = "crypto")]
             sealer: None,
-            #[cfg(feature = "crypto")]
             seed: None,
-            #[cfg(feature = "crypto")]
             anchor: crate::time::Anchor::default(),
             result_suffix: Vec::new(),
             result_meta: Vec::new(),
@@ -126,9 +120,8 @@ impl Config {
     /// Declares the capabilities (ERR-002, LIFE-023).
     ///
     /// Requests that need others are refused before the application sees them. Without the feature `subscriptions`, those
-    /// of changes are not declared, and without `logs` that of log messages is not.
+    /// of changes are not declared.
     #[must_use]
-    #[expect(deprecated, reason = "supported until its removal")]
     pub fn capabilities(mut self, mut capabilities: Capabilities) -> Self {
         if !Subscribing::IS_BUILT {
             capabilities = [
@@ -139,9 +132,6 @@ impl Config {
             ]
             .into_iter()
             .fold(capabilities, Capabilities::without);
-        }
-        if !Logging::IS_BUILT {
-            capabilities = capabilities.without(Capability::Logging);
         }
         self.settings.capabilities = Arc::new(capabilities);
         self
@@ -179,7 +169,6 @@ impl Config {
     ///
     /// `anchor` gives the time of day, because sealed state outlives the process when `keys` do. Without keys, a call
     /// of a modern client can ask for input once and keeps no state.
-    #[cfg(feature = "crypto")]
     #[must_use]
     pub fn seal(mut self, keys: crate::seal::Keys, anchor: crate::time::Anchor) -> Self {
         self.sealer = Some(share!(keys, dyn super::sealer::StateSealer));
@@ -188,7 +177,6 @@ impl Config {
     }
 
     /// Like [`seal`](Self::seal), unless keys are set already. For adapters that create keys for one process.
-    #[cfg(feature = "crypto")]
     #[must_use]
     pub fn seal_by_default(
         self,
@@ -207,7 +195,6 @@ impl Config {
     ///
     /// The keys are derived from 32 bytes of a cryptographic source when state is first sealed. Sealed state that
     /// arrives before is refused. A program that never seals is linked without the code for it.
-    #[cfg(feature = "crypto")]
     #[must_use]
     pub fn seal_lazily(mut self, make: impl FnOnce() -> Option<([u8; 32], crate::time::Anchor)>) -> Self {
         if self.sealer.is_none() {
@@ -338,7 +325,8 @@ impl Config {
         self
     }
 
-    /// Sets an observer of requests, for traces and metrics. The default is none, which costs nothing.
+    /// Sets an observer of requests, for traces and metrics. The default is none. Without the feature `observe` it is never
+    /// called.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.settings.observer = Some(ObserverSetting::new(observer));
@@ -346,7 +334,6 @@ impl Config {
     }
 
     /// Follows these rules of drafts instead of the released ones. The default is none.
-    #[cfg(feature = "draft")]
     #[must_use]
     pub const fn draft(mut self, draft: crate::draft::Draft) -> Self {
         self.settings.draft = draft;
@@ -367,7 +354,6 @@ impl Config {
     }
 
     /// Returns whether a message belongs to the modern era here (DEC-029).
-    #[cfg(feature = "exchanges")]
     pub(crate) fn is_modern_message(&self, envelope: &crate::rpc::envelope::Envelope<'_>) -> bool {
         let meta = &envelope.params.meta;
         let is_named = !meta.version.is_empty() || meta.has_reserved;

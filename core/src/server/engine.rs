@@ -18,8 +18,9 @@ use super::event::{Call, CancelReason, Event, Peer};
 use super::parked::{ParkedCallTable, follow_question};
 use super::request_check::RequestCheck;
 use super::sealing::Sealing;
-use super::tasks::{RunAnswer, TaskHost, unlisten};
-use crate::built::{Parking, Part, Tasking};
+use super::tasks::host::ServerTasks;
+use super::tasks::{RunAnswer, unlisten};
+use crate::built::{Part, Tasking};
 use crate::calls::endpoint::{Endpoint, EndpointTimer, check_timeout, next_deadline};
 use crate::calls::inbound::CallId;
 use crate::calls::observing::{end_session, observe_outcome, resume_message};
@@ -59,11 +60,10 @@ pub struct Engine {
     pub(super) backlog: Option<Box<Backlog>>,
     pub(super) shutting_down: bool,
     /// Calls that wait for input; created with the first one.
-    pub(super) parked: Option<Part<Parking, dyn ParkedCallTable>>,
-    pub(super) tasks: Option<Part<Tasking, dyn TaskHost>>,
+    pub(super) parked: Option<Box<dyn ParkedCallTable>>,
+    pub(super) tasks: Part<Tasking, ServerTasks>,
     pub(super) sealing: Sealing,
     /// Cancellations that overtook their request.
-    #[cfg(feature = "exchanges")]
     pub(super) early_cancels: Option<Box<super::exchanges::EarlyCancels>>,
     pub(super) changes: Changes,
     pub(super) request_check: RequestCheck,
@@ -84,8 +84,7 @@ impl Engine {
             backlog: None,
             shutting_down: false,
             parked: None,
-            tasks: None,
-            #[cfg(feature = "exchanges")]
+            tasks: Part::NONE,
             early_cancels: None,
             changes: Changes::default(),
             request_check: RequestCheck::default(),
@@ -280,6 +279,8 @@ impl Engine {
     }
 
     /// Returns the next record of the tap ([`Limits::tap_records`](crate::Limits::tap_records)).
+    ///
+    /// Without the feature `observe` nothing is recorded.
     pub fn poll_tap(&mut self) -> Option<TapRecord> {
         self.endpoint.poll_tap()
     }
@@ -310,7 +311,7 @@ impl Engine {
                 capabilities: call.slice(meta.capabilities).unwrap_or_else(empty),
             };
         }
-        let run = self.tasks.as_deref().filter(|_| call.is_task_run());
+        let run = self.tasks.as_ref().filter(|_| call.is_task_run());
         let channel = run.and_then(|tasks| tasks.session_of_run(&self.endpoint, call.id.0));
         let session = session(&self.endpoint, channel.unwrap_or(call.channel.0));
         Peer {
@@ -472,7 +473,7 @@ impl Engine {
         self.endpoint.sweep();
         match request.purpose {
             CallPurpose::Input(call) => {
-                let Some(parked) = &mut self.parked else { return };
+                let Some(parked) = self.parked.as_mut() else { return };
                 self.events.extend(parked.finish_request(&mut self.endpoint, call, key, outcome));
             }
             CallPurpose::TaskInput { task, .. } => {
@@ -548,7 +549,7 @@ impl Engine {
         c.closed = true;
         let fault = Fault::clone(fault);
         mark_stream_finished(&mut self.endpoint, channel);
-        let is_of_tasks = self.tasks.as_deref().is_some_and(|tasks| tasks.channel() == channel);
+        let is_of_tasks = self.tasks.as_ref().is_some_and(|tasks| tasks.channel == channel);
         if !is_exchange(&self.endpoint, channel) && !is_of_tasks {
             end_session(&mut self.endpoint, channel, Direction::In, &fault);
             self.events.push_back(Event::Closed { channel: ChannelId(channel), fault });
@@ -577,16 +578,16 @@ impl Engine {
     #[cfg(any(debug_assertions, test))]
     pub(crate) fn check_sums(&self) {
         self.endpoint.check_requests();
-        if let Some(parked) = &self.parked {
+        if let Some(parked) = self.parked.as_ref() {
             parked.check_sums(&self.endpoint);
         }
-        if let Some(tasks) = &self.tasks {
+        if let Some(tasks) = self.tasks.as_ref() {
             tasks.check_sums(&self.endpoint);
         }
     }
 
     /// Returns the sizes of what is kept for tasks.
-    #[cfg(all(test, feature = "crypto"))]
+    #[cfg(test)]
     pub(super) fn task_sizes(&self) -> alloc::vec::Vec<usize> {
         self.tasks.as_ref().map(|tasks| tasks.sizes(&self.endpoint)).unwrap_or_default()
     }
@@ -600,10 +601,9 @@ impl Engine {
             }
             self.parked.take_if(|parked| parked.is_unused(&self.endpoint));
             self.changes.trim();
-            if let Some(tasks) = &mut self.tasks {
+            if let Some(tasks) = self.tasks.as_mut() {
                 tasks.trim();
             }
-            #[cfg(feature = "exchanges")]
             if self.early_cancels.as_mut().is_some_and(|early| early.remove_expired(self.endpoint.now)) {
                 self.early_cancels = None;
             }

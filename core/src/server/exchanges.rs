@@ -389,7 +389,7 @@ impl Exchanges<'_> {
         self.engine.endpoint.tick(now);
         let Some(c) = self.engine.endpoint.channels.get_mut(key) else { return };
         c.role.stream.mark_unreachable();
-        self.engine.with_tasks(|tasks, cx| tasks.abandon(cx, key));
+        self.engine.with_tasks(|tasks, cx| tasks.abandon_stream(cx, key));
         // Input requests that wait for `notifications/initialized` have not been sent either.
         if asks_unsent || session(&self.engine.endpoint, key).is_some_and(|session| !session.initialized) {
             self.engine.fail_parked(key, "the client went away before it was asked");

@@ -12,7 +12,7 @@ use super::log;
 use super::notifications::report_deprecated;
 use super::request_check::MessageSource;
 use super::tasks::{TaskContext, TaskRequestFrame};
-use crate::built::{Legacy, Logging, Modern, Subscribing, Tasking};
+use crate::built::{Legacy, Modern, Part, Subscribing, Tasking};
 use crate::calls::observing::end_direct_answer;
 use crate::deprecation::DeprecatedFeature;
 use crate::json::{escaped_len, object_members, string, write_str};
@@ -56,7 +56,7 @@ impl Engine {
             methods::SUBSCRIPTIONS_LISTEN if Modern::IS_BUILT && Subscribing::IS_BUILT => {
                 let request = TaskRequestFrame { source, id, method, frame, params };
                 let mut tasks = Vec::new();
-                let mut host = self.tasks.as_deref_mut();
+                let mut host = self.tasks.as_mut();
                 let mut cx = TaskContext {
                     endpoint: &mut self.endpoint,
                     config: &self.config,
@@ -116,7 +116,7 @@ impl Engine {
                 );
                 changed.map(|changed| self.events.extend(changed))
             }
-            methods::SET_LEVEL if Legacy::IS_BUILT && Logging::IS_BUILT => {
+            methods::SET_LEVEL if Legacy::IS_BUILT => {
                 report_deprecated(self, source.channel, DeprecatedFeature::Logging);
                 set_level(&mut self.endpoint, root, text)
             }
@@ -274,10 +274,10 @@ fn initialize(
     if let (Some(c), Some(marker)) = (endpoint.channels.get_mut(source.root), Legacy::get()) {
         c.allows_idless_errors = version >= Version::V2025_11_25; // DEC-004
         let parked_bytes = c.role.session.as_ref().map_or(0, |session| session.parked_bytes);
-        let mut session = LegacySession::new(marker, version, info, capabilities);
+        let mut session = LegacySession::new(version, info, capabilities);
         // Calls of before the handshake end as they began (LIFE-008).
         session.parked_bytes = parked_bytes;
-        c.role.session = Some(session);
+        c.role.session = Part::new(marker, session);
     }
     Ok(version)
 }

@@ -9,7 +9,7 @@ use super::channel::LegacySession;
 use super::exchanges::{ExchangeBuffers, Exchanges};
 use super::http_request::HttpRequest;
 use super::request_check::HeaderCheck;
-use crate::built::{Batching, Legacy};
+use crate::built::{Legacy, Part};
 use crate::calls::batch;
 use crate::calls::inbound::CallId;
 use crate::methods;
@@ -92,8 +92,9 @@ impl Exchanges<'_> {
     /// Starts a session without a handshake and without knowledge of the client (stateless server).
     pub(crate) fn begin_stateless_session(&mut self, key: Key, version: Version) {
         if let (Some(c), Some(marker)) = (self.engine.endpoint.channels.get_mut(key), Legacy::get()) {
-            let session = c.role.session.insert(LegacySession::new(marker, version, b"", b"{}"));
+            let mut session = LegacySession::new(version, b"", b"{}");
             (session.initialized, session.is_stateless) = (true, true);
+            c.role.session = Part::new(marker, session);
         }
     }
 
@@ -103,7 +104,7 @@ impl Exchanges<'_> {
     /// batch has no requests; it is reported when it is processed.
     pub(crate) fn inspect_batch(&mut self, root: Option<Key>, frame: &Bytes) -> BatchContents {
         let mut contents = BatchContents::default();
-        if !Batching::IS_BUILT {
+        if !Legacy::IS_BUILT {
             return contents;
         }
         let members = batch::split_batch(frame, &self.engine.endpoint.limits).unwrap_or_default();

@@ -7,25 +7,20 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
-use core::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-#[cfg(feature = "crypto")]
 use super::TaskOptions;
-#[cfg(all(doc, feature = "crypto"))]
+#[cfg(doc)]
 use super::Tasks;
 use super::engine::Engine;
 use super::event::Call;
 use super::input_tasks::QuestionTasks;
 use super::parked::ParkedCalls;
-#[cfg(feature = "crypto")]
 use super::receive::RetryContext;
 use super::receive::{CarriedAnswer, carried_answers, kept_key};
 use super::reply::{MEMBERS_ROOM, RESULT_CAPACITY};
-use crate::built::{Conversing, Parking, Part};
 use crate::error::{CallError, UseError};
 use crate::identity::Capabilities;
 use crate::json::{EncodeError, Serializer, room, write_str};
@@ -64,7 +59,7 @@ impl Engine {
     /// - [`UseError::ReservedMethod`]: the method is not `tools/call`, `prompts/get` or `resources/read` (MRTR-002,
     ///   MRTR-003), or both `requests` and `state` are empty (MRTR-005).
     /// - [`UseError::MissingPeerCapability`]: the client did not declare the capability (MRTR-009, ELIC-005, SAMP-002,
-    ///   SAMP-008, ROOT-010), or the crate is built without the feature `conversations`.
+    ///   SAMP-008, ROOT-010).
     /// - [`UseError::NotInVersion`]: the revision has no form for a request.
     /// - [`UseError::InvalidInputRequest`]: a request or its key is not valid.
     /// - [`UseError::Full`]: one of [`Limits::max_input_rounds`](crate::Limits::max_input_rounds),
@@ -90,7 +85,7 @@ impl Engine {
     /// false if no call is parked with this state. A modern call is never parked.
     pub fn withdraw_input(&mut self, now: Instant, state: &[u8], reason: Option<&str>) -> bool {
         self.endpoint.tick(now);
-        let parked = self.parked.as_deref_mut();
+        let parked = self.parked.as_mut();
         let resumed = parked.and_then(|parked| parked.withdraw(&mut self.endpoint, state, reason));
         let is_found = resumed.is_some();
         self.events.extend(resumed);
@@ -104,7 +99,7 @@ impl Engine {
         if self.with_tasks(|tasks, cx| tasks.release(cx, call)) == Some(true) {
             return true;
         }
-        let parked = self.parked.as_deref_mut();
+        let parked = self.parked.as_mut();
         let Some(dropped) = parked.and_then(|parked| parked.unpark(&mut self.endpoint, call, reason)) else {
             return false;
         };
@@ -189,9 +184,6 @@ pub(super) fn begin_round(
 ) -> Result<(), UseError> {
     let Round { requests, state, kept, tasks } = round;
     engine.endpoint.tick(now);
-    if !Conversing::IS_BUILT {
-        return Err(refuse_round(call, requests));
-    }
     if engine.endpoint.inbound.calls.get(call.id.0).is_none() {
         return Err(UseError::Stale);
     }
@@ -220,20 +212,14 @@ pub(super) fn begin_round(
         let asked = engine.with_tasks(|tasks, cx| tasks.need_input(cx, call, requests, state, &answers));
         return asked.unwrap_or(Err(UseError::Stale));
     }
-    let marker = Parking::get().filter(|_| call.version.is_legacy());
-    let Some(marker) = marker else { return answer_input_required(engine, call, requests, state, &answers) };
-    let parked = engine.parked.get_or_insert_with(|| Part::new(marker, Box::new(ParkedCalls::new())));
+    if call.version.is_modern() {
+        return answer_input_required(engine, call, requests, state, &answers);
+    }
+    let parked = engine.parked.get_or_insert_with(|| Box::new(ParkedCalls::new()));
     let tasks = tasks.map(|tasks| (tasks, &declared));
     let resumed = parked.park(&mut engine.endpoint, call, requests, state, &answers, tasks)?;
     engine.events.extend(resumed);
     Ok(())
-}
-
-/// Returns the refusal of a round if requests of a server are not built: the client counts as one without capabilities.
-fn refuse_round(call: &Call, requests: &InputRequests<'_>) -> UseError {
-    let needed = requests.iter().next().map(|(_, request)| request.required_capabilities(call.version));
-    let missing = needed.and_then(|needed| needed.iter().last());
-    missing.map_or_else(|| UseError::ReservedMethod(call.method().into()), UseError::MissingPeerCapability)
 }
 
 /// Checks that an input request is valid and that the client declared the capability for it.
@@ -287,21 +273,7 @@ fn check_input_request(
 /// ```
 #[derive(Debug, Default)]
 pub struct InputRequired {
-    collector: Option<Box<dyn InputCollector>>,
-}
-
-/// A trait object, so that a server that never requests input is linked without this code.
-trait InputCollector: fmt::Debug + Send + Sync {
-    fn add_request(&mut self, key: &str, request: InputRequest<'static>);
-    fn set_state(&mut self, state: Vec<u8>);
-    fn set_tasks(&mut self, tasks: QuestionTasks);
-    fn keep(&mut self, key: Box<str>, value: RawJson);
-    fn kept(&self, key: &str) -> Option<RawJson>;
-    fn discard_requests(&mut self);
-    fn is_empty(&self) -> bool;
-    #[cfg(feature = "crypto")]
-    fn carry_into(&self, retry: &mut RetryContext);
-    fn submit(&self, engine: &mut Engine, now: Instant, call: &Call) -> Result<(), UseError>;
+    collector: Option<Box<CollectedInput>>,
 }
 
 #[derive(Debug, Default)]
@@ -313,17 +285,13 @@ struct CollectedInput {
     tasks: Option<QuestionTasks>,
 }
 
-impl InputCollector for CollectedInput {
+impl CollectedInput {
     fn add_request(&mut self, key: &str, request: InputRequest<'static>) {
         self.requests.insert(key, request);
     }
 
     fn set_state(&mut self, state: Vec<u8>) {
         self.state = state;
-    }
-
-    fn set_tasks(&mut self, tasks: QuestionTasks) {
-        self.tasks = Some(tasks);
     }
 
     fn keep(&mut self, key: Box<str>, value: RawJson) {
@@ -342,7 +310,6 @@ impl InputCollector for CollectedInput {
         self.requests.is_empty()
     }
 
-    #[cfg(feature = "crypto")]
     fn carry_into(&self, retry: &mut RetryContext) {
         if !self.state.is_empty() {
             retry.state.clone_from(&self.state);
@@ -555,8 +522,9 @@ impl InputRequired {
     /// [`Limits::input_timeout`](crate::Limits::input_timeout) in any case, and a task that still runs is cancelled.
     ///
     /// `ttl` is the time for which the client is asked to keep the task, instead of that timeout.
-    pub fn ask_as_tasks(&mut self, ttl: Option<Duration>) {
-        self.collector().set_tasks(QuestionTasks::new(ttl));
+    #[cfg(feature = "tasks")]
+    pub fn ask_as_tasks(&mut self, ttl: Option<core::time::Duration>) {
+        self.collector().tasks = Some(QuestionTasks::new(ttl));
     }
 
     /// Runs `run` at the first delivery of the call that gets here, and returns its value at every delivery.
@@ -604,7 +572,6 @@ impl InputRequired {
     /// # Errors
     ///
     /// As [`Tasks::begin`].
-    #[cfg(feature = "crypto")]
     pub fn begin_task(
         &self,
         engine: &mut Engine,
@@ -648,8 +615,8 @@ impl InputRequired {
         self.collector.as_ref().is_none_or(|collector| collector.is_empty())
     }
 
-    fn collector(&mut self) -> &mut dyn InputCollector {
-        &mut **self.collector.get_or_insert_with(|| Box::new(CollectedInput::default()))
+    fn collector(&mut self) -> &mut CollectedInput {
+        self.collector.get_or_insert_default()
     }
 }
 

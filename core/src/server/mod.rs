@@ -10,34 +10,28 @@ mod config;
 mod custom_method;
 mod engine;
 mod event;
-#[cfg(feature = "exchanges")]
 mod exchanges;
 mod handshake;
 #[cfg(feature = "http")]
 mod http_exchanges;
 mod http_request;
 mod input;
+#[cfg_attr(not(feature = "tasks"), allow(dead_code, unused_imports, reason = "nothing makes tasks"))]
 mod input_tasks;
 mod keep_alive;
-mod listen_filter;
 mod log;
 mod notifications;
 mod parked;
 mod receive;
 mod reply;
 pub(crate) mod request_check;
-#[cfg(feature = "crypto")]
 mod sealer;
 mod sealing;
-#[cfg_attr(
-    not(feature = "exchanges"),
-    allow(dead_code, reason = "a byte stream is no stream of a transport")
-)]
 mod stream;
 mod subscriptions;
-#[cfg(all(test, feature = "exchanges"))]
+#[cfg(test)]
 mod sums_tests;
-#[cfg_attr(not(feature = "crypto"), allow(dead_code, reason = "task ids need `Entropy`"))]
+#[cfg_attr(not(feature = "tasks"), allow(dead_code, unused_imports, reason = "nothing makes tasks"))]
 mod tasks;
 
 pub use crate::scope::Scopes;
@@ -58,7 +52,6 @@ pub(crate) use engine::is_out_of_memory;
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 #[cfg(feature = "http")]
 pub(crate) use exchanges::ExchangeBuffers;
-#[cfg(feature = "exchanges")]
 pub use exchanges::{ExchangeOutput, ExchangeStatus, ExchangeToken, Exchanges, SessionStatus};
 pub use http_request::{ConnectionInfo, HttpRequest};
 pub use input::{InputError, InputRequired};
@@ -66,15 +59,9 @@ pub use input::{InputError, InputRequired};
 pub(crate) use notifications::report_deprecated;
 pub use reply::PreparedResult;
 pub use tasks::TaskOffer;
-#[cfg(feature = "crypto")]
 pub use tasks::record::TaskRecordError;
-#[cfg(feature = "crypto")]
 pub use tasks::requests::TaskOptions;
-#[cfg(feature = "crypto")]
 pub use tasks::requests::Tasks;
-#[cfg(feature = "crypto")]
 pub use tasks::store::StoreEffect;
-#[cfg(feature = "crypto")]
 pub use tasks::table::TaskLimits;
-#[cfg(feature = "crypto")]
 pub use tasks::table::TaskTable;

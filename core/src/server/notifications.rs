@@ -11,7 +11,6 @@ use super::config::Config;
 use super::engine::Engine;
 use super::log::{self, LogOutcome, LogOutput, Threshold};
 use super::tasks::unlisten;
-use crate::built::Logging;
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, Progress, SendStatus};
 use crate::deprecation::DeprecatedFeature;
@@ -140,9 +139,6 @@ impl Engine {
 
     /// Passes a log message to the session of a channel, or the time if there is none, and does what follows.
     pub(super) fn advance_log(&mut self, channel: Key, message: Option<Vec<u8>>) -> SendStatus {
-        if !Logging::IS_BUILT {
-            return SendStatus::Dropped;
-        }
         let has_room = self.endpoint.has_outbox_room(channel, message.as_ref().map_or(0, Vec::len));
         let (now, limits) = (self.endpoint.now, &*self.endpoint.limits);
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return SendStatus::Dropped };
@@ -216,7 +212,7 @@ impl Engine {
         params: Option<&T>,
     ) -> Result<(), UseError> {
         self.endpoint.tick(now);
-        if self.tasks.as_deref().is_some_and(|tasks| tasks.channel() == channel.0) {
+        if self.tasks.as_ref().is_some_and(|tasks| tasks.channel == channel.0) {
             // No connection belongs to the runs of tasks.
             return Err(UseError::Closed);
         }

@@ -13,10 +13,10 @@ use bytes::Bytes;
 use super::authorization::Caller;
 use super::channel::ServerEndpoint;
 use super::event::{Call, Event};
-use super::input_tasks::{FollowedQuestionTable, QuestionTasks, cancel_question, may_be_task};
+use super::input_tasks::{FollowedQuestions, QuestionTasks, cancel_question, may_be_task};
 use super::receive::{CarriedAnswer, RetryContext};
 use super::tasks::{CallTask, TaskOffer};
-use crate::built::{Parking, Part};
+use crate::built::{Part, Tasking};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, InputOutcome};
 use crate::calls::outbound::{
@@ -41,7 +41,7 @@ use crate::{methods, shape};
 pub(super) const SESSION_SHARE: usize = 4;
 
 /// The parked calls of all channels. A trait object, so that a server that never requests input is linked without this
-/// code.
+/// code (7 KiB; `core/docs/size.md`).
 pub(super) trait ParkedCallTable: fmt::Debug + Send + Sync {
     /// Returns the number of parked calls.
     fn len(&self) -> usize;
@@ -102,7 +102,7 @@ pub(super) trait ParkedCallTable: fmt::Debug + Send + Sync {
     fn find_on(&mut self, endpoint: &ServerEndpoint, channel: Key) -> Option<Key>;
 
     /// Returns the tasks that input requests follow, if one was to become a task.
-    fn tasks(&mut self) -> Option<&mut (dyn FollowedQuestionTable + 'static)>;
+    fn tasks(&mut self) -> Option<&mut FollowedQuestions>;
 
     /// Panics if a sum differs from what it sums.
     #[cfg(any(debug_assertions, test))]
@@ -127,7 +127,7 @@ pub(super) struct ParkedCalls {
     /// Bytes that are kept for all calls.
     bytes: usize,
     /// Tasks that input requests follow; created with the first one that asks for a task.
-    tasks: Option<Box<dyn FollowedQuestionTable>>,
+    tasks: Part<Tasking, FollowedQuestions>,
 }
 
 const BY_POSITION: u8 = 0;
@@ -198,7 +198,13 @@ fn answer_len((key, answer): &(Box<str>, InputOutcome)) -> usize {
 
 impl ParkedCalls {
     pub(super) const fn new() -> Self {
-        Self { calls: Slab::new(), by_position: Tree::new(), by_state: Tree::new(), bytes: 0, tasks: None }
+        Self {
+            calls: Slab::new(),
+            by_position: Tree::new(),
+            by_state: Tree::new(),
+            bytes: 0,
+            tasks: Part::NONE,
+        }
     }
 
     /// Checks that one more call may be parked and that its client can answer.
@@ -358,7 +364,7 @@ impl ParkedCalls {
 
     /// Ends an input request of a call, which may still be queued.
     fn end_request(&mut self, endpoint: &mut ServerEndpoint, call: Key, request: Key) {
-        if let Some(tasks) = &mut self.tasks {
+        if let Some(tasks) = self.tasks.as_mut() {
             tasks.end(endpoint, request, &Err(CallError::Cancelled));
         }
         if let Some(queued) = endpoint.end_request(request).and_then(|request| request.queued) {
@@ -420,9 +426,9 @@ impl ParkedCallTable for ParkedCalls {
             );
             let wish = tasks.filter(|(_, declared)| may_be_task(declared, method)).map(|(wish, _)| wish);
             let wish = wish.filter(|_| call.version == Version::V2025_11_25);
-            if let Some(wish) = wish {
+            if let Some((_, marker)) = wish.zip(Tasking::get()) {
                 request.task = CallFollow::Follow;
-                self.tasks.get_or_insert_with(wish.new_table);
+                self.tasks.get_or_insert_default(marker);
             }
             let queued = QueuedCall {
                 method: method.into(),
@@ -477,7 +483,7 @@ impl ParkedCallTable for ParkedCalls {
         request: Key,
         outcome: InputOutcome,
     ) -> Option<Event> {
-        if let Some(tasks) = &mut self.tasks {
+        if let Some(tasks) = self.tasks.as_mut() {
             tasks.end(endpoint, request, &outcome);
         }
         // A small request may have a large response, and others may never come. The allowance of one frame leaves room
@@ -547,13 +553,14 @@ impl ParkedCallTable for ParkedCalls {
         self.calls.get(key).map(|parked| parked.call)
     }
 
-    fn tasks(&mut self) -> Option<&mut (dyn FollowedQuestionTable + 'static)> {
-        self.tasks.as_deref_mut()
+    fn tasks(&mut self) -> Option<&mut FollowedQuestions> {
+        self.tasks.as_mut()
     }
 
+    /// Panics if a sum differs from what it sums.
     #[cfg(any(debug_assertions, test))]
     fn check_sums(&self, endpoint: &ServerEndpoint) {
-        if let Some(tasks) = &self.tasks {
+        if let Some(tasks) = self.tasks.as_ref() {
             tasks.check_sums(endpoint);
         }
         let queued = |(_, request): &(Option<Box<str>>, Key)| {
@@ -566,7 +573,7 @@ impl ParkedCallTable for ParkedCalls {
         assert!(all().all(|parked| position(endpoint, parked.call).is_some()), "a parked call is in flight");
         assert_eq!(self.bytes, all().map(bytes).sum::<usize>(), "the bytes of all parked calls");
         for (root, c) in endpoint.channels.iter() {
-            let Some(session) = &c.role.session else { continue };
+            let Some(session) = c.role.session.as_ref() else { continue };
             let is_own =
                 |parked: &&ParkedCall| position(endpoint, parked.call).is_some_and(|at| at.0 == root);
             let own = all().filter(is_own).map(bytes).sum::<usize>();
@@ -578,7 +585,7 @@ impl ParkedCallTable for ParkedCalls {
 /// Returns the sum of the session of a call.
 fn session_bytes(endpoint: &mut ServerEndpoint, at: Option<Position>) -> Option<&mut usize> {
     let (root, ..) = at?;
-    let session = endpoint.channels.get_mut(root)?.role.session.as_deref_mut()?;
+    let session = endpoint.channels.get_mut(root)?.role.session.as_mut()?;
     Some(&mut session.parked_bytes)
 }
 
@@ -614,10 +621,11 @@ pub(super) fn encode_requests(
 // Requests that ask questions as tasks of the client, as the engine meets them.
 
 /// The parked calls of an engine, which have the tasks of their questions.
-type Parked = Option<Part<Parking, dyn ParkedCallTable>>;
+type Parked = Option<Box<dyn ParkedCallTable>>;
 
-fn question_tasks(parked: &mut Parked) -> Option<&mut (dyn FollowedQuestionTable + 'static)> {
-    parked.as_mut()?.tasks()
+fn question_tasks(parked: &mut Parked) -> Option<&mut FollowedQuestions> {
+    // Without the feature the compiler sees that there are none.
+    if Tasking::IS_BUILT { parked.as_mut()?.tasks() } else { None }
 }
 
 /// Takes the outcome of an outbound request that may be about the task of a question.

@@ -11,14 +11,13 @@ use super::channel::{
 };
 use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
-#[cfg(feature = "exchanges")]
 use super::exchanges::EarlyCancels;
 use super::notifications::report_deprecated;
 use super::parked::{cancel_late_question, receive_question_status};
 use super::request_check::{AcceptedRequest, MessageSource, ReceivedRequest};
 use super::tasks::{CallTask, TaskOffer, unlisten};
 use super::{channel, log};
-use crate::built::{Batching, Logging};
+use crate::built::Legacy;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{BatchKey, CallId, InboundCall, InputOutcome};
 use crate::calls::observing::{
@@ -99,7 +98,7 @@ impl Engine {
                     && self.config.legacy_versions().contains(Version::V2025_03_26)
             }
         };
-        let Some(marker) = Batching::get() else {
+        let Some(marker) = Legacy::get() else {
             return self.reject(channel, None, RejectedMessage::unreadable(MalformedMessage::Batch));
         };
         let members = match batch::split_batch(frame, &self.endpoint.limits) {
@@ -211,7 +210,6 @@ impl Engine {
                 return refuse(self, &request, &id, &error);
             }
         };
-        #[cfg(feature = "exchanges")]
         if EarlyCancels::cancels(&mut self.early_cancels, &mut self.endpoint, &source, &id) {
             return self.diagnose(source.root, Diagnostic::EarlyCancellation(id)); // CANC-010
         }
@@ -237,7 +235,7 @@ impl Engine {
             return backlog.push(waiting, source.root, id, Bytes::copy_from_slice(frame), limits);
         }
         let AcceptedRequest { version, method, cacheable, fits_headers } = accepted;
-        let log_level = Logging::get().and_then(|_| params.meta.log_level.slice(frame));
+        let log_level = params.meta.log_level.slice(frame);
         if log_level.is_some() && version.is_modern() {
             report_deprecated(self, source.channel, DeprecatedFeature::Logging);
         }
@@ -262,7 +260,7 @@ impl Engine {
             observe_call(&mut self.endpoint, key, &method, RequestedParams::read(&frame, &params));
         let task = CallTask::Offer(TaskOffer::None);
         let mut call = Call { id, channel, version, method, frame, params, retry: None, caller, task };
-        if let Some(tasks) = self.tasks.as_deref() {
+        if let Some(tasks) = self.tasks.as_ref() {
             match tasks.offer(version, &call) {
                 Ok(offer) => call.task = CallTask::Offer(offer),
                 Err(error) => {
@@ -346,7 +344,6 @@ impl Engine {
             self.events.extend(unsubscribed);
             unlisten(&mut self.tasks, channel, Some(&id));
         } else {
-            #[cfg(feature = "exchanges")]
             EarlyCancels::record(&mut self.early_cancels, &self.endpoint, channel, &id);
             self.diagnose(channel, Diagnostic::UnknownCancellation(id));
         }
@@ -412,7 +409,7 @@ fn receive_initialized(engine: &mut Engine, channel: Key) {
             channel,
         );
         engine.endpoint.begin_keep_alive(channel);
-        if let Some(parked) = engine.parked.as_deref_mut() {
+        if let Some(parked) = engine.parked.as_mut() {
             engine.events.extend(parked.send_all_queued(&mut engine.endpoint, channel));
         }
     }

@@ -40,7 +40,7 @@ impl Engine {
     ) -> Result<(), UseError> {
         let endpoint = &mut self.endpoint;
         endpoint.tick(now);
-        let run_channel = self.tasks.as_deref().map(|tasks| tasks.channel());
+        let run_channel = self.tasks.as_ref().map(|tasks| tasks.channel);
         let reserve = endpoint.limits.hold_reserve().ok_or(EncodeError::OutOfMemory)?;
         let record = endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
         let c = endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;

@@ -1,21 +1,17 @@
 //! State of calls that a modern client keeps between two rounds: sealed for it, and opened when it retries (MRTR).
 
 use super::channel::ServerEndpoint;
-#[cfg(feature = "crypto")]
 use super::channel::principal;
 use super::config::Config;
 use super::event::Call;
 use super::receive::{CarriedAnswer, RetryContext};
-#[cfg(feature = "crypto")]
 use super::sealer::{StateSealer, UNANSWERED, sealer_from_seed};
-use crate::built::Conversing;
 use crate::error::UseError;
 use crate::json::{Span, object_members};
 use crate::methods;
 use crate::model::{InputRequest, InputRequests};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
-#[cfg(feature = "crypto")]
 use crate::sync::Arc;
 use alloc::boxed::Box;
 use alloc::format;
@@ -24,30 +20,16 @@ use alloc::string::String;
 /// Seals state, if keys are configured.
 #[derive(Debug)]
 pub(super) struct Sealing {
-    #[cfg(feature = "crypto")]
     sealer: Option<Arc<dyn StateSealer>>,
 }
 
 impl Sealing {
-    #[cfg_attr(not(feature = "crypto"), allow(unused_variables, reason = "there are no keys"))]
     pub(super) fn new(config: &Config) -> Self {
-        Self {
-            #[cfg(feature = "crypto")]
-            sealer: config.sealer.clone(),
-        }
+        Self { sealer: config.sealer.clone() }
     }
 
     /// Derives the keys that were configured lazily.
-    #[cfg_attr(
-        not(feature = "crypto"),
-        allow(unused_variables, clippy::unused_self, reason = "there are no keys")
-    )]
-    #[cfg_attr(
-        not(feature = "crypto"),
-        allow(clippy::needless_pass_by_ref_mut, reason = "there are no keys")
-    )]
     pub(super) fn init(&mut self, config: &Config) {
-        #[cfg(feature = "crypto")]
         if let (None, Some(seed)) = (&self.sealer, &config.seed) {
             self.sealer = Some(sealer_from_seed(seed));
         }
@@ -58,10 +40,6 @@ impl Sealing {
     /// # Errors
     ///
     /// [`UseError::NoSealKeys`], or an error of the sealer.
-    #[cfg_attr(
-        not(feature = "crypto"),
-        allow(unused_variables, clippy::unused_self, reason = "there are no keys")
-    )]
     pub(super) fn seal(
         &self,
         endpoint: &ServerEndpoint,
@@ -72,7 +50,6 @@ impl Sealing {
         answers: &[CarriedAnswer<'_>],
     ) -> Result<Option<String>, UseError> {
         let carried = answers.iter().filter_map(|(key, answer)| Some((*key, answer.ok()?.as_str())));
-        #[cfg(feature = "crypto")]
         if let Some(keys) = &self.sealer {
             let requested = requests.iter().map(|(key, _)| (key, UNANSWERED));
             let answers = carried.chain(requested).collect();
@@ -99,7 +76,6 @@ impl Sealing {
         call: &Call,
     ) -> Result<Option<Box<RetryContext>>, RpcError> {
         let (inputs, state) = (call.params.input_responses, call.params.request_state);
-        let inputs = if Conversing::IS_BUILT { inputs } else { Span::default() };
         if (inputs.is_empty() && state.is_empty()) || !methods::may_need_input(&call.method) {
             return Ok(None);
         }
@@ -134,7 +110,6 @@ impl Sealing {
         opened.ok_or_else(|| RpcError::invalid_params("`params.requestState` is not valid: begin again"))
     }
 
-    #[cfg(feature = "crypto")]
     fn open(
         &self,
         endpoint: &ServerEndpoint,
@@ -145,12 +120,6 @@ impl Sealing {
         let now = config.anchor.unix_secs(endpoint.now);
         let principal = principal(endpoint, call.channel.0);
         self.sealer.as_ref()?.open(call, principal, text, now, endpoint.limits.max_request_state)
-    }
-
-    #[cfg(not(feature = "crypto"))]
-    #[allow(clippy::unused_self, reason = "there are no keys")]
-    const fn open(&self, _: &ServerEndpoint, _: &Config, _: &Call, _: &str) -> Option<RetryContext> {
-        None
     }
 }
 

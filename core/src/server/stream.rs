@@ -9,9 +9,6 @@ use alloc::collections::VecDeque;
 
 use crate::slab::Key;
 
-/// Whether there are bindings with separate exchanges; without them, each channel is alone.
-const HAS_EXCHANGES: bool = cfg!(feature = "exchanges");
-
 /// The place of a channel on such a transport.
 #[derive(Clone, Copy, Debug, Default)]
 enum Place {
@@ -37,7 +34,6 @@ pub(super) struct StreamState {
     /// Messages that are sent from now on cannot reach the client.
     unreachable: bool,
     /// The client has left the stream, which it can resume.
-    #[cfg_attr(not(feature = "crypto"), allow(dead_code, reason = "only tasks read it"))]
     left: bool,
     /// The request was refused before it was delivered.
     request_refused: bool,
@@ -74,7 +70,7 @@ impl StreamState {
     /// Returns the channel of the session that the stream belongs to.
     pub(super) const fn parent(&self) -> Option<Key> {
         match self.place {
-            Place::StreamOf(root) if HAS_EXCHANGES => Some(root),
+            Place::StreamOf(root) => Some(root),
             _ => None,
         }
     }
@@ -82,14 +78,14 @@ impl StreamState {
     /// Returns the transport's key of the session.
     pub(super) const fn session(&self) -> Option<Key> {
         match self.place {
-            Place::Session(session) if HAS_EXCHANGES => Some(session),
+            Place::Session(session) => Some(session),
             _ => None,
         }
     }
 
     /// Returns whether the channel carries one exchange.
     pub(super) const fn is_exchange(&self) -> bool {
-        HAS_EXCHANGES && self.owner.is_some() && !matches!(self.place, Place::Session(_))
+        self.owner.is_some() && !matches!(self.place, Place::Session(_))
     }
 
     #[cfg(feature = "http")]
@@ -105,7 +101,7 @@ impl StreamState {
 
     /// Queues the owner, unless it is queued.
     pub(super) fn queue(&mut self, ready: &mut ReadyQueue) {
-        if let Some(owner) = self.owner.filter(|_| HAS_EXCHANGES) {
+        if let Some(owner) = self.owner {
             if !core::mem::replace(&mut self.is_queued, true) {
                 ready.0.push_back(owner);
             }
@@ -132,7 +128,6 @@ impl StreamState {
     }
 
     /// Returns whether the client has left the stream since it was opened, which it can resume.
-    #[cfg(feature = "crypto")]
     pub(super) const fn is_left(&self) -> bool {
         self.left
     }
@@ -149,7 +144,6 @@ impl StreamState {
     }
 
     /// Records that an early cancellation ended the request.
-    #[cfg(feature = "exchanges")]
     pub(super) const fn mark_cancelled(&mut self) {
         self.request_cancelled = true;
     }
@@ -200,7 +194,7 @@ impl StreamState {
     }
 }
 
-#[cfg(all(test, feature = "exchanges"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::rpc::code;

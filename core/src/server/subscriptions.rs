@@ -8,6 +8,7 @@
 use alloc::vec::Vec;
 
 use crate::change::Change;
+use crate::listen_filter::{ListSet, PROMPTS, RESOURCES, TOOLS};
 use crate::rpc::RequestId;
 use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::tree::{Tree, TreeLinks, TreeNode};
@@ -15,11 +16,6 @@ use crate::slab::{Key, Slab};
 use crate::sync::Arc;
 use crate::time::Instant;
 
-/// A set of lists.
-pub(super) type ListSet = u8;
-pub(super) const TOOLS: ListSet = 1;
-pub(super) const PROMPTS: ListSet = 2;
-pub(super) const RESOURCES: ListSet = 4;
 const LISTS: [(ListSet, Change); 3] =
     [(TOOLS, Change::Tools), (PROMPTS, Change::Prompts), (RESOURCES, Change::Resources)];
 

@@ -20,16 +20,13 @@
 //! let uri = SkillUri::parse("skill://harbour/tides/SKILL.md")?;
 //! assert_eq!((uri.name(), uri.root()), ("tides", "skill://harbour/tides"));
 //! let front_matter = RawJson::new(r#"{"name":"tides","description":"Reads tide tables"}"#)?;
-//! # #[cfg(feature = "crypto")] {
 //! let file = SkillResource::of(uri.as_str(), text.as_bytes());
 //! let skill = Skill::new(uri.as_str(), front_matter, vec![file]);
 //! skill.check()?;
 //! skill.resource(uri.as_str())?.expect("listed").verify(text.as_bytes())?;
-//! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#[cfg(feature = "crypto")]
 mod digest;
 mod uri;
 

@@ -1,6 +1,5 @@
 //! Tasks as both roles see them: ids, texts, times between polls. Each role keeps its tasks in tables of its own.
 
-#[cfg(feature = "crypto")]
 pub(crate) mod text;
 
 use alloc::vec::Vec;
@@ -69,7 +68,6 @@ pub(crate) fn write_related_task(out: &mut Vec<u8>, id: &str) {
 }
 
 /// Appends an object with the name of the task in its `_meta`.
-#[cfg(feature = "crypto")]
 pub(crate) fn write_with_related_task(out: &mut Vec<u8>, object: &[u8], id: &str) {
     if let Some(at) = TopLevelMembers::scan(object, 0).meta {
         let (head, tail) = object.split_at_checked(at).unwrap_or((object, b""));

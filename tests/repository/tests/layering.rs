@@ -66,6 +66,8 @@ const ALLOWED: &[(&str, &str)] = &[
     // Rules of drafts, by name, and their error codes.
     ("draft", "rpc"),
     ("identity", "json meta methods model raw shape version"),
+    // The filter of a subscription, as both roles read it.
+    ("listen_filter", "identity json methods model rpc"),
     // Rules of skills, over their types.
     ("skills", "json model raw rpc uri"),
     ("diagnostic", "deprecation methods rpc"),
@@ -102,9 +104,9 @@ const ALLOWED: &[(&str, &str)] = &[
 ];
 
 const SHARED: &str = "budget built deadlines diagnostic draft driving error frame identity json limits memory meta methods observe outbox raw rpc shape slab tap time version";
-const ENGINES: &str = "budget built calls change deadlines deprecation diagnostic draft driving entropy error frame identity json limits meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
+const ENGINES: &str = "budget built calls change deadlines deprecation diagnostic draft driving entropy error frame identity json limits listen_filter meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
 /// The server also has the types of an HTTP request that handlers see; it does not parse one.
-const SERVER: &str = "ascii budget built calls change deadlines deprecation diagnostic draft driving entropy error extensions frame head identity json limits memory meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
+const SERVER: &str = "ascii budget built calls change deadlines deprecation diagnostic draft driving entropy error extensions frame head identity json limits listen_filter memory meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
 const HTTP: &str = "ascii auth built calls cards client deadlines deprecation diagnostic draft driving entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server short_base64 slab tap time uri url version";
 
 /// The module that names the shared pointer, as `alloc` does; every module may use it.

@@ -64,7 +64,7 @@ impl RedirectListener {
     ///
     /// # Errors
     ///
-    /// The error of the operating system if there is no port at all; `Unsupported` where sockets cannot be polled.
+    /// The error of the operating system if there is no port at all.
     pub fn bind(preferred: Option<u16>) -> io::Result<Self> {
         let at = |port| Listener::bind((Ipv4Addr::LOCALHOST, port));
         let listener = match preferred.map(at) {

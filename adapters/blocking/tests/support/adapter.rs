@@ -8,11 +8,13 @@ mod blocking_adapter;
 use core::time::Duration;
 
 pub(crate) use blocking_adapter::*;
+pub(crate) use mcp_blocking::HttpServer;
+#[cfg(unix)]
+pub(crate) use mcp_blocking::on_terminate;
 pub(crate) use mcp_blocking::{
     Answered, Call, Client, Cx, Error, Handle, Handler, HandlerFailure, Options, Router, Server,
     serve as serve_handler, serve_stdio,
 };
-pub(crate) use mcp_blocking::{HttpServer, on_terminate};
 
 /// Whether callbacks run apart from the loop, so that the next one may begin before the last one has ended.
 pub(crate) const RUNS_IN_BACKGROUND: bool = false;

@@ -90,7 +90,6 @@ fn config(args: &args::ServeArgs, config: Result<Config, RegisterErrors>) -> Res
     if let Some(interval) = args.keep_alive {
         config = config.keep_alive_ping(interval, session::ALLOWED_PING_MISSES);
     }
-    #[cfg(feature = "draft")]
     if args.draft {
         config = config.draft(mcp_proto::draft::Draft::ALL);
     }

@@ -418,9 +418,9 @@ impl ClientTransport for HttpTransport {
             return WaitRequest::unpollable(Some(Duration::ZERO));
         }
         let timeout = self.next_deadline().map(|at| self.clock.until(at));
-        #[cfg(all(target_os = "linux", not(mcp_portable)))]
+        #[cfg(unix)]
         return WaitRequest::for_selector(std::os::fd::AsFd::as_fd(&self.selector), timeout);
-        #[cfg(any(not(target_os = "linux"), mcp_portable))]
+        #[cfg(not(unix))]
         WaitRequest::unpollable(timeout)
     }
 
@@ -453,12 +453,6 @@ impl ClientTransport for HttpTransport {
         let found = self.lookups.iter().map(|lookup| lookup.deadline).min();
         let next = self.sockets.iter().filter_map(|socket| socket.connecting.as_ref()?.deadline).min();
         let at_once = (0..self.sockets.len()).any(|index| self.has_pending_read(index)).then_some(self.now);
-        // Not every platform has a waker that ends the wait of a loop with its own descriptors.
-        #[cfg(all(feature = "auth", any(not(target_os = "linux"), mcp_portable)))]
-        let at_once = at_once.or_else(|| {
-            let running = self.authorization.as_ref().is_some_and(authorization::Authorization::is_running);
-            running.then(|| self.now + Duration::from_millis(50))
-        });
         let all = [next, found, at_once, self.client.poll_timeout(), self.connections.poll_timeout()];
         all.into_iter().flatten().min()
     }
@@ -472,15 +466,10 @@ impl ClientTransport for HttpTransport {
         Interest::READ
     }
 
-    #[cfg(all(target_os = "linux", not(mcp_portable)))]
+    #[cfg(unix)]
     fn descriptors(&mut self) -> Descriptors<'_> {
         let read = Some(std::os::fd::AsFd::as_fd(&self.selector));
         Descriptors { read, ..Descriptors::default() }
-    }
-
-    #[cfg(all(unix, any(not(target_os = "linux"), mcp_portable)))]
-    fn descriptors(&mut self) -> Descriptors<'_> {
-        Descriptors::default()
     }
 
     fn close(&mut self) {

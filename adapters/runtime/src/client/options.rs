@@ -15,7 +15,7 @@ use mcp_proto::RawJson;
 #[cfg(doc)]
 use mcp_proto::client::CacheScope;
 use mcp_proto::client::{Config, OutputSchemas, Peer, SchemaValidator};
-#[cfg(feature = "crypto")]
+#[cfg(feature = "tasks")]
 use mcp_proto::client::{InputTaskLimits, InputTasks};
 
 use super::connection::Connection;
@@ -117,7 +117,7 @@ pub struct ClientSetup {
     cache: Option<CacheOptions>,
     schemas: Option<OutputSchemas>,
     /// Limits of tasks that the client hosts, if it does.
-    #[cfg(feature = "crypto")]
+    #[cfg(feature = "tasks")]
     input_tasks: Option<InputTaskLimits>,
     /// Whether heads of HTTP requests and responses are recorded.
     #[cfg(feature = "http")]
@@ -213,7 +213,7 @@ impl<C: Connector> Options<C> {
             schemas: Some(OutputSchemas::new(mcp_std::schema::JsonSchemaValidator::new())),
             #[cfg(not(feature = "validate"))]
             schemas: None,
-            #[cfg(feature = "crypto")]
+            #[cfg(feature = "tasks")]
             input_tasks: None,
             #[cfg(feature = "http")]
             taps_heads: false,
@@ -352,7 +352,7 @@ impl<C: Connector> Options<C> {
     ///
     /// The handler gets the same questions and answers as usual ([`Config::input_tasks`]). The ids of the tasks come from
     /// the random generator of the operating system; connecting fails if that does. By default there are none.
-    #[cfg(feature = "crypto")]
+    #[cfg(feature = "tasks")]
     #[must_use]
     pub fn input_tasks(mut self, limits: InputTaskLimits) -> Self {
         self.setup.input_tasks = Some(limits);
@@ -551,7 +551,7 @@ impl ClientSetup {
     ///
     /// [`Error::Io`]: the operating system gives no random bytes for the ids of tasks.
     pub fn engine_config(&self) -> Result<Config, Error> {
-        #[cfg(feature = "crypto")]
+        #[cfg(feature = "tasks")]
         if let Some(limits) = &self.input_tasks {
             // The clock of the connection starts now.
             let entropy = mcp_proto::Entropy::new(mcp_std::entropy::seed()?, mcp_std::entropy::nonce());

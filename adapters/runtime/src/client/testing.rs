@@ -146,7 +146,6 @@ static NEXT_SERVER_ID: AtomicU64 = AtomicU64::new(0);
 impl TestConnection {
     /// Creates a client that has not sent anything yet, and its server.
     pub fn new(config: Config, server: server::Config, peer: Box<dyn TestPeer>) -> Self {
-        #[cfg(feature = "crypto")]
         let server = server.seal_by_default(|| {
             let anchor = mcp_std::Clock::start().anchor();
             Some((mcp_proto::seal::Keys::new(mcp_std::entropy::seed().ok()?), anchor))

@@ -27,7 +27,7 @@ use std::io::{self, ErrorKind};
 #[cfg(feature = "http")]
 use std::net::ToSocketAddrs;
 #[cfg(unix)]
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use super::client::{TestPeer, TestRouter};
@@ -91,21 +91,12 @@ pub trait AsyncTimer: fmt::Debug + Send + Unpin + 'static {
 /// Readiness of a descriptor, for the task that polled last in each direction.
 #[cfg(unix)]
 pub trait DescriptorWatch: fmt::Debug + Send + Sized + 'static {
-    /// Watches a duplicate of `fd`.
+    /// Watches a duplicate of `fd` in these directions. A selector is a descriptor that some systems watch for reads alone.
     ///
     /// # Errors
     ///
     /// The I/O error if there is no descriptor left, or if `fd` cannot be watched.
-    fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        Self::from_shared(Arc::new(fd.try_clone_to_owned()?))
-    }
-
-    /// Watches `fd`, which no other watch has.
-    ///
-    /// # Errors
-    ///
-    /// The I/O error if `fd` cannot be watched.
-    fn from_shared(fd: Arc<OwnedFd>) -> io::Result<Self>;
+    fn new(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<Self>;
 
     /// Returns whether readiness was found since the last call of this or [`poll`](Self::poll).
     fn take_ready(&mut self, cx: &mut Context<'_>, interest: Interest, is_shared: bool) -> bool;

@@ -39,7 +39,11 @@ enum DirectionState {
 
 impl<W: DescriptorWatch> WatchedFd<W> {
     fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        Ok(Self { watch: W::new(fd)?, read: DirectionState::MaybeReady, write: DirectionState::MaybeReady })
+        Ok(Self {
+            watch: W::new(fd, Interest::BOTH)?,
+            read: DirectionState::MaybeReady,
+            write: DirectionState::MaybeReady,
+        })
     }
 
     /// Ready when an operation should be tried.

@@ -426,9 +426,9 @@ impl Connections {
     /// An error of the selector.
     pub fn wait_request(&mut self, server: &mut Server, reads: bool) -> io::Result<WaitRequest<'_>> {
         let timeout = self.prepare_wait(server, reads)?.map(|at| self.clock.until(at));
-        #[cfg(all(target_os = "linux", not(mcp_portable)))]
+        #[cfg(unix)]
         return Ok(WaitRequest::for_selector(std::os::fd::AsFd::as_fd(self), timeout));
-        #[cfg(any(not(target_os = "linux"), mcp_portable))]
+        #[cfg(not(unix))]
         Ok(WaitRequest::unpollable(timeout))
     }
 
@@ -565,23 +565,15 @@ impl Connections {
 }
 
 /// Readable when [`wait`](Connections::wait) has something to do or was [woken](Connections::waker).
-#[cfg(all(target_os = "linux", not(mcp_portable)))]
+#[cfg(unix)]
 impl std::os::fd::AsFd for Connections {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.selector.as_fd()
     }
 }
 
-#[cfg(all(unix, any(not(target_os = "linux"), mcp_portable)))]
-impl Connections {
-    /// Returns the selector, for a reactor that watches its sources.
-    pub(crate) const fn selector(&self) -> &Selector {
-        &self.selector
-    }
-}
-
-/// Token of the listener in the selector.
-const LISTENER: u64 = 0;
+/// Token of the listener in the selector. Neither half of it is that of a connection.
+const LISTENER: u64 = u64::MAX - 1;
 /// Size of the read buffer in bytes.
 const READ_BUFFER_SIZE: usize = 64 << 10;
 

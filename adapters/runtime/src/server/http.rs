@@ -354,18 +354,10 @@ impl<H: Handler> HttpServer<H> {
 }
 
 /// Readable when [`poll_io`](HttpServer::poll_io) has something to do.
-#[cfg(all(target_os = "linux", not(mcp_portable)))]
+#[cfg(unix)]
 impl<H> std::os::fd::AsFd for HttpServer<H> {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.inner.state.connections.as_fd()
-    }
-}
-
-#[cfg(all(unix, any(not(target_os = "linux"), mcp_portable)))]
-impl<H> HttpServer<H> {
-    /// Returns the selector, whose sources are ready when [`poll_io`](Self::poll_io) has something to do.
-    pub(crate) fn selector(&self) -> &mcp_std::poll::Selector {
-        self.inner.state.connections.selector()
     }
 }
 

@@ -43,7 +43,7 @@ pub use server_loop::{Backlog, ChangeSet, ServerLoop, subscribed_resource_change
 pub use stream::{CallRunner, Server};
 #[cfg(unix)]
 pub use stream_server::{StreamConnection, StreamServer, StreamServerHandle};
-#[cfg(feature = "crypto")]
+#[cfg(feature = "tasks")]
 pub use tasks::ServerTasks;
 pub use tasks::{DriveTasks, StorePlace, TaskSource};
 

@@ -175,28 +175,15 @@ pub(super) fn answer_time(server_loop: &mut dyn ServerLoop, call: &Call) -> Inst
 
 /// Shows the description of a task. It has no effect after the end of the task.
 pub(super) fn set_task_message(server_loop: &mut dyn ServerLoop, call: &Call, message: &str) {
-    #[cfg(feature = "crypto")]
-    {
-        let now = server_loop.now();
-        // Refused if the task has ended, and then nobody needs it.
-        let _ = server_loop.engine().tasks(now).working(call.id(), message);
-    }
-    #[cfg(not(feature = "crypto"))]
-    let _ = (server_loop, call, message);
+    let now = server_loop.now();
+    // Refused if the task has ended, and then nobody needs it.
+    let _ = server_loop.engine().tasks(now).working(call.id(), message);
 }
 
 /// Returns how many tasks may run at a time.
 pub(super) fn max_running_tasks(server_loop: &mut dyn ServerLoop) -> usize {
-    #[cfg(feature = "crypto")]
-    {
-        let now = server_loop.now();
-        server_loop.engine().tasks(now).max_running()
-    }
-    #[cfg(not(feature = "crypto"))]
-    {
-        let _ = server_loop;
-        0
-    }
+    let now = server_loop.now();
+    server_loop.engine().tasks(now).max_running()
 }
 
 /// Events that arrived while a handler ran.

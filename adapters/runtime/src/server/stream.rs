@@ -384,7 +384,6 @@ impl State {
         let mut driver = PipeDriver::new();
         let now = driver.tick();
         // Without entropy no state can be sealed between two rounds; everything else works.
-        #[cfg(feature = "crypto")]
         let config = config.seal_lazily(|| Some((mcp_std::entropy::seed().ok()?, driver.anchor())));
         Self {
             pipe: pipe::Server::new(Arc::new(config), now),

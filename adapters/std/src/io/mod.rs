@@ -12,7 +12,7 @@
 //! All of them implement [`Duplex`]. A stream to a server process is [`ChildIo`](crate::process::ChildIo).
 
 mod memory;
-#[cfg(unix)]
+#[cfg(any(unix, windows))]
 mod net;
 #[cfg(not(unix))]
 mod other;
@@ -36,8 +36,10 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::path::PathBuf;
 
 use memory::{MemoryPipe, MemoryPipes};
+#[cfg(not(any(unix, windows)))]
+use other::net;
 #[cfg(not(unix))]
-use other::{net, serial, stdio, stream_listener};
+use other::{serial, stdio, stream_listener};
 #[cfg(unix)]
 use stdout_guard::StdinGuard;
 

@@ -1,5 +1,6 @@
 //! Substitutes for sockets, serial lines and stdio on systems that cannot wait for several streams at once.
 
+#[cfg(not(windows))]
 pub(super) mod net {
     //! TCP listeners and connecting sockets, which this platform does not support.
 

@@ -16,11 +16,11 @@ pub use polled::SocketControl;
 #[cfg(unix)]
 use polled as platform;
 #[cfg(not(unix))]
-use threads as platform;
+use selected as platform;
 
 /// A connected TCP or Unix socket.
 ///
-/// The socket must not be shared: on Unix it is made non-blocking, which also affects its clones.
+/// The socket must not be shared: it is made non-blocking, which also affects its clones.
 #[derive(Debug)]
 pub struct Socket(platform::PlatformSocket);
 
@@ -58,6 +58,13 @@ impl Socket {
 impl std::os::fd::AsFd for Socket {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+#[cfg(windows)]
+impl std::os::windows::io::AsSocket for Socket {
+    fn as_socket(&self) -> std::os::windows::io::BorrowedSocket<'_> {
+        self.0.stream.as_socket()
     }
 }
 
@@ -272,69 +279,103 @@ mod polled {
     }
 }
 
+/// A socket with a selector of its own, as Windows has no wait for a socket and a waker at once.
 #[cfg(not(unix))]
-mod threads {
-    use std::io::Write;
+mod selected {
+    use std::io::{ErrorKind, Read, Write};
 
     use super::*;
-    use crate::io::Threaded;
+    use crate::io::retry_on_interrupt;
+    use crate::poll::Selector;
 
     #[derive(Debug)]
-    pub(super) struct PlatformSocket(Threaded);
+    pub(super) struct PlatformSocket {
+        pub(super) stream: TcpStream,
+        /// Created by the first wait or waker, with the interest that it has registered.
+        selector: Option<(Selector, Interest)>,
+    }
 
     impl PlatformSocket {
         pub(super) fn tcp(stream: TcpStream) -> io::Result<Self> {
-            Threaded::new(stream.try_clone()?, ShutdownOnDrop(stream)).map(Self)
-        }
-    }
-
-    /// Shuts down the write direction when the writing thread drops it; closing one of two clones would not.
-    struct ShutdownOnDrop(TcpStream);
-
-    impl Write for ShutdownOnDrop {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.write(bytes)
+            stream.set_nonblocking(true)?;
+            Ok(Self { stream, selector: None })
         }
 
-        fn flush(&mut self) -> io::Result<()> {
-            self.0.flush()
-        }
-    }
-
-    impl Drop for ShutdownOnDrop {
-        fn drop(&mut self) {
-            // Fails if the peer has already closed the connection.
-            let _ = self.0.shutdown(Shutdown::Write);
+        /// Returns the selector with its registered interest, and the stream that it watches.
+        fn selector(&mut self) -> io::Result<(&mut Selector, &mut Interest, &TcpStream)> {
+            let Self { stream, selector } = self;
+            let (selector, registered) = match selector {
+                Some(selector) => selector,
+                none => none.insert((Selector::new()?, Interest::default())),
+            };
+            Ok((selector, registered, stream))
         }
     }
 
     impl Duplex for PlatformSocket {
         fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-            self.0.read(buf)
+            retry_on_interrupt(|| self.stream.read(buf))
         }
 
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.write(bytes)
+            retry_on_interrupt(|| self.stream.write(bytes))
+        }
+
+        fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+            retry_on_interrupt(|| self.stream.write_vectored(parts))
         }
 
         fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
-            self.0.wait(interest, timeout)
+            interest.check(timeout, || self.selector.is_some())?;
+            let (selector, registered, stream) = self.selector()?;
+            let has_changed = *registered != interest;
+            if has_changed {
+                // Without interest it is not watched: a broken socket would be reported at once, again and again.
+                match (*registered == Interest::default(), interest == Interest::default()) {
+                    (true, _) => selector.add(stream, TOKEN, interest)?,
+                    (_, true) => selector.remove(stream, TOKEN)?,
+                    _ => selector.modify(stream, TOKEN, interest)?,
+                }
+                *registered = interest;
+            }
+            let mut found = Vec::new();
+            selector.wait(timeout, &mut found)?;
+            if has_changed && found.is_empty() && timeout == Some(Duration::ZERO) {
+                // The first wait after a change may see the end of the earlier request alone.
+                selector.wait(timeout, &mut found)?;
+            }
+            let ready = found.first().map(|(_, ready)| *ready).unwrap_or_default();
+            // A broken socket is ready in both directions.
+            Ok(Ready {
+                readable: ready.readable && interest.read,
+                writable: ready.writable && interest.write,
+            })
         }
 
         fn waker(&mut self) -> io::Result<Waker> {
-            self.0.waker()
+            self.selector()?.0.waker()
         }
 
         fn hung_up(&mut self) -> io::Result<HungUp> {
-            self.0.hung_up()
+            match self.stream.peek(&mut [0]) {
+                Ok(0) => Ok(HungUp { read_closed: true, write_closed: false }),
+                Ok(_) => Ok(HungUp::default()),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    Ok(HungUp::default())
+                }
+                Err(_) => Ok(HungUp { read_closed: true, write_closed: true }),
+            }
         }
 
         fn shutdown_write(&mut self) -> io::Result<()> {
-            self.0.shutdown_write()
-        }
-
-        fn flush(&mut self, timeout: Duration) -> io::Result<()> {
-            self.0.flush(timeout)
+            match self.stream.shutdown(Shutdown::Write) {
+                // The peer has already closed the connection.
+                Err(error) if error.kind() == ErrorKind::NotConnected => Ok(()),
+                outcome => outcome,
+            }
         }
     }
+
+    /// Token of the socket in its selector.
+    const TOKEN: u64 = 0;
 }

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::{HungUp, Interest, Notifier, Ready};
+use super::{HungUp, Interest, MAX_TIMEOUT, Notifier, Ready};
 use crate::poll::Poller;
 
 /// The poller of a thread, and the waker that ends its wait.
@@ -281,6 +281,3 @@ pub(crate) fn hung_up(input: BorrowedFd<'_>, output: Option<BorrowedFd<'_>>) -> 
 const PEER_WRITE_CLOSED: PollFlags = PollFlags::RDHUP;
 #[cfg(not(target_os = "linux"))]
 const PEER_WRITE_CLOSED: PollFlags = PollFlags::empty();
-
-/// Longest timeout of one system call, as some systems count milliseconds in an `int`; callers loop.
-pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);

@@ -6,19 +6,15 @@ mod current;
 mod notifier;
 #[cfg(unix)]
 mod poller;
-#[cfg(unix)]
-mod selector;
-#[cfg(not(unix))]
-#[path = "selector_other.rs"]
 mod selector;
 mod wait_request;
 
 #[cfg(unix)]
-pub(crate) use current::{MAX_TIMEOUT, hung_up, wait_any, wait_stream};
-#[cfg(unix)]
 pub use current::{PollHandles, PollOutcome, is_ready};
 #[cfg(unix)]
 pub use current::{block_on_poller, current_poller, current_poller_id};
+#[cfg(unix)]
+pub(crate) use current::{hung_up, wait_any, wait_stream};
 #[cfg(unix)]
 pub(crate) use notifier::LazyNotifier;
 #[cfg(unix)]
@@ -39,6 +35,10 @@ use std::os::fd::BorrowedFd;
 pub const fn current_poller_id() -> Option<usize> {
     None
 }
+
+/// Longest timeout of one system call, as some systems count milliseconds in an `int`; callers loop.
+#[cfg(any(unix, windows))]
+pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 // Interest in a stream's directions, and what a wait for them found.
 

@@ -42,7 +42,7 @@ impl<'a> WaitRequest<'a> {
     /// Creates the request of a source with a selector, from the selector's own descriptor and the next deadline.
     ///
     /// That descriptor is readable when the selector has something to report.
-    #[cfg(all(target_os = "linux", not(mcp_portable)))]
+    #[cfg(unix)]
     #[must_use]
     pub fn for_selector(selector: std::os::fd::BorrowedFd<'a>, timeout: Option<Duration>) -> Self {
         let descriptors = Descriptors { read: Some(selector), ..Descriptors::default() };

@@ -9,11 +9,13 @@ use core::time::Duration;
 use std::thread;
 
 pub(crate) use blocking_adapter::*;
+pub(crate) use mcp_threads::HttpServer;
+#[cfg(unix)]
+pub(crate) use mcp_threads::on_terminate;
 pub(crate) use mcp_threads::{
     Answered, Call, Client, Cx, Error, Handle, Handler, HandlerFailure, Options, Router, Server,
     serve as serve_handler, serve_stdio,
 };
-pub(crate) use mcp_threads::{HttpServer, on_terminate};
 
 /// Whether callbacks run apart from the loop, so that the next one may begin before the last one has ended.
 pub(crate) const RUNS_IN_BACKGROUND: bool = true;

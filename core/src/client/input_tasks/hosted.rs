@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use super::{HostedQuestion, InputTaskTable, RequestSource};
+use super::{HostedQuestion, RequestSource};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::InboundCall;
 use crate::client::common::CommonState;
@@ -136,9 +136,9 @@ impl fmt::Debug for HostedTasks {
 
 impl HostedTasks {
     /// Makes the table of a client.
-    pub(in crate::client) fn boxed(settings: &InputTasks) -> Box<dyn InputTaskTable> {
+    pub(in crate::client) fn new(settings: &InputTasks) -> Self {
         let InputTasks { entropy, anchor, limits } = settings.clone();
-        Box::new(Self {
+        Self {
             ids: TaskIds::new(entropy),
             anchor,
             limits,
@@ -149,7 +149,7 @@ impl HostedTasks {
             bytes: 0,
             waiting: 0,
             open: 0,
-        })
+        }
     }
 
     /// Returns the task with this id, unless it has expired.
@@ -278,8 +278,13 @@ impl HostedTasks {
     }
 }
 
-impl InputTaskTable for HostedTasks {
-    fn create(
+impl HostedTasks {
+    /// Creates the task of a question and answers its request. Returns the serial number of the question.
+    ///
+    /// # Errors
+    ///
+    /// The error response to send: there are too many tasks.
+    pub(in crate::client) fn create(
         &mut self,
         common: &mut CommonState,
         source: RequestSource<'_>,
@@ -326,7 +331,12 @@ impl InputTaskTable for HostedTasks {
         Ok(serial)
     }
 
-    fn handle_request(
+    /// Answers a request about tasks, now or later.
+    ///
+    /// # Errors
+    ///
+    /// The error response to send.
+    pub(in crate::client) fn handle_request(
         &mut self,
         common: &mut CommonState,
         source: RequestSource<'_>,
@@ -336,7 +346,12 @@ impl InputTaskTable for HostedTasks {
         self.handle(common, source, method, params.map_or(b"{}", |params| params.as_bytes()))
     }
 
-    fn answer(
+    /// Ends a task with the answer to its question.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::answer`](super::Engine::answer), and [`UseError::Full`].
+    pub(in crate::client) fn answer(
         &mut self,
         common: &mut CommonState,
         question: u64,
@@ -358,14 +373,25 @@ impl InputTaskTable for HostedTasks {
         Ok(())
     }
 
-    fn refuse(&mut self, common: &mut CommonState, question: u64, error: &RpcError) -> Result<(), UseError> {
+    /// Ends a task with an error.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Stale`].
+    pub(in crate::client) fn refuse(
+        &mut self,
+        common: &mut CommonState,
+        question: u64,
+        error: &RpcError,
+    ) -> Result<(), UseError> {
         self.tasks.get(&question).filter(|task| task.outcome.is_none()).ok_or(UseError::Stale)?;
         self.end(common, question, Outcome::Error(shape::error_in_revision(error, VERSION).into_owned()));
         self.notify(common, question);
         Ok(())
     }
 
-    fn release(&mut self, request: Key) -> bool {
+    /// Forgets a request that waits for a result. Returns false if it is not one.
+    pub(in crate::client) fn release(&mut self, request: Key) -> bool {
         for task in self.tasks.values_mut() {
             if let Some(at) = task.waiting.iter().position(|waiting| *waiting == request) {
                 task.waiting.remove(at);
@@ -376,7 +402,8 @@ impl InputTaskTable for HostedTasks {
         false
     }
 
-    fn handle_timeout(&mut self, common: &mut CommonState) {
+    /// Processes the deadlines that have passed.
+    pub(in crate::client) fn handle_timeout(&mut self, common: &mut CommonState) {
         let now = common.endpoint.now;
         self.armed = self.armed.filter(|at| *at > now);
         while let Some((at, serial)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
@@ -393,7 +420,8 @@ impl InputTaskTable for HostedTasks {
         self.arm(common);
     }
 
-    fn clear(&mut self, common: &mut CommonState) {
+    /// Removes all tasks and withdraws their questions: the connection or the session has ended.
+    pub(in crate::client) fn clear(&mut self, common: &mut CommonState) {
         for (serial, task) in core::mem::take(&mut self.tasks) {
             if task.outcome.is_none() {
                 withdraw(common, serial);
@@ -404,18 +432,21 @@ impl InputTaskTable for HostedTasks {
         (self.bytes, self.waiting, self.open) = (0, 0, 0);
     }
 
-    fn is_open_for(&self, task: &TaskId) -> bool {
+    /// Returns whether a question about this task of the server is open.
+    pub(in crate::client) fn is_open_for(&self, task: &TaskId) -> bool {
         self.tasks
             .values()
             .any(|hosted| hosted.outcome.is_none() && hosted.related_task.as_ref() == Some(task))
     }
 
-    fn open_questions(&self) -> usize {
+    /// Returns the number of questions that are open.
+    pub(in crate::client) fn open_questions(&self) -> usize {
         self.open
     }
 
-    #[cfg(all(any(debug_assertions, test), feature = "crypto"))]
-    fn check_sums(&self, common: &CommonState) {
+    /// Panics if a sum differs from what it sums.
+    #[cfg(any(debug_assertions, test))]
+    pub(in crate::client) fn check_sums(&self, common: &CommonState) {
         let tasks = || self.tasks.values();
         assert_eq!(
             self.bytes,

@@ -5,17 +5,13 @@
 //!   sampling/createMessage                   │                  └───refusal──▶ failed ─────tasks/result──▶ error
 //!                                            └──tasks/cancel, which withdraws the question──▶ cancelled
 //! ```
-//! The request is answered at once by the task, so nothing of it is in the table of calls. The engine knows the tasks as
-//! a trait object, so that a client without them is linked without this code. They end with the connection (DESIGN-50).
+//! The request is answered at once by the task, so nothing of it is in the table of calls. The tasks end
+//! with the connection (DESIGN-50). The feature `tasks` leaves them out of a build.
 
-#[cfg(feature = "crypto")]
 pub(super) mod hosted;
-#[cfg(all(test, feature = "crypto"))]
+#[cfg(all(test, feature = "tasks"))]
 mod table_tests;
 
-use alloc::boxed::Box;
-use core::any::Any;
-use core::fmt;
 use core::time::Duration;
 
 use serde::Serialize;
@@ -23,7 +19,6 @@ use serde::Serialize;
 use super::calls::Calls;
 use super::common::CommonState;
 use super::config::Config;
-use super::tasks::WriteAnswer;
 use crate::calls::inbound::BatchKey;
 use crate::error::UseError;
 use crate::json::Serializer;
@@ -34,7 +29,6 @@ use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
 use crate::sync::Arc;
 use crate::version::Version;
-#[cfg(feature = "crypto")]
 use hosted::{HostedTasks, InputTasks};
 
 /// The place at which a request of the server is answered.
@@ -47,84 +41,12 @@ pub(super) struct RequestSource<'a> {
 
 /// A question that becomes a task.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "crypto"), allow(dead_code, reason = "only the table reads it"))]
 pub(super) struct HostedQuestion<'a> {
     pub(super) method: &'static str,
     /// Time to live that the server asks for.
     pub(super) ttl: Option<Duration>,
     /// The task of the server that needs the answer (TASK-023).
     pub(super) related_task: Option<&'a TaskId>,
-}
-
-/// Tasks that the client hosts; [`hosted::HostedTasks`] has the meanings.
-pub(super) trait InputTaskTable: fmt::Debug + Send + Sync {
-    /// Creates the task of a question and answers its request. Returns the serial number of the question.
-    ///
-    /// # Errors
-    ///
-    /// The error response to send: there are too many tasks.
-    fn create(
-        &mut self,
-        common: &mut CommonState,
-        source: RequestSource<'_>,
-        question: HostedQuestion<'_>,
-    ) -> Result<u64, RpcError>;
-
-    /// Answers a request about tasks, now or later.
-    ///
-    /// # Errors
-    ///
-    /// The error response to send.
-    fn handle_request(
-        &mut self,
-        common: &mut CommonState,
-        source: RequestSource<'_>,
-        method: &str,
-        params: Option<&RawJson>,
-    ) -> Result<(), RpcError>;
-
-    /// Ends a task with the answer to its question.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::answer`](super::Engine::answer), and [`UseError::Full`].
-    fn answer(
-        &mut self,
-        common: &mut CommonState,
-        question: u64,
-        write: WriteAnswer<'_>,
-    ) -> Result<(), UseError>;
-
-    /// Ends a task with an error.
-    ///
-    /// # Errors
-    ///
-    /// [`UseError::Stale`].
-    fn refuse(&mut self, common: &mut CommonState, question: u64, error: &RpcError) -> Result<(), UseError>;
-
-    /// Forgets a request that waits for a result. Returns false if it is not one.
-    fn release(&mut self, request: Key) -> bool;
-
-    /// Processes the deadlines that have passed.
-    fn handle_timeout(&mut self, common: &mut CommonState);
-
-    /// Removes all tasks and withdraws their questions: the connection or the session has ended.
-    fn clear(&mut self, common: &mut CommonState);
-
-    /// Returns whether a question about this task of the server is open.
-    fn is_open_for(&self, task: &TaskId) -> bool;
-
-    /// Returns the number of questions that are open.
-    fn open_questions(&self) -> usize;
-
-    /// Panics if a sum differs from what it sums.
-    #[cfg(all(any(debug_assertions, test), feature = "crypto"))]
-    fn check_sums(&self, common: &CommonState);
-}
-
-/// Makes the table of a configuration with hosted tasks.
-pub(super) fn new_table(support: &InputTaskSupport) -> Option<Box<dyn InputTaskTable>> {
-    Some(*(support.new_table)().downcast::<Box<dyn InputTaskTable>>().ok()?)
 }
 
 /// Takes the request to run a question as a task out of its parameters (TASK-008).
@@ -144,24 +66,6 @@ pub(super) fn take_task(request: &mut InputRequest<'static>) -> Option<Option<Du
 
 // The part of a configuration for tasks that the client hosts.
 
-/// Makes the table of hosted tasks.
-type MakeTable = dyn Fn() -> Box<dyn Any> + Send + Sync;
-
-/// The maker of the table, which only a configuration with such tasks holds: other programs link none of it.
-///
-/// It makes a `Box<dyn InputTaskTable>`. The trait is not named here: it refers to the state of the client, which refers
-/// to the configuration.
-#[derive(Clone)]
-pub(crate) struct InputTaskSupport {
-    pub(super) new_table: Arc<MakeTable>,
-}
-
-impl fmt::Debug for InputTaskSupport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InputTaskSupport").finish_non_exhaustive()
-    }
-}
-
 // Questions of a server that run as tasks of the client, and requests about them.
 
 /// # Tasks of questions
@@ -171,12 +75,10 @@ impl Config {
     /// Elicitation and sampling can be tasks, as far as the [`capabilities`](Self::capabilities) declare them; `tasks` is
     /// declared beside them (TASK-001, TASK-002). The application sees the same events and answers as usual: the server
     /// alone decides. The tasks end with the connection or the session. By default the client has none.
-    #[cfg(feature = "crypto")]
+    #[cfg(feature = "tasks")]
     #[must_use]
     pub fn input_tasks(mut self, tasks: InputTasks) -> Self {
-        use crate::sync::share;
-        let new_table = share!(move || Box::new(HostedTasks::boxed(&tasks)) as Box<dyn Any>, MakeTable);
-        self.input_tasks = Some(InputTaskSupport { new_table });
+        self.input_tasks = Some(tasks);
         self.declare_input_tasks()
     }
 
@@ -217,11 +119,9 @@ fn is_declared(config: &Config, request: &InputRequest<'_>) -> bool {
 
 impl Calls {
     /// Returns the table of hosted tasks if the configuration has them. It is made now if there is none.
-    fn hosted(&mut self, common: &CommonState) -> Option<&mut (dyn InputTaskTable + 'static)> {
-        if self.input_tasks.is_none() {
-            self.input_tasks = new_table(common.config.input_tasks.as_ref()?);
-        }
-        self.input_tasks.as_deref_mut()
+    fn hosted(&mut self, common: &CommonState) -> Option<&mut HostedTasks> {
+        let settings = common.config.input_tasks.as_ref()?;
+        self.input_tasks.get_or_make(|| HostedTasks::new(settings))
     }
 
     /// Makes a question a task if the server asks for one and the client declared it (TASK-009, TASK-010).
@@ -311,7 +211,7 @@ impl Calls {
 
     /// Processes the deadlines of hosted tasks that have passed.
     pub(super) fn handle_hosted_timeout(&mut self, common: &mut CommonState) {
-        if let Some(tasks) = &mut self.input_tasks {
+        if let Some(tasks) = self.input_tasks.as_mut() {
             tasks.handle_timeout(common);
             self.count_hosted(common);
         }
@@ -327,7 +227,7 @@ impl Calls {
 
     /// Suspends the timeouts of calls while a question of a hosted task is open (TIME-008).
     pub(super) fn count_hosted(&mut self, common: &CommonState) {
-        if let Some(tasks) = &self.input_tasks {
+        if let Some(tasks) = self.input_tasks.as_ref() {
             self.set_hosted_questions(common, tasks.open_questions());
         }
     }

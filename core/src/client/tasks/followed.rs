@@ -9,7 +9,6 @@ use core::time::Duration;
 
 use super::states::TaskPolling;
 use super::{FollowedTasks, TaskOutcome};
-use crate::built::Conversing;
 use crate::calls::outbound::CallKey;
 use crate::client::common::CommonState;
 use crate::client::event::Event;
@@ -330,8 +329,6 @@ impl FollowedTasks {
             return Ok(());
         }
         let Some(followed) = self.tasks.get_mut(&call) else { return Ok(()) };
-        // Without it no capability is declared, so no request passes the check.
-        let Some(marker) = Conversing::get() else { return Ok(()) };
         followed.rounds += 1;
         if followed.rounds > limits.max_input_rounds {
             return Err(CallError::TooManyRounds { limit: limits.max_input_rounds });
@@ -350,7 +347,7 @@ impl FollowedTasks {
             self.open_inputs.insert(serial, (call, name.clone()));
             let id = InputId(InputSource::Task(serial));
             let (call, request) = (Some(CallKey(call)), Box::new(request));
-            let input = Input { id, call, key: Some(name), request, _marker: marker };
+            let input = Input { id, call, key: Some(name), request };
             common.events.push_back(Event::Input(input));
         }
         self.send_answers(common, call);

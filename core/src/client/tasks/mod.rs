@@ -20,7 +20,6 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 use self::followed::{FollowedTask, Question, TaskListen};
 use self::states::{StateSource, read_state};
@@ -39,7 +38,6 @@ use crate::slab::Key;
 use crate::tasks::MAX_TASK_ID;
 use crate::version::Version;
 use requests::{Cancellations, NO_CALL};
-use states::TaskSupport;
 
 pub use self::handle::{ParseTaskHandleError, StartedTask, TaskHandle};
 pub use states::TaskPolling;
@@ -72,26 +70,35 @@ pub(super) struct FollowedTasks {
     cancellations: Cancellations,
 }
 
-impl TaskTable for FollowedTasks {
-    fn is_empty(&self) -> bool {
+impl FollowedTasks {
+    /// Returns whether there is nothing to keep.
+    pub(in crate::client) fn is_empty(&self) -> bool {
         self.tasks.is_empty() && self.cancellations.is_empty()
     }
 
-    fn is_followed(&self, call: Key) -> bool {
+    /// Returns whether a call follows a task.
+    pub(in crate::client) fn is_followed(&self, call: Key) -> bool {
         self.tasks.contains_key(&call)
     }
 
-    fn call_of(&self, id: &TaskId) -> Option<Key> {
+    /// Returns a call that follows the task with this id.
+    pub(in crate::client) fn call_of(&self, id: &TaskId) -> Option<Key> {
         self.calls_of(id).next()
     }
 
-    fn is_listen(&self, common: &CommonState, request: Key) -> bool {
+    /// Returns whether a request is one for notifications about a task.
+    pub(in crate::client) fn is_listen(&self, common: &CommonState, request: Key) -> bool {
         let purpose = common.endpoint.outbound.calls.get(request).map(|sent| sent.purpose);
         let Some(CallPurpose::Task(call)) = purpose else { return false };
         self.tasks.get(&call).is_some_and(|followed| followed.listen == TaskListen::Open(request))
     }
 
-    fn read(&self, role: CallTask, result: &RawJson) -> Result<Option<Box<Task<'static>>>, CallError> {
+    /// Reads the result of a call. `None` means that the call ends with it.
+    pub(in crate::client) fn read(
+        &self,
+        role: CallTask,
+        result: &RawJson,
+    ) -> Result<Option<Box<Task<'static>>>, CallError> {
         if role != CallTask::Follow {
             return Ok(None);
         }
@@ -106,25 +113,34 @@ impl TaskTable for FollowedTasks {
         Ok(Some(Box::new(task.into_owned())))
     }
 
-    fn begin(&mut self, common: &mut CommonState, call: Key, task: Box<Task<'static>>) -> TaskOutcome {
+    /// Begins to follow the task that a call has created.
+    pub(in crate::client) fn begin(
+        &mut self,
+        common: &mut CommonState,
+        call: Key,
+        task: Box<Task<'static>>,
+    ) -> TaskOutcome {
         self.follow(common, call, task.task_id.clone(), true);
         self.receive_state(common, call, *task, StateSource::Creation)
     }
 
-    fn wait(&mut self, common: &mut CommonState, call: Key, id: &TaskId) {
+    /// Begins to wait for a task that was created before: its state is requested now.
+    pub(in crate::client) fn wait(&mut self, common: &mut CommonState, call: Key, id: &TaskId) {
         self.follow(common, call, id.clone(), false);
         self.poll(common, call);
         self.rearm(common, call);
     }
 
-    fn cancel_late(&mut self, common: &mut CommonState, result: &RawJson) {
+    /// Cancels a task that was created for a call which has ended, unless another call follows it.
+    pub(in crate::client) fn cancel_late(&mut self, common: &mut CommonState, result: &RawJson) {
         let Ok(Some(task)) = Task::from_result(result) else { return };
         if self.call_of(&task.task_id).is_none() && check_id(task.task_id.as_str()).is_ok() {
             self.cancel(common, &task.task_id);
         }
     }
 
-    fn receive_outcome(
+    /// Handles the answer to a request about a task. The call may have ended.
+    pub(in crate::client) fn receive_outcome(
         &mut self,
         common: &mut CommonState,
         request: Key,
@@ -159,7 +175,8 @@ impl TaskTable for FollowedTasks {
         outcome
     }
 
-    fn receive_notification(
+    /// Handles a notification about a task. Returns the calls with their outcomes, or `None` if no call follows it.
+    pub(in crate::client) fn receive_notification(
         &mut self,
         common: &mut CommonState,
         params: &RawJson,
@@ -180,14 +197,26 @@ impl TaskTable for FollowedTasks {
         Some(outcomes.collect())
     }
 
-    fn count_question(&mut self, common: &CommonState, call: Key, is_alone: bool) -> Result<(), CallError> {
+    /// Counts a request of the server that belongs to the task of a call (2025-11-25). `is_alone` tells that no other one
+    /// is open.
+    ///
+    /// # Errors
+    ///
+    /// The outcome of the call, after too many rounds.
+    pub(in crate::client) fn count_question(
+        &mut self,
+        common: &CommonState,
+        call: Key,
+        is_alone: bool,
+    ) -> Result<(), CallError> {
         let limit = common.endpoint.limits.max_input_rounds;
         let Some(followed) = self.tasks.get_mut(&call).filter(|_| is_alone) else { return Ok(()) };
         followed.rounds = followed.rounds.saturating_add(1);
         if followed.rounds > limit { Err(CallError::TooManyRounds { limit }) } else { Ok(()) }
     }
 
-    fn handle_deadline(&mut self, common: &mut CommonState, call: Key) -> TaskDeadline {
+    /// Handles a deadline of a call that is not its total timeout.
+    pub(in crate::client) fn handle_deadline(&mut self, common: &mut CommonState, call: Key) -> TaskDeadline {
         let now = common.endpoint.now;
         let Some(followed) = self.tasks.get(&call) else { return TaskDeadline::None };
         if followed.input_deadline.is_some_and(|at| now >= at) {
@@ -205,11 +234,19 @@ impl TaskTable for FollowedTasks {
         TaskDeadline::None
     }
 
-    fn handle_timeout(&mut self, common: &mut CommonState) {
+    /// Sends the cancellations that are due again.
+    pub(in crate::client) fn handle_timeout(&mut self, common: &mut CommonState) {
         self.send_due_cancellations(common);
     }
 
-    fn end(&mut self, common: &mut CommonState, call: Key, outcome: &Result<RawJson, CallError>) {
+    /// Ends what was begun for a call that has ended: requests, input requests, and the task itself if the call created
+    /// it and it still runs (TASK-028, TASK-122).
+    pub(in crate::client) fn end(
+        &mut self,
+        common: &mut CommonState,
+        call: Key,
+        outcome: &Result<RawJson, CallError>,
+    ) {
         let Some(followed) = self.tasks.remove(&call) else { return };
         self.by_id.remove(&(followed.id.clone(), call));
         common.retained_bytes = common.retained_bytes.saturating_sub(followed.charged_bytes);
@@ -245,7 +282,12 @@ impl TaskTable for FollowedTasks {
         }
     }
 
-    fn answer(
+    /// Records an answer and sends it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::answer`](crate::client::Engine::answer).
+    pub(in crate::client) fn answer(
         &mut self,
         common: &mut CommonState,
         serial: u64,
@@ -269,7 +311,8 @@ impl TaskTable for FollowedTasks {
         Ok(())
     }
 
-    fn take_refused(&mut self, serial: u64) -> Option<Key> {
+    /// Removes an input request that the application refuses. Returns its call.
+    pub(in crate::client) fn take_refused(&mut self, serial: u64) -> Option<Key> {
         let (call, name) = self.open_inputs.remove(&serial)?;
         // Another call that follows the task may ask it.
         if let Some(followed) = self.tasks.get_mut(&call) {
@@ -329,72 +372,6 @@ pub(super) enum TaskDeadline {
     None,
     /// The input has not come in time.
     InputTimedOut,
-}
-
-/// Tasks that calls follow; [`FollowedTasks`] has the meanings.
-pub(super) trait TaskTable: fmt::Debug + Send + Sync {
-    /// Returns whether there is nothing to keep.
-    fn is_empty(&self) -> bool;
-    /// Returns whether a call follows a task.
-    fn is_followed(&self, call: Key) -> bool;
-    /// Returns a call that follows the task with this id.
-    fn call_of(&self, id: &TaskId) -> Option<Key>;
-    /// Returns whether a request is one for notifications about a task.
-    fn is_listen(&self, common: &CommonState, request: Key) -> bool;
-    /// Reads the result of a call. `None` means that the call ends with it.
-    fn read(&self, role: CallTask, result: &RawJson) -> Result<Option<Box<Task<'static>>>, CallError>;
-    /// Begins to follow the task that a call has created.
-    fn begin(&mut self, common: &mut CommonState, call: Key, task: Box<Task<'static>>) -> TaskOutcome;
-    /// Begins to wait for a task that was created before: its state is requested now.
-    fn wait(&mut self, common: &mut CommonState, call: Key, id: &TaskId);
-    /// Cancels a task that was created for a call which has ended, unless another call follows it.
-    fn cancel_late(&mut self, common: &mut CommonState, result: &RawJson);
-    /// Handles the answer to a request about a task. The call may have ended.
-    fn receive_outcome(
-        &mut self,
-        common: &mut CommonState,
-        request: Key,
-        call: Key,
-        outcome: Result<RawJson, CallError>,
-    ) -> TaskOutcome;
-    /// Handles a notification about a task. Returns the calls with their outcomes, or `None` if no call follows it.
-    fn receive_notification(
-        &mut self,
-        common: &mut CommonState,
-        params: &RawJson,
-    ) -> Option<Vec<(Key, TaskOutcome)>>;
-    /// Counts a request of the server that belongs to the task of a call (2025-11-25). `is_alone` tells that no other one
-    /// is open.
-    ///
-    /// # Errors
-    ///
-    /// The outcome of the call, after too many rounds.
-    fn count_question(&mut self, common: &CommonState, call: Key, is_alone: bool) -> Result<(), CallError>;
-    /// Handles a deadline of a call that is not its total timeout.
-    fn handle_deadline(&mut self, common: &mut CommonState, call: Key) -> TaskDeadline;
-    /// Sends the cancellations that are due again.
-    fn handle_timeout(&mut self, common: &mut CommonState);
-    /// Ends what was begun for a call that has ended: requests, input requests, and the task itself if the call created
-    /// it and it still runs (TASK-028, TASK-122).
-    fn end(&mut self, common: &mut CommonState, call: Key, outcome: &Result<RawJson, CallError>);
-    /// Records an answer and sends it.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::answer`](crate::client::Engine::answer).
-    fn answer(
-        &mut self,
-        common: &mut CommonState,
-        serial: u64,
-        write: WriteAnswer<'_>,
-    ) -> Result<(), UseError>;
-    /// Removes an input request that the application refuses. Returns its call.
-    fn take_refused(&mut self, serial: u64) -> Option<Key>;
-}
-
-/// Makes the table of a configuration with tasks.
-pub(super) fn new_table(support: TaskSupport) -> Option<Box<dyn TaskTable>> {
-    Some(*(support.new_table)().downcast::<Box<dyn TaskTable>>().ok()?)
 }
 
 // Which tools of a server of 2025-11-25 may or must be called as tasks, from its list of tools.

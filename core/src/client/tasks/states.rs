@@ -1,7 +1,6 @@
 //! States of tasks: what a poll, a notification or a result says, and what becomes of the call.
 
 use alloc::boxed::Box;
-use core::any::Any;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -372,16 +371,4 @@ mod tests {
         let odd = TaskPolling::new().interval_range(ms(0), ms(0));
         assert_eq!(odd.interval(Some(ms(9)), 0), ms(1));
     }
-}
-
-/// Settings of tasks and the table for them, which a configuration with tasks holds.
-///
-/// Only [`Config::task_polling`](crate::client::Config::task_polling) refers to the functions of the table, so a program
-/// without tasks links none of them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TaskSupport {
-    pub(in crate::client) polling: TaskPolling,
-    /// Makes a `Box<dyn TaskTable>`. The trait is not named here: it refers to the state of the client, which refers to
-    /// the configuration.
-    pub(in crate::client) new_table: fn() -> Box<dyn Any>,
 }

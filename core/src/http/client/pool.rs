@@ -22,11 +22,12 @@ use bytes::Bytes;
 use super::binding::Client;
 use super::exchange::{Action, ExchangeClass, ExchangeFailure, ExchangeId};
 use super::pool_table::{ConnectionState, ConnectionTable, Place, Places, PooledConnection, WaitingRequests};
+use crate::built::{Observability, Part};
 use crate::client::Event;
 use crate::driving::{self, DriverCheck};
 use crate::h1;
 use crate::head::{BodySize, RequestHead};
-use crate::http::{HeadRecord, HeadTap, head_tap};
+use crate::http::{HeadRecord, HeadRecords};
 use crate::slab::Key;
 use crate::tap::Direction;
 use crate::time::{Instant, TimeoutReason};
@@ -89,7 +90,7 @@ pub struct ConnectionPool {
     closes: VecDeque<ConnectionId>,
     now: Instant,
     check: DriverCheck,
-    heads: Option<Box<dyn HeadTap>>,
+    heads: Part<Observability, HeadRecords>,
 }
 
 /// A response head, copied because the connection is borrowed.
@@ -111,15 +112,15 @@ impl ConnectionPool {
             closes: VecDeque::new(),
             now: Instant::ZERO,
             check: DriverCheck::default(),
-            heads: None,
+            heads: Part::NONE,
         }
     }
 
     /// Enables the records of heads, and of bodies that fail requests, for [`poll_head`](Self::poll_head).
     ///
-    /// At most 64 records wait to be polled. Further ones are not recorded.
+    /// At most 64 records wait to be polled. Further ones are not recorded. Without the feature `observe` none are.
     pub fn tap_heads(&mut self) {
-        self.heads.get_or_insert_with(head_tap);
+        self.heads.get_or_make(HeadRecords::default);
     }
 
     /// Returns the next record of a head, if records are enabled.
@@ -415,7 +416,7 @@ impl ConnectionPool {
                     assigned.request.body = Bytes::new();
                 }
                 let fields: Vec<(&str, &[u8])> = head.fields.iter().map(|(n, v)| (&**n, &**v)).collect();
-                if let Some(tap) = &mut self.heads {
+                if let Some(tap) = self.heads.as_mut() {
                     tap.record_response(self.now, Direction::In, head.status, &mut fields.iter().copied());
                 }
                 let head = crate::head::ResponseHead { status: head.status, fields: &fields };
@@ -456,7 +457,7 @@ impl ConnectionPool {
                 );
             }
         }
-        if let (Some(body), Some(tap)) = (client.failed_body.take(), &mut self.heads) {
+        if let (Some(body), Some(tap)) = (client.failed_body.take(), self.heads.as_mut()) {
             tap.record_body(self.now, body);
         }
     }
@@ -512,7 +513,7 @@ impl ConnectionPool {
             .request(now, open.method, open.url.target(), &host, &open.fields, size)
             .and_then(|()| h1.write_body_owned(&open.body))
             .and_then(|()| h1.end(now));
-        if let Some(tap) = &mut self.heads {
+        if let Some(tap) = self.heads.as_mut() {
             let fields: Vec<(&str, &[u8])> = open.fields.iter().collect();
             let head = RequestHead { method: open.method, target: open.url.target(), fields: &fields };
             tap.record_request(now, Direction::Out, &head);

@@ -1,6 +1,5 @@
 //! Proofs of possession of the key that an access token is bound to: one for each request (DPoP, RFC 9449).
 
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -21,13 +20,11 @@ pub(super) struct Binding {
     key: DpopKey,
     clock: Anchor,
     secret: [u8; 32],
-    /// Makes the proofs. Reached through this pointer alone, so that a program without such credentials links none of it.
-    maker: fn(&Arc<Self>, Instant) -> Box<dyn MakeProofs>,
 }
 
 impl Binding {
     pub(super) fn new(token: Secret, key: DpopKey, clock: Anchor, secret: [u8; 32]) -> Self {
-        Self { token, key, clock, secret, maker: ProofMaker::boxed }
+        Self { token, key, clock, secret }
     }
 }
 
@@ -39,15 +36,6 @@ impl PartialEq for Binding {
 }
 
 impl Eq for Binding {}
-
-/// The proofs for one credential.
-trait MakeProofs: fmt::Debug + Send + Sync {
-    /// Returns the signing input for a request, and the private key.
-    fn signing_input(&mut self, now: Instant, request: &OutgoingRequest) -> (String, Secret);
-
-    /// Remembers the nonce of a response. Returns whether the server asks for a proof with it (RFC 9449, 9).
-    fn handle_head(&mut self, head: &ResponseHead<'_>) -> bool;
-}
 
 /// A request that waits for the signature of its proof.
 #[derive(Debug)]
@@ -62,7 +50,7 @@ pub struct ProofRequest {
 /// The proofs of a client.
 #[derive(Debug, Default)]
 pub(super) struct Proofs {
-    current: Option<Box<dyn MakeProofs>>,
+    current: Option<ProofMaker>,
     waiting: Vec<WaitingRequest>,
 }
 
@@ -91,7 +79,7 @@ impl Proofs {
 
     /// Uses another key, or none.
     pub(super) fn replace(&mut self, binding: Option<&Arc<Binding>>, now: Instant) {
-        self.current = binding.map(|binding| (binding.maker)(binding, now));
+        self.current = binding.map(|binding| ProofMaker::new(binding, now));
     }
 
     /// Keeps a request that needs a proof; returns it if it needs none.
@@ -135,18 +123,17 @@ impl Proofs {
 }
 
 impl ProofMaker {
-    fn boxed(binding: &Arc<Binding>, now: Instant) -> Box<dyn MakeProofs> {
-        Box::new(Self {
+    fn new(binding: &Arc<Binding>, now: Instant) -> Self {
+        Self {
             binding: Arc::clone(binding),
             nonce: None,
             // Two clients that were given the same credential must not make equal proofs.
             entropy: Entropy::new(binding.secret, now.as_micros()),
-        })
+        }
     }
-}
 
-impl MakeProofs for ProofMaker {
-    fn signing_input(&mut self, now: Instant, request: &OutgoingRequest) -> (String, Secret) {
+    /// Returns the signing input for a request, and the private key.
+    pub(super) fn signing_input(&mut self, now: Instant, request: &OutgoingRequest) -> (String, Secret) {
         let mut id = [0; 16];
         self.entropy.fill(&mut id);
         let claims = ProofClaims {
@@ -160,7 +147,8 @@ impl MakeProofs for ProofMaker {
         (claims.signing_input(&self.binding.key.public), self.binding.key.private.clone())
     }
 
-    fn handle_head(&mut self, head: &ResponseHead<'_>) -> bool {
+    /// Remembers the nonce of a response. Returns whether the server asks for a proof with it (RFC 9449, 9).
+    pub(super) fn handle_head(&mut self, head: &ResponseHead<'_>) -> bool {
         let mut nonces = head::values(head.fields, fields::DPOP_NONCE);
         let nonce = nonces.next().and_then(|nonce| core::str::from_utf8(nonce).ok());
         let Some(nonce) = nonce.filter(|nonce| nonces.next().is_none() && is_nonce(nonce)) else {

@@ -1,6 +1,5 @@
 //! Admission of a request by its head: access, pages of other origins (CORS), path and format (first half of HTTP-029).
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
@@ -8,15 +7,15 @@ use alloc::string::String;
 use super::config::Config;
 use super::exchange::{ExchangeId, HeadRejection, Kind, RequestPhase};
 use super::http_sse::HttpSse;
-use super::principals::{PrincipalCounts, PrincipalSessions, admit_as};
-use super::protected::Protection;
+use super::principals::admit_as;
+use super::protected::Protected;
 use super::refusal::{Refusal, overloaded, shutting_down, unknown_session};
 use super::request_headers::RequestHeaders;
 use super::session::SessionLookup;
 use super::token::{Credentials, RecentToken, SingleValue};
 use super::{Event, Server, split_target};
 use crate::ascii::AsciiCaseExt as _;
-use crate::built::{Resuming, Sessions};
+use crate::built::Sessions;
 use crate::diagnostic::Diagnostic;
 use crate::head::{FieldLine, Fields, RequestHead};
 use crate::http::fields::{self, KnownField};
@@ -42,6 +41,7 @@ impl Server {
     /// It is as if the identity came from a token. A session serves the principal that began it and no other (SEC-005), and the
     /// limits of a principal hold. A [protected](super::Config::protected) server decides by tokens alone, and
     /// ignores it.
+    #[cfg(feature = "auth")]
     pub fn open_as(
         &mut self,
         now: Instant,
@@ -49,8 +49,8 @@ impl Server {
         length: Option<u64>,
         identity: impl Into<Arc<Identity>>,
     ) -> ExchangeId {
-        self.exchanges.count_principals(|| Box::<PrincipalCounts>::default());
-        self.sessions.count_principals(|| Box::<PrincipalSessions>::default());
+        self.exchanges.count_principals();
+        self.sessions.count_principals();
         self.open_unless(now, head, length, false, None, Some(identity.into()))
     }
 
@@ -97,7 +97,6 @@ impl Server {
             x.headers.clear_origin();
             x.cors = None;
         }
-        #[cfg(feature = "cards")]
         if let Some(document) = self.config.document_at(path) {
             x.headers.clear_origin();
             x.cors = None;
@@ -119,12 +118,12 @@ impl Server {
         let admitted = match (host_refusal, described) {
             (Some(diagnostic), _) => Err(Some(report_refusal(&mut self.events, diagnostic))),
             (None, Some(protected)) => {
-                protected.serve_metadata(&mut self.exchanges, key, head.method);
+                self.exchanges.serve_metadata(key, head.method, protected);
                 Err(None)
             }
             (None, None) if is_refused => Err(Some(overloaded("too many connections are open"))),
             (None, None) => self.admit(key, head, &headers, path, recent).and_then(|()| match identity {
-                Some(identity) if self.config.protected.is_none() => {
+                Some(identity) if self.config.protected_resource().is_none() => {
                     admit_as(self, key, Authorization::new(identity))
                 }
                 _ => Ok(()),
@@ -175,11 +174,10 @@ impl Server {
         if self.engine.exchanges().is_shutting_down() && head.method != "DELETE" {
             return Err(Some(shutting_down()));
         }
-        match &self.config.protected {
-            Some(protected) => {
-                let (check, method) = (protected.check(), head.method);
-                let credentials = Credentials { method, path, token: headers.token, proof: headers.proof };
-                check(self, key, &credentials, recent)
+        match self.config.protected_resource() {
+            Some(_) => {
+                let (method, token, proof) = (head.method, headers.token, headers.proof);
+                self.check_token(key, &Credentials { method, path, token, proof }, recent)
             }
             None if self.validator.is_none() => Ok(()),
             // A validator without a protected resource is a mistake of the program: every request is refused.
@@ -258,8 +256,8 @@ impl Config {
     }
 
     /// Returns the resource whose metadata document is served at a path.
-    fn resource_described_at(&self, path: &str) -> Option<&dyn Protection> {
-        self.protected.as_deref().filter(|protected| protected.is_metadata_path(path, &self.path))
+    fn resource_described_at(&self, path: &str) -> Option<&Protected> {
+        self.protected_resource().filter(|protected| protected.is_metadata_path(path, &self.path))
     }
 
     /// Checks `Host` and `Origin` (HTTP-003, HTTP-004, HTTP-008); first, so that a foreign page learns nothing.
@@ -286,14 +284,8 @@ impl Config {
         const POST: AllowedMethods = AllowedMethods { methods: &["POST"], list: "POST" };
         const ALL: AllowedMethods =
             AllowedMethods { methods: &["POST", "GET", "DELETE"], list: "POST, GET, DELETE" };
-        const POST_AND_DELETE: AllowedMethods =
-            AllowedMethods { methods: &["POST", "DELETE"], list: "POST, DELETE" };
         if path == self.path {
-            return Some(match serves_legacy && self.has_sessions() {
-                true if Resuming::IS_BUILT => ALL,
-                true => POST_AND_DELETE,
-                false => POST,
-            });
+            return Some(if serves_legacy && self.has_sessions() { ALL } else { POST });
         }
         match &self.http_sse {
             Some(sse) if sse.stream == path => Some(GET),
@@ -504,7 +496,7 @@ fn preflight_fields(server: &Server) -> Fields {
     let mut names = String::from(fields::CORS_REQUEST_HEADERS);
     match &server.tool_fields {
         // A preflight has no token, and the names would tell about tools (AUTH-070).
-        _ if server.config.protected.is_some() => names.push_str(", *"),
+        _ if server.config.protected_resource().is_some() => names.push_str(", *"),
         Some(tools) => tools.append_names(&mut names),
         None => {}
     }

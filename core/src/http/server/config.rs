@@ -5,13 +5,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::admission::Cors;
-#[cfg(feature = "cards")]
 use super::documents::PublicDocument;
 use super::http_sse::HttpSse;
-use super::protected::{Protected, Protection};
+use super::protected::Protected;
 use crate::ascii::AsciiCaseExt as _;
-use crate::built::{Resuming, Sessions};
-use crate::sync::{Arc, share};
+use crate::built::{Authorizing, Sessions};
+use crate::sync::Arc;
 use crate::url::is_loopback_name;
 
 /// The configuration of a server over HTTP.
@@ -45,11 +44,10 @@ pub struct Config {
     pub(super) max_streams_per_session: usize,
     pub(super) max_get_streams_per_session: usize,
     pub(super) http_sse: Option<HttpSse>,
-    pub(super) protected: Option<Arc<dyn Protection>>,
+    pub(super) protected: Option<Arc<Protected>>,
     pub(super) token_timeout: Duration,
     /// Names of fields that handlers may see.
     pub(super) visible_fields: Vec<String>,
-    #[cfg(feature = "cards")]
     pub(super) documents: Vec<PublicDocument>,
 }
 
@@ -77,7 +75,6 @@ impl Default for Config {
             protected: None,
             token_timeout: Duration::from_secs(10),
             visible_fields: Vec::new(),
-            #[cfg(feature = "cards")]
             documents: Vec::new(),
         }
     }
@@ -143,7 +140,7 @@ impl Config {
 
     /// Sets the bytes of events that are kept per session for resumption (default 64 KiB; 0 disables it).
     ///
-    /// Without the feature `resumption` of this crate none are kept, and sessions have no GET streams: GET gets 405.
+    /// Without the feature `sessions` of this crate there are no sessions, and none are kept: GET gets 405.
     ///
     /// Reached: the oldest events are evicted, and resuming before them gets 400 (SSE-024). A message larger than the
     /// whole budget is not kept. A server that uses [`poll_later`](super::Server::poll_later) needs room for its
@@ -260,19 +257,20 @@ impl Config {
 
     /// Serves HTTP+SSE of 2024-11-05 beside the endpoint (default no; HTTPSSE-012, DESIGN-29).
     ///
-    /// `stream` is the path of the event stream, `messages` the path for POST. Without the feature `resumption` this has no
+    /// `stream` is the path of the event stream, `messages` the path for POST. Without the feature `sessions` this has no
     /// effect.
     #[deprecated(note = "MCP SEP-2596; earliest removal: three months after SEP-2596 reaches Final")]
     #[must_use]
     pub fn http_sse(mut self, stream: impl Into<String>, messages: impl Into<String>) -> Self {
-        self.http_sse = Resuming::get().map(|_| HttpSse::new(stream.into(), messages.into()));
+        self.http_sse = Sessions::get().map(|_| HttpSse::new(stream.into(), messages.into()));
         self
     }
 
     /// Requires a token that the application accepts, and describes where to get one (HTTP-007).
+    #[cfg(feature = "auth")]
     #[must_use]
     pub fn protected(mut self, protected: Protected) -> Self {
-        self.protected = Some(share!(protected, dyn Protection));
+        self.protected = Some(Arc::new(protected));
         self
     }
 
@@ -289,13 +287,14 @@ impl Config {
     /// Returns the protected resource that the server is, if it requires tokens.
     #[must_use]
     pub fn protected_resource(&self) -> Option<&Protected> {
-        self.protected.as_ref().map(|protected| protected.resource())
+        // Without the feature the compiler sees that there is none.
+        if Authorizing::IS_BUILT { self.protected.as_deref() } else { None }
     }
 
     /// Returns whether clients are told apart, by sessions or by principals, so that each may list its tasks.
     #[must_use]
     pub const fn tells_clients_apart(&self) -> bool {
-        self.has_sessions() || self.protected.is_some()
+        self.has_sessions() || (Authorizing::IS_BUILT && self.protected.is_some())
     }
 
     /// Returns the path of the endpoint.
@@ -316,7 +315,7 @@ impl Config {
 
     /// Returns the bytes of events that are kept per session.
     pub(super) const fn replay_budget(&self) -> usize {
-        if Resuming::IS_BUILT { self.replay_bytes } else { 0 }
+        if Sessions::IS_BUILT { self.replay_bytes } else { 0 }
     }
 
     /// Returns whether a `Host` is allowed; not called if the check is disabled.
@@ -349,7 +348,6 @@ fn strip_port(authority: &[u8]) -> &[u8] {
     if is_port { name } else { b"" }
 }
 
-#[cfg(feature = "cards")]
 impl Config {
     /// Serves the card of this server and a catalog with it (SEP-2127, experimental; DESIGN-47).
     ///

@@ -1,14 +1,14 @@
 //! One HTTP/1.1 connection and its exchanges with a [`Server`].
 
-use alloc::boxed::Box;
 use core::time::Duration;
 
 use super::token::RecentToken;
 use super::{Denial, ExchangeId, Server};
+use crate::built::{Observability, Part};
 use crate::driving::DriverCheck;
 use crate::h1::server::Event;
 use crate::h1::{self, ConnectionFault, Eviction, EvictionClass, Framing, HttpLimits};
-use crate::http::{HeadRecord, HeadTap, head_tap};
+use crate::http::{HeadRecord, HeadRecords};
 use crate::server::ConnectionInfo;
 use crate::sync::Arc;
 use crate::tap::Direction;
@@ -75,7 +75,7 @@ pub struct Connection {
     head_held: bool,
     pub(super) recent_token: RecentToken,
     fault: Option<ConnectionFault>,
-    heads: Option<Box<dyn HeadTap>>,
+    heads: Part<Observability, HeadRecords>,
     /// The description of the connection, for handlers.
     info: Option<Arc<ConnectionInfo>>,
 }
@@ -149,7 +149,7 @@ impl Connection {
             head_held: false,
             recent_token: RecentToken::default(),
             fault: None,
-            heads: None,
+            heads: Part::NONE,
             info: None,
         }
     }
@@ -231,9 +231,9 @@ impl Connection {
 
     /// Enables the records of heads for [`poll_head`](Self::poll_head).
     ///
-    /// At most 64 records wait to be polled. Further heads are not recorded.
+    /// At most 64 records wait to be polled. Further heads are not recorded. Without the feature `observe` none are.
     pub fn tap_heads(&mut self) {
-        self.heads.get_or_insert_with(head_tap);
+        self.heads.get_or_make(HeadRecords::default);
     }
 
     /// Returns the next record of a head, if records are enabled.
@@ -431,7 +431,7 @@ impl Connection {
             if other_shard.is_some() {
                 return None;
             }
-            if let Some(tap) = heads {
+            if let Some(tap) = heads.as_mut() {
                 tap.record_request(now, Direction::In, &head);
             }
             let length = match info.framing {
@@ -500,7 +500,7 @@ impl Connection {
                 }
                 return;
             };
-            if let Some(tap) = &mut self.heads {
+            if let Some(tap) = self.heads.as_mut() {
                 tap.record_response(now, Direction::Out, response.status, &mut response.fields.iter());
             }
             if self.ends_after_response {

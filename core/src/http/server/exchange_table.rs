@@ -1,18 +1,17 @@
 //! The table of the exchanges of a server: which have output, which are streams, whose they are, and their deadlines.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::admission::Cors;
 use super::exchange::{HeadRejection, Kind, RequestBody, RequestPhase, Response, ResponseForm, SessionKey};
-use super::principals::ExchangeCounts;
+use super::principals::PrincipalCounts;
 use super::protected::{Protected, Scheme};
 use super::refusal::{Refusal, no_session};
 use super::request_headers::RequestHeaders;
 use super::resumption::{ReplayEntry, UnwrittenEvent, UnwrittenEvents, write_entry, write_event_head};
-use crate::built::{Part, Resuming};
+use crate::built::{Authorizing, Part, Sessions};
 use crate::deadlines::Deadlines;
 use crate::frame::sse::{EVENT_END, EventHead};
 use crate::head::{BodySize, Fields};
@@ -46,7 +45,7 @@ pub(super) struct ExchangeTable {
     /// Those that may end for another one, the quietest one first.
     quietest: List,
     /// Number of open exchanges of each principal; `None` without tokens.
-    principals: Option<Box<dyn ExchangeCounts>>,
+    principals: Part<Authorizing, PrincipalCounts>,
     checks: Deadlines<Key>,
     /// Memory of closed exchanges, for the next one.
     spare: SpareBuffers,
@@ -63,7 +62,7 @@ impl ExchangeTable {
             open_ended: 0,
             max_open_ended,
             quietest: List::new(),
-            principals: None,
+            principals: Part::NONE,
             checks: Deadlines::new(),
             spare: SpareBuffers::default(),
             trim_at: None,
@@ -71,8 +70,8 @@ impl ExchangeTable {
     }
 
     /// Counts the exchanges of each principal from now on.
-    pub(super) fn count_principals(&mut self, counts: impl FnOnce() -> Box<dyn ExchangeCounts>) {
-        self.principals.get_or_insert_with(counts);
+    pub(super) fn count_principals(&mut self) {
+        self.principals.get_or_make(PrincipalCounts::default);
     }
 
     // ---- exchanges -------------------------------------------------------------------------------------------
@@ -111,7 +110,7 @@ impl ExchangeTable {
     pub(super) fn remove(&mut self, now: Instant, key: Key) {
         self.set_open_ended(key, false);
         let Some(x) = self.slab.remove(key) else { return };
-        if let (Some(authorization), Some(principals)) = (self.spare.reclaim(x), &mut self.principals) {
+        if let (Some(authorization), Some(principals)) = (self.spare.reclaim(x), self.principals.as_mut()) {
             principals.remove(authorization.identity().shared_principal());
         }
         if self.slab.is_empty() && self.trim_at.is_none() {
@@ -153,7 +152,7 @@ impl ExchangeTable {
         key: Key,
         entry: ReplayEntry,
         has_id: bool,
-        resuming: Resuming,
+        built: Sessions,
     ) {
         let Some(x) = self.slab.get_mut(key) else { return };
         if has_id {
@@ -166,7 +165,7 @@ impl ExchangeTable {
         x.idle_since = now;
         let end = x.out.consumed() + x.out.len() as u64;
         let event = UnwrittenEvent { end, number: entry.event, message: entry.message };
-        x.unwritten.get_or_insert_with(|| Part::new(resuming, Box::default())).0.push_back(event);
+        x.unwritten.get_or_insert_default(built).0.push_back(event);
         self.record_activity(key);
         self.mark_ready(key);
     }
@@ -174,7 +173,7 @@ impl ExchangeTable {
     /// Returns whether an exchange is a GET stream, whose unconsumed messages go elsewhere if it breaks.
     pub(super) fn is_get_stream(&self, key: Key) -> bool {
         // A GET that was refused has a response like any other.
-        Resuming::IS_BUILT
+        Sessions::IS_BUILT
             && self.get(key).is_some_and(|x| x.kind == Kind::Get && x.form == ResponseForm::EventStream)
     }
 
@@ -242,7 +241,7 @@ impl ExchangeTable {
         expires: Option<Instant>,
     ) {
         if let Some(x) = self.slab.get_mut(key).filter(|x| x.authorization.is_none()) {
-            if let Some(principals) = &mut self.principals {
+            if let Some(principals) = self.principals.as_mut() {
                 principals.add(authorization.identity().shared_principal());
             }
             (x.authorization, x.expires) = (Some(authorization), expires);
@@ -361,7 +360,7 @@ impl ExchangeTable {
         self.trim_at = None;
         if self.slab.is_empty() {
             self.spare = SpareBuffers::default();
-            if let Some(principals) = &mut self.principals {
+            if let Some(principals) = self.principals.as_mut() {
                 principals.trim();
             }
             self.slab.trim();
@@ -399,7 +398,6 @@ impl ExchangeTable {
     }
 
     /// Responds with a document.
-    #[cfg(feature = "cards")]
     pub(super) fn answer_with_document(&mut self, key: Key, media_type: &str, body: &[u8], fields: Fields) {
         self.answer_with_typed_body(key, 200, media_type, body, fields);
     }
@@ -507,7 +505,7 @@ pub(super) struct ServerExchange {
     /// The client disconnected.
     pub(super) client_gone: bool,
     /// Events of a GET stream that may not have been written yet.
-    pub(super) unwritten: Option<Part<Resuming, UnwrittenEvents>>,
+    pub(super) unwritten: Part<Sessions, UnwrittenEvents>,
     /// Time at which output was sent last, or at which the request was complete.
     pub(super) idle_since: Instant,
     /// The scheme in which the token was presented.
@@ -590,7 +588,7 @@ impl ServerExchange {
             spare: parts.stream,
             output_complete: false,
             client_gone: false,
-            unwritten: None,
+            unwritten: Part::NONE,
             idle_since: now,
             authorization: None,
             scheme: None,

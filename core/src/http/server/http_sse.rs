@@ -14,7 +14,7 @@ use super::exchange::{RequestPhase, ResponseForm, SessionKey};
 use super::refusal::{malformed, no_batches, overloaded, repeated_id, unknown_session};
 use super::resumption::event_stream_fields;
 use super::session::SessionTable;
-use crate::built::{Resuming, Sessions};
+use crate::built::Sessions;
 use crate::deprecation::DeprecatedFeature;
 use crate::frame::sse::{EventHead, write_event};
 use crate::head::{BodySize, Fields};
@@ -85,8 +85,8 @@ fn session_parameter(query: &str) -> Option<&str> {
 impl Server {
     /// Opens the event stream; its first event is the path for messages (HTTPSSE-002).
     fn open_http_sse(&mut self, key: Key) {
-        // Such paths are served only if both are built.
-        let (Some(built), Some(resuming)) = (Sessions::get(), Resuming::get()) else { return };
+        // Such paths are served only if sessions are built.
+        let Some(built) = Sessions::get() else { return };
         if !self.admit_open_ended(key) {
             return;
         }
@@ -104,7 +104,7 @@ impl Server {
         self.exchanges.schedule_check(self.now + self.config.keep_alive, key);
         let id = self.sessions.id(session);
         if let Some(record) = self.sessions.get_mut(session) {
-            record.add_get_stream(0, 0, key, resuming);
+            record.add_get_stream(0, 0, key, built);
             record.is_http_sse = true;
         }
         if let Some(x) = self.exchanges.get_mut(key) {

@@ -17,7 +17,6 @@
 mod admission;
 mod config;
 mod connection;
-#[cfg(feature = "cards")]
 mod documents;
 mod exchange;
 mod exchange_table;
@@ -124,9 +123,9 @@ impl Server {
     pub fn new(server: Arc<server::Config>, http: Arc<Config>, entropy: Entropy) -> Self {
         let mut exchanges = ExchangeTable::new(share_of_streams(http.max_exchanges));
         let mut sessions = SessionTable::default();
-        if let Some(protected) = &http.protected {
-            exchanges.count_principals(|| protected.exchange_counts());
-            sessions.count_principals(|| protected.sessions());
+        if http.protected_resource().is_some() {
+            exchanges.count_principals();
+            sessions.count_principals();
         }
         Self {
             engine: Engine::new(server),
@@ -201,6 +200,7 @@ impl Server {
     ///
     /// Without sessions, and without principals, nothing tells the tasks of one client from those of others: `tasks/list`
     /// is not offered then (TASK-035). A server with tasks is one shard: the tasks of others are unknown to it.
+    #[cfg(feature = "tasks")]
     pub fn set_tasks(&mut self, now: Instant, table: server::TaskTable) {
         let table = if self.config.tells_clients_apart() { table } else { table.without_list() };
         self.engine.set_tasks(now, table);
@@ -296,7 +296,7 @@ impl Server {
     pub fn consume(&mut self, exchange: ExchangeId, n: usize) {
         if let Some(x) = self.exchanges.get_mut(exchange.0) {
             x.out.consume(n);
-            if let Some(unwritten) = &mut x.unwritten {
+            if let Some(unwritten) = x.unwritten.as_mut() {
                 unwritten.discard_written(x.out.consumed());
             }
         }
@@ -328,8 +328,8 @@ impl Server {
     /// Returns when to call [`handle_timeout`](Self::handle_timeout) next.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         let own = self.exchanges.next_deadline().into_iter().chain(self.sessions.next_deadline());
-        let protected = self.config.protected.as_deref();
-        let undecided = protected.and_then(|p| p.next_deadline(&mut self.undecided, &self.exchanges));
+        let protected = self.config.protected_resource();
+        let undecided = protected.and_then(|_| self.undecided.next_deadline(&self.exchanges));
         own.chain(undecided).chain(self.engine.poll_timeout()).min()
     }
 
@@ -351,8 +351,8 @@ impl Server {
         while let Some(key) = self.exchanges.pop_due(self.now) {
             self.check_exchange(key);
         }
-        if let Some(protected) = &self.config.protected {
-            protected.handle_timeout(&mut self.undecided, &mut self.exchanges, self.now);
+        if self.config.protected_resource().is_some() {
+            self.undecided.handle_timeout(&mut self.exchanges, self.now);
         }
         self.expire_sessions();
         self.exchanges.trim_if_due(self.now);
@@ -405,8 +405,8 @@ impl Server {
 
 /// Returns the next deadline of a server and its reason.
 fn next_deadline(server: &mut Server) -> Option<(Instant, TimeoutReason)> {
-    let protected = server.config.protected.as_deref();
-    let undecided = protected.and_then(|p| p.next_deadline(&mut server.undecided, &server.exchanges));
+    let protected = server.config.protected_resource();
+    let undecided = protected.and_then(|_| server.undecided.next_deadline(&server.exchanges));
     TimeoutReason::earliest([
         server.exchanges.timeout_reason(),
         server.sessions.next_deadline().map(|at| (at, TimeoutReason::Session)),

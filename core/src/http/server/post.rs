@@ -153,11 +153,9 @@ impl Server {
                 if is_notification { check_notification(&x.headers, frame, envelope, draft) } else { Ok(()) };
             if let Err(error) = checked {
                 // The engine does this for all other errors.
-                #[cfg(feature = "draft")]
                 let error = draft.error(&error).into_owned();
                 let refusal = match route {
                     PostRoute::Standalone => Refusal::with_error(400, error),
-                    #[cfg(feature = "draft")]
                     _ if draft.keeps_mismatch_in_sessions() => Refusal::with_error(400, error),
                     _ => Refusal::with_error(400, RpcError::invalid_request(error.message)), // ERR-005
                 };

@@ -1,7 +1,6 @@
 //! The open exchanges and the sessions of each principal.
 
 use alloc::collections::{BTreeMap, VecDeque};
-use core::fmt;
 use core::time::Duration;
 
 use super::Server;
@@ -14,21 +13,6 @@ use crate::slab::{Key, Slab};
 use crate::sync::Arc;
 use crate::tap::ChannelId;
 
-/// The number of open exchanges of each principal, as the table of exchanges uses it.
-pub(super) trait ExchangeCounts: fmt::Debug + Send + Sync {
-    /// Returns the number of exchanges of a principal.
-    fn of(&self, principal: &str) -> usize;
-
-    /// Counts one more exchange of a principal.
-    fn add(&mut self, principal: &Arc<str>);
-
-    /// Counts one exchange of a principal less.
-    fn remove(&mut self, principal: &Arc<str>);
-
-    /// Removes the principals without exchanges.
-    fn trim(&mut self);
-}
-
 /// The number of open exchanges of each principal.
 #[derive(Debug, Default)]
 pub(super) struct PrincipalCounts {
@@ -39,15 +23,17 @@ pub(super) struct PrincipalCounts {
     others: BTreeMap<Arc<str>, usize>,
 }
 
-impl ExchangeCounts for PrincipalCounts {
-    fn of(&self, principal: &str) -> usize {
+impl PrincipalCounts {
+    /// Returns the number of exchanges of a principal.
+    pub(in crate::http::server) fn of(&self, principal: &str) -> usize {
         match &self.recent {
             Some((recent, count)) if **recent == *principal => *count,
             _ => self.others.get(principal).copied().unwrap_or(0),
         }
     }
 
-    fn add(&mut self, principal: &Arc<str>) {
+    /// Counts one more exchange of a principal.
+    pub(in crate::http::server) fn add(&mut self, principal: &Arc<str>) {
         match &mut self.recent {
             Some((recent, count)) if *recent == *principal => *count += 1,
             _ => {
@@ -59,7 +45,8 @@ impl ExchangeCounts for PrincipalCounts {
         }
     }
 
-    fn remove(&mut self, principal: &Arc<str>) {
+    /// Counts one exchange of a principal less.
+    pub(in crate::http::server) fn remove(&mut self, principal: &Arc<str>) {
         match &mut self.recent {
             Some((recent, count)) if *recent == *principal => *count = count.saturating_sub(1),
             _ => match self.others.get_mut(principal) {
@@ -70,21 +57,10 @@ impl ExchangeCounts for PrincipalCounts {
         }
     }
 
-    fn trim(&mut self) {
+    /// Removes the principals without exchanges.
+    pub(in crate::http::server) fn trim(&mut self) {
         self.recent.take_if(|(_, count)| *count == 0);
     }
-}
-
-/// The sessions of each principal, as the table of sessions uses it.
-pub(super) trait SessionsByPrincipal: fmt::Debug + Send + Sync {
-    /// Adds a session of a principal; `is_known` tells whether a session goes on.
-    fn add(&mut self, principal: &str, session: SessionKey, is_known: &dyn Fn(SessionKey) -> bool);
-
-    /// Removes a session of a principal.
-    fn remove(&mut self, principal: &str);
-
-    /// Returns the sessions of a principal, if it has any.
-    fn of(&mut self, principal: &str) -> Option<&mut SessionsOfPrincipal>;
 }
 
 /// The sessions of a principal.
@@ -102,8 +78,14 @@ pub(super) struct PrincipalSessions {
     pub(super) by_principal: BTreeMap<Arc<str>, Key>,
 }
 
-impl SessionsByPrincipal for PrincipalSessions {
-    fn add(&mut self, principal: &str, session: SessionKey, is_known: &dyn Fn(SessionKey) -> bool) {
+impl PrincipalSessions {
+    /// Adds a session of a principal; `is_known` tells whether a session goes on.
+    pub(in crate::http::server) fn add(
+        &mut self,
+        principal: &str,
+        session: SessionKey,
+        is_known: &dyn Fn(SessionKey) -> bool,
+    ) {
         let share = match self.by_principal.get(principal) {
             Some(share) => *share,
             None => {
@@ -118,7 +100,8 @@ impl SessionsByPrincipal for PrincipalSessions {
         }
     }
 
-    fn remove(&mut self, principal: &str) {
+    /// Removes a session of a principal.
+    pub(in crate::http::server) fn remove(&mut self, principal: &str) {
         let Some(share) = self.of(principal) else { return };
         share.count -= 1;
         if share.count == 0 {
@@ -129,7 +112,8 @@ impl SessionsByPrincipal for PrincipalSessions {
         }
     }
 
-    fn of(&mut self, principal: &str) -> Option<&mut SessionsOfPrincipal> {
+    /// Returns the sessions of a principal, if it has any.
+    pub(in crate::http::server) fn of(&mut self, principal: &str) -> Option<&mut SessionsOfPrincipal> {
         self.shares.get_mut(*self.by_principal.get(principal)?)
     }
 }

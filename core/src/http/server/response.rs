@@ -11,7 +11,7 @@ use super::resumption::{
 };
 use super::{MAX_BUFFERED_BODY, Server};
 use crate::CallId;
-use crate::built::Resuming;
+use crate::built::Sessions;
 use crate::draft::Deviation;
 use crate::frame::sse::{EVENT_END, EventHead, write_comment};
 use crate::head::{BodySize, Fields};
@@ -27,7 +27,7 @@ impl Server {
     /// Produces more of a response if there is room and output.
     pub(super) fn fill_response(&mut self, key: Key) {
         let Some(x) = self.exchanges.get(key) else { return };
-        if Resuming::IS_BUILT && x.kind == Kind::Get {
+        if Sessions::IS_BUILT && x.kind == Kind::Get {
             if let Some(session) = x.session().filter(|_| x.stream.is_some()) {
                 self.fill_get_streams(session);
             }
@@ -103,7 +103,7 @@ impl Server {
             // Only an error asks for scopes.
             Some(scheme) if progress.error_code.is_some() => {
                 let scopes = self.engine.exchanges().take_required_scopes(stream);
-                scopes.zip(self.config.protected.as_ref()).map(|(scopes, protected)| {
+                scopes.zip(self.config.protected_resource()).map(|(scopes, protected)| {
                     protected.challenge_call(scheme, &scopes, &mut fields);
                     403
                 })
@@ -125,7 +125,7 @@ impl Server {
         x.respond(200, fields, BodySize::Stream);
         let primed = x.session().is_some_and(|session| primes_streams(self, session));
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        let session = x.session().filter(|_| Resuming::IS_BUILT).and_then(|s| self.sessions.get_mut(s));
+        let session = x.session().filter(|_| Sessions::IS_BUILT).and_then(|s| self.sessions.get_mut(s));
         let Some(session) = session else { return self.exchanges.mark_ready(key) };
         if x.kind == Kind::Post && x.place().number == 0 {
             let place = SessionPlace { number: session.next_stream_number(), ..x.place() };
@@ -147,8 +147,8 @@ impl Server {
         let Some(outbox) = self.engine.outbox(ChannelId(stream)) else { return };
         let session = x.session().and_then(|s| self.sessions.get_mut(s));
         let budget = self.config.replay_budget();
-        let replayed = session.filter(|_| budget > 0 && x.kind != Kind::HttpSse).zip(Resuming::get());
-        let Some((session, resuming)) = replayed else {
+        let replayed = session.filter(|_| budget > 0 && x.kind != Kind::HttpSse).zip(Sessions::get());
+        let Some((session, built)) = replayed else {
             while (x.client_gone || x.out.len() < MAX_BUFFERED_BODY) && !outbox.is_empty() {
                 x.out.write(|out| write_event_head(out, &EventHead::default()));
                 if !outbox.move_message(&mut x.out) {
@@ -170,7 +170,7 @@ impl Server {
             if !x.client_gone {
                 write_entry(&mut x.out, &entry);
             }
-            session.replay_log(resuming).push(entry, budget);
+            session.replay_log(built).push(entry, budget);
         }
     }
 

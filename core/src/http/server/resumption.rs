@@ -3,7 +3,6 @@
 //! A session may have several GET streams. Each message outside of calls goes to one of them: the newest whose client
 //! keeps up. If the connection breaks before the message was written, the message goes to another one.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,7 +14,7 @@ use super::exchange_table::SessionPlace;
 use super::refusal::{unknown_event_id, unknown_session};
 use super::session::{HttpSession, SessionLookup};
 use super::{MAX_BUFFERED_BODY, Server};
-use crate::built::{Part, Resuming};
+use crate::built::Sessions;
 use crate::frame::sse::{EVENT_END, EventHead};
 use crate::head::Fields;
 use crate::http::fields;
@@ -26,7 +25,11 @@ use crate::tap::ChannelId;
 impl HttpSession {
     /// Returns the exchanges of the open GET streams, oldest first.
     pub(super) fn open_get_streams(&self) -> impl DoubleEndedIterator<Item = Key> + '_ {
-        self.get_streams.iter().flat_map(|all| all.streams.iter()).filter_map(|stream| stream.exchange)
+        self.get_streams
+            .as_ref()
+            .into_iter()
+            .flat_map(|all| all.streams.iter())
+            .filter_map(|stream| stream.exchange)
     }
 
     pub(super) fn has_open_get_stream(&self) -> bool {
@@ -34,15 +37,15 @@ impl HttpSession {
     }
 
     /// Adds an open stream as the newest one, or opens a closed one again.
-    pub(super) fn add_get_stream(&mut self, number: u32, last_event: u32, exchange: Key, resuming: Resuming) {
-        let all = self.get_streams.get_or_insert_with(|| Part::new(resuming, Box::default()));
+    pub(super) fn add_get_stream(&mut self, number: u32, last_event: u32, exchange: Key, built: Sessions) {
+        let all = self.get_streams.get_or_insert_default(built);
         all.streams.retain(|stream| stream.number != number);
         all.streams.push(GetStream { number, last_event, exchange: Some(exchange) });
     }
 
     /// Closes the stream of an exchange and keeps the latest `kept` closed ones; returns false if it is none.
     pub(super) fn close_get_stream(&mut self, exchange: Key, kept: usize) -> bool {
-        let Some(all) = &mut self.get_streams else { return false };
+        let Some(all) = self.get_streams.as_mut() else { return false };
         let Some(stream) = all.streams.iter_mut().find(|s| s.exchange == Some(exchange)) else {
             return false;
         };
@@ -57,8 +60,8 @@ impl HttpSession {
     }
 
     /// Returns the sent events, to add one.
-    pub(super) fn replay_log(&mut self, resuming: Resuming) -> &mut ReplayLog {
-        self.replay_log.get_or_insert_with(|| Part::new(resuming, Box::default()))
+    pub(super) fn replay_log(&mut self, built: Sessions) -> &mut ReplayLog {
+        self.replay_log.get_or_insert_default(built)
     }
 
     pub(super) fn get_stream(&mut self, number: u32) -> Option<&mut GetStream> {
@@ -78,34 +81,28 @@ impl Server {
             return self.exchanges.refuse(key, &refusal);
         }
         // Without it no GET is admitted.
-        let Some(resuming) = Resuming::get() else { return };
+        let Some(built) = Sessions::get() else { return };
         let from = self.exchanges.get(key).map(|x| x.headers.last_event_id());
         match from.map(|id| id.map(|id| id.map(parse_event_id))) {
-            Some(Ok(None)) => self.open_get_stream(key, session, resuming),
-            Some(Ok(Some(Some(from)))) => self.resume_stream(key, session, from, resuming),
+            Some(Ok(None)) => self.open_get_stream(key, session, built),
+            Some(Ok(Some(Some(from)))) => self.resume_stream(key, session, from, built),
             _ => self.exchanges.refuse(key, &unknown_event_id()),
         }
     }
 
     /// Opens a new GET stream beside those of the session (HTTP-054).
-    fn open_get_stream(&mut self, key: Key, session: SessionKey, resuming: Resuming) {
+    fn open_get_stream(&mut self, key: Key, session: SessionKey, built: Sessions) {
         if !self.admit_get_stream(key, session, None) {
             return;
         }
         let Some(record) = self.sessions.get_mut(session) else { return };
         let number = record.next_stream_number();
-        self.begin_get_stream(key, session, (number, 0), resuming);
+        self.begin_get_stream(key, session, (number, 0), built);
         self.fill_get_streams(session);
     }
 
     /// Resumes a stream after an event; this supersedes the exchange that has it (DESIGN-18).
-    fn resume_stream(
-        &mut self,
-        key: Key,
-        session: SessionKey,
-        (number, event): (u32, u32),
-        resuming: Resuming,
-    ) {
+    fn resume_stream(&mut self, key: Key, session: SessionKey, (number, event): (u32, u32), built: Sessions) {
         let keeps_events = self.config.replay_budget() > 0;
         let missed = self.sessions.missed_events(&mut self.exchanges, session, number, event);
         let Some(missed) = missed.filter(|_| keeps_events) else {
@@ -118,11 +115,11 @@ impl Server {
                     return;
                 }
                 self.sessions.discard_unsent(&mut self.exchanges, session, number);
-                self.begin_get_stream(key, session, (number, last_event), resuming);
+                self.begin_get_stream(key, session, (number, last_event), built);
                 // A withdrawn message went to another stream.
                 for entry in missed.into_iter().filter(|entry| !entry.message.is_empty()) {
                     let has_id = self.config.replay_budget() > 0;
-                    self.exchanges.write_get_event(self.now, key, entry, has_id, resuming);
+                    self.exchanges.write_get_event(self.now, key, entry, has_id, built);
                 }
                 self.fill_get_streams(session);
             }
@@ -187,10 +184,10 @@ impl Server {
         key: Key,
         session: SessionKey,
         (number, last_event): (u32, u32),
-        resuming: Resuming,
+        built: Sessions,
     ) {
         let Some(record) = self.sessions.get_mut(session) else { return };
-        record.add_get_stream(number, last_event, key, resuming);
+        record.add_get_stream(number, last_event, key, built);
         let channel = record.channel;
         self.engine.exchanges().set_owner(channel, Some(key));
         let place = SessionPlace { session: Some(session), number, is_call: false };
@@ -204,7 +201,7 @@ impl Server {
 
     /// Moves each message of a session to the newest GET stream that has room (HTTP-055, HTTP-056).
     pub(super) fn fill_get_streams(&mut self, session: SessionKey) {
-        let Some(resuming) = Resuming::get() else { return };
+        let Some(built) = Sessions::get() else { return };
         let Some(channel) = self.sessions.get(session).map(|s| s.channel) else { return };
         self.engine.exchanges().rearm(channel);
         let is_closed = self.engine.exchange_status(ChannelId(channel)).is_closed;
@@ -226,10 +223,10 @@ impl Server {
             }
             let entry = ReplayEntry { stream: number, event, is_last: false, message };
             if self.config.replay_budget() > 0 {
-                record.replay_log(resuming).push(entry.clone(), self.config.replay_budget());
+                record.replay_log(built).push(entry.clone(), self.config.replay_budget());
             }
             let has_id = self.config.replay_budget() > 0;
-            self.exchanges.write_get_event(self.now, key, entry, has_id, resuming);
+            self.exchanges.write_get_event(self.now, key, entry, has_id, built);
         }
         if is_closed {
             let open: Vec<Key> =
@@ -253,11 +250,11 @@ impl Server {
             return;
         };
         for event in core::mem::take(&mut unwritten.0) {
-            if let Some(log) = &mut record.replay_log {
+            if let Some(log) = record.replay_log.as_mut() {
                 // Resuming the broken stream must not send it a second time (HTTP-055).
                 log.withdraw(number, event.number);
             }
-            if let Some(all) = &mut record.get_streams {
+            if let Some(all) = record.get_streams.as_mut() {
                 all.returned.push_back(event.message);
             }
         }

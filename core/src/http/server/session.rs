@@ -10,10 +10,10 @@ use subtle::{Choice, ConstantTimeEq};
 
 use super::exchange::{ResponseForm, SessionKey};
 use super::exchange_table::{ExchangeTable, ServerExchange, SessionPlace};
-use super::principals::{SessionsByPrincipal, SessionsOfPrincipal, queue_uninitialized};
+use super::principals::{PrincipalSessions, SessionsOfPrincipal, queue_uninitialized};
 use super::resumption::{GetStreams, ReplayEntry, ReplayLog};
 use super::{MIN_CHECK_INTERVAL, Server};
-use crate::built::{Part, Resuming, Sessions};
+use crate::built::{Authorizing, Part, Sessions};
 use crate::entropy::Entropy;
 use crate::head::Fields;
 use crate::http::fields;
@@ -49,7 +49,7 @@ pub(super) struct HttpSession {
     /// The token of its stream has expired: running calls are answered, and there are no others.
     pub(super) is_ending: bool,
     /// The GET streams, from the first one on.
-    pub(super) get_streams: Option<Part<Resuming, GetStreams>>,
+    pub(super) get_streams: Part<Sessions, GetStreams>,
     /// Its exchanges that have a stream number or count as a call, ordered by number, calls first.
     exchanges: Tree,
     /// Number of open calls.
@@ -57,7 +57,7 @@ pub(super) struct HttpSession {
     /// The highest stream number in use.
     pub(super) last_stream_number: u32,
     /// Sent events, for resumption.
-    pub(super) replay_log: Option<Part<Resuming, ReplayLog>>,
+    pub(super) replay_log: Part<Sessions, ReplayLog>,
 }
 
 impl HttpSession {
@@ -108,15 +108,15 @@ pub(super) struct SessionTable {
     /// Sessions whose handshake may be unfinished, oldest first; may contain stale keys.
     uninitialized: VecDeque<SessionKey>,
     /// Sessions of each principal; `None` without tokens.
-    principals: Option<Box<dyn SessionsByPrincipal>>,
+    principals: Part<Authorizing, PrincipalSessions>,
     /// Time at which expired sessions are looked for; `None` while there are no sessions.
     check_at: Option<Instant>,
 }
 
 impl SessionTable {
     /// Counts the sessions of each principal from now on.
-    pub(super) fn count_principals(&mut self, table: impl FnOnce() -> Box<dyn SessionsByPrincipal>) {
-        self.principals.get_or_insert_with(table);
+    pub(super) fn count_principals(&mut self) {
+        self.principals.get_or_make(PrincipalSessions::default);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -198,17 +198,17 @@ impl SessionTable {
             last_seen: now,
             is_http_sse: false,
             is_ending: false,
-            get_streams: None,
+            get_streams: Part::NONE,
             exchanges: Tree::new(),
             call_count: 0,
             last_stream_number: 0,
-            replay_log: None,
+            replay_log: Part::NONE,
         });
         let session = SessionKey::new(key, built);
         let Self { table, principals, uninitialized, .. } = self;
         let is_known = |session: SessionKey| table.get(session.key).is_some();
         let principal = table.get(key).and_then(|session| session.principal.as_deref());
-        if let (Some(principal), Some(principals)) = (principal, principals) {
+        if let (Some(principal), Some(principals)) = (principal, principals.as_mut()) {
             principals.add(principal, session, &is_known);
         }
         queue_uninitialized(uninitialized, session, table.len(), &is_known);
@@ -221,7 +221,7 @@ impl SessionTable {
 
     fn remove(&mut self, session: SessionKey) -> Option<HttpSession> {
         let session = self.table.remove(session.key)?;
-        if let (Some(principal), Some(principals)) = (&session.principal, &mut self.principals) {
+        if let (Some(principal), Some(principals)) = (&session.principal, self.principals.as_mut()) {
             principals.remove(principal);
         }
         if self.table.is_empty() {
@@ -353,7 +353,7 @@ impl SessionTable {
                 .map(|x| x.last_event),
             newest => newest,
         };
-        match &self.get(session)?.replay_log {
+        match self.get(session)?.replay_log.as_ref() {
             Some(log) => log.events_after(number, event, newest),
             // Only the priming event was sent.
             None => (newest == Some(event)).then(Vec::new),
@@ -378,7 +378,7 @@ impl SessionTable {
             let (place, is_stream) = (x.place(), x.form == ResponseForm::EventStream);
             if is_stream {
                 x.out.clear();
-                x.unwritten = None;
+                x.unwritten = Part::NONE;
             }
             // One that has ended has nothing left to discard.
             if !x.output_complete {
@@ -500,7 +500,6 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::server::principals::PrincipalSessions;
     use alloc::format;
 
     // covers: HTTP-065, HTTP-066, SEC-005
@@ -591,7 +590,7 @@ mod tests {
     fn removed_sessions_leave_no_memory() {
         let mut entropy = Entropy::new([7; 32], 0);
         let mut sessions = SessionTable::default();
-        sessions.count_principals(|| Box::<PrincipalSessions>::default());
+        sessions.count_principals();
         let channel = Key { slot: 0, generation: 0 };
         let mut insert = |sessions: &mut SessionTable| {
             sessions.insert(Instant::ZERO, channel, Some("alice".into()), &mut entropy, Sessions)

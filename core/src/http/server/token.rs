@@ -332,9 +332,9 @@ impl Server {
     /// Refuses a request because of its token.
     pub fn deny(&mut self, now: Instant, exchange: ExchangeId, denial: &Denial) {
         self.tick(now);
-        if let Some(protected) = &self.config.protected {
+        if let Some(protected) = self.config.protected_resource() {
             if self.exchanges.is_authorizing(exchange.0) {
-                protected.refuse(&mut self.exchanges, exchange.0, denial);
+                self.exchanges.refuse_token(exchange.0, protected, denial);
             }
         }
     }

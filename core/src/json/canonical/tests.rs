@@ -410,14 +410,6 @@ fn random_spellings_give_equal_streams_and_mutations_differ() {
 
 // ---- work bounds -------------------------------------------------------------------------------------------------
 
-struct CanonSteps(usize);
-
-impl StepCounter for CanonSteps {
-    fn add(&mut self, steps: usize) {
-        self.0 += steps;
-    }
-}
-
 #[test]
 fn canonical_work_is_bounded_by_sorting() {
     let join = |n: usize, part: &dyn Fn(usize) -> String| {
@@ -443,11 +435,11 @@ fn canonical_work_is_bounded_by_sorting() {
         ("one number", format!("{}.{}e{}", "1".repeat(many), "0".repeat(many), "9".repeat(many))),
     ];
     for (what, text) in hostile {
-        let (mut steps, mut length) = (CanonSteps(0), 0);
+        let (mut steps, mut length) = (0_usize, 0);
         canonical_counted(text.as_bytes(), &mut |part| length += part.len(), &mut steps).expect(what);
         let members = text.matches(':').count() + 2;
         let limit = 2 * text.len() * (1 + members.ilog2() as usize);
-        assert!(steps.0 <= limit, "{what}: {} steps of {limit}", steps.0);
+        assert!(steps <= limit, "{what}: {} steps of {limit}", steps);
         assert!(length <= 2 * text.len(), "{what}: {length} bytes of {}", text.len());
     }
 }
@@ -490,9 +482,9 @@ fn million_members_are_sorted() {
     }
     text.push('}');
     want.push(b'}');
-    let mut steps = CanonSteps(0);
+    let mut steps = 0_usize;
     let mut found = Vec::new();
     canonical_counted(text.as_bytes(), &mut |part| found.extend_from_slice(part), &mut steps).expect("JSON");
     assert!(found == want);
-    assert!(steps.0 <= 2 * text.len() * 20, "{} steps", steps.0);
+    assert!(steps <= 2 * text.len() * 20, "{} steps", steps);
 }

@@ -139,7 +139,6 @@ fn content_block_size_is_bounded() {
 }
 
 // covers: CONT-002, RES-020
-#[cfg(feature = "base64")]
 #[test]
 fn bytes_are_encoded_in_base64() {
     let (bytes, text) = ([0xfb, 0xff, 0], "+/8A");

@@ -16,21 +16,11 @@ use super::expand::{Values, VariableValue};
 use super::parse::{Expression, Modifier, TemplatePart, Variable};
 use super::uri::{self, SEGMENT, byte_class, bytes_equal_at, host_range};
 
-/// Step counter for tests and fuzz targets.
-pub(super) trait MatchCounter {
-    fn add(&mut self, steps: usize);
-}
-
-impl MatchCounter for () {
-    #[inline]
-    fn add(&mut self, _: usize) {}
-}
-
-/// Matches a normalized URI against `parts` and returns the values of the variables.
+/// Matches a normalized URI against `parts` and returns the values of the variables. Adds the steps to `count`.
 pub(super) fn match_parts<'t>(
     parts: &'t [TemplatePart],
     uri: &str,
-    count: &mut impl MatchCounter,
+    count: &mut usize,
 ) -> Option<UriMatch<'t>> {
     let (host, uri) = (host_range(uri), uri.as_bytes());
     let mut end = PositionSet::new(uri.len() + 1);
@@ -88,11 +78,11 @@ fn before_literal(
     uri: &[u8],
     host: &Range<usize>,
     after: &PositionSet,
-    count: &mut impl MatchCounter,
+    count: &mut usize,
 ) -> PositionSet {
     let mut row = PositionSet::new(after.len());
     for end in after.iter() {
-        count.add(1);
+        *count += 1;
         let Some(start) = end.checked_sub(text.len()) else { continue };
         // A literal must not match the hex digits of a percent-encoded byte.
         let (before, piece) = (uri.get(start.saturating_sub(2)..start), uri.get(start..end));
@@ -107,16 +97,10 @@ fn before_literal(
 
 /// Compares a piece with a literal, from the end, where neighbouring pieces usually differ first; `end` is the position
 /// after the piece.
-fn literal_matches(
-    a: &[u8],
-    b: &[u8],
-    end: usize,
-    host: &Range<usize>,
-    count: &mut impl MatchCounter,
-) -> bool {
+fn literal_matches(a: &[u8], b: &[u8], end: usize, host: &Range<usize>, count: &mut usize) -> bool {
     let mut pairs = (0..end).rev().zip(a.iter().rev().zip(b.iter().rev()));
     let differ = pairs.position(|(at, (a, b))| !bytes_equal_at(host, at, *a, *b));
-    count.add(differ.unwrap_or(a.len()));
+    *count += differ.unwrap_or(a.len());
     differ.is_none()
 }
 
@@ -187,9 +171,9 @@ impl<'a> MatchWindow<'a> {
     }
 
     /// Extends the window as far as the bounds allow and returns its end.
-    fn widen(&mut self, count: &mut impl MatchCounter) -> usize {
+    fn widen(&mut self, count: &mut usize) -> usize {
         while let Some(byte) = self.uri.get(self.end) {
-            count.add(1);
+            *count += 1;
             let (separator, character) = self.weight(self.end);
             if !self.allows(*byte)
                 || separator > self.bounds.separators - self.separators
@@ -216,18 +200,13 @@ impl<'a> MatchWindow<'a> {
     }
 }
 
-fn before_list(
-    e: &Expression,
-    uri: &[u8],
-    after: &PositionSet,
-    count: &mut impl MatchCounter,
-) -> PositionSet {
+fn before_list(e: &Expression, uri: &[u8], after: &PositionSet, count: &mut usize) -> PositionSet {
     let predecessors = after.predecessors();
     let mut row = PositionSet::new(after.len());
     let mut window = MatchWindow::new(e, uri, 0);
     let mut begins = 0;
     while begins <= uri.len() {
-        count.add(1);
+        *count += 1;
         // An expansion with a first character of its own may be absent or empty; the others match at least one byte.
         let (values, min_end) = match e.operator.first {
             Some(first) if uri.get(begins) == Some(&first) => (begins + 1, begins + 1),
@@ -254,13 +233,7 @@ fn before_list(
 }
 
 /// Returns the end of the longest piece that leaves the rest matchable.
-fn list_end(
-    e: &Expression,
-    uri: &[u8],
-    at: usize,
-    after: &PositionSet,
-    count: &mut impl MatchCounter,
-) -> Option<usize> {
+fn list_end(e: &Expression, uri: &[u8], at: usize, after: &PositionSet, count: &mut usize) -> Option<usize> {
     let (values, min_end) = match e.operator.first {
         Some(first) if uri.get(at) == Some(&first) => (at + 1, at + 1),
         Some(_) => return after.contains(at).then_some(at),
@@ -268,7 +241,7 @@ fn list_end(
     };
     let reach = MatchWindow::new(e, uri, values).widen(count);
     let end = (min_end..=reach).rev().find(|end| {
-        count.add(1);
+        *count += 1;
         after.contains(*end)
     });
     end.or_else(|| (e.operator.first.is_some() && after.contains(at)).then_some(at))
@@ -286,7 +259,7 @@ struct PairMatcher<'t, 'u> {
 }
 
 impl<'t, 'u> PairMatcher<'t, 'u> {
-    fn new(e: &'t Expression, uri: &'u [u8], after: &PositionSet, count: &mut impl MatchCounter) -> Self {
+    fn new(e: &'t Expression, uri: &'u [u8], after: &PositionSet, count: &mut usize) -> Self {
         let mut pairs = Self {
             expression: e,
             uri,
@@ -296,7 +269,7 @@ impl<'t, 'u> PairMatcher<'t, 'u> {
         };
         let mut run = uri.len();
         for at in (0..=uri.len()).rev() {
-            count.add(1);
+            *count += 1;
             let fits = uri
                 .get(at)
                 .is_some_and(|b| byte_class(*b) & e.operator.class != 0 && *b != e.operator.separator);
@@ -319,11 +292,11 @@ impl<'t, 'u> PairMatcher<'t, 'u> {
 
     /// Parses the pair at `begin`, the position of the character before its name. Returns its variable, the start of
     /// its value, and the largest end of the value.
-    fn pair(&self, begin: usize, count: &mut impl MatchCounter) -> Option<(&'t Variable, usize, usize)> {
+    fn pair(&self, begin: usize, count: &mut usize) -> Option<(&'t Variable, usize, usize)> {
         let rest = self.uri.get(begin + 1..)?;
         let mut best: Option<&'t Variable> = None;
         for variable in &self.expression.variables {
-            count.add(variable.name.len());
+            *count += variable.name.len();
             let longer = best.is_none_or(|b| b.name.len() < variable.name.len());
             if longer && rest.starts_with(variable.name.as_bytes()) {
                 best = Some(variable);
@@ -341,11 +314,7 @@ impl<'t, 'u> PairMatcher<'t, 'u> {
     /// Returns the pair at `begin`: its variable, the start and the end of its value, and whether another pair follows.
     ///
     /// The value ends at the separator of the next pair, or at the last position that leaves the rest matchable.
-    fn next_pair(
-        &self,
-        begin: usize,
-        count: &mut impl MatchCounter,
-    ) -> Option<(&'t Variable, usize, usize, bool)> {
+    fn next_pair(&self, begin: usize, count: &mut usize) -> Option<(&'t Variable, usize, usize, bool)> {
         let (variable, value, end) = self.pair(begin, count)?;
         if self.uri.get(end) == Some(&self.expression.operator.separator) && self.chain.contains(end) {
             return Some((variable, value, end, true));
@@ -359,7 +328,7 @@ impl<'t, 'u> PairMatcher<'t, 'u> {
         (last > value).then(|| last - 1)
     }
 
-    fn can_match(&self, begin: usize, count: &mut impl MatchCounter) -> bool {
+    fn can_match(&self, begin: usize, count: &mut usize) -> bool {
         self.next_pair(begin, count).is_some()
     }
 
@@ -382,12 +351,12 @@ impl<'t, 'u> PairMatcher<'t, 'u> {
         let mut taken: Vec<&'t str> = Vec::new();
         let mut begin = at;
         loop {
-            let (variable, start, mut end, mut more) = self.next_pair(begin, &mut ())?;
+            let (variable, start, mut end, mut more) = self.next_pair(begin, &mut 0)?;
             if variable.modifier != Modifier::Explode {
                 taken.push(&variable.name);
             }
             // A name occurs once: a second pair with it belongs to the parts behind.
-            if more && self.pair(end, &mut ()).is_some_and(|(v, ..)| taken.contains(&&*v.name)) {
+            if more && self.pair(end, &mut 0).is_some_and(|(v, ..)| taken.contains(&&*v.name)) {
                 end = self.last_end(start, end)?;
                 more = false;
             }

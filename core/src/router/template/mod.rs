@@ -143,16 +143,10 @@ impl Template {
 
     /// Returns the number of steps that a match takes, or `None` if `uri` is not a URI.
     pub(crate) fn count_steps(&self, uri: &str) -> Option<usize> {
-        struct MatchSteps(usize);
-        impl matching::MatchCounter for MatchSteps {
-            fn add(&mut self, steps: usize) {
-                self.0 += steps;
-            }
-        }
         let uri = normalize(uri, MAX_URI).ok()?;
-        let mut steps = MatchSteps(0);
+        let mut steps = 0;
         let _ = matching::match_parts(&self.parts, &uri, &mut steps);
-        Some(steps.0)
+        Some(steps)
     }
 
     pub(super) fn match_normalized(
@@ -163,7 +157,7 @@ impl Template {
         let found = if self.is_direct {
             matching::match_direct(&self.parts, uri)
         } else {
-            matching::match_parts(&self.parts, uri, &mut ())
+            matching::match_parts(&self.parts, uri, &mut 0)
         };
         let found = found.ok_or(TemplateMismatch::Different)?;
         policy.check(uri, &found.values, found.encoded_slash)?;

@@ -8,13 +8,12 @@
 //! ```
 //! The request stays in the table of calls as *superseded*, with the deadline of the question; its idle deadline is the
 //! time of the next poll. Requests about its task are entries of their own, whose answers end nothing by themselves.
-//! Notifications about tasks are hints that come earlier than the next poll (TASK-025). The parked calls know the tasks
-//! as a trait object, so that a server that never asks for them is linked without this code (DESIGN-50).
+//! Notifications about tasks are hints that come earlier than the next poll (TASK-025). The parked calls keep the
+//! tasks (DESIGN-50). The feature `tasks` leaves them out of a build.
 
-#[cfg(all(test, feature = "crypto"))]
+#[cfg(all(test, feature = "tasks"))]
 mod table_tests;
 
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
@@ -42,43 +41,6 @@ use crate::time::Instant;
 pub(super) struct QuestionTasks {
     /// Time to live to ask for; the time that the answer is waited for if there is none.
     pub(super) ttl: Option<Duration>,
-    pub(super) new_table: fn() -> Box<dyn FollowedQuestionTable>,
-}
-
-/// Tasks of questions; [`followed::FollowedQuestions`] has the meanings.
-pub(super) trait FollowedQuestionTable: fmt::Debug + Send + Sync {
-    /// Takes the result of a question that was to become a task. Returns the outcome of one that did not.
-    fn begin(
-        &mut self,
-        endpoint: &mut ServerEndpoint,
-        question: Key,
-        result: RawJson,
-    ) -> Option<InputOutcome>;
-
-    /// Takes the outcome of a request about the task of a question. Returns the outcome of the question, if it has one.
-    fn receive(
-        &mut self,
-        endpoint: &mut ServerEndpoint,
-        question: Key,
-        request: Key,
-        outcome: InputOutcome,
-    ) -> Option<InputOutcome>;
-
-    /// Does what is due for a question.
-    fn handle_deadline(&mut self, endpoint: &mut ServerEndpoint, question: Key);
-
-    /// Ends what was begun for a question that has ended, and its task if that still runs (TASK-028).
-    fn end(&mut self, endpoint: &mut ServerEndpoint, question: Key, outcome: &InputOutcome);
-
-    /// Cancels a task that was created for a question which has ended (CANC-009).
-    fn cancel_late(&mut self, endpoint: &mut ServerEndpoint, root: Key, result: &RawJson);
-
-    /// Takes a notification about a task. Returns false if no question of the session follows it.
-    fn receive_notification(&mut self, endpoint: &mut ServerEndpoint, root: Key, params: &[u8]) -> bool;
-
-    /// Panics if the table does not agree with the requests of the endpoint.
-    #[cfg(any(debug_assertions, test))]
-    fn check_sums(&self, endpoint: &ServerEndpoint);
 }
 
 /// Cancels a request. One that was to become a task is not cancelled by a notification, but by the id of its task
@@ -176,7 +138,7 @@ impl fmt::Debug for FollowedQuestions {
 impl QuestionTasks {
     /// Creates the wish that questions run as tasks.
     pub(super) fn new(ttl: Option<Duration>) -> Self {
-        Self { ttl, new_table: || Box::new(FollowedQuestions::default()) }
+        Self { ttl }
     }
 }
 
@@ -313,8 +275,9 @@ impl FollowedQuestions {
     }
 }
 
-impl FollowedQuestionTable for FollowedQuestions {
-    fn begin(
+impl FollowedQuestions {
+    /// Takes the result of a question that was to become a task. Returns the outcome of one that did not.
+    pub(in crate::server) fn begin(
         &mut self,
         endpoint: &mut ServerEndpoint,
         question: Key,
@@ -347,7 +310,8 @@ impl FollowedQuestionTable for FollowedQuestions {
         self.apply(endpoint, question, &task)
     }
 
-    fn receive(
+    /// Takes the outcome of a request about the task of a question. Returns the outcome of the question, if it has one.
+    pub(in crate::server) fn receive(
         &mut self,
         endpoint: &mut ServerEndpoint,
         question: Key,
@@ -366,7 +330,8 @@ impl FollowedQuestionTable for FollowedQuestions {
         outcome
     }
 
-    fn handle_deadline(&mut self, endpoint: &mut ServerEndpoint, question: Key) {
+    /// Does what is due for a question.
+    pub(in crate::server) fn handle_deadline(&mut self, endpoint: &mut ServerEndpoint, question: Key) {
         let Some(followed) = self.questions.get(&question) else { return };
         if endpoint.now >= followed.next_poll {
             let is_over = followed.status.is_terminal();
@@ -375,7 +340,13 @@ impl FollowedQuestionTable for FollowedQuestions {
         self.rearm(endpoint, question);
     }
 
-    fn end(&mut self, endpoint: &mut ServerEndpoint, question: Key, outcome: &InputOutcome) {
+    /// Ends what was begun for a question that has ended, and its task if that still runs (TASK-028).
+    pub(in crate::server) fn end(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        question: Key,
+        outcome: &InputOutcome,
+    ) {
         let Some(followed) = self.questions.remove(&question) else { return };
         self.by_id.remove(&(followed.id.clone(), question));
         let is_closed = matches!(outcome, Err(CallError::Closed(_)));
@@ -394,7 +365,13 @@ impl FollowedQuestionTable for FollowedQuestions {
         }
     }
 
-    fn cancel_late(&mut self, endpoint: &mut ServerEndpoint, root: Key, result: &RawJson) {
+    /// Cancels a task that was created for a question which has ended (CANC-009).
+    pub(in crate::server) fn cancel_late(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        root: Key,
+        result: &RawJson,
+    ) {
         let Ok(Some(task)) = Task::from_result(result) else { return };
         // A second response of a question that follows the task changes nothing.
         if self.find(root, &task.task_id).is_some() {
@@ -410,7 +387,13 @@ impl FollowedQuestionTable for FollowedQuestions {
         }
     }
 
-    fn receive_notification(&mut self, endpoint: &mut ServerEndpoint, root: Key, params: &[u8]) -> bool {
+    /// Takes a notification about a task. Returns false if no question of the session follows it.
+    pub(in crate::server) fn receive_notification(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        root: Key,
+        params: &[u8],
+    ) -> bool {
         let (mut id, mut is_over) = (None, false);
         object_members(params, |name, value| match name {
             b"taskId" => id = string(value).map(TaskId::from),
@@ -434,8 +417,9 @@ impl FollowedQuestionTable for FollowedQuestions {
         true
     }
 
+    /// Panics if the table does not agree with the requests of the endpoint.
     #[cfg(any(debug_assertions, test))]
-    fn check_sums(&self, endpoint: &ServerEndpoint) {
+    pub(in crate::server) fn check_sums(&self, endpoint: &ServerEndpoint) {
         let ids = self.questions.iter().map(|(key, question)| (question.id.clone(), *key));
         assert_eq!(self.by_id, ids.collect());
         for (key, question) in &self.questions {

@@ -212,7 +212,13 @@ impl ServerTasks {
     }
 
     /// Cancels a request that asks a question of a task, on a stream that its client reads, if there is one.
-    pub(super) fn cancel_question(&self, cx: &mut TaskContext<'_>, task: Key, request: Key, reason: &str) {
+    pub(in crate::server) fn cancel_question(
+        &self,
+        cx: &mut TaskContext<'_>,
+        task: Key,
+        request: Key,
+        reason: &str,
+    ) {
         let Some(call) = cx.endpoint.outbound.calls.get(request) else { return };
         let CallPurpose::TaskInput { stream, .. } = call.purpose else { return };
         let channel = cancellation_route(cx.endpoint, (stream, call.channel));

@@ -1,6 +1,5 @@
 //! The tasks of an engine: the table, and the calls and listeners that it is connected with.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -8,9 +7,9 @@ use core::time::Duration;
 use super::entry::{Held, HeldCalls, Owner, TaskState};
 use super::record::TaskRecordError;
 use super::requests::TaskOptions;
-use super::store::{Detail, Milestone, StoreEffect, text_room, write_members};
+use super::store::{Detail, Milestone, text_room, write_members};
 use super::table::{TaskTable, error_outcome};
-use super::{RunAnswer, TaskContext, TaskHost, TaskOffer, TaskRequestFrame};
+use super::{RunAnswer, TaskContext, TaskOffer, TaskRequestFrame};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, InputOutcome, Progress, SendStatus};
 use crate::calls::observing::observe_sent_result;
@@ -38,7 +37,8 @@ pub(super) const RETRY_DELAY: Duration = Duration::from_millis(50);
 pub(in crate::server) struct ServerTasks {
     pub(super) table: TaskTable,
     /// The channel of the calls that run tasks.
-    pub(super) channel: Key,
+    /// The channel of the calls that run tasks. No connection belongs to it.
+    pub(in crate::server) channel: Key,
     /// Number of calls that run tasks.
     pub(super) runs: usize,
     /// Calls that wait for a task.
@@ -231,7 +231,7 @@ impl ServerTasks {
     }
 
     /// Ends the requests for results on a stream whose client has left it.
-    pub(super) fn abandon_stream(&mut self, cx: &mut TaskContext<'_>, stream: Key) {
+    pub(in crate::server) fn abandon_stream(&mut self, cx: &mut TaskContext<'_>, stream: Key) {
         let on_stream =
             |call: &Key| cx.endpoint.inbound.calls.get(*call).is_some_and(|c| c.channel == stream);
         let held = self.held.iter().filter(|(call, held)| matches!(held, Held::Result(_)) && on_stream(call));
@@ -243,6 +243,7 @@ impl ServerTasks {
             self.take_back_questions(cx, held.task(), stream);
             self.ask(cx, held.task());
         }
+        self.arm(cx);
     }
 }
 
@@ -257,16 +258,18 @@ fn declares_tasks(capabilities: Option<&[u8]>, frame: &bytes::Bytes, version: Ve
     declared_extension(&RawJson::trusted(frame.slice_ref(text)), meta::TASKS_EXTENSION, version).is_some()
 }
 
-impl TaskHost for ServerTasks {
-    fn channel(&self) -> Key {
-        self.channel
-    }
-
-    fn held_calls(&self) -> usize {
+impl ServerTasks {
+    /// Returns the number of calls in the table of calls that no handler works at, or whose handlers run a task.
+    pub(in crate::server) fn held_calls(&self) -> usize {
         self.held.len() + self.runs
     }
 
-    fn offer(&self, version: Version, call: &Call) -> Result<TaskOffer, RpcError> {
+    /// Returns whether a call may or must become a task.
+    ///
+    /// # Errors
+    ///
+    /// The error response: the requested time to live is not valid.
+    pub(in crate::server) fn offer(&self, version: Version, call: &Call) -> Result<TaskOffer, RpcError> {
         if *call.method != *methods::TOOLS_CALL {
             return Ok(TaskOffer::None);
         }
@@ -281,14 +284,20 @@ impl TaskHost for ServerTasks {
         requested_ttl(call).map(|asked| if asked.is_some() { TaskOffer::Requested } else { TaskOffer::None })
     }
 
-    fn answer(&mut self, cx: &mut TaskContext<'_>, request: &TaskRequestFrame<'_>) {
+    /// Answers a request about tasks, now or later.
+    pub(in crate::server) fn answer(&mut self, cx: &mut TaskContext<'_>, request: &TaskRequestFrame<'_>) {
         if let Err(error) = self.handle_request(cx, request) {
             cx.endpoint.send_error(request.source.channel, request.source.batch, Some(request.id), &error);
         }
         self.arm(cx);
     }
 
-    fn accept_listener(
+    /// Returns the tasks of a filter that the client may listen to (TASK-126).
+    ///
+    /// # Errors
+    ///
+    /// The error response: the client did not declare the extension (TASK-125).
+    pub(in crate::server) fn accept_listener(
         &mut self,
         cx: &TaskContext<'_>,
         request: &TaskRequestFrame<'_>,
@@ -307,7 +316,14 @@ impl TaskHost for ServerTasks {
         Ok(accepted)
     }
 
-    fn listen(&mut self, cx: &mut TaskContext<'_>, channel: Key, id: &RequestId, ids: &[TaskId]) {
+    /// Registers a listener for tasks that were accepted.
+    pub(in crate::server) fn listen(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        channel: Key,
+        id: &RequestId,
+        ids: &[TaskId],
+    ) {
         let party = Self::party(cx.endpoint, channel, Version::V2026_07_28);
         for task in ids {
             let now = cx.endpoint.now;
@@ -323,16 +339,23 @@ impl TaskHost for ServerTasks {
         self.arm(cx);
     }
 
-    fn unlisten(&mut self, channel: Key, id: Option<&RequestId>) {
-        self.listeners.remove(channel, id);
-    }
-
-    fn finish_run(&mut self, cx: &mut TaskContext<'_>, run: Key, answer: RunAnswer<'_>) {
+    /// Ends the run of a task with the answer of its handler.
+    pub(in crate::server) fn finish_run(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        run: Key,
+        answer: RunAnswer<'_>,
+    ) {
         self.finish(cx, run, answer);
         self.arm(cx);
     }
 
-    fn need_input(
+    /// Keeps the input requests of a run, which is delivered again with their answers.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Full`], [`UseError::Stale`], [`UseError::ReservedKey`] or an encoding error.
+    pub(in crate::server) fn need_input(
         &mut self,
         cx: &mut TaskContext<'_>,
         call: &Call,
@@ -345,16 +368,20 @@ impl TaskHost for ServerTasks {
         Ok(())
     }
 
-    fn cancel_question(&mut self, cx: &mut TaskContext<'_>, task: Key, request: Key, reason: &str) {
-        Self::cancel_question(self, cx, task, request, reason);
-    }
-
-    fn finish_question(&mut self, cx: &mut TaskContext<'_>, task: Key, request: Key, outcome: InputOutcome) {
+    /// Records the outcome of a request that asked a question of a task.
+    pub(in crate::server) fn finish_question(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        task: Key,
+        request: Key,
+        outcome: InputOutcome,
+    ) {
         self.take_answer(cx, task, request, outcome);
         self.arm(cx);
     }
 
-    fn release(&mut self, cx: &mut TaskContext<'_>, call: Key) -> bool {
+    /// Forgets a call that waits for a task: its client cancelled it or is gone. Returns false if it does not wait.
+    pub(in crate::server) fn release(&mut self, cx: &mut TaskContext<'_>, call: Key) -> bool {
         let is_held = self.forget_held(call);
         if !is_held {
             self.end_aborted_run(cx, call);
@@ -363,26 +390,29 @@ impl TaskHost for ServerTasks {
         is_held
     }
 
-    #[cfg(feature = "exchanges")]
-    fn abandon(&mut self, cx: &mut TaskContext<'_>, stream: Key) {
-        self.abandon_stream(cx, stream);
-        self.arm(cx);
-    }
-
-    fn end_session(&mut self, cx: &mut TaskContext<'_>, session: Key, at: Instant) {
+    /// Ends the tasks that belong to a session at a time, unless the server is shut down before.
+    pub(in crate::server) fn end_session(&mut self, cx: &mut TaskContext<'_>, session: Key, at: Instant) {
         self.end_tasks_of(cx, session, at);
         self.arm(cx);
     }
 
-    fn session_of_run(&self, endpoint: &ServerEndpoint, run: Key) -> Option<Key> {
+    /// Returns the session that created the task of a run.
+    pub(in crate::server) fn session_of_run(&self, endpoint: &ServerEndpoint, run: Key) -> Option<Key> {
         self.table.get(self.task_of_run(endpoint, run)?)?.session
     }
 
-    fn report_progress(&mut self, cx: &mut TaskContext<'_>, run: Key, progress: &Progress) -> SendStatus {
+    /// Reports progress of a run to the client that asked for it (TASK-033).
+    pub(in crate::server) fn report_progress(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        run: Key,
+        progress: &Progress,
+    ) -> SendStatus {
         self.progress(cx, run, progress)
     }
 
-    fn handle_timeout(&mut self, cx: &mut TaskContext<'_>) {
+    /// Processes the deadlines that have passed.
+    pub(in crate::server) fn handle_timeout(&mut self, cx: &mut TaskContext<'_>) {
         let now = cx.endpoint.now;
         while self.armed.last().is_some_and(|at| *at <= now) {
             self.armed.pop();
@@ -403,39 +433,48 @@ impl TaskHost for ServerTasks {
         self.arm(cx);
     }
 
-    fn trim(&mut self) {
+    /// Frees spare memory.
+    pub(in crate::server) fn trim(&mut self) {
         self.table.trim();
     }
 
-    fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    fn max_running(&self) -> usize {
-        self.table.max_running()
-    }
-
-    fn begin(&mut self, cx: &mut TaskContext<'_>, call: &Call, options: TaskOptions) -> Result<(), UseError> {
+    /// Makes a call a task: its client is told, and the call is delivered again as a run of the task.
+    ///
+    /// # Errors
+    ///
+    /// The call stays open. [`UseError::Stale`], [`UseError::Full`], [`UseError::MissingPeerCapability`] without an
+    /// offer.
+    pub(in crate::server) fn begin(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        call: &Call,
+        options: TaskOptions,
+    ) -> Result<(), UseError> {
         self.begin_task(cx, call, options)?;
         self.arm(cx);
         Ok(())
     }
 
-    fn set_message(&mut self, cx: &mut TaskContext<'_>, run: Key, message: &str) -> bool {
+    /// Sets the message of the task that a call runs. Returns whether it changed.
+    pub(in crate::server) fn set_message(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        run: Key,
+        message: &str,
+    ) -> bool {
         let has_changed = self.change_message(cx, run, message);
         self.arm(cx);
         has_changed
     }
 
-    fn poll_store(&mut self) -> Option<StoreEffect> {
-        self.table.poll_store()
-    }
-
-    fn is_saved(&self) -> bool {
-        self.table.is_saved()
-    }
-
-    fn handle_saved(&mut self, cx: &mut TaskContext<'_>, id: &TaskId, version: u32, is_ok: bool) {
+    /// Takes the outcome of a save.
+    pub(in crate::server) fn handle_saved(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        id: &TaskId,
+        version: u32,
+        is_ok: bool,
+    ) {
         let milestone = self.table.handle_saved(cx.endpoint.now, id, version, is_ok);
         self.handle_milestone(cx, milestone);
         let task = TaskBits::parse(id.as_str().as_bytes()).and_then(|bits| self.table.find_bits(bits));
@@ -444,12 +483,24 @@ impl TaskHost for ServerTasks {
         }
     }
 
-    fn handle_deleted(&mut self, cx: &mut TaskContext<'_>, id: &TaskId, version: u32, is_ok: bool) {
+    /// Takes the outcome of a deletion.
+    pub(in crate::server) fn handle_deleted(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        id: &TaskId,
+        version: u32,
+        is_ok: bool,
+    ) {
         self.table.handle_deleted(cx.endpoint.now, id, version, is_ok);
         self.arm(cx);
     }
 
-    fn load(
+    /// Restores a task from its record. Returns false if it has expired.
+    ///
+    /// # Errors
+    ///
+    /// [`TaskRecordError`].
+    pub(in crate::server) fn load(
         &mut self,
         cx: &mut TaskContext<'_>,
         id: &TaskId,
@@ -461,8 +512,9 @@ impl TaskHost for ServerTasks {
         Ok(loaded)
     }
 
+    /// Returns the bytes that are kept for tasks, and the lengths of all tables and queues.
     #[cfg(test)]
-    fn sizes(&self, endpoint: &ServerEndpoint) -> Vec<usize> {
+    pub(in crate::server) fn sizes(&self, endpoint: &ServerEndpoint) -> Vec<usize> {
         let store = self.table.store.as_ref();
         let of_store = store.map_or(0, |s| s.unsaved.len() + s.retries.len() + s.pending_deletes());
         let mut sizes = alloc::vec![of_store, self.held.len(), self.leaving.len(), self.unasked.len()];
@@ -476,8 +528,9 @@ impl TaskHost for ServerTasks {
         sizes
     }
 
+    /// Panics if a sum differs from what it sums.
     #[cfg(any(debug_assertions, test))]
-    fn check_sums(&self, endpoint: &ServerEndpoint) {
+    pub(in crate::server) fn check_sums(&self, endpoint: &ServerEndpoint) {
         self.table.check_sums();
         let runs = endpoint.inbound.calls.iter().filter(|(_, call)| call.channel == self.channel).count();
         assert_eq!(self.runs, runs, "the calls that run tasks");
@@ -524,11 +577,6 @@ pub(super) fn write_str_member(out: &mut Vec<u8>, name: &str, value: &str) {
     write_str(out, name);
     out.push(b':');
     write_str(out, value);
-}
-
-/// Boxes the tasks for the engine.
-pub(in crate::server) fn boxed(table: TaskTable, channel: Key) -> Box<dyn TaskHost> {
-    Box::new(ServerTasks::new(table, channel))
 }
 
 // Ends of sessions: the tasks of a session end with it, because no other party may use them.

@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::entry::{Held, TaskEntry, TaskOutcome};
-use super::host::{ServerTasks, boxed, write_str_member};
+use super::host::{ServerTasks, write_str_member};
 use super::record::TaskRecordError;
 use super::store::{Detail, StoreEffect, text_room, write_members, write_with_related_task};
 use super::table::TaskTable;
-use super::{TaskContext, TaskHost, TaskRequestFrame, extension_required_error};
+use super::{TaskContext, TaskRequestFrame, extension_required_error};
 use crate::built::{Part, Tasking};
 use crate::calls::inbound::CallId;
 use crate::calls::observing::observe_failure;
@@ -366,6 +366,7 @@ impl Engine {
     /// 2026-07-28. Call it before the first message arrives. A second table replaces the first, and its tasks are gone.
     ///
     /// A `tools/call` that may become a task says so ([`Call::task_offer`]); [`Tasks::begin`] makes it one.
+    #[cfg(feature = "tasks")]
     pub fn set_tasks(&mut self, now: Instant, table: TaskTable) {
         self.endpoint.tick(now);
         let capabilities = (*self.config.settings.capabilities).clone().without(Capability::TaskList);
@@ -376,12 +377,12 @@ impl Engine {
             .fold(capabilities, |all, capability| all.with(capability));
         Arc::make_mut(&mut self.config).settings.capabilities = Arc::new(capabilities);
         let channel = self.endpoint.open_channel(false, ServerChannel::new());
-        self.tasks = Tasking::get().map(|marker| Part::new(marker, boxed(table, channel)));
+        self.tasks = Part::new(Tasking, ServerTasks::new(table, channel));
     }
 
     /// Returns the tasks, for commands of the application.
     ///
-    /// Without [`set_tasks`](Self::set_tasks) there are none, and all commands are refused.
+    /// Without [`set_tasks`](Self::set_tasks), which needs the feature `tasks`, there are none, and all commands are refused.
     pub fn tasks(&mut self, now: Instant) -> Tasks<'_> {
         self.endpoint.tick(now);
         Tasks { engine: self }
@@ -419,14 +420,14 @@ pub struct Tasks<'e> {
 }
 
 impl Tasks<'_> {
-    fn with<R>(&mut self, act: impl FnOnce(&mut dyn TaskHost, &mut TaskContext<'_>) -> R) -> Option<R> {
+    fn with<R>(&mut self, act: impl FnOnce(&mut ServerTasks, &mut TaskContext<'_>) -> R) -> Option<R> {
         self.engine.with_tasks(act)
     }
 
     /// Returns the number of tasks, including those that have ended and can still be read.
     #[must_use]
     pub fn len(&mut self) -> usize {
-        self.with(|tasks, _| tasks.len()).unwrap_or_default()
+        self.with(|tasks, _| tasks.table.len()).unwrap_or_default()
     }
 
     /// Returns whether there are no tasks.
@@ -441,7 +442,7 @@ impl Tasks<'_> {
     /// A task that was cancelled frees its place at once, although its handler may go on.
     #[must_use]
     pub fn max_running(&mut self) -> usize {
-        self.with(|tasks, _| tasks.max_running()).unwrap_or_default()
+        self.with(|tasks, _| tasks.table.max_running()).unwrap_or_default()
     }
 
     /// Makes a call a task.
@@ -474,13 +475,13 @@ impl Tasks<'_> {
 
     /// Returns the next thing that the store has to do; `None` without a [store](TaskTable::stored).
     pub fn poll_store(&mut self) -> Option<StoreEffect> {
-        self.with(|tasks, _| tasks.poll_store()).flatten()
+        self.with(|tasks, _| tasks.table.poll_store()).flatten()
     }
 
     /// Returns whether the store has everything. Effects that it has failed at are tried again later.
     #[must_use]
     pub fn is_saved(&mut self) -> bool {
-        self.with(|tasks, _| tasks.is_saved()).unwrap_or(true)
+        self.with(|tasks, _| tasks.table.is_saved()).unwrap_or(true)
     }
 
     /// Takes the outcome of [`StoreEffect::Save`].

@@ -1,14 +1,14 @@
-//! `mcp-proto` built without an era, and without batches, requests of a server, log messages and change notifications.
+//! `mcp-proto` built without an era, and without change notifications.
 //! Helpers of the tests of builds without some features.
 
 use std::sync::Arc;
 
-use mcp_proto::pipe::{Client, Pipe, Server};
-use mcp_proto::server::{Call, Config, Event};
-use mcp_proto::{Capabilities, Capability, Instant, RawJson, VersionSet, client};
+use mcp_proto::pipe::{Pipe, Server};
+use mcp_proto::server::{Config, Event};
+use mcp_proto::{Capabilities, Capability, Instant, RawJson, VersionSet};
 
 /// The time of all tests.
-pub const NOW: Instant = Instant::from_micros(1);
+const NOW: Instant = Instant::from_micros(1);
 
 /// `initialize` of a client that declares nothing, in the newest revision with a handshake.
 pub const INITIALIZE: &str = concat!(
@@ -22,14 +22,6 @@ pub const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initia
 pub fn new_server(versions: VersionSet, capabilities: &[Capability]) -> Server {
     let config = Config::new("test", "1").capabilities(declared(capabilities)).versions(versions);
     Server::new(Arc::new(config), Instant::ZERO)
-}
-
-/// Returns a client that declares these capabilities.
-pub fn client(capabilities: &[Capability]) -> Client {
-    Client::new(
-        Arc::new(client::Config::new("test", "1").capabilities(declared(capabilities))),
-        Instant::ZERO,
-    )
 }
 
 fn declared(capabilities: &[Capability]) -> Capabilities {
@@ -46,14 +38,14 @@ pub fn modern(method: &str, params: &str) -> String {
 }
 
 /// Passes one message to an engine and returns its events.
-pub fn receive<P: Pipe>(pipe: &mut P, message: &str) -> Vec<P::Event> {
+fn receive<P: Pipe>(pipe: &mut P, message: &str) -> Vec<P::Event> {
     pipe.handle_input(NOW, message.as_bytes());
     pipe.handle_input(NOW, b"\n");
     std::iter::from_fn(|| pipe.poll_event(NOW)).collect()
 }
 
 /// Returns what an engine writes.
-pub fn written(pipe: &mut impl Pipe) -> String {
+fn written(pipe: &mut impl Pipe) -> String {
     let written = String::from_utf8(pipe.transmit().to_vec()).expect("UTF-8");
     pipe.consume(written.len());
     written
@@ -67,19 +59,4 @@ pub fn answer(server: &mut Server, message: &str) -> String {
         }
     }
     written(server)
-}
-
-/// Passes a request to a server and returns the call that it becomes.
-pub fn call(server: &mut Server, request: &str) -> Call {
-    let call = receive(server, request).into_iter().find_map(|event| match event {
-        Event::Call(call) => Some(call),
-        _ => None,
-    });
-    call.expect("a call")
-}
-
-/// Returns the id of the last request in what a client wrote.
-pub fn last_id(written: &str) -> &str {
-    let (_, rest) = written.rsplit_once(r#""id":"#).expect("a request");
-    rest.split(',').next().expect("an id")
 }

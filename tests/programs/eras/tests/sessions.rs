@@ -1,4 +1,4 @@
-//! A server over HTTP without sessions, or with sessions that have no GET streams: what is left out is refused.
+//! A server over HTTP without sessions: what is left out is refused.
 
 use std::sync::Arc;
 
@@ -47,7 +47,6 @@ fn session_of(response: &str) -> Option<&str> {
     response.lines().find_map(|line| line.strip_prefix("Mcp-Session-Id: "))
 }
 
-#[cfg(not(feature = "sessions"))]
 #[test]
 fn server_without_sessions_serves_each_legacy_request_alone() {
     let mut server = server(server::Config::new());
@@ -65,32 +64,8 @@ fn server_without_sessions_serves_each_legacy_request_alone() {
     }
 }
 
-#[cfg(feature = "sessions")]
 #[test]
-fn server_without_get_streams_keeps_sessions() {
-    let mut server = server(server::Config::new());
-    let response = exchange(&mut server, "POST", "/mcp", POST, INITIALIZE);
-    let id = session_of(&response).expect("a session");
-    let fields = format!("{POST}Mcp-Session-Id: {id}\r\n");
-    let response = exchange(&mut server, "POST", "/mcp", &fields, LIST);
-    assert!(
-        response.starts_with("HTTP/1.1 200 ") && response.ends_with(r#""id":2,"result":{}}"#),
-        "{response}"
-    );
-    let response = exchange(&mut server, "POST", "/mcp", POST, LIST);
-    assert!(response.starts_with("HTTP/1.1 400 "), "the session is missing: {response}");
-    let response = exchange(&mut server, "GET", "/mcp", &fields, "");
-    assert!(
-        response.starts_with("HTTP/1.1 405 ") && response.contains("Allow: POST, DELETE\r\n"),
-        "{response}"
-    );
-    let response = exchange(&mut server, "DELETE", "/mcp", &fields, "");
-    assert!(response.starts_with("HTTP/1.1 204 "), "{response}");
-    assert_eq!(server.session_count(), 0);
-}
-
-#[test]
-fn server_without_get_streams_has_no_http_sse() {
+fn server_without_sessions_has_no_http_sse() {
     #[expect(deprecated, reason = "tested until its removal")]
     let mut server = server(server::Config::new().http_sse("/sse", "/messages"));
     for (method, path) in [("GET", "/sse"), ("POST", "/messages")] {

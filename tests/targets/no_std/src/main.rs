@@ -89,8 +89,8 @@ extern "C" fn _start() -> ! {
     two_tools::serve_http();
     #[cfg(feature = "client")]
     client();
-    #[cfg(feature = "crypto")]
-    crypto();
+    #[cfg(feature = "seal")]
+    seal();
     #[cfg(feature = "http-client")]
     http_client();
     #[cfg(feature = "cards")]
@@ -100,8 +100,8 @@ extern "C" fn _start() -> ! {
     }
 }
 
-#[cfg(feature = "crypto")]
-fn crypto() {
+#[cfg(feature = "seal")]
+fn seal() {
     use mcp_proto::seal::{Binding, Keys, RequestState, digest};
 
     let mut key = [0; 32];
@@ -284,12 +284,12 @@ fn server() {
     let now = Instant::from_micros(black_box(0));
     let config = Config::new("device", "1").capabilities(Capabilities::new().with(Capability::Tools));
     let mut server = Server::new(Arc::new(config.limits(Limits::small())), now);
-    #[cfg(all(feature = "tasks", feature = "crypto"))]
+    #[cfg(feature = "tasks")]
     set_tasks(server.engine(), now);
     server.handle_input(now, receive());
     while let Some(event) = server.poll_event(now) {
         let Event::Call(call) = event else { continue };
-        #[cfg(all(feature = "tasks", feature = "crypto"))]
+        #[cfg(feature = "tasks")]
         if begin_task(server.engine(), now, &call) {
             continue;
         }
@@ -319,7 +319,7 @@ fn server() {
 }
 
 /// Offers tasks, which a store keeps.
-#[cfg(all(feature = "server", feature = "tasks", feature = "crypto"))]
+#[cfg(all(feature = "server", feature = "tasks"))]
 fn set_tasks(engine: &mut mcp_proto::server::Engine, now: mcp_proto::Instant) {
     use mcp_proto::server::TaskTable;
     use mcp_proto::{Anchor, Entropy};
@@ -332,7 +332,7 @@ fn set_tasks(engine: &mut mcp_proto::server::Engine, now: mcp_proto::Instant) {
 }
 
 /// Makes a task of the call if its client takes one, and serves the store. Returns whether it did.
-#[cfg(all(feature = "server", feature = "tasks", feature = "crypto"))]
+#[cfg(all(feature = "server", feature = "tasks"))]
 fn begin_task(
     engine: &mut mcp_proto::server::Engine,
     now: mcp_proto::Instant,
@@ -560,7 +560,7 @@ fn client() {
         .capabilities(mcp_proto::Capabilities::new().with(black_box(mcp_proto::Capability::Elicitation)));
     #[cfg(feature = "tasks")]
     let config = config.tasks();
-    #[cfg(all(feature = "input_tasks", feature = "crypto"))]
+    #[cfg(feature = "input_tasks")]
     let config = config.input_tasks(mcp_proto::client::InputTasks::new(
         mcp_proto::Entropy::new(black_box([7; 32]), 1),
         mcp_proto::Anchor::new(now, black_box(0)),

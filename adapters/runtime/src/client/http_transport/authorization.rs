@@ -84,12 +84,6 @@ impl Authorization {
         Some(Diagnostic::DeprecatedFeature { feature: DeprecatedFeature::DynamicClientRegistration })
     }
 
-    /// Returns whether a flow runs.
-    #[cfg(any(not(target_os = "linux"), mcp_portable))]
-    pub(super) const fn is_running(&self) -> bool {
-        self.running.is_some()
-    }
-
     /// Answers challenges and signs proofs at `now`. Returns whether the client has something new to send.
     pub(super) fn advance(
         &mut self,

@@ -160,7 +160,7 @@ fn poll_descriptor<W: DescriptorWatch>(
     }
     let watch = match watch {
         Some(watch) => watch,
-        none => none.insert(W::new(descriptor)?),
+        none => none.insert(W::new(descriptor, interest)?),
     };
     match watch.poll(cx, interest, reactor) {
         Poll::Ready(outcome) => outcome.map(|()| true),

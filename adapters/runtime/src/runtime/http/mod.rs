@@ -41,7 +41,7 @@ use mcp_std::sync::{CoalescingWaker, Inbox};
 /// shall have access (HTTP-006). [`http::server::Config`](http::Config) sets which hosts and origins are accepted. On
 /// public networks use TLS (`HttpServer::tls`, feature `tls`) or a proxy.
 ///
-/// On Linux the reactor watches one descriptor for all connections, on other Unix systems one for each.
+/// The reactor watches one descriptor for all connections.
 pub struct HttpServer<R, H> {
     inner: InnerServer<H>,
     /// Starts the shards other than the first.
@@ -62,13 +62,16 @@ impl<R: Runtime, H: AsyncHandler> HttpServer<R, H> {
     /// # Errors
     ///
     /// [`Error::Io`] if the address cannot be bound, if there is no source of randomness, if a tool's schema requests
-    /// invalid header fields, if [`AsyncHandler::for_each_tool`] panics, or if the platform cannot wait for many sockets.
+    /// invalid header fields, if [`AsyncHandler::for_each_tool`] panics, or, with `Unsupported`, outside of Unix.
     pub fn bind(
         address: impl ToSocketAddrs,
         config: Config,
         http: http::Config,
         handler: H,
     ) -> Result<Self, Error> {
+        if cfg!(not(unix)) {
+            return Err(Error::Io(io::ErrorKind::Unsupported.into()));
+        }
         let mut inner = InnerServer::bind(address, config, http, SharedHandler(Arc::new(handler)))?;
         inner.max_running(DEFAULT_MAX_RUNNING);
         Ok(Self { inner, spawn_shards: None, runtime: PhantomData })
@@ -304,7 +307,7 @@ impl<R: Runtime, H: AsyncHandler> ServeLoop<R, H> {
         start: &impl Fn(RemoteCall) -> F,
     ) -> Poll<Result<(), Error>> {
         self.coalescing_waker.begin_poll(cx.waker());
-        self.is_armed = self.is_armed && !self.socket_watch.poll(cx, &self.server)?;
+        self.is_armed = self.is_armed && !self.socket_watch.poll(cx)?;
         for _ in 0..MAX_TURNS {
             self.coalescing_waker.mark_polling();
             let mut moved = running.poll_woken();
@@ -332,8 +335,8 @@ impl<R: Runtime, H: AsyncHandler> ServeLoop<R, H> {
         self.next_deadline = self.server.prepare_wait()?;
         let now = self.server.now();
         let timeout = self.next_deadline.map(|at| at.saturating_duration_since(now));
-        if !self.is_armed || SocketWatch::<R>::FOLLOWS_SOURCES {
-            self.is_armed = !self.socket_watch.poll(cx, &self.server)?;
+        if !self.is_armed {
+            self.is_armed = !self.socket_watch.poll(cx)?;
         }
         Ok(self.timer.poll(cx, timeout) || !self.is_armed)
     }
@@ -417,7 +420,7 @@ impl Drop for ShardThreads {
 
 // Wake-ups of an HTTP server by its sockets.
 
-#[cfg(all(target_os = "linux", not(mcp_portable)))]
+#[cfg(unix)]
 mod platform {
     use core::task::{Context, Poll};
     use std::io;
@@ -431,15 +434,12 @@ mod platform {
     pub(super) struct SocketWatch<R: Runtime>(R::Watch);
 
     impl<R: Runtime> SocketWatch<R> {
-        /// Whether [`poll`](Self::poll) has to be repeated before a wait: it learns of new sockets only then.
-        pub(super) const FOLLOWS_SOURCES: bool = false;
-
         pub(super) fn new(server: &impl AsFd) -> io::Result<Self> {
-            R::Watch::new(server.as_fd()).map(Self)
+            R::Watch::new(server.as_fd(), Interest::READ).map(Self)
         }
 
         /// Returns whether a socket may be ready; otherwise the future is woken later.
-        pub(super) fn poll<S>(&mut self, cx: &mut Context<'_>, _: &S) -> io::Result<bool> {
+        pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
             match self.0.poll(cx, Interest::READ, false) {
                 Poll::Ready(outcome) => outcome.map(|()| true),
                 Poll::Pending => Ok(false),
@@ -448,103 +448,26 @@ mod platform {
     }
 }
 
-#[cfg(all(unix, any(not(target_os = "linux"), mcp_portable)))]
-mod platform {
-    use alloc::collections::BTreeMap;
-    use alloc::collections::btree_map::Entry;
-    use alloc::sync::Arc;
-    use core::task::{Context, Poll};
-    use std::io;
-    use std::os::fd::OwnedFd;
-
-    use super::InnerServer;
-    use crate::runtime::{DescriptorWatch, Runtime};
-    use mcp_std::io::Interest;
-
-    /// A watch for each socket: here a selector has no descriptor of its own.
-    ///
-    /// A poll walks all sockets, as the `poll(2)` that follows it does.
-    #[derive(Debug)]
-    pub(super) struct SocketWatch<R: Runtime> {
-        /// By the token of the socket. The descriptor is that of the selector, closed as soon as both have dropped it.
-        sockets: BTreeMap<u64, (Arc<OwnedFd>, R::Watch)>,
-        /// The notifier of the selector, which never changes.
-        notifier: Option<R::Watch>,
-    }
-
-    impl<R: Runtime> SocketWatch<R> {
-        /// Whether [`poll`](Self::poll) has to be repeated before a wait: it learns of new sockets only then.
-        pub(super) const FOLLOWS_SOURCES: bool = true;
-
-        #[expect(clippy::unnecessary_wraps, reason = "same signature as with a descriptor")]
-        pub(super) const fn new<S>(_: &S) -> io::Result<Self> {
-            Ok(Self { sockets: BTreeMap::new(), notifier: None })
-        }
-
-        /// Returns whether a socket may be ready; otherwise the future is woken later.
-        pub(super) fn poll<H>(&mut self, cx: &mut Context<'_>, server: &InnerServer<H>) -> io::Result<bool> {
-            let selector = server.selector();
-            // Closed sockets first, as their peers see the end only without this watch. A token may be used again.
-            self.sockets.retain(|token, (watched, _)| {
-                selector.source(*token).is_some_and(|source| Arc::ptr_eq(source, watched))
-            });
-            if let (None, Some(notifier)) = (&self.notifier, selector.notifier()) {
-                self.notifier = Some(R::Watch::new(notifier)?);
-            }
-            if let Some(notifier) = &mut self.notifier {
-                if let Poll::Ready(outcome) = notifier.poll(cx, Interest::READ, false) {
-                    return outcome.map(|()| true);
-                }
-            }
-            let mut is_ready = false;
-            for (token, source, interest) in selector.sources() {
-                let (_, watch) = match self.sockets.entry(token) {
-                    Entry::Occupied(entry) => entry.into_mut(),
-                    Entry::Vacant(entry) => {
-                        entry.insert((source.clone(), R::Watch::from_shared(source.clone())?))
-                    }
-                };
-                for (wanted, direction) in
-                    [(interest.read, Interest::READ), (interest.write, Interest::WRITE)]
-                {
-                    if wanted {
-                        if let Poll::Ready(outcome) = watch.poll(cx, direction, false) {
-                            outcome?;
-                            is_ready = true;
-                        }
-                    }
-                }
-            }
-            Ok(is_ready)
-        }
-    }
-}
-
 #[cfg(not(unix))]
 mod platform {
+    use core::convert::Infallible;
     use core::marker::PhantomData;
     use core::task::Context;
     use std::io;
 
     use crate::runtime::Runtime;
 
-    /// Nothing: on this platform no server can be bound.
+    /// It cannot be created: here a selector has no descriptor that a reactor could watch.
     #[derive(Debug)]
-    pub(super) struct SocketWatch<R: Runtime>(PhantomData<fn() -> R>);
+    pub(super) struct SocketWatch<R: Runtime>(Infallible, PhantomData<fn() -> R>);
 
     impl<R: Runtime> SocketWatch<R> {
-        /// Whether [`poll`](Self::poll) has to be repeated before a wait: it learns of new sockets only then.
-        pub(super) const FOLLOWS_SOURCES: bool = false;
-
-        #[expect(clippy::unnecessary_wraps, reason = "same signature as on other platforms")]
-        pub(super) const fn new<S>(_: &S) -> io::Result<Self> {
-            Ok(Self(PhantomData))
+        pub(super) fn new<S>(_: &S) -> io::Result<Self> {
+            Err(io::ErrorKind::Unsupported.into())
         }
 
-        /// Never returns that a socket is ready.
-        #[expect(clippy::unnecessary_wraps, reason = "same signature as on other platforms")]
-        pub(super) fn poll<S>(&mut self, _: &mut Context<'_>, _: &S) -> io::Result<bool> {
-            Ok(false)
+        pub(super) fn poll(&mut self, _: &mut Context<'_>) -> io::Result<bool> {
+            match self.0 {}
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use mcp_proto::RpcError;
 #[cfg(feature = "schemars")]
@@ -73,7 +72,8 @@ impl<B: RunningCall> CallCx<B> {
     /// }
     /// # let _ = sail;
     /// ```
-    pub fn ask_as_tasks(&mut self, ttl: Option<Duration>) {
+    #[cfg(feature = "tasks")]
+    pub fn ask_as_tasks(&mut self, ttl: Option<core::time::Duration>) {
         self.0.parts().state.input_required.ask_as_tasks(ttl);
     }
 

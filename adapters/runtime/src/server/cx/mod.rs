@@ -12,9 +12,7 @@ use core::time::Duration;
 use std::time::Instant as StdInstant;
 
 use mcp_proto::model::LoggingLevel;
-#[cfg(feature = "crypto")]
 use mcp_proto::model::TaskId;
-#[cfg(feature = "crypto")]
 use mcp_proto::server::TaskOptions;
 use mcp_proto::server::{
     Announcement, Authorization, Call, CancelReason, Engine, Event, HttpRequest, InputRequired, Peer,
@@ -663,7 +661,6 @@ impl<B: RunningCall> CallCx<B> {
     /// Returns the id of the task that the call runs as; `None` in a plain call.
     ///
     /// A holder of the id may use the task, so treat it as a secret.
-    #[cfg(feature = "crypto")]
     #[must_use]
     pub fn task(&self) -> Option<TaskId> {
         self.0.call().task_id()
@@ -751,13 +748,6 @@ impl CallState {
 }
 
 /// Makes a call a task.
-#[cfg(feature = "crypto")]
 fn begin_task(engine: &mut Engine, now: Instant, call: &Call, input: &InputRequired) -> Result<(), UseError> {
     input.begin_task(engine, now, call, TaskOptions::new())
-}
-
-/// Fails: without this feature no call can become a task.
-#[cfg(not(feature = "crypto"))]
-fn begin_task(_: &mut Engine, _: Instant, _: &Call, _: &InputRequired) -> Result<(), UseError> {
-    Err(UseError::Stale)
 }

@@ -360,7 +360,7 @@ impl<F: Flavor> Router<F> {
     ///
     /// Calls of tools that [support](mcp_proto::router::ToolEntry::task_support) it may then become tasks. A server with
     /// tasks has one shard. Those of a [nested](Self::nest) router are dropped.
-    #[cfg(feature = "crypto")]
+    #[cfg(feature = "tasks")]
     pub fn tasks(&mut self, tasks: super::tasks::ServerTasks) -> &mut Self {
         self.state_mut().tasks = Some(TaskSource::new(tasks));
         self

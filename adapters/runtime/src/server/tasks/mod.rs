@@ -1,9 +1,9 @@
 //! Tasks of a server: their limits and their store, and what drives the store.
 
-#[cfg(feature = "crypto")]
+#[cfg(feature = "tasks")]
 mod driver;
 
-#[cfg(feature = "crypto")]
+#[cfg(feature = "tasks")]
 pub use driver::ServerTasks;
 
 use alloc::boxed::Box;

@@ -2,24 +2,23 @@
 
 #[cfg(all(target_os = "linux", any(test, not(mcp_portable))))]
 mod epoll;
-#[cfg(any(test, not(target_os = "linux"), mcp_portable))]
-mod polled;
+#[cfg(all(any(unix, windows), any(test, not(target_os = "linux"), mcp_portable)))]
+mod portable;
 #[cfg(test)]
 mod tests;
 
-#[cfg(any(not(target_os = "linux"), mcp_portable))]
-use alloc::sync::Arc;
 use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
-#[cfg(any(not(target_os = "linux"), mcp_portable))]
-use std::os::fd::OwnedFd;
 
 #[cfg(all(target_os = "linux", not(mcp_portable)))]
 use epoll as platform;
-#[cfg(any(not(target_os = "linux"), mcp_portable))]
-use polled as platform;
+#[cfg(not(any(unix, windows)))]
+use platform::AsFd;
+#[cfg(all(any(unix, windows), any(not(target_os = "linux"), mcp_portable)))]
+use portable as platform;
+#[cfg(any(unix, windows))]
+use rustix::fd::AsFd;
 
 use crate::poll::{Interest, Ready};
 
@@ -27,9 +26,9 @@ use crate::poll::{Interest, Ready};
 ///
 /// Each source has a token chosen by its owner. A token that is reused reports only its new source.
 ///
-/// On Linux this is `epoll`, and a wait costs what is ready. On other Unix systems each wait is one `poll(2)`, and a
-/// duplicate of each descriptor is kept until the source is removed. Where sockets cannot be polled, no selector can be
-/// created.
+/// A wait costs what is ready. On Linux this is `epoll`. On other systems it is `polling` (`kqueue` of macOS and
+/// the BSDs, AFD of Windows), and a duplicate of each descriptor is kept until the source is removed. Elsewhere no selector can be
+/// created; event ports (Solaris, illumos) are not supported.
 ///
 /// ```
 /// # #[cfg(unix)] {
@@ -94,11 +93,11 @@ impl Selector {
         self.0.remove(source.as_fd(), token)
     }
 
-    /// Waits until a source is ready, `timeout` has passed (`None`: no limit), a [waker](Self::waker) was used or a
+    /// Waits until a source is ready, `timeout` has passed (`None`: no limit), a [waker](Self::waker) was used or, on Linux, a
     /// signal arrives, and replaces the content of `found` by the ready sources.
     ///
-    /// If many are ready, some are left to the next wait. A broken source is ready in both directions, whatever its
-    /// interest; reading or writing returns the error. Timeouts may be rounded up to milliseconds.
+    /// If many are ready, some are left to the next wait. A broken source is ready in both directions, except with `kqueue`
+    /// whatever its interest; reading or writing returns the error. Timeouts may be rounded up to milliseconds.
     ///
     /// # Errors
     ///
@@ -122,33 +121,59 @@ impl Selector {
 ///
 /// So one reactor can watch all sources through this descriptor, and call [`wait`](Selector::wait) with a timeout of
 /// zero.
-#[cfg(all(target_os = "linux", not(mcp_portable)))]
+#[cfg(unix)]
 impl AsFd for Selector {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-/// Its sources one by one, for a reactor that watches each of them: this selector has no descriptor of its own.
-#[cfg(any(not(target_os = "linux"), mcp_portable))]
-impl Selector {
-    /// Returns the descriptor of the source with this token.
-    #[must_use]
-    pub fn source(&self, token: u64) -> Option<&Arc<OwnedFd>> {
-        self.0.source(token)
-    }
-
-    /// Returns all sources.
-    pub fn sources(&self) -> impl Iterator<Item = (u64, &Arc<OwnedFd>, Interest)> {
-        self.0.sources()
-    }
-
-    /// Returns what becomes readable when a [waker](Self::waker) is used; `None` until there is a waker.
-    #[must_use]
-    pub fn notifier(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.0.notifier()
-    }
-}
-
 /// Token of the notifier.
 const NOTIFIER_TOKEN: u64 = u64::MAX;
+
+/// No wait: here sockets cannot be polled.
+#[cfg(not(any(unix, windows)))]
+mod platform {
+    use alloc::vec::Vec;
+    use core::convert::Infallible;
+
+    use super::*;
+
+    /// Whatever there is in place of a source.
+    #[expect(unnameable_types, reason = "only a bound, as elsewhere")]
+    pub trait AsFd {
+        fn as_fd(&self) {}
+    }
+
+    impl<T> AsFd for T {}
+
+    #[derive(Debug)]
+    pub(super) struct PlatformSelector(Infallible);
+
+    impl PlatformSelector {
+        pub(super) fn new() -> io::Result<Self> {
+            let why = "this platform cannot wait for several sockets at once";
+            Err(io::Error::new(ErrorKind::Unsupported, why))
+        }
+
+        pub(super) fn add(&mut self, (): (), _: u64, _: Interest) -> io::Result<()> {
+            match self.0 {}
+        }
+
+        pub(super) fn modify(&mut self, (): (), _: u64, _: Interest) -> io::Result<()> {
+            match self.0 {}
+        }
+
+        pub(super) fn remove(&mut self, (): (), _: u64) -> io::Result<()> {
+            match self.0 {}
+        }
+
+        pub(super) fn wait(&mut self, _: Option<Duration>, _: &mut Vec<(u64, Ready)>) -> io::Result<()> {
+            match self.0 {}
+        }
+
+        pub(super) fn waker(&mut self) -> io::Result<Waker> {
+            match self.0 {}
+        }
+    }
+}

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::head::Fields;
-use crate::http::server::principals::PrincipalCounts;
 use crate::testing::rounds;
 
 const PRINCIPALS: [&str; 2] = ["alice", "bob"];
@@ -16,7 +15,7 @@ struct Session {
 impl Session {
     fn new() -> Self {
         let mut table = ExchangeTable::new(3);
-        table.count_principals(|| Box::<PrincipalCounts>::default());
+        table.count_principals();
         Self { table, index: Tree::new() }
     }
 

@@ -1,16 +1,21 @@
-//! The filter of `subscriptions/listen`, read and written by hand: its typed form would link the whole of serde_json.
+//! The filter of a subscription, as both roles read it: by hand, because its typed form would link the whole of serde_json.
 
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::subscriptions::{ListSet, PROMPTS, RESOURCES, TOOLS};
 use crate::identity::Capabilities;
 use crate::json::{Scanner, object_members, string, write_str};
 use crate::methods::Capability;
 use crate::model::TaskId;
 use crate::rpc::RpcError;
+
+/// A set of lists.
+pub(crate) type ListSet = u8;
+pub(crate) const TOOLS: ListSet = 1;
+pub(crate) const PROMPTS: ListSet = 2;
+pub(crate) const RESOURCES: ListSet = 4;
 
 /// The lists of a filter, in the order of their members.
 const LISTS: [(ListSet, &str, Capability); 3] = [
@@ -23,19 +28,19 @@ const TASK_IDS: &str = "taskIds";
 
 /// Changes that a subscription covers ([`SubscriptionFilter`](crate::model::SubscriptionFilter)).
 #[derive(Default)]
-pub(super) struct ListenFilter {
-    pub(super) lists: ListSet,
-    pub(super) resources: Option<Vec<String>>,
-    pub(super) task_ids: Option<Vec<TaskId>>,
+pub(crate) struct ListenFilter {
+    pub(crate) lists: ListSet,
+    pub(crate) resources: Option<Vec<String>>,
+    pub(crate) task_ids: Option<Vec<TaskId>>,
 }
 
 impl ListenFilter {
-    /// Reads the parameters of `subscriptions/listen`.
+    /// Reads the parameters of `subscriptions/listen`, or of its acknowledgment.
     ///
     /// # Errors
     ///
     /// The error response to send. It names the member that is missing, repeated or of the wrong type.
-    pub(super) fn read(params: &[u8]) -> Result<Self, RpcError> {
+    pub(crate) fn read(params: &[u8]) -> Result<Self, RpcError> {
         let text = member(params, "notifications")?;
         let (mut filter, mut wrong) = (Self::default(), None);
         let is_object = object_members(text, |name, value| {
@@ -79,15 +84,15 @@ impl ListenFilter {
     }
 
     /// Removes what a server with these capabilities does not honour.
-    pub(super) fn restrict(&mut self, declared: &Capabilities) {
-        self.lists &= declared_lists(declared);
+    pub(crate) fn restrict(&mut self, declared: &Capabilities) {
+        self.lists &= declared_lists(|capability| declared.has(capability));
         if !declared.has(Capability::ResourceSubscriptions) {
             self.resources = None;
         }
     }
 
     /// Appends the filter as JSON.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.push(b'{');
         let start = out.len();
         let begin = |out: &mut Vec<u8>, name: &str| {
@@ -115,9 +120,9 @@ impl ListenFilter {
     }
 }
 
-/// Returns the lists whose changes a server with these capabilities announces.
-pub(super) fn declared_lists(declared: &Capabilities) -> ListSet {
-    LISTS.iter().filter(|(.., capability)| declared.has(*capability)).fold(0, |all, (list, ..)| all | list)
+/// Returns the lists whose changes a server announces, by its capabilities.
+pub(crate) fn declared_lists(has: impl Fn(Capability) -> bool) -> ListSet {
+    LISTS.iter().filter(|(.., capability)| has(*capability)).fold(0, |all, (list, ..)| all | list)
 }
 
 /// Reads the URI of `resources/subscribe` and `resources/unsubscribe`.
@@ -125,7 +130,7 @@ pub(super) fn declared_lists(declared: &Capabilities) -> ListSet {
 /// # Errors
 ///
 /// The error response to send.
-pub(super) fn read_uri(params: &[u8]) -> Result<Cow<'_, str>, RpcError> {
+pub(crate) fn read_uri(params: &[u8]) -> Result<Cow<'_, str>, RpcError> {
     string(member(params, "uri")?).ok_or_else(|| wrong_member("uri"))
 }
 
