@@ -114,6 +114,16 @@ impl<F, T> Part<F, T> {
 
 // Inlined everywhere, because the branches that handle a part which is not built would stay otherwise.
 impl<F: Feature, T> Part<F, T> {
+    /// Makes the part if it is set, and its feature is built.
+    #[inline(always)]
+    pub(crate) fn from_setting<S>(setting: Option<S>, make: impl FnOnce(S) -> T) -> Self {
+        let mut part = Self::NONE;
+        if let Some(setting) = setting {
+            part.get_or_make(|| make(setting));
+        }
+        part
+    }
+
     #[inline(always)]
     pub(crate) fn as_ref(&self) -> Option<&T> {
         if F::IS_BUILT { self.value.as_deref() } else { None }

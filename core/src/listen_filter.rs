@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::change::Change;
 use crate::identity::Capabilities;
 use crate::json::{Scanner, object_members, string, write_str};
 use crate::methods::Capability;
@@ -16,6 +17,10 @@ pub(crate) type ListSet = u8;
 pub(crate) const TOOLS: ListSet = 1;
 pub(crate) const PROMPTS: ListSet = 2;
 pub(crate) const RESOURCES: ListSet = 4;
+
+/// Each list with the change that its notification announces.
+pub(crate) const LIST_CHANGES: [(ListSet, Change); 3] =
+    [(TOOLS, Change::Tools), (PROMPTS, Change::Prompts), (RESOURCES, Change::Resources)];
 
 /// The lists of a filter, in the order of their members.
 const LISTS: [(ListSet, &str, Capability); 3] = [

@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::batch::Batch;
 use super::inbound::{BatchKey, InboundCalls, InboundIndex};
-use super::observing::{ObserverSetting, Observing};
+use super::observing::Observing;
 use super::outbound::{OutboundCall, OutboundCalls, ResponseMatch};
 use super::pings::{KeepAlive, KeepAlivePing, KeepAlivePings};
 use crate::built::{Legacy, Observability, Part};
@@ -27,6 +27,7 @@ use crate::identity::{Capabilities, Implementation};
 use crate::json::{Serializer, ShapeTable};
 use crate::limits::{Limit, Limits};
 use crate::methods;
+use crate::observe::Observer;
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
 use crate::rpc::envelope::{MalformedMessage, RejectedMessage};
@@ -145,20 +146,15 @@ pub(crate) struct Endpoint<R: Role> {
 
 impl<R: Role> Endpoint<R> {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let mut keep_alive = Part::NONE;
-        if let Some(settings) = settings.keep_alive {
-            keep_alive.get_or_make(|| KeepAlivePings { settings, input_held_at: None });
-        }
+        let keep_alive = Part::from_setting(settings.keep_alive, |settings| KeepAlivePings {
+            settings,
+            input_held_at: None,
+        });
         let limits = Arc::clone(&settings.limits);
         let redacted = || settings.redacted_members.clone();
-        let mut tap = Part::NONE;
-        if limits.tap_records > 0 {
-            tap.get_or_make(|| Tap::new(&limits, redacted()));
-        }
-        let mut observing = Part::NONE;
-        if let Some(observer) = &settings.observer {
-            observing.get_or_make(|| observer.begin());
-        }
+        let records = (limits.tap_records > 0).then_some(&*limits);
+        let tap = Part::from_setting(records, |limits| Tap::new(limits, redacted()));
+        let observing = Part::from_setting(settings.observer.as_ref(), Observing::new);
         Self {
             limits,
             draft: settings.draft,
@@ -648,7 +644,7 @@ pub(crate) struct Settings {
     /// Names of members whose values the tap hides.
     pub(crate) redacted_members: Vec<String>,
     pub(crate) accepts_any_custom_method: bool,
-    pub(crate) observer: Option<ObserverSetting>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) draft: Draft,
     versions: VersionSet,
 }

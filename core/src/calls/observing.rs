@@ -3,7 +3,6 @@
 //! The feature `observe` leaves it out of a build.
 
 use alloc::collections::BTreeMap;
-use core::fmt;
 
 use super::endpoint::{Endpoint, Role};
 use crate::error::{CallError, Fault};
@@ -15,28 +14,6 @@ use crate::sync::Arc;
 use crate::tap::Direction;
 use crate::time::Instant;
 use crate::version::Version;
-
-/// The observer of a configuration.
-#[derive(Clone)]
-pub(crate) struct ObserverSetting {
-    pub(crate) observer: Arc<dyn Observer>,
-}
-
-impl ObserverSetting {
-    pub(crate) fn new(observer: Arc<dyn Observer>) -> Self {
-        Self { observer }
-    }
-
-    pub(super) fn begin(&self) -> Observing {
-        Observing::new(&self.observer)
-    }
-}
-
-impl fmt::Debug for ObserverSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.observer.fmt(f)
-    }
-}
 
 /// The end of an observed request.
 pub(crate) enum ObservedEnd<'a> {
@@ -71,7 +48,7 @@ pub(crate) struct Observing {
 }
 
 impl Observing {
-    fn new(observer: &Arc<dyn Observer>) -> Self {
+    pub(super) fn new(observer: &Arc<dyn Observer>) -> Self {
         Self {
             observer: Arc::clone(observer),
             received_bytes: 0,

@@ -8,7 +8,6 @@ use core::time::Duration;
 use super::input_tasks::hosted::InputTasks;
 use super::tasks::TaskPolling;
 use crate::calls::endpoint::Settings;
-use crate::calls::observing::ObserverSetting;
 use crate::calls::pings::KeepAlivePing;
 use crate::error::CallError;
 use crate::identity::{ExtensionError, Implementation};
@@ -169,17 +168,14 @@ impl Config {
     /// called.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.settings.observer = Some(ObserverSetting::new(observer));
+        self.settings.observer = Some(observer);
         self
     }
 
     /// Returns the observer that was set.
     #[must_use]
     pub const fn active_observer(&self) -> Option<&Arc<dyn Observer>> {
-        match &self.settings.observer {
-            Some(setting) => Some(&setting.observer),
-            None => None,
-        }
+        self.settings.observer.as_ref()
     }
 
     /// Follows these rules of drafts instead of the released ones. The default is none.

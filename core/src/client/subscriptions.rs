@@ -23,7 +23,7 @@ use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
 use crate::json::{Serializer, object_members, string};
 use crate::limits::Limit;
-use crate::listen_filter::{ListSet, ListenFilter, PROMPTS, RESOURCES, TOOLS, declared_lists};
+use crate::listen_filter::{LIST_CHANGES, ListSet, ListenFilter, PROMPTS, RESOURCES, TOOLS, declared_lists};
 use crate::methods::{self, Capability};
 use crate::model::SubscriptionFilter;
 use crate::shape;
@@ -128,9 +128,8 @@ impl Subscription {
         let key = self.key(key);
         common.events.push_back(Event::Subscribed { key, honoured: self.filter() });
         if is_renewed {
-            let lists = [(TOOLS, Change::Tools), (PROMPTS, Change::Prompts), (RESOURCES, Change::Resources)];
             let lists =
-                lists.into_iter().filter(|(list, _)| self.lists & list != 0).map(|(_, change)| change);
+                LIST_CHANGES.into_iter().filter(|(list, _)| self.lists & list != 0).map(|(_, change)| change);
             let resources = self.uris.iter().map(|uri| Change::Resource(String::from(&**uri)));
             for change in lists.chain(resources) {
                 common.events.push_back(Event::Changed { key: Some(key), change });

@@ -11,7 +11,6 @@ use super::authorization::Caller;
 use super::custom_method::CustomMethod;
 use crate::built::Subscribing;
 use crate::calls::endpoint::Settings;
-use crate::calls::observing::ObserverSetting;
 use crate::calls::pings::KeepAlivePing;
 use crate::change::Change;
 use crate::identity::{Capabilities, Implementation};
@@ -329,7 +328,7 @@ impl Config {
     /// called.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.settings.observer = Some(ObserverSetting::new(observer));
+        self.settings.observer = Some(observer);
         self
     }
 

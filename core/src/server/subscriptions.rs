@@ -8,16 +8,13 @@
 use alloc::vec::Vec;
 
 use crate::change::Change;
-use crate::listen_filter::{ListSet, PROMPTS, RESOURCES, TOOLS};
+use crate::listen_filter::{LIST_CHANGES, ListSet};
 use crate::rpc::RequestId;
 use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::tree::{Tree, TreeLinks, TreeNode};
 use crate::slab::{Key, Slab};
 use crate::sync::Arc;
 use crate::time::Instant;
-
-const LISTS: [(ListSet, Change); 3] =
-    [(TOOLS, Change::Tools), (PROMPTS, Change::Prompts), (RESOURCES, Change::Resources)];
 
 /// A listener: a `subscriptions/listen` request (modern) or the session of a channel (legacy).
 #[derive(Debug)]
@@ -198,7 +195,7 @@ impl SentChanges {
 /// A list or a subscribed resource that has changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ChangeTarget {
-    /// A list, by its index in [`LISTS`].
+    /// A list, by its index in [`LIST_CHANGES`].
     List(usize),
     Resource(Key),
 }
@@ -206,7 +203,7 @@ pub(super) enum ChangeTarget {
 /// The interest of one listener in one list or resource.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Interest {
-    /// A listener, and the index of the list in [`LISTS`].
+    /// A listener, and the index of the list in [`LIST_CHANGES`].
     List(Key, usize),
     /// A subscription to a resource.
     Resource(Key),
@@ -405,7 +402,7 @@ impl Subscriptions {
     pub(super) fn find_target(&mut self, change: &Change) -> Option<ChangeTarget> {
         match change {
             Change::Resource(uri) => self.find_resource(uri).map(ChangeTarget::Resource),
-            list => LISTS.iter().position(|(_, other)| other == list).map(ChangeTarget::List),
+            list => LIST_CHANGES.iter().position(|(_, other)| other == list).map(ChangeTarget::List),
         }
     }
 
@@ -552,12 +549,13 @@ impl Subscriptions {
 
 /// Returns the bit of a list.
 fn kind(list: usize) -> ListSet {
-    LISTS.get(list).map_or(0, |(kind, _)| *kind)
+    LIST_CHANGES.get(list).map_or(0, |(kind, _)| *kind)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listen_filter::{RESOURCES, TOOLS};
     use crate::testing::{Rng, rounds};
     use alloc::collections::BTreeSet;
     use alloc::format;
@@ -651,7 +649,7 @@ mod tests {
                 }
                 let sorted =
                     |found: Option<Vec<Key>>| found.unwrap_or_default().into_iter().collect::<BTreeSet<_>>();
-                for (kind, change) in &LISTS {
+                for (kind, change) in &LIST_CHANGES {
                     let expected =
                         model.iter().filter(|(_, _, lists, _)| lists & kind != 0).map(|(_, key, ..)| *key);
                     assert_eq!(sorted(audience(&mut subs, change)), expected.collect());

@@ -67,7 +67,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("draft", "rpc"),
     ("identity", "json meta methods model raw shape version"),
     // The filter of a subscription, as both roles read it.
-    ("listen_filter", "identity json methods model rpc"),
+    ("listen_filter", "change identity json methods model rpc"),
     // Rules of skills, over their types.
     ("skills", "json model raw rpc uri"),
     ("diagnostic", "deprecation methods rpc"),
