@@ -27,6 +27,14 @@ use crate::{memory, methods};
 /// Room for the members of the result of a handshake, without instructions and identity.
 const HANDSHAKE_ROOM: usize = 256;
 
+/// When a request to the engine has its answer.
+enum Answer {
+    /// Now, with the result in the buffer; an empty buffer means `{}`.
+    Now,
+    /// Later, from what took the request: a subscription when it ends, the tasks when they have the result.
+    Later,
+}
+
 impl Engine {
     pub(super) fn answer_in_engine(
         &mut self,
@@ -36,120 +44,131 @@ impl Engine {
         method: &str,
         params: &ParamsSpans,
     ) {
-        let (channel, root) = (source.channel, source.root);
-        let text = params.whole.slice(frame).unwrap_or(b"{}");
         let mut body = Vec::new();
-        let depends_on_config = matches!(method, methods::INITIALIZE | methods::DISCOVER);
-        if depends_on_config && !make_room(self, &mut body) {
-            let error = RpcError::internal(OUT_OF_MEMORY);
-            return self.endpoint.send_error(channel, source.batch, Some(id), &error);
-        }
-        let outcome = match method {
-            methods::INITIALIZE if Legacy::IS_BUILT => {
-                initialize(&mut self.endpoint, &self.config, source, text)
-                    .map(|version| self.config.write_initialize_result(&mut body, version))
-            }
-            methods::DISCOVER if Modern::IS_BUILT => {
-                self.config.write_discover_result(&mut body);
-                Ok(())
-            }
-            methods::SUBSCRIPTIONS_LISTEN if Modern::IS_BUILT && Subscribing::IS_BUILT => {
-                let request = TaskRequestFrame { source, id, method, frame, params };
-                let mut tasks = Vec::new();
-                let mut host = self.tasks.as_mut();
-                let mut cx = TaskContext {
-                    endpoint: &mut self.endpoint,
-                    config: &self.config,
-                    events: &mut self.events,
-                    ended: Vec::new(),
+        match answer_method(self, &TaskRequestFrame { source, id, method, frame, params }, &mut body) {
+            Ok(Answer::Later) => {}
+            Ok(Answer::Now) => {
+                if body.is_empty() {
+                    body.extend_from_slice(b"{}");
+                }
+                let write = |out: &mut Vec<u8>| {
+                    rpc::result_head(out, id);
+                    out.extend_from_slice(&body);
+                    rpc::end(out);
                 };
-                let accept = |cx: &mut TaskContext<'_>, ids: &[TaskId]| match &mut host {
-                    Some(host) => host.accept_listener(cx, &request, ids).map(|accepted| {
-                        tasks.clone_from(&accepted);
-                        Some(accepted)
-                    }),
-                    None => Ok(None),
-                };
-                match self.changes.listen(&mut cx, channel, id, text, accept) {
-                    // Answered when the subscription ends.
-                    Ok(subscribed) => {
-                        self.events.extend(subscribed);
-                        // What tasks send now is no part of the acknowledgement.
-                        end_direct_answer(&mut self.endpoint);
-                        if !tasks.is_empty() {
-                            self.with_tasks(|host, cx| host.listen(cx, channel, id, &tasks));
-                        }
-                        return;
+                self.endpoint.send_or_batch(source.channel, source.batch, id, body.len(), write);
+            }
+            Err(error) => {
+                if let (Some(scopes), None) = (&error.required_scopes, source.batch) {
+                    if let Some(c) = self.endpoint.channels.get_mut(source.channel) {
+                        c.role.stream.set_required_scopes(scopes);
                     }
-                    Err(error) => Err(error),
                 }
+                self.endpoint.send_error(source.channel, source.batch, Some(id), &error);
             }
-            methods::TASKS_GET
-            | methods::TASKS_RESULT
-            | methods::TASKS_LIST
-            | methods::TASKS_UPDATE
-            | methods::TASKS_CANCEL
-                if Tasking::IS_BUILT =>
-            {
-                let request = TaskRequestFrame { source, id, method, frame, params };
-                match self.with_tasks(|tasks, cx| tasks.answer(cx, &request)) {
-                    Some(()) => return,
-                    None => Err(RpcError::method_not_found(method)),
-                }
-            }
-            methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE
-                if session(&self.endpoint, root).is_some_and(|s| s.is_stateless) =>
-            {
-                // A stateless session can neither keep the subscription nor send notifications.
-                Err(RpcError::new(code::METHOD_NOT_FOUND, format!("`{method}` needs a session")))
-            }
-            methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE
-                if Legacy::IS_BUILT && Subscribing::IS_BUILT =>
-            {
-                let subscribe = method == methods::RESOURCES_SUBSCRIBE;
-                let changed = self.changes.update_resource(
-                    &mut self.endpoint,
-                    &self.config,
-                    (channel, root),
-                    text,
-                    subscribe,
-                );
-                changed.map(|changed| self.events.extend(changed))
-            }
-            methods::SET_LEVEL if Legacy::IS_BUILT => {
-                report_deprecated(self, source.channel, DeprecatedFeature::Logging);
-                set_level(&mut self.endpoint, root, text)
-            }
-            methods::PING => Ok(()), // PING-002
-            // The part of the engine that answers it is not built.
-            _ => Err(RpcError::method_not_found(method)),
-        };
-        if let Err(error) = outcome {
-            if let (Some(scopes), None) = (&error.required_scopes, source.batch) {
-                if let Some(c) = self.endpoint.channels.get_mut(channel) {
-                    c.role.stream.set_required_scopes(scopes);
-                }
-            }
-            return self.endpoint.send_error(channel, source.batch, Some(id), &error);
         }
-        if body.is_empty() {
-            body.extend_from_slice(b"{}");
-        }
-        let write = |out: &mut Vec<u8>| {
-            rpc::result_head(out, id);
-            out.extend_from_slice(&body);
-            rpc::end(out);
-        };
-        self.endpoint.send_or_batch(source.channel, source.batch, id, body.len(), write);
     }
 }
 
-/// Makes room for the result of a handshake, if the heap is bounded. Returns whether there is.
-fn make_room(engine: &Engine, body: &mut Vec<u8>) -> bool {
+/// Answers a request by its method. The result goes into `body`.
+fn answer_method(
+    engine: &mut Engine,
+    request: &TaskRequestFrame<'_>,
+    body: &mut Vec<u8>,
+) -> Result<Answer, RpcError> {
+    let &TaskRequestFrame { source, method, frame, params, .. } = request;
+    let text = params.whole.slice(frame).unwrap_or(b"{}");
+    match method {
+        methods::INITIALIZE if Legacy::IS_BUILT => {
+            make_room(engine, body)?;
+            let version = initialize(&mut engine.endpoint, &engine.config, source, text)?;
+            engine.config.write_initialize_result(body, version);
+        }
+        methods::DISCOVER if Modern::IS_BUILT => {
+            make_room(engine, body)?;
+            engine.config.write_discover_result(body);
+        }
+        methods::SUBSCRIPTIONS_LISTEN if Modern::IS_BUILT && Subscribing::IS_BUILT => {
+            return listen(engine, request, text);
+        }
+        methods::TASKS_GET
+        | methods::TASKS_RESULT
+        | methods::TASKS_LIST
+        | methods::TASKS_UPDATE
+        | methods::TASKS_CANCEL
+            if Tasking::IS_BUILT =>
+        {
+            let answered = engine.with_tasks(|tasks, cx| tasks.answer(cx, request));
+            return answered.map(|()| Answer::Later).ok_or_else(|| RpcError::method_not_found(method));
+        }
+        methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE
+            if Legacy::IS_BUILT && Subscribing::IS_BUILT =>
+        {
+            subscribe_resource(engine, request, text)?;
+        }
+        methods::SET_LEVEL if Legacy::IS_BUILT => {
+            report_deprecated(engine, source.channel, DeprecatedFeature::Logging);
+            set_level(&mut engine.endpoint, source.root, text)?;
+        }
+        methods::PING => {} // PING-002
+        // The part of the engine that answers it is not built.
+        _ => return Err(RpcError::method_not_found(method)),
+    }
+    Ok(Answer::Now)
+}
+
+/// Opens a subscription (`subscriptions/listen`), which is answered when it ends.
+fn listen(engine: &mut Engine, request: &TaskRequestFrame<'_>, text: &[u8]) -> Result<Answer, RpcError> {
+    let (channel, id) = (request.source.channel, request.id);
+    let mut tasks = Vec::new();
+    let mut host = engine.tasks.as_mut();
+    let mut cx = TaskContext {
+        endpoint: &mut engine.endpoint,
+        config: &engine.config,
+        events: &mut engine.events,
+        ended: Vec::new(),
+    };
+    let accept = |cx: &mut TaskContext<'_>, ids: &[TaskId]| {
+        let Some(host) = &mut host else { return Ok(None) };
+        tasks = host.accept_listener(cx, request, ids)?;
+        Ok(Some(tasks.clone()))
+    };
+    let subscribed = engine.changes.listen(&mut cx, channel, id, text, accept)?;
+    engine.events.extend(subscribed);
+    // What tasks send now is no part of the acknowledgement.
+    end_direct_answer(&mut engine.endpoint);
+    if !tasks.is_empty() {
+        engine.with_tasks(|host, cx| host.listen(cx, channel, id, &tasks));
+    }
+    Ok(Answer::Later)
+}
+
+/// Begins or ends the subscription to a resource (`resources/subscribe`, `resources/unsubscribe`).
+fn subscribe_resource(
+    engine: &mut Engine,
+    request: &TaskRequestFrame<'_>,
+    text: &[u8],
+) -> Result<(), RpcError> {
+    let (method, MessageSource { channel, root, .. }) = (request.method, request.source);
+    if session(&engine.endpoint, root).is_some_and(|s| s.is_stateless) {
+        // A stateless session can neither keep the subscription nor send notifications.
+        return Err(RpcError::new(code::METHOD_NOT_FOUND, format!("`{method}` needs a session")));
+    }
+    let (place, subscribe) = ((channel, root), method == methods::RESOURCES_SUBSCRIBE);
+    let changed =
+        engine.changes.update_resource(&mut engine.endpoint, &engine.config, place, text, subscribe)?;
+    engine.events.extend(changed);
+    Ok(())
+}
+
+/// Makes room for the result of a handshake, if the heap is bounded.
+fn make_room(engine: &Engine, body: &mut Vec<u8>) -> Result<(), RpcError> {
     let texts = engine.config.instructions.as_ref().map_or(0, |text| escaped_len(text.as_bytes()));
     let limits = &engine.endpoint.limits;
     let bytes = limits.message_room() + HANDSHAKE_ROOM + engine.config.result_suffix.len() + texts;
-    limits.memory_reserve == 0 || limits.hold_reserve().is_some_and(|_reserve| memory::reserve(body, bytes))
+    let has_room = limits.memory_reserve == 0
+        || limits.hold_reserve().is_some_and(|_reserve| memory::reserve(body, bytes));
+    if has_room { Ok(()) } else { Err(RpcError::internal(OUT_OF_MEMORY)) }
 }
 
 /// Results and errors that depend on the configuration only.

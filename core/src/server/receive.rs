@@ -34,7 +34,7 @@ use crate::methods;
 use crate::model::InputRequests;
 use crate::observe::RequestedParams;
 use crate::raw::RawJson;
-use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, RejectedMessage};
+use crate::rpc::envelope::{self, Envelope, Kind, MalformedMessage, ParamsSpans, RejectedMessage};
 use crate::rpc::{RequestId, RpcError, code};
 use crate::slab::Key;
 use crate::slab::tree::TreeLinks;
@@ -50,10 +50,8 @@ impl Engine {
             (FrameContent::Array, frame) => self.receive_batch(channel, &frame),
             (FrameContent::Message, frame) => {
                 let root = self.endpoint.root_channel(channel);
-                self.receive_one(
-                    MessageSource { channel, root, batch: None, waited, header_check: None },
-                    &frame,
-                );
+                let source = MessageSource { channel, root, batch: None, waited, header_check: None };
+                self.receive_one(source, &frame);
             }
         }
     }
@@ -179,6 +177,7 @@ impl Engine {
             || self.endpoint.is_live(channel, id)
     }
 
+    /// Takes a request: an error, an answer of the engine, a place in the queue, or a call for the application.
     fn receive_request(&mut self, source: MessageSource<'_>, frame: &Bytes, envelope: Envelope<'_>) {
         let Envelope { id: Some(id), method, params, has_known_meta, .. } = envelope else {
             return;
@@ -188,16 +187,8 @@ impl Engine {
             return self.diagnose(source.channel, Diagnostic::DuplicateId(id));
         }
         let request = ReceivedRequest { source, frame, method: &method, params: &params, has_known_meta };
-        let checked = if self.shutting_down {
-            Err(RpcError::internal(SHUTTING_DOWN))
-        } else if lacks_memory(&self.endpoint, &self.events, 0) {
-            Err(RpcError::internal(OUT_OF_MEMORY))
-        } else {
-            self.request_check.check(&mut self.endpoint, &self.config, &request)
-        };
-        let accepted = match checked {
+        let accepted = match check_request(self, &request) {
             Ok(Some(accepted)) => accepted,
-            // The engine answers this method.
             Ok(None) => {
                 observe_direct(self, &request, &id);
                 self.answer_in_engine(source, frame, &id, &method, &params);
@@ -210,6 +201,7 @@ impl Engine {
                 return refuse(self, &request, &id, &error);
             }
         };
+        // After the checks: a cancelled request gets no answer, but a faulty one is answered even if it was cancelled.
         if EarlyCancels::cancels(&mut self.early_cancels, &mut self.endpoint, &source, &id) {
             return self.diagnose(source.root, Diagnostic::EarlyCancellation(id)); // CANC-010
         }
@@ -217,34 +209,17 @@ impl Engine {
             Ok(token) => token,
             Err(error) => return refuse(self, &request, &id, &error),
         };
-        let Some(c) = self.endpoint.channels.get(source.root) else { return };
-        let is_empty = self.backlog.as_ref().is_none_or(|backlog| backlog.is_empty(c.role.waiting));
-        if self.is_full() || (!is_empty && !source.waited && source.batch.is_none()) {
-            let is_exchange = is_exchange(&self.endpoint, source.channel);
-            let Some(c) = self.endpoint.channels.get_mut(source.root) else { return };
-            let backlog = self.backlog.get_or_insert_with(|| Box::new(Backlog::new()));
-            let (waiting, limits) = (&mut c.role.waiting, &self.endpoint.limits);
-            // The members of a batch share one answer, so they cannot be queued one by one. An exchange does not wait
-            // (DESIGN-40).
-            let is_refused = backlog.is_full(*waiting, limits) || source.batch.is_some() || is_exchange;
-            if is_refused || limits.is_out_of_memory(frame.len()) {
-                let error = RpcError::internal("too many requests in work");
-                return refuse(self, &request, &id, &error);
-            }
-            // Copied, so that a small request does not keep a large buffer alive.
-            return backlog.push(waiting, source.root, id, Bytes::copy_from_slice(frame), limits);
+        // After the checks, so that a faulty request takes no place of another. All are made again when its turn comes: its
+        // session may have ended or changed by then.
+        if must_wait(self, &source) {
+            return queue_request(self, &request, id);
         }
-        let AcceptedRequest { version, method, cacheable, fits_headers } = accepted;
-        let log_level = params.meta.log_level.slice(frame);
-        if log_level.is_some() && version.is_modern() {
-            report_deprecated(self, source.channel, DeprecatedFeature::Logging);
-        }
-        let log_threshold = log_level.and_then(log::parse_threshold).unwrap_or(log::NONE);
+        let log_threshold = log_threshold(self, &request, accepted.version);
         let begun = self.endpoint.begin_call(InboundCall {
             id,
             channel: source.channel,
-            version,
-            cacheable,
+            version: accepted.version,
+            cacheable: accepted.cacheable,
             progress_token: token,
             throttle: None,
             expires_at: self.endpoint.now + self.endpoint.limits.max_call_age,
@@ -254,57 +229,26 @@ impl Engine {
             links: TreeLinks::default(),
         });
         let Some(key) = begun else { return };
-        let (id, channel, frame) = (CallId(key), ChannelId(source.channel), frame.clone());
-        let mut caller = channel::caller(&self.endpoint, source.channel);
-        caller.observation =
-            observe_call(&mut self.endpoint, key, &method, RequestedParams::read(&frame, &params));
-        let task = CallTask::Offer(TaskOffer::None);
-        let mut call = Call { id, channel, version, method, frame, params, retry: None, caller, task };
-        if let Some(tasks) = self.tasks.as_ref() {
-            match tasks.offer(version, &call) {
-                Ok(offer) => call.task = CallTask::Offer(offer),
-                Err(error) => {
-                    self.endpoint.fail(key, &error);
-                    return;
-                }
-            }
+        // From here on the call is in the table, so an error ends it there.
+        if let Err(error) = deliver_call(self, key, source.channel, accepted, frame, params) {
+            self.endpoint.fail(key, &error);
         }
-        if version.is_modern() {
-            match self.sealing.read_retry(&self.endpoint, &self.config, &call) {
-                Ok(round) => {
-                    // Only sealed state counts deliveries: it proves that this call was delivered and asked. Header fields that
-                    // do not fit are passed for a hidden tool alone, so the tool stays hidden.
-                    call.caller.is_resumed =
-                        fits_headers && round.as_ref().is_some_and(|round| round.attempt > 0);
-                    call.retry = round;
-                }
-                Err(error) => {
-                    self.endpoint.fail(key, &error);
-                    return;
-                }
-            }
-        }
-        self.events.push_back(Event::Call(call));
     }
 
     fn receive_notification(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
         let params = envelope.params.whole.slice(frame);
+        let members = params.unwrap_or(b"{}");
         match &*envelope.method {
-            methods::CANCELLED => self.receive_cancellation(channel, params.unwrap_or(b"{}")),
+            methods::CANCELLED => self.receive_cancellation(channel, members),
             methods::INITIALIZED => receive_initialized(self, channel),
             // Progress extends the timeout of an outbound request.
             methods::PROGRESS => {
-                if let Err(diagnostic) = self.endpoint.receive_progress(channel, params.unwrap_or(b"{}")) {
+                if let Err(diagnostic) = self.endpoint.receive_progress(channel, members) {
                     self.diagnose(channel, diagnostic);
                 }
             }
             methods::TASK_STATUS
-                if receive_question_status(
-                    &mut self.parked,
-                    &mut self.endpoint,
-                    channel,
-                    params.unwrap_or(b"{}"),
-                ) => {}
+                if receive_question_status(&mut self.parked, &mut self.endpoint, channel, members) => {}
             method => {
                 if method == methods::ROOTS_CHANGED {
                     report_deprecated(self, channel, DeprecatedFeature::Roots);
@@ -370,6 +314,84 @@ impl Engine {
             }
         }
     }
+}
+
+/// Checks a request. `None` if the engine answers its method.
+fn check_request(
+    engine: &mut Engine,
+    request: &ReceivedRequest<'_>,
+) -> Result<Option<AcceptedRequest>, RpcError> {
+    // Before the other checks, because they allocate.
+    if engine.shutting_down {
+        Err(RpcError::internal(SHUTTING_DOWN))
+    } else if lacks_memory(&engine.endpoint, &engine.events, 0) {
+        Err(RpcError::internal(OUT_OF_MEMORY))
+    } else {
+        engine.request_check.check(&mut engine.endpoint, &engine.config, request)
+    }
+}
+
+/// Returns whether a request waits: too many calls are in flight, or others of its channel wait already.
+fn must_wait(engine: &Engine, source: &MessageSource<'_>) -> bool {
+    let waiting = engine.endpoint.channels.get(source.root).map(|c| c.role.waiting).unwrap_or_default();
+    let others_wait = engine.backlog.as_ref().is_some_and(|backlog| !backlog.is_empty(waiting));
+    engine.is_full() || (others_wait && !source.waited && source.batch.is_none())
+}
+
+/// Queues a request, or refuses it.
+fn queue_request(engine: &mut Engine, request: &ReceivedRequest<'_>, id: RequestId) {
+    let source = request.source;
+    let is_exchange = is_exchange(&engine.endpoint, source.channel);
+    let Some(c) = engine.endpoint.channels.get_mut(source.root) else { return };
+    let backlog = engine.backlog.get_or_insert_with(|| Box::new(Backlog::new()));
+    let (waiting, limits) = (&mut c.role.waiting, &engine.endpoint.limits);
+    // The members of a batch share one answer, so they cannot be queued one by one. An exchange does not wait
+    // (DESIGN-40).
+    let is_refused = backlog.is_full(*waiting, limits) || source.batch.is_some() || is_exchange;
+    if is_refused || limits.is_out_of_memory(request.frame.len()) {
+        let error = RpcError::internal("too many requests in work");
+        return refuse(engine, request, &id, &error);
+    }
+    // Copied, so that a small request does not keep a large buffer alive.
+    backlog.push(waiting, source.root, id, Bytes::copy_from_slice(request.frame), limits);
+}
+
+/// Returns the least severity of the log messages that a request asks for (modern).
+fn log_threshold(engine: &mut Engine, request: &ReceivedRequest<'_>, version: Version) -> log::Threshold {
+    let level = request.params.meta.log_level.slice(request.frame);
+    if level.is_some() && version.is_modern() {
+        report_deprecated(engine, request.source.channel, DeprecatedFeature::Logging);
+    }
+    level.and_then(log::parse_threshold).unwrap_or(log::NONE)
+}
+
+/// Gives a call to the application, with what it may become and what it brings along.
+fn deliver_call(
+    engine: &mut Engine,
+    key: Key,
+    channel: Key,
+    accepted: AcceptedRequest,
+    frame: &Bytes,
+    params: ParamsSpans,
+) -> Result<(), RpcError> {
+    let AcceptedRequest { version, method, fits_headers, .. } = accepted;
+    let mut caller = channel::caller(&engine.endpoint, channel);
+    caller.observation =
+        observe_call(&mut engine.endpoint, key, &method, RequestedParams::read(frame, &params));
+    let task = CallTask::Offer(TaskOffer::None);
+    let (id, channel, frame) = (CallId(key), ChannelId(channel), frame.clone());
+    let mut call = Call { id, channel, version, method, frame, params, retry: None, caller, task };
+    if let Some(tasks) = engine.tasks.as_ref() {
+        call.task = CallTask::Offer(tasks.offer(version, &call)?);
+    }
+    if version.is_modern() {
+        call.retry = engine.sealing.read_retry(&engine.endpoint, &engine.config, &call)?;
+        // Only sealed state counts deliveries: it proves that this call was delivered and asked. Header fields that
+        // do not fit are passed for a hidden tool alone, so the tool stays hidden.
+        call.caller.is_resumed = fits_headers && call.retry.as_ref().is_some_and(|round| round.attempt > 0);
+    }
+    engine.events.push_back(Event::Call(call));
+    Ok(())
 }
 
 /// Answers a request with an error.
