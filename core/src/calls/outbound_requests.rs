@@ -48,6 +48,21 @@ impl OutboundRequest<'_> {
         max_escaped_len(self.method.len()) + self.base_meta.map_or(0, <[u8]>::len) + meta
     }
 
+    /// Appends `_meta` to parameters, and closes them; the member `params` begins at `before`.
+    fn close_params(&self, out: &mut Vec<u8>, id: i64, before: usize, trace: Option<&TraceContext>) {
+        let empty = out.len() == before + PARAMS_MEMBER.len() + 1;
+        if self.base_meta.is_some() || self.wants_progress || self.meta.is_some() || trace.is_some() {
+            out.extend_from_slice(if empty { b"\"_meta\":{" } else { b",\"_meta\":{" });
+            self.write_meta(out, id, trace);
+            out.extend_from_slice(b"}}");
+        } else if empty {
+            // Empty parameters are left out, as older servers expect.
+            out.truncate(before);
+        } else {
+            out.push(b'}');
+        }
+    }
+
     /// Appends the members of `_meta` to an open object. Trace context of an observer replaces that of the application.
     fn write_meta(&self, out: &mut Vec<u8>, id: i64, trace: Option<&TraceContext>) {
         out.extend_from_slice(self.base_meta.unwrap_or_default());
@@ -216,7 +231,7 @@ impl<R: Role> Endpoint<R> {
         rpc::request_head(out, id, request.method);
         let before = out.len();
         out.extend_from_slice(PARAMS_MEMBER);
-        let start = out.len();
+        let start = before + PARAMS_MEMBER.len();
         let written = params(out).map_err(UseError::from).and_then(check_reserved);
         // Behind it stays room for an error response, as a request must not keep messages of the peer from being answered.
         let written = match room_behind {
@@ -227,40 +242,25 @@ impl<R: Role> Endpoint<R> {
             c.outbox.rollback(mark);
             return Err(e);
         }
-        let observed = match self.observing.as_ref() {
-            Some(observing) if !purpose.is_of_connection() => {
-                let sent = Requested {
+        // Before `_meta` is written, which names the span of the observer; requests of the connection are not observed.
+        let observed =
+            self.observing.as_ref().filter(|_| !purpose.is_of_connection()).and_then(|observing| {
+                let text = out.get(start..).unwrap_or_default();
+                observing.begin_sent(&Requested {
                     at: self.now,
                     direction: Direction::Out,
                     id: &RequestId::int(id),
                     method: request.method,
-                    params: RequestedParams::unread(
-                        out.get(start..).unwrap_or_default(),
-                        request.meta.map(RawJson::as_bytes),
-                    ),
+                    params: RequestedParams::unread(text, request.meta.map(RawJson::as_bytes)),
                     version,
                     // Known when the message is complete.
                     request_bytes: 0,
-                };
-                observing.begin_sent(&sent)
-            }
-            _ => None,
-        };
+                })
+            });
         let trace = observed.as_ref().and_then(|open| open.observation.trace_context());
         out.pop();
-        let empty = out.len() == start + 1;
         let written = before.saturating_sub(request.method.len() + 2)..out.len();
-        if request.base_meta.is_some() || request.wants_progress || request.meta.is_some() || trace.is_some()
-        {
-            out.extend_from_slice(if empty { b"\"_meta\":{" } else { b",\"_meta\":{" });
-            request.write_meta(out, id, trace.as_ref());
-            out.extend_from_slice(b"}}");
-        } else if empty {
-            // Empty parameters are left out, as older servers expect.
-            out.truncate(before);
-        } else {
-            out.push(b'}');
-        }
+        request.close_params(out, id, before, trace.as_ref());
         rpc::end(out);
         drop(reserve);
         self.commit_message(channel, mark);

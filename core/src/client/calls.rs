@@ -85,48 +85,64 @@ impl Calls {
             options,
             &common.endpoint.limits,
         );
-        if common.peer.is_some() {
-            common.check_permitted(method)?;
-            if let Some(inputs) = self.inputs.as_ref().filter(|_| !call.has_explicit_total) {
-                // The time that has passed before this call is added again in the check of its deadline.
-                call.total_deadline = call.total_deadline - inputs.legacy.total_wait(common.endpoint.now);
-            }
-            let base_meta = request_meta(&common.config, common.peer.as_deref(), common.log.as_deref());
-            let request = OutboundRequest {
-                method,
-                base_meta,
-                meta: options.meta.as_ref(),
-                wants_progress: options.wants_progress,
+        if common.peer.is_none() {
+            // Its revision is not known yet.
+            let params = VersionedParams::encode(params, common.config.effective_versions())?;
+            let total_timeout = options.total_timeout.unwrap_or(common.endpoint.limits.call_total_timeout);
+            let task = match task {
+                TaskUse::Request(request) => Some(request),
+                TaskUse::Default => None,
             };
-            let table = common.peer.as_ref().and_then(|p| shape::table(p.version));
-            let (role, request_for_task) = task_role(common, method, task);
-            call.task = role;
-            let key = common.endpoint.outbound.calls.insert(call);
-            let write = |out: &mut Vec<u8>| {
-                let members = Serializer::object(out, params, table)?;
-                if let Some(request) = request_for_task {
-                    request.append_to(out);
-                }
-                let is_update = method == methods::TASKS_UPDATE;
-                Ok(if is_update { members.without(TopLevelMembers::INPUT_RESPONSES) } else { members })
-            };
-            match common.endpoint.send_request_range(key, &request, write) {
-                Err(e) => {
-                    common.endpoint.outbound.calls.remove(key);
-                    return Err(e);
-                }
-                Ok(written) => self.retain_call(common, key, method, written, options.meta.as_ref()),
-            }
-            return Ok(CallKey(key));
+            let meta = options.meta.clone();
+            let queued = QueuedCall { method: method.into(), params, meta, task, total_timeout };
+            return self.queue_call(common, call, queued);
         }
-        let params = VersionedParams::encode(params, common.config.effective_versions())?;
-        let total = options.total_timeout.unwrap_or(common.endpoint.limits.call_total_timeout);
-        let request = match task {
-            TaskUse::Request(request) => Some(request),
-            TaskUse::Default => None,
+        common.check_permitted(method)?;
+        if let Some(inputs) = self.inputs.as_ref().filter(|_| !call.has_explicit_total) {
+            // The time that has passed before this call is added again in the check of its deadline.
+            call.total_deadline = call.total_deadline - inputs.legacy.total_wait(common.endpoint.now);
+        }
+        let base_meta = request_meta(&common.config, common.peer.as_deref(), common.log.as_deref());
+        let request = OutboundRequest {
+            method,
+            base_meta,
+            meta: options.meta.as_ref(),
+            wants_progress: options.wants_progress,
         };
-        let meta = options.meta.clone();
-        let queued = QueuedCall { method: method.into(), params, meta, task: request, total_timeout: total };
+        let table = common.peer.as_ref().and_then(|p| shape::table(p.version));
+        let (role, request_for_task) = task_role(common, method, task);
+        call.task = role;
+        let key = common.endpoint.outbound.calls.insert(call);
+        let write = |out: &mut Vec<u8>| {
+            let members = Serializer::object(out, params, table)?;
+            if let Some(request) = request_for_task {
+                request.append_to(out);
+            }
+            // The one method whose own parameter has the name of a member of the engine.
+            let is_update = method == methods::TASKS_UPDATE;
+            Ok(if is_update { members.without(TopLevelMembers::INPUT_RESPONSES) } else { members })
+        };
+        match common.endpoint.send_request_range(key, &request, write) {
+            Err(e) => {
+                common.endpoint.outbound.calls.remove(key);
+                return Err(e);
+            }
+            Ok(written) => self.retain_call(common, key, method, written, options.meta.as_ref()),
+        }
+        Ok(CallKey(key))
+    }
+
+    /// Queues a call until the connection is ready.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Full`].
+    fn queue_call(
+        &mut self,
+        common: &mut CommonState,
+        mut call: OutboundCall,
+        queued: QueuedCall,
+    ) -> Result<CallKey, UseError> {
         let cost = queued.cost();
         let bytes = self.queue.as_ref().map_or(0, |queue| queue.bytes()).saturating_add(cost);
         if bytes > common.endpoint.limits.max_queued_bytes {

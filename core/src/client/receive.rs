@@ -271,55 +271,28 @@ impl Engine {
                     CallPurpose::Retry(_) => self.calls.finish_retry(&mut self.common, key),
                     _ => key,
                 };
-                return self.calls.finish(&mut self.common, call, outcome);
+                self.calls.finish(&mut self.common, call, outcome);
             }
             CallPurpose::Task(call) => {
-                return self.calls.finish_task_request(&mut self.common, key, call, outcome);
+                self.calls.finish_task_request(&mut self.common, key, call, outcome);
             }
-            CallPurpose::Abandoned => return self.calls.finish_abandoned(&mut self.common, key, &outcome),
+            CallPurpose::Abandoned => self.calls.finish_abandoned(&mut self.common, key, &outcome),
             CallPurpose::Listen(_) => {
-                return self.subscriptions.listen_ended(&mut self.common, key, outcome.map(drop));
+                self.subscriptions.listen_ended(&mut self.common, key, outcome.map(drop));
             }
             CallPurpose::Subscribe(_) | CallPurpose::Internal => {
-                return self.finish_internal_request(key, purpose, outcome.map(drop));
+                self.finish_internal_request(key, purpose, outcome.map(drop));
             }
             CallPurpose::KeepAlive => {
                 let health = self.common.endpoint.finish_ping(key, &outcome);
-                return self.report_health(health);
+                self.report_health(health);
             }
             CallPurpose::Probe
             | CallPurpose::Handshake
             | CallPurpose::Input(_)
             | CallPurpose::InputTask(_)
-            | CallPurpose::TaskInput { .. } => {}
+            | CallPurpose::TaskInput { .. } => finish_negotiation(self, key, purpose, outcome),
         }
-        // A faulty answer is an answer all the same, and not one of a modern server. It is no error of the server, though.
-        let malformed = match &outcome {
-            Err(CallError::Malformed(reason)) => Some(*reason),
-            _ => None,
-        };
-        let outcome = outcome.map_err(|e| match e {
-            CallError::Rpc(error) => error,
-            CallError::Malformed(reason) => {
-                RpcError::invalid_request(format!("the answer is malformed: {reason}"))
-            }
-            // The text of all outcomes is long (10 KiB), and few of them end a request of the negotiation on a byte stream.
-            other if cfg!(feature = "http") => RpcError::invalid_request(format!("{other}")),
-            _ => RpcError::invalid_request("the answer is not valid"),
-        });
-        let mut step = self.negotiation.handle_answer(&mut self.common, key, purpose, outcome);
-        if let (NegotiationStep::Close(fault), Some(reason)) = (&mut step, malformed) {
-            match fault {
-                Fault::HandshakeRefused(_) => {
-                    let is_probe = purpose == CallPurpose::Probe;
-                    let method = if is_probe { methods::DISCOVER } else { methods::INITIALIZE };
-                    *fault = Fault::BadHandshake { method, reason: reason.to_string().into() };
-                }
-                Fault::LegacyServer { error, .. } => *error = None,
-                _ => {}
-            }
-        }
-        self.apply(step);
     }
 
     /// Handles a request from the server, which only legacy servers send.
@@ -475,6 +448,42 @@ impl Engine {
             None => self.common.diagnose(Diagnostic::UnknownCancellation(id)),
         }
     }
+}
+
+/// Passes the outcome of a request to the negotiation, and follows its next step.
+fn finish_negotiation(
+    engine: &mut Engine,
+    key: Key,
+    purpose: CallPurpose,
+    outcome: Result<RawJson, CallError>,
+) {
+    // A faulty answer is an answer all the same, and not one of a modern server. It is no error of the server, though.
+    let malformed = match &outcome {
+        Err(CallError::Malformed(reason)) => Some(*reason),
+        _ => None,
+    };
+    let outcome = outcome.map_err(|e| match e {
+        CallError::Rpc(error) => error,
+        CallError::Malformed(reason) => {
+            RpcError::invalid_request(format!("the answer is malformed: {reason}"))
+        }
+        // The text of all outcomes is long (10 KiB), and few of them end a request of the negotiation on a byte stream.
+        other if cfg!(feature = "http") => RpcError::invalid_request(format!("{other}")),
+        _ => RpcError::invalid_request("the answer is not valid"),
+    });
+    let mut step = engine.negotiation.handle_answer(&mut engine.common, key, purpose, outcome);
+    if let (NegotiationStep::Close(fault), Some(reason)) = (&mut step, malformed) {
+        match fault {
+            Fault::HandshakeRefused(_) => {
+                let is_probe = purpose == CallPurpose::Probe;
+                let method = if is_probe { methods::DISCOVER } else { methods::INITIALIZE };
+                *fault = Fault::BadHandshake { method, reason: reason.to_string().into() };
+            }
+            Fault::LegacyServer { error, .. } => *error = None,
+            _ => {}
+        }
+    }
+    engine.apply(step);
 }
 
 /// Returns the method of a request that this client answers.

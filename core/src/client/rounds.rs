@@ -200,16 +200,25 @@ impl Rounds {
         common.retained_bytes += added_bytes;
         round.charged_bytes = added_bytes;
         round.state = state;
-        if inputs.is_empty() {
-            round.empty_rounds = round.empty_rounds.saturating_add(1);
-            round.phase = RoundPhase::BackingOff;
-            let Some(doublings) = round.empty_rounds.checked_sub(2) else {
-                return self.send_retry(common, call); // MRTR-013: immediately the first time
-            };
-            parked.idle_deadline = now + limits.input_backoff.saturating_mul(1 << doublings.min(20)); // DEC-030
-            common.endpoint.deadlines.arm(parked.deadline(), EndpointTimer::Outbound(call));
+        if !inputs.is_empty() {
+            self.request_input(common, call, inputs);
             return Ok(());
         }
+        round.empty_rounds = round.empty_rounds.saturating_add(1);
+        round.phase = RoundPhase::BackingOff;
+        let Some(doublings) = round.empty_rounds.checked_sub(2) else {
+            return self.send_retry(common, call); // MRTR-013: immediately the first time
+        };
+        parked.idle_deadline = now + limits.input_backoff.saturating_mul(1 << doublings.min(20)); // DEC-030
+        common.endpoint.deadlines.arm(parked.deadline(), EndpointTimer::Outbound(call));
+        Ok(())
+    }
+
+    /// Asks the application for the input of a round.
+    fn request_input(&mut self, common: &mut CommonState, call: Key, inputs: Vec<NamedInput>) {
+        let (now, limits) = (common.endpoint.now, &common.endpoint.limits);
+        let Some(parked) = common.endpoint.outbound.calls.get_mut(call) else { return };
+        let Some(round) = self.rounds.get_mut(call) else { return };
         round.empty_rounds = 0;
         // A user may be asked, so this time does not count against the server.
         let remaining_total =
@@ -233,7 +242,6 @@ impl Rounds {
         }
         let (first, answers) = (first.unwrap_or_default(), Vec::new());
         round.phase = RoundPhase::AwaitingInput { first, inputs: open, missing, answers, remaining_total };
-        Ok(())
     }
 
     /// Records an input response. Returns whether the call can be sent again by then.

@@ -282,20 +282,34 @@ impl Subscriptions {
         if sub.uris.iter().any(|uri| uri.len() > limits.max_uri) {
             return Err(UseError::Full(Limit::UriLength));
         }
-        if common.is_modern() {
-            common.check_capacity(1)?;
-            sub.serial = common.next_serial();
-            let serial = sub.serial;
-            let key = self.slab.insert(sub);
-            match listen(common, main, key, filter) {
-                Ok(request) => self.slab.get_mut(key).map(|sub| sub.listen = Some(request)),
-                Err(error) => {
-                    self.slab.remove(key);
-                    return Err(error);
-                }
-            };
-            return Ok(SubscriptionKey::new(serial, key));
+        if !common.is_modern() {
+            return self.subscribe_to_topics(common, main, sub);
         }
+        common.check_capacity(1)?;
+        sub.serial = common.next_serial();
+        let serial = sub.serial;
+        let key = self.slab.insert(sub);
+        match listen(common, main, key, filter) {
+            Ok(request) => self.slab.get_mut(key).map(|sub| sub.listen = Some(request)),
+            Err(error) => {
+                self.slab.remove(key);
+                return Err(error);
+            }
+        };
+        Ok(SubscriptionKey::new(serial, key))
+    }
+
+    /// Adds a subscription of the legacy era, which shares lists and resources with others.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::subscribe`](super::Engine::subscribe).
+    fn subscribe_to_topics(
+        &mut self,
+        common: &mut CommonState,
+        main: Key,
+        mut sub: Subscription,
+    ) -> Result<SubscriptionKey, UseError> {
         sub.lists &= promised_lists(common);
         if !common.peer_has(Capability::ResourceSubscriptions) {
             sub.uris.clear();

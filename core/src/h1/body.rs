@@ -329,6 +329,17 @@ pub enum Framing {
     UntilClose,
 }
 
+impl Framing {
+    /// Returns the length of the body in bytes, if it is known beforehand.
+    pub(crate) const fn body_len(self) -> Option<u64> {
+        match self {
+            Self::None => Some(0),
+            Self::Exact(length) => Some(length),
+            Self::Chunked | Self::UntilClose => None,
+        }
+    }
+}
+
 /// Properties of a request body that the fields alone do not show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RequestBodyInfo {

@@ -262,37 +262,10 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// This router is unchanged then.
     pub fn nest(&mut self, prefix: &str, mut inner: Self) -> Result<ChangedLists, RegisterError> {
-        let prefixed = |name: &str| format!("{prefix}.{name}");
-        for name in inner.tools.names().map(prefixed) {
-            check_tool_name(&name).map_err(|reason| RegisterError::Name {
-                kind: EntryKind::Tool,
-                name: name.clone(),
-                reason,
-            })?;
-            refuse_duplicate(EntryKind::Tool, &name, self.tools.contains(&name))?;
-        }
-        for name in inner.prompts.names().map(prefixed) {
-            check_prompt_name(&name).map_err(|reason| RegisterError::Name {
-                kind: EntryKind::Prompt,
-                name: name.clone(),
-                reason,
-            })?;
-            refuse_duplicate(EntryKind::Prompt, &name, self.prompts.contains(&name))?;
-        }
-        for uri in inner.resources.names() {
-            refuse_duplicate(EntryKind::Resource, uri, self.resources.contains(uri))?;
-        }
-        let inner_skills = inner.skills.iter().flat_map(|skills| skills.uris());
-        for uri in inner_skills {
-            let taken = self.skills.as_ref().is_some_and(|skills| skills.contains(uri));
-            refuse_duplicate(EntryKind::Skill, uri, taken)?;
-        }
-        for template in inner.templates.names() {
-            refuse_duplicate(EntryKind::ResourceTemplate, template, self.templates.contains(template))?;
-        }
-
+        // All checks come first, because a router that cannot be nested changes nothing.
+        self.check_nested_names(prefix, &inner)?;
         self.prepare(&mut inner)?;
-
+        let prefixed = |name: &str| format!("{prefix}.{name}");
         let mut changed = ChangedLists::NONE;
         let bases = (self.scopes.nest(inner.scopes), self.visibility.nest(prefix, inner.visibility));
         let moved = |hook_scope: &mut usize, listing: &mut Listing| {
@@ -333,6 +306,42 @@ impl<H, M: Hook> Router<H, M> {
             changed |= ChangedLists::from_kind(EntryKind::Skill);
         }
         Ok(changed)
+    }
+
+    /// Checks the names of all entries of another router, as they would be here.
+    ///
+    /// # Errors
+    ///
+    /// [`RegisterError::Name`] or [`RegisterError::Duplicate`].
+    fn check_nested_names(&self, prefix: &str, inner: &Self) -> Result<(), RegisterError> {
+        let prefixed = |name: &str| format!("{prefix}.{name}");
+        for name in inner.tools.names().map(prefixed) {
+            check_tool_name(&name).map_err(|reason| RegisterError::Name {
+                kind: EntryKind::Tool,
+                name: name.clone(),
+                reason,
+            })?;
+            refuse_duplicate(EntryKind::Tool, &name, self.tools.contains(&name))?;
+        }
+        for name in inner.prompts.names().map(prefixed) {
+            check_prompt_name(&name).map_err(|reason| RegisterError::Name {
+                kind: EntryKind::Prompt,
+                name: name.clone(),
+                reason,
+            })?;
+            refuse_duplicate(EntryKind::Prompt, &name, self.prompts.contains(&name))?;
+        }
+        for uri in inner.resources.names() {
+            refuse_duplicate(EntryKind::Resource, uri, self.resources.contains(uri))?;
+        }
+        for uri in inner.skills.iter().flat_map(|skills| skills.uris()) {
+            let taken = self.skills.as_ref().is_some_and(|skills| skills.contains(uri));
+            refuse_duplicate(EntryKind::Skill, uri, taken)?;
+        }
+        for template in inner.templates.names() {
+            refuse_duplicate(EntryKind::ResourceTemplate, template, self.templates.contains(template))?;
+        }
+        Ok(())
     }
 }
 

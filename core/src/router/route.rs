@@ -158,6 +158,21 @@ pub struct ResourceTarget<'a> {
     is_restricted: bool,
 }
 
+impl<'a> ResourceTarget<'a> {
+    /// `described` are media type and `_meta` of the entry, `hint` its cache hint.
+    fn new(
+        uri: String,
+        variables: Values<'a>,
+        (mime_type, meta): (Option<&'a str>, Option<&'a RawJson>),
+        hint: Option<CacheHint>,
+        is_restricted: bool,
+    ) -> Self {
+        // A shared cache would show it to callers who may not read it.
+        let cache = hint.map(|hint| if is_restricted { hint.to_private() } else { hint });
+        Self { uri, variables, mime_type, cache, page_meta: page_meta(mime_type, meta), is_restricted }
+    }
+}
+
 /// Request for a prompt.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -453,18 +468,14 @@ impl<H, M: Hook> Router<H, M> {
         if let Some(entry) = found.filter(|e| gate.scopes.allow(caller, e.listing, e.item.subject())) {
             let resource = entry.item;
             let required_scopes = self.with_folder_scopes(&key, &entry.rules.required_scopes);
-            let mime_type = resource.mime_type.as_deref();
-            let variables = Values::new();
-            let page_meta = page_meta(mime_type, resource.meta.as_ref());
-            let cache = restricted_hint(*entry.extra, is_restricted);
-            let target = ResourceTarget { uri, variables, mime_type, cache, page_meta, is_restricted };
-            let target = CallTarget::Resource(target);
+            let described = (resource.mime_type.as_deref(), resource.meta.as_ref());
+            let target = ResourceTarget::new(uri, Values::new(), described, *entry.extra, is_restricted);
             let subject = Subject::Resource(&resource.uri);
             return Resolution {
                 subject,
                 scope: entry.hook_scope,
                 required_scopes,
-                action: RouteAction::Handle(entry.handler, target),
+                action: RouteAction::Handle(entry.handler, CallTarget::Resource(target)),
             };
         }
         for number in self.prefixes.find(&normal) {
@@ -481,12 +492,9 @@ impl<H, M: Hook> Router<H, M> {
                     RouteAction::Refuse(with_uri(RpcError::invalid_params(format!("{reason}")), &uri))
                 }
                 Ok(variables) => {
-                    let mime_type = entry.item.mime_type.as_deref();
                     is_restricted |= gate.restricts(entry.listing);
-                    let cache = restricted_hint(family.cache, is_restricted);
-                    let page_meta = page_meta(mime_type, entry.item.meta.as_ref());
-                    let target =
-                        ResourceTarget { uri, variables, mime_type, cache, page_meta, is_restricted };
+                    let described = (entry.item.mime_type.as_deref(), entry.item.meta.as_ref());
+                    let target = ResourceTarget::new(uri, variables, described, family.cache, is_restricted);
                     RouteAction::Handle(entry.handler, CallTarget::Resource(target))
                 }
             };
@@ -612,10 +620,6 @@ fn check_tool_call<'a, H>(call: &Call, action: RouteAction<'a, H>) -> RouteActio
         };
     }
     if matches!(decision, TaskDecision::Begin) { RouteAction::BeginTask } else { action }
-}
-
-fn restricted_hint(hint: Option<CacheHint>, is_restricted: bool) -> Option<CacheHint> {
-    hint.map(|hint| if is_restricted { hint.to_private() } else { hint })
 }
 
 fn refuse_reference<'a, H>(what: &str, name: &str) -> Resolution<'a, H> {

@@ -159,15 +159,7 @@ impl Changes {
                 table.subscribe(&mut c.role.listeners, key, uri).map(|uri| interest_event(&uri, true)),
             );
         }
-        endpoint.send(channel, extra, |out| {
-            rpc::notification_head(out, methods::ACKNOWLEDGED);
-            out.extend_from_slice(b",\"params\":{\"notifications\":");
-            filter.write(out);
-            out.extend_from_slice(b",\"_meta\":");
-            write_subscription_meta(out, id);
-            out.push(b'}');
-            rpc::end(out);
-        });
+        acknowledge(endpoint, channel, id, &filter, extra);
         Ok(events)
     }
 
@@ -342,6 +334,25 @@ fn notify(
         let end = c.outbox.consumed() + c.outbox.len() as u64;
         c.role.sent_changes.get_or_insert_default(marker).set_end(end);
     }
+}
+
+/// Acknowledges a subscription with what of its filter is honoured (SUB-004).
+fn acknowledge(
+    endpoint: &mut ServerEndpoint,
+    channel: Key,
+    id: &RequestId,
+    filter: &ListenFilter,
+    extra: usize,
+) {
+    endpoint.send(channel, extra, |out| {
+        rpc::notification_head(out, methods::ACKNOWLEDGED);
+        out.extend_from_slice(b",\"params\":{\"notifications\":");
+        filter.write(out);
+        out.extend_from_slice(b",\"_meta\":");
+        write_subscription_meta(out, id);
+        out.push(b'}');
+        rpc::end(out);
+    });
 }
 
 /// Sends the result, and on byte streams the notification that the cancellation page requires (DEC-002, SUB-021).

@@ -192,6 +192,23 @@ pub(super) struct EncodedRequest {
     pub(super) params: Bytes,
 }
 
+/// Adds an input request of a call, to be sent when its session is ready.
+fn queue_request(
+    endpoint: &mut ServerEndpoint,
+    (channel, call): (Key, Key),
+    queued: QueuedCall,
+) -> Option<Key> {
+    let timeout = queued.total_timeout;
+    let options = CallOptions::new().timeout(timeout).total_timeout(timeout);
+    let purpose = CallPurpose::Input(call);
+    let mut request = OutboundCall::new(endpoint.now, channel, purpose, &options, &endpoint.limits);
+    if queued.task.is_some() && Tasking::IS_BUILT {
+        request.task = CallFollow::Follow;
+    }
+    request.queued = Some(Box::new(queued));
+    endpoint.begin_request(request)
+}
+
 fn answer_len((key, answer): &(Box<str>, InputOutcome)) -> usize {
     key.len() + answer.as_ref().map_or(0, |a| a.as_bytes().len())
 }
@@ -414,20 +431,11 @@ impl ParkedCallTable for ParkedCalls {
         let session = endpoint.channels.get(root).and_then(|c| c.role.session.as_ref());
         let is_initialized = session.is_some_and(|session| session.initialized);
         let call_key = endpoint.rekey(call.id.0).ok_or(UseError::Stale)?;
-        let options = CallOptions::new().timeout(timeout).total_timeout(timeout);
         let (mut pending, mut queued_bytes) = (Vec::with_capacity(encoded.len()), 0);
         for EncodedRequest { name, method, params } in encoded {
-            let mut request = OutboundCall::new(
-                endpoint.now,
-                channel,
-                CallPurpose::Input(call_key),
-                &options,
-                &endpoint.limits,
-            );
             let wish = tasks.filter(|(_, declared)| may_be_task(declared, method)).map(|(wish, _)| wish);
             let wish = wish.filter(|_| call.version == Version::V2025_11_25);
             if let Some((_, marker)) = wish.zip(Tasking::get()) {
-                request.task = CallFollow::Follow;
                 self.tasks.get_or_insert_default(marker);
             }
             let queued = QueuedCall {
@@ -438,8 +446,8 @@ impl ParkedCallTable for ParkedCalls {
                 total_timeout: timeout,
             };
             queued_bytes += queued.cost();
-            request.queued = Some(Box::new(queued));
-            pending.extend(endpoint.begin_request(request).map(|request| (Some(name), request)));
+            let request = queue_request(endpoint, (channel, call_key), queued);
+            pending.extend(request.map(|request| (Some(name), request)));
         }
         let has_no_requests = pending.is_empty();
         let expires = endpoint.inbound.calls.get(call_key).ok_or(UseError::Stale)?.expires_at;

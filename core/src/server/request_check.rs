@@ -113,12 +113,8 @@ impl RequestCheck {
             ModernCheck::NotModern => legacy_version(endpoint, config, request, rule)?,
         };
         if let Some(check) = source.header_check {
-            // Legacy revisions lack the code for a mismatch (ERR-005).
-            let in_revision = |error: RpcError| match config.settings.draft.keeps_mismatch_in_sessions() {
-                true => error,
-                false => shape::error_in_revision(&error, version).into_owned(),
-            };
-            check.check_request(version, method, frame, params).map_err(in_revision)?;
+            let checked = check.check_request(version, method, frame, params);
+            checked.map_err(|error| mismatch_in_revision(config, error, version))?;
         }
         let rule = rule.filter(|r| r.exists_in(version) && r.is_sent_by_client());
         match rule {
@@ -129,22 +125,7 @@ impl RequestCheck {
                 {
                     return Err(RpcError::method_not_found(method)); // ERR-002, LIFE-023
                 }
-                let mut fits_headers = true;
-                if let Some(check) = source.header_check {
-                    let in_revision =
-                        |error: RpcError| match config.settings.draft.keeps_mismatch_in_sessions() {
-                            true => error,
-                            false => shape::error_in_revision(&error, version).into_owned(),
-                        };
-                    let checked = check.check_params(version, method, frame, params);
-                    if let Err(error) = checked.map_err(in_revision) {
-                        let tool = params.name.slice(frame).and_then(string).unwrap_or_default();
-                        if !config.hides_tool(&tool, || caller(endpoint, source.channel)) {
-                            return Err(error);
-                        }
-                        fits_headers = false;
-                    }
-                }
+                let fits_headers = fits_headers(endpoint, config, request, version)?;
                 if rule.handled_by_engine {
                     return Ok(None);
                 }
@@ -217,19 +198,7 @@ impl RequestCheck {
             // VER-009; checked first, because another revision may have other rules.
             return Err(config.unsupported_version_error(&name));
         };
-        match parts.capabilities.slice(frame) {
-            Some([b'{', ..]) => {}
-            None => return Err(missing_meta_error(parts)),
-            Some(_) => return Err(wrong_type_error(meta::CLIENT_CAPABILITIES, "an object")),
-        }
-        if parts.info.slice(frame).is_some_and(|i| i.first() != Some(&b'{')) {
-            return Err(wrong_type_error(meta::CLIENT_INFO, "an object"));
-        }
-        if let Some(level) = parts.log_level.slice(frame) {
-            if log::parse_threshold(level).is_none() {
-                return Err(RpcError::invalid_params("unknown log level in `_meta`")); // LOG-010
-            }
-        }
+        check_members(parts, frame)?;
         c.allows_idless_errors = true;
         // A text with a progress token or a span differs in each request.
         let is_constant = parts.token.is_empty() && !parts.has_trace;
@@ -240,6 +209,58 @@ impl RequestCheck {
             self.last_meta = Some(Box::new(MetaCache { text: text.into(), parts, version }));
         }
         Ok(ModernCheck::Version(version))
+    }
+}
+
+/// Checks the members of modern metadata beside the revision.
+///
+/// # Errors
+///
+/// The error response to send.
+fn check_members(parts: &MetaSpans, frame: &[u8]) -> Result<(), RpcError> {
+    match parts.capabilities.slice(frame) {
+        Some([b'{', ..]) => {}
+        None => return Err(missing_meta_error(parts)),
+        Some(_) => return Err(wrong_type_error(meta::CLIENT_CAPABILITIES, "an object")),
+    }
+    if parts.info.slice(frame).is_some_and(|i| i.first() != Some(&b'{')) {
+        return Err(wrong_type_error(meta::CLIENT_INFO, "an object"));
+    }
+    match parts.log_level.slice(frame) {
+        Some(level) if log::parse_threshold(level).is_none() => {
+            Err(RpcError::invalid_params("unknown log level in `_meta`")) // LOG-010
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks the parameters against header fields. Returns false if they do not fit a tool that the caller does not see.
+///
+/// # Errors
+///
+/// The error response to send.
+fn fits_headers(
+    endpoint: &ServerEndpoint,
+    config: &Config,
+    request: &ReceivedRequest<'_>,
+    version: Version,
+) -> Result<bool, RpcError> {
+    let &ReceivedRequest { source, frame, method, params, .. } = request;
+    let Some(check) = source.header_check else { return Ok(true) };
+    let Err(error) = check.check_params(version, method, frame, params) else { return Ok(true) };
+    let tool = params.name.slice(frame).and_then(string).unwrap_or_default();
+    // The error would tell that there is such a tool.
+    match config.hides_tool(&tool, || caller(endpoint, source.channel)) {
+        true => Ok(false),
+        false => Err(mismatch_in_revision(config, error, version)),
+    }
+}
+
+/// Returns the error for header fields that do not fit. Legacy revisions lack the code for it (ERR-005).
+fn mismatch_in_revision(config: &Config, error: RpcError, version: Version) -> RpcError {
+    match config.settings.draft.keeps_mismatch_in_sessions() {
+        true => error,
+        false => shape::error_in_revision(&error, version).into_owned(),
     }
 }
 

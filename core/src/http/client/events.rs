@@ -124,41 +124,7 @@ impl Client {
             });
         }
         let purpose = x.purpose().clone();
-        match &purpose {
-            ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id, .. } => {
-                self.record_attempt(&purpose, &data);
-                let data = if purpose.lists_tools() { self.learn_tools(data) } else { data };
-                self.deliver(data, Some(id));
-                if !self.engine.awaits_response(id) {
-                    self.session.record_answer();
-                    self.conclude(key); // SSE-011: later events are ignored.
-                }
-            }
-            ExchangePurpose::GetStream => {
-                let may_list = self.session.answers_on_get_stream() && self.exchanges.expects_tool_list();
-                let data = if may_list { self.learn_tools(data) } else { data };
-                self.deliver(data, None);
-            }
-            ExchangePurpose::HttpSse => self.deliver(data, None),
-            // A message before the response.
-            ExchangePurpose::RenewSession | ExchangePurpose::RefreshTools(_)
-                if message_kind != Some(EventMessageKind::Response) =>
-            {
-                self.deliver(data, None)
-            }
-            ExchangePurpose::RenewSession => {
-                self.conclude(key);
-                self.finish_renewal(&data);
-            }
-            ExchangePurpose::RefreshTools(_) => {
-                if let Some(x) = self.conclude(key) {
-                    self.process_tools_page(x, &data);
-                }
-            }
-            ExchangePurpose::Message { .. }
-            | ExchangePurpose::ConfirmSession
-            | ExchangePurpose::DeleteSession => {}
-        }
+        receive_for(self, key, &purpose, message_kind, data);
     }
 
     /// Passes a message to the engine.
@@ -243,6 +209,51 @@ impl Client {
         };
         self.exchanges.insert(x.scheduled(NextStep::Reconnect, self.now + pause.max(least)));
         None
+    }
+}
+
+/// Takes a message of an event stream, by the purpose of its exchange.
+fn receive_for(
+    client: &mut Client,
+    key: Key,
+    purpose: &ExchangePurpose,
+    message_kind: Option<EventMessageKind>,
+    data: Bytes,
+) {
+    match purpose {
+        ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id, .. } => {
+            client.record_attempt(purpose, &data);
+            let data = if purpose.lists_tools() { client.learn_tools(data) } else { data };
+            client.deliver(data, Some(id));
+            if !client.engine.awaits_response(id) {
+                client.session.record_answer();
+                client.conclude(key); // SSE-011: later events are ignored.
+            }
+        }
+        ExchangePurpose::GetStream => {
+            let may_list = client.session.answers_on_get_stream() && client.exchanges.expects_tool_list();
+            let data = if may_list { client.learn_tools(data) } else { data };
+            client.deliver(data, None);
+        }
+        ExchangePurpose::HttpSse => client.deliver(data, None),
+        // A message before the response.
+        ExchangePurpose::RenewSession | ExchangePurpose::RefreshTools(_)
+            if message_kind != Some(EventMessageKind::Response) =>
+        {
+            client.deliver(data, None)
+        }
+        ExchangePurpose::RenewSession => {
+            client.conclude(key);
+            client.finish_renewal(&data);
+        }
+        ExchangePurpose::RefreshTools(_) => {
+            if let Some(x) = client.conclude(key) {
+                client.process_tools_page(x, &data);
+            }
+        }
+        ExchangePurpose::Message { .. }
+        | ExchangePurpose::ConfirmSession
+        | ExchangePurpose::DeleteSession => {}
     }
 }
 

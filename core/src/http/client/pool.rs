@@ -430,36 +430,41 @@ impl ConnectionPool {
                 }
                 client.handle_end(self.now, exchange);
             }
-            H1Event::Closed | H1Event::Fault(_) => {
-                let Some((c, assigned)) = self.connections.remove(key) else { return };
-                self.closes.push_back(ConnectionId(key));
-                let Some(assigned) = assigned else { return };
-                // The server closed an idle connection: the request moves to a new one if that cannot execute it twice.
-                let stale = matches!(event, H1Event::Closed) && assigned.request.idempotent;
-                let resend = c.was_used && !assigned.head_received && (!assigned.is_written || stale);
-                if resend && client.is_open(exchange) {
-                    let key = self.waiting.push_front(assigned.request);
-                    return self.places.set(exchange, Place::Waiting(key));
-                }
-                let reason = match (event, c.failure) {
-                    (H1Event::Fault(fault), broken)
-                        if broken.is_none() || fault.reason() != h1::Reason::Truncated =>
-                    {
-                        format!("{fault}")
-                    }
-                    (_, Some(broken)) => broken.into(),
-                    _ => String::from("the server closed the connection"),
-                };
-                client.handle_failure(
-                    self.now,
-                    exchange,
-                    ExchangeFailure { may_have_been_sent: assigned.is_written, reason: reason.into() },
-                );
-            }
+            H1Event::Closed => self.lose_connection(key, exchange, None, client),
+            H1Event::Fault(fault) => self.lose_connection(key, exchange, Some(fault), client),
         }
         if let (Some(body), Some(tap)) = (client.failed_body.take(), self.heads.as_mut()) {
             tap.record_body(self.now, body);
         }
+    }
+
+    /// Ends a connection that the server closed, or whose input has a fault. Its exchange fails, or moves to another one.
+    fn lose_connection(
+        &mut self,
+        key: Key,
+        exchange: ExchangeId,
+        fault: Option<h1::ConnectionFault>,
+        client: &mut Client,
+    ) {
+        let Some((c, assigned)) = self.connections.remove(key) else { return };
+        self.closes.push_back(ConnectionId(key));
+        let Some(assigned) = assigned else { return };
+        // The server closed an idle connection: the request moves to a new one if that cannot execute it twice.
+        let stale = fault.is_none() && assigned.request.idempotent;
+        let resend = c.was_used && !assigned.head_received && (!assigned.is_written || stale);
+        if resend && client.is_open(exchange) {
+            let key = self.waiting.push_front(assigned.request);
+            return self.places.set(exchange, Place::Waiting(key));
+        }
+        let reason = match (fault, c.failure) {
+            (Some(fault), broken) if broken.is_none() || fault.reason() != h1::Reason::Truncated => {
+                format!("{fault}")
+            }
+            (_, Some(broken)) => broken.into(),
+            _ => String::from("the server closed the connection"),
+        };
+        let failure = ExchangeFailure { may_have_been_sent: assigned.is_written, reason: reason.into() };
+        client.handle_failure(self.now, exchange, failure);
     }
 
     /// Assigns connections to waiting exchanges; returns whether any was assigned.

@@ -21,6 +21,21 @@ use crate::rpc::RequestId;
 use crate::slab::Key;
 use crate::version::Version;
 
+/// Returns what the binding has to know of a method.
+fn call_method(method: &str, is_negotiating: bool) -> CallMethod {
+    match method {
+        methods::DISCOVER if is_negotiating => CallMethod::Probe,
+        methods::INITIALIZE => CallMethod::Handshake,
+        methods::TOOLS_LIST => CallMethod::ListTools,
+        methods::TOOLS_CALL => CallMethod::CallTool,
+        methods::SUBSCRIPTIONS_LISTEN => CallMethod::Listen,
+        methods::SET_LEVEL => CallMethod::SetLevel,
+        methods::PING => CallMethod::Ping,
+        methods::TASKS_CANCEL => CallMethod::CancelTask,
+        _ => CallMethod::Other,
+    }
+}
+
 impl Client {
     /// Sends a message of the engine as a POST of its own (HTTP-009, HTTP-014, HTTP-016).
     pub(super) fn send(&mut self, message: Bytes) {
@@ -42,23 +57,10 @@ impl Client {
                 return;
             }
         }
-        let initialized = method == methods::INITIALIZED;
         let purpose = match parts.id.clone().filter(|_| parts.method.is_some()) {
-            None => ExchangePurpose::Message { initialized },
+            None => ExchangePurpose::Message { initialized: method == methods::INITIALIZED },
             Some(id) => {
-                let is_negotiating = self.engine.peer().is_none();
-                let method = match method {
-                    methods::DISCOVER if is_negotiating => CallMethod::Probe,
-                    methods::INITIALIZE => CallMethod::Handshake,
-                    methods::TOOLS_LIST => CallMethod::ListTools,
-                    methods::TOOLS_CALL => CallMethod::CallTool,
-                    methods::SUBSCRIPTIONS_LISTEN => CallMethod::Listen,
-                    methods::SET_LEVEL => CallMethod::SetLevel,
-                    methods::PING => CallMethod::Ping,
-                    methods::TASKS_CANCEL => CallMethod::CancelTask,
-                    _ => CallMethod::Other,
-                };
-                ExchangePurpose::Call { id, method }
+                ExchangePurpose::Call { id, method: call_method(method, self.engine.peer().is_none()) }
             }
         };
         let retries =

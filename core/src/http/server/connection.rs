@@ -7,7 +7,7 @@ use super::{Denial, ExchangeId, Server};
 use crate::built::{Observability, Part};
 use crate::driving::DriverCheck;
 use crate::h1::server::Event;
-use crate::h1::{self, ConnectionFault, Eviction, EvictionClass, Framing, HttpLimits};
+use crate::h1::{self, ConnectionFault, Eviction, EvictionClass, HttpLimits};
 use crate::http::{HeadRecord, HeadRecords};
 use crate::server::ConnectionInfo;
 use crate::sync::Arc;
@@ -402,17 +402,8 @@ impl Connection {
 
     /// Processes the next event of the connection; returns whether there was one.
     fn process_input(&mut self, now: Instant, server: &mut Server) -> bool {
-        // During token validation the body is neither read nor requested.
-        match self.exchange.filter(|open| server.awaits_token_decision(open.id)) {
-            Some(_) if self.h1.is_client_gone() => {
-                // Nobody is left to decide for.
-                self.abandon(now, server);
-                return false;
-            }
-            Some(_) => _ = self.undecided_since.get_or_insert(now),
-            // The application took this time, not the client.
-            None if self.undecided_since.take().is_some() => self.h1.restart_body(now),
-            None => {}
+        if !self.follow_token_decision(now, server) {
+            return false;
         }
         // A client that does not read responses gets no further ones.
         if self.is_paused() {
@@ -434,14 +425,9 @@ impl Connection {
             if let Some(tap) = heads.as_mut() {
                 tap.record_request(now, Direction::In, &head);
             }
-            let length = match info.framing {
-                Framing::None => Some(0),
-                Framing::Exact(length) => Some(length),
-                Framing::Chunked | Framing::UntilClose => None,
-            };
             Some(match admission {
                 Admission::Refused => server.refuse_connection(now, &head),
-                _ => server.open_unless(now, &head, length, false, Some(recent_token), None),
+                _ => server.open_unless(now, &head, info.framing.body_len(), false, Some(recent_token), None),
             })
         });
         match event {
@@ -471,6 +457,23 @@ impl Connection {
                 self.fault = Some(fault);
                 self.client_gone(now, server);
             }
+        }
+        true
+    }
+
+    /// Notes how long the application takes to decide about a token; false if the client is gone meanwhile.
+    fn follow_token_decision(&mut self, now: Instant, server: &mut Server) -> bool {
+        // During token validation the body is neither read nor requested.
+        match self.exchange.filter(|open| server.awaits_token_decision(open.id)) {
+            Some(_) if self.h1.is_client_gone() => {
+                // Nobody is left to decide for.
+                self.abandon(now, server);
+                return false;
+            }
+            Some(_) => _ = self.undecided_since.get_or_insert(now),
+            // The application took this time, not the client.
+            None if self.undecided_since.take().is_some() => self.h1.restart_body(now),
+            None => {}
         }
         true
     }

@@ -195,6 +195,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn outcome(&mut self) -> Option<Option<TaskOutcome>> {
+        Some(match self.byte()? {
+            0 => None,
+            kind @ (1 | 2) => Some(TaskOutcome::Result(self.json()?, kind == 2)),
+            3 => Some(TaskOutcome::Error(self.json()?)),
+            _ => return None,
+        })
+    }
+
     fn request(&mut self) -> Option<Box<TaskRequest>> {
         let params: Box<[u8]> = self.text()?.as_bytes().into();
         let meta = self.option()?.map(|meta| Arc::<[u8]>::from(meta.as_bytes()));
@@ -282,6 +291,16 @@ pub(super) fn decode(
     }
 }
 
+/// Returns whether a task in this state has this outcome, and is kept with its request.
+const fn fits_state(state: TaskState, outcome: Option<&TaskOutcome>, has_request: bool) -> bool {
+    match state {
+        TaskState::Completed => matches!(outcome, Some(TaskOutcome::Result(..))),
+        TaskState::Failed => matches!(outcome, Some(TaskOutcome::Error(_))),
+        TaskState::Cancelled | TaskState::Starting | TaskState::Running => outcome.is_none(),
+        TaskState::Creating | TaskState::Queued | TaskState::Asking => outcome.is_none() && has_request,
+    }
+}
+
 fn decode_fields(fields: &[u8], now: Instant, anchor: Anchor) -> Option<(TaskEntry, Owner)> {
     let mut from = Reader(fields);
     let id = TaskBits(from.take(16)?.try_into().ok()?);
@@ -296,20 +315,10 @@ fn decode_fields(fields: &[u8], now: Instant, anchor: Anchor) -> Option<(TaskEnt
     }
     let used_keys = (used_keys.len() > 0).then(|| Box::new(used_keys));
     let message = from.option()?.map(Into::into);
-    let outcome = match from.byte()? {
-        0 => None,
-        kind @ (1 | 2) => Some(TaskOutcome::Result(from.json()?, kind == 2)),
-        3 => Some(TaskOutcome::Error(from.json()?)),
-        _ => return None,
-    };
+    let outcome = from.outcome()?;
     let request = if from.flag()? { Some(from.request()?) } else { None };
-    let expected = match state {
-        TaskState::Completed => matches!(outcome, Some(TaskOutcome::Result(..))),
-        TaskState::Failed => matches!(outcome, Some(TaskOutcome::Error(_))),
-        TaskState::Cancelled | TaskState::Starting | TaskState::Running => outcome.is_none(),
-        TaskState::Creating | TaskState::Queued | TaskState::Asking => outcome.is_none() && request.is_some(),
-    };
-    if !expected || revision == 0 || !from.0.is_empty() {
+    // A record of another program may have valid fields that do not belong together.
+    if !fits_state(state, outcome.as_ref(), request.is_some()) || revision == 0 || !from.0.is_empty() {
         return None;
     }
     let age = Duration::from_secs(anchor.unix_secs(now).saturating_sub(created));

@@ -90,18 +90,8 @@ impl ServerTasks {
             entry.peers = Some(Box::new(TaskPeers { progress_token: Some(token), ..TaskPeers::default() }));
         }
         if self.table.store.is_some() {
-            // The key of the application is stale from now on.
-            let held = cx.endpoint.rekey(call.id.0).ok_or(UseError::Stale)?;
-            // A store that hangs must not hold the call for longer; the deadline was armed with the old key.
-            let expires = cx.endpoint.inbound.calls.get(held).map(|call| call.expires_at);
-            if let Some(expires) = expires.filter(|at| *at < Instant::FAR_FUTURE) {
-                cx.endpoint.deadlines.arm(expires, EndpointTimer::CallAge(held));
-            }
-            self.held.insert_creation(held, task);
-            if let Some(entry) = self.table.get_mut(task) {
-                entry.peers_mut().creator = Some(held);
-            }
-            return Ok(());
+            // Its client may learn of a task only when a restart would not lose it.
+            return hold_until_stored(self, cx, call.id.0, task);
         }
         self.announce(cx, call.id.0, task);
         if runs_at_once && self.table.take_turn() == Some(task) {
@@ -356,6 +346,27 @@ impl ServerTasks {
         });
         SendStatus::Queued
     }
+}
+
+/// Holds the answer to a call that became a task until the store has the task.
+fn hold_until_stored(
+    tasks: &mut ServerTasks,
+    cx: &mut TaskContext<'_>,
+    call: Key,
+    task: Key,
+) -> Result<(), UseError> {
+    // The key of the application is stale from now on.
+    let held = cx.endpoint.rekey(call).ok_or(UseError::Stale)?;
+    // A store that hangs must not hold the call for longer; the deadline was armed with the old key.
+    let expires = cx.endpoint.inbound.calls.get(held).map(|call| call.expires_at);
+    if let Some(expires) = expires.filter(|at| *at < Instant::FAR_FUTURE) {
+        cx.endpoint.deadlines.arm(expires, EndpointTimer::CallAge(held));
+    }
+    tasks.held.insert_creation(held, task);
+    if let Some(entry) = tasks.table.get_mut(task) {
+        entry.peers_mut().creator = Some(held);
+    }
+    Ok(())
 }
 
 /// Returns what is kept of a call, so that it can be delivered again.
