@@ -204,20 +204,38 @@ pub(crate) enum CallTask {
     Running,
 }
 
+/// How far a call has come.
+#[derive(Debug)]
+pub(crate) enum CallStage {
+    /// It waits until the connection is ready, as what it takes to send it.
+    Queued(Box<QueuedCall>),
+    /// Its request was sent and has no response yet.
+    Sent,
+    /// It was answered and is continued by a retry or a task; no other response can come for its id.
+    Superseded,
+}
+
+/// What progress of a call is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ProgressUse {
+    /// It was not asked for.
+    None,
+    /// The application is told of it.
+    Report,
+    /// The application is told of it, and it extends the timeout.
+    ExtendTimeout,
+}
+
 #[derive(Debug)]
 pub(crate) struct OutboundCall {
     pub(crate) channel: Key,
     pub(crate) purpose: CallPurpose,
-    /// Data to send the call, while it is queued.
-    pub(crate) queued: Option<Box<QueuedCall>>,
+    pub(crate) stage: CallStage,
     /// Data to send the call again ([`split_retained`](super::outbound_requests::split_retained)).
     pub(crate) retained: Option<Box<[u8]>>,
-    /// The call was answered and is continued by a retry; no other response can come for its id.
-    pub(crate) superseded: bool,
     /// `total_deadline` was set for this call, so it is never extended.
     pub(crate) has_explicit_total: bool,
-    pub(crate) wants_progress: bool,
-    pub(crate) progress_resets_timeout: bool,
+    pub(crate) progress: ProgressUse,
     pub(crate) idempotent: bool,
     pub(crate) task: CallTask,
     pub(crate) last_progress: f64,
@@ -274,12 +292,14 @@ impl OutboundCall {
         Self {
             channel,
             purpose,
-            queued: None,
+            stage: CallStage::Sent,
             retained: None,
-            superseded: false,
             has_explicit_total: options.total_timeout.is_some(),
-            wants_progress: options.wants_progress,
-            progress_resets_timeout: options.progress_resets_timeout,
+            progress: match (options.wants_progress, options.progress_resets_timeout) {
+                (false, _) => ProgressUse::None,
+                (true, false) => ProgressUse::Report,
+                (true, true) => ProgressUse::ExtendTimeout,
+            },
             idempotent: options.idempotent,
             task: CallTask::None,
             last_progress: f64::NEG_INFINITY,
@@ -287,6 +307,31 @@ impl OutboundCall {
             idle_deadline: now + timeout,
             total_deadline: now + total,
             neighbours: (u16::MAX, u16::MAX),
+        }
+    }
+
+    /// Returns whether the call waits to be sent.
+    pub(crate) const fn is_queued(&self) -> bool {
+        matches!(self.stage, CallStage::Queued(_))
+    }
+
+    /// Returns whether the call was answered and goes on.
+    pub(crate) const fn is_superseded(&self) -> bool {
+        matches!(self.stage, CallStage::Superseded)
+    }
+
+    pub(crate) fn wants_progress(&self) -> bool {
+        self.progress != ProgressUse::None
+    }
+
+    /// Takes what it takes to send a queued call, which counts as sent from now on.
+    pub(crate) fn take_queued(&mut self) -> Option<Box<QueuedCall>> {
+        if !self.is_queued() {
+            return None;
+        }
+        match core::mem::replace(&mut self.stage, CallStage::Sent) {
+            CallStage::Queued(queued) => Some(queued),
+            _ => None,
         }
     }
 
@@ -321,9 +366,8 @@ impl OutboundCall {
     pub(crate) fn new_retry(&self, now: Instant, call: Key) -> Self {
         Self {
             purpose: CallPurpose::Retry(call),
-            queued: None,
+            stage: CallStage::Sent,
             retained: None,
-            superseded: false,
             last_progress: f64::NEG_INFINITY,
             idle_deadline: now + self.timeout,
             neighbours: (u16::MAX, u16::MAX),
@@ -339,13 +383,13 @@ impl OutboundCall {
 
     /// Records a progress report. Returns false if it does not increase (PROG-007).
     pub(crate) fn record_progress(&mut self, now: Instant, progress: f64) -> bool {
-        if !self.wants_progress
+        if !self.wants_progress()
             || progress.partial_cmp(&self.last_progress) != Some(core::cmp::Ordering::Greater)
         {
             return false;
         }
         self.last_progress = progress;
-        if self.progress_resets_timeout {
+        if self.progress == ProgressUse::ExtendTimeout {
             self.idle_deadline = now + self.timeout;
         }
         true
@@ -424,8 +468,8 @@ impl CallSlab {
 
     /// Marks a call as answered and continued by a retry.
     pub(crate) fn supersede(&mut self, key: Key) {
-        if let Some(call) = self.slab.get_mut(key).filter(|call| !call.superseded) {
-            call.superseded = true;
+        if let Some(call) = self.slab.get_mut(key).filter(|call| !call.is_superseded()) {
+            call.stage = CallStage::Superseded;
             self.note_ended(key);
         }
     }

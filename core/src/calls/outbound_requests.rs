@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::endpoint::{Endpoint, EndpointTimer, Role};
 use super::inbound::Progress;
 use super::outbound::{
-    CallTask, OutboundCall, OutboundCalls, ResponseMatch, append_member, append_trace_context,
+    CallStage, CallTask, OutboundCall, OutboundCalls, ResponseMatch, append_member, append_trace_context,
 };
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
@@ -311,9 +311,12 @@ impl<R: Role> Endpoint<R> {
         let ResponseMatch::Live(key) = matched else { return matched };
         match self.outbound.calls.get(key) {
             Some(c) if self.root_channel(c.channel) != channel => ResponseMatch::Unknown,
-            Some(c) if c.queued.is_none() && !c.superseded => matched,
-            Some(c) if c.superseded => ResponseMatch::Late,
-            _ => ResponseMatch::Unknown,
+            Some(c) => match c.stage {
+                CallStage::Sent => matched,
+                CallStage::Superseded => ResponseMatch::Late,
+                CallStage::Queued(_) => ResponseMatch::Unknown,
+            },
+            None => ResponseMatch::Unknown,
         }
     }
 
@@ -327,7 +330,7 @@ impl<R: Role> Endpoint<R> {
     /// Sends a cancellation of an outbound call on a channel of its session.
     pub(crate) fn send_cancellation_on(&mut self, channel: Key, key: Key, reason: Option<&str>) {
         // A queued call was never sent.
-        if self.outbound.calls.get(key).is_some_and(|c| c.queued.is_none()) {
+        if self.outbound.calls.get(key).is_some_and(|c| !c.is_queued()) {
             let extra = reason.map_or(0, |reason| max_escaped_len(reason.len()));
             self.send(channel, extra, |out| rpc::cancelled(out, OutboundCalls::wire_id(key), reason));
         }
@@ -372,7 +375,7 @@ impl<R: Role> Endpoint<R> {
         };
         let now = self.now;
         let read_number = self.outbound.read_number;
-        match self.outbound.calls.get_mut(key).filter(|c| c.wants_progress).zip(read_number) {
+        match self.outbound.calls.get_mut(key).filter(|c| c.wants_progress()).zip(read_number) {
             None => Err(Diagnostic::UnknownProgress),
             Some((call, read_number)) => {
                 // Too large for a number with a fraction.

@@ -21,7 +21,9 @@ use crate::built::{Part, Tasking};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::CallId;
 use crate::calls::observing::observe_outcome;
-use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, CallSlab, OutboundCall, QueuedCall};
+use crate::calls::outbound::{
+    CallKey, CallOptions, CallPurpose, CallSlab, CallStage, OutboundCall, QueuedCall,
+};
 use crate::calls::outbound_requests::{OutboundRequest, VersionedParams, split_retained};
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
@@ -148,7 +150,7 @@ impl Calls {
         if bytes > common.endpoint.limits.max_queued_bytes {
             return Err(UseError::Full(Limit::QueuedBytes));
         }
-        call.queued = Some(Box::new(queued));
+        call.stage = CallStage::Queued(Box::new(queued));
         let key = common.endpoint.outbound.calls.insert(call);
         self.queue.get_or_insert_default().push(&mut common.endpoint.outbound.calls, key, cost);
         Ok(CallKey(key))
@@ -200,9 +202,9 @@ impl Calls {
         for key in queue.keys(&common.endpoint.outbound.calls) {
             let now = common.endpoint.now;
             let Some(call) = common.endpoint.outbound.calls.get_mut(key) else { continue };
-            let Some(queued) = call.queued.take() else { continue };
+            let Some(queued) = call.take_queued() else { continue };
             call.restart_timeouts(now, queued.total_timeout);
-            let progress = call.wants_progress;
+            let progress = call.wants_progress();
             let Some(version) = common.peer.as_ref().map(|p| p.version) else { continue };
             let wanted = queued.task.map_or(TaskUse::Default, TaskUse::Request);
             let (role, request_for_task) = task_role(common, &queued.method, wanted);
@@ -248,7 +250,7 @@ impl Calls {
                 outcome = CallError::Misaddressed(stray);
             }
         }
-        let queued = common.endpoint.outbound.calls.get_mut(key).and_then(|c| c.queued.take());
+        let queued = common.endpoint.outbound.calls.get_mut(key).and_then(OutboundCall::take_queued);
         if let Some(queued) = queued {
             if let Some(queue) = &mut self.queue {
                 queue.remove(&mut common.endpoint.outbound.calls, key, queued.cost());
@@ -264,9 +266,10 @@ impl Calls {
     pub(super) fn finish(&mut self, common: &mut CommonState, key: Key, outcome: Result<RawJson, CallError>) {
         observe_outcome(&mut common.endpoint, key, outcome.as_ref());
         if let Some(call) = common.endpoint.outbound.calls.remove(key) {
+            let is_superseded = call.is_superseded();
             common.retained_bytes =
                 common.retained_bytes.saturating_sub(call.retained.map_or(0, |kept| kept.len()));
-            if call.superseded {
+            if is_superseded {
                 if let Some(inputs) = &mut self.inputs {
                     inputs.rounds.end(common, key);
                 }
@@ -275,7 +278,7 @@ impl Calls {
                 }
             }
             common.endpoint.sweep();
-            common.events.push_back(Event::Done { call: CallKey(key), outcome, retried: call.superseded });
+            common.events.push_back(Event::Done { call: CallKey(key), outcome, retried: is_superseded });
         }
     }
 

@@ -477,7 +477,7 @@ impl Engine {
     fn handle_call_deadline(&mut self, key: Key) {
         let Some(call) = self.common.endpoint.outbound.calls.get(key) else { return };
         match (call.purpose, call.timeout_error(self.common.endpoint.now)) {
-            (CallPurpose::Application, _) if call.superseded => {
+            (CallPurpose::Application, _) if call.is_superseded() => {
                 self.calls.handle_round_deadline(&mut self.common, key)
             }
             (CallPurpose::Application | CallPurpose::Retry(_), _) => {

@@ -316,7 +316,7 @@ impl Rounds {
             parked.total_deadline = now + remaining_total;
         }
         parked.idle_deadline = Instant::FAR_FUTURE;
-        let (retry, progress) = (parked.new_retry(now, call), parked.wants_progress);
+        let (retry, progress) = (parked.new_retry(now, call), parked.wants_progress());
         let Some(retained) = parked.retained.take() else { return Ok(()) };
         let key = calls.insert(retry);
         round.phase = RoundPhase::Sent(key);

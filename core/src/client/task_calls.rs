@@ -11,7 +11,8 @@ use super::tasks::states::TaskPolling;
 use super::tasks::{FollowedTasks, TaskDeadline, TaskHandle, TaskOutcome};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::outbound::{
-    CallKey, CallOptions, CallPurpose, CallTask, OutboundCall, OutboundCalls, ResponseMatch, TaskRequest,
+    CallKey, CallOptions, CallPurpose, CallStage, CallTask, OutboundCall, OutboundCalls, ProgressUse,
+    ResponseMatch, TaskRequest,
 };
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
@@ -107,7 +108,7 @@ impl Calls {
         // The others leave room for calls.
         let has_room = common.endpoint.outbound.calls.len() <= max / 2;
         let Some(sent) = common.endpoint.outbound.calls.get(call) else { return false };
-        if !may_become_task || sent.superseded || sent.queued.is_some() {
+        if !may_become_task || !matches!(sent.stage, CallStage::Sent) {
             return false;
         }
         if !has_room {
@@ -116,7 +117,7 @@ impl Calls {
         }
         let Some(sent) = common.endpoint.outbound.calls.abandon(call) else { return false };
         let retained = sent.retained.take().map_or(0, |kept| kept.len());
-        sent.wants_progress = false;
+        sent.progress = ProgressUse::None;
         sent.task = CallTask::None;
         sent.total_deadline = now + sent.timeout;
         sent.idle_deadline = sent.total_deadline;

@@ -20,8 +20,19 @@ enum FinderState {
     Value,
     /// Behind that value.
     Comma,
-    /// Behind the closing brace, or after a syntax error.
-    End,
+    /// Behind the closing brace.
+    Closed,
+    /// After a syntax error.
+    Broken,
+}
+
+/// The place in a string.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum StringState {
+    Outside,
+    Inside,
+    /// Behind a backslash.
+    Escaped,
 }
 
 /// Facts about a message that was not parsed.
@@ -41,14 +52,11 @@ pub(crate) struct RecoveredMessage {
 pub(crate) struct IdFinder {
     state: FinderState,
     depth: u32,
-    in_string: bool,
-    escaped: bool,
+    string: StringState,
     text: Vec<u8>,
     is_overflowed: bool,
     member_is_id: bool,
     ids: u32,
-    /// Whether the closing brace was found.
-    is_closed: bool,
     recovered: RecoveredMessage,
 }
 
@@ -57,13 +65,11 @@ impl IdFinder {
         Self {
             state: FinderState::Start,
             depth: 0,
-            in_string: false,
-            escaped: false,
+            string: StringState::Outside,
             text: Vec::new(),
             is_overflowed: false,
             member_is_id: false,
             ids: 0,
-            is_closed: false,
             recovered: RecoveredMessage {
                 id: None,
                 has_method: false,
@@ -75,10 +81,10 @@ impl IdFinder {
 
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
         while let Some((byte, rest)) = bytes.split_first() {
-            if self.state == FinderState::End {
+            if matches!(self.state, FinderState::Closed | FinderState::Broken) {
                 return;
             }
-            if self.in_string && self.depth > 1 && !self.escaped {
+            if self.string == StringState::Inside && self.depth > 1 {
                 // Inside a nested string only its end matters.
                 let plain = bytes.iter().position(|b| matches!(b, b'"' | b'\\')).unwrap_or(bytes.len());
                 if plain > 0 {
@@ -95,7 +101,8 @@ impl IdFinder {
         if self.ids != 1 {
             self.recovered.id = None;
         }
-        self.recovered.is_notification = self.is_closed && self.recovered.has_method && self.ids == 0;
+        self.recovered.is_notification =
+            self.state == FinderState::Closed && self.recovered.has_method && self.ids == 0;
         self.recovered
     }
 
@@ -113,15 +120,15 @@ impl IdFinder {
     }
 
     fn byte(&mut self, byte: u8) {
-        if self.in_string {
+        if self.string != StringState::Outside {
             if self.depth == 1 {
                 self.push_text(byte);
             }
             match byte {
-                _ if self.escaped => self.escaped = false,
-                b'\\' => self.escaped = true,
+                _ if self.string == StringState::Escaped => self.string = StringState::Inside,
+                b'\\' => self.string = StringState::Escaped,
                 b'"' => {
-                    self.in_string = false;
+                    self.string = StringState::Outside;
                     if self.depth == 1 {
                         self.end_string();
                     }
@@ -132,7 +139,7 @@ impl IdFinder {
         }
         if self.depth > 1 {
             match byte {
-                b'"' => self.in_string = true,
+                b'"' => self.string = StringState::Inside,
                 b'{' | b'[' => self.depth = self.depth.saturating_add(1),
                 b'}' | b']' => {
                     self.depth -= 1;
@@ -158,7 +165,7 @@ impl IdFinder {
             (FinderState::Name, b'"') => {
                 self.begin_text();
                 self.push_text(byte);
-                self.in_string = true;
+                self.string = StringState::Inside;
             }
             (FinderState::Colon, b':') => {
                 self.state = FinderState::Value;
@@ -166,13 +173,12 @@ impl IdFinder {
             }
             (FinderState::Value, b'"') if self.text.is_empty() => {
                 self.push_text(byte);
-                self.in_string = true;
+                self.string = StringState::Inside;
             }
             (FinderState::Value, b'{' | b'[') if self.text.is_empty() => self.depth = 2,
             (FinderState::Value | FinderState::Comma, b',' | b'}') => {
                 self.end_value();
-                self.is_closed = byte == b'}';
-                self.state = if self.is_closed { FinderState::End } else { FinderState::Name };
+                self.state = if byte == b'}' { FinderState::Closed } else { FinderState::Name };
             }
             (FinderState::Value, _) if space => {
                 if !self.text.is_empty() {
@@ -181,7 +187,7 @@ impl IdFinder {
             }
             (FinderState::Value, _) => self.push_text(byte),
             _ if space || (self.state == FinderState::Start && matches!(byte, 0xEF | 0xBB | 0xBF)) => {}
-            _ => self.state = FinderState::End,
+            _ => self.state = FinderState::Broken,
         }
     }
 

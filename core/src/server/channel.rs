@@ -9,7 +9,7 @@ use super::backlog::WaitingRequests;
 use super::event::Event;
 use super::http_request::HttpRequest;
 use super::log::SessionLog;
-use super::stream::{ReadyQueue, StreamState};
+use super::stream::{EarlyEnd, ReadyQueue, StreamState};
 use super::subscriptions::{ChannelListeners, SentChanges};
 use crate::built::{Legacy, Part, Subscribing};
 use crate::calls::endpoint::{Endpoint, Role};
@@ -97,7 +97,7 @@ pub(super) fn principal(endpoint: &ServerEndpoint, channel: Key) -> Option<&str>
 /// Records that the request of a stream was refused before it was delivered.
 pub(super) fn mark_request_refused(endpoint: &mut ServerEndpoint, key: Key) {
     if let Some(c) = endpoint.channels.get_mut(key) {
-        c.role.stream.mark_refused();
+        c.role.stream.end_early(EarlyEnd::Refused);
     }
 }
 

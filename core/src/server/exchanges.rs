@@ -11,6 +11,7 @@ use super::channel::{self, ServerEndpoint, is_exchange, mark_request_refused, se
 use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{CancelReason, Event};
 use super::request_check::{HeaderCheck, MessageSource};
+pub use super::stream::EarlyEnd;
 use super::stream::StreamState;
 use super::tasks::unlisten;
 use crate::calls::endpoint::{FrameContent, classify_frame};
@@ -54,20 +55,15 @@ pub struct ExchangeStatus {
     pub is_open: bool,
     /// The engine adds no more output: the exchange or its session has ended. What the outbox holds can still be sent.
     pub is_closed: bool,
-    /// The message was refused because of its form, its revision, its method or the state of its session.
-    ///
-    /// False if the server had no room for it, and for members of a batch.
-    pub is_refused: bool,
-    /// A cancellation that overtook the request ended it, so it has no answer (CANC-010).
-    pub is_cancelled: bool,
+    /// Why the message ended before it was delivered, if it did.
+    pub early_end: Option<EarlyEnd>,
     /// Code of the last answer, if it was an error. It is -1 for a code that exceeds 32 bits; `None` for a batch.
     pub error_code: Option<i64>,
 }
 
 impl ExchangeStatus {
     /// The status of an exchange that does not exist.
-    const ENDED: Self =
-        Self { is_open: false, is_closed: true, is_refused: false, is_cancelled: false, error_code: None };
+    const ENDED: Self = Self { is_open: false, is_closed: true, early_end: None, error_code: None };
 }
 
 /// Progress of a legacy session.
@@ -167,8 +163,7 @@ fn status(stream: &StreamState, is_closed: bool, has_listeners: bool) -> Exchang
     ExchangeStatus {
         is_open: stream.owes_answers() || has_listeners,
         is_closed,
-        is_refused: stream.is_refused(),
-        is_cancelled: stream.is_cancelled(),
+        early_end: stream.early_end(),
         error_code: stream.error_code(),
     }
 }
@@ -589,7 +584,7 @@ impl EarlyCancels {
         let Some(table) = table else { return false };
         let was_cancelled = table.take(endpoint.now, source.root, id);
         if let Some(c) = endpoint.channels.get_mut(source.channel).filter(|_| was_cancelled) {
-            c.role.stream.mark_cancelled();
+            c.role.stream.end_early(EarlyEnd::Cancelled);
         }
         was_cancelled
     }

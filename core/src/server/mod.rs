@@ -52,7 +52,7 @@ pub(crate) use engine::is_out_of_memory;
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 #[cfg(feature = "http")]
 pub(crate) use exchanges::ExchangeBuffers;
-pub use exchanges::{ExchangeOutput, ExchangeStatus, ExchangeToken, Exchanges, SessionStatus};
+pub use exchanges::{EarlyEnd, ExchangeOutput, ExchangeStatus, ExchangeToken, Exchanges, SessionStatus};
 pub use http_request::{ConnectionInfo, HttpRequest};
 pub use input::{InputError, InputRequired};
 #[cfg(feature = "http")]

@@ -20,7 +20,7 @@ use crate::built::{Part, Tasking};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, InputOutcome};
 use crate::calls::outbound::{
-    CallOptions, CallPurpose, CallTask as CallFollow, OutboundCall, QueuedCall, TaskRequest,
+    CallOptions, CallPurpose, CallStage, CallTask as CallFollow, OutboundCall, QueuedCall, TaskRequest,
 };
 use crate::calls::outbound_requests::{OutboundRequest, VersionedParams, check_reserved};
 use crate::error::{CallError, UseError};
@@ -205,7 +205,7 @@ fn queue_request(
     if queued.task.is_some() && Tasking::IS_BUILT {
         request.task = CallFollow::Follow;
     }
-    request.queued = Some(Box::new(queued));
+    request.stage = CallStage::Queued(Box::new(queued));
     endpoint.begin_request(request)
 }
 
@@ -279,7 +279,7 @@ impl ParkedCalls {
             index += 1;
             let request = *request;
             let Some(record) = endpoint.outbound.calls.get_mut(request) else { continue };
-            let Some(queued) = record.queued.take() else { continue };
+            let Some(queued) = record.take_queued() else { continue };
             record.restart_timeouts(endpoint.now, queued.total_timeout);
             let head = OutboundRequest {
                 method: &queued.method,
@@ -384,7 +384,7 @@ impl ParkedCalls {
         if let Some(tasks) = self.tasks.as_mut() {
             tasks.end(endpoint, request, &Err(CallError::Cancelled));
         }
-        if let Some(queued) = endpoint.end_request(request).and_then(|request| request.queued) {
+        if let Some(queued) = endpoint.end_request(request).and_then(|mut request| request.take_queued()) {
             self.uncharge(endpoint, position(endpoint, call), queued.cost());
         }
     }
@@ -571,9 +571,14 @@ impl ParkedCallTable for ParkedCalls {
         if let Some(tasks) = self.tasks.as_ref() {
             tasks.check_sums(endpoint);
         }
-        let queued = |(_, request): &(Option<Box<str>>, Key)| {
-            let request = endpoint.outbound.calls.get(*request);
-            request.and_then(|request| request.queued.as_deref()).map_or(0, QueuedCall::cost)
+        let queued = |(_, request): &(Option<Box<str>>, Key)| match endpoint
+            .outbound
+            .calls
+            .get(*request)
+            .map(|request| &request.stage)
+        {
+            Some(CallStage::Queued(queued)) => queued.cost(),
+            _ => 0,
         };
         let bytes =
             |parked: &ParkedCall| parked.byte_len() + parked.requests.iter().map(queued).sum::<usize>();
@@ -646,7 +651,7 @@ pub(super) fn follow_question(
     outcome: InputOutcome,
 ) -> Option<(Key, InputOutcome)> {
     let Some(request) = endpoint.outbound.calls.get(key) else { return Some((key, outcome)) };
-    let may_be_task = request.task == CallFollow::Follow && !request.superseded;
+    let may_be_task = request.task == CallFollow::Follow && !request.is_superseded();
     let question = match (request.purpose, &outcome) {
         (CallPurpose::InputTask(question), _) => {
             endpoint.end_request(key);
@@ -668,7 +673,7 @@ pub(super) fn follow_question(
 /// follows no task.
 pub(super) fn poll_question(parked: &mut Parked, endpoint: &mut ServerEndpoint, key: Key) -> bool {
     let now = endpoint.now;
-    let followed = endpoint.outbound.calls.get(key).filter(|request| request.superseded);
+    let followed = endpoint.outbound.calls.get(key).filter(|request| request.is_superseded());
     if followed.is_none_or(|request| now >= request.total_deadline) {
         return false;
     }

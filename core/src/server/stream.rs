@@ -21,6 +21,18 @@ enum Place {
     StreamOf(Key),
 }
 
+/// Why a message ended before it was delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum EarlyEnd {
+    /// The message was refused because of its form, its revision, its method or the state of its session.
+    ///
+    /// Not if the server had no room for it, nor for members of a batch.
+    Refused,
+    /// A cancellation that overtook the request ended it, so it has no answer (CANC-010).
+    Cancelled,
+}
+
 /// State of a channel on such a transport.
 #[derive(Debug, Default)]
 pub(super) struct StreamState {
@@ -35,10 +47,7 @@ pub(super) struct StreamState {
     unreachable: bool,
     /// The client has left the stream, which it can resume.
     left: bool,
-    /// The request was refused before it was delivered.
-    request_refused: bool,
-    /// An early cancellation ended the request.
-    request_cancelled: bool,
+    early_end: Option<EarlyEnd>,
     /// Code of the last error response; 0 if there was none.
     last_error_code: i32,
     /// Scopes that the only request of the stream lacks.
@@ -138,14 +147,9 @@ impl StreamState {
         self.left = true;
     }
 
-    /// Records that the request was refused before it was delivered.
-    pub(super) const fn mark_refused(&mut self) {
-        self.request_refused = true;
-    }
-
-    /// Records that an early cancellation ended the request.
-    pub(super) const fn mark_cancelled(&mut self) {
-        self.request_cancelled = true;
+    /// Records that the request ended before it was delivered.
+    pub(super) const fn end_early(&mut self, why: EarlyEnd) {
+        self.early_end = Some(why);
     }
 
     pub(super) const fn begin_request(&mut self) {
@@ -167,14 +171,9 @@ impl StreamState {
         self.last_error_code = i32::try_from(code).unwrap_or(-1);
     }
 
-    /// Returns whether the request was refused before it was delivered.
-    pub(super) const fn is_refused(&self) -> bool {
-        self.request_refused
-    }
-
-    /// Returns whether an early cancellation ended the request.
-    pub(super) const fn is_cancelled(&self) -> bool {
-        self.request_cancelled
+    /// Returns why the request ended before it was delivered, if it did.
+    pub(super) const fn early_end(&self) -> Option<EarlyEnd> {
+        self.early_end
     }
 
     /// Records that the request was refused because it lacks scopes.

@@ -27,7 +27,7 @@ use super::common::CommonState;
 use super::event::Peer;
 use super::input::check_input_response;
 use crate::calls::endpoint::EndpointTimer;
-use crate::calls::outbound::{CallPurpose, CallTask, TaskRequest};
+use crate::calls::outbound::{CallPurpose, CallTask, ProgressUse, TaskRequest};
 use crate::change::Change;
 use crate::error::{CallError, UseError};
 use crate::json::{EncodeError, ShapeTable, TopLevelMembers};
@@ -337,7 +337,9 @@ impl FollowedTasks {
         let Some(parked) = common.endpoint.outbound.calls.get_mut(call) else { return };
         let retained = parked.retained.take().map_or(0, |kept| kept.len());
         // Progress does not delay polls, and the token stays valid in 2025-11-25 (TASK-033, TASK-127).
-        parked.progress_resets_timeout = false;
+        if parked.wants_progress() {
+            parked.progress = ProgressUse::Report;
+        }
         parked.task = if is_modern { CallTask::None } else { CallTask::Running };
         if !parked.has_explicit_total {
             parked.total_deadline = now + polling.max_wait;

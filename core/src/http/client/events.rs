@@ -273,11 +273,8 @@ pub(super) struct EventStreamState {
     /// The id to resume after.
     pub(super) last_event_id: Box<[u8]>,
     recent_ids: VecDeque<Box<[u8]>>,
-    /// Events of the broken connection may be sent again.
-    may_replay: bool,
     pub(super) retry: Option<Duration>,
-    /// The stream has been open.
-    pub(super) was_open: bool,
+    history: StreamHistory,
     /// Time at which it was opened; taken when its end is evaluated.
     opened_at: Option<Instant>,
     /// Yield of the current connection.
@@ -286,6 +283,17 @@ pub(super) struct EventStreamState {
     id_advanced: bool,
     /// Consecutive unproductive connections.
     failures: u32,
+}
+
+/// The connections that an event stream has had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum StreamHistory {
+    /// None yet.
+    None,
+    /// The current one sends new events.
+    New,
+    /// Events of the one before, which broke, may be sent again.
+    Replaying,
 }
 
 /// The yield of a connection of an event stream.
@@ -305,9 +313,8 @@ impl EventStreamState {
             ended: None,
             last_event_id: Box::default(),
             recent_ids: VecDeque::new(),
-            may_replay: false,
             retry: None,
-            was_open: false,
+            history: StreamHistory::None,
             opened_at: None,
             yielded: StreamYield::Nothing,
             id_advanced: false,
@@ -315,12 +322,16 @@ impl EventStreamState {
         }
     }
 
+    /// Returns whether the stream has been open.
+    pub(super) fn was_open(&self) -> bool {
+        self.history != StreamHistory::None
+    }
+
     /// Starts to decode a new connection.
     pub(super) fn reopen(&mut self, now: Instant, max: usize) {
         self.decoder = SseDecoder::new(max);
         self.ended = None;
-        self.may_replay = self.was_open;
-        self.was_open = true;
+        self.history = if self.was_open() { StreamHistory::Replaying } else { StreamHistory::New };
         self.opened_at = Some(now);
         self.yielded = StreamYield::Nothing;
         self.id_advanced = false;
@@ -358,9 +369,9 @@ impl EventStreamState {
             return false;
         }
         if self.recent_ids.iter().any(|known| **known == *id) {
-            return self.may_replay;
+            return self.history == StreamHistory::Replaying;
         }
-        self.may_replay = false;
+        self.history = StreamHistory::New;
         if self.recent_ids.len() >= MAX_RECENT_IDS {
             self.recent_ids.pop_front();
         }

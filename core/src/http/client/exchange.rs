@@ -298,7 +298,7 @@ impl Client {
         if self.session.gate() == SendGate::AwaitingGetStream {
             self.open_gate();
         }
-        let was_open = x.events.as_ref().is_some_and(|e| e.was_open);
+        let was_open = x.events.as_ref().is_some_and(|events| events.was_open());
         let mut may_reopen = error.allows_reopen(was_open);
         // SSE-022, SSE-024
         if !may_reopen && error.refuses_resumption() && x.events.as_mut().is_some_and(|e| e.forget_events()) {

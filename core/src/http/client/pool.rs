@@ -21,7 +21,9 @@ use bytes::Bytes;
 
 use super::binding::Client;
 use super::exchange::{Action, ExchangeClass, ExchangeFailure, ExchangeId};
-use super::pool_table::{ConnectionState, ConnectionTable, Place, Places, PooledConnection, WaitingRequests};
+use super::pool_table::{
+    ConnectionStage, ConnectionState, ConnectionTable, Place, Places, PooledConnection, WaitingRequests,
+};
 use crate::built::{Observability, Part};
 use crate::client::Event;
 use crate::driving::{self, DriverCheck};
@@ -213,7 +215,7 @@ impl ConnectionPool {
             let (connection, origin) = self.connects.pop_front()?;
             // It may have been closed before anybody knew of it.
             if let Some(c) = self.connections.get_mut(connection.0) {
-                c.is_announced = true;
+                c.stage = ConnectionStage::Announced;
                 return Some((connection, origin));
             }
         }
@@ -265,7 +267,9 @@ impl ConnectionPool {
     /// any request can move to another connection.
     #[must_use]
     pub fn is_possibly_stale(&self, connection: ConnectionId) -> bool {
-        let untouched = |c: &PooledConnection| c.was_used && c.assigned().is_some_and(|x| !x.is_written);
+        let untouched = |c: &PooledConnection| {
+            c.stage == ConnectionStage::Used && c.assigned().is_some_and(|x| !x.is_written)
+        };
         self.connections.get(connection.0).is_some_and(untouched)
     }
 
@@ -426,7 +430,7 @@ impl ConnectionPool {
             H1Event::End => {
                 self.connections.release(key);
                 if let Some(c) = self.connections.get_mut(key) {
-                    c.was_used = true;
+                    c.stage = ConnectionStage::Used;
                 }
                 client.handle_end(self.now, exchange);
             }
@@ -451,7 +455,8 @@ impl ConnectionPool {
         let Some(assigned) = assigned else { return };
         // The server closed an idle connection: the request moves to a new one if that cannot execute it twice.
         let stale = fault.is_none() && assigned.request.idempotent;
-        let resend = c.was_used && !assigned.head_received && (!assigned.is_written || stale);
+        let resend =
+            c.stage == ConnectionStage::Used && !assigned.head_received && (!assigned.is_written || stale);
         if resend && client.is_open(exchange) {
             let key = self.waiting.push_front(assigned.request);
             return self.places.set(exchange, Place::Waiting(key));
@@ -533,7 +538,7 @@ impl ConnectionPool {
     /// Closes a connection without reporting a failure of its exchange.
     fn drop(&mut self, key: Key) {
         // A connection that was not announced needs no closing.
-        if self.connections.remove(key).is_some_and(|(c, _)| c.is_announced) {
+        if self.connections.remove(key).is_some_and(|(c, _)| c.stage != ConnectionStage::Planned) {
             self.closes.push_back(ConnectionId(key));
         }
     }

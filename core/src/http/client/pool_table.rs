@@ -29,13 +29,23 @@ pub(super) enum ConnectionState {
     Connected(Box<h1::client::Connection>),
 }
 
+/// How far a connection has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ConnectionStage {
+    /// The owner of the sockets knows nothing of it.
+    Planned,
+    /// The owner of the sockets was told of it.
+    Announced,
+    /// It has carried a whole exchange.
+    Used,
+}
+
 #[derive(Debug)]
 pub(super) struct PooledConnection {
     pub(super) origin: Origin,
     pub(super) state: ConnectionState,
     assigned: Option<AssignedExchange>,
-    /// The connection has assigned an exchange before.
-    pub(super) was_used: bool,
+    pub(super) stage: ConnectionStage,
     /// The reason why the connection broke.
     pub(super) failure: Option<Box<str>>,
     /// Number of requests of the table up to its last one.
@@ -44,8 +54,6 @@ pub(super) struct PooledConnection {
     is_ready: bool,
     /// It is in `ConnectionTable::idle`.
     is_listed: bool,
-    /// The owner of the sockets was told of it.
-    pub(super) is_announced: bool,
     /// Its entry in `ConnectionTable::deadlines`.
     armed: Option<Instant>,
 }
@@ -56,12 +64,11 @@ impl PooledConnection {
             origin,
             state: ConnectionState::Connecting { deadline },
             assigned: None,
-            was_used: false,
+            stage: ConnectionStage::Planned,
             failure: None,
             last_use: 0,
             is_ready: false,
             is_listed: false,
-            is_announced: false,
             armed: None,
         }
     }

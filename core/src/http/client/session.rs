@@ -164,7 +164,7 @@ impl HttpClientSession {
                 ExchangePurpose::Message { .. }
                 | ExchangePurpose::Resume { .. }
                 | ExchangePurpose::ConfirmSession => true,
-                ExchangePurpose::GetStream => x.events.as_ref().is_some_and(|e| e.was_open),
+                ExchangePurpose::GetStream => x.events.as_ref().is_some_and(|events| events.was_open()),
                 _ => false,
             }
     }

@@ -9,7 +9,7 @@ use super::exchange::{ExchangeId, HeadRejection, Kind, RequestPhase};
 use super::http_sse::HttpSse;
 use super::principals::admit_as;
 use super::protected::Protected;
-use super::refusal::{Refusal, overloaded, shutting_down, unknown_session};
+use super::refusal::{HeadDecision, Refusal, overloaded, shutting_down, unknown_session};
 use super::request_headers::RequestHeaders;
 use super::session::SessionLookup;
 use super::token::{Credentials, RecentToken, SingleValue};
@@ -91,53 +91,48 @@ impl Server {
             let path = if path == &*self.path { self.path.clone() } else { path.into() };
             x.request = Some(Arc::new(HttpRequest::new(path, self.config.visible_fields_of(head.fields))));
         }
-        let described = self.config.resource_described_at(path);
-        if described.is_some() {
-            // The document is public, and the same for pages of every origin.
+        let (described, document) = (self.config.resource_described_at(path), self.config.document_at(path));
+        let is_public = described.is_some() || document.is_some();
+        if is_public {
+            // The same for pages of every origin.
             x.headers.clear_origin();
             x.cors = None;
         }
-        if let Some(document) = self.config.document_at(path) {
-            x.headers.clear_origin();
-            x.cors = None;
-            // Not counted as a call: it needs no token, and the engine never sees it.
-            match self.config.check_host(&headers, true) {
-                Ok(()) => self.exchanges.serve_document(key, head.method, head.fields, document),
-                Err(diagnostic) => {
-                    let refusal = report_refusal(&mut self.events, diagnostic);
-                    self.exchanges.refuse(key, &refusal);
-                }
-            }
-            return ExchangeId(key);
-        }
-        let host_refusal = self.config.check_host(&headers, described.is_some()).err();
+        let host_refusal = self.config.check_host(&headers, is_public).err();
         if host_refusal.is_some() {
             // A refused page must not read the refusal either.
             x.headers.clear_origin();
         }
-        let admitted = match (host_refusal, described) {
-            (Some(diagnostic), _) => Err(Some(report_refusal(&mut self.events, diagnostic))),
-            (None, Some(protected)) => {
-                self.exchanges.serve_metadata(key, head.method, protected);
-                Err(None)
+        let decision = match (host_refusal, document, described) {
+            (Some(diagnostic), ..) => HeadDecision::Refused(report_refusal(&mut self.events, diagnostic)),
+            // Not counted as a call: it needs no token, and the engine never sees it.
+            (None, Some(document), _) => {
+                self.exchanges.serve_document(key, head.method, head.fields, document);
+                HeadDecision::Answered
             }
-            (None, None) if is_refused => Err(Some(overloaded("too many connections are open"))),
-            (None, None) => self.admit(key, head, &headers, path, recent).and_then(|()| match identity {
-                Some(identity) if self.config.protected_resource().is_none() => {
+            (None, None, Some(protected)) => {
+                self.exchanges.serve_metadata(key, head.method, protected);
+                HeadDecision::Answered
+            }
+            (None, None, None) if is_refused => {
+                HeadDecision::Refused(overloaded("too many connections are open"))
+            }
+            (None, None, None) => match (self.admit(key, head, &headers, path, recent), identity) {
+                (HeadDecision::Admitted, Some(identity)) if self.config.protected_resource().is_none() => {
                     admit_as(self, key, Authorization::new(identity))
                 }
-                _ => Ok(()),
-            }),
+                (decision, _) => decision,
+            },
         };
-        match admitted {
-            Ok(()) => self.begin_request(key, &headers, query, length),
-            Err(Some(refusal)) => self.exchanges.refuse(key, &refusal),
-            Err(None) => {}
+        match decision {
+            HeadDecision::Admitted => self.begin_request(key, &headers, query, length),
+            HeadDecision::Refused(refusal) => self.exchanges.refuse(key, &refusal),
+            HeadDecision::Answered => {}
         }
         ExchangeId(key)
     }
 
-    /// Decides whether the request is admitted; `Err(None)` means that it was answered already.
+    /// Decides whether the request is admitted.
     fn admit(
         &mut self,
         key: Key,
@@ -145,17 +140,17 @@ impl Server {
         headers: &AdmissionHeaders<'_>,
         path: &str,
         recent: Option<&mut RecentToken>,
-    ) -> Result<(), Option<Refusal>> {
+    ) -> HeadDecision {
         let serves_legacy = !self.engine.config().legacy_versions().is_empty();
         let allowed = self.config.allowed_methods(path, serves_legacy);
         if let Some(cors) = self.config.cors.filter(|_| head.method == "OPTIONS" && allowed.is_some()) {
             let fields = cors.preflight_fields(self);
             self.exchanges.answer_empty(key, 204, fields);
-            return Err(None);
+            return HeadDecision::Answered;
         }
         let Some(allowed) = allowed else {
             let message = format!("nothing is served here; the endpoint is {}", self.config.path);
-            return Err(Some(Refusal::with_error(404, RpcError::invalid_request(message))));
+            return HeadDecision::Refused(Refusal::with_error(404, RpcError::invalid_request(message)));
         };
         if !allowed.methods.contains(&head.method) {
             let reason = if serves_legacy && Sessions::IS_BUILT {
@@ -166,22 +161,24 @@ impl Server {
             let mut fields = Fields::new();
             fields.push(fields::ALLOW, allowed.list.as_bytes()); // HTTP-039, HTTP-080
             self.exchanges.refuse_with(key, &Refusal::new(405, reason), fields);
-            return Err(None);
+            return HeadDecision::Answered;
         }
         if self.exchanges.len() > self.config.max_exchanges {
-            return Err(Some(overloaded("too many exchanges are under way")));
+            return HeadDecision::Refused(overloaded("too many exchanges are under way"));
         }
         if self.engine.exchanges().is_shutting_down() && head.method != "DELETE" {
-            return Err(Some(shutting_down()));
+            return HeadDecision::Refused(shutting_down());
         }
         match self.config.protected_resource() {
             Some(_) => {
                 let (method, token, proof) = (head.method, headers.token, headers.proof);
                 self.check_token(key, &Credentials { method, path, token, proof }, recent)
             }
-            None if self.validator.is_none() => Ok(()),
+            None if self.validator.is_none() => HeadDecision::Admitted,
             // A validator without a protected resource is a mistake of the program: every request is refused.
-            None => Err(Some(Refusal::new(500, "tokens are validated, but no resource is protected"))),
+            None => {
+                HeadDecision::Refused(Refusal::new(500, "tokens are validated, but no resource is protected"))
+            }
         }
     }
 

@@ -66,13 +66,10 @@ pub struct Connection {
     /// The reader has taken bytes since the last check.
     made_progress: bool,
     is_aborted: bool,
-    /// The shard of the next request.
-    other_shard: Option<u8>,
+    next_head: NextHead,
     admission: Admission,
     /// The connection ends after the next response.
     ends_after_response: bool,
-    /// The head of a request waits for admission.
-    head_held: bool,
     pub(super) recent_token: RecentToken,
     fault: Option<ConnectionFault>,
     heads: Part<Observability, HeadRecords>,
@@ -90,6 +87,17 @@ pub enum Admission {
     Held,
     /// It gets 503 with `Retry-After`, and the connection ends.
     Refused,
+}
+
+/// Why the head of the next request stays in the buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum NextHead {
+    /// It does not.
+    Free,
+    /// It waits for admission.
+    Held,
+    /// Its session is on this shard.
+    OtherShard(u8),
 }
 
 /// The open exchange of a connection.
@@ -143,10 +151,9 @@ impl Connection {
             taken: 0,
             made_progress: false,
             is_aborted: false,
-            other_shard: None,
+            next_head: NextHead::Free,
             admission: Admission::Open,
             ends_after_response: false,
-            head_held: false,
             recent_token: RecentToken::default(),
             fault: None,
             heads: Part::NONE,
@@ -190,7 +197,7 @@ impl Connection {
     #[must_use]
     pub const fn is_head_held(&self) -> bool {
         // A connection that was closed meanwhile has dropped the head.
-        self.head_held && self.h1.is_reading_head()
+        matches!(self.next_head, NextHead::Held) && self.h1.is_reading_head()
     }
 
     /// Returns from when the connection may be evicted in favour of another one, if it may at all.
@@ -347,7 +354,9 @@ impl Connection {
     /// It is returned once. The caller must then drive the connection with that shard. Nothing of the request was
     /// consumed, and no exchange is open. Until then the connection makes no progress.
     pub const fn take_other_shard(&mut self) -> Option<u8> {
-        self.other_shard.take()
+        let NextHead::OtherShard(shard) = self.next_head else { return None };
+        self.next_head = NextHead::Free;
+        Some(shard)
     }
 
     /// Returns the fault in the received data, if that is why the connection ends.
@@ -409,17 +418,16 @@ impl Connection {
         if self.is_paused() {
             return false;
         }
-        let (heads, other_shard) = (&mut self.heads, &mut self.other_shard);
-        let (admission, head_held) = (self.admission, &mut self.head_held);
+        let (heads, admission, next_head) = (&mut self.heads, self.admission, &mut self.next_head);
         let recent_token = &mut self.recent_token;
         let event = self.h1.poll_event_if(now, |head, info| {
-            *head_held = admission == Admission::Held;
-            if *head_held {
-                return None;
-            }
-            // A refusal needs no session, so the connection stays here and is counted here.
-            *other_shard = server.other_shard(&head).filter(|_| admission == Admission::Open);
-            if other_shard.is_some() {
+            *next_head = match admission {
+                Admission::Held => NextHead::Held,
+                Admission::Open => server.other_shard(&head).map_or(NextHead::Free, NextHead::OtherShard),
+                // A refusal needs no session, so the connection stays here and is counted here.
+                Admission::Refused => NextHead::Free,
+            };
+            if *next_head != NextHead::Free {
                 return None;
             }
             if let Some(tap) = heads.as_mut() {

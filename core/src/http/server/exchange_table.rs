@@ -102,7 +102,7 @@ impl ExchangeTable {
     /// Opens the exchange of a stream whose client is gone and may resume it.
     pub(super) fn open_detached(&mut self, now: Instant) -> Key {
         let mut x = ServerExchange::new(Kind::Post, now, &mut SpareBuffers::default());
-        x.client_gone = true;
+        x.client = ClientPresence::Gone;
         self.slab.insert(x)
     }
 
@@ -122,10 +122,9 @@ impl ExchangeTable {
 
     /// Queues an exchange whose client is there, unless it is queued.
     pub(super) fn mark_ready(&mut self, key: Key) {
-        if let Some(x) = self.slab.get_mut(key).filter(|x| !x.client_gone) {
-            if !core::mem::replace(&mut x.is_marked_ready, true) {
-                self.ready.push_back(key);
-            }
+        if let Some(x) = self.slab.get_mut(key).filter(|x| x.client == ClientPresence::Here) {
+            x.client = ClientPresence::Queued;
+            self.ready.push_back(key);
         }
     }
 
@@ -138,7 +137,9 @@ impl ExchangeTable {
     pub(super) fn pop_ready(&mut self) -> Option<Key> {
         while let Some(key) = self.ready.pop_front() {
             if let Some(x) = self.slab.get_mut(key) {
-                x.is_marked_ready = false;
+                if x.client == ClientPresence::Queued {
+                    x.client = ClientPresence::Here;
+                }
                 return Some(key);
             }
         }
@@ -195,19 +196,22 @@ impl ExchangeTable {
 
     /// Sets whether an exchange is a stream without an end of its own.
     pub(super) fn set_open_ended(&mut self, key: Key, is_open_ended: bool) {
-        let Some(x) = self.slab.get_mut(key).filter(|x| x.is_open_ended != is_open_ended) else { return };
-        let may_end = x.may_end_for_another();
-        x.is_open_ended = is_open_ended;
+        let Some(x) = self.slab.get_mut(key).filter(|x| x.is_open_ended() != is_open_ended) else { return };
         if is_open_ended {
+            x.open_ended = Some(ListLinks::NONE);
             self.open_ended += 1;
             if x.may_end_for_another() {
                 self.quietest.push(&mut self.slab, key);
             }
-        } else {
-            self.open_ended -= 1;
-            if may_end {
-                self.quietest.remove(&mut self.slab, key);
-            }
+            return;
+        }
+        self.open_ended -= 1;
+        // Before its links are dropped.
+        if x.may_end_for_another() {
+            self.quietest.remove(&mut self.slab, key);
+        }
+        if let Some(x) = self.slab.get_mut(key) {
+            x.open_ended = None;
         }
     }
 
@@ -225,7 +229,7 @@ impl ExchangeTable {
     pub(super) fn quietest(&self, principal: Option<&str>) -> Option<Key> {
         let mut all = self.quietest.iter(&self.slab);
         let is_own = |x: &ServerExchange| principal.is_none() || x.principal() == principal;
-        all.find(|(_, x)| !x.client_gone && is_own(x)).map(|(key, _)| key)
+        all.find(|(_, x)| !x.is_client_gone() && is_own(x)).map(|(key, _)| key)
     }
 
     /// Returns the number of exchanges of a principal.
@@ -327,7 +331,7 @@ impl ExchangeTable {
     /// Sets the time at which an exchange is to be checked; at the latest when its token expires.
     pub(super) fn schedule_check(&mut self, at: Instant, key: Key) {
         let Self { checks, slab, .. } = self;
-        let expires = slab.get(key).filter(|x| x.is_open_ended).and_then(|x| x.expires);
+        let expires = slab.get(key).filter(|x| x.is_open_ended()).and_then(|x| x.expires);
         let at = expires.map_or(at, |expires| at.min(expires));
         checks.arm(at, key);
         checks.sweep(slab.len(), |_, key| slab.get(key).is_some_and(ServerExchange::is_live), |_| false);
@@ -491,9 +495,7 @@ pub(super) struct ServerExchange {
     pub(super) stream: Option<Key>,
     /// The number of the last event on that stream.
     pub(super) last_event: u32,
-    pub(super) is_modern: bool,
-    /// The response carries the id of a new session.
-    pub(super) announces_session: bool,
+    pub(super) session_use: SessionUse,
     pub(super) response: Option<Response>,
     pub(super) out: Outbox,
     /// Memory for the fields of the response.
@@ -502,8 +504,7 @@ pub(super) struct ServerExchange {
     pub(super) spare: ExchangeBuffers,
     /// Nothing will be added to `out`.
     pub(super) output_complete: bool,
-    /// The client disconnected.
-    pub(super) client_gone: bool,
+    client: ClientPresence,
     /// Events of a GET stream that may not have been written yet.
     pub(super) unwritten: Part<Sessions, UnwrittenEvents>,
     /// Time at which output was sent last, or at which the request was complete.
@@ -518,12 +519,29 @@ pub(super) struct ServerExchange {
     is_indexed: bool,
     /// Links of that index.
     links: TreeLinks,
-    /// A stream without an end of its own.
-    is_open_ended: bool,
-    /// Links of `ExchangeTable::quietest`.
-    quiet_links: ListLinks,
-    /// The exchange is in `ExchangeTable::ready`.
-    is_marked_ready: bool,
+    /// Set for a stream without an end of its own: its links of `ExchangeTable::quietest`.
+    open_ended: Option<ListLinks>,
+}
+
+/// What the request of an exchange is to sessions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SessionUse {
+    /// It belongs to one, if there is any.
+    Member,
+    /// Its response carries the id of a new one.
+    Begins,
+    /// It is none of theirs: it is modern, or cannot be read.
+    Standalone,
+}
+
+/// Whether the client of an exchange is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ClientPresence {
+    Here,
+    /// It is, and the exchange is in `ExchangeTable::ready`.
+    Queued,
+    /// It disconnected. The exchange may still be in `ExchangeTable::ready`.
+    Gone,
 }
 
 /// The place of an exchange in a session.
@@ -557,11 +575,13 @@ impl TreeNode for ServerExchange {
 
 impl ListNode for ServerExchange {
     fn list_links(&self) -> ListLinks {
-        self.quiet_links
+        self.open_ended.unwrap_or(ListLinks::NONE)
     }
 
     fn set_list_links(&mut self, links: ListLinks) {
-        self.quiet_links = links;
+        if let Some(own) = &mut self.open_ended {
+            *own = links;
+        }
     }
 }
 
@@ -580,14 +600,13 @@ impl ServerExchange {
             body_complete: false,
             stream: None,
             last_event: 0,
-            is_modern: false,
-            announces_session: false,
+            session_use: SessionUse::Member,
             response: None,
             out: parts.out,
             spare_fields: parts.fields,
             spare: parts.stream,
             output_complete: false,
-            client_gone: false,
+            client: ClientPresence::Here,
             unwritten: Part::NONE,
             idle_since: now,
             authorization: None,
@@ -596,9 +615,7 @@ impl ServerExchange {
             place: SessionPlace::default(),
             is_indexed: false,
             links: TreeLinks::default(),
-            is_open_ended: false,
-            quiet_links: ListLinks::NONE,
-            is_marked_ready: false,
+            open_ended: None,
         }
     }
 
@@ -614,7 +631,16 @@ impl ServerExchange {
 
     /// Returns whether it is a stream without an end of its own.
     pub(super) const fn is_open_ended(&self) -> bool {
-        self.is_open_ended
+        self.open_ended.is_some()
+    }
+
+    /// Returns whether the client disconnected.
+    pub(super) const fn is_client_gone(&self) -> bool {
+        matches!(self.client, ClientPresence::Gone)
+    }
+
+    pub(super) const fn mark_client_gone(&mut self) {
+        self.client = ClientPresence::Gone;
     }
 
     pub(super) const fn place(&self) -> SessionPlace {
@@ -633,13 +659,13 @@ impl ServerExchange {
     }
 
     /// Returns whether more output may follow and the client is still there.
-    const fn is_live(&self) -> bool {
-        !self.client_gone && !self.output_complete
+    pub(super) const fn is_live(&self) -> bool {
+        !self.is_client_gone() && !self.output_complete
     }
 
     /// Returns whether the exchange may end for another stream.
     const fn may_end_for_another(&self) -> bool {
-        self.is_open_ended && matches!(self.kind, Kind::Get | Kind::Post)
+        self.is_open_ended() && matches!(self.kind, Kind::Get | Kind::Post)
     }
 
     /// Returns empty fields for a response, with reused memory.

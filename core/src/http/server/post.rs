@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::Server;
 use super::exchange::{ExchangeId, Kind, RequestPhase, SessionKey};
-use super::exchange_table::ServerExchange;
+use super::exchange_table::{ServerExchange, SessionUse};
 use super::http_sse::HttpSse;
 use super::refusal::{
     self, Refusal, no_batches, no_session, overloaded, repeated_id, too_long, unknown_session,
@@ -19,7 +19,7 @@ use crate::json::string;
 use crate::methods;
 use crate::rpc::envelope::{self, Envelope, MalformedMessage};
 use crate::rpc::{RpcError, code};
-use crate::server::{Authorization, Engine, is_out_of_memory};
+use crate::server::{Authorization, EarlyEnd, Engine, is_out_of_memory};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -303,7 +303,9 @@ impl Server {
         }
         let x = self.exchanges.get_mut(key)?;
         x.stream = Some(stream);
-        x.is_modern = matches!(route, PostRoute::Standalone);
+        if matches!(route, PostRoute::Standalone) {
+            x.session_use = SessionUse::Standalone;
+        }
         if let PostRoute::Session(session) = route {
             x.set_session(Some(session));
         }
@@ -328,7 +330,7 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(key) else { return };
         if progress.is_open {
             self.sessions.begin_call(&mut self.exchanges, key);
-        } else if silent && progress.is_cancelled {
+        } else if silent && progress.early_end == Some(EarlyEnd::Cancelled) {
             return self.finish(key);
         } else if silent {
             x.stream = None;
@@ -355,7 +357,7 @@ impl Server {
         let session = self.begin_session(parent, principal, built);
         if let Some(x) = self.exchanges.get_mut(key) {
             x.set_session(Some(session));
-            x.announces_session = true;
+            x.session_use = SessionUse::Begins;
         }
     }
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::Server;
 use super::exchange::{Kind, SessionKey};
-use super::refusal::{Refusal, overloaded};
+use super::refusal::{HeadDecision, overloaded};
 use super::resumption::write_empty_event;
 use crate::frame::sse::EventHead;
 use crate::server::Authorization;
@@ -203,11 +203,7 @@ impl Server {
 }
 
 /// Lets a request act for a principal, unless too many of its requests are in work. One of its streams may end for that.
-pub(super) fn admit_as(
-    server: &mut Server,
-    key: Key,
-    authorization: Authorization,
-) -> Result<(), Option<Refusal>> {
+pub(super) fn admit_as(server: &mut Server, key: Key, authorization: Authorization) -> HeadDecision {
     // A stream that is resumed takes the place of a call that is polled; DELETE and the like are answered at once.
     let needs_room = server.exchanges.get(key).is_some_and(|x| match x.kind {
         Kind::Other => false,
@@ -218,11 +214,11 @@ pub(super) fn admit_as(
     // Mostly there are fewer exchanges in all than one principal may have; the one to admit is among them.
     let has_room = server.exchanges.len() <= max || server.exchanges.count_of(principal) < max;
     if needs_room && !has_room && !server.end_quietest_stream(Some(principal)) {
-        return Err(Some(overloaded("too many requests of this principal are in work")));
+        return HeadDecision::Refused(overloaded("too many requests of this principal are in work"));
     }
     let expires = authorization.identity().lifetime().map(|lifetime| server.now + lifetime);
     server.exchanges.set_authorization(key, authorization, expires);
-    Ok(())
+    HeadDecision::Admitted
 }
 
 /// Factor of the retry time of an evicted GET stream: a client that came back immediately would evict the next stream.

@@ -9,6 +9,15 @@ use crate::http::fields;
 use crate::rpc::RpcError;
 use crate::rpc::envelope::MalformedMessage;
 
+/// What becomes of a request by its head.
+pub(super) enum HeadDecision {
+    /// It is served, once the decision about its token is there.
+    Admitted,
+    Refused(Refusal),
+    /// It has its response already.
+    Answered,
+}
+
 /// A refusal: its status and its error. It is boxed because most requests are not refused.
 pub(super) struct Refusal(Box<(u16, RpcError)>);
 

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::exchange::{Kind, RequestPhase, ResponseForm, SessionKey};
-use super::exchange_table::{ServerExchange, SessionPlace};
+use super::exchange_table::{ServerExchange, SessionPlace, SessionUse};
 use super::http_sse::HttpSse;
 use super::refusal::overloaded;
 use super::resumption::{
@@ -17,7 +17,7 @@ use crate::frame::sse::{EVENT_END, EventHead, write_comment};
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
 use crate::rpc::code;
-use crate::server::ExchangeStatus;
+use crate::server::{EarlyEnd, ExchangeStatus};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
@@ -33,7 +33,7 @@ impl Server {
             }
             return;
         }
-        if x.output_complete || (!x.client_gone && x.out.len() >= MAX_BUFFERED_BODY) {
+        if x.output_complete || (!x.is_client_gone() && x.out.len() >= MAX_BUFFERED_BODY) {
             return;
         }
         let Some(stream) = x.stream else { return };
@@ -53,7 +53,7 @@ impl Server {
                 }
                 return;
             }
-            if x.client_gone {
+            if x.is_client_gone() {
                 // The client has no event id, so it cannot resume.
                 outbox.clear();
             } else {
@@ -88,7 +88,9 @@ impl Server {
     fn answer_single_message(&mut self, key: Key, stream: Key, progress: ExchangeStatus) {
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.form = ResponseForm::Json;
-        if x.announces_session && x.session().is_none_or(|session| self.sessions.get(session).is_none()) {
+        if x.session_use == SessionUse::Begins
+            && x.session().is_none_or(|session| self.sessions.get(session).is_none())
+        {
             // The session was evicted before its id was sent.
             self.exchanges.refuse(key, &overloaded("too many sessions"));
             return self.finish(key);
@@ -149,25 +151,25 @@ impl Server {
         let budget = self.config.replay_budget();
         let replayed = session.filter(|_| budget > 0 && x.kind != Kind::HttpSse).zip(Sessions::get());
         let Some((session, built)) = replayed else {
-            while (x.client_gone || x.out.len() < MAX_BUFFERED_BODY) && !outbox.is_empty() {
+            while (x.is_client_gone() || x.out.len() < MAX_BUFFERED_BODY) && !outbox.is_empty() {
                 x.out.write(|out| write_event_head(out, &EventHead::default()));
                 if !outbox.move_message(&mut x.out) {
                     break;
                 }
                 x.out.push(EVENT_END);
-                if x.client_gone {
+                if x.is_client_gone() {
                     x.out.clear();
                 }
             }
             return;
         };
-        while x.client_gone || x.out.len() < MAX_BUFFERED_BODY {
+        while x.is_client_gone() || x.out.len() < MAX_BUFFERED_BODY {
             let Some(text) = outbox.pop_message() else { return };
             x.last_event = x.last_event.saturating_add(1);
             let last = !open && outbox.is_empty() && x.kind == Kind::Post;
             let entry =
                 ReplayEntry { stream: x.place().number, event: x.last_event, is_last: last, message: text };
-            if !x.client_gone {
+            if !x.is_client_gone() {
                 write_entry(&mut x.out, &entry);
             }
             session.replay_log(built).push(entry, budget);
@@ -179,13 +181,13 @@ impl Server {
         self.exchanges.set_open_ended(key, false);
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.output_complete = true;
-        if x.response.is_none() && !x.client_gone {
+        if x.response.is_none() && !x.is_client_gone() {
             // Cancelled without any output: an empty event stream.
             let mut fields = Fields::new();
             fields.push(fields::CONTENT_TYPE, fields::EVENT_STREAM.as_bytes());
             x.respond(200, fields, BodySize::Exact(0));
         }
-        let (kind, gone, stream) = (x.kind, x.client_gone, x.stream.take());
+        let (kind, gone, stream) = (x.kind, x.is_client_gone(), x.stream.take());
         let SessionPlace { session, is_call, .. } = x.place();
         if is_call {
             self.sessions.end_call(&mut self.exchanges, key);
@@ -221,17 +223,22 @@ impl Server {
     /// Handles the disconnection of the client.
     pub(super) fn disconnect(&mut self, key: Key) {
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        x.client_gone = true;
+        x.mark_client_gone();
         if x.unwritten.is_some() {
             return self.close_broken_get_stream(key);
         }
         x.out.clear();
-        if let Some(session) = x.session().filter(|_| x.announces_session && x.response.is_none()) {
+        if let Some(session) =
+            x.session().filter(|_| x.session_use == SessionUse::Begins && x.response.is_none())
+        {
             // The client cannot know the session id.
             self.end_session(session);
         }
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        let continues = x.kind == Kind::Post && x.stream.is_some() && !x.output_complete && !x.is_modern;
+        let continues = x.kind == Kind::Post
+            && x.stream.is_some()
+            && !x.output_complete
+            && x.session_use != SessionUse::Standalone;
         if continues {
             // HTTP-062: the messages are kept for resumption, if the client has an event id.
             let (begun, events, stream, session) =
@@ -264,7 +271,7 @@ impl Server {
     pub(super) fn check_exchange(&mut self, key: Key) {
         let (now, event_stream_delay, keep_alive) =
             (self.now, self.config.event_stream_delay, self.config.keep_alive);
-        let Some(x) = self.exchanges.get_mut(key).filter(|x| !x.client_gone && !x.output_complete) else {
+        let Some(x) = self.exchanges.get_mut(key).filter(|x| x.is_live()) else {
             return;
         };
         let is_expired = x.is_open_ended() && x.expires.is_some_and(|at| at <= now);
@@ -302,14 +309,18 @@ impl Server {
     /// Moves the stream of one exchange to another one.
     pub(super) fn transfer_stream(&mut self, from: Key, to: Key) {
         let Some(x) = self.exchanges.get_mut(from) else { return };
-        let (stream, event, modern, place) = (x.stream.take(), x.last_event, x.is_modern, x.place());
+        debug_assert!(
+            x.session_use != SessionUse::Standalone,
+            "a stream without a session cannot be resumed"
+        );
+        let (stream, event, place) = (x.stream.take(), x.last_event, x.place());
         self.sessions.set_place(&mut self.exchanges, from, SessionPlace { is_call: false, ..place });
         if let Some(stream) = stream {
             self.engine.exchanges().set_owner(stream, Some(to));
         }
         if let Some(x) = self.exchanges.get_mut(to) {
             (x.kind, x.form) = (Kind::Post, ResponseForm::EventStream);
-            (x.stream, x.last_event, x.is_modern) = (stream, event, modern);
+            (x.stream, x.last_event) = (stream, event);
         }
         self.sessions.set_place(&mut self.exchanges, to, place);
     }
@@ -325,9 +336,7 @@ impl Server {
     pub fn poll_later(&mut self, now: Instant, call: CallId, retry: Option<Duration>) -> bool {
         self.tick(now);
         let Some(key) = self.engine.exchanges().call_owner(call) else { return false };
-        let Some(x) =
-            self.exchanges.get(key).filter(|x| !x.client_gone && !x.output_complete && x.kind == Kind::Post)
-        else {
+        let Some(x) = self.exchanges.get(key).filter(|x| x.is_live() && x.kind == Kind::Post) else {
             return false;
         };
         let supported = x.session().is_some_and(|session| primes_streams(self, session));
@@ -364,14 +373,15 @@ fn primes_streams(server: &Server, session: SessionKey) -> bool {
 /// Returns the status of a response that is one message (HTTP-024, HTTP-028, DEC-021).
 fn status(x: &ServerExchange, progress: ExchangeStatus) -> u16 {
     let Some(code) = progress.error_code else { return 200 };
-    if !x.is_modern {
-        let unreadable = progress.is_refused && matches!(code, code::PARSE_ERROR | code::INVALID_REQUEST);
+    let is_refused = progress.early_end == Some(EarlyEnd::Refused);
+    if x.session_use != SessionUse::Standalone {
+        let unreadable = is_refused && matches!(code, code::PARSE_ERROR | code::INVALID_REQUEST);
         return if unreadable || code == code::HEADER_MISMATCH { 400 } else { 200 };
     }
     match code {
         code::METHOD_NOT_FOUND => 404, // HTTP-024
         code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY | code::UNSUPPORTED_PROTOCOL_VERSION => 400,
-        code::PARSE_ERROR | code::INVALID_REQUEST | code::INVALID_PARAMS if progress.is_refused => 400, // HTTP-028
-        _ => 200, // DEC-021
+        code::PARSE_ERROR | code::INVALID_REQUEST | code::INVALID_PARAMS if is_refused => 400, // HTTP-028
+        _ => 200,                                                                              // DEC-021
     }
 }

@@ -208,7 +208,9 @@ impl Server {
         loop {
             let Some(record) = self.sessions.get_mut(session) else { return };
             let has_room = |key: &Key| {
-                self.exchanges.get(*key).is_some_and(|x| !x.client_gone && x.out.len() < MAX_BUFFERED_BODY)
+                self.exchanges
+                    .get(*key)
+                    .is_some_and(|x| !x.is_client_gone() && x.out.len() < MAX_BUFFERED_BODY)
             };
             let Some(key) = record.open_get_streams().rev().find(has_room) else { return };
             let returned = record.get_streams.as_mut().and_then(|all| all.returned.pop_front());

@@ -9,7 +9,7 @@ use core::time::Duration;
 use subtle::{Choice, ConstantTimeEq};
 
 use super::exchange::{ResponseForm, SessionKey};
-use super::exchange_table::{ExchangeTable, ServerExchange, SessionPlace};
+use super::exchange_table::{ExchangeTable, ServerExchange, SessionPlace, SessionUse};
 use super::principals::{PrincipalSessions, SessionsOfPrincipal, queue_uninitialized};
 use super::resumption::{GetStreams, ReplayEntry, ReplayLog};
 use super::{MIN_CHECK_INTERVAL, Server};
@@ -283,7 +283,7 @@ impl SessionTable {
     /// Adds the id to the response that announces the session (HTTP-064).
     #[inline]
     pub(super) fn push_id(&self, x: &ServerExchange, fields: &mut Fields) {
-        if let Some(session) = x.session().filter(|_| x.announces_session) {
+        if let Some(session) = x.session().filter(|_| x.session_use == SessionUse::Begins) {
             fields.push(fields::SESSION_ID, self.id(session).as_bytes());
         }
     }

@@ -12,7 +12,7 @@ use super::exchange::{ExchangeId, Kind, RequestPhase};
 use super::exchange_table::ExchangeTable;
 use super::principals::admit_as;
 use super::protected::{Dpop, Protected, Scheme};
-use super::refusal::{Refusal, overloaded};
+use super::refusal::{HeadDecision, Refusal, overloaded};
 use super::{Event, Server};
 use crate::ascii::AsciiCaseExt as _;
 use crate::deadlines::Deadlines;
@@ -190,21 +190,21 @@ impl CredentialFault {
 }
 
 impl Server {
-    /// Decides about the token of a request, or asks for the decision; `Err(None)` means that it was answered already.
+    /// Decides about the token of a request, or asks for the decision.
     pub(super) fn check_token(
         &mut self,
         key: Key,
         given: &Credentials<'_>,
         mut recent: Option<&mut RecentToken>,
-    ) -> Result<(), Option<Refusal>> {
-        let Some(protected) = self.config.protected_resource() else { return Err(None) };
-        let Some(x) = self.exchanges.get_mut(key) else { return Err(None) };
+    ) -> HeadDecision {
+        let Some(protected) = self.config.protected_resource() else { return HeadDecision::Answered };
+        let Some(x) = self.exchanges.get_mut(key) else { return HeadDecision::Answered };
         let credentials = match given.token {
             SingleValue::Absent => {
                 // Without credentials there is no error code (RFC 6750, 3.1).
                 let fields = protected.challenge_fields(None, None, None);
                 self.exchanges.refuse_with(key, &denied(401), fields);
-                return Err(None);
+                return HeadDecision::Answered;
             }
             SingleValue::One(value) => {
                 let known = recent.as_deref().filter(|_| x.kind == Kind::Post);
@@ -224,12 +224,12 @@ impl Server {
                 let (status, scheme, error) = fault.response();
                 let fields = protected.challenge_fields(scheme, error, None);
                 self.exchanges.refuse_with(key, &denied(status), fields); // AUTH-004, AUTH-005
-                return Err(None);
+                return HeadDecision::Answered;
             }
         };
         let (method, url) = (method_name(given.method), protected.request_url(given.path, &self.config.path));
         let request = TokenRequest { scheme, token, proof, method, url };
-        let Some(x) = self.exchanges.get_mut(key) else { return Err(None) };
+        let Some(x) = self.exchanges.get_mut(key) else { return HeadDecision::Answered };
         x.scheme = Some(scheme);
         // Each request anew: a token may have been revoked since the last one (SEC-004).
         let Some(decision) = validate(self.validator.as_ref(), &request) else {
@@ -246,44 +246,43 @@ impl Server {
         self.follow(key, Ok(decision), recent)
     }
 
-    /// Follows the decision about the token of a request, or lets the application decide; `Err(None)` means that it was
-    /// answered already.
+    /// Follows the decision about the token of a request, or lets the application decide.
     fn follow(
         &mut self,
         key: Key,
         decision: Result<Decision, TokenRequest>,
         recent: Option<&mut RecentToken>,
-    ) -> Result<(), Option<Refusal>> {
+    ) -> HeadDecision {
         match (decision, self.config.protected_resource()) {
             (Ok(Ok(identity)), _) => self.accept(key, identity, recent),
             (Ok(Err(denial)), Some(protected)) => {
                 self.exchanges.refuse_token(key, protected, &denial);
-                Err(None)
+                HeadDecision::Answered
             }
-            (Ok(Err(_)), None) => Err(None),
+            (Ok(Err(_)), None) => HeadDecision::Answered,
             (Err(request), _) => {
                 self.undecided.add(&mut self.exchanges, key, self.now + self.config.token_timeout);
                 self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
-                Ok(())
+                HeadDecision::Admitted
             }
         }
     }
 
-    /// Lets a request act for a principal; `Err(None)` means that it was answered already.
+    /// Lets a request act for a principal.
     fn accept(
         &mut self,
         key: Key,
         identity: Arc<Identity>,
         recent: Option<&mut RecentToken>,
-    ) -> Result<(), Option<Refusal>> {
-        let Some(protected) = self.config.protected_resource() else { return Err(None) };
+    ) -> HeadDecision {
+        let Some(protected) = self.config.protected_resource() else { return HeadDecision::Answered };
         let is_bound = identity.key().is_some();
         if is_bound || protected.dpop_mode() != Dpop::Off {
             let is_proven = self.exchanges.get(key).and_then(|x| x.scheme) == Some(Scheme::Dpop);
             if is_bound != is_proven {
                 let denial = Denial::InvalidToken(wrong_binding(is_bound).into());
                 self.exchanges.refuse_token(key, protected, &denial);
-                return Err(None);
+                return HeadDecision::Answered;
             }
         }
         let known =
@@ -295,7 +294,7 @@ impl Server {
                 if !authorization.has_required_scopes() {
                     let required = protected.policy().required.clone();
                     self.exchanges.refuse_token(key, protected, &Denial::InsufficientScope(required));
-                    return Err(None);
+                    return HeadDecision::Answered;
                 }
                 if let Some(recent) = recent {
                     recent.record_authorization(authorization.clone());
@@ -318,14 +317,14 @@ impl Server {
             return;
         }
         match self.accept(key, identity.into(), None) {
-            Ok(()) => {
+            HeadDecision::Admitted => {
                 if let Some(x) = self.exchanges.get_mut(key) {
                     x.phase = RequestPhase::ReceivingBody;
                 }
                 self.proceed(key);
             }
-            Err(Some(refusal)) => self.exchanges.refuse(key, &refusal),
-            Err(None) => {}
+            HeadDecision::Refused(refusal) => self.exchanges.refuse(key, &refusal),
+            HeadDecision::Answered => {}
         }
     }
 

@@ -424,7 +424,7 @@ impl FollowedQuestions {
         assert_eq!(self.by_id, ids.collect());
         for (key, question) in &self.questions {
             let request = endpoint.outbound.calls.get(*key);
-            assert!(request.is_some_and(|request| request.superseded), "a question has ended");
+            assert!(request.is_some_and(OutboundCall::is_superseded), "a question has ended");
             if let Some((sent, _)) = question.in_flight {
                 let purpose = endpoint.outbound.calls.get(sent).map(|request| request.purpose);
                 assert_eq!(purpose, Some(CallPurpose::InputTask(*key)), "a request about a task has ended");

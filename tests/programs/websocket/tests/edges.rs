@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcp_proto::client::{self, KnownEra};
 use mcp_proto::model::CallToolResult;
-use mcp_proto::server::{self, Engine, Event, ExchangeToken, InputRequired};
+use mcp_proto::server::{self, EarlyEnd, Engine, Event, ExchangeToken, InputRequired};
 use mcp_proto::{
     CallError, CallOptions, Capabilities, Capability, ChannelId, Era, Fault, Instant, Limits, RequestId,
     UseError, VersionSet,
@@ -158,7 +158,7 @@ fn request_in_a_session_that_has_ended_is_refused() {
         {
             let exchange = open_at(&mut engine, now, Some(session), 7, &message);
             assert!(output(&mut engine, exchange)[0]["error"].is_object(), "{n}: {message}");
-            assert!(engine.exchange_status(exchange).is_refused);
+            assert!(engine.exchange_status(exchange).early_end == Some(EarlyEnd::Refused));
             engine.exchanges().close(now, exchange);
         }
         let batch = open_at(&mut engine, now, Some(session), 8, &json!([tool_call(5)]));
@@ -229,7 +229,7 @@ fn refused_member_does_not_refuse_the_batch() {
     let exchange = open(&mut engine, Some(session), 1, &batch);
     let call = expect_call(&mut engine);
     let status = engine.exchange_status(exchange);
-    assert!(status.is_open && !status.is_refused, "{status:?}");
+    assert!(status.is_open && status.early_end.is_none(), "{status:?}");
     engine.complete(NOW, call.id(), &CallToolResult::text("x")).expect("open");
     let answers = output(&mut engine, exchange);
     assert_eq!(answers[0].as_array().map(Vec::len), Some(2), "{answers:?}");

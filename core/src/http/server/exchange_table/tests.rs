@@ -38,11 +38,15 @@ impl Session {
     fn check(&mut self) {
         let table = &mut self.table;
         let open = || table.slab.iter();
-        assert_eq!(table.open_ended, open().filter(|(_, x)| x.is_open_ended).count());
+        assert_eq!(table.open_ended, open().filter(|(_, x)| x.is_open_ended()).count());
 
         for (key, x) in open() {
             let times = table.ready.iter().filter(|ready| **ready == key).count();
-            assert_eq!(times, usize::from(x.is_marked_ready));
+            match x.client {
+                ClientPresence::Here => assert_eq!(times, 0),
+                ClientPresence::Queued => assert_eq!(times, 1),
+                ClientPresence::Gone => assert!(times <= 1),
+            }
             assert_eq!(x.is_indexed, x.place.is_indexed());
         }
         for principal in PRINCIPALS {
