@@ -141,8 +141,8 @@ impl<F: Feature, T> Part<F, T> {
     }
 
     #[inline(always)]
-    pub(crate) fn take(&mut self) -> Option<Box<T>> {
-        if F::IS_BUILT { self.value.take() } else { None }
+    pub(crate) fn take(&mut self) -> Option<T> {
+        if F::IS_BUILT { self.value.take().map(|part| *part) } else { None }
     }
 
     #[inline(always)]

@@ -33,10 +33,10 @@ impl Document {
     /// `build`.
     pub(super) fn read<T, E>(
         text: &[u8],
-        refuse: fn(Defect) -> E,
+        refuse: impl Fn(Defect) -> E,
         build: impl FnOnce(&Self) -> Result<T, E>,
     ) -> Result<T, E> {
-        let document = Self::parse(text).map_err(refuse)?;
+        let document = Self::parse(text).map_err(&refuse)?;
         let built = build(&document);
         document.defect.take().map_or(built, |defect| Err(refuse(defect)))
     }

@@ -112,9 +112,9 @@ pub(crate) struct NotificationThrottle {
     pub(crate) last_progress: f64,
     pub(crate) bucket: TokenBucket,
     /// The latest progress that was held back, and its notification.
-    pub(crate) deferred_progress: Option<(f64, Box<[u8]>)>,
+    pub(crate) deferred_progress: Option<(f64, Vec<u8>)>,
     /// The latest log message that was held back, encoded.
-    pub(crate) deferred_log: Option<Box<[u8]>>,
+    pub(crate) deferred_log: Option<Vec<u8>>,
     /// Time at which held notifications are sent.
     pub(crate) due_at: Option<Instant>,
 }
@@ -145,24 +145,24 @@ pub(super) type InboundIndex = Tree;
 pub(crate) struct InboundCalls {
     pub(crate) calls: Slab<InboundCall>,
     /// Those that are observed.
-    pub(super) observed: Option<Box<OpenRequests>>,
+    pub(super) observed: OpenRequests,
 }
 
 impl InboundCalls {
     pub(crate) const fn new() -> Self {
-        Self { calls: Slab::new(), observed: None }
+        Self { calls: Slab::new(), observed: OpenRequests::new() }
     }
 
     /// Releases the memory if there are no calls.
     pub(super) fn trim(&mut self) {
         self.calls.trim();
-        self.observed.take_if(|_| self.calls.is_empty());
+        self.observed.trim(self.calls.is_empty());
     }
 
     /// Ends the observation of a call, if it is observed.
     #[inline]
     pub(crate) fn take_observed(&mut self, key: Key) -> Option<OpenRequest> {
-        self.observed.as_mut()?.take(key)
+        self.observed.take(key)
     }
 
     #[inline]
@@ -188,8 +188,8 @@ impl InboundCalls {
         let observed = self.take_observed(key);
         let call = self.remove(index, key)?;
         let key = self.insert(index, call)?;
-        if let (Some(all), Some(observed)) = (&mut self.observed, observed) {
-            all.insert(key, observed);
+        if let Some(observed) = observed {
+            self.observed.insert(key, observed);
         }
         Some(key)
     }
@@ -427,7 +427,7 @@ impl<R: Role> Endpoint<R> {
         // Written here, so that only a program that reports progress has the code that prints numbers.
         let (value, mut message) = (progress.progress, Vec::new());
         write_progress(&mut message, record.version, token, progress);
-        throttle.deferred_progress = Some((value, message.into()));
+        throttle.deferred_progress = Some((value, message));
         if throttle.due_at.is_none() {
             self.defer(key);
         }
@@ -448,7 +448,7 @@ impl<R: Role> Endpoint<R> {
             self.send(channel, message.len(), |out| out.extend_from_slice(&message));
             return SendStatus::Queued;
         }
-        throttle.deferred_log = Some(message.into());
+        throttle.deferred_log = Some(message);
         if throttle.due_at.is_none() {
             self.defer(key);
         }

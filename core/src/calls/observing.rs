@@ -217,7 +217,7 @@ pub(crate) fn observe_call<R: Role>(
     let call = endpoint.inbound.calls.get(key)?;
     let open = observing.begin_received(endpoint.now, &call.id, method, params, Some(call.version))?;
     let observation = Arc::clone(&open.observation);
-    endpoint.inbound.observed.get_or_insert_default().insert(key, open);
+    endpoint.inbound.observed.insert(key, open);
     Some(observation)
 }
 
@@ -243,7 +243,7 @@ pub(crate) fn begin_direct_answer<R: Role>(
 #[inline]
 pub(crate) fn continue_direct_answer<R: Role>(endpoint: &mut Endpoint<R>, key: Key) {
     if let Some(open) = endpoint.observing.as_mut().and_then(|observing| observing.take_direct()) {
-        endpoint.inbound.observed.get_or_insert_default().insert(key, open);
+        endpoint.inbound.observed.insert(key, open);
     }
 }
 

@@ -231,8 +231,8 @@ pub(crate) struct OutboundCall {
     pub(crate) channel: Key,
     pub(crate) purpose: CallPurpose,
     pub(crate) stage: CallStage,
-    /// Data to send the call again ([`split_retained`](super::outbound_requests::split_retained)).
-    pub(crate) retained: Option<Box<[u8]>>,
+    /// Data to send the call again ([`split_retained`](super::outbound_requests::split_retained)); empty without.
+    pub(crate) retained: Box<[u8]>,
     /// `total_deadline` was set for this call, so it is never extended.
     pub(crate) has_explicit_total: bool,
     pub(crate) progress: ProgressUse,
@@ -293,7 +293,7 @@ impl OutboundCall {
             channel,
             purpose,
             stage: CallStage::Sent,
-            retained: None,
+            retained: Box::default(),
             has_explicit_total: options.total_timeout.is_some(),
             progress: match (options.wants_progress, options.progress_resets_timeout) {
                 (false, _) => ProgressUse::None,
@@ -325,12 +325,12 @@ impl OutboundCall {
     }
 
     /// Takes what it takes to send a queued call, which counts as sent from now on.
-    pub(crate) fn take_queued(&mut self) -> Option<Box<QueuedCall>> {
+    pub(crate) fn take_queued(&mut self) -> Option<QueuedCall> {
         if !self.is_queued() {
             return None;
         }
         match core::mem::replace(&mut self.stage, CallStage::Sent) {
-            CallStage::Queued(queued) => Some(queued),
+            CallStage::Queued(queued) => Some(*queued),
             _ => None,
         }
     }
@@ -367,7 +367,7 @@ impl OutboundCall {
         Self {
             purpose: CallPurpose::Retry(call),
             stage: CallStage::Sent,
-            retained: None,
+            retained: Box::default(),
             last_progress: f64::NEG_INFINITY,
             idle_deadline: now + self.timeout,
             neighbours: (u16::MAX, u16::MAX),
@@ -416,17 +416,10 @@ pub(crate) struct CallSlab {
     /// Number of keep-alive pings.
     pings: u32,
     /// Those that are observed.
-    pub(super) observed: Option<Box<OpenRequests>>,
-    /// Calls whose requests end are recorded here, while it is set.
+    pub(super) observed: OpenRequests,
+    /// Calls whose requests end are recorded here, while it is set: they were answered, repeated or given up.
     #[cfg(feature = "http")]
-    ended: Option<Box<EndedRequests>>,
-}
-
-/// The calls whose requests ended during one message: they were answered, repeated or given up.
-#[cfg(feature = "http")]
-#[derive(Debug, Default)]
-pub(crate) struct EndedRequests {
-    pub(crate) calls: Vec<Key>,
+    ended: Option<Vec<Key>>,
 }
 
 impl CallSlab {
@@ -435,7 +428,7 @@ impl CallSlab {
             slab: Slab::new(),
             application: 0,
             pings: 0,
-            observed: None,
+            observed: OpenRequests::new(),
             #[cfg(feature = "http")]
             ended: None,
         }
@@ -443,24 +436,21 @@ impl CallSlab {
 
     /// Starts or stops the record of ended requests. Returns the earlier record.
     #[cfg(feature = "http")]
-    pub(crate) const fn record_ended(
-        &mut self,
-        ended: Option<Box<EndedRequests>>,
-    ) -> Option<Box<EndedRequests>> {
+    pub(crate) const fn record_ended(&mut self, ended: Option<Vec<Key>>) -> Option<Vec<Key>> {
         core::mem::replace(&mut self.ended, ended)
     }
 
     /// Ends the observation of a call, if it is observed.
     #[inline]
     pub(super) fn take_observed(&mut self, key: Key) -> Option<OpenRequest> {
-        self.observed.as_mut()?.take(key)
+        self.observed.take(key)
     }
 
     fn note_ended(&mut self, key: Key) {
         drop(self.take_observed(key));
         #[cfg(feature = "http")]
         if let Some(ended) = &mut self.ended {
-            ended.calls.push(key);
+            ended.push(key);
         }
         #[cfg(not(feature = "http"))]
         let _ = key;
@@ -554,7 +544,7 @@ impl CallSlab {
     /// Releases the memory if there are no calls.
     pub(crate) fn trim(&mut self) {
         self.slab.trim();
-        self.observed.take_if(|_| self.slab.is_empty());
+        self.observed.trim(self.slab.is_empty());
     }
 }
 

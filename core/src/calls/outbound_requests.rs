@@ -117,7 +117,7 @@ pub(crate) fn check_meta(meta: Option<&RawJson>) -> Result<(), UseError> {
 /// # Errors
 ///
 /// [`UseError::ReservedKey`].
-pub(crate) fn check_keys(object: &[u8], is_allowed: fn(&str) -> bool) -> Result<(), UseError> {
+pub(crate) fn check_keys(object: &[u8], is_allowed: impl Fn(&str) -> bool) -> Result<(), UseError> {
     let mut reserved = None;
     object_members(object, |name, _| {
         let name = core::str::from_utf8(name).unwrap_or_default();
@@ -267,7 +267,7 @@ impl<R: Role> Endpoint<R> {
         self.deadlines.arm(deadline, EndpointTimer::Outbound(key));
         if let (Some(mut open), Some(observing)) = (observed, self.observing.as_ref()) {
             open.request_bytes = observing.sent_bytes();
-            self.outbound.calls.observed.get_or_insert_default().insert(key, open);
+            self.outbound.calls.observed.insert(key, open);
         }
         Ok(written)
     }
@@ -298,7 +298,7 @@ impl<R: Role> Endpoint<R> {
             }
         };
         let bytes = retained.len();
-        call.retained = Some(retained);
+        call.retained = retained;
         bytes
     }
 

@@ -3,7 +3,6 @@
 //! Their deadlines are in the shared heap, because each call has one in every state.
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
@@ -41,9 +40,9 @@ use crate::{methods, shape};
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     /// Calls that are queued until the connection is ready.
-    queue: Option<Box<CallQueue>>,
+    queue: CallQueue,
     /// Input requests of the server.
-    inputs: Option<Box<InputState>>,
+    inputs: Option<InputState>,
     /// Tasks that calls follow.
     pub(super) tasks: Part<Tasking, FollowedTasks>,
     /// Tasks that the client hosts.
@@ -104,7 +103,7 @@ impl Calls {
             // The time that has passed before this call is added again in the check of its deadline.
             call.total_deadline = call.total_deadline - inputs.legacy.total_wait(common.endpoint.now);
         }
-        let base_meta = request_meta(&common.config, common.peer.as_deref(), common.log.as_deref());
+        let base_meta = request_meta(&common.config, common.peer.as_ref(), common.log.as_ref());
         let request = OutboundRequest {
             method,
             base_meta,
@@ -146,13 +145,12 @@ impl Calls {
         queued: QueuedCall,
     ) -> Result<CallKey, UseError> {
         let cost = queued.cost();
-        let bytes = self.queue.as_ref().map_or(0, |queue| queue.bytes()).saturating_add(cost);
-        if bytes > common.endpoint.limits.max_queued_bytes {
+        if self.queue.bytes().saturating_add(cost) > common.endpoint.limits.max_queued_bytes {
             return Err(UseError::Full(Limit::QueuedBytes));
         }
         call.stage = CallStage::Queued(Box::new(queued));
         let key = common.endpoint.outbound.calls.insert(call);
-        self.queue.get_or_insert_default().push(&mut common.endpoint.outbound.calls, key, cost);
+        self.queue.push(&mut common.endpoint.outbound.calls, key, cost);
         Ok(CallKey(key))
     }
 
@@ -173,7 +171,7 @@ impl Calls {
 
     /// Drops the queue of a connection that is closed, and the tasks that were to be cancelled.
     pub(super) fn drop_queue(&mut self) {
-        self.queue = None;
+        self.queue = CallQueue::default();
         self.tasks = Part::NONE;
     }
 
@@ -198,8 +196,7 @@ impl Calls {
 
     /// Sends the queued calls when the connection is ready.
     pub(super) fn flush_queue(&mut self, common: &mut CommonState) {
-        let Some(queue) = self.queue.take() else { return };
-        for key in queue.keys(&common.endpoint.outbound.calls) {
+        for key in core::mem::take(&mut self.queue).keys(&common.endpoint.outbound.calls) {
             let now = common.endpoint.now;
             let Some(call) = common.endpoint.outbound.calls.get_mut(key) else { continue };
             let Some(queued) = call.take_queued() else { continue };
@@ -212,7 +209,7 @@ impl Calls {
                 call.task = role;
             }
             let written = common.check_permitted(&queued.method).and_then(|()| {
-                let base_meta = request_meta(&common.config, common.peer.as_deref(), None);
+                let base_meta = request_meta(&common.config, common.peer.as_ref(), None);
                 let request = OutboundRequest {
                     method: &queued.method,
                     base_meta,
@@ -247,14 +244,12 @@ impl Calls {
             (&outcome, common.endpoint.outbound.calls.get(key))
         {
             if let Some(stray) = common.stray_since(call.last_active_at()) {
-                outcome = CallError::Misaddressed(stray);
+                outcome = CallError::Misaddressed(stray.into());
             }
         }
         let queued = common.endpoint.outbound.calls.get_mut(key).and_then(OutboundCall::take_queued);
         if let Some(queued) = queued {
-            if let Some(queue) = &mut self.queue {
-                queue.remove(&mut common.endpoint.outbound.calls, key, queued.cost());
-            }
+            self.queue.remove(&mut common.endpoint.outbound.calls, key, queued.cost());
         } else if self.end_before_task(common, key, &outcome) {
             return;
         } else if let Some(sent) = self.wire_key(key).filter(|_| !self.is_answered_by_task(common, key)) {
@@ -267,8 +262,7 @@ impl Calls {
         observe_outcome(&mut common.endpoint, key, outcome.as_ref());
         if let Some(call) = common.endpoint.outbound.calls.remove(key) {
             let is_superseded = call.is_superseded();
-            common.retained_bytes =
-                common.retained_bytes.saturating_sub(call.retained.map_or(0, |kept| kept.len()));
+            common.retained_bytes = common.retained_bytes.saturating_sub(call.retained.len());
             if is_superseded {
                 if let Some(inputs) = &mut self.inputs {
                     inputs.rounds.end(common, key);
@@ -294,8 +288,7 @@ impl Calls {
     /// Returns whether an outbound request may be answered by `input_required` (MRTR-003).
     pub(super) fn may_need_input(&self, common: &CommonState, key: Key) -> bool {
         let call = common.endpoint.outbound.calls.get(common.original_call(key));
-        let retained = call.and_then(|c| c.retained.as_deref());
-        retained.is_some_and(|retained| methods::may_need_input(split_retained(retained).0))
+        call.is_some_and(|call| methods::may_need_input(split_retained(&call.retained).0))
     }
 
     /// Handles `input_required` for a call or its retry.
@@ -490,7 +483,7 @@ impl Calls {
         };
         let inputs = self.inputs.as_mut();
         match inputs.and_then(|inputs| inputs.url_elicitations.take(&id)) {
-            Some(id) => common.events.push_back(Event::ElicitationComplete(String::from(id))),
+            Some(id) => common.events.push_back(Event::ElicitationComplete(id)),
             None => common.diagnose(Diagnostic::UnsolicitedNotification(method.into())),
         }
     }
@@ -513,7 +506,7 @@ impl Calls {
         number: u64,
         response: &T,
     ) -> Result<(), UseError> {
-        let inputs = self.inputs.as_deref_mut().ok_or(UseError::Stale)?;
+        let inputs = self.inputs.as_mut().ok_or(UseError::Stale)?;
         if inputs.rounds.answer(common, call, number, response)? {
             let sent = inputs.rounds.send_retry(common, call);
             self.finish_failed(common, call, sent);
@@ -533,7 +526,7 @@ impl Calls {
         number: u64,
         error: &RpcError,
     ) -> Result<(), UseError> {
-        let inputs = self.inputs.as_deref_mut().ok_or(UseError::Stale)?;
+        let inputs = self.inputs.as_mut().ok_or(UseError::Stale)?;
         inputs.rounds.take_refused(call, number).ok_or(UseError::Stale)?;
         self.finish(common, call, Err(CallError::InputRefused(error.clone())));
         Ok(())

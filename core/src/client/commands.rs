@@ -1,7 +1,5 @@
 //! Commands of the application besides calls: answers, subscriptions, the log level.
 
-use alloc::boxed::Box;
-
 use serde::Serialize;
 
 use super::engine::Engine;
@@ -208,7 +206,7 @@ impl Engine {
         if self.common.is_modern() {
             let request_meta = self.common.config.request_meta(Version::V2026_07_28);
             let settings = LogSettings::new(level, Some(request_meta));
-            self.common.log = Some(Box::new(settings));
+            self.common.log = Some(settings);
             return Ok(());
         }
         // No level turns messages off, so the highest one is set.
@@ -216,7 +214,7 @@ impl Engine {
         self.common.check_capacity(1)?;
         let params = SetLogLevelParams { level: least.as_str() };
         self.common.send_internal_request(main, CallPurpose::Internal, methods::SET_LEVEL, &params)?;
-        self.common.log = Some(Box::new(LogSettings::new(level, None)));
+        self.common.log = Some(LogSettings::new(level, None));
         Ok(())
     }
 }

@@ -1,7 +1,5 @@
 //! The state that all parts of the client engine use: endpoint and channel, configuration, server, events.
 
-use alloc::boxed::Box;
-
 use serde::Serialize;
 
 use super::config::Config;
@@ -33,7 +31,7 @@ pub(super) struct CommonState {
     pub(super) events: EventQueue,
     /// The channel of the negotiation and all calls.
     pub(super) main_channel: Option<Key>,
-    pub(super) peer: Option<Box<Peer>>,
+    pub(super) peer: Option<Peer>,
     /// The last serial number of an input request or a subscription.
     last_serial: u64,
     /// Bytes of answers to the server that were appended since all earlier ones had been sent.
@@ -43,9 +41,9 @@ pub(super) struct CommonState {
     /// Bytes that are retained of calls that may be repeated.
     pub(super) retained_bytes: usize,
     /// The log level that the application has set.
-    pub(super) log: Option<Box<LogSettings>>,
+    pub(super) log: Option<LogSettings>,
     /// The last message that may have been an answer, but names no request, and when it came.
-    stray: Option<Box<(Instant, Diagnostic)>>,
+    stray: Option<(Instant, Diagnostic)>,
     /// Deprecated features that were reported.
     reported_features: UsedFeatures,
     /// Requests whose exchanges are not needed any more, although no message says so; as many as there may be calls.
@@ -207,14 +205,14 @@ impl CommonState {
     /// Reports a message that may have been the answer to any request, unless it came in the exchange of one.
     pub(super) fn diagnose_stray(&mut self, diagnostic: Diagnostic, is_in_exchange: bool) {
         if !is_in_exchange {
-            self.stray = Some(Box::new((self.endpoint.now, diagnostic.clone())));
+            self.stray = Some((self.endpoint.now, diagnostic.clone()));
         }
         self.diagnose(diagnostic);
     }
 
     /// Returns what came since an instant and may have been the answer to a request sent then.
-    pub(super) fn stray_since(&self, sent_at: Instant) -> Option<Box<Diagnostic>> {
-        self.stray.as_ref().filter(|stray| stray.0 >= sent_at).map(|stray| Box::new(stray.1.clone()))
+    pub(super) fn stray_since(&self, sent_at: Instant) -> Option<Diagnostic> {
+        self.stray.as_ref().filter(|stray| stray.0 >= sent_at).map(|stray| stray.1.clone())
     }
 
     /// Reports that the server uses a deprecated feature, once for each.

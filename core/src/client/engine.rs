@@ -1,6 +1,5 @@
 //! The client engine: channel, events, deadlines, and the commands of the application.
 
-use alloc::boxed::Box;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -196,7 +195,7 @@ impl Engine {
     /// Returns the server, once the connection is ready.
     #[must_use]
     pub fn peer(&self) -> Option<&Peer> {
-        self.common.peer.as_deref()
+        self.common.peer.as_ref()
     }
 
     /// Returns the era of the server, to be stored for the next connection.
@@ -456,13 +455,13 @@ impl Engine {
         }
     }
 
-    fn become_ready(&mut self, peer: Box<Peer>) {
+    fn become_ready(&mut self, peer: Peer) {
         self.negotiation.handle_ready(peer.era());
         if let Some(c) = self.common.main_channel.and_then(|m| self.common.endpoint.channels.get_mut(m)) {
             c.allows_idless_errors = peer.version >= Version::V2025_11_25; // DEC-004
         }
         self.common.endpoint.negotiation_generation += 1;
-        self.common.events.push_back(Event::Ready((*peer).clone()));
+        self.common.events.push_back(Event::Ready(peer.clone()));
         if let Some(main) = self.common.main_channel {
             begin_session(&mut self.common.endpoint, main, peer.version);
         }

@@ -1,8 +1,6 @@
 //! Exchanges: the interface for bindings that carry each message to the server in an exchange of its own.
 
 #[cfg(feature = "http")]
-use alloc::boxed::Box;
-#[cfg(feature = "http")]
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -11,8 +9,6 @@ use bytes::Bytes;
 use super::config::Config;
 use super::engine::Engine;
 use crate::calls::endpoint::EndpointTimer;
-#[cfg(feature = "http")]
-use crate::calls::outbound::EndedRequests;
 use crate::calls::outbound::{CallPurpose, OutboundCalls, ResponseMatch};
 #[cfg(feature = "http")]
 use crate::deprecation::DeprecatedFeature;
@@ -311,32 +307,27 @@ impl Exchanges<'_> {
         now: Instant,
         message: Bytes,
         request: Option<&RequestId>,
-        ended: &mut Option<Box<EndedRequests>>,
+        ended: &mut Vec<Key>,
     ) {
         let main = self.record_message(now, &message);
         self.begin_record(ended);
         if let Some(main) = main {
             self.engine.receive(main, message, request);
         }
-        *ended = self.engine.common.endpoint.outbound.calls.record_ended(None);
+        *ended = self.engine.common.endpoint.outbound.calls.record_ended(None).unwrap_or_default();
     }
 
     /// Handles a message that exceeded the frame limit; `ended` then holds the calls whose requests ended.
-    pub(crate) fn handle_oversize(
-        &mut self,
-        now: Instant,
-        oversize: Oversize,
-        ended: &mut Option<Box<EndedRequests>>,
-    ) {
+    pub(crate) fn handle_oversize(&mut self, now: Instant, oversize: Oversize, ended: &mut Vec<Key>) {
         let Some(main) = self.engine.common.main_channel else { return };
         self.begin_record(ended);
         self.engine.handle_oversize(now, ChannelId(main), oversize);
-        *ended = self.engine.common.endpoint.outbound.calls.record_ended(None);
+        *ended = self.engine.common.endpoint.outbound.calls.record_ended(None).unwrap_or_default();
     }
 
-    fn begin_record(&mut self, ended: &mut Option<Box<EndedRequests>>) {
-        let mut record = ended.take().unwrap_or_default();
-        record.calls.clear();
+    fn begin_record(&mut self, ended: &mut Vec<Key>) {
+        let mut record = core::mem::take(ended);
+        record.clear();
         self.engine.common.endpoint.outbound.calls.record_ended(Some(record));
     }
 

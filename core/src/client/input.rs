@@ -346,10 +346,10 @@ impl UrlElicitations {
     }
 
     /// Forgets an id and returns it, or `None` if it is unknown.
-    pub(super) fn take(&mut self, id: &str) -> Option<Box<str>> {
+    pub(super) fn take(&mut self, id: &str) -> Option<String> {
         let (_, key) = self.by_id.remove(self.position(id).ok()?);
         self.order.remove(&mut self.ids, key);
-        self.ids.remove(key).map(|known| known.id)
+        self.ids.remove(key).map(|known| known.id.into())
     }
 }
 

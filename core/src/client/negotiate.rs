@@ -47,7 +47,7 @@ pub(super) enum NegotiationStep {
     /// Nothing yet: an answer or a deadline will follow.
     Wait,
     /// The connection is ready.
-    Ready(Box<Peer>),
+    Ready(Peer),
     Close(Fault),
 }
 
@@ -61,13 +61,13 @@ enum NegotiationStage {
         /// The probe was repeated with a revision that the first answer named.
         is_retry: bool,
         /// Error of an earlier `initialize`.
-        initialize_error: Option<Box<RpcError>>,
+        initialize_error: Option<RpcError>,
     },
     /// `initialize` was sent.
     Initializing {
         probe: ProbeState,
         /// Error of `initialize`, while the probe may still be answered.
-        initialize_error: Option<Box<RpcError>>,
+        initialize_error: Option<RpcError>,
         /// Whether the server refused another revision before.
         is_retry: bool,
     },
@@ -276,7 +276,7 @@ impl Negotiation {
         common: &mut CommonState,
         version: Version,
         is_retry: bool,
-        initialize_error: Option<Box<RpcError>>,
+        initialize_error: Option<RpcError>,
     ) -> NegotiationStep {
         let is_last = initialize_error.is_some();
         self.stage = NegotiationStage::Probing { is_retry, initialize_error };
@@ -343,7 +343,7 @@ impl Negotiation {
             }
             NegotiationStage::Probing { initialize_error: Some(error), .. }
             | NegotiationStage::Initializing { initialize_error: Some(error), .. } => {
-                NegotiationStep::Close(Fault::HandshakeRefused((**error).clone()))
+                NegotiationStep::Close(Fault::HandshakeRefused(error.clone()))
             }
             // `initialize` is never cancelled; the connection is closed instead (LIFE-009, TIME-007).
             NegotiationStage::Initializing { .. } => {
@@ -361,7 +361,7 @@ impl Negotiation {
             // The server gave the reason before it closed.
             NegotiationStage::Probing { initialize_error: Some(error), .. }
             | NegotiationStage::Initializing { initialize_error: Some(error), .. } => {
-                Fault::HandshakeRefused((**error).clone())
+                Fault::HandshakeRefused(error.clone())
             }
             NegotiationStage::Probing { .. }
             | NegotiationStage::Initializing { probe: ProbeState::Unanswered, .. } => {
@@ -399,7 +399,7 @@ impl Negotiation {
                 let initialize_error = initialize_error.clone();
                 *probe = late.map_or(ProbeState::Legacy, ProbeState::Modern);
                 match initialize_error {
-                    Some(error) => self.handle_initialize_error(common, *error),
+                    Some(error) => self.handle_initialize_error(common, error),
                     None => NegotiationStep::Wait,
                 }
             }
@@ -433,7 +433,7 @@ impl Negotiation {
             capabilities,
             instructions: answer.server.instructions.map(Cow::into_owned),
         };
-        NegotiationStep::Ready(Box::new(peer))
+        NegotiationStep::Ready(peer)
     }
 
     /// Handles an error of `server/discover`.
@@ -475,7 +475,7 @@ impl Negotiation {
     fn fall_back(&mut self, common: &mut CommonState, answer: Option<RpcError>) -> NegotiationStep {
         if let NegotiationStage::Probing { initialize_error: Some(error), .. } = &mut self.stage {
             // Both requests failed; the error of the handshake is more useful.
-            NegotiationStep::Close(Fault::HandshakeRefused((**error).clone()))
+            NegotiationStep::Close(Fault::HandshakeRefused(error.clone()))
         } else if common.config.legacy_versions().is_empty() {
             NegotiationStep::Close(Fault::LegacyServer {
                 supported: common.config.effective_versions(),
@@ -498,17 +498,17 @@ impl Negotiation {
                 self.handle_discover_result(common, &result)
             }
             ProbeState::Modern(LateProbeAnswer::Supports(version)) => {
-                self.probe(common, version, true, Some(Box::new(error)))
+                self.probe(common, version, true, Some(error))
             }
             ProbeState::Unanswered => {
                 *probe = ProbeState::Unanswered;
-                *initialize_error = Some(Box::new(error));
+                *initialize_error = Some(error);
                 NegotiationStep::Wait
             }
             // The known era proved wrong, so the server is probed once (VER-042).
             ProbeState::None if common.config.known_era.is_some() => {
                 match common.config.modern_versions().newest() {
-                    Some(version) => self.probe(common, version, false, Some(Box::new(error))),
+                    Some(version) => self.probe(common, version, false, Some(error)),
                     None => NegotiationStep::Close(Fault::HandshakeRefused(error)),
                 }
             }
@@ -571,7 +571,7 @@ fn send(common: &mut CommonState, purpose: CallPurpose, method: &str, params: im
 /// Handles the result of `initialize` (VER-003, VER-006).
 /// Returns the fault after silence, with what came on this connection and may have been the answer.
 fn handshake_timeout(common: &CommonState, method: &'static str) -> Fault {
-    Fault::HandshakeTimeout { method, stray: common.stray_since(Instant::ZERO) }
+    Fault::HandshakeTimeout { method, stray: common.stray_since(Instant::ZERO).map(Box::new) }
 }
 
 fn handle_initialize_result(common: &mut CommonState, result: &RawJson) -> NegotiationStep {
@@ -603,7 +603,7 @@ fn handle_initialize_result(common: &mut CommonState, result: &RawJson) -> Negot
             rpc::end(out);
         });
     }
-    NegotiationStep::Ready(Box::new(peer))
+    NegotiationStep::Ready(peer)
 }
 
 /// Returns the conclusion from an answer to the probe that arrived after `initialize` was sent.

@@ -63,7 +63,7 @@ struct InputRound {
     /// Number of rounds in a row without input requests.
     empty_rounds: u32,
     /// Text of the latest `requestState`, which is returned unchanged (MRTR-011, MRTR-015).
-    state: Option<Box<[u8]>>,
+    state: Option<Vec<u8>>,
     /// Bytes that are charged for the state and the keys.
     charged_bytes: usize,
     phase: RoundPhase,
@@ -94,7 +94,7 @@ enum RoundPhase {
 /// The content of an `InputRequiredResult`.
 struct RequiredInput {
     inputs: Vec<NamedInput>,
-    state: Option<Box<[u8]>>,
+    state: Option<Vec<u8>>,
 }
 
 /// Parses the result, and checks its input requests (MRTR-008, MRTR-009).
@@ -151,7 +151,7 @@ impl Rounds {
             return Ok(None);
         }
         let calls = &mut common.endpoint.outbound.calls;
-        if calls.get(call).is_none_or(|c| c.retained.is_none()) {
+        if calls.get(call).is_none_or(|c| c.retained.is_empty()) {
             return Ok(None);
         }
         calls.supersede(call);
@@ -190,7 +190,7 @@ impl Rounds {
         round.count += 1;
         let names: usize = inputs.iter().map(|(name, _)| name.len()).sum();
         let added_bytes = names + state.as_ref().map_or(0, |s| s.len());
-        let params = parked.retained.as_ref().map_or(0, |k| k.len());
+        let params = parked.retained.len();
         common.retained_bytes = common.retained_bytes.saturating_sub(round.charged_bytes);
         round.charged_bytes = 0;
         if common.retained_bytes.saturating_sub(params) + added_bytes > limits.max_retained_bytes {
@@ -317,12 +317,15 @@ impl Rounds {
         }
         parked.idle_deadline = Instant::FAR_FUTURE;
         let (retry, progress) = (parked.new_retry(now, call), parked.wants_progress());
-        let Some(retained) = parked.retained.take() else { return Ok(()) };
+        let retained = core::mem::take(&mut parked.retained);
+        if retained.is_empty() {
+            return Ok(());
+        }
         let key = calls.insert(retry);
         round.phase = RoundPhase::Sent(key);
         let (method, params, meta) = split_retained(&retained);
         let meta = meta.map(|meta| RawJson::trusted(Bytes::copy_from_slice(meta)));
-        let base_meta = request_meta(&common.config, common.peer.as_deref(), common.log.as_deref());
+        let base_meta = request_meta(&common.config, common.peer.as_ref(), common.log.as_ref());
         let request = OutboundRequest { method, base_meta, meta: meta.as_ref(), wants_progress: progress };
         let sent = common.endpoint.send_request(key, &request, |out| {
             let start = out.len() + 1;
@@ -345,7 +348,7 @@ impl Rounds {
             Ok(TopLevelMembers::default())
         });
         if let Some(parked) = common.endpoint.outbound.calls.get_mut(call) {
-            parked.retained = Some(retained);
+            parked.retained = retained;
         }
         sent.map_err(CallError::Refused)
     }
@@ -462,13 +465,13 @@ mod tests {
         let capabilities = Capabilities::new().with(Capability::Roots);
         let mut common = CommonState::new(Arc::new(Config::new("test", "1").capabilities(capabilities)));
         common.main_channel = Some(common.endpoint.open_channel(false, ()));
-        common.peer = Some(Box::new(Peer {
+        common.peer = Some(Peer {
             version: Version::V2026_07_28,
             info: None,
             declared: Capabilities::new(),
             capabilities: RawJson::trusted(Bytes::from_static(b"{}")),
             instructions: None,
-        }));
+        });
         common
     }
 
@@ -477,7 +480,7 @@ mod tests {
         let (now, limits) = (common.endpoint.now, Arc::clone(&common.endpoint.limits));
         let main = common.main_channel.expect("open");
         let mut call = OutboundCall::new(now, main, CallPurpose::Application, &CallOptions::new(), &limits);
-        call.retained = Some(br#""tools/call","params":{"name":"t""#.as_slice().into());
+        call.retained = br#""tools/call","params":{"name":"t""#.as_slice().into();
         common.endpoint.outbound.calls.insert(call)
     }
 

@@ -16,13 +16,13 @@ fn connected(version: Version) -> CommonState {
     let mut common = CommonState::new(Arc::new(Config::new("test", "1").versions(VersionSet::only(version))));
     common.main_channel = Some(common.endpoint.open_channel(false, ()));
     let capabilities: &[u8] = br#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#;
-    common.peer = Some(Box::new(Peer {
+    common.peer = Some(Peer {
         version,
         info: None,
         declared: Capabilities::read(capabilities),
         capabilities: RawJson::trusted(bytes::Bytes::from_static(capabilities)),
         instructions: None,
-    }));
+    });
     common
 }
 

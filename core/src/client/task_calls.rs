@@ -116,7 +116,7 @@ impl Calls {
             return false;
         }
         let Some(sent) = common.endpoint.outbound.calls.abandon(call) else { return false };
-        let retained = sent.retained.take().map_or(0, |kept| kept.len());
+        let retained = core::mem::take(&mut sent.retained).len();
         sent.progress = ProgressUse::None;
         sent.task = CallTask::None;
         sent.total_deadline = now + sent.timeout;
@@ -406,7 +406,7 @@ impl Engine {
 
     fn check_task(&self, task: &TaskHandle) -> Result<(), UseError> {
         self.check_tasks()?;
-        task.check(self.common.peer.as_deref().ok_or(UseError::NotReady)?)
+        task.check(self.common.peer.as_ref().ok_or(UseError::NotReady)?)
     }
 }
 

@@ -245,7 +245,7 @@ pub(crate) fn serialize_unsendable<S: Serializer>(
 ///
 /// A value that fails it is written with `$never`, which begins with the marker of [`serialize_unsendable`].
 macro_rules! checked_codecs {
-    ($( $(#[$doc:meta])* $name:ident: $type:ty as $inner:ident if $good:expr, $never:literal; )*) => {$(
+    ($( $(#[$doc:meta])* $name:ident: $type:ty as $inner:ident if |$value:ident| $good:expr, $never:literal; )*) => {$(
         $(#[$doc])*
         pub(crate) enum $name {}
 
@@ -257,8 +257,8 @@ macro_rules! checked_codecs {
 
         impl Encode<$type> for $name {
             fn write<S: Serializer>(value: &$type, serializer: S) -> Result<S::Ok, S::Error> {
-                let good: fn(&$type) -> bool = $good;
-                if good(value) {
+                let $value = value;
+                if $good {
                     <$inner as Encode<$type>>::write(value, serializer)
                 } else {
                     serialize_unsendable(serializer, $never, Unsendable::from(value))

@@ -323,6 +323,17 @@ pub(crate) struct OpenRequests {
 }
 
 impl OpenRequests {
+    pub(crate) const fn new() -> Self {
+        Self { slots: Vec::new() }
+    }
+
+    /// Releases the memory if there are no calls.
+    pub(crate) fn trim(&mut self, is_empty: bool) {
+        if is_empty {
+            self.slots = Vec::new();
+        }
+    }
+
     pub(crate) fn insert(&mut self, key: Key, request: OpenRequest) {
         let slot = key.slot as usize;
         if self.slots.len() <= slot {

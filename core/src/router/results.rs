@@ -65,7 +65,7 @@ impl HandlerError {
 pub struct Failure {
     message: String,
     /// Messages of the error and of all its causes; `None` if there is no cause.
-    chain: Option<Box<str>>,
+    chain: Option<String>,
 }
 
 impl Failure {
@@ -82,7 +82,7 @@ impl Failure {
             });
             cause = next.source();
         }
-        Self { message, chain: chain.map(String::into_boxed_str) }
+        Self { message, chain }
     }
 
     /// Returns the message of the error, without its causes.

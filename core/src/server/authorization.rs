@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
@@ -28,7 +29,7 @@ pub struct Identity {
     principal: Arc<str>,
     scopes: Scopes,
     lifetime: Option<Duration>,
-    proven_key: Option<Box<ProvenKey>>,
+    proven_key: Option<ProvenKey>,
     extensions: Extensions,
 }
 
@@ -72,7 +73,7 @@ impl Identity {
     /// as a bearer token: whoever decides about tokens cannot forget the proof (RFC 9449, 7).
     #[must_use]
     pub fn proven_key(mut self, key: impl Into<Option<ProvenKey>>) -> Self {
-        self.proven_key = key.into().map(Box::new);
+        self.proven_key = key.into();
         self
     }
 
@@ -94,7 +95,7 @@ impl Identity {
     /// Returns the key to which the token is bound.
     #[must_use]
     pub fn key(&self) -> Option<&ProvenKey> {
-        self.proven_key.as_deref()
+        self.proven_key.as_ref()
     }
 
     /// Returns the principal.
@@ -244,7 +245,7 @@ fn insufficient_scope(scopes: &Scopes) -> RpcError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProvenKey {
     thumbprint: Box<str>,
-    next_nonce: Option<Box<str>>,
+    next_nonce: Option<String>,
 }
 
 impl ProvenKey {
@@ -259,7 +260,7 @@ impl ProvenKey {
     /// A text that is not one word of visible ASCII is not sent.
     #[must_use]
     pub fn with_next_nonce(mut self, nonce: impl Into<Box<str>>) -> Self {
-        self.next_nonce = Some(nonce.into());
+        self.next_nonce = Some(nonce.into().into());
         self
     }
 

@@ -57,14 +57,14 @@ pub struct Engine {
     pub(super) endpoint: Endpoint<ServerChannel>,
     pub(super) events: VecDeque<Event>,
     /// Requests that wait; created with the first one.
-    pub(super) backlog: Option<Box<Backlog>>,
+    pub(super) backlog: Backlog,
     pub(super) shutting_down: bool,
     /// Calls that wait for input; created with the first one.
     pub(super) parked: Option<Box<dyn ParkedCallTable>>,
     pub(super) tasks: Part<Tasking, ServerTasks>,
     pub(super) sealing: Sealing,
     /// Cancellations that overtook their request.
-    pub(super) early_cancels: Option<Box<super::exchanges::EarlyCancels>>,
+    pub(super) early_cancels: super::exchanges::EarlyCancels,
     pub(super) changes: Changes,
     pub(super) request_check: RequestCheck,
     /// Deprecated features of modern exchanges that were reported.
@@ -81,11 +81,11 @@ impl Engine {
             config,
             endpoint,
             events: VecDeque::new(),
-            backlog: None,
+            backlog: Backlog::new(),
             shutting_down: false,
             parked: None,
             tasks: Part::NONE,
-            early_cancels: None,
+            early_cancels: super::exchanges::EarlyCancels::new(),
             changes: Changes::default(),
             request_check: RequestCheck::default(),
             reported_features: ReportedFeatures::default(),
@@ -508,7 +508,7 @@ impl Engine {
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
         let waiting = core::mem::take(&mut c.role.waiting);
         let live = self.endpoint.live_calls(channel);
-        let waiting = self.backlog.as_mut().map(|backlog| backlog.remove_all(waiting)).unwrap_or_default();
+        let waiting = self.backlog.remove_all(waiting);
         if *reason == CancelReason::Shutdown {
             for id in waiting {
                 self.endpoint.send_error(channel, None, Some(&id), &RpcError::internal(SHUTTING_DOWN));
@@ -540,8 +540,7 @@ impl Engine {
         if c.input_end.is_none() || c.closed || c.has_live_calls() {
             return;
         }
-        let is_waiting = self.backlog.as_ref().is_some_and(|backlog| !backlog.is_empty(c.role.waiting));
-        if is_waiting || batch::has_batches(&self.endpoint, channel) {
+        if !self.backlog.is_empty(c.role.waiting) || batch::has_batches(&self.endpoint, channel) {
             return;
         }
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
@@ -561,9 +560,8 @@ impl Engine {
         if self.is_full() {
             return false;
         }
-        let Some(backlog) = &mut self.backlog else { return false };
         let endpoint = &mut self.endpoint;
-        let Some((channel, frame)) = backlog.pop(|channel| room::can_answer(endpoint, channel)) else {
+        let Some((channel, frame)) = self.backlog.pop(|channel| room::can_answer(endpoint, channel)) else {
             return false;
         };
         if self.endpoint.channels.get(channel).is_some() {
@@ -596,17 +594,13 @@ impl Engine {
         if self.endpoint.trim() {
             self.request_check.trim();
             self.events.shrink_to_fit();
-            if let Some(backlog) = &mut self.backlog {
-                backlog.trim();
-            }
+            self.backlog.trim();
             self.parked.take_if(|parked| parked.is_unused(&self.endpoint));
             self.changes.trim();
             if let Some(tasks) = self.tasks.as_mut() {
                 tasks.trim();
             }
-            if self.early_cancels.as_mut().is_some_and(|early| early.remove_expired(self.endpoint.now)) {
-                self.early_cancels = None;
-            }
+            self.early_cancels.trim(self.endpoint.now);
         }
     }
 }

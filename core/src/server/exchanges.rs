@@ -1,6 +1,5 @@
 //! Exchanges: the interface for bindings that carry each message of a client in an exchange of its own.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::time::Duration;
@@ -419,8 +418,8 @@ impl Exchanges<'_> {
         let unsubscribed = self.engine.changes.end_all(&mut self.engine.endpoint, key);
         self.engine.events.extend(unsubscribed);
         unlisten(&mut self.engine.tasks, key, None);
-        if let (Some(backlog), Some(c)) = (&mut self.engine.backlog, self.engine.endpoint.channels.get(key)) {
-            backlog.remove_all(c.role.waiting);
+        if let Some(c) = self.engine.endpoint.channels.get(key) {
+            self.engine.backlog.remove_all(c.role.waiting);
         }
         if root == key && session(&self.engine.endpoint, key).is_some() {
             for request in self.engine.endpoint.requests_of(key) {
@@ -557,32 +556,32 @@ impl EarlyCancels {
     }
 }
 
-/// The operations of the engine, which creates the table with the first entry.
+/// The operations of the engine.
 impl EarlyCancels {
+    /// Removes what has expired, and releases the memory if nothing is left.
+    pub(super) fn trim(&mut self, now: Instant) {
+        if self.remove_expired(now) {
+            self.entries.trim();
+        }
+    }
+
     /// Records a cancellation of an unknown request, if the request may still arrive.
-    pub(super) fn record(
-        table: &mut Option<Box<Self>>,
-        endpoint: &ServerEndpoint,
-        session: Key,
-        id: &RequestId,
-    ) {
+    pub(super) fn record(&mut self, endpoint: &ServerEndpoint, session: Key, id: &RequestId) {
         let c = endpoint.channels.get(session);
         if c.is_some_and(|c| c.role.stream.session().is_some()) {
-            let table = table.get_or_insert_with(|| Box::new(Self::new()));
-            table.insert(endpoint.now, session, id.clone(), &endpoint.limits);
+            self.insert(endpoint.now, session, id.clone(), &endpoint.limits);
         }
     }
 
     /// Returns whether a request that has just arrived was cancelled before. Its stream is marked accordingly.
     #[inline]
     pub(super) fn cancels(
-        table: &mut Option<Box<Self>>,
+        &mut self,
         endpoint: &mut ServerEndpoint,
         source: &MessageSource<'_>,
         id: &RequestId,
     ) -> bool {
-        let Some(table) = table else { return false };
-        let was_cancelled = table.take(endpoint.now, source.root, id);
+        let was_cancelled = self.take(endpoint.now, source.root, id);
         if let Some(c) = endpoint.channels.get_mut(source.channel).filter(|_| was_cancelled) {
             c.role.stream.end_early(EarlyEnd::Cancelled);
         }

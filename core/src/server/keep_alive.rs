@@ -51,8 +51,7 @@ impl Engine {
     pub(super) fn has_unread_input(&self, channel: Key) -> bool {
         let limits = &self.endpoint.limits;
         self.endpoint.channels.get(channel).is_some_and(|c| {
-            self.events.len() >= limits.max_events
-                || self.backlog.as_ref().is_some_and(|backlog| backlog.is_full(c.role.waiting, limits))
+            self.events.len() >= limits.max_events || self.backlog.is_full(c.role.waiting, limits)
         })
     }
 

@@ -1,6 +1,6 @@
 //! Notifications that the application sends: changes, log messages, progress, custom ones.
 
-use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::Serialize;
@@ -272,7 +272,7 @@ fn log_severity(config: &Config, level: &LoggingLevel) -> Result<u8, UseError> {
 #[cold]
 pub(crate) fn report_deprecated(engine: &mut Engine, channel: Key, feature: DeprecatedFeature) {
     let channel = engine.endpoint.root_channel(channel);
-    let principal: Option<Box<str>> = principal(&engine.endpoint, channel).map(Box::from);
+    let principal = principal(&engine.endpoint, channel).map(String::from);
     let Some(c) = engine.endpoint.channels.get_mut(channel) else { return };
     // An exchange alone ends with its request, so it remembers nothing.
     let is_new = if c.role.stream.is_exchange() {

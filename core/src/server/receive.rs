@@ -5,13 +5,11 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::backlog::Backlog;
 use super::channel::{
     OUT_OF_MEMORY, ServerEndpoint, is_exchange, lacks_memory, mark_request_refused, session,
 };
 use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
-use super::exchanges::EarlyCancels;
 use super::notifications::report_deprecated;
 use super::parked::{cancel_late_question, receive_question_status};
 use super::request_check::{AcceptedRequest, MessageSource, ReceivedRequest};
@@ -172,7 +170,7 @@ impl Engine {
     #[inline]
     pub(crate) fn in_flight(&mut self, channel: Key, id: &RequestId) -> bool {
         let waiting = self.endpoint.channels.get(channel).map(|c| c.role.waiting).unwrap_or_default();
-        self.backlog.as_mut().is_some_and(|backlog| backlog.contains(waiting, id))
+        self.backlog.contains(waiting, id)
             || self.changes.find(&mut self.endpoint, channel, id).is_some()
             || self.endpoint.is_live(channel, id)
     }
@@ -202,7 +200,7 @@ impl Engine {
             }
         };
         // After the checks: a cancelled request gets no answer, but a faulty one is answered even if it was cancelled.
-        if EarlyCancels::cancels(&mut self.early_cancels, &mut self.endpoint, &source, &id) {
+        if self.early_cancels.cancels(&mut self.endpoint, &source, &id) {
             return self.diagnose(source.root, Diagnostic::EarlyCancellation(id)); // CANC-010
         }
         let token = match self.endpoint.parse_progress_token(params.meta.token.slice(frame)) {
@@ -281,14 +279,14 @@ impl Engine {
                     .push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Client(reason) });
             }
             self.close_if_finished(channel);
-        } else if self.backlog.as_mut().is_some_and(|backlog| backlog.remove(c.role.waiting, &id)) {
+        } else if self.backlog.remove(c.role.waiting, &id) {
             self.close_if_finished(channel);
         } else if let Some(listener) = self.changes.find(&mut self.endpoint, channel, &id) {
             let unsubscribed = self.changes.end(&mut self.endpoint, channel, listener);
             self.events.extend(unsubscribed);
             unlisten(&mut self.tasks, channel, Some(&id));
         } else {
-            EarlyCancels::record(&mut self.early_cancels, &self.endpoint, channel, &id);
+            self.early_cancels.record(&self.endpoint, channel, &id);
             self.diagnose(channel, Diagnostic::UnknownCancellation(id));
         }
     }
@@ -334,8 +332,7 @@ fn check_request(
 /// Returns whether a request waits: too many calls are in flight, or others of its channel wait already.
 fn must_wait(engine: &Engine, source: &MessageSource<'_>) -> bool {
     let waiting = engine.endpoint.channels.get(source.root).map(|c| c.role.waiting).unwrap_or_default();
-    let others_wait = engine.backlog.as_ref().is_some_and(|backlog| !backlog.is_empty(waiting));
-    engine.is_full() || (others_wait && !source.waited && source.batch.is_none())
+    engine.is_full() || (!engine.backlog.is_empty(waiting) && !source.waited && source.batch.is_none())
 }
 
 /// Queues a request, or refuses it.
@@ -343,8 +340,7 @@ fn queue_request(engine: &mut Engine, request: &ReceivedRequest<'_>, id: Request
     let source = request.source;
     let is_exchange = is_exchange(&engine.endpoint, source.channel);
     let Some(c) = engine.endpoint.channels.get_mut(source.root) else { return };
-    let backlog = engine.backlog.get_or_insert_with(|| Box::new(Backlog::new()));
-    let (waiting, limits) = (&mut c.role.waiting, &engine.endpoint.limits);
+    let (backlog, waiting, limits) = (&mut engine.backlog, &mut c.role.waiting, &engine.endpoint.limits);
     // The members of a batch share one answer, so they cannot be queued one by one. An exchange does not wait
     // (DESIGN-40).
     let is_refused = backlog.is_full(*waiting, limits) || source.batch.is_some() || is_exchange;
@@ -385,7 +381,7 @@ fn deliver_call(
         call.task = CallTask::Offer(tasks.offer(version, &call)?);
     }
     if version.is_modern() {
-        call.retry = engine.sealing.read_retry(&engine.endpoint, &engine.config, &call)?;
+        call.retry = engine.sealing.read_retry(&engine.endpoint, &engine.config, &call)?.map(Box::new);
         // Only sealed state counts deliveries: it proves that this call was delivered and asked. Header fields that
         // do not fit are passed for a hidden tool alone, so the tool stays hidden.
         call.caller.is_resumed = fits_headers && call.retry.as_ref().is_some_and(|round| round.attempt > 0);

@@ -13,7 +13,6 @@ use crate::model::{InputRequest, InputRequests};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::sync::Arc;
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 
@@ -74,7 +73,7 @@ impl Sealing {
         endpoint: &ServerEndpoint,
         config: &Config,
         call: &Call,
-    ) -> Result<Option<Box<RetryContext>>, RpcError> {
+    ) -> Result<Option<RetryContext>, RpcError> {
         let (inputs, state) = (call.params.input_responses, call.params.request_state);
         if (inputs.is_empty() && state.is_empty()) || !methods::may_need_input(&call.method) {
             return Ok(None);
@@ -83,7 +82,7 @@ impl Sealing {
         if let Some(inputs) = inputs.slice(&call.frame) {
             read_responses(call, inputs, endpoint.limits.max_inputs, &mut round)?;
         }
-        Ok(Some(Box::new(round)))
+        Ok(Some(round))
     }
 
     /// Opens the sealed state of an earlier round (MRTR-020, MRTR-021, MRTR-023).

@@ -25,7 +25,7 @@ pub struct TaskHandle {
     id: TaskId,
     version: Version,
     /// Name of the server, if it has told one.
-    server: Option<Box<str>>,
+    server: Option<String>,
     tool: Box<str>,
 }
 
@@ -86,7 +86,7 @@ impl TaskHandle {
         let text = HandleText {
             task: self.id.as_str().into(),
             revision: self.version.as_str().into(),
-            server: self.server.as_deref().map(String::from),
+            server: self.server.clone(),
             tool: String::from(&*self.tool),
         };
         RawJson::encode(&text).map(|text| String::from(text.as_str())).unwrap_or_default()
@@ -109,7 +109,7 @@ impl TaskHandle {
         let version = Version::from_name(&text.revision).filter(|version| *version >= Version::V2025_11_25);
         let version = version.ok_or_else(|| error("its revision has no tasks".into()))?;
         check_id(&text.task).map_err(error)?;
-        let (id, server) = (TaskId::from(text.task), text.server.map(Into::into));
+        let (id, server) = (TaskId::from(text.task), text.server);
         Ok(Self { id, version, server, tool: text.tool.into() })
     }
 
@@ -136,9 +136,9 @@ impl TaskHandle {
 }
 
 /// Returns the name that a server gives itself.
-fn server_name(peer: &Peer) -> Option<Box<str>> {
+fn server_name(peer: &Peer) -> Option<String> {
     let name = peer.info.as_ref()?.member("name")?.string()?;
-    (name.len() <= MAX_TASK_ID).then(|| name.into())
+    Some(name).filter(|name| name.len() <= MAX_TASK_ID)
 }
 
 /// Omits the id.

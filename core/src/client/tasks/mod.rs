@@ -98,7 +98,7 @@ impl FollowedTasks {
         &self,
         role: CallTask,
         result: &RawJson,
-    ) -> Result<Option<Box<Task<'static>>>, CallError> {
+    ) -> Result<Option<Task<'static>>, CallError> {
         if role != CallTask::Follow {
             return Ok(None);
         }
@@ -110,7 +110,7 @@ impl FollowedTasks {
             // Its end would end the task of the other call.
             return Err(invalid("its id is that of another task".into()));
         }
-        Ok(Some(Box::new(task.into_owned())))
+        Ok(Some(task.into_owned()))
     }
 
     /// Begins to follow the task that a call has created.
@@ -118,10 +118,10 @@ impl FollowedTasks {
         &mut self,
         common: &mut CommonState,
         call: Key,
-        task: Box<Task<'static>>,
+        task: Task<'static>,
     ) -> TaskOutcome {
         self.follow(common, call, task.task_id.clone(), true);
-        self.receive_state(common, call, *task, StateSource::Creation)
+        self.receive_state(common, call, task, StateSource::Creation)
     }
 
     /// Begins to wait for a task that was created before: its state is requested now.
@@ -335,7 +335,7 @@ impl FollowedTasks {
         let is_modern = common.is_modern();
         common.endpoint.outbound.calls.supersede(call);
         let Some(parked) = common.endpoint.outbound.calls.get_mut(call) else { return };
-        let retained = parked.retained.take().map_or(0, |kept| kept.len());
+        let retained = core::mem::take(&mut parked.retained).len();
         // Progress does not delay polls, and the token stays valid in 2025-11-25 (TASK-033, TASK-127).
         if parked.wants_progress() {
             parked.progress = ProgressUse::Report;

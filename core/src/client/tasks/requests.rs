@@ -141,7 +141,7 @@ fn send_params(
     let (now, purpose) = (common.endpoint.now, CallPurpose::Task(call));
     let request = OutboundCall::new(now, main, purpose, &options, &common.endpoint.limits);
     let key = common.endpoint.outbound.calls.insert(request);
-    let base_meta = request_meta(&common.config, common.peer.as_deref(), common.log.as_deref());
+    let base_meta = request_meta(&common.config, common.peer.as_ref(), common.log.as_ref());
     let request = OutboundRequest { method, base_meta, meta: None, wants_progress: false };
     let sent = common.endpoint.send_request(key, &request, |out| {
         params(out);

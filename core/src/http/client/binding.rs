@@ -1,8 +1,8 @@
 //! The client: its state, its inputs and outputs, and its commands besides those of the engine.
 
 use alloc::borrow::Cow;
-use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use super::config::Config;
 use super::credentials::Credentials;
@@ -11,7 +11,6 @@ use super::exchange_table::{ClientExchange, ExchangeTable, MAX_MESSAGES};
 use super::negotiation::Attempts;
 use super::session::{HttpClientSession, SendGate};
 use super::tools::ToolHeaders;
-use crate::calls::outbound::EndedRequests;
 use crate::client::{self, Engine, Event};
 use crate::diagnostic::Diagnostic;
 use crate::driving::{self, BoundEngine as _};
@@ -60,7 +59,7 @@ pub struct Client {
     pub(super) credentials: Credentials,
     pub(super) attempts: Attempts,
     /// Requests that the last message has ended.
-    pub(super) ended_requests: Option<Box<EndedRequests>>,
+    pub(super) ended_requests: Vec<Key>,
     /// The engine is closed and the remaining exchanges are being ended.
     pub(super) is_closing: bool,
     /// The status by which the server refused to end the session.
@@ -85,7 +84,7 @@ impl Client {
             tools,
             credentials: Credentials::new(&config, now),
             attempts: Attempts::default(),
-            ended_requests: None,
+            ended_requests: Vec::new(),
             is_closing: false,
             refused_end: None,
             failed_body: None,

@@ -136,13 +136,13 @@ impl Client {
 
     /// Concludes the exchanges of the requests that the last message has ended.
     fn release_answered(&mut self) {
-        let Some(ended) = self.ended_requests.take() else { return };
-        for call in &ended.calls {
+        let ended = core::mem::take(&mut self.ended_requests);
+        for call in &ended {
             if let Some(key) = self.exchanges.find_by_call(*call) {
                 self.conclude(key);
             }
         }
-        self.ended_requests = Some(ended);
+        self.ended_requests = ended;
     }
 
     /// Handles the end of an event stream after all its events.

@@ -465,7 +465,7 @@ impl ConnectionPool {
             (Some(fault), broken) if broken.is_none() || fault.reason() != h1::Reason::Truncated => {
                 format!("{fault}")
             }
-            (_, Some(broken)) => broken.into(),
+            (_, Some(broken)) => broken,
             _ => String::from("the server closed the connection"),
         };
         let failure = ExchangeFailure { may_have_been_sent: assigned.is_written, reason: reason.into() };

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::exchange::{ExchangeClass, ExchangeId, OutgoingRequest};
@@ -47,7 +48,7 @@ pub(super) struct PooledConnection {
     assigned: Option<AssignedExchange>,
     pub(super) stage: ConnectionStage,
     /// The reason why the connection broke.
-    pub(super) failure: Option<Box<str>>,
+    pub(super) failure: Option<String>,
     /// Number of requests of the table up to its last one.
     last_use: u64,
     /// It is in `ConnectionTable::ready`.

@@ -1,6 +1,7 @@
 //! The session of a legacy server: its id, the gate for its messages, its loss, renewal and end.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
@@ -80,7 +81,7 @@ pub(super) struct HttpClientSession {
     /// Exchanges that wait for the new session.
     waiting_exchanges: Vec<ClientExchange>,
     /// The reason why the GET stream stays closed, if it does.
-    get_stream_error: Option<Box<str>>,
+    get_stream_error: Option<String>,
     /// A request was answered with 202 while the GET stream was open.
     answers_on_get_stream: bool,
 }
@@ -238,7 +239,7 @@ impl HttpClientSession {
     }
 
     /// Records that the GET stream stays closed.
-    pub(super) fn set_get_stream_error(&mut self, reason: impl Into<Box<str>>) {
+    pub(super) fn set_get_stream_error(&mut self, reason: impl Into<String>) {
         self.get_stream_error = Some(reason.into());
     }
 

@@ -189,9 +189,9 @@ impl Server {
         let limit = self.engine.config().effective_limits().effective_max_frame() as u64;
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.rejection = check_head(x.kind, headers, length.filter(|length| *length > limit));
-        if let Some(http_sse) = self.config.http_sse.as_ref().filter(|_| x.kind == Kind::HttpSsePost) {
+        if x.kind == Kind::HttpSsePost {
             // The target names the session.
-            x.set_session(http_sse.session_id(query).and_then(|id| self.sessions.find(id)));
+            x.set_session(HttpSse::session_id(query).and_then(|id| self.sessions.find(id)));
         }
         self.proceed(key);
     }

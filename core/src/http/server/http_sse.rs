@@ -3,7 +3,6 @@
 //! The server calls it through the function pointers of [`HttpSse`], which [`Config::http_sse`](super::Config::http_sse)
 //! installs, so a program without it links none of the functions.
 
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 
@@ -40,17 +39,12 @@ struct Functions {
     open: fn(&mut Server, Key),
     process_post: fn(&mut Server, Key, Bytes),
     check: fn(&mut Server, Key, bool) -> bool,
-    session_id: fn(&str) -> Option<&str>,
 }
 
 impl HttpSse {
     pub(super) const fn new(stream: String, messages: String) -> Self {
-        let functions = &Functions {
-            open: Server::open_http_sse,
-            process_post: Server::process_http_sse_post,
-            check,
-            session_id: session_parameter,
-        };
+        let functions =
+            &Functions { open: Server::open_http_sse, process_post: Server::process_http_sse_post, check };
         Self { stream, messages, functions }
     }
 
@@ -72,14 +66,9 @@ impl HttpSse {
     }
 
     /// Returns the id of the session that the query of a target names.
-    pub(super) fn session_id<'a>(&self, query: &'a str) -> Option<&'a str> {
-        (self.functions.session_id)(query)
+    pub(super) fn session_id(query: &str) -> Option<&str> {
+        query.split('&').find_map(|pair| pair.strip_prefix(fields::HTTP_SSE_SESSION)?.strip_prefix('='))
     }
-}
-
-/// Returns the query parameter that names a session.
-fn session_parameter(query: &str) -> Option<&str> {
-    query.split('&').find_map(|pair| pair.strip_prefix(fields::HTTP_SSE_SESSION)?.strip_prefix('='))
 }
 
 impl Server {
@@ -92,7 +81,7 @@ impl Server {
         }
         let Some(messages) = self.config.http_sse.as_ref().map(|sse| sse.messages.clone()) else { return };
         let authorization = self.exchanges.get(key).and_then(|x| x.authorization()).cloned();
-        let principal: Option<Box<str>> = authorization.as_ref().map(|party| party.principal().into());
+        let principal = authorization.as_ref().map(|party| party.identity().shared_principal().clone());
         if !self.make_room_for_session(principal.as_deref()) {
             return self.exchanges.refuse(key, &overloaded("too many sessions"));
         }

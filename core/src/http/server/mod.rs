@@ -181,8 +181,8 @@ impl Server {
             return None;
         }
         let (path, query) = split_target(head.target);
-        if let Some(http_sse) = self.config.http_sse.as_ref().filter(|sse| sse.messages == path) {
-            return self.sessions.other_shard(http_sse.session_id(query)?.as_bytes());
+        if self.config.http_sse.as_ref().is_some_and(|sse| sse.messages == path) {
+            return self.sessions.other_shard(http_sse::HttpSse::session_id(query)?.as_bytes());
         }
         let (_, id) = head
             .fields

@@ -353,7 +353,8 @@ impl Server {
             self.engine.exchanges().remove(self.now, parent);
             return;
         }
-        let principal = self.exchanges.get(key).and_then(|x| x.principal()).map(Into::into);
+        let party = self.exchanges.get(key).and_then(|x| x.authorization());
+        let principal = party.map(|party| party.identity().shared_principal().clone());
         let session = self.begin_session(parent, principal, built);
         if let Some(x) = self.exchanges.get_mut(key) {
             x.set_session(Some(session));

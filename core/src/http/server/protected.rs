@@ -85,8 +85,8 @@ pub struct Protected {
     issuers: Vec<Box<str>>,
     policy: Arc<ScopePolicy>,
     scopes_supported: Scopes,
-    name: Option<Box<str>>,
-    documentation: Option<Box<str>>,
+    name: Option<String>,
+    documentation: Option<String>,
     dpop: Dpop,
 }
 
@@ -179,7 +179,7 @@ impl Protected {
     /// Sets the name of the resource for display.
     #[must_use]
     pub fn resource_name(mut self, name: impl Into<Box<str>>) -> Self {
-        self.name = Some(name.into());
+        self.name = Some(name.into().into());
         self
     }
 

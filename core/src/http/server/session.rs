@@ -1,6 +1,5 @@
 //! Legacy sessions: ids, owners and expiry (HTTP-064 to HTTP-075, SEC-005).
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -21,6 +20,7 @@ use crate::server::Engine;
 use crate::short_base64::URL_SAFE;
 use crate::slab::tree::Tree;
 use crate::slab::{Key, Slab};
+use crate::sync::Arc;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::Version;
@@ -41,7 +41,7 @@ pub(super) struct HttpSession {
     secret: SessionSecret,
     /// The engine's channel: its ids, its peer, and its messages outside of calls.
     pub(super) channel: Key,
-    pub(super) principal: Option<Box<str>>,
+    pub(super) principal: Option<Arc<str>>,
     /// Time at which a request arrived last, or a call or a GET stream ended.
     pub(super) last_seen: Instant,
     /// A session of HTTP+SSE, which is unknown at the endpoint.
@@ -174,7 +174,7 @@ impl SessionTable {
         &mut self,
         now: Instant,
         channel: Key,
-        principal: Option<Box<str>>,
+        principal: Option<Arc<str>>,
         entropy: &mut Entropy,
         built: Sessions,
     ) -> SessionKey {
@@ -453,7 +453,7 @@ impl Server {
     pub(super) fn begin_session(
         &mut self,
         channel: Key,
-        principal: Option<Box<str>>,
+        principal: Option<Arc<str>>,
         built: Sessions,
     ) -> SessionKey {
         self.sessions.schedule_check(self.now, self.config.session_idle_timeout);

@@ -110,7 +110,7 @@ fn build_field(schema: &Value) -> Result<PrimitiveSchemaDefinition, &'static str
         Some("string") => Ok(schema.string().into()),
         Some("integer") => Ok(schema.number(NumberSchema::integer()).into()),
         Some("number") => Ok(schema.number(NumberSchema::number()).into()),
-        Some("boolean") => Ok(schema.boolean(BooleanSchema::new(), Value::as_bool).into()),
+        Some("boolean") => Ok(schema.boolean(BooleanSchema::new()).into()),
         Some("array") => {
             let items = schema.inner.get("items").and_then(Value::as_object).and_then(enum_choices);
             items.map(|choices| schema.any_of(choices)).ok_or("a list in a form must be a list of choices")
@@ -197,8 +197,8 @@ impl FieldSchema<'_> {
         copy_description!(self, field, Value::as_f64)
     }
 
-    fn boolean(&self, mut field: BooleanSchema, default: fn(&Value) -> Option<bool>) -> BooleanSchema {
-        copy_description!(self, field, default)
+    fn boolean(&self, mut field: BooleanSchema) -> BooleanSchema {
+        copy_description!(self, field, Value::as_bool)
     }
 
     fn one_of(&self, choices: Vec<(&str, Option<&str>)>) -> PrimitiveSchemaDefinition {

@@ -1,6 +1,5 @@
 //! Tests of the bounds of the table of tasks, and of what a store makes of them.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -59,10 +58,7 @@ fn bytes_are_bounded_for_each_owner_and_for_tasks_without_one() {
         assert_eq!(table.get(key).map(|task| task.state), Some(TaskState::Failed), "a result");
         table.remove(key);
         let arguments = NewTask {
-            request: Some(Box::new(TaskRequest {
-                params: alloc::vec![b' '; bytes].into(),
-                ..TaskRequest::default()
-            })),
+            request: Some(TaskRequest { params: alloc::vec![b' '; bytes].into(), ..TaskRequest::default() }),
             ..new_task(MODERN, owner.clone())
         };
         assert_eq!(

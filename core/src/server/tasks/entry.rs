@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -66,7 +67,7 @@ pub(in crate::server) struct Question {
     /// The key by which the handler finds the answer.
     pub(in crate::server) name: Box<str>,
     /// The key on the wire, where it differs (TASK-120).
-    pub(in crate::server) key: Option<Box<str>>,
+    pub(in crate::server) key: Option<String>,
     pub(in crate::server) method: &'static str,
     pub(in crate::server) params: Box<[u8]>,
     pub(in crate::server) answer: Option<InputOutcome>,
@@ -180,9 +181,9 @@ pub(in crate::server) struct TaskEntry {
     /// The inbound call of the handler.
     pub(in crate::server) run: Option<Key>,
     pub(super) request: Option<Box<TaskRequest>>,
-    /// Keys of all its input requests; `None` before the first one, and after its end.
-    pub(super) used_keys: Option<Box<UsedKeys>>,
-    pub(super) message: Option<Box<str>>,
+    /// Keys of all its input requests; none after its end.
+    pub(super) used_keys: UsedKeys,
+    pub(super) message: Option<String>,
     pub(super) outcome: Option<TaskOutcome>,
     pub(in crate::server) peers: Option<Box<TaskPeers>>,
     pub(super) links: TreeLinks,
@@ -246,7 +247,7 @@ impl TaskEntry {
         };
         TASK_BYTES
             + self.request.as_ref().map_or(0, |r| r.len())
-            + self.used_keys.as_ref().map_or(0, |keys| keys.len())
+            + self.used_keys.len()
             + self.message.as_ref().map_or(0, |m| m.len())
             + outcome
     }

@@ -114,8 +114,8 @@ pub(super) fn encode(table: &TaskTable, key: Key) -> Option<Vec<u8>> {
     {
         out.number(number);
     }
-    out.number(task.used_keys.as_ref().map_or(0, |keys| keys.iter().len() as u64));
-    for key in task.used_keys.iter().flat_map(|keys| keys.iter()) {
+    out.number(task.used_keys.iter().len() as u64);
+    for key in task.used_keys.iter() {
         out.text(key.as_bytes());
     }
     out.option(task.message.as_deref().map(str::as_bytes));
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn json(&mut self) -> Option<Box<[u8]>> {
+    fn json(&mut self) -> Option<Vec<u8>> {
         let text = self.text()?;
         RawJson::new(Bytes::copy_from_slice(text.as_bytes())).ok()?;
         Some(text.as_bytes().into())
@@ -198,13 +198,13 @@ impl<'a> Reader<'a> {
     fn outcome(&mut self) -> Option<Option<TaskOutcome>> {
         Some(match self.byte()? {
             0 => None,
-            kind @ (1 | 2) => Some(TaskOutcome::Result(self.json()?, kind == 2)),
-            3 => Some(TaskOutcome::Error(self.json()?)),
+            kind @ (1 | 2) => Some(TaskOutcome::Result(self.json()?.into(), kind == 2)),
+            3 => Some(TaskOutcome::Error(self.json()?.into())),
             _ => return None,
         })
     }
 
-    fn request(&mut self) -> Option<Box<TaskRequest>> {
+    fn request(&mut self) -> Option<TaskRequest> {
         let params: Box<[u8]> = self.text()?.as_bytes().into();
         let meta = self.option()?.map(|meta| Arc::<[u8]>::from(meta.as_bytes()));
         let at = self.small()?;
@@ -226,19 +226,10 @@ impl<'a> Reader<'a> {
             let method = methods::request_rule(self.text()?)?.name;
             let params = self.json()?;
             let answer = if self.flag()? { Some(self.answer()?) } else { None };
-            questions.push(Question { name, key, method, params, answer, asked: None });
+            questions.push(Question { name, key, method, params: params.into(), answer, asked: None });
         }
         let creator_ip = None;
-        Some(Box::new(TaskRequest {
-            params,
-            meta,
-            attempt,
-            state,
-            answers,
-            questions,
-            authorization,
-            creator_ip,
-        }))
+        Some(TaskRequest { params, meta, attempt, state, answers, questions, authorization, creator_ip })
     }
 }
 
@@ -313,10 +304,9 @@ fn decode_fields(fields: &[u8], now: Instant, anchor: Anchor) -> Option<(TaskEnt
     for _ in 0..from.small()? {
         used_keys.insert(from.text()?);
     }
-    let used_keys = (used_keys.len() > 0).then(|| Box::new(used_keys));
     let message = from.option()?.map(Into::into);
     let outcome = from.outcome()?;
-    let request = if from.flag()? { Some(from.request()?) } else { None };
+    let request = if from.flag()? { Some(Box::new(from.request()?)) } else { None };
     // A record of another program may have valid fields that do not belong together.
     if !fits_state(state, outcome.as_ref(), request.is_some()) || revision == 0 || !from.0.is_empty() {
         return None;

@@ -1,6 +1,5 @@
 //! Requests about tasks: `tasks/get`, `tasks/result`, `tasks/list`, `tasks/update`, `tasks/cancel`.
 
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -524,7 +523,7 @@ pub struct TaskOptions {
     /// Suggested time between two polls. The default is [`TaskLimits::poll_interval`](crate::server::TaskLimits::poll_interval).
     pub poll_interval: Option<Duration>,
     /// Message for the client. The default is none.
-    pub message: Option<Box<str>>,
+    pub message: Option<String>,
 }
 
 impl TaskOptions {
@@ -551,7 +550,7 @@ impl TaskOptions {
     /// Sets the message for the client.
     #[must_use]
     pub fn message(mut self, message: impl Into<String>) -> Self {
-        self.message = Some(message.into().into());
+        self.message = Some(message.into());
         self
     }
 }

@@ -120,7 +120,7 @@ impl ServerTasks {
             return self.table.postpone(task);
         }
         let Some(request) = self.table.take_request(task) else { return };
-        let TaskRequest { params, meta, attempt, state, answers, authorization, creator_ip, .. } = *request;
+        let TaskRequest { params, meta, attempt, state, answers, authorization, creator_ip, .. } = request;
         let mut frame = Vec::with_capacity(HEAD.len() + params.len() + 1);
         frame.extend_from_slice(HEAD);
         match &meta {
@@ -370,7 +370,7 @@ fn hold_until_stored(
 }
 
 /// Returns what is kept of a call, so that it can be delivered again.
-fn keep(call: &Call) -> Box<TaskRequest> {
+fn keep(call: &Call) -> TaskRequest {
     let whole = call.params.whole.slice(&call.frame).unwrap_or(b"{}");
     let mut request = TaskRequest {
         authorization: call.caller.authorization.clone(),
@@ -391,7 +391,7 @@ fn keep(call: &Call) -> Box<TaskRequest> {
         (request.attempt, request.state) = (retry.attempt, retry.state.as_slice().into());
         request.answers.clone_from(&retry.answers);
     }
-    Box::new(request)
+    request
 }
 
 // Requests and calls that wait for a task: for its result, or until the store has a change.

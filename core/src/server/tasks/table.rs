@@ -4,6 +4,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
+use alloc::string::String;
 use core::time::Duration;
 
 use super::entry::{Owner, OwnerEntry, TASK_BYTES, TaskEntry, TaskOutcome, TaskRequest, TaskState};
@@ -42,7 +43,7 @@ pub struct TaskTable {
     pub(super) bytes: usize,
     /// Metadata of the last request that was kept.
     last_meta: Option<Arc<[u8]>>,
-    pub(super) store: Option<Box<StoreQueue>>,
+    pub(super) store: Option<StoreQueue>,
     /// Whether `tasks/list` is offered.
     pub(super) has_list: bool,
 }
@@ -55,9 +56,9 @@ pub(in crate::server) struct NewTask {
     /// Requested time to live.
     pub(in crate::server) ttl: Option<Duration>,
     pub(in crate::server) poll_interval: Option<Duration>,
-    pub(in crate::server) message: Option<Box<str>>,
+    pub(in crate::server) message: Option<String>,
     pub(in crate::server) session: Option<Key>,
-    pub(in crate::server) request: Option<Box<TaskRequest>>,
+    pub(in crate::server) request: Option<TaskRequest>,
 }
 
 impl TaskTable {
@@ -226,8 +227,8 @@ impl TaskTable {
             owner: Key { slot: 0, generation: 0 },
             session: new.session,
             run: None,
-            request: new.request,
-            used_keys: None,
+            request: new.request.map(Box::new),
+            used_keys: UsedKeys::default(),
             message: new.message,
             outcome: None,
             peers: None,
@@ -305,8 +306,8 @@ impl TaskTable {
     }
 
     /// Takes what the handler of a task gets for its run.
-    pub(in crate::server) fn take_request(&mut self, key: Key) -> Option<Box<TaskRequest>> {
-        self.change(key, |task| task.request.take()).flatten()
+    pub(in crate::server) fn take_request(&mut self, key: Key) -> Option<TaskRequest> {
+        self.change(key, |task| task.request.take()).flatten().map(|request| *request)
     }
 
     /// Keeps the request and the questions of a running task, which waits for their answers.
@@ -318,10 +319,10 @@ impl TaskTable {
         &mut self,
         now: Instant,
         key: Key,
-        mut request: Box<TaskRequest>,
+        mut request: TaskRequest,
     ) -> Result<(), UseError> {
         self.tasks.get(key).filter(|task| task.state == TaskState::Running).ok_or(UseError::Stale)?;
-        if let Some(used_keys) = self.tasks.get(key).and_then(|task| task.used_keys.as_ref()) {
+        if let Some(used_keys) = self.tasks.get(key).map(|task| &task.used_keys) {
             let names = request.questions.iter().map(|question| &*question.name);
             let keys: alloc::vec::Vec<_> = used_keys.assign(names).collect();
             for (question, key) in request.questions.iter_mut().zip(keys) {
@@ -335,11 +336,10 @@ impl TaskTable {
         self.share_meta(&mut request);
         let is_complete = request.questions.iter().all(|question| question.answer.is_some());
         self.change(key, |task| {
-            let used_keys = task.used_keys.get_or_insert_default();
             for question in &request.questions {
-                used_keys.insert(question.wire_key());
+                task.used_keys.insert(question.wire_key());
             }
-            (task.request, task.run) = (Some(request), None);
+            (task.request, task.run) = (Some(Box::new(request)), None);
         });
         self.touch(now, key);
         self.set_state(key, TaskState::Asking);
@@ -449,7 +449,7 @@ impl TaskTable {
         self.change(key, |task| {
             task.tool_failed = matches!(outcome, Some(TaskOutcome::Result(_, true)));
             (task.outcome, task.request, task.run) = (outcome, None, None);
-            task.used_keys = None;
+            task.used_keys = UsedKeys::default();
             // What it worked at is over.
             task.message = None;
             task.is_settled = is_settled;
@@ -556,15 +556,15 @@ impl UsedKeys {
     pub(super) fn assign<'n>(
         &self,
         names: impl Iterator<Item = &'n str> + Clone,
-    ) -> impl Iterator<Item = Option<Box<str>>> {
+    ) -> impl Iterator<Item = Option<String>> {
         // A numbered key gives way to a name of the same round that is spelled like it.
-        let mut taken: BTreeSet<Box<str>> =
-            names.clone().filter(|name| !self.contains(name)).map(Box::from).collect();
+        let mut taken: BTreeSet<String> =
+            names.clone().filter(|name| !self.contains(name)).map(String::from).collect();
         names.map(move |name| {
             if !self.contains(name) {
                 return None;
             }
-            let mut numbered = (2_u32..).map(|number| Box::<str>::from(alloc::format!("{name}#{number}")));
+            let mut numbered = (2_u32..).map(|number| alloc::format!("{name}#{number}"));
             let key = numbered.find(|key| !self.contains(key) && !taken.contains(key))?;
             taken.insert(key.clone());
             Some(key)
@@ -750,9 +750,9 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    fn round(used: &mut UsedKeys, names: &[&str]) -> Vec<Box<str>> {
+    fn round(used: &mut UsedKeys, names: &[&str]) -> Vec<String> {
         let keys = used.assign(names.iter().copied()).zip(names);
-        let keys: Vec<Box<str>> = keys.map(|(key, name)| key.unwrap_or_else(|| (*name).into())).collect();
+        let keys: Vec<String> = keys.map(|(key, name)| key.unwrap_or_else(|| (*name).into())).collect();
         assert!(keys.iter().all(|key| used.insert(key)), "{keys:?}");
         keys
     }

@@ -1,6 +1,5 @@
 //! Tests of the table of tasks: against its document.
 
-use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -28,8 +27,8 @@ pub(super) fn table(nonce: u64, stored: bool) -> TaskTable {
     if stored { table.stored() } else { table }
 }
 
-pub(super) fn request() -> Box<TaskRequest> {
-    Box::new(TaskRequest { params: (*b"{\"name\":\"t\"}").into(), ..TaskRequest::default() })
+pub(super) fn request() -> TaskRequest {
+    TaskRequest { params: (*b"{\"name\":\"t\"}").into(), ..TaskRequest::default() }
 }
 
 fn question(name: &str) -> Question {
@@ -43,7 +42,7 @@ fn question(name: &str) -> Question {
     }
 }
 
-pub(super) fn asking(names: &[&str]) -> Box<TaskRequest> {
+pub(super) fn asking(names: &[&str]) -> TaskRequest {
     let mut request = request();
     request.questions = names.iter().map(|name| question(name)).collect();
     request
