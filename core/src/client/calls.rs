@@ -243,12 +243,14 @@ impl Calls {
         if let (CallError::TimedOut | CallError::TotalTimedOut, Some(call)) =
             (&outcome, common.endpoint.outbound.calls.get(key))
         {
+            // The answer may have come without a usable id; that explains the silence better than a timeout.
             if let Some(stray) = common.stray_since(call.last_active_at()) {
                 outcome = CallError::Misaddressed(stray.into());
             }
         }
         let queued = common.endpoint.outbound.calls.get_mut(key).and_then(OutboundCall::take_queued);
         if let Some(queued) = queued {
+            // It was never sent, so there is nothing to cancel.
             self.queue.remove(&mut common.endpoint.outbound.calls, key, queued.cost());
         } else if self.end_before_task(common, key, &outcome) {
             return;
@@ -263,6 +265,7 @@ impl Calls {
         if let Some(call) = common.endpoint.outbound.calls.remove(key) {
             let is_superseded = call.is_superseded();
             common.retained_bytes = common.retained_bytes.saturating_sub(call.retained.len());
+            // Whatever continued the call ends with it.
             if is_superseded {
                 if let Some(inputs) = &mut self.inputs {
                     inputs.rounds.end(common, key);
@@ -324,6 +327,7 @@ impl Calls {
     pub(super) fn handle_round_deadline(&mut self, common: &mut CommonState, call: Key) {
         let now = common.endpoint.now;
         let Some(parked) = common.endpoint.outbound.calls.get(call) else { return };
+        // A call that follows a task has the deadlines of the task.
         if self.tasks.as_ref().is_some_and(|tasks| tasks.is_followed(call)) {
             return self.handle_task_deadline(common, call);
         }
@@ -335,6 +339,7 @@ impl Calls {
         if now >= total_at {
             return self.abandon(common, call, Some("no answer in time"), CallError::TotalTimedOut);
         }
+        // It was extended meanwhile, and the timer still had the time before.
         if now >= parked.total_deadline {
             return common.endpoint.deadlines.arm(total_at, EndpointTimer::Outbound(call));
         }

@@ -280,6 +280,7 @@ impl Engine {
         if is_reserved {
             return Err(UseError::ReservedMethod(method.into()));
         }
+        // All that can refuse a call comes before the first byte of it.
         outbound_requests::check_meta(options.meta.as_ref())?;
         self.common.check_capacity(1)?;
         if self.common.retained_bytes >= self.common.endpoint.limits.max_retained_bytes {

@@ -395,6 +395,7 @@ impl Negotiation {
                     ..
                 },
             ) => {
+                // Both requests are under way: only both answers together tell the era, so the first one is kept.
                 let late = classify_late_answer(outcome, common.config.modern_versions());
                 let initialize_error = initialize_error.clone();
                 *probe = late.map_or(ProbeState::Legacy, ProbeState::Modern);

@@ -54,6 +54,7 @@ impl Engine {
         match envelope::parse(frame, &self.common.endpoint.limits, None) {
             Err(rejected) => self.reject(channel, batch, rejected, frame, own),
             Ok(envelope) => {
+                // Faults end a connection only in a row.
                 if let Some(c) = self.common.endpoint.channels.get_mut(channel) {
                     c.consecutive_faults = 0;
                 }
@@ -61,6 +62,7 @@ impl Engine {
                     Kind::Response => self.receive_response(channel, frame, &envelope, own),
                     Kind::Notification => self.receive_notification(channel, frame, &envelope),
                     Kind::Request => {
+                        // Answers are counted apart from calls: a server that asks faster than it reads is not read any more.
                         let before = self.common.outbox_len();
                         self.receive_request(channel, batch, frame, envelope);
                         self.common.count_answer(before);
@@ -92,6 +94,7 @@ impl Engine {
             }
         };
         let before = self.common.outbox_len();
+        // All answers to the members are one array, so its room is held before the first one is read.
         let Some(batch) = self.common.endpoint.open_batch(marker, channel, members.len()) else {
             let rejected = RejectedMessage::unreadable(MalformedMessage::OutOfMemory);
             return self.reject(channel, None, rejected, frame, own);
@@ -218,6 +221,7 @@ impl Engine {
                 let outcome = match outcome {
                     Err(error) => Err(CallError::Rpc(error)),
                     Ok(result) => {
+                        // Here and not with the outcome: a call that goes on as a task or a round has had its response all the same.
                         observe_outcome(&mut self.common.endpoint, key, Ok(&result));
                         match envelope.result_type.slice(frame) {
                             // TASK-105, TASK-106

@@ -181,6 +181,7 @@ impl Rounds {
         for (_, request) in &inputs {
             input::report_deprecated(common, request);
         }
+        // Its response is here, so no other one can come under its id.
         common.endpoint.outbound.calls.supersede(call);
         let Some(parked) = common.endpoint.outbound.calls.get_mut(call) else { return Ok(()) };
         let Some(round) = self.round(call) else { return Ok(()) };
@@ -191,8 +192,10 @@ impl Rounds {
         let names: usize = inputs.iter().map(|(name, _)| name.len()).sum();
         let added_bytes = names + state.as_ref().map_or(0, |s| s.len());
         let params = parked.retained.len();
+        // The state of the round before is replaced, so it does not count any more.
         common.retained_bytes = common.retained_bytes.saturating_sub(round.charged_bytes);
         round.charged_bytes = 0;
+        // The parameters do not count here: they were there before the server asked.
         if common.retained_bytes.saturating_sub(params) + added_bytes > limits.max_retained_bytes {
             let reason = "it exceeds the limit `max_retained_bytes`".into();
             return Err(CallError::InvalidInputRequest { reason });
@@ -315,6 +318,7 @@ impl Rounds {
         if let Some(remaining_total) = remaining_total {
             parked.total_deadline = now + remaining_total;
         }
+        // The retry is an entry of its own, which has this deadline.
         parked.idle_deadline = Instant::FAR_FUTURE;
         let (retry, progress) = (parked.new_retry(now, call), parked.wants_progress());
         let retained = core::mem::take(&mut parked.retained);

@@ -314,6 +314,7 @@ impl Subscriptions {
         if !common.peer_has(Capability::ResourceSubscriptions) {
             sub.uris.clear();
         }
+        // Checked for all resources before the first request is sent: a subscription is whole or not there.
         let known: Vec<Option<Key>> = sub.uris.iter().map(|uri| self.by_uri.get(uri).copied()).collect();
         if !known.is_empty() {
             common.check_capacity(known.iter().filter(|resource| resource.is_none()).count())?;
@@ -334,6 +335,7 @@ impl Subscriptions {
             };
             self.join(key, Topic::Resource(resource));
         }
+        // Others may have subscribed to all of it before, so there may be nothing to wait for.
         self.acknowledge_if_answered(common, key);
         Ok(SubscriptionKey::new(serial, key))
     }

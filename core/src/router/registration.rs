@@ -272,6 +272,7 @@ impl<H, M: Hook> Router<H, M> {
             *hook_scope += bases.0;
             listing.scope += bases.1;
         };
+        // Only now, because nothing fails any more.
         self.declared.adopt_extensions(&inner.declared);
         // Extensions were adopted above: one that is declared here already keeps its settings.
         for capability in inner.declared.iter().filter(|capability| !capability.is_extension()) {

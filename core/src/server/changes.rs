@@ -120,6 +120,7 @@ impl Changes {
             return Err(RpcError::internal(OUT_OF_MEMORY));
         }
         let mut filter = ListenFilter::read(params)?;
+        // What the server does not offer is left out, and the acknowledgment shows it.
         filter.restrict(&cx.config.settings.capabilities);
         if let Some(ids) = filter.task_ids.take() {
             filter.task_ids = accept_tasks(cx, &ids)?;
@@ -148,6 +149,7 @@ impl Changes {
         if !endpoint.make_room(channel, extra) || endpoint.limits.is_out_of_memory(tables) {
             return Err(RpcError::internal(OUT_OF_MEMORY));
         }
+        // From here on nothing is refused, so a refused filter has left nothing behind.
         let Some(c) = endpoint.channels.get_mut(channel) else { return Ok(Vec::new()) };
         let Some(table) = self.table() else { return Ok(Vec::new()) };
         let Some(key) = table.open(&mut c.role.listeners, channel, Some(id.clone()), filter.lists) else {

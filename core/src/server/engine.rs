@@ -132,6 +132,7 @@ impl Engine {
         self.endpoint.tick(now);
         self.endpoint.record_activity();
         self.endpoint.record_received(channel.0, &message);
+        // Recorded above even if it is dropped here: the tap shows what came.
         if self.endpoint.channels.get(channel.0).is_some_and(|c| !c.closed) {
             self.receive(channel.0, message, false);
         }
@@ -159,11 +160,13 @@ impl Engine {
     pub(crate) fn end_input(&mut self, now: Instant, channel: Key, fault: &Fault, grace: Duration) {
         self.endpoint.tick(now);
         if self.endpoint.end_input(channel, fault.clone(), grace) {
+            // Parked calls first: they would be delivered again when their requests end below, and nobody could answer them.
             self.fail_parked(channel, "the input ended before the answers came");
             // The peer is gone, so outbound requests cannot be answered.
             for key in self.endpoint.requests_of(channel) {
                 self.finish_outbound(key, Err(CallError::Closed(fault.clone())));
             }
+            // At a shutdown subscribers get their final result; otherwise the client has gone and reads none.
             if *fault == Fault::Closed {
                 self.end_subscriptions(now, ChannelId(channel));
             }
@@ -207,6 +210,7 @@ impl Engine {
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         self.endpoint.tick(now);
         self.endpoint.check.polled();
+        // May be what a channel waited for to close, which is an event.
         while let Some(channel) = room::send_owed(&mut self.endpoint) {
             self.close_if_finished(channel);
         }
@@ -365,6 +369,7 @@ impl Engine {
             self.with_tasks(|tasks, cx| tasks.finish_run(cx, call.0, RunAnswer::Error(&error)));
             return Ok(());
         }
+        // A batch has one response, whose status cannot be that of a member.
         if let (Some(scopes), None) = (&error.required_scopes, record.batch) {
             if let Some(c) = self.endpoint.channels.get_mut(record.channel) {
                 c.role.stream.set_required_scopes(scopes);
@@ -461,6 +466,7 @@ impl Engine {
 
     pub(super) fn finish_outbound(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
         observe_outcome(&mut self.endpoint, key, outcome.as_ref());
+        // A ping is none of the application: it has no event, and its outcome is the health of the peer.
         let ping = self.endpoint.outbound.calls.get(key).filter(|c| c.purpose == CallPurpose::KeepAlive);
         if let Some(channel) = ping.map(|c| c.channel) {
             let health = self.endpoint.finish_ping(key, &outcome);
@@ -506,6 +512,7 @@ impl Engine {
     /// Cancels everything on a channel and closes it.
     fn abort_channel(&mut self, channel: Key, reason: &CancelReason) {
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
+        // Requests that wait were not delivered, so they end without an event.
         let waiting = core::mem::take(&mut c.role.waiting);
         let live = self.endpoint.live_calls(channel);
         let waiting = self.backlog.remove_all(waiting);
@@ -515,6 +522,7 @@ impl Engine {
             }
         }
         for key in live {
+            // The application has answered an owed call, and a parked one has no handler that runs: nothing is cancelled there.
             if room::is_owed(&self.endpoint, key) {
                 self.endpoint.drop_call(key);
             } else if self.unpark(key, "the call is over") {
@@ -535,6 +543,7 @@ impl Engine {
 
     /// Closes a channel whose input has ended once nothing is left to do.
     pub(super) fn close_if_finished(&mut self, channel: Key) {
+        // A session closes as a whole, whichever of its streams has ended.
         let channel = self.endpoint.root_channel(channel);
         let Some(c) = self.endpoint.channels.get(channel) else { return };
         if c.input_end.is_none() || c.closed || c.has_live_calls() {
@@ -566,6 +575,7 @@ impl Engine {
         };
         if self.endpoint.channels.get(channel).is_some() {
             resume_message(&mut self.endpoint, &frame);
+            // Checked once more from the beginning: its session may have changed while it waited.
             self.receive(channel, frame, true);
             self.close_if_finished(channel);
         }

@@ -415,6 +415,7 @@ impl Exchanges<'_> {
                 self.engine.events.push_back(Event::Cancelled { call: CallId(call), reason });
             }
         }
+        // What the channel holds in other tables goes before the channel itself, by whose key they find it.
         let unsubscribed = self.engine.changes.end_all(&mut self.engine.endpoint, key);
         self.engine.events.extend(unsubscribed);
         unlisten(&mut self.engine.tasks, key, None);

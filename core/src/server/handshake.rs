@@ -59,6 +59,7 @@ impl Engine {
                 self.endpoint.send_or_batch(source.channel, source.batch, id, body.len(), write);
             }
             Err(error) => {
+                // A batch has one response, whose status cannot be that of a member.
                 if let (Some(scopes), None) = (&error.required_scopes, source.batch) {
                     if let Some(c) = self.endpoint.channels.get_mut(source.channel) {
                         c.role.stream.set_required_scopes(scopes);

@@ -72,6 +72,7 @@ impl Engine {
         frame: &Bytes,
         envelope: Envelope<'_>,
     ) {
+        // Faults end a connection only in a row.
         if let Some(c) = self.endpoint.channels.get_mut(source.channel) {
             c.consecutive_faults = 0;
         }
@@ -126,6 +127,7 @@ impl Engine {
                 }
             }
         }
+        // After the last member: until then the batch is not complete, however many answers are there.
         self.endpoint.close_batch(batch);
         if let Some(reason) = unnamed.filter(|_| !has_others) {
             refuse_batch(&mut self.endpoint, channel, reason);
@@ -143,6 +145,7 @@ impl Engine {
     pub(super) fn reject(&mut self, channel: Key, batch: Option<BatchKey>, rejected: RejectedMessage) {
         let root = self.endpoint.root_channel(channel);
         let is_ours = rejected.reason == MalformedMessage::OutOfMemory;
+        // An error for an id in flight would end the other request at the peer.
         let in_flight = rejected.id.as_ref().is_some_and(|id| self.in_flight(root, id));
         let (diagnostic, ended) = self.endpoint.reject(channel, batch, rejected, in_flight);
         if let Some((key, outcome)) = ended {
@@ -151,6 +154,7 @@ impl Engine {
         if batch.is_none() {
             mark_request_refused(&mut self.endpoint, channel);
         }
+        // After the answer, because the diagnostic says whether there was one.
         self.diagnose(channel, diagnostic);
         // A message that there was no memory for is not faulty.
         if let Some(fault) = if is_ours { None } else { self.endpoint.count_fault(channel) } {

@@ -41,6 +41,7 @@ impl Engine {
         let endpoint = &mut self.endpoint;
         endpoint.tick(now);
         let run_channel = self.tasks.as_ref().map(|tasks| tasks.channel);
+        // Serialization takes what memory it gets, so the part for errors is set aside meanwhile.
         let reserve = endpoint.limits.hold_reserve().ok_or(EncodeError::OutOfMemory)?;
         let record = endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
         let c = endpoint.channels.get_mut(record.channel).ok_or(UseError::Stale)?;
@@ -58,6 +59,7 @@ impl Engine {
             room(out, MEMBERS_ROOM + self.config.result_suffix.len())?;
             if record.version.is_modern() {
                 let needs_input = is_input_required(members, out.get(start..).unwrap_or_default())?;
+                // The answer to a run goes to its client later, with members of that revision.
                 if run_channel != Some(record.channel) {
                     add_standard_members(out, members, record.cacheable && !needs_input, &self.config);
                 } else if needs_input {

@@ -104,6 +104,7 @@ impl RequestCheck {
     ) -> Result<Option<AcceptedRequest>, RpcError> {
         let &ReceivedRequest { source, frame, method, params, .. } = request;
         let rule = methods::request_rule(method);
+        // First, because the era decides which rules hold.
         let modern_check = self.check_modern_meta(endpoint, config, request)?;
         let version = match modern_check {
             ModernCheck::Version(_) if source.batch.is_some() => {
@@ -166,6 +167,7 @@ impl RequestCheck {
         let Some(c) = endpoint.channels.get_mut(source.channel) else {
             return Ok(ModernCheck::NotModern);
         };
+        // A client repeats its `_meta`: of an equal text nothing has to be checked again.
         if known {
             if let Some(known) = &self.last_meta {
                 c.allows_idless_errors = true;

@@ -48,6 +48,7 @@ impl Client {
     /// Decodes one event of a stream.
     pub(super) fn decode_event(&mut self, key: Key) {
         let Some(events) = self.exchanges.get_mut(key).and_then(|x| x.events.as_mut()) else { return };
+        // An event without an id of its own leaves the id as it was, and is no repeated one.
         let before = events.decoder.last_event_id().to_vec();
         let found = events.decoder.next_event();
         events.update_from_decoder();
@@ -61,6 +62,7 @@ impl Client {
             }
             Some(found) => {
                 let is_duplicate = events.is_duplicate(&before);
+                // One event at a time, so that many streams take turns.
                 self.exchanges.queue_stream(key);
                 if is_duplicate {
                     return;
@@ -100,6 +102,7 @@ impl Client {
             return; // SSE-001
         }
         let is_from_lost_session = x.session_serial != self.session.serial();
+        // Most messages are parsed once, by the engine; these have to be told apart before.
         let must_classify = is_from_lost_session
             || matches!(
                 x.purpose(),

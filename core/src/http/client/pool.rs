@@ -417,6 +417,7 @@ impl ConnectionPool {
             H1Event::Head(head) => {
                 if let Some(assigned) = self.connections.get_mut(key).and_then(|c| c.assigned_mut()) {
                     assigned.head_received = true;
+                    // The server has it, and after its head it is not sent again.
                     assigned.request.body = Bytes::new();
                 }
                 let fields: Vec<(&str, &[u8])> = head.fields.iter().map(|(n, v)| (&**n, &**v)).collect();
@@ -428,6 +429,7 @@ impl ConnectionPool {
             }
             H1Event::Body(bytes) => client.handle_body(self.now, exchange, &bytes),
             H1Event::End => {
+                // Free before the exchange ends, because the next request may follow at once.
                 self.connections.release(key);
                 if let Some(c) = self.connections.get_mut(key) {
                     c.stage = ConnectionStage::Used;

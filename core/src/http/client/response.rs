@@ -170,6 +170,7 @@ impl Client {
         if head.status == 404 && self.is_legacy() && !self.is_closing && self.session.is_lost_for(x) {
             return self.handle_session_gone(key);
         }
+        // Taken from the head: the body may be a stream, and later requests need the id before its end.
         if success && x.purpose().opens_session() && !self.session.is_http_sse() {
             let id = head::values(head.fields, fields::SESSION_ID).next();
             if id.is_some_and(|id| !self.session.record_id(id)) {
@@ -227,6 +228,7 @@ impl Client {
                         self.fail_too_large(x);
                     }
                 } else {
+                    // The beginning of an error is enough to show, so the rest is dropped.
                     let room = limit - collected.body.len();
                     collected.body.extend_from_slice(part.get(..room).unwrap_or(part));
                     collected.is_json = false;
@@ -297,6 +299,7 @@ impl Client {
         if let Some(rest) = body.strip_prefix(BYTE_ORDER_MARK) {
             body = body.slice_ref(rest);
         }
+        // Only this can be an answer; what follows finds out why it is none.
         if json && success && !body.is_empty() {
             return self.process_json(x, answer.status, body);
         }
@@ -313,6 +316,7 @@ impl Client {
         if answer.error.is_none() {
             answer.body.clone_from(&text);
         }
+        // It may quote the credential, and records are read by others.
         self.redact_text(&mut text);
         self.failed_body = Some(text).filter(|text| !text.is_empty());
         if answer.asks_for_credential() {

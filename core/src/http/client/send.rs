@@ -43,6 +43,7 @@ impl Client {
         let method = parts.method.as_deref().unwrap_or_default();
         let mut cancelled = None;
         if let (methods::CANCELLED, Some(id)) = (method, &parts.cancelled_request) {
+            // The request was not executed, so there is nothing to cancel.
             if self.exchanges.requests().take_unsent(id) {
                 return;
             }
@@ -117,6 +118,7 @@ impl Client {
     }
 
     pub(super) fn submit(&mut self, mut x: ClientExchange) {
+        // What the request is made with, so that its refusal can be told from that of an older session or credential.
         x.session_serial = self.session.serial();
         x.credential_generation = self.credentials.generation();
         let Some(x) = self.authorization().hold_due(x) else { return };

@@ -380,6 +380,7 @@ impl Connection {
     pub fn drive(&mut self, now: Instant, server: &mut Server) {
         self.check.polled();
         loop {
+            // Output before input: the next request is read when the response to the last one was taken.
             self.queue_response(now, server);
             if !self.process_input(now, server) {
                 break;
@@ -514,6 +515,7 @@ impl Connection {
             if let Some(tap) = self.heads.as_mut() {
                 tap.record_response(now, Direction::Out, response.status, &mut response.fields.iter());
             }
+            // Before the head is written, which says so.
             if self.ends_after_response {
                 self.h1.close(now);
             }
@@ -523,6 +525,7 @@ impl Connection {
             open.head_sent = true;
             self.exchange = Some(open);
         }
+        // Its messages go elsewhere if the connection breaks, so each is consumed only when it was written.
         if server.exchanges.is_get_stream(open.id.0) && !self.queue_piece(now, server, open.id) {
             return;
         }

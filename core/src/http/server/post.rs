@@ -54,6 +54,7 @@ impl Server {
     /// Processes a piece of the body; a single piece is shared and not copied.
     pub fn handle_body(&mut self, now: Instant, exchange: ExchangeId, piece: Bytes) {
         self.tick(now);
+        // The field `Content-Length` was checked with the head; a chunked body shows its length only here.
         let limit = self.engine.config().effective_limits().effective_max_frame();
         let Some(x) = self.exchanges.get_mut(exchange.0) else { return };
         if x.body_complete || x.response.is_some() || !matches!(x.kind, Kind::Post | Kind::HttpSsePost) {
@@ -95,11 +96,13 @@ impl Server {
         x.idle_since = self.now;
         let frame = x.body.take();
         let kind = x.kind;
+        // Some clients write a byte order mark, which JSON does not have.
         let frame = match frame.strip_prefix(b"\xef\xbb\xbf") {
             Some(rest) => frame.slice_ref(rest),
             None => frame,
         };
         match frame.iter().find(|b| !b.is_ascii_whitespace()) {
+            // Whatever the body is: the events of one more message would wait, too.
             _ if self.engine.exchanges().has_event_backlog() => {
                 self.exchanges.refuse(key, &overloaded("too much waits for the application"));
             }
@@ -138,11 +141,13 @@ impl Server {
                 .exchanges
                 .refuse(key, &Refusal::new(400, "nothing was asked that this could answer")); // HTTP-017
         }
+        // Notifications and responses end at once, and may free a place: they are never too many.
         if let Err(refusal) = if is_request { check_room(self, route) } else { Ok(()) } {
             return self.exchanges.refuse(key, &refusal);
         }
         let is_listen =
             is_request && envelope.as_ref().is_ok_and(|e| e.method == methods::SUBSCRIPTIONS_LISTEN);
+        // Before the engine sees it, because one that is refused here must not begin a subscription.
         if is_listen && !self.admit_open_ended(key) {
             return;
         }
@@ -162,6 +167,7 @@ impl Server {
                 return self.exchanges.refuse(key, &refusal);
             }
         }
+        // From here on the engine answers, whatever is wrong with the message.
         let Some(stream) = self.open_stream(key, route) else { return };
         let Some(x) = self.exchanges.get(key) else { return };
         let check = RequestHeaderCheck {
@@ -186,6 +192,7 @@ impl Server {
             SessionLookup::Session(session) => self.sessions.get(session).map(|s| s.channel),
             _ => None,
         };
+        // Looked at as a whole first, because one refusal answers all members.
         let contents = self.engine.exchanges().inspect_batch(parent, frame);
         let route = match found {
             SessionLookup::Session(session) => {
@@ -213,6 +220,7 @@ impl Server {
             Ok(_) if version != Some(batches) => return self.exchanges.refuse(key, &no_batches()),
             Ok(route) => route,
         };
+        // After the revision: where there are no batches, that is the fault to name.
         if self.exchanges.get(key).is_some_and(|x| x.headers.has_mirrored_fields()) {
             // DEC-008
             let refusal = Refusal::new(400, "a batch has no single method that a field could repeat");
@@ -296,6 +304,7 @@ impl Server {
             }
             self.engine.set_authorization(ChannelId(stream), authorization);
         }
+        // The handlers share the request from now on, so it cannot be changed any more (`request_mut`).
         let request = self.exchanges.get_mut(key).and_then(|x| x.request.take());
         self.engine.exchanges().set_http_request(stream, request);
         if let PostRoute::PresumedVersion(version) = route {
@@ -326,6 +335,7 @@ impl Server {
         if let PostRoute::Handshake(built) = route {
             self.begin_handshake_session(key, stream, built);
         }
+        // Without output and without an open call, nothing will ever be sent on the stream.
         let silent = self.engine.outbox(ChannelId(stream)).is_none_or(|o| o.is_empty());
         let Some(x) = self.exchanges.get_mut(key) else { return };
         if progress.is_open {

@@ -37,6 +37,7 @@ impl Server {
             return;
         }
         let Some(stream) = x.stream else { return };
+        // Before the output is looked at, so that what comes later queues the exchange again.
         self.engine.exchanges().rearm(stream);
         let progress = self.engine.exchange_status(ChannelId(stream));
         let before = x.out.len();
@@ -46,6 +47,7 @@ impl Server {
             if one {
                 return self.answer_single_message(key, stream, progress);
             }
+            // Undecided until there is a message: one alone is JSON, more are events (HTTP-023).
             if empty {
                 // Cancelled without any output, so there is nothing to resume.
                 if !progress.is_open {
@@ -60,6 +62,7 @@ impl Server {
                 self.begin_events(key);
             }
         }
+        // May leave messages behind: a body holds no more than `MAX_BUFFERED_BODY`, and the rest waits in the engine.
         self.move_events(key, stream);
         let drained = self.engine.outbox(ChannelId(stream)).is_none_or(|o| o.is_empty());
         let over = match self.exchanges.get(key).map(|x| x.kind) {

@@ -146,6 +146,7 @@ impl Server {
         }
         match holder {
             Some(holder) => {
+                // The stream moves, and the call goes on: the client has only changed its connection.
                 self.transfer_stream(holder, key);
                 self.exchanges.schedule_check(self.now + self.config.keep_alive, key);
                 self.finish(holder);
@@ -172,6 +173,7 @@ impl Server {
         match superseded.or_else(|| record.open_get_streams().next().filter(|_| is_full)) {
             Some(previous) => {
                 self.finish(previous);
+                // Without asking for room: the stream that has just ended left some.
                 self.exchanges.set_open_ended(key, true);
                 true
             }
@@ -224,6 +226,7 @@ impl Server {
                 stream.last_event = event;
             }
             let entry = ReplayEntry { stream: number, event, is_last: false, message };
+            // Logged before it is written, so that a break in between loses nothing.
             if self.config.replay_budget() > 0 {
                 record.replay_log(built).push(entry.clone(), self.config.replay_budget());
             }

@@ -311,6 +311,7 @@ impl SessionTable {
 
     /// Changes the place of an exchange. A call that moves to another exchange is counted on.
     pub(super) fn set_place(&mut self, exchanges: &mut ExchangeTable, key: Key, place: SessionPlace) {
+        // The index is ordered by the place, so it is left before that changes.
         self.remove_exchange(exchanges, key);
         exchanges.set_place(key, place);
         if let Some(session) = place.session.and_then(|s| self.get_mut(s)) {
@@ -412,6 +413,7 @@ impl Server {
                     self.end_session(key);
                     return SessionLookup::Unknown;
                 }
+                // Any request in the session is a sign of life of its client.
                 session.last_seen = now;
                 self.engine.record_input(now, ChannelId(session.channel));
                 SessionLookup::Session(key)

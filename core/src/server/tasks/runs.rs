@@ -93,6 +93,7 @@ impl ServerTasks {
             // Its client may learn of a task only when a restart would not lose it.
             return hold_until_stored(self, cx, call.id.0, task);
         }
+        // The client hears of the task before its run can tell it anything.
         self.announce(cx, call.id.0, task);
         if runs_at_once && self.table.take_turn() == Some(task) {
             // The message of the call is used as it is.
