@@ -80,8 +80,7 @@ impl Gate {
 fn router(gate: Gate) -> Router {
     let mut router = Router::new("work", "1.0");
     router
-        .with_state(gate)
-        .tool_blocking("gate", |gate: &Gate, _: &mut BlockingCx<'_>, (): ()| {
+        .tool_blocking("gate", move |_: &mut BlockingCx<'_>, (): ()| {
             gate.pass();
             "passed"
         })

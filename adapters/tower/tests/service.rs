@@ -213,7 +213,7 @@ fn dropping_the_future_of_a_response_cancels_its_call() {
     let mut router = Router::new("endless", "1");
     let flag = dropped.clone();
     router.tool_with(tool("endless"), async move |_: &mut Cx, _: Value| -> String {
-        let _flag = DropFlag(flag);
+        let _flag = DropFlag(flag.clone());
         pending().await
     });
     let service = McpService::new(router).unwrap();

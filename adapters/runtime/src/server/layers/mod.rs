@@ -3,13 +3,13 @@
 //! Each is an [`Interceptor`]:
 //!
 //! ```
-//! # use mcp_runtime::server::router::{Functions, Router};
+//! # use mcp_runtime::server::router::{Functions, Local, Router};
 //! use std::time::Duration;
 //! use mcp_proto::EntryKind;
 //! use mcp_proto::model::{Resource, ResourceTemplate};
 //! use mcp_runtime::server::layers::{AuditLog, CallKey, ConcurrencyLimit, RateLimit, Redaction, Timeout};
 //!
-//! let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+//! let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
 //! router.resource(Resource::new("harbour://log", "log"), |_, _| "all quiet");
 //! router
 //!     .intercept(AuditLog::new(|record| println!("{record:?}"))) // the first is the outermost
@@ -82,10 +82,10 @@ fn refusal(request: &EntryRequest<'_>, message: String, retry_after: Option<Dura
 /// Errors are not limited.
 ///
 /// ```
-/// # use mcp_runtime::server::router::{Functions, Router};
+/// # use mcp_runtime::server::router::{Functions, Local, Router};
 /// use mcp_runtime::server::layers::ResultSizeLimit;
 ///
-/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
 /// router.intercept(ResultSizeLimit::new(100_000));
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -129,11 +129,11 @@ impl Interceptor for ResultSizeLimit {
 /// ([`Limits::max_call_age`](mcp_proto::Limits)) holds beside it, for all calls and the whole of a call.
 ///
 /// ```
-/// # use mcp_runtime::server::router::{Functions, Router};
+/// # use mcp_runtime::server::router::{Functions, Local, Router};
 /// use std::time::Duration;
 /// use mcp_runtime::server::layers::Timeout;
 ///
-/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
 /// router.intercept(Timeout::new(Duration::from_secs(30)));
 /// ```
 #[derive(Clone, Copy, Debug)]

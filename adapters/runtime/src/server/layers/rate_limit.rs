@@ -36,11 +36,11 @@ use crate::token_rate::TokenRate;
 /// Calls that the router answers itself (lists, wrong arguments) do not count.
 ///
 /// ```
-/// # use mcp_runtime::server::router::{Functions, Router};
+/// # use mcp_runtime::server::router::{Functions, Local, Router};
 /// use std::time::Duration;
 /// use mcp_runtime::server::layers::{CallKey, RateLimit};
 ///
-/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
 /// // A hundred calls a minute for each client, and of them at most ten at once.
 /// router.intercept(RateLimit::new(100, Duration::from_secs(60)).burst(10));
 /// // A thousand calls a minute for each entry, resources and prompts included.
@@ -213,10 +213,10 @@ impl fmt::Debug for RateLimit {
 /// limit has no effect there.
 ///
 /// ```
-/// # use mcp_runtime::server::router::{Functions, Router};
+/// # use mcp_runtime::server::router::{Functions, Local, Router};
 /// use mcp_runtime::server::layers::{CallKey, ConcurrencyLimit};
 ///
-/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
 /// router.intercept(ConcurrencyLimit::new(64)).intercept(ConcurrencyLimit::new(4).key(CallKey::CLIENT.entry()));
 /// ```
 #[derive(Debug)]

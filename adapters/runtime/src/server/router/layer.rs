@@ -14,15 +14,15 @@ use core::time::Duration;
 use mcp_proto::router::{EnclosingHooks, Failure, HandlerError, Hook, HookContext, HookOutcome};
 use mcp_proto::{EntryKind, RpcError};
 
+use super::Router;
 use super::answer::{EntryRequest, HandlerResult};
-use super::flavor::{Flavor, FunctionFlavor, FutureFlavor};
-use super::{Functions, LocalFuture, LocalFutures, Router, SendFuture, SendFutures, SharedFunctions};
+use super::flavor::{EntryCall, Flavor, Functions, Futures, LayerCall, Sharing, StoredHandler, StoredLayer};
 use crate::server::cx::{AsyncCx, CallCx, Cx, RunningCall};
 
 /// A hook or a layer of a router of the flavour `F`, in the order in which they were added.
 pub(super) enum Middleware<F: Flavor> {
-    Hook(F::Hook),
-    Layer(F::Layer),
+    Hook(<F::Sharing as Sharing>::Hook),
+    Layer(StoredLayer<F>),
     Interceptor(Arc<dyn ErasedInterceptor>),
 }
 
@@ -54,7 +54,7 @@ impl<F: Flavor> Hook for Middleware<F> {
 
 /// A layer of a router.
 pub(super) enum LayerRef<'a, F: Flavor> {
-    Closure(&'a F::Layer),
+    Closure(&'a StoredLayer<F>),
     Interceptor(&'a dyn ErasedInterceptor),
 }
 
@@ -72,7 +72,7 @@ impl<F: Flavor> Copy for LayerRef<'_, F> {}
 /// A layer runs it once, several times (to try again), or not at all (to refuse, or to answer from a cache).
 pub struct Next<'a, F: Flavor> {
     layers: EnclosingHooks<'a, Middleware<F>>,
-    handler: &'a F::Handler,
+    handler: &'a StoredHandler<F>,
 }
 
 impl<F: Flavor> Clone for Next<'_, F> {
@@ -88,7 +88,10 @@ impl<F: Flavor> fmt::Debug for Next<'_, F> {
 }
 
 impl<'a, F: Flavor> Next<'a, F> {
-    pub(super) const fn new(layers: EnclosingHooks<'a, Middleware<F>>, handler: &'a F::Handler) -> Self {
+    pub(super) const fn new(
+        layers: EnclosingHooks<'a, Middleware<F>>,
+        handler: &'a StoredHandler<F>,
+    ) -> Self {
         Self { layers, handler }
     }
 
@@ -104,25 +107,40 @@ impl<'a, F: Flavor> Next<'a, F> {
     }
 }
 
-impl<F: FunctionFlavor> Next<'_, F> {
-    pub(super) fn run_function(&self, cx: &mut Cx<'_>, request: EntryRequest<'_>) -> HandlerResult {
+impl<R: 'static, S: Sharing> Next<'_, Functions<R, S>> {
+    /// Runs the layers inside and the handler.
+    ///
+    /// # Errors
+    ///
+    /// The error of the handler, or of a layer. If [`Cx::is_awaiting_input`] or [`Cx::is_becoming_task`] returns
+    /// `true` afterwards, the call is going to be delivered again, and its outcome of now is not sent.
+    ///
+    /// [`Cx::is_awaiting_input`]: crate::server::CallCx::is_awaiting_input
+    /// [`Cx::is_becoming_task`]: crate::server::CallCx::is_becoming_task
+    pub fn run(&self, cx: &mut Cx<'_>, request: EntryRequest<'_>) -> HandlerResult {
         match self.split() {
-            (Some(LayerRef::Closure(layer)), rest) => layer(cx, request, rest),
+            (Some(LayerRef::Closure(layer)), rest) => {
+                S::call::<LayerCall<Functions<R, S>>>(layer, cx, (request, rest))
+            }
             (Some(LayerRef::Interceptor(interceptor)), rest) => {
                 intercept_function(interceptor, cx, request, &rest)
             }
-            (None, _) => request.with_target(|target| (self.handler)(cx, target))?,
+            (None, _) => request.with_target(|target| S::call::<EntryCall>(self.handler, cx, target))?,
         }
     }
 }
 
-impl<'a, F: FutureFlavor> Next<'a, F> {
-    /// Starts the layers inside and the handler.
-    pub(super) fn start<'r>(
-        &self,
-        cx: &'r mut AsyncCx,
-        request: EntryRequest<'r>,
-    ) -> F::Future<'r, HandlerResult>
+impl<'a, R: 'static, S: Sharing> Next<'a, Futures<R, S>> {
+    /// Runs the layers inside and the handler. Dropping the future drops them.
+    ///
+    /// # Errors
+    ///
+    /// The error of the handler, or of a layer. If [`Cx::is_awaiting_input`] or [`Cx::is_becoming_task`] returns
+    /// `true` afterwards, the call is going to be delivered again, and its outcome of now is not sent.
+    ///
+    /// [`Cx::is_awaiting_input`]: crate::server::CallCx::is_awaiting_input
+    /// [`Cx::is_becoming_task`]: crate::server::CallCx::is_becoming_task
+    pub fn run<'r>(&self, cx: &'r mut AsyncCx, request: EntryRequest<'r>) -> S::Future<'r, HandlerResult>
     where
         'a: 'r,
     {
@@ -133,66 +151,49 @@ impl<'a, F: FutureFlavor> Next<'a, F> {
     /// Starts a layer, or the handler if there is none. This is the inside of the layer.
     pub(super) fn start_at<'r>(
         self,
-        layer: Option<LayerRef<'a, F>>,
+        layer: Option<LayerRef<'a, Futures<R, S>>>,
         cx: &'r mut AsyncCx,
         request: EntryRequest<'r>,
-    ) -> F::Future<'r, HandlerResult>
+    ) -> S::Future<'r, HandlerResult>
     where
         'a: 'r,
     {
         match layer {
-            Some(LayerRef::Closure(layer)) => F::start_layer(layer, cx, request, self),
-            Some(LayerRef::Interceptor(interceptor)) => F::start_interceptor(interceptor, cx, request, self),
-            None if request.is_rewritten() => F::start_rewritten(self.handler, cx, request),
-            None => F::start(self.handler, cx, request.target()),
+            Some(LayerRef::Closure(layer)) => {
+                S::start::<LayerCall<Futures<R, S>>>(layer, cx, (request, self))
+            }
+            Some(LayerRef::Interceptor(interceptor)) => {
+                S::start_inside::<R>(Inside::Interceptor(interceptor, self), cx, request)
+            }
+            None if request.is_rewritten() => {
+                S::start_inside::<R>(Inside::Rewritten(self.handler.clone()), cx, request)
+            }
+            None => S::start::<EntryCall>(self.handler, cx, request.target()),
         }
     }
 }
 
-/// Defines the public form of [`Next::run_function`] and [`Next::start`].
-macro_rules! run {
-    (functions: $($flavor:ident)*, futures: $($future_flavor:ident $Future:ident)*) => {
-        $(impl<R: 'static> Next<'_, $flavor<R>> {
-            /// Runs the layers inside and the handler.
-            ///
-            /// # Errors
-            ///
-            /// The error of the handler, or of a layer. If [`Cx::is_awaiting_input`] or [`Cx::is_becoming_task`] returns
-            /// `true` afterwards, the call is going to be delivered again, and its outcome of now is not sent.
-            ///
-            /// [`Cx::is_awaiting_input`]: crate::server::CallCx::is_awaiting_input
-            /// [`Cx::is_becoming_task`]: crate::server::CallCx::is_becoming_task
-            pub fn run(&self, cx: &mut Cx<'_>, request: EntryRequest<'_>) -> HandlerResult {
-                self.run_function(cx, request)
-            }
-        })*
-        $(impl<'a, R: 'static> Next<'a, $future_flavor<R>> {
-            /// Runs the layers inside and the handler. Dropping the future drops them.
-            ///
-            /// # Errors
-            ///
-            /// The error of the handler, or of a layer. If [`Cx::is_awaiting_input`] or [`Cx::is_becoming_task`] returns
-            /// `true` afterwards, the call is going to be delivered again, and its outcome of now is not sent.
-            ///
-            /// [`Cx::is_awaiting_input`]: crate::server::CallCx::is_awaiting_input
-            /// [`Cx::is_becoming_task`]: crate::server::CallCx::is_becoming_task
-            pub fn run<'r>(
-                &self,
-                cx: &'r mut AsyncCx,
-                request: EntryRequest<'r>,
-            ) -> $Future<'r, HandlerResult>
-            where
-                'a: 'r,
-            {
-                self.start(cx, request)
-            }
-        })*
-    };
+/// What a future runs that owns its request.
+#[expect(unnameable_types, reason = "a method of `Sharing`, for the flavours here, takes it")]
+pub enum Inside<'a, F: Flavor> {
+    /// An interceptor, and what is inside it.
+    Interceptor(&'a dyn ErasedInterceptor, Next<'a, F>),
+    /// A handler whose arguments a layer has rewritten.
+    Rewritten(StoredHandler<F>),
 }
 
-run! {
-    functions: Functions SharedFunctions,
-    futures: LocalFutures LocalFuture SendFutures SendFuture
+/// Runs what is inside a layer.
+pub(super) async fn run_inside<R: 'static, S: Sharing>(
+    inside: Inside<'_, Futures<R, S>>,
+    cx: &mut AsyncCx,
+    mut request: EntryRequest<'_>,
+) -> HandlerResult {
+    match inside {
+        Inside::Interceptor(interceptor, next) => {
+            intercept_future(interceptor, cx, &mut request, &next).await
+        }
+        Inside::Rewritten(handler) => S::start::<EntryCall>(&handler, cx, &request.rewritten_target()?).await,
+    }
 }
 
 impl<F: Flavor> Router<F> {
@@ -215,12 +216,21 @@ impl<F: Flavor> Router<F> {
         self.add_entry_middleware(kind, name, Middleware::Interceptor(Arc::new(interceptor)))
     }
 
-    pub(super) fn add_layer(&mut self, layer: F::Layer) -> &mut Self {
+    pub(super) fn add_layer(&mut self, layer: StoredLayer<F>) -> &mut Self {
         self.add_middleware(Middleware::Layer(layer))
     }
 
-    pub(super) fn add_entry_layer(&mut self, kind: EntryKind, name: &str, layer: F::Layer) -> &mut Self {
+    pub(super) fn add_entry_layer(
+        &mut self,
+        kind: EntryKind,
+        name: &str,
+        layer: StoredLayer<F>,
+    ) -> &mut Self {
         self.add_entry_middleware(kind, name, Middleware::Layer(layer))
+    }
+
+    pub(super) fn add_hook(&mut self, hook: <F::Sharing as Sharing>::Hook) -> &mut Self {
+        self.add_middleware(Middleware::Hook(hook))
     }
 
     fn add_middleware(&mut self, middleware: Middleware<F>) -> &mut Self {
@@ -235,21 +245,21 @@ impl<F: Flavor> Router<F> {
 }
 
 /// Runs an interceptor around functions.
-fn intercept_function<F: FunctionFlavor>(
+fn intercept_function<R: 'static, S: Sharing>(
     interceptor: &dyn ErasedInterceptor,
     cx: &mut Cx<'_>,
     mut request: EntryRequest<'_>,
-    next: &Next<'_, F>,
+    next: &Next<'_, Functions<R, S>>,
 ) -> HandlerResult {
     let EnteredInterceptor { state, time_limit } = match interceptor.enter(cx, &mut request) {
         ControlFlow::Continue(entered) => entered,
         ControlFlow::Break(result) => return result,
     };
     let result = match time_limit {
-        None => next.run_function(cx, request.clone()),
+        None => next.run(cx, request.clone()),
         Some(limit) => {
             let outer = cx.set_deadline(limit);
-            let result = next.run_function(cx, request.clone());
+            let result = next.run(cx, request.clone());
             if cx.restore_deadline(outer) { Err(time_over(cx, limit)) } else { result }
         }
     };
@@ -257,33 +267,33 @@ fn intercept_function<F: FunctionFlavor>(
 }
 
 /// Runs an interceptor around futures.
-pub(super) async fn intercept_future<'r, F: FutureFlavor>(
+pub(super) async fn intercept_future<'r, R: 'static, S: Sharing>(
     interceptor: &dyn ErasedInterceptor,
     cx: &mut AsyncCx,
     request: &mut EntryRequest<'r>,
-    next: &Next<'r, F>,
+    next: &Next<'r, Futures<R, S>>,
 ) -> HandlerResult {
     let EnteredInterceptor { state, time_limit } = match interceptor.enter(&mut cx.reborrow(), request) {
         ControlFlow::Continue(entered) => entered,
         ControlFlow::Break(result) => return result,
     };
     let result = match time_limit {
-        None => next.start(cx, request.clone()).await,
+        None => next.run(cx, request.clone()).await,
         Some(limit) => run_for(limit, cx, request.clone(), next).await,
     };
     interceptor.leave(&mut cx.reborrow(), request, state, result)
 }
 
 /// Runs the inside of an interceptor for `limit` at most.
-async fn run_for<'r, F: FutureFlavor>(
+async fn run_for<'r, R: 'static, S: Sharing>(
     limit: Duration,
     cx: &mut AsyncCx,
     request: EntryRequest<'r>,
-    next: &Next<'r, F>,
+    next: &Next<'r, Futures<R, S>>,
 ) -> HandlerResult {
     let mut timer = cx.start_timer(limit);
     let ended = {
-        let mut inside = pin!(next.start(cx, request));
+        let mut inside = pin!(next.run(cx, request));
         poll_fn(|cx| match inside.as_mut().poll(cx) {
             Poll::Ready(result) => Poll::Ready(Some(result)),
             Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
@@ -308,7 +318,7 @@ fn time_over<B: RunningCall>(cx: &mut CallCx<B>, limit: Duration) -> HandlerErro
 /// something, is a closure of one flavour: the page of the router describes both.
 ///
 /// ```
-/// # use mcp_runtime::server::router::{Functions, RegisterFunctions, Router};
+/// # use mcp_runtime::server::router::{Functions, Local, Router};
 /// use std::ops::ControlFlow;
 /// use std::time::Instant;
 /// use mcp_runtime::server::Cx;
@@ -330,7 +340,7 @@ fn time_over<B: RunningCall>(cx: &mut CallCx<B>, limit: Duration) -> HandlerErro
 ///     }
 /// }
 ///
-/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
 /// router.intercept(Stopwatch);
 /// ```
 pub trait Interceptor: Send + Sync + 'static {
@@ -380,7 +390,7 @@ pub trait Interceptor: Send + Sync + 'static {
 }
 
 /// An interceptor in the form in which routers store it.
-#[expect(unnameable_types, reason = "a method of `FutureFlavor`, for the flavours here, takes it")]
+#[expect(unnameable_types, reason = "a method of `Sharing`, for the flavours here, takes it")]
 pub trait ErasedInterceptor: Send + Sync {
     /// Runs the part before the inside.
     fn enter(

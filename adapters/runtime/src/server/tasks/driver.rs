@@ -213,10 +213,10 @@ const FINISH_INTERVAL: Duration = Duration::from_millis(50);
 /// input, go on; a task whose handler was running has failed, because it is unknown how far it came.
 ///
 /// ```
-/// # use mcp_runtime::server::{ServerTasks, router::{Functions, Router}};
+/// # use mcp_runtime::server::{ServerTasks, router::{Functions, Local, Router}};
 /// use mcp_proto::model::TaskSupport;
 ///
-/// let mut router = Router::<Functions<()>>::new("yard", "1.0");
+/// let mut router = Router::<Functions<(), Local>>::new("yard", "1.0");
 /// router.tasks(ServerTasks::new());
 /// # #[cfg(feature = "schemars")]
 /// router.tool("build", |cx, (): ()| {
