@@ -153,7 +153,7 @@ fn function_learns_that_a_time_limit_has_ended_its_call() {
                 "late"
             });
             router.tool("quick", async |_: &mut Cx, (): ()| "quick");
-            router.intercept(Timeout::new(Duration::from_millis(50)));
+            router.layer(Timeout::new(Duration::from_millis(50)));
             router
         });
         served.send(&call_line(1, "waits"));

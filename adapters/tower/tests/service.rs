@@ -351,7 +351,7 @@ fn layers_visibility_observers_and_blocking_work_are_those_of_any_router() {
     router.tool_with(tool("hidden"), async |_: &mut Cx, _: Value| "never");
     router.tool_with(tool("slow"), async |cx: &mut Cx, _: Value| unblock(cx, |_| "from a thread").await);
     router.visible_to(EntryKind::Tool, "hidden", |_| false);
-    router.intercept(RateLimit::new(2, Duration::from_secs(3600)));
+    router.layer(RateLimit::new(2, Duration::from_secs(3600)));
     router.observer(Arc::new(Ended(Arc::clone(&ended))));
     let service = McpService::new(router).unwrap();
     let (_, listed) = json_of(answer(&service, modern("tools/list", json!({}))));

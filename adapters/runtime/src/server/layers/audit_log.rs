@@ -31,7 +31,7 @@ use mcp_std::Clock;
 /// use mcp_runtime::server::layers::AuditLog;
 ///
 /// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
-/// router.intercept(AuditLog::new(|record| {
+/// router.layer(AuditLog::new(|record| {
 ///     println!("{} of {:?}: {:?} in {:?}", record.entry, record.principal, record.outcome, record.duration);
 /// }));
 /// ```
@@ -231,7 +231,7 @@ impl Interceptor for AuditLog {
 /// use mcp_runtime::server::layers::Redaction;
 ///
 /// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
-/// router.intercept(Redaction::new().member("password").member("apiKey").texts(|text| {
+/// router.layer(Redaction::new().member("password").member("apiKey").texts(|text| {
 ///     if text.contains("sk-live-") { Cow::Owned(text.replace("sk-live-", "[redacted]-")) } else { Cow::Borrowed(text) }
 /// }));
 /// ```

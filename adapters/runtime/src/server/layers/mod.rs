@@ -12,11 +12,11 @@
 //! let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
 //! router.resource(Resource::new("harbour://log", "log"), |_, _| "all quiet");
 //! router
-//!     .intercept(AuditLog::new(|record| println!("{record:?}"))) // the first is the outermost
-//!     .intercept(RateLimit::new(100, Duration::from_secs(60)))
-//!     .intercept(ConcurrencyLimit::new(4).key(CallKey::CLIENT))
-//!     .intercept(Redaction::new().member("password"))
-//!     .intercept_entry(EntryKind::Resource, "harbour://log", Timeout::new(Duration::from_secs(5)));
+//!     .layer(AuditLog::new(|record| println!("{record:?}"))) // the first is the outermost
+//!     .layer(RateLimit::new(100, Duration::from_secs(60)))
+//!     .layer(ConcurrencyLimit::new(4).key(CallKey::CLIENT))
+//!     .layer(Redaction::new().member("password"))
+//!     .layer_entry(EntryKind::Resource, "harbour://log", Timeout::new(Duration::from_secs(5)));
 //! router.check().unwrap();
 //! ```
 //!
@@ -86,7 +86,7 @@ fn refusal(request: &EntryRequest<'_>, message: String, retry_after: Option<Dura
 /// use mcp_runtime::server::layers::ResultSizeLimit;
 ///
 /// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
-/// router.intercept(ResultSizeLimit::new(100_000));
+/// router.layer(ResultSizeLimit::new(100_000));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ResultSizeLimit(usize);
@@ -134,7 +134,7 @@ impl Interceptor for ResultSizeLimit {
 /// use mcp_runtime::server::layers::Timeout;
 ///
 /// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
-/// router.intercept(Timeout::new(Duration::from_secs(30)));
+/// router.layer(Timeout::new(Duration::from_secs(30)));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout(Duration);

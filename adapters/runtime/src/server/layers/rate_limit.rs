@@ -42,9 +42,9 @@ use crate::token_rate::TokenRate;
 ///
 /// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
 /// // A hundred calls a minute for each client, and of them at most ten at once.
-/// router.intercept(RateLimit::new(100, Duration::from_secs(60)).burst(10));
+/// router.layer(RateLimit::new(100, Duration::from_secs(60)).burst(10));
 /// // A thousand calls a minute for each entry, resources and prompts included.
-/// router.intercept(RateLimit::new(1000, Duration::from_secs(60)).all_entries().key(CallKey::NONE.entry()));
+/// router.layer(RateLimit::new(1000, Duration::from_secs(60)).all_entries().key(CallKey::NONE.entry()));
 /// ```
 pub struct RateLimit {
     rate: TokenRate,
@@ -217,7 +217,7 @@ impl fmt::Debug for RateLimit {
 /// use mcp_runtime::server::layers::{CallKey, ConcurrencyLimit};
 ///
 /// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
-/// router.intercept(ConcurrencyLimit::new(64)).intercept(ConcurrencyLimit::new(4).key(CallKey::CLIENT.entry()));
+/// router.layer(ConcurrencyLimit::new(64)).layer(ConcurrencyLimit::new(4).key(CallKey::CLIENT.entry()));
 /// ```
 #[derive(Debug)]
 pub struct ConcurrencyLimit {

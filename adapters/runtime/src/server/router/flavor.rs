@@ -115,7 +115,7 @@ pub trait Sharing: Sized + 'static {
     /// Stored function that starts a future.
     type Starter<Q: Request>: Clone;
     /// Future of a running handler.
-    type Future<'a, T: 'a>: Future<Output = T> + 'a;
+    type Future<'a, T: 'a>: Future<Output = T> + Unpin + 'a;
     /// Stored hook.
     type Hook: Hook + Clone;
     /// Stored callback.

@@ -6,9 +6,10 @@ use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
 use core::future::poll_fn;
+use core::marker::PhantomData;
 use core::ops::ControlFlow;
-use core::pin::pin;
-use core::task::Poll;
+use core::pin::{Pin, pin};
+use core::task::{Context, Poll};
 use core::time::Duration;
 
 use mcp_proto::router::{EnclosingHooks, Failure, HandlerError, Hook, HookContext, HookOutcome};
@@ -17,13 +18,79 @@ use mcp_proto::{EntryKind, RpcError};
 use super::Router;
 use super::answer::{EntryRequest, HandlerResult};
 use super::flavor::{EntryCall, Flavor, Functions, Futures, LayerCall, Sharing, StoredHandler, StoredLayer};
+use super::share::{FunctionLayerRole, FutureLayerRole, Shareable};
 use crate::server::cx::{AsyncCx, CallCx, Cx, RunningCall};
 
 /// A hook or a layer of a router of the flavour `F`, in the order in which they were added.
-pub(super) enum Middleware<F: Flavor> {
+#[expect(unnameable_types, reason = "layers become it, and only routers have it")]
+pub enum Middleware<F: Flavor> {
+    /// A hook.
     Hook(<F::Sharing as Sharing>::Hook),
+    /// A closure around handlers.
     Layer(StoredLayer<F>),
+    /// An interceptor.
     Interceptor(Arc<dyn ErasedInterceptor>),
+}
+
+/// What [`Router::layer`] takes: an [`Interceptor`], for routers of every flavour, or a closure, made a layer by [`layer_fn`] or
+/// [`async_layer_fn`].
+pub trait Layer<F: Flavor> {
+    /// Returns the stored form.
+    fn into_middleware(self) -> Middleware<F>;
+}
+
+impl<F: Flavor, I: Interceptor> Layer<F> for I {
+    fn into_middleware(self) -> Middleware<F> {
+        Middleware::Interceptor(Arc::new(self))
+    }
+}
+
+/// A closure as a layer of routers of the flavour `F`.
+pub struct LayerFn<F, L> {
+    closure: L,
+    flavor: PhantomData<F>,
+}
+
+impl<F, L> fmt::Debug for LayerFn<F, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LayerFn").finish_non_exhaustive()
+    }
+}
+
+/// Returns a function as a layer of a router of functions; see [Layers](Router#layers).
+pub fn layer_fn<R, S, L>(closure: L) -> LayerFn<Functions<R, S>, L>
+where
+    R: 'static,
+    S: Sharing,
+    L: Fn(&mut Cx<'_>, EntryRequest<'_>, Next<'_, Functions<R, S>>) -> HandlerResult,
+{
+    LayerFn { closure, flavor: PhantomData }
+}
+
+/// Returns an async function as a layer of a router of futures; see [Layers](Router#layers).
+pub fn async_layer_fn<R, S, L>(closure: L) -> LayerFn<Futures<R, S>, L>
+where
+    R: 'static,
+    S: Sharing,
+    L: AsyncFn(&mut AsyncCx, EntryRequest<'_>, Next<'_, Futures<R, S>>) -> HandlerResult,
+{
+    LayerFn { closure, flavor: PhantomData }
+}
+
+impl<R: 'static, S: Sharing, L: Shareable<S, FunctionLayerRole<R>>> Layer<Functions<R, S>>
+    for LayerFn<Functions<R, S>, L>
+{
+    fn into_middleware(self) -> Middleware<Functions<R, S>> {
+        Middleware::Layer(self.closure.share())
+    }
+}
+
+impl<R: 'static, S: Sharing, L: Shareable<S, FutureLayerRole<R>>> Layer<Futures<R, S>>
+    for LayerFn<Futures<R, S>, L>
+{
+    fn into_middleware(self) -> Middleware<Futures<R, S>> {
+        Middleware::Layer(self.closure.share())
+    }
 }
 
 // Not derived: the flavour itself need not be `Clone`.
@@ -140,12 +207,12 @@ impl<'a, R: 'static, S: Sharing> Next<'a, Futures<R, S>> {
     ///
     /// [`Cx::is_awaiting_input`]: crate::server::CallCx::is_awaiting_input
     /// [`Cx::is_becoming_task`]: crate::server::CallCx::is_becoming_task
-    pub fn run<'r>(&self, cx: &'r mut AsyncCx, request: EntryRequest<'r>) -> S::Future<'r, HandlerResult>
+    pub fn run<'r>(&self, cx: &'r mut AsyncCx, request: EntryRequest<'r>) -> NextFuture<'r, S>
     where
         'a: 'r,
     {
         let (layer, rest) = self.split();
-        rest.start_at(layer, cx, request)
+        NextFuture(rest.start_at(layer, cx, request))
     }
 
     /// Starts a layer, or the handler if there is none. This is the inside of the layer.
@@ -173,6 +240,24 @@ impl<'a, R: 'static, S: Sharing> Next<'a, Futures<R, S>> {
     }
 }
 
+/// The future of the inside of a layer.
+#[must_use = "futures do nothing unless they are polled"]
+pub struct NextFuture<'a, S: Sharing>(S::Future<'a, HandlerResult>);
+
+impl<S: Sharing> Future for NextFuture<'_, S> {
+    type Output = HandlerResult;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<HandlerResult> {
+        Pin::new(&mut self.0).poll(cx)
+    }
+}
+
+impl<S: Sharing> fmt::Debug for NextFuture<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NextFuture").finish_non_exhaustive()
+    }
+}
+
 /// What a future runs that owns its request.
 #[expect(unnameable_types, reason = "a method of `Sharing`, for the flavours here, takes it")]
 pub enum Inside<'a, F: Flavor> {
@@ -197,50 +282,24 @@ pub(super) async fn run_inside<R: 'static, S: Sharing>(
 }
 
 impl<F: Flavor> Router<F> {
-    /// Adds an interceptor around the calls of all entries; see [Layers](Router#layers).
-    pub fn intercept(&mut self, interceptor: impl Interceptor) -> &mut Self {
-        self.add_middleware(Middleware::Interceptor(Arc::new(interceptor)))
+    /// Adds a layer around the calls of all entries; see [Layers](Router#layers).
+    pub fn layer(&mut self, layer: impl Layer<F>) -> &mut Self {
+        self.add_middleware(layer.into_middleware())
     }
 
-    /// Adds an interceptor around the calls of one entry, inside the layers of the router. It is dropped when the entry
-    /// is removed.
+    /// Adds a layer around the calls of one entry, inside the layers of the router. It is dropped when the entry is
+    /// removed.
     ///
-    /// The layers of a prompt or a template also surround its completions. [`check`](Self::check) reports an entry that is
-    /// not registered, and a skill, whose files are resources.
-    pub fn intercept_entry(
-        &mut self,
-        kind: EntryKind,
-        name: &str,
-        interceptor: impl Interceptor,
-    ) -> &mut Self {
-        self.add_entry_middleware(kind, name, Middleware::Interceptor(Arc::new(interceptor)))
+    /// The layers of a prompt or a template also surround its completions. [`check`](Self::check) reports an entry
+    /// that is not registered, and a skill, whose files are resources.
+    pub fn layer_entry(&mut self, kind: EntryKind, name: &str, layer: impl Layer<F>) -> &mut Self {
+        let added = self.state_mut().core.hook_entry(kind, name, layer.into_middleware()).map(drop);
+        self.record(added)
     }
 
-    pub(super) fn add_layer(&mut self, layer: StoredLayer<F>) -> &mut Self {
-        self.add_middleware(Middleware::Layer(layer))
-    }
-
-    pub(super) fn add_entry_layer(
-        &mut self,
-        kind: EntryKind,
-        name: &str,
-        layer: StoredLayer<F>,
-    ) -> &mut Self {
-        self.add_entry_middleware(kind, name, Middleware::Layer(layer))
-    }
-
-    pub(super) fn add_hook(&mut self, hook: <F::Sharing as Sharing>::Hook) -> &mut Self {
-        self.add_middleware(Middleware::Hook(hook))
-    }
-
-    fn add_middleware(&mut self, middleware: Middleware<F>) -> &mut Self {
+    pub(super) fn add_middleware(&mut self, middleware: Middleware<F>) -> &mut Self {
         self.state_mut().core.hook(middleware);
         self
-    }
-
-    fn add_entry_middleware(&mut self, kind: EntryKind, name: &str, middleware: Middleware<F>) -> &mut Self {
-        let added = self.state_mut().core.hook_entry(kind, name, middleware).map(drop);
-        self.record(added)
     }
 }
 
@@ -341,7 +400,7 @@ fn time_over<B: RunningCall>(cx: &mut CallCx<B>, limit: Duration) -> HandlerErro
 /// }
 ///
 /// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
-/// router.intercept(Stopwatch);
+/// router.layer(Stopwatch);
 /// ```
 pub trait Interceptor: Send + Sync + 'static {
     /// Value that lives as long as the inside runs.

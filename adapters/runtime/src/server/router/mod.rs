@@ -35,7 +35,7 @@ use updates::{ChangeQueue, Observers, ScheduledUpdate, Snapshot};
 pub use answer::{EntryRequest, EntryResult, HandlerResult};
 pub use entries::{ArgumentsOn, RegisterFunctions};
 pub use flavor::{Flavor, Functions, Futures, Local, LocalFuture, SendFuture, Shared, Sharing};
-pub use layer::{Interceptor, Next};
+pub use layer::{Interceptor, Layer, LayerFn, Next, NextFuture, async_layer_fn, layer_fn};
 pub use share::Shareable;
 pub use updates::RouterUpdates;
 
@@ -180,11 +180,12 @@ pub mod roles {
 ///
 /// # Layers
 ///
-/// A layer is a function around handlers. It may refuse a call, rewrite its arguments, its result or its error, run the
+/// A layer is code around handlers, for example a function ([`layer_fn`], [`async_layer_fn`]). It may refuse a call, rewrite its arguments, its result or its error, run the
 /// handler again, or answer without it. [`Next`] is the inside: the further layers and the handler.
 ///
 /// ```
 /// # use mcp_runtime::server::router::{Functions, Futures, Local, Router};
+/// use mcp_runtime::server::router::{async_layer_fn, layer_fn};
 /// # use std::time::Duration;
 /// use mcp_proto::{EntryKind, RpcError};
 /// use mcp_proto::model::Resource;
@@ -192,35 +193,35 @@ pub mod roles {
 /// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
 /// router.resource(Resource::new("harbour://tide", "tide"), |_, _| "high");
 /// // Around all entries, those that are registered later included.
-/// router.layer(|cx, request, next| {
+/// router.layer(layer_fn(|cx, request, next| {
 ///     if !cx.has_scope("harbour") {
 ///         return Err(RpcError::invalid_request("the harbour is closed").into());
 ///     }
 ///     next.run(cx, request)
-/// });
+/// }));
 /// // Around one entry: tries twice.
-/// router.layer_entry(EntryKind::Resource, "harbour://tide", |cx, request, next| {
+/// router.layer_entry(EntryKind::Resource, "harbour://tide", layer_fn(|cx, request, next| {
 ///     next.run(cx, request.clone()).or_else(|_| {
 ///         cx.sleep(Duration::from_secs(1))?;
 ///         next.run(cx, request)
 ///     })
-/// });
+/// }));
 /// # router.check().unwrap();
 ///
 /// // On a router of futures, a layer is an async closure.
 /// let mut router_of_futures = Router::<Futures<(), Local>>::new("harbour", "1.0");
-/// router_of_futures.layer(async |cx, request, next| {
+/// router_of_futures.layer(async_layer_fn(async |cx, request, next| {
 ///     let result = next.run(cx, request).await;
 ///     eprintln!("has ended: {}", result.is_ok());
 ///     result
-/// });
+/// }));
 /// ```
 ///
 /// The first layer that was added is the outermost. Layers of a [nested](Self::nest) router are inside those of the outer
 /// router, and layers of an entry (`layer_entry`) are inside those of its router. [Hooks](Hook)
 /// run outside of all layers.
 ///
-/// An [`Interceptor`] is a layer for routers of every flavour, added by [`intercept`](Self::intercept). The module
+/// An [`Interceptor`] is a layer for routers of every flavour. The module
 /// [`layers`](crate::server::layers) has some: limits of rate, concurrency, time and size, redaction, and an audit log.
 ///
 /// - Layers surround handlers alone. Calls that the router answers itself (lists, arguments that violate the schema,

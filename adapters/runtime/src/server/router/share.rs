@@ -79,7 +79,6 @@ impl<N: Notice> Role for CallbackRole<N> {
 
 // Functions.
 
-#[diagnostic::do_not_recommend]
 impl<K: Kind, H> Shareable<Local, FunctionRole<K>> for H
 where
     H: Fn(&mut Cx<'_>, K::Arguments<'_>) -> K::Output + 'static,
@@ -133,7 +132,6 @@ where
 
 // Futures. On one thread, calls share the closure, which may be removed from the router while a call runs.
 
-#[diagnostic::do_not_recommend]
 impl<K: Kind, H> Shareable<Local, FutureRole<K>> for H
 where
     H: AsyncFn(&mut AsyncCx, K::Arguments<'_>) -> K::Output + 'static,

@@ -1,20 +1,17 @@
-//! Registration of hooks, of layers, of the fallback, and of callbacks.
+//! Registration of hooks, of the fallback, and of callbacks.
 
 #[cfg(feature = "http")]
 use mcp_proto::http::HeadRecord;
 use mcp_proto::server::{Call, Notification};
 use mcp_proto::tap::TapRecord;
-use mcp_proto::{Capability, Diagnostic, EntryKind, RpcError};
+use mcp_proto::{Capability, Diagnostic, RpcError};
 
 use super::{FallbackKind, Flavor, Functions, Futures, Router, Sharing};
 use crate::server::cx::{Answered, AsyncCx, Cx};
 use crate::server::handler::HandlerFailure;
 use crate::server::router::flavor::Notice;
-use crate::server::router::share::{
-    CallbackRole, FunctionLayerRole, FunctionRole, FutureLayerRole, FutureRole, HookRole, NoticeFor,
-    Shareable,
-};
-use crate::server::router::{EntryRequest, HandlerResult, Next};
+use crate::server::router::layer::Middleware;
+use crate::server::router::share::{CallbackRole, FunctionRole, FutureRole, HookRole, NoticeFor, Shareable};
 
 /// What callbacks of the type `Fn(&T)` are told.
 pub struct About<T>(core::marker::PhantomData<T>);
@@ -61,7 +58,7 @@ impl<F: Flavor> Router<F> {
     ///
     /// Calls that reach the fallback are not observed.
     pub fn hook(&mut self, hook: impl Shareable<F::Sharing, HookRole>) -> &mut Self {
-        self.add_hook(hook.share())
+        self.add_middleware(Middleware::Hook(hook.share()))
     }
 
     /// Enables subscriptions to resources (RES-010).
@@ -132,32 +129,8 @@ impl<F: Flavor> Router<F> {
     }
 }
 
-/// Layers and the fallback as functions.
+/// The fallback as a function.
 impl<R: 'static, S: Sharing> Router<Functions<R, S>> {
-    /// Adds a layer around the calls of all entries; see [Layers](Router#layers).
-    pub fn layer(
-        &mut self,
-        layer: impl Fn(&mut Cx<'_>, EntryRequest<'_>, Next<'_, Functions<R, S>>) -> HandlerResult
-        + Shareable<S, FunctionLayerRole<R>>,
-    ) -> &mut Self {
-        self.add_layer(layer.share())
-    }
-
-    /// Adds a layer around the calls of one entry, inside the layers of the router. It is dropped when the entry is
-    /// removed.
-    ///
-    /// The layers of a prompt or a template also surround its completions. [`check`](Self::check) reports an entry
-    /// that is not registered, and a skill, whose files are resources.
-    pub fn layer_entry(
-        &mut self,
-        kind: EntryKind,
-        name: &str,
-        layer: impl Fn(&mut Cx<'_>, EntryRequest<'_>, Next<'_, Functions<R, S>>) -> HandlerResult
-        + Shareable<S, FunctionLayerRole<R>>,
-    ) -> &mut Self {
-        self.add_entry_layer(kind, name, layer.share())
-    }
-
     /// Sets the handler for calls that no entry takes.
     ///
     /// These are methods of the protocol whose capability was declared by [`core`](Self::core), and custom methods
@@ -173,32 +146,8 @@ impl<R: 'static, S: Sharing> Router<Functions<R, S>> {
     }
 }
 
-/// Layers and the fallback as futures.
+/// The fallback as a future.
 impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
-    /// Adds a layer around the calls of all entries; see [Layers](Router#layers).
-    pub fn layer(
-        &mut self,
-        layer: impl AsyncFn(&mut AsyncCx, EntryRequest<'_>, Next<'_, Futures<R, S>>) -> HandlerResult
-        + Shareable<S, FutureLayerRole<R>>,
-    ) -> &mut Self {
-        self.add_layer(layer.share())
-    }
-
-    /// Adds a layer around the calls of one entry, inside the layers of the router. It is dropped when the entry is
-    /// removed.
-    ///
-    /// The layers of a prompt or a template also surround its completions. [`check`](Self::check) reports an entry
-    /// that is not registered, and a skill, whose files are resources.
-    pub fn layer_entry(
-        &mut self,
-        kind: EntryKind,
-        name: &str,
-        layer: impl AsyncFn(&mut AsyncCx, EntryRequest<'_>, Next<'_, Futures<R, S>>) -> HandlerResult
-        + Shareable<S, FutureLayerRole<R>>,
-    ) -> &mut Self {
-        self.add_entry_layer(kind, name, layer.share())
-    }
-
     /// Sets the handler for calls that no entry takes.
     ///
     /// These are methods of the protocol whose capability was declared by [`core`](Self::core), and custom methods

@@ -16,12 +16,13 @@ use mcp_proto::server::Call;
 use mcp_proto::{RawJson, RpcError};
 use serde::de::DeserializeOwned;
 
+use super::Router;
 use super::answer::{EntryResult, HandlerResult, misrouted_error};
 use super::flavor::{
     EntryCall, FallbackCall, Flavor, Functions, Futures, Request, Shared, Sharing, StoredHandler,
 };
+use super::layer::Middleware;
 use super::share::{FunctionRole, FutureRole, Shareable};
-use super::{Interceptor, Router};
 use crate::server::cx::{Answered, AsyncCx, Cx};
 use mcp_std::sync::BlockingPool;
 
@@ -286,7 +287,8 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
     pub fn tool<A, T>(
         &mut self,
         name: &str,
-        handler: impl AsyncFn(&mut AsyncCx, A) -> T + Shareable<S, FutureRole<ToolKind<A, T>>>, // `CallToolResult<'static>`, not `CallToolResult`
+        handler: impl AsyncFn(&mut AsyncCx, A) -> T // `CallToolResult<'static>`, not `CallToolResult`
+        + Shareable<S, FutureRole<ToolKind<A, T>>>,
     ) -> ToolEntry<'_>
     where
         A: ArgumentsOn<R> + 'static,
@@ -302,7 +304,8 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
     pub fn tool_with<A, T>(
         &mut self,
         tool: Tool,
-        handler: impl AsyncFn(&mut AsyncCx, A) -> T + Shareable<S, FutureRole<ToolKind<A, T>>>, // `CallToolResult<'static>`, not `CallToolResult`
+        handler: impl AsyncFn(&mut AsyncCx, A) -> T // `CallToolResult<'static>`, not `CallToolResult`
+        + Shareable<S, FutureRole<ToolKind<A, T>>>,
     ) -> &mut Self
     where
         A: UntypedArguments + 'static,
@@ -316,7 +319,8 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
     pub fn resource<T: IntoReadResult + 'static>(
         &mut self,
         resource: Resource,
-        handler: impl AsyncFn(&mut AsyncCx, &ResourceTarget<'_>) -> T + Shareable<S, FutureRole<ResourceKind<T>>>, // `ReadResourceResult<'static>`, not `ReadResourceResult`
+        handler: impl AsyncFn(&mut AsyncCx, &ResourceTarget<'_>) -> T // `ReadResourceResult<'static>`
+        + Shareable<S, FutureRole<ResourceKind<T>>>,
     ) -> &mut Self {
         self.add_resource(resource, handler.share());
         self
@@ -328,7 +332,8 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
     pub fn resource_template<T: IntoReadResult + 'static>(
         &mut self,
         template: ResourceTemplate,
-        handler: impl AsyncFn(&mut AsyncCx, &ResourceTarget<'_>) -> T + Shareable<S, FutureRole<ResourceKind<T>>>, // `ReadResourceResult<'static>`, not `ReadResourceResult`
+        handler: impl AsyncFn(&mut AsyncCx, &ResourceTarget<'_>) -> T // `ReadResourceResult<'static>`
+        + Shareable<S, FutureRole<ResourceKind<T>>>,
     ) -> &mut Self {
         self.add_resource_template(template, handler.share());
         self
@@ -339,7 +344,8 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
     pub fn prompt<A, T>(
         &mut self,
         prompt: Prompt,
-        handler: impl AsyncFn(&mut AsyncCx, A) -> T + Shareable<S, FutureRole<PromptKind<A, T>>>, // `PromptMessage<'static>`, not `PromptMessage`
+        handler: impl AsyncFn(&mut AsyncCx, A) -> T // `PromptMessage<'static>`, not `PromptMessage`
+        + Shareable<S, FutureRole<PromptKind<A, T>>>,
     ) -> &mut Self
     where
         A: DeserializeOwned + 'static,
@@ -521,13 +527,7 @@ pub trait RegisterFunctions {
     /// Adds a hook that observes the calls of entries and lists.
     fn hook(&mut self, hook: impl Hook + Send + Sync + 'static) -> &mut Self {
         let hook = <Self::Flavor as Flavor>::Sharing::hook(Arc::new(hook));
-        self.as_router().add_hook(hook);
-        self
-    }
-
-    /// Adds an interceptor around the calls of all entries; see [`Router::intercept`].
-    fn intercept(&mut self, interceptor: impl Interceptor) -> &mut Self {
-        self.as_router().intercept(interceptor);
+        self.as_router().add_middleware(Middleware::Hook(hook));
         self
     }
 }
