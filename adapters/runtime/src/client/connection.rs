@@ -14,6 +14,8 @@ use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{
     CallError, CallKey, Diagnostic, Fault, Instant, Limit, Progress, RawJson, RpcError, UseError,
 };
+use mcp_std::catch;
+use mcp_std::process::{ShutdownReport, ShutdownTimeouts};
 
 use super::handler::{Callback, CallbackReply, ClientHandler, HandlerSlot};
 use super::layers::Layers;
@@ -22,8 +24,6 @@ use super::result_cache::ResultCache;
 use super::transport::{ClientTransport, CloseAction};
 use crate::error::{ConnectionClosed, Error};
 use crate::inline_map::InlineMap;
-use mcp_std::catch;
-use mcp_std::process::{ShutdownReport, ShutdownTimeouts};
 
 /// The result of a call, and whether the call was retried after an input request.
 pub type CallAnswer = (RawJson, bool);

@@ -30,13 +30,14 @@ use std::net::ToSocketAddrs;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-use super::client::{TestPeer, TestRouter};
-use super::server::router::{Futures, Router, Sharing};
-use crate::Error;
 use mcp_std::catch;
 use mcp_std::io::{Duplex, HungUp, Interest, Ready};
 use mcp_std::sync::BlockingPool;
 use mcp_std::sync::{Inbox, IndexedWaker};
+
+use super::client::{TestPeer, TestRouter};
+use super::server::router::{Futures, Router, Sharing};
+use crate::Error;
 use server::Server;
 use testing::test_peer;
 

@@ -11,12 +11,12 @@ use mcp_proto::Instant;
 use mcp_proto::h1::{Eviction, EvictionClass};
 use mcp_proto::http::server::{Admission, Connection, ExchangeId, Server};
 use mcp_proto::server::ConnectionInfo;
-
-use super::connections::{AddressPermit, ConnectionPermit};
 use mcp_std::NetStream;
 use mcp_std::catch;
 use mcp_std::io::Duplex;
 use mcp_std::poll::{Interest, Ready, Selector};
+
+use super::connections::{AddressPermit, ConnectionPermit};
 
 /// Readiness of a connection after a wait.
 #[derive(Clone, Copy, Debug, Default)]

@@ -20,18 +20,17 @@ use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::HeadRecord;
 use mcp_proto::http::server::{Admission, Connection, ExchangeId, Server};
 use mcp_proto::slab::Slab;
+use mcp_std::io::{Listener, Socket, descriptor_limit, is_resource_exhausted};
+use mcp_std::poll::{Interest, Ready, Selector, WaitRequest};
+#[cfg(feature = "tls")]
+use mcp_std::tls::ServerTls;
+use mcp_std::{Clock, NetStream};
 
 use super::connection::{
     ConnectionReadiness, MigratedConnection, OnConnect, PendingDescription, ServerConnection, Waiting,
 };
 use crate::server::Cores;
 use admission::{ConnectionIndex, ConnectionPermits, default_max_connections};
-use mcp_std::Clock;
-use mcp_std::NetStream;
-use mcp_std::io::{Listener, Socket, descriptor_limit, is_resource_exhausted};
-use mcp_std::poll::{Interest, Ready, Selector, WaitRequest};
-#[cfg(feature = "tls")]
-use mcp_std::tls::ServerTls;
 
 pub(super) use admission::{AddressPermit, ConnectionPermit};
 

@@ -15,10 +15,10 @@ use mcp_proto::model::{Content, Map, ResourceContents};
 use mcp_proto::router::{HandlerError, Subject};
 use mcp_proto::rpc::code;
 use mcp_proto::{Instant, RawJson};
+use mcp_std::Clock;
 
 use crate::server::cx::Cx;
 use crate::server::router::{EntryRequest, EntryResult, HandlerResult, Interceptor};
-use mcp_std::Clock;
 
 /// Records each call: its party, its entry, its outcome, its duration and its sizes.
 ///

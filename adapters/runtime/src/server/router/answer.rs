@@ -17,6 +17,7 @@ use mcp_proto::router::{
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, EncodeError, RawJson, RpcError};
+use mcp_std::{catch, catch_async};
 
 use super::flavor::{FallbackCall, Functions, Futures, Local, Shared, Sharing, StoredHandler};
 use super::layer::{LayerRef, Middleware, Next, intercept_future};
@@ -25,7 +26,6 @@ use super::{Flavor, Router, RouterState};
 use crate::server::cx::{Answered, AsyncCx, CallCx, Cx, RunningCall};
 use crate::server::handler::{AsyncHandler, Handler, HandlerFailure};
 use crate::server::tasks::TaskSource;
-use mcp_std::{catch, catch_async};
 
 /// Remaining step of a routed call.
 #[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
@@ -88,7 +88,7 @@ impl<R: 'static, S: Sharing> Router<Functions<R, S>> {
                 let result = next.run(cx, EntryRequest::new(guard.context, &target));
                 guard.finish(cx, &target, result)
             }
-            Step::Fallback(fallback) => S::call::<FallbackCall>(fallback, cx, call),
+            Step::Fallback(fallback) => fallback(cx, call),
         }
     }
 }
@@ -114,7 +114,7 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
                 };
                 guard.finish(cx, &target, result)
             }
-            Step::Fallback(fallback) => S::start::<FallbackCall>(fallback, cx, call).await,
+            Step::Fallback(fallback) => fallback(cx, call).await,
         }
     }
 }
@@ -429,7 +429,7 @@ impl<F: Flavor> Router<F> {
         if let (Event::ResourceInterest { uri, is_subscribed }, Some(interest)) =
             (event, &self.state.load().observers.on_interest)
         {
-            F::Sharing::notify(interest, (uri, *is_subscribed));
+            interest((uri, *is_subscribed));
         }
     }
 }

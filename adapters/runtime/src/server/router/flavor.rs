@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use core::marker::PhantomData;
+use core::ops::Deref;
 use core::pin::Pin;
 
 use mcp_proto::RpcError;
@@ -111,27 +112,18 @@ pub trait Notice: 'static {
 /// Whether the handlers of a router stay on one thread: [`Local`] or [`Shared`].
 pub trait Sharing: Sized + 'static {
     /// Stored function.
-    type Function<Q: Request>: Clone;
+    type Function<Q: Request>: Clone + Deref<Target: Fn(&mut Cx<'_>, Q::Of<'_>) -> Q::Outcome>;
     /// Stored function that starts a future.
-    type Starter<Q: Request>: Clone;
+    type Starter<Q: Request>: Clone
+        + Deref<Target: for<'a> Fn(&'a mut AsyncCx, Q::Of<'a>) -> Self::Future<'a, Q::Outcome>>;
     /// Future of a running handler.
     type Future<'a, T: 'a>: Future<Output = T> + Unpin + 'a;
     /// Stored hook.
     type Hook: Hook + Clone;
     /// Stored callback.
-    type Callback<N: Notice>: Clone;
+    type Callback<N: Notice>: Clone + Deref<Target: Fn(N::Of<'_>)>;
     /// Change of a router that is applied between two calls.
     type Update<F: Flavor<Sharing = Self>>: FnOnce(&mut Router<F>);
-
-    /// Runs a function.
-    fn call<Q: Request>(function: &Self::Function<Q>, cx: &mut Cx<'_>, request: Q::Of<'_>) -> Q::Outcome;
-
-    /// Starts a future.
-    fn start<'a, Q: Request>(
-        starter: &Self::Starter<Q>,
-        cx: &'a mut AsyncCx,
-        request: Q::Of<'a>,
-    ) -> Self::Future<'a, Q::Outcome>;
 
     /// Starts what is inside a layer.
     fn start_inside<'a, R: 'static>(
@@ -139,9 +131,6 @@ pub trait Sharing: Sized + 'static {
         cx: &'a mut AsyncCx,
         request: EntryRequest<'a>,
     ) -> Self::Future<'a, HandlerResult>;
-
-    /// Runs a callback.
-    fn notify<N: Notice>(callback: &Self::Callback<N>, notice: N::Of<'_>);
 
     /// Returns the stored form of a function that any thread may run.
     fn function(function: SharedFunction<EntryCall>) -> Self::Function<EntryCall>;
@@ -182,28 +171,12 @@ impl Sharing for Local {
     type Callback<N: Notice> = Rc<dyn Fn(N::Of<'_>)>;
     type Update<F: Flavor<Sharing = Self>> = Box<dyn FnOnce(&mut Router<F>)>;
 
-    fn call<Q: Request>(function: &Self::Function<Q>, cx: &mut Cx<'_>, request: Q::Of<'_>) -> Q::Outcome {
-        function(cx, request)
-    }
-
-    fn start<'a, Q: Request>(
-        starter: &Self::Starter<Q>,
-        cx: &'a mut AsyncCx,
-        request: Q::Of<'a>,
-    ) -> Self::Future<'a, Q::Outcome> {
-        starter(cx, request)
-    }
-
     fn start_inside<'a, R: 'static>(
         inside: Inside<'a, Futures<R, Self>>,
         cx: &'a mut AsyncCx,
         request: EntryRequest<'a>,
     ) -> Self::Future<'a, HandlerResult> {
         Box::pin(run_inside(inside, cx, request))
-    }
-
-    fn notify<N: Notice>(callback: &Self::Callback<N>, notice: N::Of<'_>) {
-        callback(notice);
     }
 
     fn function(function: SharedFunction<EntryCall>) -> Self::Function<EntryCall> {
@@ -227,28 +200,12 @@ impl Sharing for Shared {
     type Callback<N: Notice> = Arc<dyn Fn(N::Of<'_>) + Send + Sync>;
     type Update<F: Flavor<Sharing = Self>> = Box<dyn FnOnce(&mut Router<F>) + Send>;
 
-    fn call<Q: Request>(function: &Self::Function<Q>, cx: &mut Cx<'_>, request: Q::Of<'_>) -> Q::Outcome {
-        function(cx, request)
-    }
-
-    fn start<'a, Q: Request>(
-        starter: &Self::Starter<Q>,
-        cx: &'a mut AsyncCx,
-        request: Q::Of<'a>,
-    ) -> Self::Future<'a, Q::Outcome> {
-        starter(cx, request)
-    }
-
     fn start_inside<'a, R: 'static>(
         inside: Inside<'a, Futures<R, Self>>,
         cx: &'a mut AsyncCx,
         request: EntryRequest<'a>,
     ) -> Self::Future<'a, HandlerResult> {
         Box::pin(run_inside(inside, cx, request))
-    }
-
-    fn notify<N: Notice>(callback: &Self::Callback<N>, notice: N::Of<'_>) {
-        callback(notice);
     }
 
     fn function(function: SharedFunction<EntryCall>) -> Self::Function<EntryCall> {

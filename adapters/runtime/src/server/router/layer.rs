@@ -17,7 +17,7 @@ use mcp_proto::{EntryKind, RpcError};
 
 use super::Router;
 use super::answer::{EntryRequest, HandlerResult};
-use super::flavor::{EntryCall, Flavor, Functions, Futures, LayerCall, Sharing, StoredHandler, StoredLayer};
+use super::flavor::{Flavor, Functions, Futures, Sharing, StoredHandler, StoredLayer};
 use super::share::{FunctionLayerRole, FutureLayerRole, Shareable};
 use crate::server::cx::{AsyncCx, CallCx, Cx, RunningCall};
 
@@ -186,13 +186,11 @@ impl<R: 'static, S: Sharing> Next<'_, Functions<R, S>> {
     /// [`Cx::is_becoming_task`]: crate::server::CallCx::is_becoming_task
     pub fn run(&self, cx: &mut Cx<'_>, request: EntryRequest<'_>) -> HandlerResult {
         match self.split() {
-            (Some(LayerRef::Closure(layer)), rest) => {
-                S::call::<LayerCall<Functions<R, S>>>(layer, cx, (request, rest))
-            }
+            (Some(LayerRef::Closure(layer)), rest) => layer(cx, (request, rest)),
             (Some(LayerRef::Interceptor(interceptor)), rest) => {
                 intercept_function(interceptor, cx, request, &rest)
             }
-            (None, _) => request.with_target(|target| S::call::<EntryCall>(self.handler, cx, target))?,
+            (None, _) => request.with_target(|target| (self.handler)(cx, target))?,
         }
     }
 }
@@ -226,16 +224,14 @@ impl<'a, R: 'static, S: Sharing> Next<'a, Futures<R, S>> {
         'a: 'r,
     {
         match layer {
-            Some(LayerRef::Closure(layer)) => {
-                S::start::<LayerCall<Futures<R, S>>>(layer, cx, (request, self))
-            }
+            Some(LayerRef::Closure(layer)) => layer(cx, (request, self)),
             Some(LayerRef::Interceptor(interceptor)) => {
                 S::start_inside::<R>(Inside::Interceptor(interceptor, self), cx, request)
             }
             None if request.is_rewritten() => {
                 S::start_inside::<R>(Inside::Rewritten(self.handler.clone()), cx, request)
             }
-            None => S::start::<EntryCall>(self.handler, cx, request.target()),
+            None => (self.handler)(cx, request.target()),
         }
     }
 }
@@ -277,7 +273,7 @@ pub(super) async fn run_inside<R: 'static, S: Sharing>(
         Inside::Interceptor(interceptor, next) => {
             intercept_future(interceptor, cx, &mut request, &next).await
         }
-        Inside::Rewritten(handler) => S::start::<EntryCall>(&handler, cx, &request.rewritten_target()?).await,
+        Inside::Rewritten(handler) => handler(cx, &request.rewritten_target()?).await,
     }
 }
 

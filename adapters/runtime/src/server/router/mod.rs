@@ -22,14 +22,14 @@ use mcp_proto::router::{
     self, AccessRules, Hook, PageCache, RegisterError, RegisterErrors, SchemaValidator, Visibility,
 };
 use mcp_proto::server::{Announcement, Call, Caller, Config};
+use mcp_std::catch;
+use mcp_std::io::Duplex;
 
 use super::handler::HandlerFailure;
 use super::tasks::TaskSource;
 use crate::Error;
 use flavor::{FallbackCall, StoredHandler};
 use layer::Middleware;
-use mcp_std::catch;
-use mcp_std::io::Duplex;
 use updates::{ChangeQueue, Observers, ScheduledUpdate, Snapshot};
 
 pub use answer::{EntryRequest, EntryResult, HandlerResult};
@@ -288,7 +288,7 @@ impl<F: Flavor> RouterState<F> {
 
     fn report_failure(&self, call: &Call, failure: &HandlerFailure) {
         match &self.observers.on_failure {
-            Some(on_failure) => F::Sharing::notify(on_failure, (call, failure)),
+            Some(on_failure) => on_failure((call, failure)),
             None => std::eprintln!("{}: {failure}", call.describe_target()),
         }
     }

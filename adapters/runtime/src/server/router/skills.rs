@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use std::path::Path;
 
+use mcp_extensions::skills::{Content, SkillFolder, read_skills};
 use mcp_proto::model::{ReadResourceResult, ResourceContents};
 use mcp_proto::router::{CallTarget, RegisterError};
 use mcp_proto::skills::SkillError;
@@ -14,7 +15,6 @@ use mcp_proto::skills::SkillError;
 use super::answer::{EntryResult, misrouted_error};
 use super::flavor::{EntryCall, SharedFunction};
 use super::{Flavor, Router};
-use mcp_extensions::skills::{Content, SkillFolder, read_skills};
 
 impl<F: Flavor> Router<F> {
     /// Adds a skill: each of its files as a resource, and its entry (SKILL-002, SKILL-005).

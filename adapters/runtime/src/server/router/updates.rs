@@ -202,21 +202,21 @@ impl<F: Flavor> Router<F> {
     /// Takes a notification that the engine does not handle; see [`Handler::notification`](crate::server::Handler::notification).
     pub fn handle_notification(&self, notification: &Notification) {
         if let Some(observer) = &self.state.load().observers.on_notification {
-            F::Sharing::notify(observer, notification);
+            observer(notification);
         }
     }
 
     /// Takes a deviation of a client; see [`Handler::diagnostic`](crate::server::Handler::diagnostic).
     pub fn handle_diagnostic(&self, diagnostic: &Diagnostic) {
         if let Some(observer) = &self.state.load().observers.on_diagnostic {
-            F::Sharing::notify(observer, diagnostic);
+            observer(diagnostic);
         }
     }
 
     /// Takes a copy of a message; see [`Handler::tap`](crate::server::Handler::tap).
     pub fn handle_tap(&self, record: &TapRecord) {
         if let Some(observer) = &self.state.load().observers.on_tap {
-            F::Sharing::notify(observer, record);
+            observer(record);
         }
     }
 
@@ -224,7 +224,7 @@ impl<F: Flavor> Router<F> {
     #[cfg(feature = "http")]
     pub fn handle_head(&self, record: &HeadRecord) {
         if let Some(observer) = &self.state.load().observers.on_head {
-            F::Sharing::notify(observer, record);
+            observer(record);
         }
     }
 }

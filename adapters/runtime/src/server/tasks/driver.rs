@@ -13,15 +13,15 @@ use std::time::Instant;
 use mcp_proto::model::TaskId;
 use mcp_proto::server::{StoreEffect, TaskLimits, TaskTable};
 use mcp_proto::{Anchor, Entropy};
+use mcp_std::entropy;
+use mcp_std::task_store::{
+    TaskStore, TaskStoreError, TaskStoreJob, TaskStoreOutcome, TaskStoreWorker, TasksError,
+};
 
 use super::{DriveTasks, InstallTasks, StorePlace, TaskSource, thread_waker};
 use crate::Error;
 use crate::server::dispatcher::CommandSender;
 use crate::server::server_loop::ServerLoop;
-use mcp_std::entropy;
-use mcp_std::task_store::{
-    TaskStore, TaskStoreError, TaskStoreJob, TaskStoreOutcome, TaskStoreWorker, TasksError,
-};
 
 /// Drives the store of a server's tasks, if it has one.
 struct StoreDriver {

@@ -14,6 +14,7 @@ use mcp_proto::router::{
 };
 use mcp_proto::server::Call;
 use mcp_proto::{RawJson, RpcError};
+use mcp_std::sync::BlockingPool;
 use serde::de::DeserializeOwned;
 
 use super::Router;
@@ -24,7 +25,6 @@ use super::flavor::{
 use super::layer::Middleware;
 use super::share::{FunctionRole, FutureRole, Shareable};
 use crate::server::cx::{Answered, AsyncCx, Cx};
-use mcp_std::sync::BlockingPool;
 
 mod callbacks;
 
