@@ -190,7 +190,7 @@ impl<R: 'static, S: Sharing> Router<Functions<R, S>> {
     /// Adds a tool. Its schemas are those of the types of its arguments and of its result.
     ///
     /// Arguments have a type with `#[derive(serde::Deserialize, schemars::JsonSchema)]` (feature `schemars`), or one
-    /// that implements [`ToolArguments`](mcp_proto::router::ToolArguments); `()` stands for none. The documentation comment of the type is the
+    /// that implements [`ToolArguments`]; `()` stands for none. The documentation comment of the type is the
     /// description, unless [`description`](ToolEntry::description) sets another one. The entry that is returned also
     /// sets title, annotations, icons and metadata.
     pub fn tool<A, T>(
@@ -208,7 +208,7 @@ impl<R: 'static, S: Sharing> Router<Functions<R, S>> {
     /// Adds a tool whose schema is known only at run time.
     ///
     /// The handler gets the arguments as JSON, since their type could contradict the schema: as `serde_json::Value`,
-    /// `serde_json::Map` or [`RawJson`](mcp_proto::RawJson), or not at all (`()`).
+    /// `serde_json::Map` or [`RawJson`], or not at all (`()`).
     pub fn tool_with<A, T>(
         &mut self,
         tool: Tool,
@@ -278,7 +278,7 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
     /// Adds a tool. Its schemas are those of the types of its arguments and of its result.
     ///
     /// Arguments have a type with `#[derive(serde::Deserialize, schemars::JsonSchema)]` (feature `schemars`), or one
-    /// that implements [`ToolArguments`](mcp_proto::router::ToolArguments); `()` stands for none. The documentation comment of the type is the
+    /// that implements [`ToolArguments`]; `()` stands for none. The documentation comment of the type is the
     /// description, unless [`description`](ToolEntry::description) sets another one. The entry that is returned also
     /// sets title, annotations, icons and metadata.
     ///
@@ -300,7 +300,7 @@ impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
     /// Adds a tool whose schema is known only at run time.
     ///
     /// The handler gets the arguments as JSON, since their type could contradict the schema: as `serde_json::Value`,
-    /// `serde_json::Map` or [`RawJson`](mcp_proto::RawJson), or not at all (`()`).
+    /// `serde_json::Map` or [`RawJson`], or not at all (`()`).
     pub fn tool_with<A, T>(
         &mut self,
         tool: Tool,
