@@ -15,6 +15,7 @@ use mcp_proto::model::{
     ReadResourceResult, RequestParams, Resource, ResourceTemplate, SubscriptionFilter, Task, Tool,
 };
 use mcp_proto::{CallOptions, Progress, RawJson, RpcError, server};
+pub(crate) use mcp_runtime::server::router::async_layer_fn as layer_fn;
 use mcp_std::io::{Duplex, Socket};
 use serde::Serialize;
 

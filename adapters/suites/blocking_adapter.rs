@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use mcp_proto::RpcError;
 use mcp_proto::server::Config;
 use mcp_runtime::server::Cx;
+pub(crate) use mcp_runtime::server::router::layer_fn;
 use mcp_std::io::{Duplex, Stdio, memory_pair};
 
 use super::{Client, Error, Handle, Handler, Options, Router, Server};

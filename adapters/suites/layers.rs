@@ -29,7 +29,7 @@ use mcp_runtime::server::router::{EntryRequest, EntryResult, HandlerResult, Inte
 use serde_json::{Value, json};
 
 use crate::adapter::{
-    Client, Cx, Error, IS_SINGLE_THREADED, Router, SLEEP_CANCELLED, handler, hang, serve, wait,
+    Client, Cx, Error, IS_SINGLE_THREADED, Router, SLEEP_CANCELLED, handler, hang, layer_fn, serve, wait,
 };
 use crate::support::{ERAS, NoteLog, text, version_set, with_timeout};
 
@@ -127,28 +127,28 @@ impl Hook for HookNote {
 fn layers_run_from_the_first_added_to_the_innermost_around_entries_before_and_after() {
     let log = NoteLog::default();
     let mut inner = router(&log);
-    inner.intercept_entry(EntryKind::Tool, "echo", Note("entry", log.clone()));
+    inner.layer_entry(EntryKind::Tool, "echo", Note("entry", log.clone()));
     let own = log.clone();
-    inner.layer(handler!(move |cx, request, next| {
+    inner.layer(layer_fn(handler!(move |cx, request, next| {
         own.record("+inner");
         let result = wait!(next.run(cx, request));
         own.record("-inner");
         result
-    }));
+    })));
     let mut outer = Router::new("outer", "1");
-    outer.intercept(Note("first", log.clone())).hook(HookNote(log.clone()));
+    outer.layer(Note("first", log.clone())).hook(HookNote(log.clone()));
     outer.nest("n", inner);
     let own = log.clone();
-    outer.layer(handler!(move |cx, request, next| {
+    outer.layer(layer_fn(handler!(move |cx, request, next| {
         own.record(format!("+second of {:?}", request.subject()));
         let result = wait!(next.run(cx, request));
         own.record("-second");
         result
-    }));
+    })));
     outer.tool_with(tool("late"), handler!(|_: &mut Cx, _: Value| "late"));
     for (kind, name) in [(EntryKind::Tool, "n.none"), (EntryKind::Skill, "skill://a/SKILL.md")] {
         let mut router = Router::new("wrong", "1");
-        router.intercept_entry(kind, name, Note("none", log.clone()));
+        router.layer_entry(kind, name, Note("none", log.clone()));
         assert!(router.check().unwrap_err().to_string().contains(name));
     }
     let client = connect(outer, Era::Modern);
@@ -186,7 +186,7 @@ fn layer_tries_again_answers_from_cache_and_refuses() {
         router.layer_entry(
             EntryKind::Tool,
             "flaky",
-            handler!(move |cx, request, next| {
+            layer_fn(handler!(move |cx, request, next| {
                 let mut result = wait!(next.run(cx, request.clone()));
                 for _ in 0..3 {
                     if result.is_ok() {
@@ -197,13 +197,13 @@ fn layer_tries_again_answers_from_cache_and_refuses() {
                     result = wait!(next.run(cx, request.clone()));
                 }
                 result
-            }),
+            })),
         );
         let cache = Arc::new(std::sync::Mutex::new(None::<EntryResult>));
         router.layer_entry(
             EntryKind::Tool,
             "echo",
-            handler!(move |cx, request, next| {
+            layer_fn(handler!(move |cx, request, next| {
                 let cached = cache.lock().unwrap().clone();
                 if let Some(cached) = cached {
                     return Ok(cached);
@@ -211,12 +211,12 @@ fn layer_tries_again_answers_from_cache_and_refuses() {
                 let result = wait!(next.run(cx, request))?;
                 *cache.lock().unwrap() = Some(result.clone());
                 Ok(result)
-            }),
+            })),
         );
         router.layer_entry(
             EntryKind::Tool,
             "other",
-            handler!(|_, _, _| Err(RpcError::new(7, "closed").into())),
+            layer_fn(handler!(|_, _, _| Err(RpcError::new(7, "closed").into()))),
         );
         let client = connect(router, era);
         assert_eq!(text(&client.call_tool("flaky", &json!({})).unwrap()), "done");
@@ -285,7 +285,7 @@ impl Interceptor for Rewrite {
 fn layer_rewrites_arguments_within_the_schema_results_and_errors() {
     for era in ERAS {
         let mut router = Router::new("harbour", "1.0");
-        router.on_failure(|_, _| {}).intercept(Rewrite);
+        router.on_failure(|_, _| {}).layer(Rewrite);
         let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
         router.tool_with(
             Tool::new("typed", RawJson::new(schema).unwrap()),
@@ -342,14 +342,14 @@ fn panic_in_layer_fails_only_its_call() {
     let log = NoteLog::default();
     let mut router = router(&log);
     router.hook(HookNote(log.clone()));
-    router.layer(handler!(|cx, request, next| {
+    router.layer(layer_fn(handler!(|cx, request, next| {
         let bad = request.arguments().and_then(|arguments| arguments.member("panic"));
         let late = bad.as_ref().is_some_and(|bad| bad.as_str() == "\"after\"");
         assert!(bad.is_none() || late, "before, on purpose");
         let result = wait!(next.run(cx, request));
         assert!(!late, "after, on purpose");
         result
-    }));
+    })));
     let client = connect(router, Era::Modern);
     for when in ["before", "after"] {
         let error = client.call_tool("echo", &json!({"panic": when})).unwrap_err();
@@ -369,10 +369,10 @@ fn layer_that_answers_twice_sends_its_first_answer() {
     router.layer_entry(
         EntryKind::Tool,
         "echo",
-        handler!(|cx, request, next| {
+        layer_fn(handler!(|cx, request, next| {
             let _ = cx.complete(&CallToolResult::text("first"))?;
             wait!(next.run(cx, request))
-        }),
+        })),
     );
     let client = connect(router, Era::Modern);
     assert_eq!(text(&client.call_tool("echo", &json!({})).unwrap()), "first");
@@ -393,14 +393,14 @@ fn layers_run_for_each_delivery_of_a_call_that_asks() {
             }),
         );
         let own = log.clone();
-        router.layer(handler!(move |cx, request, next| {
+        router.layer(layer_fn(handler!(move |cx, request, next| {
             let result = wait!(next.run(cx, request));
             own.record(if cx.is_awaiting_input() { "asks" } else { "answered" });
             // What a layer makes of a call that asks is not sent.
             result.or_else(|_| Ok(EntryResult::Tool(CallToolResult::text("swallowed"))))
-        }));
+        })));
         let own = log.clone();
-        router.intercept(AuditLog::new(move |record| own.record(format!("{:?}", record.outcome))));
+        router.layer(AuditLog::new(move |record| own.record(format!("{:?}", record.outcome))));
         let client = connect(router, era);
         assert_eq!(text(&client.call_tool("asks", &json!({})).unwrap()), "booked");
         assert_eq!(log.take(), ["InputRequired", "asks", "Completed", "answered"], "{era:?}");
@@ -422,11 +422,11 @@ fn layers_surround_the_run_of_a_task_once() {
         );
         router.core().tool_entry("task").task_support(TaskSupport::Required);
         let own = log.clone();
-        router.layer(handler!(move |cx, request, next| {
+        router.layer(layer_fn(handler!(move |cx, request, next| {
             let result = wait!(next.run(cx, request));
             own.record(result_text(&result).unwrap_or("none"));
             Ok(EntryResult::Tool(CallToolResult::text("rewritten")))
-        }));
+        })));
         let client = connect(router, era);
         client.list_tools().unwrap();
         assert_eq!(text(&client.call_tool("task", &json!({})).unwrap()), "rewritten");
@@ -460,9 +460,9 @@ fn state_of_interceptor_is_dropped_at_every_end_of_a_call() {
     let log = NoteLog::default();
     let alive = Arc::new(AtomicU32::new(0));
     let mut router = router(&log);
-    router.intercept(CountAlive(alive.clone())).intercept(ConcurrencyLimit::new(1));
+    router.layer(CountAlive(alive.clone())).layer(ConcurrencyLimit::new(1));
     let own = log.clone();
-    router.intercept(AuditLog::new(move |record| {
+    router.layer(AuditLog::new(move |record| {
         let outcome = match record.outcome {
             AuditOutcome::Cancelled | AuditOutcome::Dropped => "ended early".to_owned(),
             outcome => format!("{outcome:?}"),
@@ -502,7 +502,7 @@ fn time_out_ends_the_call_at_its_time_and_the_server_goes_on() {
     for era in ERAS {
         let log = NoteLog::default();
         let mut router = router(&log);
-        router.intercept(Timeout::new(Duration::from_secs(20)));
+        router.layer(Timeout::new(Duration::from_secs(20)));
         let own = log.clone();
         router.tool_with(
             tool("sleep"),
@@ -512,7 +512,7 @@ fn time_out_ends_the_call_at_its_time_and_the_server_goes_on() {
                 if arguments["stubborn"] == true { Ok("late") } else { slept.map(|()| "rested") }
             }),
         );
-        router.intercept_entry(EntryKind::Tool, "sleep", Timeout::new(Duration::from_secs(10)));
+        router.layer_entry(EntryKind::Tool, "sleep", Timeout::new(Duration::from_secs(10)));
         router.resource(
             Resource::new("a:b", "b"),
             handler!(|cx: &mut Cx, _: &mcp_proto::router::ResourceTarget<'_>| {
@@ -549,7 +549,7 @@ fn rate_limit_refuses_tools_and_completions_until_there_is_a_token() {
         let mut router = router(&log);
         let millis = Arc::new(AtomicU64::new(0));
         let clock = millis.clone();
-        router.intercept(
+        router.layer(
             RateLimit::new(2, Duration::from_secs(3))
                 .key(CallKey::CLIENT.entry())
                 .clock(move || Instant::from_micros(clock.load(Ordering::SeqCst) * 1000)),
@@ -597,14 +597,14 @@ fn rate_limit_refuses_tools_and_completions_until_there_is_a_token() {
 fn concurrency_limit_refuses_a_call_beside_one_that_runs() {
     let log = NoteLog::default();
     let mut router = router(&log);
-    router.intercept_entry(EntryKind::Tool, "echo", ConcurrencyLimit::new(1));
+    router.layer_entry(EntryKind::Tool, "echo", ConcurrencyLimit::new(1));
     router.layer_entry(
         EntryKind::Tool,
         "echo",
-        handler!(|cx, request, next| {
+        layer_fn(handler!(|cx, request, next| {
             wait!(cx.sleep(Duration::from_secs(10)))?;
             wait!(next.run(cx, request))
-        }),
+        })),
     );
     let client = connect(router, Era::Modern);
     let calls = [0; 2].map(|_| client.start_tool("echo", &json!({}), &CallOptions::new()).unwrap());
@@ -620,9 +620,9 @@ fn concurrency_limit_refuses_a_call_beside_one_that_runs() {
 fn results_are_redacted_and_limited_in_size() {
     let log = NoteLog::default();
     let mut router = router(&log);
-    router.intercept(ResultSizeLimit::new(1000)).intercept(Redaction::new().member("password"));
+    router.layer(ResultSizeLimit::new(1000)).layer(Redaction::new().member("password"));
     let records = log.clone();
-    router.intercept(
+    router.layer(
         AuditLog::new(move |record| {
             let arguments = record.arguments.as_ref().map_or(0, |arguments| arguments.as_str().len());
             let (params, result) = (record.params_bytes, record.result_bytes.unwrap());
@@ -655,7 +655,7 @@ fn layer_that_never_returns_leaves_room_for_other_calls() {
         let log = NoteLog::default();
         let build = move || {
             let mut router = router(&log);
-            router.layer_entry(EntryKind::Tool, "echo", handler!(|_, _, _| wait!(hang())));
+            router.layer_entry(EntryKind::Tool, "echo", layer_fn(handler!(|_, _, _| wait!(hang()))));
             router
         };
         let options = Client::options(Config::new("test", "1"));

@@ -90,7 +90,7 @@ fn principals_have_rate_limits_of_their_own() {
         let protected = Protected::new("http://localhost/mcp", "http://localhost:9/as").expect("valid");
         let limited = || {
             let mut router = router();
-            router.intercept(RateLimit::new(1, Duration::from_secs(3600)).key(CallKey::NONE.principal()));
+            router.layer(RateLimit::new(1, Duration::from_secs(3600)).key(CallKey::NONE.principal()));
             router
         };
         let served = HttpTestServer::with_options(Http::new().protected(protected), limited, |server| {

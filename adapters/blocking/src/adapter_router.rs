@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use mcp_runtime::Error;
 use mcp_runtime::client::{Inline, TestPeer, TestRouter};
 use mcp_runtime::server::Handler;
-use mcp_runtime::server::router::{self, Flavor, Functions, ServeFunctions};
+use mcp_runtime::server::router::{self, Flavor, Functions, Local, ServeFunctions};
 use mcp_std::io::Duplex;
 
 /// A server made of closures.
@@ -24,8 +24,9 @@ use mcp_std::io::Duplex;
 /// }
 /// ```
 ///
-/// It is a [`router::Router`] of [`Functions`], whose page describes all kinds of entries: closures are `FnMut`, run on
-/// the loop's thread, one at a time, and need not be `Send`. Tools that are known only at run time take their arguments
+/// It is a [`router::Router`] of [`Functions`], whose page describes all kinds of entries: closures are `Fn`, run on
+/// the loop's thread, one at a time, and need not be `Send`: what they change is in a [`Cell`](core::cell::Cell) or a
+/// [`RefCell`](core::cell::RefCell). Tools that are known only at run time take their arguments
 /// as JSON:
 ///
 /// ```
@@ -40,10 +41,10 @@ use mcp_std::io::Duplex;
 /// assert!(router.check().is_ok());
 /// # Ok::<(), mcp_proto::InvalidJson>(())
 /// ```
-pub type Router = router::Router<Functions<Blocking>>;
+pub type Router = router::Router<Functions<Blocking, Local>>;
 
 /// Updates of a [`Router`] from inside its handlers.
-pub type RouterUpdates = router::RouterUpdates<Functions<Blocking>>;
+pub type RouterUpdates = router::RouterUpdates<Functions<Blocking, Local>>;
 
 /// This adapter: it serves routers of [`Functions`].
 #[derive(Clone, Copy, Debug)]

@@ -27,7 +27,7 @@
 //! The documentation of [`router::Router`] has an example of each kind of entry ([tools](router::Router::tool),
 //! [resources](router::Router::resource), [templates](router::Router::resource_template),
 //! [prompts](router::Router::prompt), [completions](router::Router::completion)), of [shared
-//! state](router::Router::with_state) and of the [errors of handlers](router::Router#errors-of-handlers).
+//! state](router::Router#state-of-handlers) and of the [errors of handlers](router::Router#errors-of-handlers).
 //! [`RouterUpdates`] adds and removes entries while the server runs. A function over
 //! [`router::RegisterFunctions`] registers entries on the router of any adapter. The server
 //! `tests/programs/notes` in the repository uses all of it with a database.
@@ -39,7 +39,7 @@
 //!
 //! # Running handlers
 //!
-//! Handlers run on the loop's thread, one at a time, so closures may be `FnMut` and need not be `Send`. While a handler
+//! Handlers run on the loop's thread, one at a time, so closures need not be `Send`: they are `Fn`, and keep what changes in cells. While a handler
 //! runs, no other call and no connection makes progress. Three methods of [`Cx`] keep the loop moving:
 //! [`progress`](Cx::progress), [`checkpoint`](Cx::checkpoint) and [`sleep`](Cx::sleep). They also return an error when
 //! the call was cancelled, so a long handler that uses `?` on them ends early.

@@ -1,4 +1,4 @@
-//! The router of `mcp-blocking`, whose handlers may mutate their state.
+//! The router of `mcp-blocking`, whose handlers may share state that is not `Send`.
 
 use alloc::rc::Rc;
 use core::cell::Cell;
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 fn handler_holds_state_that_is_not_send() {
     let (near, far) = mcp_std::io::memory_pair(4096);
     let server = std::thread::spawn(move || {
-        let (mut own, shared) = (0, Rc::new(Cell::new(0)));
+        let (own, shared) = (Cell::new(0), Rc::new(Cell::new(0)));
         let mut router = Router::new("counts", "1");
         let tool = Tool::new("count", RawJson::new(r#"{"type":"object"}"#).unwrap());
         router.tool_with(tool, move |_: &mut Cx<'_>, _: Value| {
-            own += 1;
-            shared.set(shared.get() + own);
+            own.set(own.get() + 1);
+            shared.set(shared.get() + own.get());
             shared.get()
         });
         mcp_blocking::serve(router.config().unwrap(), near, router)

@@ -37,17 +37,32 @@ pub struct PipeDriver {
     /// Time at which reading ends even if the peer still sends. Set when writing has failed.
     read_deadline: Option<Instant>,
     error: Option<io::Error>,
-    /// Whether waits ignore the deadline at which small idle buffers are released. This saves a system call per turn.
-    defers_buffer_release: bool,
-    /// Whether the pipe may hold large buffers, whose release is never deferred.
-    has_large_buffers: bool,
+    buffer_release: BufferRelease,
     /// Counter of input lines that may be messages; `None` where nothing needs the count.
     pub line_counter: Option<MessageLineCounter>,
+}
+
+/// When waits end to release the idle buffers of the pipe.
+#[derive(Debug)]
+enum BufferRelease {
+    /// At the deadline of the pipe.
+    OnTime,
+    /// At that deadline only while the pipe may hold large buffers. This saves a system call per turn.
+    Deferred { has_large_buffers: bool },
 }
 
 impl Default for PipeDriver {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl BufferRelease {
+    /// Records whether the pipe has got a large buffer.
+    const fn note_large(&mut self, is_large: bool) {
+        if let Self::Deferred { has_large_buffers } = self {
+            *has_large_buffers |= is_large;
+        }
     }
 }
 
@@ -62,8 +77,7 @@ impl PipeDriver {
             is_write_open: true,
             read_deadline: None,
             error: None,
-            defers_buffer_release: false,
-            has_large_buffers: false,
+            buffer_release: BufferRelease::OnTime,
             line_counter: None,
         }
     }
@@ -73,7 +87,7 @@ impl PipeDriver {
     /// A blocking stream then waits in `read`, without another system call, unless there is another deadline. Use it
     /// for the only connection of a process, where a hundred kilobytes do not matter.
     pub const fn defer_buffer_release(&mut self) {
-        self.defers_buffer_release = true;
+        self.buffer_release = BufferRelease::Deferred { has_large_buffers: false };
     }
 
     /// Returns the time of the last reading of the clock.
@@ -120,7 +134,7 @@ impl PipeDriver {
             if bytes.is_empty() {
                 break;
             }
-            self.has_large_buffers |= bytes.len() > READ_BUFFER_BYTES;
+            self.buffer_release.note_large(bytes.len() > READ_BUFFER_BYTES);
             if !self.is_write_open {
                 // No peer will ever read it.
                 let len = bytes.len();
@@ -185,7 +199,9 @@ impl PipeDriver {
         if deadline.is_some_and(|at| at <= self.now) {
             pipe.handle_timeout(self.now);
             // `poll_timeout_without_trim` leaves out the release of buffers. Equal deadlines: no release is due before the rest.
-            self.has_large_buffers &= pipe.poll_timeout() != pipe.poll_timeout_without_trim();
+            if let BufferRelease::Deferred { has_large_buffers } = &mut self.buffer_release {
+                *has_large_buffers &= pipe.poll_timeout() != pipe.poll_timeout_without_trim();
+            }
         }
     }
 
@@ -206,10 +222,9 @@ impl PipeDriver {
 
     /// Returns the deadline at which a wait ends. It includes the release of buffers, unless that is deferred.
     pub fn next_deadline<P: Pipe>(&self, pipe: &mut P) -> Option<Instant> {
-        let pipe_deadline = if self.defers_buffer_release && !self.has_large_buffers {
-            pipe.poll_timeout_without_trim()
-        } else {
-            pipe.poll_timeout()
+        let pipe_deadline = match self.buffer_release {
+            BufferRelease::Deferred { has_large_buffers: false } => pipe.poll_timeout_without_trim(),
+            _ => pipe.poll_timeout(),
         };
         pipe_deadline.into_iter().chain(self.read_deadline).min()
     }
@@ -239,7 +254,7 @@ impl PipeDriver {
         match outcome {
             Ok(0) => self.close_read(pipe),
             Ok(n) => {
-                self.has_large_buffers |= n == self.read_buffer.len();
+                self.buffer_release.note_large(n == self.read_buffer.len());
                 let bytes = self.read_buffer.get(..n).unwrap_or_default();
                 if let Some(counter) = &mut self.line_counter {
                     counter.scan(bytes);

@@ -245,27 +245,7 @@ impl fmt::Display for ConnectionClosed {
         if let (true, Some(status)) = (is_not_mcp, self.exit_status) {
             write!(f, "; it ended ({status})")?;
         }
-        match &self.fault {
-            // A stream that the client opened itself; the reasons of HTTP are in the fault.
-            fault if self.url.is_some() => match fault {
-                _ if is_not_mcp => f.write_str("; is this the right address?")?,
-                Fault::HandshakeTimeout { .. } => f.write_str("; is this the address of an MCP server?")?,
-                _ if self.is_ended_by_peer() && !self.was_ready => {
-                    f.write_str("; is this the address of an MCP server?")?;
-                }
-                Fault::Eof | Fault::Truncated { .. } => f.write_str("; connect again to go on")?,
-                _ => {}
-            },
-            _ if is_not_mcp => f.write_str("; is this the right command, with the right arguments?")?,
-            Fault::HandshakeTimeout { .. } => f.write_str(
-                "; does it speak MCP on stdin and stdout? If it is only slow to start, raise `Limits::init_timeout`",
-            )?,
-            _ if self.is_ended_by_peer() && !self.was_ready => {
-                f.write_str("; is this the right command for an MCP server on stdin and stdout?")?;
-            }
-            Fault::Eof | Fault::Truncated { .. } => f.write_str("; start it again to go on")?,
-            _ => {}
-        }
+        f.write_str(self.advice(is_not_mcp))?;
         if !self.stderr_tail.is_empty() {
             // Line breaks of the peer are escaped; only those written here start a line.
             f.0.write_str("\nits last lines on stderr:")?;
@@ -280,6 +260,30 @@ impl fmt::Display for ConnectionClosed {
 }
 
 impl ConnectionClosed {
+    /// Returns what the user may do about it, as the end of a message.
+    fn advice(&self, is_not_mcp: bool) -> &'static str {
+        let never_spoke = self.is_ended_by_peer() && !self.was_ready;
+        // A stream that the client opened itself; the reasons of HTTP are in the fault.
+        if self.url.is_some() {
+            return match self.fault {
+                _ if is_not_mcp => "; is this the right address?",
+                Fault::HandshakeTimeout { .. } => "; is this the address of an MCP server?",
+                _ if never_spoke => "; is this the address of an MCP server?",
+                Fault::Eof | Fault::Truncated { .. } => "; connect again to go on",
+                _ => "",
+            };
+        }
+        match self.fault {
+            _ if is_not_mcp => "; is this the right command, with the right arguments?",
+            Fault::HandshakeTimeout { .. } => {
+                "; does it speak MCP on stdin and stdout? If it is only slow to start, raise `Limits::init_timeout`"
+            }
+            _ if never_spoke => "; is this the right command for an MCP server on stdin and stdout?",
+            Fault::Eof | Fault::Truncated { .. } => "; start it again to go on",
+            _ => "",
+        }
+    }
+
     /// Creates a value about which only `fault` is known.
     pub(crate) const fn unknown(fault: Fault) -> Self {
         Self {
@@ -335,7 +339,6 @@ impl From<TasksError> for Error {
     }
 }
 
-/// A refused command, for example of a [`Handle`](crate::server::Handle).
 #[cfg(feature = "skills")]
 impl From<SkillError> for Error {
     fn from(error: SkillError) -> Self {
@@ -343,6 +346,7 @@ impl From<SkillError> for Error {
     }
 }
 
+/// A refused command, for example of a [`Handle`](crate::server::Handle).
 impl From<UseError> for Error {
     fn from(error: UseError) -> Self {
         Self::Use(error)

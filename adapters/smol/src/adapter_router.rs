@@ -1,6 +1,6 @@
 //! The routers of this adapter.
 
-use mcp_runtime::server::router::{self, LocalFutures, SendFutures};
+use mcp_runtime::server::router::{self, Futures, Local, Shared};
 
 use crate::Smol;
 
@@ -20,7 +20,7 @@ use crate::Smol;
 /// }
 /// ```
 ///
-/// It is a [`router::Router`] of [`LocalFutures`], whose page describes all kinds of entries: closures are `AsyncFn` and
+/// It is a [`router::Router`] of [`Futures`], whose page describes all kinds of entries: closures are `AsyncFn` and
 /// need not be `Send`. Handlers run concurrently on one thread. A call sees the router as it was when the call arrived.
 /// Keep mutable state in cells. With several threads, each has a router of its own (`HttpServer::shards_with`); a
 /// [`SendRouter`] may be served on any thread.
@@ -39,22 +39,21 @@ use crate::Smol;
 /// assert!(router.check().is_ok());
 /// # Ok::<(), mcp_proto::InvalidJson>(())
 /// ```
-pub type Router = router::Router<LocalFutures<Smol>>;
+pub type Router = router::Router<Futures<Smol, Local>>;
 
 /// A server made of `async` closures that any thread may run, so that its future is `Send`.
 ///
-/// It is a [`router::Router`] of [`SendFutures`]. Each call runs a clone of its closure. Keep what handlers share in an
-/// `Arc`, or [with the router](router::Router::with_state).
+/// It is a [`router::Router`] of [`Futures`] that are [`Shared`]. Each call runs a clone of its closure. Keep what handlers share in an
+/// `Arc`.
 ///
 /// ```
-/// use std::sync::Mutex;
+/// use std::sync::{Arc, Mutex};
 /// use mcp_smol::SendRouter;
 /// use mcp_smol::mcp_proto::model::Resource;
 ///
+/// let log = Arc::new(Mutex::new(vec!["cast off"]));
 /// let mut router = SendRouter::new("ship", "1.0");
-/// router
-///     .with_state(Mutex::new(vec!["cast off"]))
-///     .resource(Resource::new("ship://log", "log"), async |log, _, _| log.lock().unwrap().join("\n"));
+/// router.resource(Resource::new("ship://log", "log"), async move |_, _| log.lock().unwrap().join("\n"));
 ///
 /// fn spawn(future: impl Future<Output = Result<(), mcp_smol::Error>> + Send) {
 ///     # drop(future);
@@ -65,7 +64,7 @@ pub type Router = router::Router<LocalFutures<Smol>>;
 /// spawn(router.serve(stream));
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub type SendRouter = router::Router<SendFutures<Smol>>;
+pub type SendRouter = router::Router<Futures<Smol, Shared>>;
 
 /// Updates of a [`Router`] from inside its handlers.
-pub type RouterUpdates = router::RouterUpdates<LocalFutures<Smol>>;
+pub type RouterUpdates = router::RouterUpdates<Futures<Smol, Local>>;

@@ -10,8 +10,7 @@ use futures_lite::{AsyncRead, AsyncWrite};
 use mcp_runtime::runtime::{AsyncTimer, PollStream, Runtime};
 use mcp_std::sync::{BlockingJob, BlockingPool};
 
-/// This adapter: it serves routers of [`LocalFutures`](crate::router::LocalFutures) and of
-/// [`SendFutures`](crate::router::SendFutures).
+/// This adapter: it serves routers of [`Futures`](crate::router::Futures).
 #[derive(Clone, Copy, Debug)]
 pub enum Smol {}
 

@@ -80,8 +80,7 @@ impl Gate {
 fn router(gate: Gate) -> Router {
     let mut router = Router::new("work", "1.0");
     router
-        .with_state(gate)
-        .tool_blocking("gate", |gate: &Gate, _: &mut BlockingCx<'_>, (): ()| {
+        .tool_blocking("gate", move |_: &mut BlockingCx<'_>, (): ()| {
             gate.pass();
             "passed"
         })
@@ -154,7 +153,7 @@ fn function_learns_that_a_time_limit_has_ended_its_call() {
                 "late"
             });
             router.tool("quick", async |_: &mut Cx, (): ()| "quick");
-            router.intercept(Timeout::new(Duration::from_millis(50)));
+            router.layer(Timeout::new(Duration::from_millis(50)));
             router
         });
         served.send(&call_line(1, "waits"));

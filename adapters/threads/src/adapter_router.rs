@@ -9,7 +9,7 @@ use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, RawJson, RpcError};
 use mcp_runtime::Error;
 use mcp_runtime::client::{TestPeer, TestRouter};
-use mcp_runtime::server::router::{self, Flavor, ServeFunctions, SharedFunctions};
+use mcp_runtime::server::router::{self, Flavor, Functions, ServeFunctions, Shared};
 use mcp_runtime::server::{Answered, Cx, HandlerFailure, TaskSource};
 use mcp_std::io::Duplex;
 
@@ -31,7 +31,7 @@ use crate::handler::Handler;
 /// }
 /// ```
 ///
-/// It is a [`router::Router`] of [`SharedFunctions`], whose page describes all kinds of entries: closures are `Fn + Send
+/// It is a [`router::Router`] of [`Functions`], whose page describes all kinds of entries: closures are `Fn + Send
 /// + Sync` and run on the server's workers, several at a time. A call sees the router as it was when the call arrived.
 /// Tools that are known only at run time take their arguments as JSON:
 ///
@@ -47,12 +47,12 @@ use crate::handler::Handler;
 /// assert!(router.check().is_ok());
 /// # Ok::<(), mcp_proto::InvalidJson>(())
 /// ```
-pub type Router = router::Router<SharedFunctions<Threads>>;
+pub type Router = router::Router<Functions<Threads, Shared>>;
 
 /// Updates of a [`Router`] from inside its handlers.
-pub type RouterUpdates = router::RouterUpdates<SharedFunctions<Threads>>;
+pub type RouterUpdates = router::RouterUpdates<Functions<Threads, Shared>>;
 
-/// This adapter: it serves routers of [`SharedFunctions`].
+/// This adapter: it serves routers of [`Functions`] that are [`Shared`].
 #[derive(Clone, Copy, Debug)]
 pub enum Threads {}
 

@@ -35,7 +35,7 @@
 //! The documentation of [`router::Router`] has an example of each kind of entry ([tools](router::Router::tool),
 //! [resources](router::Router::resource), [templates](router::Router::resource_template),
 //! [prompts](router::Router::prompt), [completions](router::Router::completion)), of [shared
-//! state](router::Router::with_state) and of the [errors of handlers](router::Router#errors-of-handlers).
+//! state](router::Router#state-of-handlers) and of the [errors of handlers](router::Router#errors-of-handlers).
 //! [`RouterUpdates`] adds and removes entries while the server runs. A function over
 //! [`router::RegisterFunctions`] registers entries on the router of any adapter. The server
 //! `tests/programs/notes` in the repository uses all of it with a database.

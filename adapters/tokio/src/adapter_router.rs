@@ -1,6 +1,6 @@
 //! The routers of this adapter.
 
-use mcp_runtime::server::router::{self, LocalFutures, SendFutures};
+use mcp_runtime::server::router::{self, Futures, Local, Shared};
 
 use crate::Tokio;
 
@@ -21,21 +21,20 @@ use crate::Tokio;
 /// }
 /// ```
 ///
-/// It is a [`router::Router`] of [`SendFutures`], whose page describes all kinds of entries. Each call runs a clone of
+/// It is a [`router::Router`] of [`Futures`], whose page describes all kinds of entries. Each call runs a clone of
 /// its closure; handlers run concurrently inside the future of the server. A call sees the router as it was when the
-/// call arrived. Keep what handlers share in an `Arc`, or [with the router](router::Router::with_state):
+/// call arrived. Keep what handlers share in an `Arc`:
 ///
 /// ```
-/// use std::sync::Mutex;
+/// use std::sync::{Arc, Mutex};
 /// use mcp_tokio::Router;
 /// use mcp_tokio::mcp_proto::model::Resource;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
+/// let log = Arc::new(Mutex::new(vec!["cast off"]));
 /// let mut router = Router::new("ship", "1.0");
-/// router
-///     .with_state(Mutex::new(vec!["cast off"]))
-///     .resource(Resource::new("ship://log", "log"), async |log, _, _| log.lock().unwrap().join("\n"));
+/// router.resource(Resource::new("ship://log", "log"), async move |_, _| log.lock().unwrap().join("\n"));
 ///
 /// let (server_end, client_end) = tokio::io::duplex(4096);
 /// let server = tokio::spawn(router.serve(server_end));
@@ -59,13 +58,13 @@ use crate::Tokio;
 /// assert!(router.check().is_ok());
 /// # Ok::<(), mcp_proto::InvalidJson>(())
 /// ```
-pub type Router = router::Router<SendFutures<Tokio>>;
+pub type Router = router::Router<Futures<Tokio, Shared>>;
 
 /// A server made of `async` closures that stay on their thread: what they hold need not be `Send`.
 ///
-/// It is a [`router::Router`] of [`LocalFutures`]. Serve it in `main`, in a `tokio::task::LocalSet`, or in
+/// It is a [`router::Router`] of [`Futures`] that are [`Local`]. Serve it in `main`, in a `tokio::task::LocalSet`, or in
 /// [shards](mcp_runtime::runtime::http::HttpServer::shards_with), each with a router of its own.
-pub type LocalRouter = router::Router<LocalFutures<Tokio>>;
+pub type LocalRouter = router::Router<Futures<Tokio, Local>>;
 
 /// Updates of a [`Router`] from inside its handlers.
-pub type RouterUpdates = router::RouterUpdates<SendFutures<Tokio>>;
+pub type RouterUpdates = router::RouterUpdates<Futures<Tokio, Shared>>;

@@ -26,7 +26,7 @@
 //! The documentation of [`router::Router`] lists each kind of entry ([tools](router::Router::tool),
 //! [resources](router::Router::resource), [templates](router::Router::resource_template),
 //! [prompts](router::Router::prompt), [completions](router::Router::completion)), [shared
-//! state](router::Router::with_state) and the [errors of handlers](router::Router#errors-of-handlers).
+//! state](router::Router#state-of-handlers) and the [errors of handlers](router::Router#errors-of-handlers).
 //! [`RouterUpdates`] adds and removes entries while the server runs.
 //!
 //! The futures of this crate run in a tokio runtime with its I/O and time drivers (`enable_all`), of one or of several

@@ -15,8 +15,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::task::unconstrained;
 use tokio::time::{Sleep, sleep_until};
 
-/// This adapter: it serves routers of [`SendFutures`](crate::router::SendFutures) and of
-/// [`LocalFutures`](crate::router::LocalFutures).
+/// This adapter: it serves routers of [`Futures`](crate::router::Futures).
 #[derive(Clone, Copy, Debug)]
 pub enum Tokio {}
 

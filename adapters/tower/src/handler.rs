@@ -8,7 +8,7 @@ use core::pin::Pin;
 use mcp_proto::RawJson;
 use mcp_proto::server::{Call, Event};
 use mcp_proto::tap::TapRecord;
-use mcp_runtime::server::router::{Router, SendFutures};
+use mcp_runtime::server::router::{Futures, Router, Shared};
 use mcp_runtime::server::{
     AsyncHandler, HandlerFailure, RemoteCall, StartTimer, TaskSource, dispatch_async_event, run_call,
 };
@@ -37,7 +37,7 @@ pub(crate) trait Application: Send + Sync {
     fn tasks(&self) -> Option<TaskSource>;
 }
 
-impl<R: 'static> Application for Router<SendFutures<R>>
+impl<R: 'static> Application for Router<Futures<R, Shared>>
 where
     Self: Send + Sync,
 {

@@ -214,7 +214,7 @@ impl BlockingPool for Tower {
 }
 
 /// The entries of a server: async closures whose futures are `Send`.
-pub type Router = router::Router<router::SendFutures<Tower>>;
+pub type Router = router::Router<router::Futures<Tower, router::Shared>>;
 
 /// Updates of a [`Router`] from inside its handlers.
-pub type RouterUpdates = router::RouterUpdates<router::SendFutures<Tower>>;
+pub type RouterUpdates = router::RouterUpdates<router::Futures<Tower, router::Shared>>;

@@ -20,7 +20,7 @@ use mcp_proto::seal::Keys;
 use mcp_proto::server::{Announcement, Config, ConnectionInfo, Engine};
 use mcp_proto::{Anchor, Entropy, Instant, UseError};
 use mcp_runtime::Error;
-use mcp_runtime::server::router::{Router, SendFutures};
+use mcp_runtime::server::router::{Futures, Router, Shared};
 use mcp_runtime::server::{Handle, TokenWorkers};
 use mcp_std::task_store::TasksError;
 use tower_service::Service;
@@ -49,12 +49,12 @@ impl McpService {
     /// # Errors
     ///
     /// As [`Builder::build`].
-    pub fn new<R: 'static>(router: Router<SendFutures<R>>) -> Result<Self, Error> {
+    pub fn new<R: 'static>(router: Router<Futures<R, Shared>>) -> Result<Self, Error> {
         Self::builder(router).build()
     }
 
     /// Begins to create a service with other settings.
-    pub fn builder<R: 'static>(router: Router<SendFutures<R>>) -> Builder {
+    pub fn builder<R: 'static>(router: Router<Futures<R, Shared>>) -> Builder {
         Builder::new(router)
     }
 
@@ -200,7 +200,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    fn new<R: 'static>(router: Router<SendFutures<R>>) -> Self {
+    fn new<R: 'static>(router: Router<Futures<R, Shared>>) -> Self {
         Self {
             config: router.config(),
             application: Arc::new(router),

@@ -213,7 +213,7 @@ fn dropping_the_future_of_a_response_cancels_its_call() {
     let mut router = Router::new("endless", "1");
     let flag = dropped.clone();
     router.tool_with(tool("endless"), async move |_: &mut Cx, _: Value| -> String {
-        let _flag = DropFlag(flag);
+        let _flag = DropFlag(flag.clone());
         pending().await
     });
     let service = McpService::new(router).unwrap();
@@ -351,7 +351,7 @@ fn layers_visibility_observers_and_blocking_work_are_those_of_any_router() {
     router.tool_with(tool("hidden"), async |_: &mut Cx, _: Value| "never");
     router.tool_with(tool("slow"), async |cx: &mut Cx, _: Value| unblock(cx, |_| "from a thread").await);
     router.visible_to(EntryKind::Tool, "hidden", |_| false);
-    router.intercept(RateLimit::new(2, Duration::from_secs(3600)));
+    router.layer(RateLimit::new(2, Duration::from_secs(3600)));
     router.observer(Arc::new(Ended(Arc::clone(&ended))));
     let service = McpService::new(router).unwrap();
     let (_, listed) = json_of(answer(&service, modern("tools/list", json!({}))));

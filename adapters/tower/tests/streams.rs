@@ -154,7 +154,7 @@ fn dropping_a_body_cancels_a_modern_call_and_keeps_a_legacy_one() {
     let mut router = router();
     let flag = dropped.clone();
     router.tool_with(tool("report"), async move |cx: &mut Cx, _: Value| -> Result<String, RpcError> {
-        let _flag = DropFlag(flag);
+        let _flag = DropFlag(flag.clone());
         cx.progress(Progress::new(1.into()))?;
         pause().await;
         pending().await

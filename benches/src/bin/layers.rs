@@ -26,7 +26,7 @@ use mcp_proto::model::{CallToolResult, Tool};
 use mcp_runtime::server::Cx;
 use mcp_runtime::server::layers::{CallKey, RateLimit};
 use mcp_runtime::server::router::{
-    EntryRequest, Flavor, HandlerResult, Interceptor, RegisterFunctions, Router,
+    EntryRequest, Flavor, HandlerResult, Interceptor, RegisterFunctions, Router, async_layer_fn, layer_fn,
 };
 use mcp_std::io::{Duplex, Interest, MemoryEnd, Ready, memory_pair};
 use mcp_telemetry::Telemetry;
@@ -263,10 +263,10 @@ fn add<F: Flavor>(router: &mut Router<F>, variant: &str, exported: Option<&Expor
         CallToolResult::text(arguments.member("text").and_then(|text| text.string()).unwrap_or_default())
     });
     match variant {
-        "interceptor" => _ = router.intercept(Look),
+        "interceptor" => _ = router.layer(Look),
         "rate" => {
             let limit = RateLimit::new(u32::MAX, Duration::from_secs(1)).key(CallKey::CLIENT.entry());
-            router.intercept(limit);
+            router.layer(limit);
         }
         "unused" => _ = router.observer(Telemetry::new().without_metrics().build()),
         _ => {}
@@ -290,11 +290,11 @@ fn main() -> ExitCode {
         let mut router = mcp_blocking::Router::new("bench", "1");
         add(&mut router, variant, exported.as_ref());
         if variant == "layer" {
-            router.layer(|cx, request, next| {
+            router.layer(layer_fn(|cx, request, next| {
                 let result = next.run(cx, request);
                 core::hint::black_box(result.is_ok());
                 result
-            });
+            }));
         }
         router.serve(Replay::new(input)).expect("a stream");
         return ExitCode::SUCCESS;
@@ -302,11 +302,11 @@ fn main() -> ExitCode {
     let mut router = mcp_smol::Router::new("bench", "1");
     add(&mut router, variant, exported.as_ref());
     if variant == "layer" {
-        router.layer(async |cx, request, next| {
+        router.layer(async_layer_fn(async |cx, request, next| {
             let result = next.run(cx, request).await;
             core::hint::black_box(result.is_ok());
             result
-        });
+        }));
     }
     mcp_smol::block_on(router.serve(Replay::new(input))).expect("a stream");
     ExitCode::SUCCESS

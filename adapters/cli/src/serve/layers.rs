@@ -24,10 +24,10 @@ pub(super) fn add(
 ) {
     if let Some(file) = audit_file {
         let file = Arc::clone(file);
-        router.intercept(AuditLog::new(move |record| file.write(record)));
+        router.as_router().layer(AuditLog::new(move |record| file.write(record)));
     }
     if let Some(limit) = args.rate_limit {
-        router.intercept(RateLimit::new(limit.calls, limit.period));
+        router.as_router().layer(RateLimit::new(limit.calls, limit.period));
     }
 }
 

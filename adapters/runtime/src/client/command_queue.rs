@@ -14,6 +14,8 @@ use mcp_proto::client::Peer;
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::observe::Observer;
 use mcp_proto::{CallKey, Fault, Instant, Limit, RpcError, UseError};
+use mcp_std::Clock;
+use mcp_std::sync::{Inbox, SendError, Sender};
 
 use super::calls::EngineCommand;
 use super::connection::{AcknowledgedSubscription, CallAnswer, Connection};
@@ -22,8 +24,6 @@ use super::outcome::OutcomeReceiver;
 use super::result_cache::ResultCache;
 use crate::error::{ConnectionClosed, Error};
 use crate::token_rate::TokenRate;
-use mcp_std::Clock;
-use mcp_std::sync::{Inbox, SendError, Sender};
 
 /// The loop's end of the commands to a connection.
 ///

@@ -14,6 +14,8 @@ use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{
     CallError, CallKey, Diagnostic, Fault, Instant, Limit, Progress, RawJson, RpcError, UseError,
 };
+use mcp_std::catch;
+use mcp_std::process::{ShutdownReport, ShutdownTimeouts};
 
 use super::handler::{Callback, CallbackReply, ClientHandler, HandlerSlot};
 use super::layers::Layers;
@@ -22,8 +24,6 @@ use super::result_cache::ResultCache;
 use super::transport::{ClientTransport, CloseAction};
 use crate::error::{ConnectionClosed, Error};
 use crate::inline_map::InlineMap;
-use mcp_std::catch;
-use mcp_std::process::{ShutdownReport, ShutdownTimeouts};
 
 /// The result of a call, and whether the call was retried after an input request.
 pub type CallAnswer = (RawJson, bool);
@@ -80,8 +80,6 @@ pub struct Connection {
     io_error: Option<io::Error>,
     noise: Option<String>,
     received_message: bool,
-    /// Whether messages or heads are recorded for the tap.
-    tapped: bool,
     /// Number of events handled so far.
     pub event_count: u64,
     /// Maximum wait for the exit status of a server that has closed its output.
@@ -92,12 +90,11 @@ pub struct Connection {
 impl Connection {
     /// Creates a connection that has not sent anything yet.
     pub fn new(
-        mut transport: Box<dyn ClientTransport + Send>,
+        transport: Box<dyn ClientTransport + Send>,
         handler: Box<dyn ClientHandler + Send>,
         shutdown_timeouts: ShutdownTimeouts,
     ) -> Self {
         Self {
-            tapped: transport.is_tapped(),
             transport,
             handler: HandlerSlot::Local(handler),
             cache: ResultCache::default(),
@@ -229,7 +226,7 @@ impl Connection {
     }
 
     fn dispatch_tap(&mut self) {
-        if !self.tapped {
+        if !self.transport.is_tapped() {
             return;
         }
         #[cfg(feature = "http")]

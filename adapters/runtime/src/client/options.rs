@@ -11,12 +11,18 @@ use core::marker::PhantomData;
 use core::time::Duration;
 use std::thread;
 
+#[cfg(feature = "auth")]
+use mcp_auth::client::Authorizer;
 use mcp_proto::RawJson;
 #[cfg(doc)]
 use mcp_proto::client::CacheScope;
 use mcp_proto::client::{Config, OutputSchemas, Peer, SchemaValidator};
 #[cfg(feature = "tasks")]
 use mcp_proto::client::{InputTaskLimits, InputTasks};
+use mcp_std::io::{Duplex, StreamAddress};
+use mcp_std::process::{Program, ShutdownTimeouts};
+#[cfg(feature = "tls")]
+use mcp_std::tls::ClientTls;
 
 use super::connection::Connection;
 #[cfg(feature = "http")]
@@ -29,12 +35,6 @@ use super::result_cache::CacheOptions;
 use super::transport::{ClientTransport, ServerIo, StreamTransport};
 use crate::SharedCache;
 use crate::error::Error;
-#[cfg(feature = "auth")]
-use mcp_auth::client::Authorizer;
-use mcp_std::io::{Duplex, StreamAddress};
-use mcp_std::process::{Program, ShutdownTimeouts};
-#[cfg(feature = "tls")]
-use mcp_std::tls::ClientTls;
 
 /// Options of a client that is about to connect.
 ///

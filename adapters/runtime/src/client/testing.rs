@@ -11,6 +11,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::io;
 
+use mcp_std::catch;
+#[cfg(unix)]
+use mcp_std::poll::Descriptors;
+use mcp_std::poll::Interest;
+use mcp_std::process::ShutdownTimeouts;
+
 use crate::Error;
 use crate::server as serve;
 use crate::server::router::{Flavor, Router};
@@ -19,11 +25,6 @@ use mcp_proto::client::{Config, Engine, Event};
 use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Instant, server};
-use mcp_std::catch;
-#[cfg(unix)]
-use mcp_std::poll::Descriptors;
-use mcp_std::poll::Interest;
-use mcp_std::process::ShutdownTimeouts;
 
 use super::transport::{ClientTransport, CloseAction, ExitInfo};
 

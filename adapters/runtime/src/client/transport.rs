@@ -16,15 +16,15 @@ use mcp_proto::http::HeadRecord;
 use mcp_proto::http::client::{Challenge, Client, Credential, ExchangeId};
 use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::{Diagnostic, Instant};
-
-use crate::driver::{MessageLineCounter, PipeDriver};
-use crate::error::Error;
 use mcp_std::Clock;
 use mcp_std::io::{Duplex, StreamAddress, is_peer_gone, memory_pair};
 #[cfg(unix)]
 use mcp_std::poll::Descriptors;
 use mcp_std::poll::{Interest, WaitRequest};
 use mcp_std::process::{Child, ChildIo, ProcessStatus, Program, Shutdown, ShutdownReport, ShutdownTimeouts};
+
+use crate::driver::{MessageLineCounter, PipeDriver};
+use crate::error::Error;
 
 /// Answers a challenge of an HTTP server; without a credential, its request fails. A stale exchange is ignored.
 #[cfg(feature = "http")]

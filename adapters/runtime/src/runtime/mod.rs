@@ -30,13 +30,14 @@ use std::net::ToSocketAddrs;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-use super::client::{TestPeer, TestRouter};
-use super::server::router::{FutureFlavor, LocalFutures, Router, SendFutures};
-use crate::Error;
 use mcp_std::catch;
 use mcp_std::io::{Duplex, HungUp, Interest, Ready};
 use mcp_std::sync::BlockingPool;
 use mcp_std::sync::{Inbox, IndexedWaker};
+
+use super::client::{TestPeer, TestRouter};
+use super::server::router::{Futures, Router, Sharing};
+use crate::Error;
 use server::Server;
 use testing::test_peer;
 
@@ -177,55 +178,50 @@ fn start_timer<R: Runtime>(duration: Duration) -> Pin<Box<dyn Future<Output = ()
 
 // The functions that serve and test a router of futures, on the runtime that its flavour names.
 
-macro_rules! serve_futures {
-    ($($flavor:ident)*) => {$(
-        impl<R: Runtime> Router<$flavor<R>> {
-            /// Serves on stdin and stdout of this process until the input ends or the client disconnects; see the function
-            /// `serve_stdio` of the adapter.
-            ///
-            /// # Errors
-            ///
-            /// [`Error::Register`] if an entry could not be registered; otherwise as that function.
-            pub async fn serve_stdio(self) -> Result<(), Error>
-            where
-                R: PollStream<<R as Runtime>::Stdio>,
-            {
-                Server::<R, _, _>::stdio(self.config()?, self)?.run().await
-            }
+/// The functions that serve it.
+impl<R: Runtime, S: Sharing> Router<Futures<R, S>> {
+    /// Serves on stdin and stdout of this process until the input ends or the client disconnects; see the function
+    /// `serve_stdio` of the adapter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Register`] if an entry could not be registered; otherwise as that function.
+    pub async fn serve_stdio(self) -> Result<(), Error>
+    where
+        R: PollStream<<R as Runtime>::Stdio>,
+    {
+        Server::<R, _, _>::stdio(self.config()?, self)?.run().await
+    }
 
-            /// Serves one client on any byte stream; see the function `serve` of the adapter.
-            ///
-            /// # Errors
-            ///
-            /// As [`serve_stdio`](Self::serve_stdio).
-            pub async fn serve<S>(self, stream: S) -> Result<(), Error>
-            where
-                R: PollStream<S>,
-            {
-                Server::<R, _, _>::new(self.config()?, stream, self).run().await
-            }
+    /// Serves one client on any byte stream; see the function `serve` of the adapter.
+    ///
+    /// # Errors
+    ///
+    /// As [`serve_stdio`](Self::serve_stdio).
+    pub async fn serve<T>(self, stream: T) -> Result<(), Error>
+    where
+        R: PollStream<T>,
+    {
+        Server::<R, _, _>::new(self.config()?, stream, self).run().await
+    }
 
-            /// Serves HTTP at `address` until an error occurs; see the function `serve_http` of the adapter.
-            ///
-            /// # Errors
-            ///
-            /// As [`serve_stdio`](Self::serve_stdio).
-            #[cfg(feature = "http")]
-            pub async fn serve_http(
-                self,
-                address: impl ToSocketAddrs,
-                http: mcp_proto::http::server::Config,
-            ) -> Result<(), Error> {
-                http::HttpServer::<R, _>::bind(address, self.config()?, http, self)?.run().await
-            }
-        }
-    )*};
+    /// Serves HTTP at `address` until an error occurs; see the function `serve_http` of the adapter.
+    ///
+    /// # Errors
+    ///
+    /// As [`serve_stdio`](Self::serve_stdio).
+    #[cfg(feature = "http")]
+    pub async fn serve_http(
+        self,
+        address: impl ToSocketAddrs,
+        http: mcp_proto::http::server::Config,
+    ) -> Result<(), Error> {
+        http::HttpServer::<R, _>::bind(address, self.config()?, http, self)?.run().await
+    }
 }
 
-serve_futures! { LocalFutures SendFutures }
-
-impl<R: Runtime, F: FutureFlavor<Adapter = R>> TestRouter<F> for R {
-    fn test_peer(router: Router<F>) -> Box<dyn TestPeer> {
+impl<R: Runtime, S: Sharing> TestRouter<Futures<R, S>> for R {
+    fn test_peer(router: Router<Futures<R, S>>) -> Box<dyn TestPeer> {
         test_peer::<R>(router)
     }
 }

@@ -16,13 +16,13 @@ use std::time::Instant as StdInstant;
 use mcp_proto::Instant;
 use mcp_proto::server::Event;
 use mcp_proto::tap::TapRecord;
+use mcp_std::catch;
 
 use super::{FutureSet, Runtime, start_timer};
 use crate::client::TestPeer;
 use crate::server::{
     AsyncHandler, Dispatcher, RemoteCall, ServerLoop, StartTimer, TaskSource, dispatch_async_event, run_call,
 };
-use mcp_std::catch;
 
 /// Wraps a handler for a test's server.
 pub fn test_peer<R: Runtime>(handler: impl AsyncHandler + 'static) -> Box<dyn TestPeer> {

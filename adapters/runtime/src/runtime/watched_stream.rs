@@ -4,8 +4,9 @@ use core::task::{Context, Poll, ready};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use super::DescriptorWatch;
 use mcp_std::io::{Duplex, Interest};
+
+use super::DescriptorWatch;
 
 /// A stream of descriptors that a runtime watches.
 ///

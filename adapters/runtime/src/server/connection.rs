@@ -11,12 +11,12 @@ use mcp_proto::Instant;
 use mcp_proto::h1::{Eviction, EvictionClass};
 use mcp_proto::http::server::{Admission, Connection, ExchangeId, Server};
 use mcp_proto::server::ConnectionInfo;
-
-use super::connections::{AddressPermit, ConnectionPermit};
 use mcp_std::NetStream;
 use mcp_std::catch;
 use mcp_std::io::Duplex;
 use mcp_std::poll::{Interest, Ready, Selector};
+
+use super::connections::{AddressPermit, ConnectionPermit};
 
 /// Readiness of a connection after a wait.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,18 +102,29 @@ pub(super) struct ServerConnection {
     is_write_shut: bool,
     /// Whether the socket is broken.
     is_broken: bool,
-    /// Whether the connection is in the index's `update_queue`.
-    pub(super) is_update_queued: bool,
-    /// Whether the connection is in `Connections::read_suspended`: its read interest is suspended for back-pressure.
-    pub(super) read_suspended: bool,
+    /// The lists of its shard in which the connection is.
+    pub(super) listed: Listed,
     /// Interest that the selector has registered.
     pub(super) interest: Interest,
-    /// Whether the connection is in the index's `changed_exchanges`.
-    pub(super) exchange_changed: bool,
     /// The entry of the connection in each map of the index.
     pub(super) indexed_exchange: Option<ExchangeId>,
     pub(super) indexed_deadline: Option<Instant>,
     pub(super) indexed_eviction: Option<Eviction>,
+}
+
+/// The lists of a shard in which a connection is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listed {
+    /// The index's `update_queue`.
+    pub(super) update_queue: bool,
+    /// The index's `changed_exchanges`.
+    pub(super) changed_exchanges: bool,
+    /// `Connections::read_suspended`: its read interest is suspended for back-pressure.
+    pub(super) read_suspended: bool,
+}
+
+impl Listed {
+    const NOWHERE: Self = Self { update_queue: false, changed_exchanges: false, read_suspended: false };
 }
 
 impl ServerConnection {
@@ -140,9 +151,7 @@ impl ServerConnection {
             tls_deadline: None,
             is_write_shut: false,
             is_broken: false,
-            is_update_queued: false,
-            read_suspended: false,
-            exchange_changed: false,
+            listed: Listed::NOWHERE,
             interest: Interest::READ,
             indexed_exchange: None,
             indexed_deadline: None,
@@ -157,7 +166,7 @@ impl ServerConnection {
             read_wanted: false,
             deadline_passed: false,
         };
-        (self.is_update_queued, self.read_suspended, self.exchange_changed) = (false, false, false);
+        self.listed = Listed::NOWHERE;
         (self.indexed_exchange, self.indexed_deadline, self.indexed_eviction) = (None, None, None);
         self.interest = Interest::READ;
     }

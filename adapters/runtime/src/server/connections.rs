@@ -20,18 +20,17 @@ use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::HeadRecord;
 use mcp_proto::http::server::{Admission, Connection, ExchangeId, Server};
 use mcp_proto::slab::Slab;
+use mcp_std::io::{Listener, Socket, descriptor_limit, is_resource_exhausted};
+use mcp_std::poll::{Interest, Ready, Selector, WaitRequest};
+#[cfg(feature = "tls")]
+use mcp_std::tls::ServerTls;
+use mcp_std::{Clock, NetStream};
 
 use super::connection::{
     ConnectionReadiness, MigratedConnection, OnConnect, PendingDescription, ServerConnection, Waiting,
 };
 use crate::server::Cores;
 use admission::{ConnectionIndex, ConnectionPermits, default_max_connections};
-use mcp_std::Clock;
-use mcp_std::NetStream;
-use mcp_std::io::{Listener, Socket, descriptor_limit, is_resource_exhausted};
-use mcp_std::poll::{Interest, Ready, Selector, WaitRequest};
-#[cfg(feature = "tls")]
-use mcp_std::tls::ServerTls;
 
 pub(super) use admission::{AddressPermit, ConnectionPermit};
 
@@ -39,10 +38,7 @@ pub(super) use admission::{AddressPermit, ConnectionPermit};
 #[derive(Debug)]
 pub struct Connections {
     listener: Option<Listener>,
-    /// Whether the selector has the listener registered with read interest.
-    listening: bool,
-    /// Whether no more connections are accepted.
-    closed: bool,
+    accepting: Accepting,
     /// Number of this shard, number of all shards, and the shard that gets the next connection.
     shard: u8,
     shards: u8,
@@ -95,6 +91,17 @@ pub struct Connections {
     scratch: Box<[u8]>,
 }
 
+/// Whether connections are accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Accepting {
+    /// The selector has the listener registered with read interest.
+    Listening,
+    /// Not now: the operating system has no descriptors left, or another shard has the listener.
+    Paused,
+    /// No more.
+    Closed,
+}
+
 impl Connections {
     /// Creates the first shard, without connections.
     ///
@@ -112,7 +119,7 @@ impl Connections {
             ConnectionPermits::new(1, Waker::noop().clone()),
         );
         connections.selector.add(&listener, LISTENER, Interest::READ)?;
-        (connections.listener, connections.listening) = (Some(listener), true);
+        (connections.listener, connections.accepting) = (Some(listener), Accepting::Listening);
         Ok(connections)
     }
 
@@ -159,8 +166,7 @@ impl Connections {
     ) -> Self {
         Self {
             listener: None,
-            listening: false,
-            closed: false,
+            accepting: Accepting::Paused,
             shard: 0,
             shards: 1,
             next_shard: 0,
@@ -225,7 +231,7 @@ impl Connections {
 
     /// Returns whether the shard is closed and has no connections.
     pub fn is_over(&self) -> bool {
-        self.closed && self.connections.is_empty()
+        self.accepting == Accepting::Closed && self.connections.is_empty()
     }
 
     /// Returns a waker that ends a [`wait`](Self::wait) from any thread.
@@ -266,7 +272,7 @@ impl Connections {
     }
 
     fn stop_listening(&mut self) {
-        self.closed = true;
+        self.accepting = Accepting::Closed;
         if let Some(listener) = self.listener.take() {
             // Closing the listener would be enough.
             let _ = self.selector.remove(&listener, LISTENER);
@@ -287,7 +293,7 @@ impl Connections {
         if let Some(permit) = &mut connection.permit {
             permit.move_to(self.shard);
         }
-        if self.closed {
+        if self.accepting == Accepting::Closed {
             connection.connection.close(self.now);
         }
         connection.connection.drive(self.now, server);
@@ -413,7 +419,7 @@ impl Connections {
             server.handle_timeout(self.now);
         }
         self.accepts_at = self.accepts_at.filter(|at| *at > self.now);
-        if has_newcomers && self.listening {
+        if has_newcomers && self.accepting == Accepting::Listening {
             self.accept(server);
         }
         Ok(())
@@ -452,7 +458,7 @@ impl Connections {
         } else {
             for token in self.read_suspended.drain(..) {
                 if let Some(connection) = self.connections.get_mut(token.into()) {
-                    connection.read_suspended = false;
+                    connection.listed.read_suspended = false;
                     self.index.queue_update(token, connection);
                 }
             }
@@ -460,7 +466,7 @@ impl Connections {
         self.index.update_exchanges(&mut self.connections);
         while let Some(token) = self.index.update_queue.pop() {
             let Some(connection) = self.connections.get_mut(token.into()) else { continue };
-            connection.is_update_queued = false;
+            connection.listed.update_queue = false;
             self.index.update(token, connection);
             // Keep read interest: most connections want to read again soon. It is removed when there is input.
             let wants = connection.connection.wants_input();
@@ -468,7 +474,7 @@ impl Connections {
             let pending = connection.transport.has_pending_read();
             if wants
                 && (!read || (pending && !reads))
-                && !core::mem::replace(&mut connection.read_suspended, true)
+                && !core::mem::replace(&mut connection.listed.read_suspended, true)
             {
                 self.read_suspended.push(token);
             }
@@ -481,10 +487,11 @@ impl Connections {
 
         let accepts_at = self.listener.as_ref().and(self.accepts_at);
         if let Some(listener) = &self.listener {
-            let listens = accepts_at.is_none();
-            if listens != self.listening {
-                self.selector.modify(listener, LISTENER, Interest { read: listens, write: false })?;
-                self.listening = listens;
+            let read = accepts_at.is_none();
+            let accepting = if read { Accepting::Listening } else { Accepting::Paused };
+            if accepting != self.accepting {
+                self.selector.modify(listener, LISTENER, Interest { read, write: false })?;
+                self.accepting = accepting;
             }
         }
         let own = self.index.deadlines.first().map(|(at, _)| *at);

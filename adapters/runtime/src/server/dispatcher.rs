@@ -8,13 +8,13 @@ use core::task::Waker;
 
 use mcp_proto::server::{Announcement, Call, CancelReason, Event};
 use mcp_proto::{CallId, Instant, Limits};
+use mcp_std::catch;
+use mcp_std::sync::{Inbox, SendError, Sender};
 
 use super::handler::HandlerFailure;
 use super::remote::{ActiveCall, LoopCommand, LoopMessage, RemoteCall};
 use super::server_loop::{Backlog, ServerLoop, apply_outcome, max_running_tasks, set_task_message};
 use super::tasks::DriveTasks;
-use mcp_std::catch;
-use mcp_std::sync::{Inbox, SendError, Sender};
 
 /// Assigns calls to remote handlers and applies their outcomes.
 ///

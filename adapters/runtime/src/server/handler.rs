@@ -14,11 +14,11 @@ use mcp_proto::router::{Failure, InvalidToolOutput};
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, EncodeError, RawJson, RpcError, UseError};
+use mcp_std::{Panic, catch, catch_async};
 
 use super::cx::{Answered, AsyncCx, Cx, StartTimer};
 use super::remote::RemoteCall;
 use super::tasks::TaskSource;
-use mcp_std::{Panic, catch, catch_async};
 
 /// The application code of a server.
 ///

@@ -15,10 +15,12 @@ use core::time::Duration;
 use std::io;
 use std::net::ToSocketAddrs;
 
+use mcp_auth::token::TokenValidator;
 use mcp_proto::Instant;
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server as http;
 use mcp_proto::server::{Announcement, Config, ConnectionInfo, Engine};
+use mcp_std::io::Listener;
 
 use self::event_loop::{HttpLoop, RemoteRunner};
 use super::Handle;
@@ -30,8 +32,6 @@ use super::server_loop::ServerLoop;
 use super::stream::CallRunner;
 use crate::Error;
 use crate::inline_map::ErasedBox;
-use mcp_auth::token::TokenValidator;
-use mcp_std::io::Listener;
 
 /// An HTTP server on one thread: all connections, their event streams, and the handlers.
 ///

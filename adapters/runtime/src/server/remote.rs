@@ -11,12 +11,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use mcp_proto::server::{Announcement, Call, CancelReason, Engine, InputRequired, Peer, PreparedResult};
 use mcp_proto::{Instant, Progress, RawJson, RpcError, UseError};
+use mcp_std::sync::{SendError, Sender};
+use mcp_std::{Panic, catch};
 
 use super::cx::{Answered, Backend, CallState, Cx};
 use super::handler::{HandlerFailure, in_scope};
 use super::server_loop::{ChangeSet, ServerLoop};
-use mcp_std::sync::{SendError, Sender};
-use mcp_std::{Panic, catch};
 
 /// A command that runs on the event loop.
 pub type LoopCommand = Box<dyn FnOnce(&mut dyn ServerLoop) + Send>;

@@ -7,12 +7,12 @@ use core::time::Duration;
 
 use mcp_proto::server::{Announcement, Audience, Call, Engine, Event};
 use mcp_proto::{CallId, Change, Instant, Limits, RpcError, UseError};
+use mcp_std::catch;
 
 use super::cx::{Backend, CallState, Cx};
 use super::dispatcher::Dispatcher;
 use super::handler::{Handler, HandlerFailure, in_scope};
 use super::remote::{EncodedResult, HandlerOutcome};
-use mcp_std::catch;
 
 /// The event loop without the handler, as a [`Cx`] needs it.
 ///

@@ -9,6 +9,8 @@ use std::thread;
 use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{Fault, Instant};
+use mcp_std::catch;
+use mcp_std::io::{Duplex, Stdio};
 
 use super::Handle;
 use super::dispatcher::Dispatcher;
@@ -18,8 +20,6 @@ use super::server_loop::{Backlog, ServerLoop, dispatch_event};
 use super::tasks::{StorePlace, thread_waker};
 use crate::Error;
 use crate::driver::PipeDriver;
-use mcp_std::catch;
-use mcp_std::io::{Duplex, Stdio};
 
 /// A server on one byte stream.
 ///

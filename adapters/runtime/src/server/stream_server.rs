@@ -11,10 +11,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use std::{io, thread};
 
-use super::Handle;
-use crate::Error;
 use mcp_std::io::{Socket, SocketControl, StreamAddress, StreamListener, is_resource_exhausted};
 use mcp_std::poll::{Notifier, PollHandles};
+
+use super::Handle;
+use crate::Error;
 
 /// A server at a TCP or Unix address, whose connections carry one message per line.
 ///

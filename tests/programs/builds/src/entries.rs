@@ -25,18 +25,18 @@ pub fn router(config: Config) -> (Router, Arc<Runner>) {
     let mut router = Router::new("builds", env!("CARGO_PKG_VERSION"));
     router.tasks(ServerTasks::new()).subscriptions(|_, _| {});
 
-    let mut entries = router.with_state(runner.clone());
     for (name, command) in commands {
         let description = format!("Runs `{}`, with its output as progress", command.join(" "));
-        let run =
-            async move |runner: &Arc<Runner>, cx: &mut Cx, (): ()| runner.run(cx, &command).await.map(Typed);
-        entries
+        let runner = runner.clone();
+        let run = async move |cx: &mut Cx, (): ()| runner.run(cx, &command).await.map(Typed);
+        router
             .tool(&name, run)
             .description(description)
             .annotations(ToolAnnotations::new().destructive_hint(false))
             .task_support(TaskSupport::Optional);
     }
-    entries
+    let (logs, runs) = (runner.clone(), runner.clone());
+    router
         .resource_template(
             ResourceTemplate::new(LOG, "log")
                 .title("Output of a run")
@@ -44,15 +44,15 @@ pub fn router(config: Config) -> (Router, Arc<Runner>) {
                     "The last 256 KiB of the output, and how the run ended; the latest 20 runs are kept",
                 )
                 .mime_type("text/plain"),
-            async |runner: &Arc<Runner>, _: &mut Cx, read: &ResourceTarget<'_>| {
-                runner.logs.text(read.variables.get("run")?.parse().ok()?)
+            async move |_: &mut Cx, read: &ResourceTarget<'_>| {
+                logs.logs.text(read.variables.get("run")?.parse().ok()?)
             },
         )
         .completion(
             ResourceTemplateReference::new(LOG),
             "run",
-            async |runner: &Arc<Runner>, _: &mut Cx, typed: &CompletionTarget<'_>| {
-                let runs: Vec<String> = runner.logs.runs().iter().rev().map(u64::to_string).collect();
+            async move |_: &mut Cx, typed: &CompletionTarget<'_>| {
+                let runs: Vec<String> = runs.logs.runs().iter().rev().map(u64::to_string).collect();
                 suggest(runs.iter().map(String::as_str), typed.value())
             },
         );

@@ -100,29 +100,31 @@ pub fn router(folders: Vec<PathBuf>, allows_writing: bool, watch: Arc<Watch>) ->
     let mut router = Router::new("files", env!("CARGO_PKG_VERSION"));
     router.subscriptions(move |uri, is_wanted| watch.set(uri, is_wanted));
 
-    let mut entries = router.with_state(folders);
-    entries
-        .tool("list", |folders, cx, List { path }: List| {
-            files::list(&scope(folders, cx)?, path.as_deref()).map(Typed)
+    let folders: Arc<[PathBuf]> = folders.into();
+    let [listed, read, searched] = [(); 3].map(|()| folders.clone());
+    router
+        .tool("list", move |cx, List { path }: List| {
+            files::list(&scope(&listed, cx)?, path.as_deref()).map(Typed)
         })
         .title("List a directory")
         .annotations(reads());
-    entries
-        .tool("read", |folders, cx, Read { path, offset, length }: Read| {
-            files::read_part(&scope(folders, cx)?, &path, offset, length.unwrap_or(MAX_PART)).map(Typed)
+    router
+        .tool("read", move |cx, Read { path, offset, length }: Read| {
+            files::read_part(&scope(&read, cx)?, &path, offset, length.unwrap_or(MAX_PART)).map(Typed)
         })
         .title("Read a file")
         .annotations(reads());
-    entries
-        .tool("search", |folders, cx, Search { path, text }: Search| {
-            search(&scope(folders, cx)?, cx, &path, &text).map(Typed)
+    router
+        .tool("search", move |cx, Search { path, text }: Search| {
+            search(&scope(&searched, cx)?, cx, &path, &text).map(Typed)
         })
         .title("Search files")
         .annotations(reads());
     if allows_writing {
-        entries
-            .tool("write", |folders, cx, Write { path, text }: Write| {
-                files::write(&scope(folders, cx)?, &path, &text)
+        let written = folders.clone();
+        router
+            .tool("write", move |cx, Write { path, text }: Write| {
+                files::write(&scope(&written, cx)?, &path, &text)
                     .map(|()| format!("{} bytes written", text.len()))
             })
             .title("Write a file")
@@ -131,9 +133,9 @@ pub fn router(folders: Vec<PathBuf>, allows_writing: bool, watch: Arc<Watch>) ->
     let file = ResourceTemplate::new(FILE, "file")
         .title("A file")
         .description("A file of up to 1 MiB, text or binary");
-    entries.resource_template(file, |folders, cx, read| {
-        let path = format!("/{}", read.variables.get("path").unwrap_or_default());
-        let contents = read_resource(&scope(folders, cx)?, &read.uri, &path)?;
+    router.resource_template(file, move |cx, target| {
+        let path = format!("/{}", target.variables.get("path").unwrap_or_default());
+        let contents = read_resource(&scope(&folders, cx)?, &target.uri, &path)?;
         ok(contents.map(|contents| vec![contents]))
     });
     router

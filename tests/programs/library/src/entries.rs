@@ -1,5 +1,7 @@
 //! The tools of the server.
 
+use std::sync::Arc;
+
 use mcp_tower::mcp_proto::model::ToolAnnotations;
 use mcp_tower::{Cx, Router, Typed, schemars};
 
@@ -58,13 +60,14 @@ pub fn router(api: Api) -> Router {
     let mut router = Router::new("library", env!("CARGO_PKG_VERSION"));
     // The causes of a failure are for the operator.
     router.on_failure(|call, failure| eprintln!("{}: {failure}", call.describe_target()));
-    let mut entries = router.with_state(api);
-    entries
-        .tool("search", search)
+    let api = Arc::new(api);
+    let catalog = api.clone();
+    router
+        .tool("search", async move |cx: &mut Cx, query: Search| search(&catalog, cx, query).await)
         .title("Search the library")
         .annotations(ToolAnnotations::new().read_only_hint(true));
-    entries
-        .tool("lend", lend)
+    router
+        .tool("lend", async move |cx: &mut Cx, book: Lend| lend(&api, cx, book).await)
         .title("Lend a book")
         .require_scope(LEND)
         .annotations(ToolAnnotations::new().destructive_hint(false));

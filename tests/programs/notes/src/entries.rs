@@ -11,7 +11,7 @@ use mcp_blocking::mcp_proto::model::{
 };
 use mcp_blocking::mcp_proto::router::suggest;
 use mcp_blocking::router::RegisterFunctions;
-use mcp_blocking::{Typed, schemars};
+use mcp_blocking::{Cx, Typed, schemars};
 
 use crate::store::{Note, NoteError, Store};
 
@@ -136,37 +136,49 @@ pub fn suggest_ids(store: &Store, typed: &str) -> Result<Vec<String>, NoteError>
     Ok(suggest(ids.iter().map(String::as_str), typed))
 }
 
+/// Returns a handler that gets the store as its first argument.
+fn with<A: 'static, T: 'static>(
+    store: &Arc<Store>,
+    run: fn(&Store, A) -> T,
+) -> impl Fn(&mut Cx<'_>, A) -> T + Send + Sync + 'static {
+    let store = store.clone();
+    move |_, arguments| run(&store, arguments)
+}
+
 /// Adds the entries to the router of any adapter. They share the store.
 pub fn add_entries(router: &mut impl RegisterFunctions, store: &Arc<Store>) {
     let adds = || ToolAnnotations::new().destructive_hint(false).open_world_hint(false);
     let reads = ToolAnnotations::new().read_only_hint(true).open_world_hint(false);
     let removes = ToolAnnotations::new().destructive_hint(true).idempotent_hint(true).open_world_hint(false);
 
-    let mut entries = router.with_state(store.clone());
-    entries.tool("add", |store, _, note: NewNote| add(store, &note)).title("Add a note").annotations(adds());
-    entries
-        .tool("search", |store, _, Text { text }: Text| search(store, &text))
+    router
+        .tool("add", with(store, |store, note: NewNote| add(store, &note)))
+        .title("Add a note")
+        .annotations(adds());
+    router
+        .tool("search", with(store, |store, Text { text }: Text| search(store, &text)))
         .title("Search notes")
         .description("Returns up to 100 notes with this text in title or body")
         .annotations(reads);
-    entries
-        .tool("remove", |store, _, NoteId { id }: NoteId| store.remove(id))
+    router
+        .tool("remove", with(store, |store, NoteId { id }: NoteId| store.remove(id)))
         .title("Remove a note")
         .description("Removes a note")
         .annotations(removes);
-    entries
-        .tool("import", |store, _, Text { text }: Text| import(store, &text))
+    router
+        .tool("import", with(store, |store, Text { text }: Text| import(store, &text)))
         .title("Import notes")
         .description("Adds one note for each line of the form `title: body`")
         .annotations(adds());
 
-    entries
-        .resource(index(), |store, _, _| list(store))
-        .resource_template(note_template(), |store, _, read_target| {
-            read(store, read_target.variables.get("id"))
+    let [index_store, template_store, prompt_ids, template_ids] = [(); 4].map(|()| store.clone());
+    router
+        .resource(index(), move |_, _| list(&index_store))
+        .resource_template(note_template(), move |_, read_target| {
+            read(&template_store, read_target.variables.get("id"))
         })
-        .prompt(summarize_prompt(), |store, _, summary: Summary| summarize(store, &summary))
-        .completion(summarize_reference(), "id", |store, _, typed| suggest_ids(store, typed.value()))
-        .completion(summarize_reference(), "style", |_, _, typed| suggest(STYLES, typed.value()))
-        .completion(note_reference(), "id", |store, _, typed| suggest_ids(store, typed.value()));
+        .prompt(summarize_prompt(), with(store, |store, summary: Summary| summarize(store, &summary)))
+        .completion(summarize_reference(), "id", move |_, typed| suggest_ids(&prompt_ids, typed.value()))
+        .completion(summarize_reference(), "style", |_, typed| suggest(STYLES, typed.value()))
+        .completion(note_reference(), "id", move |_, typed| suggest_ids(&template_ids, typed.value()));
 }

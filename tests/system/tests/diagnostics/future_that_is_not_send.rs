@@ -1,7 +1,7 @@
-//~ this handler cannot run on a router of `SendFutures`
-//~ what it holds across an `.await` has to be `Send` (`Arc` instead of `Rc`, no `RefCell` guard)
-//~ what it captures has to be `Clone + Send + Sync`: put it into an `Arc`, or use `with_state`
-//~ handlers that stay on one thread run on a router of `LocalFutures`
+//~ this handler cannot run on a router of `Shared` handlers
+//~ what a future holds across an `.await` has to be `Send` (`Arc` instead of `Rc`, no `RefCell` guard)
+//~ what it captures has to be `Send + Sync`, and for a future also `Clone`: put it into an `Arc`
+//~ handlers that stay on one thread run on a router of `Local` handlers
 
 use std::rc::Rc;
 use std::time::Duration;

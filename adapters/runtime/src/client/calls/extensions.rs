@@ -9,6 +9,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+#[cfg(feature = "skills")]
+use mcp_extensions::skills::{SkillContent, read_front_matter};
 use mcp_proto::client::{AppTools, Paginator, Peer, StartedTask, TaskHandle, TaskRequest, TypedEntries};
 use mcp_proto::model::{
     CallToolResult, CancelTaskParams, GetSkillParams, GetTaskParams, InputResponses, ReadDirectoryParams,
@@ -25,8 +27,6 @@ use super::commands::{Request, TaskUpdate, TaskWait, ToolCall};
 use super::{AsyncCalls, ClientBackend};
 use crate::client::handler::Callback;
 use crate::error::Error;
-#[cfg(feature = "skills")]
-use mcp_extensions::skills::{SkillContent, read_front_matter};
 
 /// # Skills
 impl<B: ClientBackend> AsyncCalls<B> {

@@ -14,12 +14,12 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use mcp_proto::Instant;
 use mcp_proto::client::{Config, KnownEra};
 use mcp_proto::http::client::{ConnectionId, Origin};
-
-use super::{HttpSocket, HttpTransport};
-use crate::client::transport::ClientTransport as _;
 use mcp_std::NetStream;
 use mcp_std::io::{Socket, interleave_families, known_addresses};
 use mcp_std::poll::Interest;
+
+use super::{HttpSocket, HttpTransport};
+use crate::client::transport::ClientTransport as _;
 
 /// A pending name lookup.
 #[derive(Debug)]

@@ -7,7 +7,6 @@ use core::fmt;
 use core::future::Future;
 use core::task::Waker;
 
-use crate::client::{Callback, CallbackReply, ClientHandler, DeferredHandler};
 use mcp_proto::client::{
     Input, InputId, LogMessage, Notification, SchemaError, ServerRequest, SubscriptionKey,
 };
@@ -21,10 +20,11 @@ use mcp_proto::model::{
 };
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{CallError, CallId, CallKey, Change, Diagnostic, Progress, RawJson, RpcError};
+use mcp_std::catch_async;
 use mcp_std::sync::{Inbox, Sender};
 
+use crate::client::{Callback, CallbackReply, ClientHandler, DeferredHandler};
 use crate::runtime::FutureSet;
-use mcp_std::catch_async;
 
 /// A client's handler like [`ClientHandler`], with `async` methods.
 ///

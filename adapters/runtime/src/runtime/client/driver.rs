@@ -15,6 +15,10 @@ use std::time::Instant as StdInstant;
 
 use mcp_proto::client::Peer;
 use mcp_proto::{Fault, Instant};
+use mcp_std::io::{Duplex, is_peer_gone};
+use mcp_std::poll::current_poller_id;
+use mcp_std::process::{Shutdown, ShutdownReport, ShutdownStep};
+use mcp_std::{Clock, Panic, catch};
 
 use super::watch::{ConnectionWatch, WatchReadiness};
 use crate::Error;
@@ -23,10 +27,6 @@ use crate::client::{
 };
 use crate::inline_map::InlineMap;
 use crate::runtime::{AsyncTimer, Runtime};
-use mcp_std::io::{Duplex, is_peer_gone};
-use mcp_std::poll::current_poller_id;
-use mcp_std::process::{Shutdown, ShutdownReport, ShutdownStep};
-use mcp_std::{Clock, Panic, catch};
 
 /// A connection with all that drives it. When dropped, a thread completes the unfinished steps.
 #[derive(Debug)]

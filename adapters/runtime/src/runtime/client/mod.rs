@@ -20,6 +20,7 @@ use core::time::Duration;
 use mcp_proto::client::{Config, KnownEra, OutputSchemas, Peer, SchemaValidator, SubscriptionKey};
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{Progress, RawJson};
+use mcp_std::process::{Program, ShutdownReport};
 
 use super::{AsyncTimer, PollStream, Runtime, sleep, timer_after};
 use crate::Error;
@@ -28,7 +29,6 @@ use crate::client::{
     Options, Retry,
 };
 use driver::{ClientShared, ConnectionDriver, LeaderQueue, WaiterGuard};
-use mcp_std::process::{Program, ShutdownReport};
 use open::{LeaveOnDrop, SubscribeGuard};
 use watch::poll_until;
 

@@ -20,6 +20,9 @@ use mcp_proto::client::{Config, Keystroke, SubscriptionKey};
 use mcp_proto::http::client::Config as HttpConfig;
 use mcp_proto::model::{CompleteParams, CompleteResult, SubscriptionFilter};
 use mcp_proto::{CallKey, Progress, RawJson, RpcError, UseError};
+use mcp_std::catch;
+use mcp_std::io::StreamAddress;
+use mcp_std::sync::{Inbox, Sender};
 
 use super::Client;
 use super::backend::SharedBackend;
@@ -34,9 +37,6 @@ use crate::client::{
 #[cfg(feature = "http")]
 use crate::client::{ExchangeConnector, ExchangeTransport, StartExchange};
 use crate::runtime::{PollStream, Runtime};
-use mcp_std::catch;
-use mcp_std::io::StreamAddress;
-use mcp_std::sync::{Inbox, Sender};
 
 /// A client that is connecting. Dropping it shuts down a server process that was started for it.
 #[must_use = "nothing happens unless it is awaited"]

@@ -12,14 +12,15 @@ use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::sync::PoisonError;
 
+use mcp_std::io::{Duplex, Interest, Ready};
+use mcp_std::process::ShutdownReport;
+
 use super::driver::{ClientShared, MAX_TURNS_PER_POLL, WaiterGuard};
 use crate::Error;
 use crate::client::{ClientTransport, OutcomeReceiver, OutcomeUpdate};
 #[cfg(unix)]
 use crate::runtime::DescriptorWatch;
 use crate::runtime::{PollStream, Runtime};
-use mcp_std::io::{Duplex, Interest, Ready};
-use mcp_std::process::ShutdownReport;
 
 /// The source of a connection's wake-ups.
 #[derive(Debug)]

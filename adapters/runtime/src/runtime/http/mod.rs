@@ -13,10 +13,13 @@ use core::time::Duration;
 use std::net::ToSocketAddrs;
 use std::{io, thread};
 
+use mcp_auth::token::TokenValidator;
 use mcp_proto::Instant;
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server as http;
 use mcp_proto::server::{Config, ConnectionInfo};
+use mcp_std::catch;
+use mcp_std::sync::{CoalescingWaker, Inbox};
 use platform::SocketWatch;
 
 use super::server::{DEFAULT_MAX_RUNNING, MAX_TURNS};
@@ -24,9 +27,6 @@ use super::{DeadlineTimer, FutureSet, Runtime, start_timer};
 use crate::Error;
 use crate::server as serve;
 use crate::server::{AsyncHandler, Handle, RemoteCall, SharedHandler, StartTimer, run_call};
-use mcp_auth::token::TokenValidator;
-use mcp_std::catch;
-use mcp_std::sync::{CoalescingWaker, Inbox};
 
 /// An HTTP server in one future, or in [several shards](Self::shards): connections, event streams and handlers.
 ///

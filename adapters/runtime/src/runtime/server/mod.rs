@@ -10,6 +10,8 @@ use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::server::{Call, Config, Engine, Event};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Fault, Instant};
+use mcp_std::io::{Duplex, HungUp};
+use mcp_std::sync::CoalescingWaker;
 
 use super::{FutureSet, PollStream, Runtime, StdioStream, start_timer};
 use crate::Error;
@@ -19,8 +21,6 @@ use crate::server::{
     AsyncHandler, Dispatcher, Handle, HandlerFailure, RemoteCall, ServerLoop, StartTimer, StorePlace,
     TaskSource, run_call,
 };
-use mcp_std::io::{Duplex, HungUp};
-use mcp_std::sync::CoalescingWaker;
 use state::State;
 
 /// A server on one byte stream, with a [`Handle`] for commands while it runs.

@@ -7,6 +7,8 @@ use std::io;
 
 use mcp_proto::Fault;
 use mcp_proto::server::Config;
+use mcp_std::catch;
+use mcp_std::io::{HungUp, is_peer_gone};
 
 use super::{MAX_TURNS, StreamCore};
 use crate::Error;
@@ -14,8 +16,6 @@ use crate::inline_map::ErasedBox;
 use crate::runtime::PollScopedStream;
 use crate::runtime::{AsyncTimer, DeadlineTimer, FutureSet, PollStream, Runtime, timer_after};
 use crate::server::{AsyncHandler, RemoteCall, dispatch_async_event};
-use mcp_std::catch;
-use mcp_std::io::{HungUp, is_peer_gone};
 
 /// State of a server, without the stream and the handlers.
 ///

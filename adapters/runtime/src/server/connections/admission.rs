@@ -304,11 +304,11 @@ pub(super) struct ConnectionIndex {
 impl ConnectionIndex {
     /// Queues a connection for an update before the next wait.
     pub(super) fn queue_update(&mut self, token: u64, connection: &mut ServerConnection) {
-        if !core::mem::replace(&mut connection.is_update_queued, true) {
+        if !core::mem::replace(&mut connection.listed.update_queue, true) {
             self.update_queue.push(token);
         }
         if connection.indexed_exchange != connection.connection.exchange()
-            && !core::mem::replace(&mut connection.exchange_changed, true)
+            && !core::mem::replace(&mut connection.listed.changed_exchanges, true)
         {
             self.changed_exchanges.push(token);
         }
@@ -321,7 +321,7 @@ impl ConnectionIndex {
         let mut changed = core::mem::take(&mut self.changed_exchanges);
         for token in changed.drain(..) {
             let Some(connection) = connections.get_mut(token.into()) else { continue };
-            connection.exchange_changed = false;
+            connection.listed.changed_exchanges = false;
             let exchange = connection.connection.exchange();
             if exchange != connection.indexed_exchange {
                 if let Some(previous) = core::mem::replace(&mut connection.indexed_exchange, exchange) {

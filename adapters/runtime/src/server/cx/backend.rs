@@ -8,12 +8,12 @@ use core::time::Duration;
 
 use mcp_proto::RpcError;
 use mcp_proto::server::Call;
+use mcp_std::Panic;
 
 use super::{Answered, CallCx, CallState};
 use crate::server::dispatcher::Dispatcher;
 use crate::server::remote::RemoteCall;
 use crate::server::server_loop::ServerLoop;
-use mcp_std::Panic;
 
 /// The place where the operations of a handler take effect.
 pub enum Backend<'p> {

@@ -9,12 +9,13 @@ use std::panic::{catch_unwind, resume_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use mcp_std::catch;
+use mcp_std::sync::BlockingPool;
+
 use super::{AsyncCx, CallState, Cx};
 use crate::server::cx::Backend;
 use crate::server::handler::in_scope;
 use crate::server::remote::{Abandonment, RemoteCall};
-use mcp_std::catch;
-use mcp_std::sync::BlockingPool;
 
 impl AsyncCx {
     /// Runs `work` on a thread of the pool `P` and returns its value; a panic continues in this future.

@@ -19,13 +19,13 @@ use mcp_proto::server::{
     PreparedResult, Scopes, TaskOffer,
 };
 use mcp_proto::{CallId, EncodeError, Instant, Limit, Progress, RawJson, RpcError, SendStatus, UseError};
+use mcp_std::Panic;
 use serde::Serialize;
 
 use super::dispatcher::Dispatcher;
 use super::handler::HandlerFailure;
 use super::remote::{BeginTask, EncodedResult, HandlerOutcome, RemoteCall, TASK_MESSAGE_INTERVAL};
 use super::server_loop::{ServerLoop, answer_time, set_task_message};
-use mcp_std::Panic;
 
 pub use backend::{Backend, BorrowedCall, CallParts, OwnedCall, RunningCall, SleepFuture, StartTimer};
 

@@ -11,6 +11,8 @@ use mcp_proto::http::server::{Denial, ExchangeId, TokenRequest};
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Event};
 use mcp_proto::{Entropy, Instant};
+use mcp_std::io::Listener;
+use mcp_std::{catch, entropy};
 
 use super::shards::ShardMessage;
 use super::state::{State, TokenOutcome, TokenWorkers};
@@ -22,8 +24,6 @@ use crate::server::handler::Handler;
 use crate::server::server_loop::{ServerLoop as _, dispatch_event};
 use crate::server::stream::{CallRunner, MAX_PASSES_PER_TURN, SendCallRunner};
 use crate::server::tasks::{StorePlace, TaskSource};
-use mcp_std::io::Listener;
-use mcp_std::{catch, entropy};
 
 /// The server without its handler.
 #[derive(Debug)]

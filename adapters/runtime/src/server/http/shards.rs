@@ -7,6 +7,9 @@ use std::io::{self, ErrorKind};
 use mcp_proto::http::server::ExchangeId;
 use mcp_proto::server::Announcement;
 use mcp_proto::{Change, Entropy};
+use mcp_std::sync::Sender;
+use mcp_std::task_store::TasksError;
+use mcp_std::{catch, entropy};
 
 use super::HttpServer;
 use super::event_loop::HttpLoop;
@@ -18,9 +21,6 @@ use crate::server::connection::MigratedConnection;
 use crate::server::dispatcher::CommandSender;
 use crate::server::handler::Handler;
 use crate::server::server_loop::{self, ChangeSet};
-use mcp_std::sync::Sender;
-use mcp_std::task_store::TasksError;
-use mcp_std::{catch, entropy};
 
 /// A message from one shard to another.
 #[derive(Debug)]

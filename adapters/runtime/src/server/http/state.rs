@@ -12,19 +12,19 @@ use std::io::{self, ErrorKind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use mcp_auth::token::TokenValidator;
 use mcp_proto::http::server as http;
 use mcp_proto::http::server::{Denial, ExchangeId, TokenRequest};
 use mcp_proto::server::{Announcement, Config, Engine, Event, Identity};
 use mcp_proto::{CallId, Entropy, Instant};
+use mcp_std::catch;
+use mcp_std::sync::{Inbox, Sender};
 
 use super::shards::{MAX_SHARD_MESSAGES, ShardMessage};
 use crate::Error;
 use crate::server::connections::Connections;
 use crate::server::handler::Handler;
 use crate::server::server_loop::{Backlog, ChangeSet, ServerLoop};
-use mcp_auth::token::TokenValidator;
-use mcp_std::catch;
-use mcp_std::sync::{Inbox, Sender};
 
 /// The state of an HTTP server without its handler and dispatcher.
 #[derive(Debug)]

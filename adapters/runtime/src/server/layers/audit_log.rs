@@ -15,10 +15,10 @@ use mcp_proto::model::{Content, Map, ResourceContents};
 use mcp_proto::router::{HandlerError, Subject};
 use mcp_proto::rpc::code;
 use mcp_proto::{Instant, RawJson};
+use mcp_std::Clock;
 
 use crate::server::cx::Cx;
 use crate::server::router::{EntryRequest, EntryResult, HandlerResult, Interceptor};
-use mcp_std::Clock;
 
 /// Records each call: its party, its entry, its outcome, its duration and its sizes.
 ///
@@ -27,11 +27,11 @@ use mcp_std::Clock;
 /// seen by [hooks](mcp_proto::router::Hook) alone. A call that asks has a record for each time that it is delivered.
 ///
 /// ```
-/// # use mcp_runtime::server::router::{Functions, Router};
+/// # use mcp_runtime::server::router::{Functions, Local, Router};
 /// use mcp_runtime::server::layers::AuditLog;
 ///
-/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
-/// router.intercept(AuditLog::new(|record| {
+/// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
+/// router.layer(AuditLog::new(|record| {
 ///     println!("{} of {:?}: {:?} in {:?}", record.entry, record.principal, record.outcome, record.duration);
 /// }));
 /// ```
@@ -226,12 +226,12 @@ impl Interceptor for AuditLog {
 /// whose schema does not admit the replacement is an error (TOOL-015).
 ///
 /// ```
-/// # use mcp_runtime::server::router::{Functions, Router};
+/// # use mcp_runtime::server::router::{Functions, Local, Router};
 /// use std::borrow::Cow;
 /// use mcp_runtime::server::layers::Redaction;
 ///
-/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
-/// router.intercept(Redaction::new().member("password").member("apiKey").texts(|text| {
+/// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
+/// router.layer(Redaction::new().member("password").member("apiKey").texts(|text| {
 ///     if text.contains("sk-live-") { Cow::Owned(text.replace("sk-live-", "[redacted]-")) } else { Cow::Borrowed(text) }
 /// }));
 /// ```

@@ -3,20 +3,20 @@
 //! Each is an [`Interceptor`]:
 //!
 //! ```
-//! # use mcp_runtime::server::router::{Functions, Router};
+//! # use mcp_runtime::server::router::{Functions, Local, Router};
 //! use std::time::Duration;
 //! use mcp_proto::EntryKind;
 //! use mcp_proto::model::{Resource, ResourceTemplate};
 //! use mcp_runtime::server::layers::{AuditLog, CallKey, ConcurrencyLimit, RateLimit, Redaction, Timeout};
 //!
-//! let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+//! let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
 //! router.resource(Resource::new("harbour://log", "log"), |_, _| "all quiet");
 //! router
-//!     .intercept(AuditLog::new(|record| println!("{record:?}"))) // the first is the outermost
-//!     .intercept(RateLimit::new(100, Duration::from_secs(60)))
-//!     .intercept(ConcurrencyLimit::new(4).key(CallKey::CLIENT))
-//!     .intercept(Redaction::new().member("password"))
-//!     .intercept_entry(EntryKind::Resource, "harbour://log", Timeout::new(Duration::from_secs(5)));
+//!     .layer(AuditLog::new(|record| println!("{record:?}"))) // the first is the outermost
+//!     .layer(RateLimit::new(100, Duration::from_secs(60)))
+//!     .layer(ConcurrencyLimit::new(4).key(CallKey::CLIENT))
+//!     .layer(Redaction::new().member("password"))
+//!     .layer_entry(EntryKind::Resource, "harbour://log", Timeout::new(Duration::from_secs(5)));
 //! router.check().unwrap();
 //! ```
 //!
@@ -82,11 +82,11 @@ fn refusal(request: &EntryRequest<'_>, message: String, retry_after: Option<Dura
 /// Errors are not limited.
 ///
 /// ```
-/// # use mcp_runtime::server::router::{Functions, Router};
+/// # use mcp_runtime::server::router::{Functions, Local, Router};
 /// use mcp_runtime::server::layers::ResultSizeLimit;
 ///
-/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
-/// router.intercept(ResultSizeLimit::new(100_000));
+/// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
+/// router.layer(ResultSizeLimit::new(100_000));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ResultSizeLimit(usize);
@@ -129,12 +129,12 @@ impl Interceptor for ResultSizeLimit {
 /// ([`Limits::max_call_age`](mcp_proto::Limits)) holds beside it, for all calls and the whole of a call.
 ///
 /// ```
-/// # use mcp_runtime::server::router::{Functions, Router};
+/// # use mcp_runtime::server::router::{Functions, Local, Router};
 /// use std::time::Duration;
 /// use mcp_runtime::server::layers::Timeout;
 ///
-/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
-/// router.intercept(Timeout::new(Duration::from_secs(30)));
+/// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
+/// router.layer(Timeout::new(Duration::from_secs(30)));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout(Duration);

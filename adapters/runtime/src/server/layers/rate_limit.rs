@@ -36,15 +36,15 @@ use crate::token_rate::TokenRate;
 /// Calls that the router answers itself (lists, wrong arguments) do not count.
 ///
 /// ```
-/// # use mcp_runtime::server::router::{Functions, Router};
+/// # use mcp_runtime::server::router::{Functions, Local, Router};
 /// use std::time::Duration;
 /// use mcp_runtime::server::layers::{CallKey, RateLimit};
 ///
-/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
 /// // A hundred calls a minute for each client, and of them at most ten at once.
-/// router.intercept(RateLimit::new(100, Duration::from_secs(60)).burst(10));
+/// router.layer(RateLimit::new(100, Duration::from_secs(60)).burst(10));
 /// // A thousand calls a minute for each entry, resources and prompts included.
-/// router.intercept(RateLimit::new(1000, Duration::from_secs(60)).all_entries().key(CallKey::NONE.entry()));
+/// router.layer(RateLimit::new(1000, Duration::from_secs(60)).all_entries().key(CallKey::NONE.entry()));
 /// ```
 pub struct RateLimit {
     rate: TokenRate,
@@ -213,11 +213,11 @@ impl fmt::Debug for RateLimit {
 /// limit has no effect there.
 ///
 /// ```
-/// # use mcp_runtime::server::router::{Functions, Router};
+/// # use mcp_runtime::server::router::{Functions, Local, Router};
 /// use mcp_runtime::server::layers::{CallKey, ConcurrencyLimit};
 ///
-/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
-/// router.intercept(ConcurrencyLimit::new(64)).intercept(ConcurrencyLimit::new(4).key(CallKey::CLIENT.entry()));
+/// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
+/// router.layer(ConcurrencyLimit::new(64)).layer(ConcurrencyLimit::new(4).key(CallKey::CLIENT.entry()));
 /// ```
 #[derive(Debug)]
 pub struct ConcurrencyLimit {
@@ -307,40 +307,51 @@ impl Interceptor for ConcurrencyLimit {
 /// that created it. A store keeps no addresses, so tasks without a principal that were created before a restart are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CallKey {
-    has_client: bool,
-    has_principal: bool,
-    has_peer: bool,
-    has_entry: bool,
+    /// One bit for each [`KeyPart`].
+    parts: u8,
+}
+
+/// A part of a call that distinguishes it.
+#[derive(Clone, Copy)]
+enum KeyPart {
+    Client,
+    Principal,
+    Peer,
+    Entry,
 }
 
 impl CallKey {
     /// All calls share one limit.
-    pub const NONE: Self =
-        Self { has_client: false, has_principal: false, has_peer: false, has_entry: false };
+    pub const NONE: Self = Self { parts: 0 };
     /// By principal, and by [peer](Self::peer) for calls without one.
-    pub const CLIENT: Self = Self { has_client: true, ..Self::NONE };
+    pub const CLIENT: Self = Self::NONE.with(KeyPart::Client);
 
     /// Adds the authenticated principal.
     #[must_use]
-    pub const fn principal(mut self) -> Self {
-        self.has_principal = true;
-        self
+    pub const fn principal(self) -> Self {
+        self.with(KeyPart::Principal)
     }
 
     /// Adds the address of the peer without its port; of IPv6 the first 64 bits, since the others are free to choose.
     ///
     /// Behind a proxy, it is that of the proxy.
     #[must_use]
-    pub const fn peer(mut self) -> Self {
-        self.has_peer = true;
-        self
+    pub const fn peer(self) -> Self {
+        self.with(KeyPart::Peer)
     }
 
     /// Adds the entry: its kind and its registered name. All resources of a template are one entry.
     #[must_use]
-    pub const fn entry(mut self) -> Self {
-        self.has_entry = true;
-        self
+    pub const fn entry(self) -> Self {
+        self.with(KeyPart::Entry)
+    }
+
+    const fn with(self, part: KeyPart) -> Self {
+        Self { parts: self.parts | 1 << part as u8 }
+    }
+
+    const fn has(self, part: KeyPart) -> bool {
+        self.parts & 1 << part as u8 != 0
     }
 }
 
@@ -370,19 +381,19 @@ impl KeyHasher {
         let call = request.call();
         let principal = call.authorization().map(|party| party.principal());
         let peer = || call.caller().peer_ip().map(network);
-        if self.key.has_client {
+        if self.key.has(KeyPart::Client) {
             match principal {
                 Some(_) => hasher.add_text(principal),
                 None => hasher.add_network(peer()),
             }
         }
-        if self.key.has_principal {
+        if self.key.has(KeyPart::Principal) {
             hasher.add_text(principal);
         }
-        if self.key.has_peer {
+        if self.key.has(KeyPart::Peer) {
             hasher.add_network(peer());
         }
-        if self.key.has_entry {
+        if self.key.has(KeyPart::Entry) {
             let (kind, name) = entry(request.subject());
             hasher.add(kind << 56 | name.len() as u64);
             hasher.add_bytes(name.as_bytes());

@@ -17,22 +17,22 @@ use mcp_proto::router::{
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, EncodeError, RawJson, RpcError};
+use mcp_std::{catch, catch_async};
 
-use super::flavor::FunctionFlavor;
+use super::flavor::{FallbackCall, Functions, Futures, Local, Shared, Sharing, StoredHandler};
 use super::layer::{LayerRef, Middleware, Next, intercept_future};
 use super::updates::lock;
-use super::{Flavor, Functions, FutureFlavor, Router, RouterState, SharedFunctions};
+use super::{Flavor, Router, RouterState};
 use crate::server::cx::{Answered, AsyncCx, CallCx, Cx, RunningCall};
 use crate::server::handler::{AsyncHandler, Handler, HandlerFailure};
 use crate::server::tasks::TaskSource;
-use mcp_std::{catch, catch_async};
 
 /// Remaining step of a routed call.
 #[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 enum Step<'a, F: Flavor> {
     Answered(Result<Answered, RpcError>),
-    Run(Next<'a, F>, CallTarget<'a>, HookGuard<'a, F::Handler, Middleware<F>>),
-    Fallback(&'a F::Fallback),
+    Run(Next<'a, F>, CallTarget<'a>, HookGuard<'a, StoredHandler<F>, Middleware<F>>),
+    Fallback(&'a F::Stored<FallbackCall>),
 }
 
 impl<F: Flavor> Router<F> {
@@ -74,18 +74,18 @@ impl<F: Flavor> Router<F> {
     }
 }
 
-impl<F: FunctionFlavor> Router<F> {
+impl<R: 'static, S: Sharing> Router<Functions<R, S>> {
     /// Answers a call with the handlers of `state`.
     pub(super) fn answer(
         &self,
-        state: &RouterState<F>,
+        state: &RouterState<Functions<R, S>>,
         cx: &mut Cx<'_>,
         call: &Call,
     ) -> Result<Answered, RpcError> {
         match self.begin(state, cx, call) {
             Step::Answered(answer) => answer,
             Step::Run(next, target, guard) => {
-                let result = next.run_function(cx, EntryRequest::new(guard.context, &target));
+                let result = next.run(cx, EntryRequest::new(guard.context, &target));
                 guard.finish(cx, &target, result)
             }
             Step::Fallback(fallback) => fallback(cx, call),
@@ -93,11 +93,11 @@ impl<F: FunctionFlavor> Router<F> {
     }
 }
 
-impl<F: FutureFlavor> Router<F> {
+impl<R: 'static, S: Sharing> Router<Futures<R, S>> {
     /// Answers a call with the handlers of `state`.
     pub(super) async fn answer_async(
         &self,
-        state: &RouterState<F>,
+        state: &RouterState<Futures<R, S>>,
         cx: &mut AsyncCx,
         call: &Call,
     ) -> Result<Answered, RpcError> {
@@ -114,7 +114,7 @@ impl<F: FutureFlavor> Router<F> {
                 };
                 guard.finish(cx, &target, result)
             }
-            Step::Fallback(fallback) => F::start_fallback(fallback, cx, call).await,
+            Step::Fallback(fallback) => fallback(cx, call).await,
         }
     }
 }
@@ -427,14 +427,14 @@ impl<F: Flavor> Router<F> {
     /// Takes an event other than a call; see [`Handler::event`].
     pub fn handle_event(&self, event: &Event) {
         if let (Event::ResourceInterest { uri, is_subscribed }, Some(interest)) =
-            (event, &self.state.load().on_interest)
+            (event, &self.state.load().observers.on_interest)
         {
-            interest(uri, *is_subscribed);
+            interest((uri, *is_subscribed));
         }
     }
 }
 
-impl<R: 'static> Router<SharedFunctions<R>> {
+impl<R: 'static> Router<Functions<R, Shared>> {
     /// Answers a call. Several threads may do so at a time; each call sees the router as it was when it arrived.
     ///
     /// # Errors
@@ -448,7 +448,7 @@ impl<R: 'static> Router<SharedFunctions<R>> {
     }
 }
 
-impl<R: 'static> Handler for Router<Functions<R>> {
+impl<R: 'static> Handler for Router<Functions<R, Local>> {
     fn call(&mut self, cx: &mut Cx<'_>, call: &Call) -> Result<Answered, RpcError> {
         self.start_serving();
         let state = self.state.load();
@@ -497,7 +497,7 @@ impl<R: 'static> Handler for Router<Functions<R>> {
     }
 }
 
-impl<F: FutureFlavor> AsyncHandler for Router<F> {
+impl<R: 'static, S: Sharing> AsyncHandler for Router<Futures<R, S>> {
     async fn call(&self, cx: &mut AsyncCx, call: &Call) -> Result<Answered, RpcError> {
         let state = self.state.load();
         let outcome = {

@@ -6,24 +6,91 @@ use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
 use core::future::poll_fn;
+use core::marker::PhantomData;
 use core::ops::ControlFlow;
-use core::pin::pin;
-use core::task::Poll;
+use core::pin::{Pin, pin};
+use core::task::{Context, Poll};
 use core::time::Duration;
 
 use mcp_proto::router::{EnclosingHooks, Failure, HandlerError, Hook, HookContext, HookOutcome};
 use mcp_proto::{EntryKind, RpcError};
 
+use super::Router;
 use super::answer::{EntryRequest, HandlerResult};
-use super::flavor::{Flavor, FunctionFlavor, FutureFlavor};
-use super::{Functions, LocalFuture, LocalFutures, Router, SendFuture, SendFutures, SharedFunctions};
+use super::flavor::{Flavor, Functions, Futures, Sharing, StoredHandler, StoredLayer};
+use super::share::{FunctionLayerRole, FutureLayerRole, Shareable};
 use crate::server::cx::{AsyncCx, CallCx, Cx, RunningCall};
 
 /// A hook or a layer of a router of the flavour `F`, in the order in which they were added.
-pub(super) enum Middleware<F: Flavor> {
-    Hook(F::Hook),
-    Layer(F::Layer),
+#[expect(unnameable_types, reason = "layers become it, and only routers have it")]
+pub enum Middleware<F: Flavor> {
+    /// A hook.
+    Hook(<F::Sharing as Sharing>::Hook),
+    /// A closure around handlers.
+    Layer(StoredLayer<F>),
+    /// An interceptor.
     Interceptor(Arc<dyn ErasedInterceptor>),
+}
+
+/// What [`Router::layer`] takes: an [`Interceptor`], for routers of every flavour, or a closure, made a layer by [`layer_fn`] or
+/// [`async_layer_fn`].
+pub trait Layer<F: Flavor> {
+    /// Returns the stored form.
+    fn into_middleware(self) -> Middleware<F>;
+}
+
+impl<F: Flavor, I: Interceptor> Layer<F> for I {
+    fn into_middleware(self) -> Middleware<F> {
+        Middleware::Interceptor(Arc::new(self))
+    }
+}
+
+/// A closure as a layer of routers of the flavour `F`.
+pub struct LayerFn<F, L> {
+    closure: L,
+    flavor: PhantomData<F>,
+}
+
+impl<F, L> fmt::Debug for LayerFn<F, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LayerFn").finish_non_exhaustive()
+    }
+}
+
+/// Returns a function as a layer of a router of functions; see [Layers](Router#layers).
+pub fn layer_fn<R, S, L>(closure: L) -> LayerFn<Functions<R, S>, L>
+where
+    R: 'static,
+    S: Sharing,
+    L: Fn(&mut Cx<'_>, EntryRequest<'_>, Next<'_, Functions<R, S>>) -> HandlerResult,
+{
+    LayerFn { closure, flavor: PhantomData }
+}
+
+/// Returns an async function as a layer of a router of futures; see [Layers](Router#layers).
+pub fn async_layer_fn<R, S, L>(closure: L) -> LayerFn<Futures<R, S>, L>
+where
+    R: 'static,
+    S: Sharing,
+    L: AsyncFn(&mut AsyncCx, EntryRequest<'_>, Next<'_, Futures<R, S>>) -> HandlerResult,
+{
+    LayerFn { closure, flavor: PhantomData }
+}
+
+impl<R: 'static, S: Sharing, L: Shareable<S, FunctionLayerRole<R>>> Layer<Functions<R, S>>
+    for LayerFn<Functions<R, S>, L>
+{
+    fn into_middleware(self) -> Middleware<Functions<R, S>> {
+        Middleware::Layer(self.closure.share())
+    }
+}
+
+impl<R: 'static, S: Sharing, L: Shareable<S, FutureLayerRole<R>>> Layer<Futures<R, S>>
+    for LayerFn<Futures<R, S>, L>
+{
+    fn into_middleware(self) -> Middleware<Futures<R, S>> {
+        Middleware::Layer(self.closure.share())
+    }
 }
 
 // Not derived: the flavour itself need not be `Clone`.
@@ -54,7 +121,7 @@ impl<F: Flavor> Hook for Middleware<F> {
 
 /// A layer of a router.
 pub(super) enum LayerRef<'a, F: Flavor> {
-    Closure(&'a F::Layer),
+    Closure(&'a StoredLayer<F>),
     Interceptor(&'a dyn ErasedInterceptor),
 }
 
@@ -72,7 +139,7 @@ impl<F: Flavor> Copy for LayerRef<'_, F> {}
 /// A layer runs it once, several times (to try again), or not at all (to refuse, or to answer from a cache).
 pub struct Next<'a, F: Flavor> {
     layers: EnclosingHooks<'a, Middleware<F>>,
-    handler: &'a F::Handler,
+    handler: &'a StoredHandler<F>,
 }
 
 impl<F: Flavor> Clone for Next<'_, F> {
@@ -88,7 +155,10 @@ impl<F: Flavor> fmt::Debug for Next<'_, F> {
 }
 
 impl<'a, F: Flavor> Next<'a, F> {
-    pub(super) const fn new(layers: EnclosingHooks<'a, Middleware<F>>, handler: &'a F::Handler) -> Self {
+    pub(super) const fn new(
+        layers: EnclosingHooks<'a, Middleware<F>>,
+        handler: &'a StoredHandler<F>,
+    ) -> Self {
         Self { layers, handler }
     }
 
@@ -104,10 +174,19 @@ impl<'a, F: Flavor> Next<'a, F> {
     }
 }
 
-impl<F: FunctionFlavor> Next<'_, F> {
-    pub(super) fn run_function(&self, cx: &mut Cx<'_>, request: EntryRequest<'_>) -> HandlerResult {
+impl<R: 'static, S: Sharing> Next<'_, Functions<R, S>> {
+    /// Runs the layers inside and the handler.
+    ///
+    /// # Errors
+    ///
+    /// The error of the handler, or of a layer. If [`Cx::is_awaiting_input`] or [`Cx::is_becoming_task`] returns
+    /// `true` afterwards, the call is going to be delivered again, and its outcome of now is not sent.
+    ///
+    /// [`Cx::is_awaiting_input`]: crate::server::CallCx::is_awaiting_input
+    /// [`Cx::is_becoming_task`]: crate::server::CallCx::is_becoming_task
+    pub fn run(&self, cx: &mut Cx<'_>, request: EntryRequest<'_>) -> HandlerResult {
         match self.split() {
-            (Some(LayerRef::Closure(layer)), rest) => layer(cx, request, rest),
+            (Some(LayerRef::Closure(layer)), rest) => layer(cx, (request, rest)),
             (Some(LayerRef::Interceptor(interceptor)), rest) => {
                 intercept_function(interceptor, cx, request, &rest)
             }
@@ -116,140 +195,126 @@ impl<F: FunctionFlavor> Next<'_, F> {
     }
 }
 
-impl<'a, F: FutureFlavor> Next<'a, F> {
-    /// Starts the layers inside and the handler.
-    pub(super) fn start<'r>(
-        &self,
-        cx: &'r mut AsyncCx,
-        request: EntryRequest<'r>,
-    ) -> F::Future<'r, HandlerResult>
+impl<'a, R: 'static, S: Sharing> Next<'a, Futures<R, S>> {
+    /// Runs the layers inside and the handler. Dropping the future drops them.
+    ///
+    /// # Errors
+    ///
+    /// The error of the handler, or of a layer. If [`Cx::is_awaiting_input`] or [`Cx::is_becoming_task`] returns
+    /// `true` afterwards, the call is going to be delivered again, and its outcome of now is not sent.
+    ///
+    /// [`Cx::is_awaiting_input`]: crate::server::CallCx::is_awaiting_input
+    /// [`Cx::is_becoming_task`]: crate::server::CallCx::is_becoming_task
+    pub fn run<'r>(&self, cx: &'r mut AsyncCx, request: EntryRequest<'r>) -> NextFuture<'r, S>
     where
         'a: 'r,
     {
         let (layer, rest) = self.split();
-        rest.start_at(layer, cx, request)
+        NextFuture(rest.start_at(layer, cx, request))
     }
 
     /// Starts a layer, or the handler if there is none. This is the inside of the layer.
     pub(super) fn start_at<'r>(
         self,
-        layer: Option<LayerRef<'a, F>>,
+        layer: Option<LayerRef<'a, Futures<R, S>>>,
         cx: &'r mut AsyncCx,
         request: EntryRequest<'r>,
-    ) -> F::Future<'r, HandlerResult>
+    ) -> S::Future<'r, HandlerResult>
     where
         'a: 'r,
     {
         match layer {
-            Some(LayerRef::Closure(layer)) => F::start_layer(layer, cx, request, self),
-            Some(LayerRef::Interceptor(interceptor)) => F::start_interceptor(interceptor, cx, request, self),
-            None if request.is_rewritten() => F::start_rewritten(self.handler, cx, request),
-            None => F::start(self.handler, cx, request.target()),
+            Some(LayerRef::Closure(layer)) => layer(cx, (request, self)),
+            Some(LayerRef::Interceptor(interceptor)) => {
+                S::start_inside::<R>(Inside::Interceptor(interceptor, self), cx, request)
+            }
+            None if request.is_rewritten() => {
+                S::start_inside::<R>(Inside::Rewritten(self.handler.clone()), cx, request)
+            }
+            None => (self.handler)(cx, request.target()),
         }
     }
 }
 
-/// Defines the public form of [`Next::run_function`] and [`Next::start`].
-macro_rules! run {
-    (functions: $($flavor:ident)*, futures: $($future_flavor:ident $Future:ident)*) => {
-        $(impl<R: 'static> Next<'_, $flavor<R>> {
-            /// Runs the layers inside and the handler.
-            ///
-            /// # Errors
-            ///
-            /// The error of the handler, or of a layer. If [`Cx::is_awaiting_input`] or [`Cx::is_becoming_task`] returns
-            /// `true` afterwards, the call is going to be delivered again, and its outcome of now is not sent.
-            ///
-            /// [`Cx::is_awaiting_input`]: crate::server::CallCx::is_awaiting_input
-            /// [`Cx::is_becoming_task`]: crate::server::CallCx::is_becoming_task
-            pub fn run(&self, cx: &mut Cx<'_>, request: EntryRequest<'_>) -> HandlerResult {
-                self.run_function(cx, request)
-            }
-        })*
-        $(impl<'a, R: 'static> Next<'a, $future_flavor<R>> {
-            /// Runs the layers inside and the handler. Dropping the future drops them.
-            ///
-            /// # Errors
-            ///
-            /// The error of the handler, or of a layer. If [`Cx::is_awaiting_input`] or [`Cx::is_becoming_task`] returns
-            /// `true` afterwards, the call is going to be delivered again, and its outcome of now is not sent.
-            ///
-            /// [`Cx::is_awaiting_input`]: crate::server::CallCx::is_awaiting_input
-            /// [`Cx::is_becoming_task`]: crate::server::CallCx::is_becoming_task
-            pub fn run<'r>(
-                &self,
-                cx: &'r mut AsyncCx,
-                request: EntryRequest<'r>,
-            ) -> $Future<'r, HandlerResult>
-            where
-                'a: 'r,
-            {
-                self.start(cx, request)
-            }
-        })*
-    };
+/// The future of the inside of a layer.
+#[must_use = "futures do nothing unless they are polled"]
+pub struct NextFuture<'a, S: Sharing>(S::Future<'a, HandlerResult>);
+
+impl<S: Sharing> Future for NextFuture<'_, S> {
+    type Output = HandlerResult;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<HandlerResult> {
+        Pin::new(&mut self.0).poll(cx)
+    }
 }
 
-run! {
-    functions: Functions SharedFunctions,
-    futures: LocalFutures LocalFuture SendFutures SendFuture
+impl<S: Sharing> fmt::Debug for NextFuture<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NextFuture").finish_non_exhaustive()
+    }
+}
+
+/// What a future runs that owns its request.
+#[expect(unnameable_types, reason = "a method of `Sharing`, for the flavours here, takes it")]
+pub enum Inside<'a, F: Flavor> {
+    /// An interceptor, and what is inside it.
+    Interceptor(&'a dyn ErasedInterceptor, Next<'a, F>),
+    /// A handler whose arguments a layer has rewritten.
+    Rewritten(StoredHandler<F>),
+}
+
+/// Runs what is inside a layer.
+pub(super) async fn run_inside<R: 'static, S: Sharing>(
+    inside: Inside<'_, Futures<R, S>>,
+    cx: &mut AsyncCx,
+    mut request: EntryRequest<'_>,
+) -> HandlerResult {
+    match inside {
+        Inside::Interceptor(interceptor, next) => {
+            intercept_future(interceptor, cx, &mut request, &next).await
+        }
+        Inside::Rewritten(handler) => handler(cx, &request.rewritten_target()?).await,
+    }
 }
 
 impl<F: Flavor> Router<F> {
-    /// Adds an interceptor around the calls of all entries; see [Layers](Router#layers).
-    pub fn intercept(&mut self, interceptor: impl Interceptor) -> &mut Self {
-        self.add_middleware(Middleware::Interceptor(Arc::new(interceptor)))
+    /// Adds a layer around the calls of all entries; see [Layers](Router#layers).
+    pub fn layer(&mut self, layer: impl Layer<F>) -> &mut Self {
+        self.add_middleware(layer.into_middleware())
     }
 
-    /// Adds an interceptor around the calls of one entry, inside the layers of the router. It is dropped when the entry
-    /// is removed.
+    /// Adds a layer around the calls of one entry, inside the layers of the router. It is dropped when the entry is
+    /// removed.
     ///
-    /// The layers of a prompt or a template also surround its completions. [`check`](Self::check) reports an entry that is
-    /// not registered, and a skill, whose files are resources.
-    pub fn intercept_entry(
-        &mut self,
-        kind: EntryKind,
-        name: &str,
-        interceptor: impl Interceptor,
-    ) -> &mut Self {
-        self.add_entry_middleware(kind, name, Middleware::Interceptor(Arc::new(interceptor)))
+    /// The layers of a prompt or a template also surround its completions. [`check`](Self::check) reports an entry
+    /// that is not registered, and a skill, whose files are resources.
+    pub fn layer_entry(&mut self, kind: EntryKind, name: &str, layer: impl Layer<F>) -> &mut Self {
+        let added = self.state_mut().core.hook_entry(kind, name, layer.into_middleware()).map(drop);
+        self.record(added)
     }
 
-    pub(super) fn add_layer(&mut self, layer: F::Layer) -> &mut Self {
-        self.add_middleware(Middleware::Layer(layer))
-    }
-
-    pub(super) fn add_entry_layer(&mut self, kind: EntryKind, name: &str, layer: F::Layer) -> &mut Self {
-        self.add_entry_middleware(kind, name, Middleware::Layer(layer))
-    }
-
-    fn add_middleware(&mut self, middleware: Middleware<F>) -> &mut Self {
+    pub(super) fn add_middleware(&mut self, middleware: Middleware<F>) -> &mut Self {
         self.state_mut().core.hook(middleware);
         self
-    }
-
-    fn add_entry_middleware(&mut self, kind: EntryKind, name: &str, middleware: Middleware<F>) -> &mut Self {
-        let added = self.state_mut().core.hook_entry(kind, name, middleware).map(drop);
-        self.record(added)
     }
 }
 
 /// Runs an interceptor around functions.
-fn intercept_function<F: FunctionFlavor>(
+fn intercept_function<R: 'static, S: Sharing>(
     interceptor: &dyn ErasedInterceptor,
     cx: &mut Cx<'_>,
     mut request: EntryRequest<'_>,
-    next: &Next<'_, F>,
+    next: &Next<'_, Functions<R, S>>,
 ) -> HandlerResult {
     let EnteredInterceptor { state, time_limit } = match interceptor.enter(cx, &mut request) {
         ControlFlow::Continue(entered) => entered,
         ControlFlow::Break(result) => return result,
     };
     let result = match time_limit {
-        None => next.run_function(cx, request.clone()),
+        None => next.run(cx, request.clone()),
         Some(limit) => {
             let outer = cx.set_deadline(limit);
-            let result = next.run_function(cx, request.clone());
+            let result = next.run(cx, request.clone());
             if cx.restore_deadline(outer) { Err(time_over(cx, limit)) } else { result }
         }
     };
@@ -257,33 +322,33 @@ fn intercept_function<F: FunctionFlavor>(
 }
 
 /// Runs an interceptor around futures.
-pub(super) async fn intercept_future<'r, F: FutureFlavor>(
+pub(super) async fn intercept_future<'r, R: 'static, S: Sharing>(
     interceptor: &dyn ErasedInterceptor,
     cx: &mut AsyncCx,
     request: &mut EntryRequest<'r>,
-    next: &Next<'r, F>,
+    next: &Next<'r, Futures<R, S>>,
 ) -> HandlerResult {
     let EnteredInterceptor { state, time_limit } = match interceptor.enter(&mut cx.reborrow(), request) {
         ControlFlow::Continue(entered) => entered,
         ControlFlow::Break(result) => return result,
     };
     let result = match time_limit {
-        None => next.start(cx, request.clone()).await,
+        None => next.run(cx, request.clone()).await,
         Some(limit) => run_for(limit, cx, request.clone(), next).await,
     };
     interceptor.leave(&mut cx.reborrow(), request, state, result)
 }
 
 /// Runs the inside of an interceptor for `limit` at most.
-async fn run_for<'r, F: FutureFlavor>(
+async fn run_for<'r, R: 'static, S: Sharing>(
     limit: Duration,
     cx: &mut AsyncCx,
     request: EntryRequest<'r>,
-    next: &Next<'r, F>,
+    next: &Next<'r, Futures<R, S>>,
 ) -> HandlerResult {
     let mut timer = cx.start_timer(limit);
     let ended = {
-        let mut inside = pin!(next.start(cx, request));
+        let mut inside = pin!(next.run(cx, request));
         poll_fn(|cx| match inside.as_mut().poll(cx) {
             Poll::Ready(result) => Poll::Ready(Some(result)),
             Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
@@ -308,7 +373,7 @@ fn time_over<B: RunningCall>(cx: &mut CallCx<B>, limit: Duration) -> HandlerErro
 /// something, is a closure of one flavour: the page of the router describes both.
 ///
 /// ```
-/// # use mcp_runtime::server::router::{Functions, RegisterFunctions, Router};
+/// # use mcp_runtime::server::router::{Functions, Local, Router};
 /// use std::ops::ControlFlow;
 /// use std::time::Instant;
 /// use mcp_runtime::server::Cx;
@@ -330,8 +395,8 @@ fn time_over<B: RunningCall>(cx: &mut CallCx<B>, limit: Duration) -> HandlerErro
 ///     }
 /// }
 ///
-/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
-/// router.intercept(Stopwatch);
+/// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
+/// router.layer(Stopwatch);
 /// ```
 pub trait Interceptor: Send + Sync + 'static {
     /// Value that lives as long as the inside runs.
@@ -380,7 +445,7 @@ pub trait Interceptor: Send + Sync + 'static {
 }
 
 /// An interceptor in the form in which routers store it.
-#[expect(unnameable_types, reason = "a method of `FutureFlavor`, for the flavours here, takes it")]
+#[expect(unnameable_types, reason = "a method of `Sharing`, for the flavours here, takes it")]
 pub trait ErasedInterceptor: Send + Sync {
     /// Runs the part before the inside.
     fn enter(

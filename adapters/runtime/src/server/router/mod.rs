@@ -4,6 +4,7 @@ mod answer;
 mod entries;
 mod flavor;
 mod layer;
+mod share;
 #[cfg(feature = "skills")]
 mod skills;
 mod updates;
@@ -21,23 +22,38 @@ use mcp_proto::router::{
     self, AccessRules, Hook, PageCache, RegisterError, RegisterErrors, SchemaValidator, Visibility,
 };
 use mcp_proto::server::{Announcement, Call, Caller, Config};
+use mcp_std::catch;
+use mcp_std::io::Duplex;
 
 use super::handler::HandlerFailure;
 use super::tasks::TaskSource;
 use crate::Error;
+use flavor::{FallbackCall, StoredHandler};
 use layer::Middleware;
-use mcp_std::catch;
-use mcp_std::io::Duplex;
-use updates::{ChangeQueue, Observers, Snapshot};
+use updates::{ChangeQueue, Observers, ScheduledUpdate, Snapshot};
 
 pub use answer::{EntryRequest, EntryResult, HandlerResult};
-pub use entries::{ArgumentsOn, FunctionsWithState, RegisterFunctions, RegisterFutures, SendCall, WithState};
-pub use flavor::{
-    Flavor, FunctionFlavor, Functions, FutureFlavor, LocalFuture, LocalFutures, SendFuture,
-    SendFutureHandler, SendFutures, SharedFunction, SharedFunctions,
-};
-pub use layer::{Interceptor, Next};
+pub use entries::{ArgumentsOn, RegisterFunctions};
+pub use flavor::{Flavor, Functions, Futures, Local, LocalFuture, SendFuture, Shared, Sharing};
+pub use layer::{Interceptor, Layer, LayerFn, Next, NextFuture, async_layer_fn, layer_fn};
+pub use share::Shareable;
 pub use updates::RouterUpdates;
+
+/// The types behind [`Shareable`] and [`Sharing`]: what handlers are asked, and what they are for their router.
+///
+/// Signatures name them; programs need not.
+pub mod roles {
+    pub use super::entries::{
+        About, CompletionKind, Failed, FallbackKind, Interest, Kind, PromptKind, ResourceKind, ToolKind,
+    };
+    pub use super::flavor::{
+        EntryCall, FallbackCall, LayerCall, Notice, Request, SharedFunction, SharedStarter,
+    };
+    pub use super::share::{
+        CallbackRole, FunctionLayerRole, FunctionRole, FutureLayerRole, FutureRole, HookRole, NoticeFor,
+        Role, SendCall, Update,
+    };
+}
 
 /// A server made of functions or futures, each for an entry with a name.
 ///
@@ -45,7 +61,7 @@ pub use updates::RouterUpdates;
 /// handler takes the context of the call and its arguments, and returns anything that can become a result.
 ///
 /// ```
-/// # use mcp_runtime::server::router::{Functions, Router};
+/// # use mcp_runtime::server::router::{Functions, Local, Router};
 /// use mcp_proto::model::{Prompt, PromptArgument, PromptReference, Resource, ResourceTemplate};
 /// use mcp_proto::router::suggest;
 ///
@@ -55,7 +71,7 @@ pub use updates::RouterUpdates;
 ///     days: Option<u32>,
 /// }
 ///
-/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
 /// # #[cfg(feature = "schemars")]
 /// router.tool("tide", |_, (): ()| "high").title("State of the tide").description("Returns the state of the tide");
 ///
@@ -84,8 +100,22 @@ pub use updates::RouterUpdates;
 ///
 /// # State of handlers
 ///
-/// [`with_state`](Self::with_state) gives handlers a shared value as their first argument, so that no closure has to own
-/// a clone.
+/// A handler is a closure that may be called again at any time, so what it captures is shared: by [`Rc`](alloc::rc::Rc) and cells on one
+/// thread, by [`Arc`] and locks on several. Handlers that share a value capture a clone of its pointer.
+///
+/// ```
+/// # use mcp_runtime::server::router::{Functions, Local, Router};
+/// use std::cell::RefCell;
+/// use std::rc::Rc;
+/// use mcp_proto::model::{Prompt, Resource};
+///
+/// let log = Rc::new(RefCell::new(vec!["cast off"]));
+/// let mut router = Router::<Functions<(), Local>>::new("ship", "1.0");
+/// let read = log.clone();
+/// router.resource(Resource::new("ship://log", "log"), move |_, _| read.borrow().join("\n"));
+/// router.prompt(Prompt::new("report"), move |_, (): ()| format!("Summarize {} entries.", log.borrow().len()));
+/// # router.check().unwrap();
+/// ```
 ///
 /// # Lists for each principal
 ///
@@ -95,8 +125,8 @@ pub use updates::RouterUpdates;
 ///
 /// ```
 /// # #[cfg(feature = "schemars")] {
-/// # use mcp_runtime::server::router::{Functions, Router};
-/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// # use mcp_runtime::server::router::{Functions, Local, Router};
+/// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
 /// router.tool("tide", |_, (): ()| "high").description("Returns the state of the tide");
 /// router
 ///     .tool("close", |_, (): ()| "closed")
@@ -108,8 +138,8 @@ pub use updates::RouterUpdates;
 ///
 /// # Entries for every adapter
 ///
-/// [`RegisterFunctions`] and [`RegisterFutures`] are implemented by routers of several flavours. A function over one of
-/// them registers entries that every adapter can serve.
+/// [`RegisterFunctions`] is implemented by the routers of all flavours. A function over it registers entries that every adapter can
+/// serve.
 ///
 /// # Errors of handlers
 ///
@@ -123,7 +153,7 @@ pub use updates::RouterUpdates;
 /// every kind, or in `anyhow::Ok(value)`.
 ///
 /// ```
-/// # use mcp_runtime::server::router::{Functions, Router};
+/// # use mcp_runtime::server::router::{Functions, Local, Router};
 /// use mcp_proto::model::ResourceTemplate;
 ///
 /// #[derive(Debug)]
@@ -141,7 +171,7 @@ pub use updates::RouterUpdates;
 ///     Err(UnknownHarbour(harbour.into()))
 /// }
 ///
-/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
 /// router.resource_template(ResourceTemplate::new("tide://{harbour}", "tide"), |_, read| {
 ///     tide(read.variables.get("harbour").unwrap_or_default())
 /// });
@@ -150,47 +180,48 @@ pub use updates::RouterUpdates;
 ///
 /// # Layers
 ///
-/// A layer is a function around handlers. It may refuse a call, rewrite its arguments, its result or its error, run the
+/// A layer is code around handlers, for example a function ([`layer_fn`], [`async_layer_fn`]). It may refuse a call, rewrite its arguments, its result or its error, run the
 /// handler again, or answer without it. [`Next`] is the inside: the further layers and the handler.
 ///
 /// ```
-/// # use mcp_runtime::server::router::{Functions, LocalFutures, Router};
+/// # use mcp_runtime::server::router::{Functions, Futures, Local, Router};
+/// use mcp_runtime::server::router::{async_layer_fn, layer_fn};
 /// # use std::time::Duration;
 /// use mcp_proto::{EntryKind, RpcError};
 /// use mcp_proto::model::Resource;
 ///
-/// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+/// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
 /// router.resource(Resource::new("harbour://tide", "tide"), |_, _| "high");
 /// // Around all entries, those that are registered later included.
-/// router.layer(|cx, request, next| {
+/// router.layer(layer_fn(|cx, request, next| {
 ///     if !cx.has_scope("harbour") {
 ///         return Err(RpcError::invalid_request("the harbour is closed").into());
 ///     }
 ///     next.run(cx, request)
-/// });
+/// }));
 /// // Around one entry: tries twice.
-/// router.layer_entry(EntryKind::Resource, "harbour://tide", |cx, request, next| {
+/// router.layer_entry(EntryKind::Resource, "harbour://tide", layer_fn(|cx, request, next| {
 ///     next.run(cx, request.clone()).or_else(|_| {
 ///         cx.sleep(Duration::from_secs(1))?;
 ///         next.run(cx, request)
 ///     })
-/// });
+/// }));
 /// # router.check().unwrap();
 ///
 /// // On a router of futures, a layer is an async closure.
-/// let mut router_of_futures = Router::<LocalFutures<()>>::new("harbour", "1.0");
-/// router_of_futures.layer(async |cx, request, next| {
+/// let mut router_of_futures = Router::<Futures<(), Local>>::new("harbour", "1.0");
+/// router_of_futures.layer(async_layer_fn(async |cx, request, next| {
 ///     let result = next.run(cx, request).await;
 ///     eprintln!("has ended: {}", result.is_ok());
 ///     result
-/// });
+/// }));
 /// ```
 ///
 /// The first layer that was added is the outermost. Layers of a [nested](Self::nest) router are inside those of the outer
 /// router, and layers of an entry (`layer_entry`) are inside those of its router. [Hooks](Hook)
 /// run outside of all layers.
 ///
-/// An [`Interceptor`] is a layer for routers of every flavour, added by [`intercept`](Self::intercept). The module
+/// An [`Interceptor`] is a layer for routers of every flavour. The module
 /// [`layers`](crate::server::layers) has some: limits of rate, concurrency, time and size, redaction, and an audit log.
 ///
 /// - Layers surround handlers alone. Calls that the router answers itself (lists, arguments that violate the schema,
@@ -212,13 +243,11 @@ pub struct Router<F: Flavor> {
 
 /// Everything that a call needs. Updates are applied to a copy while calls are under way.
 struct RouterState<F: Flavor> {
-    core: router::Router<F::Handler, Middleware<F>>,
+    core: router::Router<StoredHandler<F>, Middleware<F>>,
     /// The refused registrations.
     errors: RegisterErrors,
-    fallback: Option<F::Fallback>,
-    on_interest: Option<F::OnInterest>,
-    on_failure: Option<F::OnFailure>,
-    observers: Observers<F>,
+    fallback: Option<F::Stored<FallbackCall>>,
+    observers: Observers<F::Sharing>,
     tasks: Option<TaskSource>,
     /// Whether the router serves, so that later registrations are announced as changes.
     is_serving: bool,
@@ -233,8 +262,6 @@ impl<F: Flavor> Clone for RouterState<F> {
             core: self.core.clone(),
             errors: self.errors.clone(),
             fallback: self.fallback.clone(),
-            on_interest: self.on_interest.clone(),
-            on_failure: self.on_failure.clone(),
             observers: self.observers.clone(),
             tasks: self.tasks.clone(),
             is_serving: self.is_serving,
@@ -260,8 +287,8 @@ impl<F: Flavor> RouterState<F> {
     }
 
     fn report_failure(&self, call: &Call, failure: &HandlerFailure) {
-        match &self.on_failure {
-            Some(on_failure) => on_failure(call, failure),
+        match &self.observers.on_failure {
+            Some(on_failure) => on_failure((call, failure)),
             None => std::eprintln!("{}: {failure}", call.describe_target()),
         }
     }
@@ -282,8 +309,6 @@ impl<F: Flavor> Router<F> {
             core,
             errors: RegisterErrors::default(),
             fallback: None,
-            on_interest: None,
-            on_failure: None,
             observers: Observers::default(),
             tasks: None,
             is_serving: false,
@@ -292,7 +317,7 @@ impl<F: Flavor> Router<F> {
         Self::from_state(Arc::new(state), ChangeQueue::default())
     }
 
-    fn from_state(state: Arc<RouterState<F>>, updates: ChangeQueue<F::Update>) -> Self {
+    fn from_state(state: Arc<RouterState<F>>, updates: ChangeQueue<ScheduledUpdate<F>>) -> Self {
         Self {
             state: Snapshot::new(state),
             cache: Mutex::default(),
@@ -449,7 +474,7 @@ impl<F: Flavor> Router<F> {
     }
 
     /// Applies updates. Returns the changes to publish, including those made between calls.
-    fn apply_updates(&mut self, updates: Vec<F::Update>, call: &Call) -> Vec<Announcement<'static>> {
+    fn apply_updates(&mut self, updates: Vec<ScheduledUpdate<F>>, call: &Call) -> Vec<Announcement<'static>> {
         self.start_serving();
         for update in updates {
             if let Err(panic) = catch(|| update(self)) {
@@ -507,46 +532,41 @@ pub trait ServeFunctionsHttp<F: Flavor>: ServeFunctions<F> {
     ) -> Result<(), Error>;
 }
 
-macro_rules! serve_functions {
-    ($($flavor:ident)*) => {$(
-        impl<R: ServeFunctions<$flavor<R>>> Router<$flavor<R>> {
-            /// Serves on stdin and stdout of this process until the input ends or the client disconnects; see the function
-            /// `serve_stdio` of the adapter.
-            ///
-            /// # Errors
-            ///
-            /// [`Error::Register`] if an entry could not be registered; otherwise as that function.
-            pub fn serve_stdio(self) -> Result<(), Error> {
-                R::serve_stdio(self.config()?, self)
-            }
+/// The functions that serve it.
+impl<R: ServeFunctions<Functions<R, S>>, S: Sharing> Router<Functions<R, S>> {
+    /// Serves on stdin and stdout of this process until the input ends or the client disconnects; see the function
+    /// `serve_stdio` of the adapter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Register`] if an entry could not be registered; otherwise as that function.
+    pub fn serve_stdio(self) -> Result<(), Error> {
+        R::serve_stdio(self.config()?, self)
+    }
 
-            /// Serves one client on any byte stream; see the function `serve` of the adapter.
-            ///
-            /// # Errors
-            ///
-            /// As [`serve_stdio`](Self::serve_stdio).
-            pub fn serve<D: Duplex>(self, stream: D) -> Result<(), Error> {
-                R::serve(self.config()?, stream, self)
-            }
+    /// Serves one client on any byte stream; see the function `serve` of the adapter.
+    ///
+    /// # Errors
+    ///
+    /// As [`serve_stdio`](Self::serve_stdio).
+    pub fn serve<D: Duplex>(self, stream: D) -> Result<(), Error> {
+        R::serve(self.config()?, stream, self)
+    }
 
-            /// Serves HTTP at `address` until an error occurs; see the function `serve_http` of the adapter.
-            ///
-            /// # Errors
-            ///
-            /// As [`serve_stdio`](Self::serve_stdio).
-            #[cfg(feature = "http")]
-            pub fn serve_http(
-                self,
-                address: impl ToSocketAddrs,
-                http: mcp_proto::http::server::Config,
-            ) -> Result<(), Error>
-            where
-                R: ServeFunctionsHttp<$flavor<R>>,
-            {
-                R::serve_http(address, self.config()?, http, self)
-            }
-        }
-    )*};
+    /// Serves HTTP at `address` until an error occurs; see the function `serve_http` of the adapter.
+    ///
+    /// # Errors
+    ///
+    /// As [`serve_stdio`](Self::serve_stdio).
+    #[cfg(feature = "http")]
+    pub fn serve_http(
+        self,
+        address: impl ToSocketAddrs,
+        http: mcp_proto::http::server::Config,
+    ) -> Result<(), Error>
+    where
+        R: ServeFunctionsHttp<Functions<R, S>>,
+    {
+        R::serve_http(address, self.config()?, http, self)
+    }
 }
-
-serve_functions! { Functions SharedFunctions }

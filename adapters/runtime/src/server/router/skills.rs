@@ -7,14 +7,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use std::path::Path;
 
+use mcp_extensions::skills::{Content, SkillFolder, read_skills};
 use mcp_proto::model::{ReadResourceResult, ResourceContents};
 use mcp_proto::router::{CallTarget, RegisterError};
 use mcp_proto::skills::SkillError;
 
 use super::answer::{EntryResult, misrouted_error};
-use super::flavor::SharedFunction;
+use super::flavor::{EntryCall, SharedFunction};
 use super::{Flavor, Router};
-use mcp_extensions::skills::{Content, SkillFolder, read_skills};
 
 impl<F: Flavor> Router<F> {
     /// Adds a skill: each of its files as a resource, and its entry (SKILL-002, SKILL-005).
@@ -24,10 +24,10 @@ impl<F: Flavor> Router<F> {
     /// [`router::Router::skill`](mcp_proto::router::Router::skill) lists it.
     ///
     /// ```
-    /// # use mcp_runtime::server::router::{Functions, Router};
+    /// # use mcp_runtime::server::router::{Functions, Local, Router};
     /// use mcp_extensions::skills::SkillFolder;
     ///
-    /// let mut router = Router::<Functions<()>>::new("harbour", "1.0");
+    /// let mut router = Router::<Functions<(), Local>>::new("harbour", "1.0");
     /// let text = "---\nname: tides\ndescription: Reads tide tables\n---\nSee `references/ports.md`.\n";
     /// let tides = SkillFolder::new("skill://tides").file("SKILL.md", text).file("references/ports.md", "Brest, Cork\n");
     /// router.skill(tides);
@@ -88,7 +88,7 @@ impl<F: Flavor> Router<F> {
 }
 
 /// Returns the handler of a resource with fixed content.
-fn file_handler(content: Content) -> SharedFunction {
+fn file_handler(content: Content) -> SharedFunction<EntryCall> {
     Arc::new(move |_, target| {
         let CallTarget::Resource(target) = target else { return Err(misrouted_error().into()) };
         let uri = target.uri.clone();

@@ -11,7 +11,9 @@ use mcp_proto::http::HeadRecord;
 use mcp_proto::server::Notification;
 use mcp_proto::tap::TapRecord;
 
-use super::{Flavor, Router};
+use super::entries::{About, Failed, Interest};
+use super::share::Update;
+use super::{Flavor, Router, Sharing};
 
 /// Updates of a router from inside its handlers.
 ///
@@ -22,7 +24,10 @@ use super::{Flavor, Router};
 /// Updates of a [nested](super::Router::nest) router apply to the outer router, which contains its entries. An update
 /// that panics is [reported](super::Router::on_failure), and the other updates are applied. Updates that an update
 /// schedules are applied after the next call.
-pub struct RouterUpdates<F: Flavor>(pub(super) ChangeQueue<F::Update>);
+pub struct RouterUpdates<F: Flavor>(pub(super) ChangeQueue<ScheduledUpdate<F>>);
+
+/// Stored update of a router of the flavour `F`.
+pub(super) type ScheduledUpdate<F> = <<F as Flavor>::Sharing as Sharing>::Update<F>;
 
 impl<F: Flavor> Clone for RouterUpdates<F> {
     fn clone(&self) -> Self {
@@ -145,26 +150,31 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<F: Flavor> RouterUpdates<F> {
-    pub(super) fn push(&self, update: F::Update) {
-        self.0.push(update);
+    /// Schedules an update of the router.
+    pub fn schedule(&self, update: impl FnOnce(&mut Router<F>) + Update<F>) {
+        self.0.push(update.store());
     }
 }
 
 // Callbacks of routers for what a server learns beside calls.
 
 /// The callbacks that were set.
-pub(super) struct Observers<F: Flavor> {
-    pub(super) on_notification: Option<F::Observer<Notification>>,
-    pub(super) on_diagnostic: Option<F::Observer<Diagnostic>>,
-    pub(super) on_tap: Option<F::Observer<TapRecord>>,
+pub(super) struct Observers<S: Sharing> {
+    pub(super) on_interest: Option<S::Callback<Interest>>,
+    pub(super) on_failure: Option<S::Callback<Failed>>,
+    pub(super) on_notification: Option<S::Callback<About<Notification>>>,
+    pub(super) on_diagnostic: Option<S::Callback<About<Diagnostic>>>,
+    pub(super) on_tap: Option<S::Callback<About<TapRecord>>>,
     #[cfg(feature = "http")]
-    pub(super) on_head: Option<F::Observer<HeadRecord>>,
+    pub(super) on_head: Option<S::Callback<About<HeadRecord>>>,
 }
 
-// Not derived: the flavour itself need be neither `Clone` nor `Default`.
-impl<F: Flavor> Clone for Observers<F> {
+// Not derived: the marker itself is neither `Clone` nor `Default`.
+impl<S: Sharing> Clone for Observers<S> {
     fn clone(&self) -> Self {
         Self {
+            on_interest: self.on_interest.clone(),
+            on_failure: self.on_failure.clone(),
             on_notification: self.on_notification.clone(),
             on_diagnostic: self.on_diagnostic.clone(),
             on_tap: self.on_tap.clone(),
@@ -174,9 +184,11 @@ impl<F: Flavor> Clone for Observers<F> {
     }
 }
 
-impl<F: Flavor> Default for Observers<F> {
+impl<S: Sharing> Default for Observers<S> {
     fn default() -> Self {
         Self {
+            on_interest: None,
+            on_failure: None,
             on_notification: None,
             on_diagnostic: None,
             on_tap: None,

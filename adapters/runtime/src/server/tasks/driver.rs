@@ -13,15 +13,15 @@ use std::time::Instant;
 use mcp_proto::model::TaskId;
 use mcp_proto::server::{StoreEffect, TaskLimits, TaskTable};
 use mcp_proto::{Anchor, Entropy};
+use mcp_std::entropy;
+use mcp_std::task_store::{
+    TaskStore, TaskStoreError, TaskStoreJob, TaskStoreOutcome, TaskStoreWorker, TasksError,
+};
 
 use super::{DriveTasks, InstallTasks, StorePlace, TaskSource, thread_waker};
 use crate::Error;
 use crate::server::dispatcher::CommandSender;
 use crate::server::server_loop::ServerLoop;
-use mcp_std::entropy;
-use mcp_std::task_store::{
-    TaskStore, TaskStoreError, TaskStoreJob, TaskStoreOutcome, TaskStoreWorker, TasksError,
-};
 
 /// Drives the store of a server's tasks, if it has one.
 struct StoreDriver {
@@ -213,10 +213,10 @@ const FINISH_INTERVAL: Duration = Duration::from_millis(50);
 /// input, go on; a task whose handler was running has failed, because it is unknown how far it came.
 ///
 /// ```
-/// # use mcp_runtime::server::{ServerTasks, router::{Functions, Router}};
+/// # use mcp_runtime::server::{ServerTasks, router::{Functions, Local, Router}};
 /// use mcp_proto::model::TaskSupport;
 ///
-/// let mut router = Router::<Functions<()>>::new("yard", "1.0");
+/// let mut router = Router::<Functions<(), Local>>::new("yard", "1.0");
 /// router.tasks(ServerTasks::new());
 /// # #[cfg(feature = "schemars")]
 /// router.tool("build", |cx, (): ()| {
