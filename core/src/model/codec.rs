@@ -291,6 +291,7 @@ pub(crate) fn is_icon_source(uri: &str) -> bool {
 /// Seed that decodes a member that is present.
 pub struct MemberSeed<C, T>(PhantomData<(C, T)>);
 
+#[allow(clippy::new_without_default, reason = "only `message!` makes one")]
 impl<C, T> MemberSeed<C, T> {
     pub const fn new() -> Self {
         Self(PhantomData)
@@ -307,6 +308,7 @@ impl<'de, T, C: Decode<'de, T>> DeserializeSeed<'de> for MemberSeed<C, T> {
 /// Seed that decodes a member that may be `null`, which counts as absent.
 pub struct OptionalMemberSeed<C, T>(PhantomData<(C, T)>);
 
+#[allow(clippy::new_without_default, reason = "only `message!` makes one")]
 impl<C, T> OptionalMemberSeed<C, T> {
     pub const fn new() -> Self {
         Self(PhantomData)
@@ -339,6 +341,7 @@ impl<'de, T, C: Decode<'de, T>> Visitor<'de> for OptionalMemberSeed<C, T> {
 /// Seed that decodes a member which counts as absent if it cannot be read.
 pub struct HintSeed<C, T>(PhantomData<(C, T)>);
 
+#[allow(clippy::new_without_default, reason = "only `message!` makes one")]
 impl<C, T> HintSeed<C, T> {
     pub const fn new() -> Self {
         Self(PhantomData)

@@ -44,7 +44,7 @@ impl TestSkill {
         Self {
             uri: format!("{root}/SKILL.md"),
             frontmatter: json!({"name": name, "description": "d", "license": "MIT"}),
-            resources: paths.map_or(json!("dynamic"), |paths| paths.iter().map(file).collect()),
+            resources: paths.map_or_else(|| json!("dynamic"), |paths| paths.iter().map(file).collect()),
         }
     }
 }
