@@ -377,7 +377,7 @@ fn random_values_are_valid_and_survive_in_every_revision() {
         ResourceNotFound ["JSONRPCErrorResponse" "JSONRPCError"] Error(-32602);
     }
     assert_every_type_seen(&tally);
-    // No schema of a revision has them; `core/src/model/skills.rs` has their round trips.
+    // No schema of a revision has them; `skills/messages.rs` of `mcp-extensions` has their round trips.
     let skills = ["GetSkillResult", "ListSkillsResult", "ReadDirectoryResult"];
     assert_eq!(tally.revision_table.unused_types(), skills, "rows of the table without a value");
     let unknown = ["x-odd", "é\"", "org.example/a"];
@@ -474,7 +474,7 @@ fn every_type_of_the_model_is_tested() {
         "TraceContext",
     ];
     // The types of apps and skills have no schema in a revision; `core/src/model/apps/tests.rs` and
-    // `core/src/model/skills.rs` have their round trips.
+    // `skills/messages.rs` of `mcp-extensions` have their round trips.
     let uses = source
         .split("pub use ")
         .skip(1)

@@ -214,8 +214,8 @@ forward_blocking! {
     fn list_resources(&self) -> Vec<Resource>;
     fn list_resource_templates(&self) -> Vec<ResourceTemplate>;
     fn list_prompts(&self) -> Vec<mcp_proto::model::Prompt>;
-    fn list_skills(&self) -> Vec<mcp_proto::model::Skill>;
-    fn get_skill(&self, uri: &str) -> mcp_proto::model::Skill;
+    fn list_skills(&self) -> Vec<package::skills::Skill>;
+    fn get_skill(&self, uri: &str) -> package::skills::Skill;
     fn read_directory(&self, uri: &str) -> Vec<Resource>;
     fn read_resource(&self, uri: &str) -> ReadResourceResult<'static>;
     fn subscribe(&self, filter: &SubscriptionFilter) -> (SubscriptionKey, SubscriptionFilter);
@@ -289,7 +289,7 @@ impl Client {
     #[cfg(feature = "skills")]
     pub(crate) fn read_skill_file(
         &self,
-        skill: &mcp_proto::model::Skill,
+        skill: &package::skills::Skill,
         file: &str,
     ) -> Result<package::skills::SkillContent, Error> {
         block_on(self.0.read_skill_file(skill, file))

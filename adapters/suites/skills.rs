@@ -5,10 +5,9 @@
 use alloc::sync::Arc;
 use std::sync::Mutex;
 
-use mcp_extensions::skills::SkillFolder;
+use mcp_extensions::skills::{Skill, SkillError, SkillFolder, SkillResource, SkillResources, SkillUri};
 use mcp_proto::client::{Config, Paginator};
-use mcp_proto::model::{Resource, Skill, SkillResource, SkillResources};
-use mcp_proto::skills::{SkillError, SkillUri};
+use mcp_proto::model::Resource;
 use mcp_proto::{Capability, Era, RawJson, UseError};
 use serde_json::{Value, json};
 

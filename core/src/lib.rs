@@ -165,7 +165,7 @@
 //! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` of a handler of `router` answers the call |
 //! | `auth` | yes | [`auth`]: the OAuth flow of a client; access tokens of a server over HTTP (`http::server::Config::protected`); enables `client` and `http` |
 //! | `client` | yes | the role of a client: [`client`], [`pipe::Client`], with `http` also [`http::client`] |
-//! | `http` | yes | [`h1`] and [`http`], for both roles; [`cards`] |
+//! | `http` | yes | [`h1`] and [`http`], for both roles |
 //! | `legacy` | yes | the revisions with a handshake; at least one of `legacy` and `modern` is needed |
 //! | `modern` | yes | the revisions without a handshake |
 //! | `observe` | yes | observers ([`observe`]), records of messages and of heads ([`tap`]); without it, none is called, and `Limits::tap_records` has no effect |
@@ -175,9 +175,8 @@
 //! | `subscriptions` | yes | change notifications of a server; without it, their capabilities are not declared |
 //! | `tasks` | yes | tasks of both roles, and questions that run as tasks of the client |
 //!
-//! Everything else is always there: the linker leaves out what a program does not call. Two modules follow documents that may
-//! still change, and may change in a minor release: [`draft`] (rules of drafts in place of the released ones) and
-//! [`cards`] (server cards, SEP-2127). Targets without compare-and-swap (Cortex-M0, RISC-V without A) need no feature, but a
+//! Everything else is always there: the linker leaves out what a program does not call. The module [`draft`] (rules of drafts in place of the
+//! released ones) follows documents that may still change, and may change in a minor release. Targets without compare-and-swap (Cortex-M0, RISC-V without A) need no feature, but a
 //! critical section: see [`sync`].
 //!
 //! # Further reading
@@ -205,8 +204,6 @@ pub mod auth;
 mod budget;
 mod built;
 mod calls;
-#[cfg(feature = "http")]
-pub mod cards;
 mod change;
 #[cfg(feature = "client")]
 pub mod client;
@@ -256,7 +253,6 @@ pub mod server;
 mod shape;
 #[cfg(feature = "http")]
 mod short_base64;
-pub mod skills;
 #[doc(hidden)]
 pub mod slab;
 pub mod sync;
@@ -265,7 +261,7 @@ mod tasks;
 #[doc(hidden)]
 pub mod testing;
 mod time;
-mod uri;
+pub mod uri;
 #[cfg(feature = "http")]
 mod url;
 mod validate;

@@ -127,6 +127,17 @@ impl RawJson {
         .map(|()| found)
     }
 
+    /// Returns whether both texts have the same value: the order of members and the spelling of strings and numbers do not
+    /// count. A text with a duplicate member equals none.
+    #[must_use]
+    pub fn has_value_of(&self, other: &Self) -> bool {
+        let stream = |value: &Self| {
+            let mut stream = Vec::new();
+            crate::json::canonical(&value.0, &mut |part| stream.extend_from_slice(part)).map(|()| stream)
+        };
+        matches!((stream(self), stream(other)), (Ok(a), Ok(b)) if a == b)
+    }
+
     /// Returns the text of a JSON string, or `None` for any other value.
     #[must_use]
     pub fn string(&self) -> Option<String> {

@@ -64,8 +64,26 @@ pub(crate) fn push_encoded(out: &mut String, byte: u8) {
     out.push(digit(byte & 15));
 }
 
+/// Appends a segment of a path, in which bytes that a segment cannot hold, and `%`, become triplets.
+pub fn push_segment(uri: &mut String, segment: &str) {
+    for byte in segment.bytes() {
+        if byte_class(byte) & SEGMENT != 0 && byte != b'%' {
+            uri.push(char::from(byte));
+        } else {
+            push_encoded(uri, byte);
+        }
+    }
+}
+
+/// Returns the last segment of a URI, decoded.
+pub(crate) fn file_name(uri: &str) -> Cow<'_, str> {
+    let segment = uri.rsplit_once('/').map_or(uri, |(_, segment)| segment);
+    decode(segment).map_or(Cow::Borrowed(segment), Cow::Owned)
+}
+
 /// Decodes all triplets; returns `None` if the outcome is not UTF-8.
-pub(crate) fn decode(text: &str) -> Option<String> {
+#[must_use]
+pub fn decode(text: &str) -> Option<String> {
     if !text.contains('%') {
         return Some(String::from(text));
     }
@@ -172,7 +190,8 @@ pub(crate) fn lower_host(uri: Cow<'_, str>) -> Cow<'_, str> {
 }
 
 /// Returns the length of the scheme at the beginning of `text`, its colon excluded.
-pub(crate) fn scheme(text: &str) -> Option<usize> {
+#[must_use]
+pub fn scheme(text: &str) -> Option<usize> {
     let end = text.find(':')?;
     let scheme = text.as_bytes().get(..end)?;
     let (first, rest) = scheme.split_first()?;
@@ -184,7 +203,8 @@ pub(crate) fn scheme(text: &str) -> Option<usize> {
 /// Returns whether `text` is an absolute URI: a scheme, permitted characters, and at most one fragment.
 ///
 /// A text with letters outside of ASCII is an IRI and is refused.
-pub(crate) fn is_uri(text: &str) -> bool {
+#[must_use]
+pub fn is_uri(text: &str) -> bool {
     let Some(rest) = scheme(text).and_then(|end| text.as_bytes().get(end + 1..)) else { return false };
     let fits = |(at, byte): (usize, &u8)| match byte_class(*byte) {
         0 => false,
@@ -305,6 +325,14 @@ mod tests {
         {
             assert!(!has_host(no), "{no}");
         }
+    }
+
+    #[test]
+    fn segment_is_encoded_and_decoded() {
+        let mut uri = String::from("a://b/");
+        push_segment(&mut uri, "ü %?#+@.md");
+        assert_eq!(uri, "a://b/%C3%BC%20%25%3F%23+@.md");
+        assert_eq!((&*file_name(&uri), &*file_name("skill://a/b%20c")), ("ü %?#+@.md", "b c"));
     }
 
     #[test]

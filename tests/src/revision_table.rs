@@ -79,7 +79,8 @@ impl RevisionTable {
     fn add(&mut self, name: &str, members: &str, exists: &str, elsewhere: &str) {
         let (name, with) = match name.split_once("`] ") {
             Some((name, with)) => (name.trim_start_matches("[`"), Some(with.to_owned())),
-            None => (name.trim_start_matches("[`").trim_end_matches("`]"), None),
+            // Without brackets: the types of extensions are elsewhere.
+            None => (name.trim_matches(['[', '`', ']']), None),
         };
         self.unused_types.get_mut().insert(name.into());
         let members = members.split(", ").filter(|m| !m.is_empty());

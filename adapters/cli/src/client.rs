@@ -6,12 +6,10 @@ mod runtimes;
 use core::time::Duration;
 
 use mcp_blocking::{ClientHandler, Error};
-use mcp_extensions::skills::SkillContent;
+use mcp_extensions::skills::{Skill, SkillContent};
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Peer, StartedTask, SubscriptionKey, TaskHandle};
-use mcp_proto::model::{
-    CallToolResult, LoggingLevel, Prompt, ReadResourceResult, Skill, SubscriptionFilter, Tool,
-};
+use mcp_proto::model::{CallToolResult, LoggingLevel, Prompt, ReadResourceResult, SubscriptionFilter, Tool};
 use mcp_proto::{CallKey, CallOptions, Progress, RawJson, UseError};
 use mcp_runtime::client::Options;
 use mcp_std::process::{ShutdownReport, ShutdownTimeouts};

@@ -2,9 +2,7 @@
 
 use base64::Engine as _;
 use mcp_blocking::Error;
-use mcp_extensions::skills::SkillContent;
-use mcp_proto::model::Skill;
-use mcp_proto::skills::{SkillError, SkillUri};
+use mcp_extensions::skills::{Skill, SkillContent, SkillError, SkillUri};
 use mcp_proto::{EntryKind, RawJson};
 use serde::Serialize;
 

@@ -8,13 +8,13 @@ use core::fmt::{self, Write};
 use std::io;
 use std::process::ExitStatus;
 
+#[cfg(feature = "skills")]
+use mcp_extensions::skills::SkillError;
 use mcp_proto::client::Violations;
 #[cfg(feature = "http")]
 use mcp_proto::http::server::{ProtectedError, VisibleFieldError};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::router::RegisterErrors;
-#[cfg(feature = "skills")]
-use mcp_proto::skills::SkillError;
 use mcp_proto::{CallError, Fault, UseError};
 use mcp_std::process::SpawnError;
 use mcp_std::task_store::TasksError;

@@ -326,12 +326,12 @@
 //! | `anyhow` | no | an `RpcError` inside an `anyhow::Error` that a handler returns answers the call |
 //! | `auth` | no | authorization of clients: the module `auth`; enables `http` |
 //! | `auth-server` | no | validators of the access tokens of a protected server: the module [`token`]; enables `auth` |
-//! | `http` | yes | servers and clients over HTTP; server cards (SEP-2127) and `server.json`: `mcp_proto::cards` |
+//! | `http` | yes | servers and clients over HTTP; server cards (SEP-2127) and `server.json`: the module `cards` |
 //! | `schemars` | no | JSON Schemas of Rust types: arguments of tools, `Cx::elicit_as` |
 //! | `signals` | no | `on_terminate`, a callback for `SIGTERM` and `SIGINT` that can shut a server down (Unix) |
 //! | `tls` | no | HTTP over TLS by `rustls`: `https` URLs, `Options::tls`, `HttpServer::tls`, the module `tls` |
 //! | `tasks` | no | tools that run as tasks (`Router::tasks`, `ServerTasks`), and clients that follow tasks |
-//! | `skills` | no | [`Router`] serves folders of skills, [`Client`] reads their files verified; the module `skills` |
+//! | `skills` | no | [`Router`] serves folders of skills, [`Client`] reads their files verified |
 //! | `validate` | no | [`Router`] and [`Client`] validate tool arguments and results; the module `schema` |
 //!
 //! # Platforms
@@ -386,7 +386,8 @@ pub use client::{Client, Connecting, Options, PendingCall, Run, RunWith, SharedB
 pub use mcp_auth::client as auth;
 #[cfg(feature = "http")]
 pub use mcp_auth::token;
-#[cfg(feature = "skills")]
+#[cfg(feature = "http")]
+pub use mcp_extensions::cards;
 pub use mcp_extensions::skills;
 pub use mcp_proto;
 #[cfg(feature = "schemars")]

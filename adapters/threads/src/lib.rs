@@ -295,7 +295,8 @@ pub use http::{HttpServer, serve_http};
 pub use mcp_auth::client as auth;
 #[cfg(feature = "http")]
 pub use mcp_auth::token;
-#[cfg(feature = "skills")]
+#[cfg(feature = "http")]
+pub use mcp_extensions::cards;
 pub use mcp_extensions::skills;
 pub use mcp_proto;
 #[cfg(feature = "schemars")]

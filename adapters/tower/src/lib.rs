@@ -169,7 +169,7 @@ pub use client::{connect, connect_with};
 #[doc(inline)]
 pub use mcp_auth::client as auth;
 pub use mcp_auth::token;
-#[cfg(feature = "skills")]
+pub use mcp_extensions::cards;
 pub use mcp_extensions::skills;
 pub use mcp_proto;
 pub use mcp_proto::http::server::Config as HttpConfig;

@@ -7,6 +7,7 @@ pub mod params;
 pub mod server;
 
 pub use crate::fields;
+pub use crate::url::{Url, UrlError};
 
 use alloc::collections::VecDeque;
 use alloc::string::String;

@@ -16,7 +16,6 @@ use super::message::message;
 use super::notifications::LoggingLevel;
 use super::prompts::{GetPromptParams, GetPromptResult, Prompt};
 use super::resources::{ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate};
-use super::skills::{GetSkillParams, GetSkillResult, ReadDirectoryParams, ReadDirectoryResult, Skill};
 use super::string_enum::string_enum;
 use super::tasks::{CancelTaskParams, GetTaskParams, GetTaskPayloadParams, Task, UpdateTaskParams};
 use super::tools::{CallToolParams, CallToolResult, Tool};
@@ -151,7 +150,8 @@ message! {
 
 impl Icon {
     /// Returns whether the source has a permitted scheme: `https:`, `http:` or `data:` (META-027).
-    pub(crate) fn is_allowed(&self) -> bool {
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
         super::codec::is_icon_source(&self.src)
     }
 
@@ -293,8 +293,6 @@ requests! {
     ReadResourceParams RESOURCES_READ ReadResourceResult<'_>, ReadResourceResult<'static>;
     GetPromptParams PROMPTS_GET GetPromptResult<'_>, GetPromptResult<'static>;
     CompleteParams COMPLETE CompleteResult, CompleteResult;
-    GetSkillParams SKILLS_GET GetSkillResult, GetSkillResult;
-    ReadDirectoryParams DIRECTORY_READ ReadDirectoryResult, ReadDirectoryResult;
     GetTaskParams TASKS_GET Task<'_>, Task<'static>;
     GetTaskPayloadParams TASKS_RESULT CallToolResult<'_>, CallToolResult<'static>;
     CancelTaskParams TASKS_CANCEL EmptyResult, EmptyResult;
@@ -319,15 +317,14 @@ impl ListItem for ResourceTemplate {
 impl ListItem for Prompt {
     const KIND: EntryKind = EntryKind::Prompt;
 }
-impl ListItem for Skill {
-    const KIND: EntryKind = EntryKind::Skill;
-}
 
 // Conversion of borrowed values to owned ones.
 
 /// A value that can be converted to one that borrows nothing.
-pub(crate) trait IntoStatic {
+pub trait IntoStatic {
+    /// The type that borrows nothing.
     type Owned;
+    /// Copies what is borrowed.
     fn into_static(self) -> Self::Owned;
 }
 
@@ -426,7 +423,6 @@ mod request_tests {
         }
         assert!(exists::<CallToolParams<'_>>() && exists::<ReadResourceParams<'_>>());
         assert!(exists::<GetPromptParams<'_>>() && exists::<CompleteParams<'_>>());
-        assert!(exists::<GetSkillParams<'_>>() && exists::<ReadDirectoryParams<'_>>());
     }
 }
 

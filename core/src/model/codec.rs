@@ -14,17 +14,17 @@ use crate::ascii::AsciiCaseExt as _;
 use crate::raw::RawJson;
 
 /// Decoder of a `T`.
-pub(crate) trait Decode<'de, T> {
+pub trait Decode<'de, T> {
     fn read<D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error>;
 }
 
 /// Encoder of a `T`.
-pub(crate) trait Encode<T> {
+pub trait Encode<T> {
     fn write<S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error>;
 }
 
 /// The type's own serde implementation.
-pub(crate) enum Plain {}
+pub enum Plain {}
 
 impl<'de, T: Deserialize<'de>> Decode<'de, T> for Plain {
     fn read<D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
@@ -42,10 +42,10 @@ impl<T: Serialize> Encode<T> for Plain {
 ///
 /// `new` of a message (see `message!`) takes the exact type of such a member, not `impl Into`. So the type of a list
 /// that is passed by `collect()` can be inferred.
-pub(crate) type List = Plain;
+pub type List = Plain;
 
 /// A string that is borrowed if it has no escape; serde's own `Cow` never borrows.
-pub(crate) enum CowStr {}
+pub enum CowStr {}
 
 impl<'de: 'a, 'a> Decode<'de, Cow<'a, str>> for CowStr {
     fn read<D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'a, str>, D::Error> {
@@ -60,7 +60,7 @@ impl Encode<Cow<'_, str>> for CowStr {
 }
 
 /// JSON text that is an object.
-pub(crate) enum Object {}
+pub enum Object {}
 
 impl<'de> Decode<'de, RawJson> for Object {
     fn read<D: Deserializer<'de>>(deserializer: D) -> Result<RawJson, D::Error> {
@@ -80,7 +80,7 @@ impl Encode<RawJson> for Object {
 }
 
 /// A number. Whole numbers are written without a fraction, because some peers read them as integers.
-pub(crate) enum Number {}
+pub enum Number {}
 
 impl<'de> Decode<'de, f64> for Number {
     fn read<D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
@@ -110,7 +110,7 @@ pub(crate) fn exact_integer(value: f64) -> Option<i64> {
 }
 
 /// An integer. `1.0` is accepted too, because some peers have floats only (DEC-013).
-pub(crate) enum Integer {}
+pub enum Integer {}
 
 struct IntegerVisitor;
 
@@ -151,7 +151,7 @@ integer_codec!(i64, serialize_i64, "a 64-bit integer");
 integer_codec!(u64, serialize_u64, "a non-negative 64-bit integer");
 
 /// A suggested interval: any number is read, because no task should fail for the pace of its polls.
-pub(crate) enum Interval {}
+pub enum Interval {}
 
 struct IntervalVisitor;
 
@@ -187,7 +187,7 @@ impl Encode<u64> for Interval {
 ///
 /// Each variant is one type that such a member can have; [`serialize_unsendable`] writes it.
 #[derive(Clone, Copy)]
-pub(crate) enum Unsendable<'v> {
+pub enum Unsendable<'v> {
     Int(i64),
     Float(f64),
     Text(&'v str),
@@ -233,7 +233,7 @@ impl Serialize for Unsendable<'_> {
 /// All such values share one type, so that its code is generated once.
 #[cold]
 #[inline(never)]
-pub(crate) fn serialize_unsendable<S: Serializer>(
+pub fn serialize_unsendable<S: Serializer>(
     serializer: S,
     what: &'static str,
     value: Unsendable<'_>,
@@ -247,7 +247,7 @@ pub(crate) fn serialize_unsendable<S: Serializer>(
 macro_rules! checked_codecs {
     ($( $(#[$doc:meta])* $name:ident: $type:ty as $inner:ident if |$value:ident| $good:expr, $never:literal; )*) => {$(
         $(#[$doc])*
-        pub(crate) enum $name {}
+        pub enum $name {}
 
         impl<'de> Decode<'de, $type> for $name {
             fn read<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
@@ -289,10 +289,11 @@ pub(crate) fn is_icon_source(uri: &str) -> bool {
 }
 
 /// Seed that decodes a member that is present.
-pub(crate) struct MemberSeed<C, T>(PhantomData<(C, T)>);
+pub struct MemberSeed<C, T>(PhantomData<(C, T)>);
 
+#[allow(clippy::new_without_default, reason = "only `message!` makes one")]
 impl<C, T> MemberSeed<C, T> {
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self(PhantomData)
     }
 }
@@ -305,10 +306,11 @@ impl<'de, T, C: Decode<'de, T>> DeserializeSeed<'de> for MemberSeed<C, T> {
 }
 
 /// Seed that decodes a member that may be `null`, which counts as absent.
-pub(crate) struct OptionalMemberSeed<C, T>(PhantomData<(C, T)>);
+pub struct OptionalMemberSeed<C, T>(PhantomData<(C, T)>);
 
+#[allow(clippy::new_without_default, reason = "only `message!` makes one")]
 impl<C, T> OptionalMemberSeed<C, T> {
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self(PhantomData)
     }
 }
@@ -337,10 +339,11 @@ impl<'de, T, C: Decode<'de, T>> Visitor<'de> for OptionalMemberSeed<C, T> {
 }
 
 /// Seed that decodes a member which counts as absent if it cannot be read.
-pub(crate) struct HintSeed<C, T>(PhantomData<(C, T)>);
+pub struct HintSeed<C, T>(PhantomData<(C, T)>);
 
+#[allow(clippy::new_without_default, reason = "only `message!` makes one")]
 impl<C, T> HintSeed<C, T> {
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self(PhantomData)
     }
 }
@@ -363,10 +366,10 @@ impl<'de, T, C: Decode<'de, T>> Deserialize<'de> for DecodedWith<C, T> {
 }
 
 /// A value that is serialized with the codec `C`.
-pub(crate) struct EncodedWith<'v, C, T>(&'v T, PhantomData<C>);
+pub struct EncodedWith<'v, C, T>(&'v T, PhantomData<C>);
 
 impl<'v, C, T> EncodedWith<'v, C, T> {
-    pub(crate) const fn new(value: &'v T) -> Self {
+    pub const fn new(value: &'v T) -> Self {
         Self(value, PhantomData)
     }
 }

@@ -127,13 +127,15 @@ impl fmt::Display for PathPrefix<'_> {
 impl ValidationError {
     /// Creates an error about the whole value.
     #[cold]
-    pub(crate) fn new(reason: impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn new(reason: impl fmt::Display) -> Self {
         Self { path: String::new(), reason: reason.to_string() }
     }
 
     /// Creates an error about a member, whose name a peer may have chosen.
     #[cold]
-    pub(crate) fn at_member(name: &str, reason: impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn at_member(name: &str, reason: impl fmt::Display) -> Self {
         Self::new(reason).prefixed(name)
     }
 
@@ -147,7 +149,8 @@ impl ValidationError {
 
     /// Prefixes the path with a member; paths grow from the inside out.
     #[cold]
-    pub(crate) fn prefixed(mut self, name: &str) -> Self {
+    #[must_use]
+    pub fn prefixed(mut self, name: &str) -> Self {
         let name = clip(name);
         self.path = match &*self.path {
             "" => name.into_owned(),
@@ -159,7 +162,8 @@ impl ValidationError {
 
     /// Prefixes the path with an index.
     #[cold]
-    pub(crate) fn at_index(self, at: usize) -> Self {
+    #[must_use]
+    pub fn at_index(self, at: usize) -> Self {
         self.prefixed(&format!("[{at}]"))
     }
 }

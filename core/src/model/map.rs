@@ -95,7 +95,8 @@ impl<V> Map<V> {
     }
 
     /// Refuses duplicate members.
-    pub(crate) fn reject_duplicates<E: de::Error>(self) -> Result<Self, E> {
+    #[doc(hidden)]
+    pub fn reject_duplicates<E: de::Error>(self) -> Result<Self, E> {
         if self.0.len() < 2 {
             return Ok(self);
         }
@@ -120,7 +121,8 @@ impl<'a, V> MapIndex<'a, V> {
 }
 
 impl Extra {
-    pub(crate) fn read<'de, A: MapAccess<'de>>(
+    #[doc(hidden)]
+    pub fn read<'de, A: MapAccess<'de>>(
         &mut self,
         name: &MemberKey<'_>,
         map: &mut A,
@@ -130,7 +132,8 @@ impl Extra {
     }
 
     /// Writes the members, except those whose names are `known`.
-    pub(crate) fn write<M: SerializeMap>(&self, map: &mut M, known: &[&str]) -> Result<(), M::Error> {
+    #[doc(hidden)]
+    pub fn write<M: SerializeMap>(&self, map: &mut M, known: &[&str]) -> Result<(), M::Error> {
         let unknown = self.0.iter().filter(|(name, _)| !known.contains(&&**name));
         unknown.into_iter().try_for_each(|(name, value)| map.serialize_entry(name, value))
     }

@@ -12,8 +12,10 @@ use serde::de::{self, Deserialize, MapAccess, Visitor};
 
 use alloc::borrow::Cow;
 
+pub use super::base::IntoStatic;
+
 /// Name of a member; borrowed if it has no escape.
-pub(crate) struct MemberKey<'a>(pub(crate) Cow<'a, str>);
+pub struct MemberKey<'a>(pub Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for MemberKey<'a> {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -57,7 +59,7 @@ pub(crate) fn split_path(text: &str) -> (&str, &str) {
 }
 
 /// Reads the value of the current member; an error names the member.
-pub(crate) fn read_member<'de, A: MapAccess<'de>, S: de::DeserializeSeed<'de>>(
+pub fn read_member<'de, A: MapAccess<'de>, S: de::DeserializeSeed<'de>>(
     map: &mut A,
     name: &'static str,
     is_duplicate: bool,
@@ -69,7 +71,10 @@ pub(crate) fn read_member<'de, A: MapAccess<'de>, S: de::DeserializeSeed<'de>>(
     map.next_value_seed(seed).map_err(|e| prefix_path(name, &e))
 }
 
-/// Declares message types.
+/// Declares message types with their constructors and codecs, as those of [`model`](crate::model) are.
+///
+/// For the documents of an extension. `mcp-extensions` declares its messages by it; the crate that uses it has
+/// `extern crate alloc` and depends on `serde`. Like the extensions, it may change in a minor release.
 ///
 /// ```text
 /// Name<'a> ("tag" = "value") by form {
@@ -85,21 +90,41 @@ pub(crate) fn read_member<'de, A: MapAccess<'de>, S: de::DeserializeSeed<'de>>(
 /// - `any` members hold any JSON, so `null` is a value.
 /// - `list` members are vectors that are left out if empty.
 ///
-/// `as` names a codec of [`codec`](super::codec) for members that serde would read or write differently. `by` names a
-/// method that returns the name for shaping, where that depends on the value.
+/// `as` names a codec for members that serde would read or write differently: `Object` for JSON that is an object,
+/// `CowStr`, `Integer`, `List` for a vector that `new` takes as it is. `by` names a method that returns the name for
+/// shaping, where that depends on the value.
+///
+/// ```
+/// extern crate alloc;
+///
+/// mcp_proto::message! {
+///     /// A mooring.
+///     Mooring {
+///         /// Its name.
+///         name: String = "name",
+///     } {
+///         /// Its depth in metres.
+///         opt depth: u64 as Integer = "depth",
+///     }
+/// }
+/// let json = mcp_proto::RawJson::encode(&Mooring::new("C14").depth(3u64))?;
+/// assert_eq!(json.as_str(), r#"{"name":"C14","depth":3}"#);
+/// # Ok::<(), mcp_proto::EncodeError>(())
+/// ```
+#[macro_export]
 macro_rules! message {
     ($(
         $(#[$doc:meta])*
         $name:ident $(<$life:lifetime>)? $(($tag:literal = $kind_name:literal))? $(by $form:ident)?
         { $($required:tt)* } { $($optional:tt)* }
     )*) => {$(
-        $crate::model::message::message! { @one
+        $crate::message! { @one
             [$(#[$doc])*] $name [$($life)?] [$($tag = $kind_name)?] [$($form)?] { $($required)* } { $($optional)* }
         }
     )*};
     (@one $docs:tt $name:ident [] $tag:tt $form:tt $required:tt $optional:tt) => {
-        $crate::model::message::message! { @item $docs $name [] [] $tag $form $required $optional }
-        impl $crate::model::base::IntoStatic for $name {
+        $crate::message! { @item $docs $name [] [] $tag $form $required $optional }
+        impl $crate::model::message::IntoStatic for $name {
             type Owned = Self;
             fn into_static(self) -> Self {
                 self
@@ -107,8 +132,8 @@ macro_rules! message {
         }
     };
     (@one $docs:tt $name:ident [$life:lifetime] $tag:tt $form:tt $required:tt $optional:tt) => {
-        $crate::model::message::message! { @item $docs $name [<$life>] [: $life, $life] $tag $form $required $optional }
-        $crate::model::message::message! { @own $name $life $required $optional }
+        $crate::message! { @item $docs $name [<$life>] [: $life, $life] $tag $form $required $optional }
+        $crate::message! { @own $name $life $required $optional }
     };
     (@item [$(#[$doc:meta])*] $name:ident [$($own:tt)*] [$($lives:tt)*]
         [$($tag:literal = $kind_name:literal)?] $form:tt
@@ -120,7 +145,7 @@ macro_rules! message {
         #[non_exhaustive]
         pub struct $name $($own)* {
             $( $(#[$rdoc])* pub $rm: $rt, )*
-            $( $(#[$odoc])* pub $om: $crate::model::message::message!(@type $kind $ot), )*
+            $( $(#[$odoc])* pub $om: $crate::message!(@type $kind $ot), )*
             /// Members that this type does not know.
             pub extra: $crate::model::Extra,
         }
@@ -128,7 +153,7 @@ macro_rules! message {
         impl $($own)* $name $($own)* {
             /// Creates a value with the required members.
             #[must_use]
-            pub fn new($($rm: $crate::model::message::message!(@given $rt $(, $rc)?)),*) -> Self {
+            pub fn new($($rm: $crate::message!(@given $rt $(, $rc)?)),*) -> Self {
                 Self {
                     $( $rm: $rm.into(), )*
                     $( $om: Default::default(), )*
@@ -140,13 +165,13 @@ macro_rules! message {
                 #[doc = concat!("Sets [`", stringify!($om), "`](#structfield.", stringify!($om), ").")]
                 #[must_use]
                 pub fn $om(mut self, $om: impl Into<$ot>) -> Self {
-                    self.$om = $crate::model::message::message!(@set $kind $om.into());
+                    self.$om = $crate::message!(@set $kind $om.into());
                     self
                 }
             )*
         }
 
-        $crate::model::message::message! { @default [$($own)*] $name { $($rm)* } }
+        $crate::message! { @default [$($own)*] $name { $($rm)* } }
 
         impl<'de $($lives)*> serde::Deserialize<'de> for $name $($own)* {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -183,12 +208,12 @@ macro_rules! message {
                         } )?
                         $( $rw => {
                             let seed = $crate::model::codec::MemberSeed::<
-                                $crate::model::message::message!(@codec $($rc)?), _>::new();
+                                $crate::message!(@codec $($rc)?), _>::new();
                             $rm = Some($crate::model::message::read_member(&mut map, $rw, $rm.is_some(), seed)?);
                         } )*
                         $( $ow => {
-                            let seed = $crate::model::message::message!(@seed $kind,
-                                $crate::model::message::message!(@codec $($oc)?));
+                            let seed = $crate::message!(@seed $kind,
+                                $crate::message!(@codec $($oc)?));
                             $om = Some($crate::model::message::read_member(&mut map, $ow, $om.is_some(), seed)?);
                         } )*
                         _ => extra.read(&name, &mut map)?,
@@ -199,7 +224,7 @@ macro_rules! message {
                 } )?
                 Ok(Self {
                     $( $rm: $rm.ok_or_else(|| serde::de::Error::missing_field($rw))?, )*
-                    $( $om: $crate::model::message::message!(@take $kind $om), )*
+                    $( $om: $crate::message!(@take $kind $om), )*
                     extra: extra.reject_duplicates()?,
                 })
             }
@@ -214,16 +239,16 @@ macro_rules! message {
                         let mut map = serializer.serialize_map(None)?;
                         $( map.serialize_entry($tag, $kind_name)?; )?
                         $( map.serialize_entry($rw, &$crate::model::codec::EncodedWith::<
-                            $crate::model::message::message!(@codec $($rc)?), _>::new(&self.0.$rm))?; )*
-                        $( $crate::model::message::message!(@write $kind self.0.$om, $ow, map,
-                            $crate::model::message::message!(@codec $($oc)?)); )*
+                            $crate::message!(@codec $($rc)?), _>::new(&self.0.$rm))?; )*
+                        $( $crate::message!(@write $kind self.0.$om, $ow, map,
+                            $crate::message!(@codec $($oc)?)); )*
                         if !self.0.extra.is_empty() {
                             self.0.extra.write(&mut map, &[$($tag,)? $($rw,)* $($ow,)*])?;
                         }
                         map.end()
                     }
                 }
-                let form = $crate::model::message::message!(@form $name self $form);
+                let form = $crate::message!(@form $name self $form);
                 serializer.serialize_newtype_struct(form, &MessageMembers(self))
             }
         }
@@ -232,7 +257,7 @@ macro_rules! message {
         { $( $(#[$rdoc:meta])* $rm:ident : $rt:ty $(as $rc:ident)? = $rw:tt, )* }
         { $( $(#[$odoc:meta])* $kind:ident $om:ident : $ot:ty $(as $oc:ident)? = $ow:tt, )* }
     ) => {
-        impl<$life> $crate::model::base::IntoStatic for $name<$life> {
+        impl<$life> $crate::model::message::IntoStatic for $name<$life> {
             type Owned = $name<'static>;
             fn into_static(self) -> $name<'static> {
                 $name {
@@ -246,7 +271,7 @@ macro_rules! message {
             /// Converts to a value that borrows nothing.
             #[must_use]
             pub fn into_owned(self) -> $name<'static> {
-                $crate::model::base::IntoStatic::into_static(self)
+                $crate::model::message::IntoStatic::into_static(self)
             }
         }
     };

@@ -41,9 +41,7 @@
 //! | `resources/subscribe`, `resources/unsubscribe` | [`SubscribeParams`] | [`EmptyResult`] |
 //! | `prompts/list` | [`PaginatedParams`] | [`ListPromptsResult`] |
 //! | `prompts/get` | [`GetPromptParams`] | [`GetPromptResult`], [`InputRequiredResult`] |
-//! | `skills/list` | [`PaginatedParams`] | [`ListSkillsResult`] |
-//! | `skills/get` | [`GetSkillParams`] | [`GetSkillResult`] |
-//! | `resources/directory/read` | [`ReadDirectoryParams`] | [`ReadDirectoryResult`] |
+//! | `skills/*`, `resources/directory/read` | `mcp_extensions::skills` | `mcp_extensions::skills` |
 //! | `completion/complete` | [`CompleteParams`] | [`CompleteResult`] |
 //! | `logging/setLevel` | [`SetLevelParams`] | [`EmptyResult`] |
 //! | `subscriptions/listen` | [`SubscriptionsListenParams`] | [`SubscriptionsListenResult`] |
@@ -121,7 +119,8 @@ use crate::version::Version;
 
 mod apps;
 pub(crate) mod base;
-pub(crate) mod codec;
+#[doc(hidden)]
+pub mod codec;
 mod completion;
 mod content;
 mod elicitation;
@@ -130,12 +129,12 @@ mod form;
 mod input;
 mod lifecycle;
 mod map;
-pub(crate) mod message;
+#[doc(hidden)]
+pub mod message;
 mod notifications;
 mod prompts;
 mod resources;
 mod sampling;
-mod skills;
 pub(crate) mod string_enum;
 mod tasks;
 #[cfg(test)]
@@ -201,10 +200,6 @@ pub use sampling::{
     CreateMessageParams, CreateMessageResult, IncludeContext, ModelHint, ModelPreferences, SamplingBlocks,
     SamplingContent, SamplingMessage, StopReason, ToolChoice, ToolChoiceMode, ToolResultContent,
     ToolUseContent,
-};
-pub use skills::{
-    GetSkillParams, GetSkillResult, ListSkillsResult, ReadDirectoryParams, ReadDirectoryResult, Skill,
-    SkillResource, SkillResources,
 };
 pub use tasks::{
     CancelTaskParams, CreateTaskResult, GetTaskParams, GetTaskPayloadParams, ListTasksResult,

@@ -173,6 +173,17 @@ pub enum ResourceContents<'a> {
     Blob(BlobResourceContents<'a>),
 }
 
+impl Resource {
+    /// Media type of a directory (SKILL-041).
+    pub const DIRECTORY: &str = "inode/directory";
+
+    /// Returns whether this is a directory, whose content a method of an extension lists (SKILL-041).
+    #[must_use]
+    pub fn is_directory(&self) -> bool {
+        self.mime_type.as_deref() == Some(Self::DIRECTORY)
+    }
+}
+
 impl<'a> ResourceContents<'a> {
     /// Creates text contents.
     #[must_use]

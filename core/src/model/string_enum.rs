@@ -1,7 +1,10 @@
 //! Macro `string_enum!`: enums of strings with an open vocabulary; unknown words are kept.
 
-/// Declares enums of strings. `never` names the refusal if unknown words must not be sent; `expects` names a lint that
-/// the code of an enum with marked words is expected to trigger.
+/// Declares enums of strings that keep unknown words, as those of [`model`](crate::model) are.
+///
+/// `never` names the refusal if unknown words must not be sent; `expects` names a lint that the code of an enum with
+/// marked words is expected to trigger. What [`message!`](crate::message) says about its users holds here, too.
+#[macro_export]
 macro_rules! string_enum {
     ($(
         $(#[$doc:meta])*
@@ -60,7 +63,7 @@ macro_rules! string_enum {
             }
         }
 
-        impl $crate::model::base::IntoStatic for $name {
+        impl $crate::model::message::IntoStatic for $name {
             type Owned = Self;
             fn into_static(self) -> Self {
                 self

@@ -122,10 +122,7 @@ fn remembered_list_of_resources_follows_skills() {
         |router: &TestRouter| count(&harness.ask_as(router, "bob", "resources/list", json!({})), "resources");
     // No skill hides them yet.
     assert_eq!(list(&router), 3);
-    let digest = format!("sha256:{}", "ab".repeat(32));
-    let file = crate::model::SkillResource::new(SKILL, digest, 7_u64);
-    let front = raw(&json!({"name": "tides", "description": "d"}));
-    router.skill(&crate::model::Skill::new(SKILL, front, Vec::from([file]))).expect("a skill");
+    router.skill(&TestSkill::new("skill://tides", Some(&["SKILL.md"]))).expect("a skill");
     assert_eq!(list(&router), 1);
     router.enable(EntryKind::Skill, SKILL, false).expect("a skill");
     assert_eq!(list(&router), 1);

@@ -106,7 +106,7 @@ pub use results::{
 pub use route::{
     CallTarget, CompletionTarget, PromptTarget, ResourceTarget, Route, RoutedCall, RouterAnswer, ToolTarget,
 };
-pub use skills::SkillAnswer;
+pub use skills::{FolderEntry, SkillAnswer};
 pub use tool_entry::{InvalidArguments, InvalidToolOutput, ToolEntry};
 pub use visibility::{Visibility, VisibilityGuard};
 

@@ -535,13 +535,10 @@ impl<H, M: Hook> Router<H, M> {
             || self.templates.extras().any(|family| !family.completions.is_empty())
     }
 
-    /// Returns the card of the server, from its [`info`](Self::info) (SEP-2127, experimental; DESIGN-47).
-    ///
-    /// Add the endpoints of the server before it is written ([`ServerCard::remotes`](crate::cards::ServerCard)).
-    #[cfg(feature = "http")]
+    /// Returns the identity of the server, from which an extension describes it (server cards, SEP-2127).
     #[must_use]
-    pub fn card(&self) -> crate::cards::ServerCard {
-        crate::cards::ServerCard::from_info(&self.info)
+    pub const fn implementation(&self) -> &Implementation {
+        &self.info
     }
 
     /// Returns the configuration of a server with these entries.

@@ -23,11 +23,31 @@ use super::route::{invalid_uri, read_cursor};
 use super::template::{MAX_URI, TemplateMismatch, comparison_key, lower_host, normalize};
 use super::visibility::{Listing, Rule};
 use crate::methods::{self, Capability, EntryKind};
-use crate::model::{Resource, Skill, encode_for};
+use crate::model::{Resource, encode_for};
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, clip};
 use crate::server::{Call, Caller};
-use crate::skills::{SKILL_FILE, file_name};
+use crate::uri::file_name;
+
+/// An entry of a list that stands for a folder of resources: a skill.
+///
+/// An extension implements it for its type of entry; [`Router::skill`] lists one. The router decides who sees the entry and
+/// what is in its folder, serves its list and its directories, and knows nothing else of it.
+pub trait FolderEntry: Serialize {
+    /// Checks what the entry says about itself.
+    ///
+    /// # Errors
+    ///
+    /// The rule that it breaks.
+    fn check_entry(&self) -> Result<(), String>;
+
+    /// Returns the URI by which the entry is known: that of a file in the folder, which the resource serves whose readers see the
+    /// entry.
+    fn uri(&self) -> &str;
+
+    /// Returns the URIs of its files, as far as they are known.
+    fn file_uris(&self) -> impl Iterator<Item = &str>;
+}
 
 impl<H, M: Hook> Router<H, M> {
     /// Lists a new skill, whose files are registered as resources (SKILL-002).
@@ -46,13 +66,13 @@ impl<H, M: Hook> Router<H, M> {
     ///
     /// # Errors
     ///
-    /// - [`RegisterError::Skill`]: the entry is not valid ([`Skill::check`]).
+    /// - [`RegisterError::Skill`]: the entry is not valid ([`FolderEntry::check_entry`]).
     /// - [`RegisterError::Duplicate`]: a skill with this URI is registered already.
     /// - [`RegisterError::Unknown`]: no resource or template serves a file of the skill.
-    pub fn skill(&mut self, skill: &Skill) -> Result<ChangedLists, RegisterError> {
+    pub fn skill(&mut self, skill: &impl FolderEntry) -> Result<ChangedLists, RegisterError> {
         let (key, entry) = self.check_skill(skill)?;
         let taken = self.skills.as_ref().is_some_and(|skills| skills.contains(&key));
-        refuse_duplicate(EntryKind::Skill, &skill.uri, taken)?;
+        refuse_duplicate(EntryKind::Skill, skill.uri(), taken)?;
         Ok(self.put_skill(key, entry))
     }
 
@@ -61,7 +81,7 @@ impl<H, M: Hook> Router<H, M> {
     /// # Errors
     ///
     /// As [`skill`](Self::skill), except for `Duplicate`.
-    pub fn replace_skill(&mut self, skill: &Skill) -> Result<ChangedLists, RegisterError> {
+    pub fn replace_skill(&mut self, skill: &impl FolderEntry) -> Result<ChangedLists, RegisterError> {
         let (key, entry) = self.check_skill(skill)?;
         Ok(self.put_skill(key, entry))
     }
@@ -79,20 +99,20 @@ impl<H, M: Hook> Router<H, M> {
     }
 
     /// Checks an entry, and that its files are registered; returns the comparison key of its URI, and what is listed.
-    fn check_skill(&self, skill: &Skill) -> Result<(Box<str>, ListedSkill), RegisterError> {
-        let refused = |reason| RegisterError::Skill { uri: skill.uri.clone(), reason };
-        skill.check().map_err(|error| refused(error.to_string()))?;
-        let files = skill.files().unwrap_or_default().iter().map(|file| &*file.uri);
-        for file in files.chain([&*skill.uri]) {
+    fn check_skill(&self, skill: &impl FolderEntry) -> Result<(Box<str>, ListedSkill), RegisterError> {
+        let uri = skill.uri();
+        let refused = |reason| RegisterError::Skill { uri: uri.into(), reason };
+        skill.check_entry().map_err(refused)?;
+        for file in skill.file_uris().chain([uri]) {
             if !self.serves(file) {
                 return Err(unknown_item(EntryKind::Resource, file));
             }
         }
-        let key = comparison_key(&skill.uri, MAX_URI);
-        let key = key.map_err(|reason| RegisterError::Uri { uri: skill.uri.clone(), reason })?;
+        let key = comparison_key(uri, MAX_URI);
+        let key = key.map_err(|reason| RegisterError::Uri { uri: uri.into(), reason })?;
         let entry = RawJson::encode(skill).map_err(|error| refused(error.to_string()))?;
-        let folder = folder_key(key.strip_suffix(SKILL_FILE).unwrap_or(&key)).into();
-        Ok((key.into(), ListedSkill { uri: skill.uri.as_str().into(), folder, entry }))
+        let folder = folder_key(key.rfind('/').and_then(|slash| key.get(..=slash)).unwrap_or(&key)).into();
+        Ok((key.into(), ListedSkill { uri: uri.into(), folder, entry }))
     }
 
     fn put_skill(&mut self, key: Box<str>, listed: ListedSkill) -> ChangedLists {

@@ -5,17 +5,9 @@ use core::time::Duration;
 use super::tests::*;
 use super::*;
 use crate::methods::EntryKind;
-use crate::model::{Skill, SkillResource, SkillResources};
 
-fn file(uri: &str) -> SkillResource {
-    SkillResource::new(uri, format!("sha256:{}", "ab".repeat(32)), 7u64)
-}
-
-fn entry(root: &str, paths: &[&str]) -> Skill {
-    let name = root.rsplit('/').next().expect("a name");
-    let files: Vec<SkillResource> = paths.iter().map(|path| file(&format!("{root}/{path}"))).collect();
-    let front_matter = raw(&json!({"name": name, "description": "d", "license": "MIT"}));
-    Skill::new(format!("{root}/SKILL.md"), front_matter, files)
+fn entry(root: &str, paths: &[&str]) -> TestSkill {
+    TestSkill::new(root, Some(paths))
 }
 
 fn add(router: &mut TestRouter, root: &str, paths: &[&str]) {
@@ -217,11 +209,10 @@ fn skill_without_its_files_is_not_registered() {
     let uri = "skill://tides/b.md".to_string();
     assert_eq!(missing, Err(RegisterError::Unknown { kind: EntryKind::Resource, name: uri }));
     let mut wrong = entry("skill://tides", &["SKILL.md"]);
-    wrong.frontmatter = raw(&json!({"name": "other", "description": "d"}));
+    wrong.frontmatter["name"] = json!("other");
     let refused = router.replace_skill(&wrong).expect_err("refused").to_string();
     assert!(refused.contains("the name `other`"), "{refused}");
-    let mut dynamic = entry("skill://live/report", &[]);
-    dynamic.resources = SkillResources::Dynamic;
+    let dynamic = TestSkill::new("skill://live/report", None);
     assert!(router.skill(&dynamic).is_err(), "nothing serves its SKILL.md");
     router
         .resource_template(ResourceTemplate::new("skill://live/{+path}", "live"), target_text)

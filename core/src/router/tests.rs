@@ -27,6 +27,47 @@ pub(super) fn raw(value: &Value) -> RawJson {
     RawJson::new(value.to_string()).expect("JSON")
 }
 
+/// A skill as an extension describes it, with the URIs of its files.
+#[derive(serde::Serialize)]
+pub(super) struct TestSkill {
+    uri: String,
+    pub(super) frontmatter: Value,
+    resources: Value,
+}
+
+impl TestSkill {
+    /// Creates the skill of a folder with these files; `None` for content that is not listed.
+    pub(super) fn new(root: &str, paths: Option<&[&str]>) -> Self {
+        let name = root.rsplit('/').next().expect("a name");
+        let digest = format!("sha256:{}", "ab".repeat(32));
+        let file = |path: &&str| json!({"uri": format!("{root}/{path}"), "digest": digest, "size": 7});
+        Self {
+            uri: format!("{root}/SKILL.md"),
+            frontmatter: json!({"name": name, "description": "d", "license": "MIT"}),
+            resources: paths.map_or_else(|| json!("dynamic"), |paths| paths.iter().map(file).collect()),
+        }
+    }
+}
+
+impl FolderEntry for TestSkill {
+    fn check_entry(&self) -> Result<(), String> {
+        let name = self.frontmatter["name"].as_str().expect("a name");
+        if self.uri.ends_with(&format!("/{name}/SKILL.md")) {
+            Ok(())
+        } else {
+            Err(format!("the name `{name}`"))
+        }
+    }
+
+    fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    fn file_uris(&self) -> impl Iterator<Item = &str> {
+        self.resources.as_array().into_iter().flatten().map(|file| file["uri"].as_str().expect("a URI"))
+    }
+}
+
 pub(super) fn tool(name: &str) -> Tool {
     Tool::new(name, raw(&json!({"type": "object"}))).description("d")
 }

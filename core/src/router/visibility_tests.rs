@@ -9,7 +9,6 @@ use super::tests::*;
 use super::*;
 use crate::change::Change;
 use crate::methods::{Capability, EntryKind};
-use crate::model::{Skill, SkillResource};
 use crate::server::{Announcement, Audience, Authorization, Caller, Identity};
 use crate::testing::{Rng, rounds};
 
@@ -347,11 +346,8 @@ pub(super) fn skill_router() -> TestRouter {
         router.resource(Resource::new(uri, uri), target_text).expect("a resource");
     }
     router.resource_template(ResourceTemplate::new("skill://tides/{name}", "t"), target_text).expect("valid");
-    for (root, name) in [("skill://tides", "tides"), ("skill://open", "open")] {
-        let digest = format!("sha256:{}", "ab".repeat(32));
-        let file = SkillResource::new(format!("{root}/SKILL.md"), digest, 7u64);
-        let front = raw(&json!({"name": name, "description": "d"}));
-        router.skill(&Skill::new(format!("{root}/SKILL.md"), front, Vec::from([file]))).expect("a skill");
+    for root in ["skill://tides", "skill://open"] {
+        router.skill(&TestSkill::new(root, Some(&["SKILL.md"]))).expect("a skill");
     }
     router.cache_list(EntryKind::Skill, CacheHint::public(Duration::from_secs(9)));
     router

@@ -28,6 +28,9 @@ const HEADINGS: &[(&str, &str)] = &[
     ("ToolResultContent+value", "[`ToolResultContent`] with a `structuredContent` that is no object"),
 ];
 
+/// Results of extensions, whose types are in `mcp-extensions`.
+const EXTENSIONS: [&str; 3] = ["GetSkillResult", "ListSkillsResult", "ReadDirectoryResult"];
+
 /// Descriptions of the substitutes of each type, in the order of its rule.
 const SUBSTITUTES: &[(&str, &[&str])] = &[
     ("AudioContent", &["a text that names the kind, the media type and the size"]),
@@ -100,7 +103,9 @@ fn base(form: &ShapeRule) -> Option<&'static ShapeRule> {
 fn types() -> String {
     let mut out = String::from("| Type | Member | Exists | Elsewhere |\n|---|---|---|---|\n");
     for rule in RULES {
-        let head = look_up(HEADINGS, rule.name).map_or_else(|| format!("[`{}`]", rule.name), String::from);
+        let is_elsewhere = EXTENSIONS.contains(&rule.name);
+        let name = || if is_elsewhere { format!("`{}`", rule.name) } else { format!("[`{}`]", rule.name) };
+        let head = look_up(HEADINGS, rule.name).map_or_else(name, String::from);
         if rule.revisions != ALL {
             out += &format!("| {head} | | {} | {} |\n", span(rule.revisions), describe_missing(rule));
         }

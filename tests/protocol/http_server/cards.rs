@@ -1,6 +1,6 @@
 //! The card of a server and the catalog of its host: public documents beside the endpoint.
 
-use mcp_proto::cards::{CardInput, CardRemote, ServerCard};
+use mcp_extensions::cards::{CardInput, CardRemote, ServerCard};
 use mcp_proto::http::server::Config;
 use mcp_tests::harness::HttpServerHarness;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn card() -> ServerCard {
 }
 
 fn with_card(http: Config) -> HttpServerHarness {
-    harness(http.card(&card()).expect("valid"))
+    harness(card().configure(http).expect("valid"))
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn unchanged_document_is_not_sent_again() {
         tags.push(tag);
     }
     assert_ne!(tags[0], tags[1]);
-    let changed = Config::new().card(&card().title("Tides")).expect("valid");
+    let changed = card().title("Tides").configure(Config::new()).expect("valid");
     let mut web = harness(changed);
     let x = web.send_request("GET", CARD, &[("If-None-Match", &tags[0])], "");
     assert_eq!(web.response(x).status, 200, "the card has changed");
@@ -139,6 +139,6 @@ fn card_is_beside_the_endpoint_and_nowhere_else() {
 fn card_that_is_not_valid_is_not_served() {
     let input = CardInput::new().is_secret(true).value("hunter2");
     let secret = CardRemote::http("https://{key}.example").variables([("key", input)]);
-    let error = Config::new().card(&card().remotes([secret])).unwrap_err().to_string();
+    let error = card().remotes([secret]).configure(Config::new()).unwrap_err().to_string();
     assert!(error.starts_with("`remotes[0].variables.key.value`: ") && !error.contains("hunter2"), "{error}");
 }

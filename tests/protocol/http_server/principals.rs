@@ -1,7 +1,8 @@
 //! Rules for principals and scopes of a token: skills, and reports of deprecated features.
 
+use mcp_extensions::skills::{Skill, SkillResource, SkillResources};
 use mcp_proto::http::server::Config;
-use mcp_proto::model::{Resource, ResourceTemplate, Skill, SkillResource, SkillResources};
+use mcp_proto::model::{Resource, ResourceTemplate};
 use mcp_proto::router::{Route, Router};
 use mcp_proto::server::{Caller, Identity};
 use mcp_proto::{DeprecatedFeature, EntryKind, RawJson};

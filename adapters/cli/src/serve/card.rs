@@ -1,6 +1,6 @@
 //! The card that the demonstration server offers over HTTP.
 
-use mcp_proto::cards::{CardRemote, ServerCard};
+use mcp_extensions::cards::{CardRemote, ServerCard};
 use mcp_proto::http::server::Config;
 
 use super::http;
@@ -26,7 +26,7 @@ pub(super) fn apply(args: &args::ServeArgs, config: Config, address: &str) -> Re
     // A URL with port 0, or with `http` and an address that is not of this machine, is not valid in a card.
     let card = bare.clone().remotes([CardRemote::http(url).supported_protocol_versions(versions)]);
     let card = if card.check().is_ok() { card } else { bare };
-    config.card(&card).map_err(|error| CommandFailure::failed(error.to_string()))
+    card.configure(config).map_err(|error| CommandFailure::failed(error.to_string()))
 }
 
 const NAME: &str = "io.github.mcp-proto/mcp-probe";

@@ -1,6 +1,6 @@
 //! Body of the fuzz target `front_matter`: the `SKILL.md` of a stranger.
 
-use mcp_proto::skills::{SkillError, split_front_matter};
+use super::{SkillError, split_front_matter};
 
 /// Reads the front matter, and checks what was read.
 ///

@@ -1,10 +1,10 @@
 //! YAML as JSON: the events of the parser, with the scalars of the core schema of YAML 1.2.
 
 use alloc::borrow::{Cow, ToOwned};
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use std::collections::HashSet;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
 
@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 32;
 /// A mapping or sequence that has not ended.
 enum Container {
     Sequence { is_empty: bool },
-    Mapping { keys: HashSet<String>, expects_key: bool },
+    Mapping { keys: BTreeSet<String>, expects_key: bool },
 }
 
 /// Converts a YAML document to the text of a JSON object.
@@ -65,7 +65,7 @@ pub(super) fn to_json(yaml: &str) -> Result<String, String> {
                 }
                 json.push(if is_mapping { '{' } else { '[' });
                 open.push(if is_mapping {
-                    Container::Mapping { keys: HashSet::new(), expects_key: true }
+                    Container::Mapping { keys: BTreeSet::new(), expects_key: true }
                 } else {
                     Container::Sequence { is_empty: true }
                 });
@@ -291,7 +291,7 @@ mod tests {
     // covers: SEC-018
     #[test]
     fn large_hostile_yaml_is_refused_or_becomes_json() {
-        let size = mcp_proto::skills::MAX_FRONT_MATTER;
+        let size = super::super::MAX_FRONT_MATTER;
         let keys: String = (0..size / 8).map(|n| format!("k{n}: 1\n")).collect();
         for (unit, prefix) in [
             ("[", "a: "),

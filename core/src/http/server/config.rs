@@ -349,32 +349,25 @@ fn strip_port(authority: &[u8]) -> &[u8] {
 }
 
 impl Config {
-    /// Serves the card of this server and a catalog with it (SEP-2127, experimental; DESIGN-47).
+    /// Serves a public document, such as the card of a server (SEP-2127; DESIGN-47): `mcp_extensions::cards` makes it.
     ///
-    /// The card is at the path of the endpoint with `/server-card` appended, the catalog at
-    /// `/.well-known/ai-catalog.json`. They are public: everybody may read them without a token, pages of every origin,
-    /// too. The check of `Host` stays on. Both answer to GET, HEAD and conditional requests (`ETag`), and are fresh for an
-    /// hour.
-    ///
-    /// The endpoint is the first remote of the card; its path need not be that of this configuration, as a proxy may map
-    /// it. A card that was set before is replaced.
+    /// Everybody may read it without a token, pages of every origin, too. The check of `Host` stays on. It answers to GET,
+    /// HEAD and conditional requests (`ETag`), and is fresh for an hour. A document for the same place is replaced.
     ///
     /// ```
-    /// use mcp_proto::cards::{CardRemote, ServerCard};
-    /// use mcp_proto::http::server::Config;
+    /// use mcp_proto::RawJson;
+    /// use mcp_proto::http::server::{Config, PublicDocument};
     ///
-    /// let remote = CardRemote::http("https://tides.example.com/mcp");
-    /// let card = ServerCard::new("com.example/tides", "1.0.0", "Tide tables").remotes([remote]);
-    /// let config = Config::new().allow_host("tides.example.com").card(&card)?;
-    /// # Ok::<(), mcp_proto::model::ValidationError>(())
+    /// let tides = RawJson::new(r#"{"port":"Brest"}"#)?;
+    /// let document = PublicDocument::at_path("/.well-known/port.json", "application/json", tides);
+    /// let config = Config::new().allow_host("tides.example.com").document(document);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`ServerCard::check`](crate::cards::ServerCard::check).
-    pub fn card(mut self, card: &crate::cards::ServerCard) -> Result<Self, crate::model::ValidationError> {
-        self.documents = PublicDocument::of_card(card)?;
-        Ok(self)
+    #[must_use]
+    pub fn document(mut self, document: PublicDocument) -> Self {
+        self.documents.retain(|known| !known.replaces(&document));
+        self.documents.push(document);
+        self
     }
 
     /// Returns the public document at a path.

@@ -1,8 +1,8 @@
-//! Public documents beside the endpoint: the card of the server and the catalog of its host (SEP-2127).
+//! Public documents beside the endpoint, such as the card of the server and the catalog of its host (SEP-2127).
 
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
@@ -10,33 +10,57 @@ use sha2::{Digest as _, Sha256};
 use super::exchange_table::ExchangeTable;
 use super::refusal::Refusal;
 use crate::ascii::AsciiCaseExt as _;
-use crate::cards::{CARD_MEDIA_TYPE, CARD_SUFFIX, CATALOG_MEDIA_TYPE, CATALOG_PATH, ServerCard};
 use crate::head::{FieldLine, Fields};
 use crate::http::fields;
-use crate::model::ValidationError;
 use crate::raw::RawJson;
 use crate::slab::Key;
 
-/// A document that everybody may read.
+/// A JSON document that everybody may read without a token, pages of every origin, too ([`Config::document`]).
+///
+/// [`Config::document`]: super::Config::document
 #[derive(Clone, Debug)]
-pub(super) struct PublicDocument {
+pub struct PublicDocument {
     place: Place,
-    media_type: &'static str,
+    media_type: Cow<'static, str>,
     body: Bytes,
     /// Entity tag, with its quotes.
     etag: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
-    /// The path of the endpoint with [`CARD_SUFFIX`].
-    BesideEndpoint,
-    /// [`CATALOG_PATH`].
-    WellKnown,
+    /// The path of the endpoint, without slashes at its end, with this suffix.
+    BesideEndpoint(Cow<'static, str>),
+    /// This path.
+    At(Cow<'static, str>),
 }
 
 impl PublicDocument {
-    fn new(place: Place, media_type: &'static str, body: RawJson) -> Self {
+    /// Creates a document at the path of the endpoint with `suffix` appended, such as `/server-card`.
+    ///
+    /// `media_type` is the value of `Content-Type`.
+    #[must_use]
+    pub fn beside_endpoint(
+        suffix: impl Into<Cow<'static, str>>,
+        media_type: impl Into<Cow<'static, str>>,
+        body: RawJson,
+    ) -> Self {
+        Self::new(Place::BesideEndpoint(suffix.into()), media_type.into(), body)
+    }
+
+    /// Creates a document at a path of the host, such as `/.well-known/ai-catalog.json`.
+    ///
+    /// `media_type` is the value of `Content-Type`.
+    #[must_use]
+    pub fn at_path(
+        path: impl Into<Cow<'static, str>>,
+        media_type: impl Into<Cow<'static, str>>,
+        body: RawJson,
+    ) -> Self {
+        Self::new(Place::At(path.into()), media_type.into(), body)
+    }
+
+    fn new(place: Place, media_type: Cow<'static, str>, body: RawJson) -> Self {
         let body = body.into_bytes();
         let digest = Sha256::digest(&body);
         let mut etag = String::from("\"");
@@ -47,25 +71,17 @@ impl PublicDocument {
         Self { place, media_type, body, etag }
     }
 
-    /// Returns the card of a server, and the catalog with it.
-    ///
-    /// # Errors
-    ///
-    /// As [`ServerCard::check`].
-    pub(super) fn of_card(card: &ServerCard) -> Result<Vec<Self>, ValidationError> {
-        let catalog = card.to_catalog()?.to_json();
-        Ok(alloc::vec![
-            Self::new(Place::BesideEndpoint, CARD_MEDIA_TYPE, card.to_card()?),
-            Self::new(Place::WellKnown, CATALOG_MEDIA_TYPE, catalog),
-        ])
+    /// Returns whether both have the same place.
+    pub(super) fn replaces(&self, other: &Self) -> bool {
+        self.place == other.place
     }
 
     /// Returns whether the document of a server with this endpoint is at a path.
     pub(super) fn is_at(&self, path: &str, endpoint: &str) -> bool {
-        match self.place {
-            Place::WellKnown => path == CATALOG_PATH,
-            Place::BesideEndpoint => {
-                path.strip_suffix(CARD_SUFFIX).is_some_and(|path| path == endpoint.trim_end_matches('/'))
+        match &self.place {
+            Place::At(place) => path == place,
+            Place::BesideEndpoint(suffix) => {
+                path.strip_suffix(&**suffix).is_some_and(|path| path == endpoint.trim_end_matches('/'))
             }
         }
     }
@@ -92,7 +108,7 @@ impl ExchangeTable {
                 if has_entity_tag(request, &document.etag) {
                     self.answer_empty(key, 304, fields);
                 } else {
-                    self.answer_with_document(key, document.media_type, &document.body, fields);
+                    self.answer_with_document(key, &document.media_type, &document.body, fields);
                 }
             }
             "OPTIONS" => {

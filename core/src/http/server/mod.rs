@@ -33,6 +33,7 @@ mod token;
 
 pub use config::Config;
 pub use connection::{Admission, Connection};
+pub use documents::PublicDocument;
 pub use exchange::{ExchangeId, Response};
 pub use protected::{Dpop, Protected, ProtectedError, Scheme};
 pub use request_headers::VisibleFieldError;

@@ -28,7 +28,7 @@ const SHARED: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("auth", &[("client", ""), ("token", "client")]),
-    ("extensions", &[("skills", "")]),
+    ("extensions", &[("cards", ""), ("skills", "")]),
     (
         "runtime",
         &[
@@ -45,7 +45,7 @@ const SHARED: &[(&str, &[(&str, &str)])] = &[
 ];
 
 /// Maximum number of modules, and of edges between them.
-const MAX_MODULES: usize = 24;
+const MAX_MODULES: usize = 25;
 const MAX_EDGES: usize = 29;
 
 /// The packages of this workspace that each package may depend on.

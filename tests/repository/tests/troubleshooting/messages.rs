@@ -50,6 +50,7 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("adapters/auth/src/fuzz_tests.rs", "tests"),
     ("adapters/extensions/src/folder_in_tests.rs", "tests"),
     ("adapters/extensions/src/fuzz_tests.rs", "tests"),
+    ("adapters/extensions/src/skills/message_tests.rs", "tests"),
     ("adapters/std/src/folder_in_tests.rs", "tests"),
     ("adapters/std/src/fuzz_tests.rs", "tests"),
     ("adapters/telemetry/src/metrics.rs", "descriptions of metrics"),

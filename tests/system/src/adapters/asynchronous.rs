@@ -6,11 +6,10 @@ use core::time::Duration;
 use std::time::Instant;
 
 use futures_lite::future;
-use mcp_extensions::skills::SkillContent;
+use mcp_extensions::skills::{Skill, SkillContent};
 use mcp_proto::CallOptions;
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Peer, SubscriptionKey};
-use mcp_proto::model::Skill;
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
 use mcp_runtime::Error;
 use mcp_runtime::client::ClientHandler;

@@ -4,11 +4,10 @@ use core::time::Duration;
 use std::time::Instant;
 
 use mcp_blocking::{Client as Handle, ClientHandler, Error};
-use mcp_extensions::skills::SkillContent;
+use mcp_extensions::skills::{Skill, SkillContent};
 use mcp_proto::CallOptions;
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Peer, SubscriptionKey};
-use mcp_proto::model::Skill;
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
 use mcp_std::process::ShutdownStage;
 use serde_json::Value;

@@ -10,10 +10,9 @@ use std::process::Command;
 
 use mcp_auth::client::Authorizer;
 use mcp_blocking::{ClientHandler, Error, Program, Stderr};
-use mcp_extensions::skills::SkillContent;
+use mcp_extensions::skills::{Skill, SkillContent};
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Peer, SubscriptionKey};
-use mcp_proto::model::Skill;
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
 use mcp_smol::Smol;
 use mcp_tokio::Tokio;

@@ -3,11 +3,10 @@
 use core::time::Duration;
 use std::thread;
 
-use mcp_extensions::skills::SkillContent;
+use mcp_extensions::skills::{Skill, SkillContent};
 use mcp_proto::CallOptions;
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Peer, SubscriptionKey};
-use mcp_proto::model::Skill;
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
 use mcp_std::process::ShutdownStage;
 use mcp_threads::{Client as Handle, ClientHandler, Error};

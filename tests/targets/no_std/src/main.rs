@@ -383,8 +383,8 @@ fn ask(
 /// Registers a skill of one file.
 #[cfg(feature = "skills")]
 fn skills<H>(router: &mut mcp_proto::router::Router<H>) {
+    use mcp_extensions::skills::{Skill, SkillResource};
     use mcp_proto::RawJson;
-    use mcp_proto::model::{Skill, SkillResource};
 
     let Ok(front_matter) = RawJson::new(black_box("{}")) else { return };
     let file = SkillResource::new("skill://pins/SKILL.md", black_box("sha256:"), 0u64);
@@ -395,8 +395,8 @@ fn skills<H>(router: &mut mcp_proto::router::Router<H>) {
 /// Writes the card of a server, and its `server.json`.
 #[cfg(feature = "cards")]
 fn cards() {
+    use mcp_extensions::cards::ServerCard;
     use mcp_proto::Implementation;
-    use mcp_proto::cards::ServerCard;
 
     let card = ServerCard::from_info(&Implementation::new(black_box("io.example/device"), black_box("1")));
     black_box(card.to_card().is_ok());

@@ -2,9 +2,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use mcp_extensions::skills::SkillFolder;
+use mcp_extensions::skills::{Skill, SkillFolder, SkillResources};
 use mcp_proto::RawJson;
-use mcp_proto::model::{Resource, Skill, SkillResources};
+use mcp_proto::model::Resource;
 use mcp_runtime::server::router::RegisterFunctions;
 
 const PLANNING: &str = "\

@@ -8,11 +8,14 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::io;
 
+use mcp_extensions::skills::Skill;
+#[cfg(feature = "skills")]
+use mcp_extensions::skills::SkillContent;
 use mcp_proto::client::{InputId, Keystroke, StartedTask, SubscriptionKey, TaskHandle};
 use mcp_proto::model::{
     CallToolResult, CompleteParams, CompleteResult, CompletionReference, GetPromptResult, InputResponse,
     InputResponses, LoggingLevel, Prompt, ReadResourceResult, RequestParams, Resource, ResourceTemplate,
-    Skill, Task, Tool,
+    Task, Tool,
 };
 use mcp_proto::{CallOptions, EntryKind, Progress, RawJson, RpcError, UseError};
 use serde::Serialize;
@@ -495,11 +498,7 @@ impl<B: ClientBackend> BlockingCalls<B> {
     ///
     /// As [`AsyncCalls::read_skill_file`].
     #[cfg(feature = "skills")]
-    pub fn read_skill_file(
-        &self,
-        skill: &Skill,
-        file: &str,
-    ) -> Result<mcp_extensions::skills::SkillContent, Error> {
+    pub fn read_skill_file(&self, skill: &Skill, file: &str) -> Result<SkillContent, Error> {
         complete(self.calls.read_skill_file(skill, file))
     }
 

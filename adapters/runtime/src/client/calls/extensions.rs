@@ -9,17 +9,16 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use mcp_extensions::skills::{GetSkillParams, ReadDirectoryParams, Skill};
 #[cfg(feature = "skills")]
-use mcp_extensions::skills::{SkillContent, read_front_matter};
+use mcp_extensions::skills::{MAX_TOTAL_SIZE, SkillContent, SkillError, SkillUri, read_front_matter};
 use mcp_proto::client::{AppTools, Paginator, Peer, StartedTask, TaskHandle, TaskRequest, TypedEntries};
 use mcp_proto::model::{
-    CallToolResult, CancelTaskParams, GetSkillParams, GetTaskParams, InputResponses, ReadDirectoryParams,
-    RequestParams, Resource, Skill, Task, Tool, UiToolVisibility,
+    CallToolResult, CancelTaskParams, GetTaskParams, InputResponses, RequestParams, Resource, Task, Tool,
+    UiToolVisibility,
 };
 #[cfg(feature = "skills")]
 use mcp_proto::model::{ReadResourceParams, ResourceContents};
-#[cfg(feature = "skills")]
-use mcp_proto::skills::{MAX_TOTAL_SIZE, SkillError, SkillUri};
 use mcp_proto::{CallOptions, Capability, Diagnostic, EntryKind, UseError};
 use serde::Serialize;
 

@@ -7,10 +7,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use std::path::Path;
 
-use mcp_extensions::skills::{Content, SkillFolder, read_skills};
+use mcp_extensions::skills::{Content, SkillError, SkillFolder, read_skills};
 use mcp_proto::model::{ReadResourceResult, ResourceContents};
 use mcp_proto::router::{CallTarget, RegisterError};
-use mcp_proto::skills::SkillError;
 
 use super::answer::{EntryResult, misrouted_error};
 use super::flavor::{EntryCall, SharedFunction};
@@ -50,7 +49,7 @@ impl<F: Flavor> Router<F> {
     ///
     /// Everything is refused if one file cannot be served: a link that leads out of the folder, or to a folder above it; a
     /// name that is not UTF-8; something that is neither a file nor a folder; a skill beyond the limits
-    /// ([`MAX_FILES`](mcp_proto::skills::MAX_FILES), [`MAX_TOTAL_SIZE`](mcp_proto::skills::MAX_TOTAL_SIZE)); more than 32
+    /// ([`MAX_FILES`](mcp_extensions::skills::MAX_FILES), [`MAX_TOTAL_SIZE`](mcp_extensions::skills::MAX_TOTAL_SIZE)); more than 32
     /// folders below each other; a folder without a skill. [`check`](Self::check) reports the path and the reason.
     pub fn skills_from(&mut self, folder: impl AsRef<Path>) -> &mut Self {
         let folders = read_skills(folder.as_ref()).map_err(|error| RegisterError::Folder {

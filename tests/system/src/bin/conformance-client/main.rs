@@ -10,9 +10,10 @@ use std::env;
 use std::process::ExitCode;
 
 use mcp_blocking::{ClientHandler, Error};
+use mcp_extensions::skills::Skill;
 use mcp_proto::EntryKind;
 use mcp_proto::client::Config;
-use mcp_proto::model::{ElicitParams, ElicitResult, ElicitValue, Map, Skill};
+use mcp_proto::model::{ElicitParams, ElicitResult, ElicitValue, Map};
 use mcp_proto::{Capabilities, Capability, RpcError, UseError, Version, VersionSet};
 use mcp_system_tests::adapters::{self, AdapterClient, AdapterKind, ServerLocation};
 use serde_json::{Value, json};

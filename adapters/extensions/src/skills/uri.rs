@@ -1,10 +1,10 @@
 //! Names and URIs of skills.
 
-use alloc::borrow::Cow;
 use alloc::string::String;
 
+use mcp_proto::uri::{decode, is_uri, push_segment, scheme};
+
 use super::SkillError;
-use crate::uri::{SEGMENT, byte_class, decode, is_uri, push_encoded, scheme};
 
 /// Name of the file that every skill has.
 pub const SKILL_FILE: &str = "SKILL.md";
@@ -110,13 +110,7 @@ impl<'a> SkillUri<'a> {
         for segment in path.split('/').filter(|segment| *segment != ".") {
             check_segment(segment).map_err(refused)?;
             uri.push('/');
-            for byte in segment.bytes() {
-                if byte_class(byte) & SEGMENT != 0 && byte != b'%' {
-                    uri.push(char::from(byte));
-                } else {
-                    push_encoded(&mut uri, byte);
-                }
-            }
+            push_segment(&mut uri, segment);
         }
         if uri.len() == self.root.len() {
             return Err(refused("it names no file"));
@@ -161,12 +155,6 @@ fn check_segment(segment: &str) -> Result<(), &'static str> {
         _ if segment.chars().any(char::is_control) => Err("it has a segment with a control character"),
         _ => Ok(()),
     }
-}
-
-/// Returns the last segment of a URI, decoded.
-pub(crate) fn file_name(uri: &str) -> Cow<'_, str> {
-    let segment = uri.rsplit_once('/').map_or(uri, |(_, segment)| segment);
-    decode(segment).map_or(Cow::Borrowed(segment), Cow::Owned)
 }
 
 #[cfg(test)]
@@ -255,6 +243,5 @@ mod tests {
         ] {
             assert_eq!(skill.path_of(outside), None, "{outside}");
         }
-        assert_eq!(file_name("skill://a/b%20c"), "b c");
     }
 }

@@ -1,7 +1,7 @@
 //! Server cards and `server.json`: static descriptions of a server, for clients that do not know it yet (SEP-2127).
 //!
 //! A [`ServerCard`] says who a server is and where it answers. The same value is written in two forms: as the card that
-//! an HTTP server offers itself ([`http::server::Config::card`](crate::http::server::Config::card)), and as the
+//! an HTTP server offers itself ([`ServerCard::configure`]), and as the
 //! `server.json` of the MCP Registry, which can name packages, too. Neither lists tools, resources or prompts.
 //!
 //! SEP-2127 is Final. The schema of cards (`v1`) is that of an extension, not part of a revision of the protocol, and may
@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use mcp_proto::Implementation;
-//! use mcp_proto::cards::{CardHeader, CardRemote, ServerCard};
+//! use mcp_extensions::cards::{CardHeader, CardRemote, ServerCard};
 //!
 //! let info = Implementation::new("com.example/tides", "1.2.0").title("Tides").description("Tide tables of all harbours");
 //! let header = CardHeader::new("X-Api-Key").description("Key of your account").is_secret(true).is_required(true);
@@ -28,11 +28,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::url::Url;
-use crate::model::message::message;
-use crate::model::string_enum::string_enum;
-use crate::model::{Icon, Implementation, Map, ValidationError};
-use crate::raw::RawJson;
+use mcp_proto::http::Url;
+use mcp_proto::http::server::{Config, PublicDocument};
+use mcp_proto::model::{Icon, Implementation, Map, ValidationError};
+use mcp_proto::{RawJson, message, string_enum};
 
 mod check;
 #[cfg(test)]
@@ -261,7 +260,8 @@ message! {
 impl ServerCard {
     /// Creates the card of a server from what it says about itself: name, version, title, description, web page, icons.
     ///
-    /// [`check`](Self::check) refuses it if the name is not in reverse-DNS form or there is no description; set
+    /// That of a router is [`Router::implementation`](mcp_proto::router::Router::implementation). [`check`](Self::check) refuses
+    /// it if the name is not in reverse-DNS form or there is no description; set
     /// [`name`](#structfield.name) and [`description`](#structfield.description) then.
     #[must_use]
     pub fn from_info(info: &Implementation) -> Self {
@@ -338,7 +338,7 @@ fn with_schema(schema: &str, card: &ServerCard) -> RawJson {
     let members = RawJson::encode(&card).unwrap_or_else(|_| RawJson::empty_object());
     // `name` is always there, so a comma follows.
     let rest = members.as_str().strip_prefix('{').unwrap_or("}");
-    RawJson::trusted(format!("{{\"{SCHEMA}\":\"{schema}\",{rest}").into_bytes().into())
+    RawJson::new(format!("{{\"{SCHEMA}\":\"{schema}\",{rest}")).unwrap_or_else(|_| RawJson::empty_object())
 }
 
 const SCHEMA: &str = "$schema";
@@ -349,7 +349,7 @@ message! {
     /// Catalog of the servers of a host, at [`CATALOG_PATH`]; it may change, as cards may.
     ///
     /// ```
-    /// use mcp_proto::cards::{AiCatalog, ServerCard};
+    /// use mcp_extensions::cards::{AiCatalog, ServerCard};
     ///
     /// let card = ServerCard::new("com.example/weather", "1.0.0", "Weather of tomorrow");
     /// let catalog = AiCatalog::default().with_card(&card, "https://example.com/mcp/server-card")?;
@@ -433,6 +433,31 @@ impl ServerCard {
                 .with_card(self, format!("{}{CARD_SUFFIX}", remote.url.trim_end_matches('/'))),
             None => AiCatalog::default().with_inline_card(self),
         }
+    }
+
+    /// Adds the card and the catalog of its host to the public documents of a server (SEP-2127, experimental; DESIGN-47).
+    ///
+    /// The card is at the path of the endpoint with [`CARD_SUFFIX`] appended, the catalog at [`CATALOG_PATH`]. A card that was
+    /// added before is replaced. The endpoint is the first remote of the card; its path need not be that of the
+    /// configuration, as a proxy may map it.
+    ///
+    /// ```
+    /// use mcp_extensions::cards::{CardRemote, ServerCard};
+    /// use mcp_proto::http::server::Config;
+    ///
+    /// let remote = CardRemote::http("https://tides.example.com/mcp");
+    /// let card = ServerCard::new("com.example/tides", "1.0.0", "Tide tables").remotes([remote]);
+    /// let config = card.configure(Config::new().allow_host("tides.example.com"))?;
+    /// # Ok::<(), mcp_proto::model::ValidationError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub fn configure(&self, config: Config) -> Result<Config, ValidationError> {
+        let catalog = self.to_catalog()?.to_json();
+        let card = PublicDocument::beside_endpoint(CARD_SUFFIX, CARD_MEDIA_TYPE, self.to_card()?);
+        Ok(config.document(card).document(PublicDocument::at_path(CATALOG_PATH, CATALOG_MEDIA_TYPE, catalog)))
     }
 
     /// Returns the entry without its place: `urn:air:{publisher}:mcp:{name}`, where the publisher is the namespace read

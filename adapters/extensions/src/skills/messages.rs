@@ -1,17 +1,18 @@
 //! Skills: entries, lists, directories (SEP-2640, extension `io.modelcontextprotocol/skills`).
 
 use alloc::borrow::Cow;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use core::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use super::base::{CacheScope, Cursor, IntoStatic, ResultType};
-use super::message::message;
-use super::resources::Resource;
-use crate::raw::RawJson;
+use super::clip;
+use mcp_proto::model::message::IntoStatic;
+use mcp_proto::model::{CacheScope, Cursor, ListItem, RequestParams, Resource, ResultType};
+use mcp_proto::router::FolderEntry;
+use mcp_proto::{EntryKind, RawJson, message};
 
 message! {
     /// Entry of one skill: its front matter, and a manifest of its files (SKILL-010).
@@ -139,14 +140,39 @@ impl Skill {
     }
 }
 
-impl Resource {
-    /// Media type of a directory (SKILL-041).
-    pub const DIRECTORY: &str = "inode/directory";
+impl ListItem for Skill {
+    const KIND: EntryKind = EntryKind::Skill;
+}
 
-    /// Returns whether this is a directory, which `resources/directory/read` lists (SKILL-041).
-    #[must_use]
-    pub fn is_directory(&self) -> bool {
-        self.mime_type.as_deref() == Some(Self::DIRECTORY)
+impl FolderEntry for Skill {
+    fn check_entry(&self) -> Result<(), String> {
+        self.check().map_err(|error| error.to_string())
+    }
+
+    fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    fn file_uris(&self) -> impl Iterator<Item = &str> {
+        self.files().unwrap_or_default().iter().map(|file| &*file.uri)
+    }
+}
+
+impl RequestParams for GetSkillParams<'_> {
+    const METHOD: &'static str = "skills/get";
+    type Result = GetSkillResult;
+
+    fn read(result: &RawJson) -> Result<GetSkillResult, serde_json::Error> {
+        result.parse()
+    }
+}
+
+impl RequestParams for ReadDirectoryParams<'_> {
+    const METHOD: &'static str = "resources/directory/read";
+    type Result = ReadDirectoryResult;
+
+    fn read(result: &RawJson) -> Result<ReadDirectoryResult, serde_json::Error> {
+        result.parse()
     }
 }
 
@@ -185,7 +211,7 @@ impl<'de> Deserialize<'de> for SkillResources {
                 if text == DYNAMIC {
                     Ok(SkillResources::Dynamic)
                 } else {
-                    Err(E::invalid_value(de::Unexpected::Str(&crate::rpc::clip(text)), &self))
+                    Err(E::invalid_value(de::Unexpected::Str(&clip(text, 64)), &self))
                 }
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
@@ -204,7 +230,7 @@ impl<'de> Deserialize<'de> for SkillResources {
 mod tests {
     use alloc::string::ToString;
 
-    use super::super::test_support::{assert_borrowed_round_trip, assert_missing, assert_round_trip};
+    use super::super::message_tests::{assert_borrowed_round_trip, assert_missing, assert_round_trip};
     use super::*;
 
     fn raw(text: &'static str) -> RawJson {

@@ -8,9 +8,8 @@ use super::{
     CardArgument, CardArgumentKind, CardHeader, CardInput, CardInputFormat, CardPackage, CardRemote,
     CardRepository, CardTransport, ServerCard,
 };
-use crate::fields;
-use crate::model::{Map, ValidationError};
-use crate::url::Url;
+use mcp_proto::http::{Url, fields};
+use mcp_proto::model::{Map, ValidationError};
 
 type Checked = Result<(), ValidationError>;
 

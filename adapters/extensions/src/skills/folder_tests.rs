@@ -8,8 +8,6 @@ use alloc::vec::Vec;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mcp_proto::skills::{MAX_FILES, MAX_TOTAL_SIZE};
-
 use super::*;
 use crate::folder_in_tests::Folder;
 
