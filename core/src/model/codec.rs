@@ -275,7 +275,7 @@ checked_codecs! {
     TtlMillis: i64 as Integer if |value| *value >= 0, "$never::`ttlMs`";
     /// A URI with a scheme that icons may have (META-027).
     IconSource: String as Plain if |source| is_icon_source(source), "$never::`src` of an icon";
-    /// The values of a completion, at most [`MAX_VALUES`] (COMP-004).
+    /// The values of a completion, at most `MAX_VALUES` (COMP-004).
     CompletionValues: Vec<String> as Plain if |values| values.len() <= MAX_VALUES, "$never::`completion.values`";
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Reading is strict on structure and lenient on vocabulary. A duplicate or missing member, or one of the wrong type,
 //! is an error that names it; unknown members are kept. Values are written as a newtype that carries the name of the
-//! type. By that name the engines' serializer shapes the value for a revision ([`shape`](crate::shape)); any other
+//! type. By that name the engines' serializer shapes the value for a revision (`shape`); any other
 //! serializer sees a map.
 
 use alloc::string::{String, ToString};
