@@ -1,4 +1,5 @@
-//! Responses from the messages of the engine: one body or an event stream, on demand (HTTP-021 to HTTP-028).
+//! Responses from the messages of the engine: one body or an event stream, on demand (HTTP-021 to HTTP-028), and what ends or moves
+//! one: a client that disconnects, a timer, a resumption.
 
 use core::time::Duration;
 
