@@ -16,6 +16,7 @@ use mcp_proto::model::{
 use mcp_proto::router::ResourceTarget;
 use mcp_proto::{Capabilities, Capability, Progress, RpcError};
 use mcp_runtime::server::layers::Timeout;
+use mcp_runtime::server::router::async_layer_fn;
 use serde_json::Value;
 
 use crate::adapter::package::{AsyncClientHandler, BlockingCx, async_handler, unblock};
@@ -163,6 +164,31 @@ fn function_learns_that_a_time_limit_has_ended_its_call() {
         served.send(&call_line(2, "quick"));
         assert_eq!(served.read()["id"], 2);
         served.finish();
+    });
+}
+
+#[test]
+fn what_is_inside_a_layer_starts_when_the_layer_polls_it() {
+    with_timeout(|| {
+        let (tell, told) = mpsc::channel();
+        let mut served = Served::new(1, move || {
+            let mut router = Router::new("work", "1.0");
+            let started = tell.clone();
+            router.tool("starts", move |_: &mut Cx, (): ()| {
+                started.send("handler").unwrap();
+                async { "started" }
+            });
+            router.layer(async_layer_fn(async move |cx, request, next| {
+                drop(next.run(cx, request));
+                tell.send("layer").unwrap();
+                Err(RpcError::new(7, "closed").into())
+            }));
+            router
+        });
+        served.send(&call_line(1, "starts"));
+        assert_eq!(served.read()["error"]["code"], 7);
+        served.finish();
+        assert_eq!(told.iter().collect::<Vec<_>>(), ["layer"]);
     });
 }
 

@@ -125,8 +125,8 @@ pub(super) fn is_client_unknown(kind: &ErrorKind) -> bool {
 
 /// Returns an OAuth error in a form that can be shown.
 pub(super) fn refused(code: &str, description: Option<&str>) -> ErrorKind {
-    let shown: Option<Box<str>> = description.filter(|text| !text.is_empty()).map(clipped);
-    ErrorKind::Refused { code: clipped(code), description: shown }
+    let description = description.filter(|text| !text.is_empty()).map(clipped);
+    ErrorKind::Refused { code: clipped(code), description }
 }
 
 // Text that must not be shown: tokens, keys, client secrets.

@@ -41,8 +41,8 @@ use crate::{methods, shape};
 pub(super) struct Calls {
     /// Calls that are queued until the connection is ready.
     queue: CallQueue,
-    /// Input requests of the server.
-    inputs: Option<InputState>,
+    /// Input requests of the server; most clients never have any, and an idle one has room for a pointer alone.
+    inputs: Option<Box<InputState>>,
     /// Tasks that calls follow.
     pub(super) tasks: Part<Tasking, FollowedTasks>,
     /// Tasks that the client hosts.

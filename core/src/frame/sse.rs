@@ -1,6 +1,7 @@
 //! Event streams (`text/event-stream`) of the WHATWG HTML standard: a decoder, and writers that escape line ends
 //! (SSE-002).
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
@@ -325,7 +326,7 @@ struct EventReader {
     /// Length of the joined data in bytes.
     length: usize,
     max: usize,
-    oversize: Option<OversizeData>,
+    oversize: Option<Box<OversizeData>>,
     /// Type of the event; empty for `message`.
     kind: Vec<u8>,
     /// Id of the unfinished event, valid if `has_id`; its allocation is reused.
@@ -506,7 +507,7 @@ impl EventReader {
         let data = core::mem::replace(&mut self.data, EventData::None);
         self.length = 0;
         self.oversize.get_or_insert_with(|| {
-            let mut over = OversizeData { finder: IdFinder::new(), length: 0, has_line: false };
+            let mut over = Box::new(OversizeData { finder: IdFinder::new(), length: 0, has_line: false });
             let before = match &data {
                 EventData::None => return over,
                 EventData::Line(line) => text.get(line.clone()).unwrap_or_default(),

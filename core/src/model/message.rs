@@ -76,6 +76,9 @@ pub fn read_member<'de, A: MapAccess<'de>, S: de::DeserializeSeed<'de>>(
 /// For the documents of an extension. `mcp-extensions` declares its messages by it; the crate that uses it has
 /// `extern crate alloc` and depends on `serde`. Like the extensions, it may change in a minor release.
 ///
+/// Engines shape a value for a revision by the name of its type. A type of an extension that has the name of a type of
+/// [`model`](crate::model) is shaped as that one: give it another name.
+///
 /// ```text
 /// Name<'a> ("tag" = "value") by form {
 ///     required: Type as Codec = "onTheWire", // or the name of a constant

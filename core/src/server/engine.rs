@@ -56,7 +56,7 @@ pub struct Engine {
     pub(super) config: Arc<Config>,
     pub(super) endpoint: Endpoint<ServerChannel>,
     pub(super) events: VecDeque<Event>,
-    /// Requests that wait; created with the first one.
+    /// Requests that wait.
     pub(super) backlog: Backlog,
     pub(super) shutting_down: bool,
     /// Calls that wait for input; created with the first one.

@@ -528,7 +528,9 @@ impl EarlyCancels {
 
     /// Removes the cancellation of a request; returns whether there was one.
     fn take(&mut self, now: Instant, session: Key, id: &RequestId) -> bool {
-        self.remove_expired(now);
+        if self.remove_expired(now) {
+            return false;
+        }
         let found = self.by_id.find(&mut self.entries, |_, c| (c.session, &c.id).cmp(&(session, id)));
         found.map(|key| self.remove(key)).is_some()
     }

@@ -65,7 +65,8 @@ pub(super) struct ReceivedRequest<'a> {
 /// Checks requests, and remembers the last valid `_meta`.
 #[derive(Debug, Default)]
 pub(super) struct RequestCheck {
-    last_meta: Option<MetaCache>,
+    /// Boxed, because a legacy server never has one.
+    last_meta: Option<Box<MetaCache>>,
 }
 
 /// The last valid `_meta` text, with the offsets of its parts.
@@ -81,7 +82,7 @@ struct MetaCache {
 impl RequestCheck {
     /// Returns the last valid `_meta` text and its parts.
     pub(super) fn known_meta(&self) -> Option<(&[u8], &MetaSpans)> {
-        self.last_meta.as_ref().map(|known| (&*known.text, &known.parts))
+        self.last_meta.as_deref().map(|known| (&*known.text, &known.parts))
     }
 
     /// Forgets the last `_meta`.
@@ -208,7 +209,7 @@ impl RequestCheck {
         if let Some(text) = parts.whole.slice(frame).filter(repeats) {
             // Relative to the beginning of the text; `shifted` wraps.
             let parts = parts.shifted(0u32.wrapping_sub(parts.whole.start));
-            self.last_meta = Some(MetaCache { text: text.into(), parts, version });
+            self.last_meta = Some(Box::new(MetaCache { text: text.into(), parts, version }));
         }
         Ok(ModernCheck::Version(version))
     }

@@ -277,12 +277,12 @@ impl ServerCard {
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check).
+    /// As [`check`](Self::check), and if members that the application gave nest too deep.
     pub fn to_card(&self) -> Result<RawJson, ValidationError> {
         self.check()?;
         let mut card = self.clone();
         card.packages.clear();
-        Ok(with_schema(CARD_SCHEMA, &card))
+        with_schema(CARD_SCHEMA, &card)
     }
 
     /// Writes the `server.json` for the MCP Registry.
@@ -299,7 +299,7 @@ impl ServerCard {
             // Not a member of this schema.
             remote.supported_protocol_versions.clear();
         }
-        Ok(with_schema(SERVER_JSON_SCHEMA, &described))
+        with_schema(SERVER_JSON_SCHEMA, &described)
     }
 
     /// Returns whether an endpoint uses a transport that the protocol deprecates (HTTP+SSE).
@@ -332,13 +332,18 @@ impl CardRemote {
 }
 
 /// Writes a description with the member `$schema` in front.
-fn with_schema(schema: &str, card: &ServerCard) -> RawJson {
+///
+/// # Errors
+///
+/// If the description is no JSON of at most the depth that is read: members that the application gave may nest too deep.
+fn with_schema(schema: &str, card: &ServerCard) -> Result<RawJson, ValidationError> {
     let mut card = card.clone();
     card.extra.remove(SCHEMA);
-    let members = RawJson::encode(&card).unwrap_or_else(|_| RawJson::empty_object());
+    let members = RawJson::encode(&card).map_err(ValidationError::new)?;
     // `name` is always there, so a comma follows.
     let rest = members.as_str().strip_prefix('{').unwrap_or("}");
-    RawJson::new(format!("{{\"{SCHEMA}\":\"{schema}\",{rest}")).unwrap_or_else(|_| RawJson::empty_object())
+    RawJson::new(format!("{{\"{SCHEMA}\":\"{schema}\",{rest}"))
+        .map_err(|error| ValidationError::new(format_args!("the description nests too deep: {error}")))
 }
 
 const SCHEMA: &str = "$schema";

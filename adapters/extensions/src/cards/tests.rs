@@ -388,3 +388,14 @@ fn catalog_names_the_card_or_holds_it() {
     let error = AiCatalog::default().with_card(&card(), "mcp/server-card").expect_err("no URL").to_string();
     assert!(error.starts_with("`url`: "), "{error}");
 }
+
+#[test]
+fn card_that_nests_too_deep_is_refused() {
+    let meta = |depth: usize| {
+        RawJson::new(format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)))
+            .expect("JSON within its depth")
+    };
+    assert!(card().meta(meta(100)).to_card().expect("valid").as_str().contains("\"a\":1}"));
+    let error = card().meta(meta(128)).to_card().expect_err("a member more than can be read");
+    assert!(error.to_string().contains("nests too deep"), "{error}");
+}

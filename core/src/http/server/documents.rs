@@ -50,7 +50,8 @@ impl PublicDocument {
 
     /// Creates a document at a path of the host, such as `/.well-known/ai-catalog.json`.
     ///
-    /// `media_type` is the value of `Content-Type`.
+    /// `path` begins with a slash. A document at the path of the endpoint itself hides the endpoint. `media_type` is the value of
+    /// `Content-Type`; if it cannot be a field value, there is none.
     #[must_use]
     pub fn at_path(
         path: impl Into<Cow<'static, str>>,

@@ -1,7 +1,7 @@
 //! HTTP+SSE of 2024-11-05: one event stream for all messages of the server, and a path for POST (HTTPSSE).
 //!
 //! The server calls it through the function pointers of [`HttpSse`], which [`Config::http_sse`](super::Config::http_sse)
-//! installs, so a program without it links none of the functions.
+//! installs, so a program without it links next to none of its code.
 
 use alloc::format;
 use alloc::string::String;

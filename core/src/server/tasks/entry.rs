@@ -183,7 +183,7 @@ pub(in crate::server) struct TaskEntry {
     pub(super) request: Option<Box<TaskRequest>>,
     /// Keys of all its input requests; none after its end.
     pub(super) used_keys: UsedKeys,
-    pub(super) message: Option<String>,
+    pub(super) message: Option<Box<str>>,
     pub(super) outcome: Option<TaskOutcome>,
     pub(in crate::server) peers: Option<Box<TaskPeers>>,
     pub(super) links: TreeLinks,

@@ -229,7 +229,7 @@ impl TaskTable {
             run: None,
             request: new.request.map(Box::new),
             used_keys: UsedKeys::default(),
-            message: new.message,
+            message: new.message.map(Into::into),
             outcome: None,
             peers: None,
             links: TreeLinks::default(),

@@ -34,11 +34,18 @@ pub enum Middleware<F: Flavor> {
 
 /// What [`Router::layer`] takes: an [`Interceptor`], for routers of every flavour, or a closure, made a layer by [`layer_fn`] or
 /// [`async_layer_fn`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a layer of this router",
+    label = "neither an `Interceptor`, nor a closure of the router's kind",
+    note = "a closure is made a layer by `layer_fn` on a router of functions, and by `async_layer_fn` on a router of futures",
+    note = "on a router of `Shared` handlers, the closure and its future have to be `Send`"
+)]
 pub trait Layer<F: Flavor> {
     /// Returns the stored form.
     fn into_middleware(self) -> Middleware<F>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<F: Flavor, I: Interceptor> Layer<F> for I {
     fn into_middleware(self) -> Middleware<F> {
         Middleware::Interceptor(Arc::new(self))

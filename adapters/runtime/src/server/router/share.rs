@@ -5,7 +5,6 @@
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
-use core::future::ready;
 use core::marker::PhantomData;
 
 use mcp_proto::router::Hook;
@@ -20,6 +19,7 @@ use crate::server::cx::{AsyncCx, Cx};
 #[diagnostic::on_unimplemented(
     message = "this handler cannot run on a router of `{S}` handlers",
     label = "it is not `Send` or not `Sync`, its future is not `Send`, or it cannot be cloned",
+    note = "if another error is about the result or the arguments of the handler, this one goes with it",
     note = "what a future holds across an `.await` has to be `Send` (`Arc` instead of `Rc`, no `RefCell` guard)",
     note = "what it captures has to be `Send + Sync`, and for a future also `Clone`: put it into an `Arc`",
     note = "handlers that stay on one thread run on a router of `Local` handlers"
@@ -138,12 +138,14 @@ where
 {
     fn share(self) -> <Local as Sharing>::Starter<K::Request> {
         let handler = Rc::new(self);
-        Rc::new(move |cx, request| match K::decode(request) {
-            Ok((arguments, subject)) => {
-                let handler = handler.clone();
-                Box::pin(async move { K::encode(handler(cx, arguments).await, subject) })
-            }
-            Err(outcome) => Box::pin(ready(outcome)),
+        Rc::new(move |cx, request| {
+            let handler = handler.clone();
+            Box::pin(async move {
+                match K::decode(request) {
+                    Ok((arguments, subject)) => K::encode(handler(cx, arguments).await, subject),
+                    Err(outcome) => outcome,
+                }
+            })
         })
     }
 }
@@ -152,14 +154,18 @@ where
 impl<K: Kind, H> Shareable<Shared, FutureRole<K>> for H
 where
     H: for<'a> SendCall<(&'a mut AsyncCx, K::Arguments<'a>), K::Output>,
+    for<'a> <K::Request as Request>::Of<'a>: Send,
 {
     fn share(self) -> <Shared as Sharing>::Starter<K::Request> {
-        Arc::new(move |cx, request| match K::decode(request) {
-            Ok((arguments, subject)) => {
-                let running = self.clone().call((cx, arguments));
-                Box::pin(async move { K::encode(running.await, subject) })
-            }
-            Err(outcome) => Box::pin(ready(outcome)),
+        Arc::new(move |cx, request| {
+            let handler = self.clone();
+            Box::pin(async move {
+                let (running, subject) = match K::decode(request) {
+                    Ok((arguments, subject)) => (handler.call((cx, arguments)), subject),
+                    Err(outcome) => return outcome,
+                };
+                K::encode(running.await, subject)
+            })
         })
     }
 }
@@ -183,7 +189,10 @@ where
     H: for<'a> SendCall<(&'a mut AsyncCx, EntryRequest<'a>, Next<'a, Futures<R, Shared>>), HandlerResult>,
 {
     fn share(self) -> <Shared as Sharing>::Starter<LayerCall<Futures<R, Shared>>> {
-        Arc::new(move |cx, (request, next)| Box::pin(self.clone().call((cx, request, next))))
+        Arc::new(move |cx, (request, next)| {
+            let layer = self.clone();
+            Box::pin(async move { layer.call((cx, request, next)).await })
+        })
     }
 }
 
