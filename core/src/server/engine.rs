@@ -1,6 +1,5 @@
 //! The server engine: channels, events, deadlines, and the commands of the application.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
@@ -15,7 +14,7 @@ use super::channel::{
 };
 use super::config::Config;
 use super::event::{Call, CancelReason, Event, Peer};
-use super::parked::{ParkedCallTable, follow_question};
+use super::parked::{Parked, follow_question};
 use super::request_check::RequestCheck;
 use super::sealing::Sealing;
 use super::tasks::host::ServerTasks;
@@ -60,7 +59,7 @@ pub struct Engine {
     pub(super) backlog: Backlog,
     pub(super) shutting_down: bool,
     /// Calls that wait for input; created with the first one.
-    pub(super) parked: Option<Box<dyn ParkedCallTable>>,
+    pub(super) parked: Parked,
     pub(super) tasks: Part<Tasking, ServerTasks>,
     pub(super) sealing: Sealing,
     /// Cancellations that overtook their request.

@@ -634,7 +634,7 @@ pub(super) fn encode_requests(
 // Requests that ask questions as tasks of the client, as the engine meets them.
 
 /// The parked calls of an engine, which have the tasks of their questions.
-type Parked = Option<Box<dyn ParkedCallTable>>;
+pub(super) type Parked = Option<Box<dyn ParkedCallTable>>;
 
 fn question_tasks(parked: &mut Parked) -> Option<&mut FollowedQuestions> {
     // Without the feature the compiler sees that there are none.
