@@ -215,7 +215,7 @@ pub(crate) enum CallStage {
     Superseded,
 }
 
-/// What progress of a call is for.
+/// How progress of a call is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ProgressUse {
     /// It was not asked for.

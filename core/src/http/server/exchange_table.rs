@@ -523,7 +523,7 @@ pub(super) struct ServerExchange {
     open_ended: Option<ListLinks>,
 }
 
-/// What the request of an exchange is to sessions.
+/// How the request of an exchange relates to sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SessionUse {
     /// It belongs to one, if there is any.

@@ -101,7 +101,7 @@ impl<F: Flavor> Request for LayerCall<F> {
     type Outcome = HandlerResult;
 }
 
-/// What a callback is told.
+/// A kind of notices for callbacks.
 pub trait Notice: 'static {
     /// The arguments of the callback.
     type Of<'a>;

@@ -32,7 +32,7 @@ pub enum Middleware<F: Flavor> {
     Interceptor(Arc<dyn ErasedInterceptor>),
 }
 
-/// What [`Router::layer`] takes: an [`Interceptor`], for routers of every flavour, or a closure, made a layer by [`layer_fn`] or
+/// A layer for [`Router::layer`]: an [`Interceptor`], for routers of every flavour, or a closure, made a layer by [`layer_fn`] or
 /// [`async_layer_fn`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a layer of this router",
@@ -261,7 +261,7 @@ impl<S: Sharing> fmt::Debug for NextFuture<'_, S> {
     }
 }
 
-/// What a future runs that owns its request.
+/// The inside of a layer whose future owns its request.
 #[expect(unnameable_types, reason = "a method of `Sharing`, for the flavours here, takes it")]
 pub enum Inside<'a, F: Flavor> {
     /// An interceptor, and what is inside it.

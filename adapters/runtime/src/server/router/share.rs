@@ -1,4 +1,4 @@
-//! What a router may keep: handlers, layers, hooks and callbacks, on one thread or on several.
+//! Conversion of handlers, layers, hooks and callbacks into the form that a router stores, for one thread or several.
 //!
 //! The two implementations for each role differ in one point: [`Shared`] requires `Send` and `Sync`.
 
@@ -29,7 +29,7 @@ pub trait Shareable<S: Sharing, K: Role> {
     fn share(self) -> K::Stored<S>;
 }
 
-/// What something is for a router that keeps it.
+/// The role of a stored value in its router: a handler, a layer, a hook or a callback.
 pub trait Role {
     /// Stored form.
     type Stored<S: Sharing>;

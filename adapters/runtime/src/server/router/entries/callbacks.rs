@@ -13,7 +13,7 @@ use crate::server::router::flavor::Notice;
 use crate::server::router::layer::Middleware;
 use crate::server::router::share::{CallbackRole, FunctionRole, FutureRole, HookRole, NoticeFor, Shareable};
 
-/// What callbacks of the type `Fn(&T)` are told.
+/// Notices for callbacks of the type `Fn(&T)`.
 pub struct About<T>(core::marker::PhantomData<T>);
 
 /// The first subscription of a URI, or the end of the last one.

@@ -61,11 +61,11 @@ impl<A: ToolArguments, Adapter> ArgumentsOn<Adapter> for A {}
 pub trait Kind: 'static {
     /// The request.
     type Request: Request;
-    /// What the handler gets beside the context.
+    /// Argument of the handler, after the context.
     type Arguments<'a>: 'a;
-    /// What of the request is needed for its outcome.
+    /// Part of the request that encoding the outcome needs.
     type Subject<'a>: Send + 'a;
-    /// What the handler returns.
+    /// Return type of the handler.
     type Output: 'static;
 
     /// Returns the arguments of the handler.
