@@ -8,13 +8,15 @@ use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 
 use super::scan::StringToken;
+use super::swar::plain_prefix;
 use crate::memory;
 
 const INLINE_NAMES: usize = 12;
 
 #[derive(Default)]
 pub(crate) struct MemberNames<'a> {
-    inline: [&'a [u8]; INLINE_NAMES],
+    /// Positions of the first names in the text. Positions, not slices: each object begins with an empty set.
+    inline: [u32; INLINE_NAMES],
     len: usize,
     /// Bloom filter over length, first and last byte: a name whose bit is clear is certainly new.
     fingerprint: u64,
@@ -23,29 +25,38 @@ pub(crate) struct MemberNames<'a> {
 }
 
 impl<'a> MemberNames<'a> {
-    /// Adds a name; returns `false` if it is known to be a duplicate already.
+    /// Adds the name at a position of a text; returns `false` if it is known to be a duplicate already.
     #[inline]
-    pub(crate) fn insert(&mut self, name: StringToken<'a>) -> bool {
-        if name.escaped || self.len >= INLINE_NAMES {
-            self.insert_spilled(name);
-            return true;
-        }
+    #[allow(clippy::cast_possible_truncation, reason = "frames are shorter than 4 GiB")]
+    pub(crate) fn insert(&mut self, text: &'a [u8], at: usize, name: StringToken<'a>) -> bool {
+        let slot = match self.inline.get_mut(self.len) {
+            Some(slot) if !name.escaped => slot,
+            _ => {
+                self.insert_spilled(text, name);
+                return true;
+            }
+        };
+        *slot = at as u32;
         let ends = match name.raw {
-            [first, .., last] => usize::from(*first) ^ (usize::from(*last) << 2),
+            [first, .., last] => usize::from(*first) + usize::from(*last) * 8,
             _ => 0,
         };
-        let bit = 1 << ((name.raw.len() ^ ends) & 63);
-        let known = self.fingerprint & bit != 0 && self.inline.iter().take(self.len).any(|n| *n == name.raw);
+        // The names of an envelope, of `params` and of a tool have bits of their own each.
+        let bit = 1 << ((name.raw.len() + ends) & 63);
+        let is_known = self.fingerprint & bit != 0 && self.is_inline(text, name.raw);
         self.fingerprint |= bit;
-        if let Some(slot) = self.inline.get_mut(self.len) {
-            *slot = name.raw;
-        }
         self.len += 1;
-        !known
+        !is_known
+    }
+
+    /// Returns whether an earlier name is the same.
+    #[inline(never)]
+    fn is_inline(&self, text: &[u8], name: &[u8]) -> bool {
+        self.inline.iter().take(self.len).any(|at| name_at(text, *at) == name)
     }
 
     #[cold]
-    fn insert_spilled(&mut self, name: StringToken<'a>) {
+    fn insert_spilled(&mut self, text: &'a [u8], name: StringToken<'a>) {
         let more = if self.spilled.is_empty() { self.len + 1 } else { 1 };
         if self.spilled.capacity() - self.spilled.len() < more && !self.grow(more) {
             self.spilled = Vec::new();
@@ -53,7 +64,8 @@ impl<'a> MemberNames<'a> {
             return;
         }
         if self.spilled.is_empty() {
-            self.spilled.extend(self.inline.iter().take(self.len).map(|n| Cow::Borrowed(*n)));
+            let inline = self.inline.iter().take(self.len);
+            self.spilled.extend(inline.map(|at| Cow::Borrowed(name_at(text, *at))));
         }
         self.spilled.push(name.unescaped());
         // From now on every name goes to `spilled`.
@@ -79,6 +91,12 @@ impl<'a> MemberNames<'a> {
     }
 }
 
+/// Returns the name whose opening quote is at a position. It has no escapes, so it ends at the next quote.
+fn name_at(text: &[u8], quote: u32) -> &[u8] {
+    let name = text.get(quote as usize + 1..).unwrap_or_default();
+    name.split_at_checked(plain_prefix(name)).unwrap_or_default().0
+}
+
 /// Returns a name that occurs twice.
 ///
 /// A heap sort takes n log n for all names, and a tenth of the code of `sort`.
@@ -98,9 +116,16 @@ mod tests {
     use alloc::string::String;
 
     fn distinct(names: &[&str]) -> bool {
-        let mut m = MemberNames::default();
-        let ok = names.iter().all(|n| m.insert(StringToken { raw: n.as_bytes(), escaped: n.contains('\\') }));
-        ok & m.all_differ()
+        let text: String = names.iter().map(|name| format!("\"{name}\":1,")).collect();
+        let mut members = MemberNames::default();
+        let mut at = 0;
+        let is_new = names.iter().all(|name| {
+            let token = StringToken { raw: name.as_bytes(), escaped: name.contains('\\') };
+            let is_new = members.insert(text.as_bytes(), at, token);
+            at += name.len() + 5;
+            is_new
+        });
+        is_new & members.all_differ()
     }
 
     #[test]

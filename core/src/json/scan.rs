@@ -456,7 +456,7 @@ impl<'a> Scanner<'a> {
             self.peek();
             let at = self.pos;
             let name = self.string()?;
-            if !members.insert(name) {
+            if !members.insert(self.text, at, name) {
                 return Err(ScanError::Duplicate(at));
             }
             if members.len() > self.max_members as usize {

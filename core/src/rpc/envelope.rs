@@ -230,7 +230,7 @@ impl RejectedMessage {
 struct EnvelopeParts<'a> {
     version: bool,
     id: Option<Span>,
-    method: Option<Result<StringToken<'a>, ()>>,
+    method: Option<Result<Cow<'a, str>, ()>>,
     params: Option<ParamsSpans>,
     result: Option<Span>,
     result_type: Span,
@@ -255,9 +255,10 @@ pub(crate) fn parse<'a>(
     limits: &Limits,
     known: Option<(&[u8], &MetaSpans)>,
 ) -> Result<Envelope<'a>, RejectedMessage> {
-    if let Err(at) = check_utf8(frame) {
-        return Err(reject_unreadable(frame, limits, MalformedMessage::Utf8 { at }));
-    }
+    let text = match check_utf8(frame) {
+        Ok(text) => text,
+        Err(at) => return Err(reject_unreadable(frame, limits, MalformedMessage::Utf8 { at })),
+    };
     // Names with escapes are copied.
     if limits.memory_reserve > 0 && frame.contains(&b'\\') && limits.is_out_of_memory(frame.len()) {
         return Err(reject_unreadable(frame, limits, MalformedMessage::OutOfMemory));
@@ -272,7 +273,7 @@ pub(crate) fn parse<'a>(
         return Err(RejectedMessage::unreadable(reason));
     }
     let mut parts = EnvelopeParts::default();
-    let read = s.object(|s, name| read_member(s, name, &mut parts, frame, known));
+    let read = s.object(|s, name| read_member(s, name, &mut parts, text, known));
     match read {
         Err(e) => Err(reject_unreadable(frame, limits, MalformedMessage::from_scan(e))),
         Ok(_) if !s.is_at_end() => {
@@ -288,7 +289,7 @@ fn read_member<'a>(
     s: &mut Scanner<'a>,
     name: StringToken<'a>,
     parts: &mut EnvelopeParts<'a>,
-    frame: &'a [u8],
+    text: &'a str,
     known: Option<(&[u8], &MetaSpans)>,
 ) -> Result<(), ScanError> {
     let unescaped;
@@ -309,11 +310,21 @@ fn read_member<'a>(
         }
         b"id" => parts.id = Some(s.value()?),
         b"method" => {
-            parts.method =
-                Some(if s.peek() == b'"' { Ok(s.string()?) } else { s.value().map(|_| Err(()))? });
+            parts.method = Some(if s.peek() == b'"' {
+                Ok(match s.string()? {
+                    escaped @ StringToken { escaped: true, .. } => escaped.into_str().unwrap_or_default(),
+                    // Cut out of text that is known to be UTF-8, instead of checking its bytes again.
+                    StringToken { raw, .. } => {
+                        let end = s.pos() - 1;
+                        Cow::Borrowed(text.get(end - raw.len()..end).unwrap_or_default())
+                    }
+                })
+            } else {
+                s.value().map(|_| Err(()))?
+            });
         }
         b"params" => match s.peek() {
-            b'{' => parts.params = Some(read_params(s, frame, known, &mut parts.has_known_meta)?),
+            b'{' => parts.params = Some(read_params(s, text.as_bytes(), known, &mut parts.has_known_meta)?),
             // `null` is absent: some peers write a member for nothing.
             b'n' => _ = s.value()?,
             _ => {
@@ -338,8 +349,11 @@ fn read_member<'a>(
         }
         b"error" => {
             parts.is_null.1 = s.peek() == b'n';
-            parts.error =
-                Some(if s.peek() == b'{' { read_error(s, frame)? } else { s.value().map(|_| None)? })
+            parts.error = Some(if s.peek() == b'{' {
+                read_error(s, text.as_bytes())?
+            } else {
+                s.value().map(|_| None)?
+            })
         }
         other => {
             parts.has_wrong_case |= MEMBER_NAMES.iter().any(|n| n.eq_ignore_case(other));
@@ -505,7 +519,7 @@ impl<'a> EnvelopeParts<'a> {
         let method = match self.method {
             None => Cow::Borrowed(""),
             Some(Err(())) => return reject(MalformedMessage::Method),
-            Some(Ok(text)) => text.into_str().unwrap_or_default(),
+            Some(Ok(method)) => method,
         };
         if has_method && self.params.is_some_and(|p| p.whole.is_empty()) {
             return reject(MalformedMessage::Params);
