@@ -260,7 +260,7 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn trim(&mut self) -> bool {
         let quiet_until = self.last_activity + self.limits.idle_trim_delay;
         if self.now < quiet_until {
-            // Moved to a later time, or removed below: `pop_due` would return `Trim` without end.
+            // Moved here, and removed below: left as it is, it would make `pop_due` return `Trim` without end.
             self.trim_at = Some(quiet_until);
             return false;
         }

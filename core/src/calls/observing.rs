@@ -168,7 +168,7 @@ impl Observing {
                 open.end_with_error(at, self.sent_bytes, &CallError::Rpc(error.clone()));
             }
             ObservedEnd::ReceivedError(error) => {
-                // Other errors are of this side: nothing was received for them.
+                // Other errors are no answer, or none that could be read, so they have no size.
                 let bytes = if matches!(error, CallError::Rpc(_)) { self.received_bytes } else { 0 };
                 open.end_with_error(at, bytes, error);
             }

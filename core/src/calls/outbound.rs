@@ -451,7 +451,7 @@ impl CallSlab {
     }
 
     fn note_ended(&mut self, key: Key) {
-        // Here without an outcome only if the request was given up: dropping it tells the observer so.
+        // Still here only if no outcome was reported: the drop tells the observer that the request was given up.
         drop(self.take_observed(key));
         #[cfg(feature = "http")]
         if let Some(ended) = &mut self.ended {

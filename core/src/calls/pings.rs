@@ -176,7 +176,7 @@ impl<R: Role> Endpoint<R> {
         let is_alive = match outcome {
             // The channel is being closed.
             Err(CallError::Closed(_)) => return PeerHealth::Alive,
-            // The server has answered, though with 404: it is there and has lost the session only.
+            // The server has said that the session is gone, so it is there.
             Err(CallError::Http(error)) if **error == HttpError::SessionLost => true,
             // Also an answer that is an error: the peer is there.
             _ => state.last_input >= state.waiting_since || !c.role.is_reachable(),

@@ -80,7 +80,6 @@ impl Extensions {
     pub(super) fn write(&self, out: &mut Vec<u8>, version: Version, object_start: usize) {
         let mut start = None;
         for (id, settings) in self.iter().filter(|(id, _)| meta::extension_exists_in(id, version)) {
-            // Written with the first extension that the revision has: an empty member would declare support.
             let start = *start.get_or_insert_with(|| {
                 push_comma(out, object_start);
                 write_str(out, MEMBER);
