@@ -54,6 +54,7 @@ pub(crate) fn split_batch(frame: &Bytes, limits: &Limits) -> Result<Vec<Bytes>, 
     let scanned = s.array(|s| {
         let span = s.value()?;
         count += 1;
+        // Members beyond the limit are counted and not kept: the list is bounded whatever the peer sends.
         if count <= limits.max_batch {
             members.push(frame.slice_ref(span.slice(frame).unwrap_or_default()));
         }
@@ -61,6 +62,8 @@ pub(crate) fn split_batch(frame: &Bytes, limits: &Limits) -> Result<Vec<Bytes>, 
     });
     match scanned.map_err(MalformedMessage::from_scan) {
         Err(reason @ (MalformedMessage::Depth { .. } | MalformedMessage::Members { .. })) => {
+            // The scanner stops at the first such member. Brackets and commas find the others, which are still
+            // answered.
             return split_by_commas(frame, limits.max_batch).ok_or(reason);
         }
         scanned => drop(scanned?),
@@ -81,6 +84,7 @@ fn split_by_commas(frame: &Bytes, max: usize) -> Option<Vec<Bytes>> {
         match byte {
             b' ' | b'\t' | b'\r' | b'\n' if end.is_some() => {}
             _ if end.is_some() => return None,
+            // Only a string sets `escaped`, and this arm is before those that end a string: `\"` does not.
             _ if escaped => escaped = false,
             b'\\' if in_string => escaped = true,
             b'"' => in_string = !in_string,
@@ -91,11 +95,13 @@ fn split_by_commas(frame: &Bytes, max: usize) -> Option<Vec<Bytes>> {
                     start = at + 1;
                 }
             }
+            // Kinds of brackets are not compared here: the parser refuses the member in which they differ.
             b']' | b'}' if depth > 1 => depth -= 1,
             b']' | b',' if depth == 1 => {
                 if members.len() == max {
                     return None;
                 }
+                // A member that is empty or no JSON is refused when it is parsed, and costs only itself (BATCH-008).
                 members.push(frame.slice(start..at));
                 start = at + 1;
                 end = (*byte == b']').then_some(at);
@@ -156,6 +162,7 @@ impl<R: Role> Endpoint<R> {
         let limit = self.limits.max_batch_bytes;
         let has_memory = self.make_room_in_batch(key, self.limits.message_room().saturating_add(extra));
         let Some(batch) = self.batches.get_mut(key.key()) else { return };
+        // After the room was made: until here the member is one of those that must leave room for the others.
         batch.unanswered = batch.unanswered.saturating_sub(1);
         if batch.out.len() > 1 {
             batch.out.push(b',');
@@ -170,12 +177,14 @@ impl<R: Role> Endpoint<R> {
             Some(NO_MEMORY_FOR_ANSWER)
         };
         if let Some(refusal) = refusal {
+            // It may exceed the limit, which then is one short text for each member (`Limits::max_batch`).
             batch.out.truncate(mark);
             rpc::error(&mut batch.out, id, &RpcError::internal(refusal));
         }
         if let Some(observing) = self.observing.as_mut() {
             observing.record_sent(batch.out.get(mark..).unwrap_or_default());
         }
+        // The newline of the message: inside the array only a comma follows.
         batch.out.pop();
     }
 
@@ -190,6 +199,7 @@ impl<R: Role> Endpoint<R> {
     fn release_batch(&mut self, key: BatchKey) {
         let Some(batch) = self.batches.get_mut(key.key()) else { return };
         batch.pending = batch.pending.saturating_sub(1);
+        // Without memory the complete batch stays in the table, and `send_owed_batch` sends it later.
         if batch.pending == 0 && self.send_batch(key.key()).is_none() {
             self.owed += 1;
         }
@@ -202,9 +212,11 @@ impl<R: Role> Endpoint<R> {
         let mut text = core::mem::take(&mut batch.out);
         text.extend_from_slice(END);
         let is_sent = is_empty
+            // A copy needs memory for the whole text. Without it the text itself becomes a segment of the outbox.
             || self.send(channel, text.len(), |out| out.extend_from_slice(&text))
             || send_text(self, channel, &mut text);
         if !is_sent {
+            // As before the attempt: the next one appends the end again.
             text.truncate(text.len() - END.len());
             self.batches.get_mut(key)?.out = text;
             return None;
@@ -226,6 +238,7 @@ pub(crate) fn has_batches<R: Role>(endpoint: &Endpoint<R>, channel: Key) -> bool
 pub(crate) fn drop_owed_batches<R: Role>(endpoint: &mut Endpoint<R>, channel: Key) {
     let is_owed = |batch: &Batch| batch.channel == channel && batch.pending == 0;
     loop {
+        // Each pass removes a batch, so their number bounds the loop.
         let owed = endpoint.batches.iter().find(|(_, batch)| is_owed(batch)).map(|(key, _)| key);
         let Some(key) = owed else { return };
         endpoint.batches.remove(key);
@@ -237,6 +250,7 @@ pub(crate) fn drop_owed_batches<R: Role>(endpoint: &mut Endpoint<R>, channel: Ke
 pub(super) fn send_owed_batch<R: Role>(endpoint: &mut Endpoint<R>) -> Option<Key> {
     let Endpoint { batches, channels, limits, .. } = endpoint;
     let mut may_be_sent = |batch: &Batch| {
+        // An empty outbox cannot free memory by being written, so it is not waited for.
         channels
             .get_mut(batch.channel)
             .is_none_or(|c| c.closed || c.outbox.is_empty() || c.reserve(limits, batch.out.len()))

@@ -188,6 +188,7 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn record_activity(&mut self) {
         self.check.progressed();
         self.last_activity = self.now;
+        // An armed time is not moved by each message: `trim` postpones it when it has come.
         if self.trim_at.is_none() {
             self.trim_at = Some(self.now + self.limits.idle_trim_delay);
         }
@@ -207,12 +208,14 @@ impl<R: Role> Endpoint<R> {
             if let EndpointTimer::Outbound(key) = timer {
                 // Progress has moved the deadline of the call.
                 if let Some(at) = self.outbound.calls.get(key).map(OutboundCall::deadline) {
+                    // Without a deadline at present: what gives the call one arms it.
                     if at < Instant::FAR_FUTURE {
                         self.deadlines.arm(at, timer);
                     }
                 }
             }
         }
+        // Last, so that buffers are freed only when no other work is due.
         self.trim_at.filter(|at| *at <= self.now).map(|_| EndpointTimer::Trim)
     }
 
@@ -257,6 +260,7 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn trim(&mut self) -> bool {
         let quiet_until = self.last_activity + self.limits.idle_trim_delay;
         if self.now < quiet_until {
+            // Moved here, and removed below: left as it is, it would make `pop_due` return `Trim` without end.
             self.trim_at = Some(quiet_until);
             return false;
         }
@@ -307,6 +311,7 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn end_input(&mut self, channel: Key, fault: Fault, grace: Duration) -> bool {
         let at = self.now + grace;
         let Some(c) = self.channels.get_mut(channel) else { return false };
+        // The first end counts. A second one must not extend the grace period that runs.
         if c.input_end.is_some() {
             return false;
         }
@@ -451,6 +456,7 @@ impl<R: Role> Endpoint<R> {
         let answered = match &id {
             // In a batch also without a method (BATCH-008). An id of ours may be a malformed response instead.
             Some(id) => {
+                // The id alone does not say whose it is: both sides number their requests, often from 1 on.
                 let is_ours = || matches!(self.match_response(root, id), ResponseMatch::Live(_));
                 (has_method || (batch.is_some() && !is_response && !is_ours())) && !in_flight
             }
@@ -497,6 +503,7 @@ impl<R: Role> Endpoint<R> {
 
 /// Appends a complete message without a copy. Returns false, and sends nothing, if there is no memory for its entry.
 pub(super) fn send_text<R: Role>(endpoint: &mut Endpoint<R>, channel: Key, text: &mut Vec<u8>) -> bool {
+    // A closed channel sends nothing. The text is dropped, which is no lack of memory.
     let Some(c) = endpoint.channels.get_mut(channel).filter(|c| !c.closed) else { return true };
     if !c.outbox.push_text(text) {
         return false;
@@ -533,6 +540,7 @@ pub(crate) enum FrameContent {
 
 /// Strips a byte order mark (STDIO-004) and distinguishes blank lines (STDIO-011), arrays and messages.
 pub(crate) fn classify_frame(frame: Bytes) -> (FrameContent, Bytes) {
+    // A peer that writes text files with a byte order mark does so at the beginning of a line; JSON allows none.
     let frame = match frame.strip_prefix(b"\xef\xbb\xbf") {
         Some(rest) => frame.slice_ref(rest),
         None => frame,
@@ -547,6 +555,7 @@ pub(crate) fn classify_frame(frame: Bytes) -> (FrameContent, Bytes) {
 
 /// Returns the next deadline and its reason.
 pub(crate) fn next_deadline<R: Role>(endpoint: &mut Endpoint<R>) -> Option<(Instant, TimeoutReason)> {
+    // The first call drops what has lapsed, so the top of the heap is a deadline that may hold.
     let next = endpoint.poll_timeout_without_trim().and_then(|_| endpoint.deadlines.peek());
     let trim = endpoint.trim_at.map(|at| (at, TimeoutReason::Trim));
     TimeoutReason::earliest([next.map(|(at, timer)| (at, timer.reason())), trim])
@@ -583,6 +592,7 @@ fn may_be_current<R>(
         }
         EndpointTimer::KeepAlive(key) => channels.get(key).is_some_and(|c| {
             let is_due = c.keep_alive.as_ref().is_some_and(|state| state.is_due_at(at));
+            // After the end of the input no answer to a ping can arrive, so its absence would prove nothing.
             is_due && c.input_end.is_none() && !c.closed
         }),
         EndpointTimer::Negotiation(which) => which == generation,

@@ -185,6 +185,7 @@ impl InboundCalls {
 
     /// Gives a call a new key. The old one is stale.
     pub(super) fn rekey(&mut self, index: &mut InboundIndex, key: Key) -> Option<Key> {
+        // The observation is kept by the old key, so it moves along.
         let observed = self.take_observed(key);
         let call = self.remove(index, key)?;
         let key = self.insert(index, call)?;
@@ -232,6 +233,7 @@ impl<R: Role> Endpoint<R> {
     /// Adds a call; returns `None` if its id is in flight.
     pub(crate) fn begin_call(&mut self, call: InboundCall) -> Option<Key> {
         let (expires, batch) = (call.expires_at, call.batch);
+        // Ids are unique in a session, whereas the answer is owed on the stream on which the request came.
         let (stream, root) = (call.channel, self.root_channel(call.channel));
         let c = self.channels.get_mut(root)?;
         let key = self.inbound.insert(&mut c.live_calls, call)?;
@@ -275,6 +277,7 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn end_call(&mut self, key: Key) -> Option<InboundCall> {
         let stream = self.inbound.calls.get(key)?.channel;
         let root = self.root_channel(stream);
+        // A session may be removed before its streams; the index has gone with it.
         let record = match self.channels.get_mut(root) {
             Some(c) => self.inbound.remove(&mut c.live_calls, key),
             None => self.inbound.calls.remove(key),
@@ -308,6 +311,7 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn fail(&mut self, key: Key, error: &RpcError) -> Option<Key> {
         let call = self.inbound.calls.get(key)?;
         let (channel, batch) = (call.channel, call.batch);
+        // Before the call is owed below, which gives it a new key: its observation ends now.
         let observed = self.inbound.take_observed(key);
         let record = if room::error_form(self, channel, batch, error).is_none() {
             room::owe_error(self, key);
@@ -335,12 +339,14 @@ impl<R: Role> Endpoint<R> {
         let Some(call) = self.inbound.calls.get(key) else { return Ok(()) };
         let (channel, batch) = (call.channel, call.batch);
         let Some(batch) = batch else {
+            // Observed while the call is in the table, because its channel is found there.
             observing::observe_answer(self, key, mark);
             self.end_call(key);
             self.commit_message(channel, mark);
             return Ok(());
         };
         let length = self.channels.get_mut(channel).map_or(0, |c| c.outbox.tail().len().saturating_sub(mark));
+        // Checked while the call is open, so that the application can answer it with less (DESIGN-76).
         if !self.make_room_in_batch(batch, length.saturating_add(self.limits.message_room())) {
             if let Some(c) = self.channels.get_mut(channel) {
                 c.outbox.rollback(mark);
@@ -350,6 +356,7 @@ impl<R: Role> Endpoint<R> {
         observing::observe_answer(self, key, mark);
         let Some(record) = self.end_call(key) else { return Ok(()) };
         let Some(c) = self.channels.get_mut(channel) else { return Ok(()) };
+        // Taken out, because `add_to_batch` needs the whole endpoint while it copies from the tail.
         let mut tail = core::mem::take(c.outbox.tail());
         self.add_to_batch(batch, Some(&record.id), length, |out| {
             out.extend_from_slice(tail.get(mark..).unwrap_or_default());
@@ -412,10 +419,12 @@ impl<R: Role> Endpoint<R> {
         let Some(token) = &record.progress_token else { return Ok(SendStatus::Dropped) };
         let throttle =
             record.throttle.get_or_insert_with(|| Box::new(NotificationThrottle::new(now, limits)));
+        // A value that is held back counts as sent: a smaller one must not replace it (PROG-007, DESIGN-22).
         let newest = throttle.deferred_progress.as_ref().map_or(throttle.last_progress, |(value, _)| *value);
         if !progress.progress.is_finite() || progress.progress <= newest {
             return Ok(SendStatus::Dropped);
         }
+        // While something is held back, nothing new overtakes it, even if there is a token.
         if throttle.due_at.is_none() && !full && throttle.bucket.take(now) {
             throttle.last_progress = progress.progress;
             let Some(c) = self.channels.get_mut(channel) else { return Ok(SendStatus::Queued) };
@@ -445,6 +454,7 @@ impl<R: Role> Endpoint<R> {
         let throttle =
             record.throttle.get_or_insert_with(|| Box::new(NotificationThrottle::new(now, limits)));
         if throttle.due_at.is_none() && !full && throttle.bucket.take(now) {
+            // Memory cannot be lacking: `has_outbox_room` has made this room above.
             self.send(channel, message.len(), |out| out.extend_from_slice(&message));
             return SendStatus::Queued;
         }
@@ -462,6 +472,7 @@ impl<R: Role> Endpoint<R> {
         let Some(throttle) = self.inbound.calls.get_mut(key).and_then(|c| c.throttle.as_mut()) else {
             return;
         };
+        // Without a rate no token ever comes: what is held back ends with the call.
         let due = throttle.bucket.ready_at().unwrap_or(Instant::FAR_FUTURE).max(soonest);
         throttle.due_at = Some(due);
         self.deadlines.arm(due, EndpointTimer::Deferred(key));
@@ -475,6 +486,7 @@ impl<R: Role> Endpoint<R> {
         let now = self.now;
         let Some(call) = self.inbound.calls.get_mut(key) else { return };
         let Some(throttle) = call.throttle.as_mut() else { return };
+        // Nothing may be held back any more; `defer` sets the time again if something is.
         throttle.due_at = None;
         if full || !throttle.bucket.take(now) {
             return self.defer(key);
@@ -537,6 +549,8 @@ impl<R: Role> Endpoint<R> {
             Some(ErrorForm::Short) => (&short, &short),
             None => return,
         };
+        // The status of an exchange follows from the released code, even where a code of a draft is sent (DEC-001). A
+        // batch has no such status.
         if let (None, Some(c)) = (batch, self.channels.get_mut(channel)) {
             c.role.error_sent(released.code);
         }
@@ -619,6 +633,7 @@ impl TokenBucket {
         if missing == 0 {
             return Some(self.refilled_at);
         }
+        // Rounded up: a timer that is a microsecond early finds no token, and is armed again.
         let micros =
             missing.checked_add(u64::from(self.rate).saturating_sub(1))?.checked_div(u64::from(self.rate))?;
         Some(self.refilled_at + Duration::from_micros(micros))
@@ -629,6 +644,7 @@ impl TokenBucket {
         let elapsed =
             u64::try_from(now.saturating_duration_since(self.refilled_at).as_micros()).unwrap_or(u64::MAX);
         let added = elapsed.saturating_mul(u64::from(self.rate));
+        // A burst of zero counts as one here: otherwise no level would ever reach a token.
         self.level = self.level.saturating_add(added).min(u64::from(self.burst.max(1)) * UNITS_PER_TOKEN);
         self.refilled_at = self.refilled_at.max(now);
     }

@@ -85,6 +85,7 @@ impl Observing {
 
     /// Records the message that was sent last.
     pub(crate) fn record_sent(&mut self, message: &[u8]) {
+        // Without the newline, which is framing.
         self.sent_bytes = message.len().saturating_sub(1);
     }
 
@@ -113,6 +114,7 @@ impl Observing {
         params: RequestedParams<'_>,
         version: Option<Version>,
     ) -> Option<OpenRequest> {
+        // An error that answered an earlier request must not become the outcome of this one.
         self.sent_error = None;
         let requested = Requested {
             at,
@@ -148,6 +150,7 @@ impl Observing {
         let Some(open) = self.direct.take() else { return };
         match self.sent_error.take() {
             Some(error) => open.end_with_error(at, self.sent_bytes, &CallError::Rpc(error)),
+            // The engine answers no tool call by a result, so there is no `isError` to look for.
             None => open.end_with_result(at, self.sent_bytes, b""),
         }
     }
@@ -165,6 +168,7 @@ impl Observing {
                 open.end_with_error(at, self.sent_bytes, &CallError::Rpc(error.clone()));
             }
             ObservedEnd::ReceivedError(error) => {
+                // Other errors are no answer, or none that could be read, so they have no size.
                 let bytes = if matches!(error, CallError::Rpc(_)) { self.received_bytes } else { 0 };
                 open.end_with_error(at, bytes, error);
             }

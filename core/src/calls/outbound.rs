@@ -326,6 +326,7 @@ impl OutboundCall {
 
     /// Takes what it takes to send a queued call, which counts as sent from now on.
     pub(crate) fn take_queued(&mut self) -> Option<QueuedCall> {
+        // Checked first: the exchange below would turn a superseded call into one that waits for a response.
         if !self.is_queued() {
             return None;
         }
@@ -368,8 +369,10 @@ impl OutboundCall {
             purpose: CallPurpose::Retry(call),
             stage: CallStage::Sent,
             retained: Box::default(),
+            // The retry has an id of its own, and so a progress token of its own, whose values begin anew.
             last_progress: f64::NEG_INFINITY,
             idle_deadline: now + self.timeout,
+            // The call is still in its list, whose links must not be copied.
             neighbours: (u16::MAX, u16::MAX),
             ..*self
         }
@@ -383,6 +386,7 @@ impl OutboundCall {
 
     /// Records a progress report. Returns false if it does not increase (PROG-007).
     pub(crate) fn record_progress(&mut self, now: Instant, progress: f64) -> bool {
+        // NaN has no order, so it is refused, too.
         if !self.wants_progress()
             || progress.partial_cmp(&self.last_progress) != Some(core::cmp::Ordering::Greater)
         {
@@ -447,6 +451,7 @@ impl CallSlab {
     }
 
     fn note_ended(&mut self, key: Key) {
+        // Still here only if no outcome was reported: the drop tells the observer that the request was given up.
         drop(self.take_observed(key));
         #[cfg(feature = "http")]
         if let Some(ended) = &mut self.ended {
@@ -458,6 +463,7 @@ impl CallSlab {
 
     /// Marks a call as answered and continued by a retry.
     pub(crate) fn supersede(&mut self, key: Key) {
+        // Once only: the request has ended with its first answer, and a call may be continued several times.
         if let Some(call) = self.slab.get_mut(key).filter(|call| !call.is_superseded()) {
             call.stage = CallStage::Superseded;
             self.note_ended(key);
@@ -580,6 +586,7 @@ impl OutboundCalls {
 
     /// Returns the key that an id on the wire encodes, whether there was such a call or not.
     pub(crate) fn key_of(id: &RequestId) -> Option<Key> {
+        // The reverse of `wire_id`. Zero and negative numbers were never sent.
         let raw = id.as_int().and_then(|i| u64::try_from(i).ok())?.checked_sub(1)?;
         let generation = u32::try_from(raw >> SLOT_BITS).ok()?;
         Some(Key { slot: (raw & ((1 << SLOT_BITS) - 1)) as u32, generation })
@@ -641,6 +648,7 @@ impl TaskRequest {
 impl TaskRequest {
     /// Appends the member `task` to parameters, which are an object (TASK-008).
     pub(crate) fn append_to(self, params: &mut Vec<u8>) {
+        // The closing brace, written again below together with that of `task`.
         params.pop();
         params.extend_from_slice(if params.last() == Some(&b'{') { b"\"task\":{" } else { b",\"task\":{" });
         if let Some(ttl) = self.ttl {

@@ -50,6 +50,7 @@ impl OutboundRequest<'_> {
 
     /// Appends `_meta` to parameters, and closes them; the member `params` begins at `before`.
     fn close_params(&self, out: &mut Vec<u8>, id: i64, before: usize, trace: Option<&TraceContext>) {
+        // The closing brace is removed already, so one opening brace is all that is left of `{}`.
         let empty = out.len() == before + PARAMS_MEMBER.len() + 1;
         if self.base_meta.is_some() || self.wants_progress || self.meta.is_some() || trace.is_some() {
             out.extend_from_slice(if empty { b"\"_meta\":{" } else { b",\"_meta\":{" });
@@ -148,6 +149,7 @@ impl<R: Role> Endpoint<R> {
     /// Adds an outbound call that ends with its channel at the latest; see [`requests_of`](Self::requests_of).
     pub(crate) fn begin_request(&mut self, call: OutboundCall) -> Option<Key> {
         let (channel, root) = (call.channel, self.root_channel(call.channel));
+        // The root of a channel that is gone is the key itself, so nothing is counted before the call fails.
         self.channels.get_mut(root)?.request_count += 1;
         let requests = &mut self.channels.get_mut(channel)?.requests;
         let key = self.outbound.calls.insert(call);
@@ -258,7 +260,9 @@ impl<R: Role> Endpoint<R> {
                 })
             });
         let trace = observed.as_ref().and_then(|open| open.observation.trace_context());
+        // The closing brace, which `close_params` writes again behind `_meta`.
         out.pop();
+        // From the quoted method on, which is the form that `split_retained` reads.
         let written = before.saturating_sub(request.method.len() + 2)..out.len();
         request.close_params(out, id, before, trace.as_ref());
         rpc::end(out);
@@ -292,6 +296,7 @@ impl<R: Role> Endpoint<R> {
             Some(meta) => {
                 let mut retained = Vec::with_capacity(text.len() + 1 + meta.as_bytes().len());
                 retained.extend_from_slice(&text);
+                // A message has no newline inside, so the separator is unambiguous.
                 retained.push(b'\n');
                 append_one_line(&mut retained, meta.as_bytes());
                 retained.into()
@@ -310,6 +315,7 @@ impl<R: Role> Endpoint<R> {
         let matched = self.outbound.lookup(id);
         let ResponseMatch::Live(key) = matched else { return matched };
         match self.outbound.calls.get(key) {
+            // Ids are easy to guess: a peer must not answer the request of another session.
             Some(c) if self.root_channel(c.channel) != channel => ResponseMatch::Unknown,
             Some(c) => match c.stage {
                 CallStage::Sent => matched,
@@ -363,6 +369,7 @@ impl<R: Role> Endpoint<R> {
             b"message" => message = string(value).map(Cow::into_owned),
             _ => {}
         });
+        // The message was validated when it was read, so the first byte tells the kind of a value.
         let is_number = |text: &&[u8]| matches!(text.first(), Some(b'-' | b'0'..=b'9'));
         let (Some(token), Some(progress)) = (token, progress.filter(is_number)) else {
             return Err(Diagnostic::InvalidNotification(methods::PROGRESS.into()));
@@ -382,6 +389,7 @@ impl<R: Role> Endpoint<R> {
                 let Some(progress) = read_number(progress) else {
                     return Err(Diagnostic::InvalidNotification(methods::PROGRESS.into()));
                 };
+                // A faulty total costs itself alone: the value is what the report is about.
                 let total = total.filter(is_number).and_then(read_number);
                 if call.record_progress(now, progress) {
                     Ok((key, Progress { progress, total, message }))
@@ -416,6 +424,7 @@ impl VersionedParams {
                     check_reserved(members)?;
                     Ok(Bytes::from(body))
                 }
+                // Not an error yet: the negotiated revision may be one of the others.
                 Err(error @ EncodeError::NotInVersion { .. }) => Err(error.into()),
                 Err(error) => return Err(error.into()),
             };

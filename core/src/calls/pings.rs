@@ -84,9 +84,11 @@ impl<R: Role> Endpoint<R> {
         let Some(state) = c.keep_alive.as_mut() else { return PeerHealth::Alive };
         let next = state.last_input + settings.interval;
         let taken = c.outbox.consumed();
+        // Input does not move the timer, which would be an entry of the heap for each message.
         if next > self.now {
             self.schedule_ping(channel, next);
         } else if !has_room || !c.role.is_reachable() {
+            // Silence proves nothing where no ping could be sent or heard, so no miss is counted.
             self.schedule_ping(channel, self.now + settings.interval);
         } else if c.outbox.len() < high_water {
             self.send_ping(channel, settings);
@@ -112,12 +114,14 @@ impl<R: Role> Endpoint<R> {
     }
 
     fn send_ping(&mut self, channel: Key, settings: KeepAlivePing) {
+        // A wait may be restarted any number of times, so no total deadline ends the ping.
         let options = CallOptions::new().timeout(settings.interval).total_timeout(Duration::MAX);
         let call = OutboundCall::new(self.now, channel, CallPurpose::KeepAlive, &options, &self.limits);
         let Some(key) = self.begin_request(call) else { return };
         let now = self.now;
         if let Some(c) = self.channels.get_mut(channel) {
             let taken = c.outbox.consumed();
+            // Without a time for the next ping the timer lapses: one ping is in flight at most.
             if let Some(state) = c.keep_alive.as_mut() {
                 (state.next_ping_at, state.waiting_since, state.output_taken) = (None, now, taken);
             }
@@ -129,7 +133,7 @@ impl<R: Role> Endpoint<R> {
             Ok(TopLevelMembers::default())
         };
         if self.send_request(key, &request, params).is_err() {
-            // The channel is gone.
+            // The channel is gone, or there is no memory for the ping: nothing was sent.
             self.end_request(key);
         }
     }
@@ -152,6 +156,7 @@ impl<R: Role> Endpoint<R> {
             return false;
         }
         (state.waiting_since, state.output_taken) = (self.now, taken);
+        // The total deadline of a ping is in the far future, so this is its deadline.
         call.idle_deadline = self.now + settings.interval;
         let deadline = call.deadline();
         self.deadlines.arm(deadline, EndpointTimer::Outbound(key));
@@ -171,6 +176,7 @@ impl<R: Role> Endpoint<R> {
         let is_alive = match outcome {
             // The channel is being closed.
             Err(CallError::Closed(_)) => return PeerHealth::Alive,
+            // The server has said that the session is gone, so it is there.
             Err(CallError::Http(error)) if **error == HttpError::SessionLost => true,
             // Also an answer that is an error: the peer is there.
             _ => state.last_input >= state.waiting_since || !c.role.is_reachable(),

@@ -83,12 +83,16 @@ pub(super) fn error_form<R: Role>(
 #[cold]
 pub(super) fn owe_error<R: Role>(endpoint: &mut Endpoint<R>, key: Key) {
     let Some(call) = endpoint.inbound.calls.get_mut(key) else { return };
+    // Owed once: a second failure of the same call adds no second answer.
     if !core::mem::replace(&mut call.is_owed, true) {
+        // What was held back is dropped, because nothing follows the answer of a call.
         call.throttle = None;
+        // No answer is sent now, so the end of the observation reports no bytes.
         if let Some(observing) = endpoint.observing.as_mut() {
             observing.record_sent(b"");
         }
         endpoint.owed += 1;
+        // The key that the application knows becomes stale: for it, the call has ended.
         endpoint.rekey(key);
     }
 }
@@ -113,6 +117,7 @@ fn send_next_owed<R: Role>(endpoint: &mut Endpoint<R>) -> Option<Key> {
     if let Some(key) = owed.map(|(key, _)| key) {
         let record = endpoint.end_call(key)?;
         let error = RpcError::internal(NO_MEMORY_FOR_ANSWER);
+        // Never of a batch: `error_form` finds room for each of its members, so none is owed.
         endpoint.send_error(record.channel, None, Some(&record.id), &error);
         return Some(record.channel);
     }

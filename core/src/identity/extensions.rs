@@ -59,6 +59,7 @@ impl Extensions {
     pub(super) fn merge(&mut self, member: &[u8]) {
         object_members(member, |id, settings| {
             if self.0.len() < MAX_EXTENSIONS {
+                // Copied, because a part of the frame would keep the whole frame alive for the whole session.
                 let settings = RawJson::trusted(bytes::Bytes::copy_from_slice(settings));
                 let _ = core::str::from_utf8(id).map(|id| self.insert(id, settings));
             }
@@ -107,6 +108,7 @@ pub(super) const ALL_FLAGS: u32 = SKILLS | DIRECTORY_READ | TASKS;
 
 /// Returns the flags of the capabilities that an extension with these settings stands for (SKILL-001, SKILL-003, TASK-101).
 pub(super) fn flags(id: &[u8], settings: &[u8]) -> u32 {
+    // A value that is no object declares nothing (EXT-003).
     if settings.first() != Some(&b'{') {
         return 0;
     }
@@ -194,6 +196,7 @@ impl Capabilities {
 ///
 /// `None` if the peer did not declare it in a valid form, or if `version` lacks it (TASK-130).
 pub(crate) fn declared_extension(capabilities: &RawJson, id: &str, version: Version) -> Option<RawJson> {
+    // Checked for the revision first: a legacy client may send the member, which then means nothing (TASK-130).
     if !meta::is_extension_id(id) || !meta::extension_exists_in(id, version) {
         return None;
     }

@@ -226,6 +226,7 @@ impl OpenRequest {
     /// Tells the observer about a request.
     #[cold]
     pub(crate) fn begin(observer: &dyn Observer, request: &Requested<'_>) -> Option<Self> {
+        // Asked before the parameters are read, which costs as much as reading a request.
         if !observer.is_enabled() {
             return None;
         }
@@ -281,7 +282,9 @@ fn may_have_is_error(json: &[u8]) -> bool {
     // A letter in a name is itself or `\u` with its number.
     let is_escape = |at| json.get(at + 1) == Some(&b'u');
     let is_name = |at: usize| {
+        // `E` is the third letter of the name.
         let name = b"isError";
+        // An `E` at the very beginning has no room for the letters before it.
         at.checked_sub(2)
             .and_then(|start| json.get(start..start + name.len()))
             .is_some_and(|found| found == name)
@@ -336,6 +339,7 @@ impl OpenRequests {
 
     pub(crate) fn insert(&mut self, key: Key, request: OpenRequest) {
         let slot = key.slot as usize;
+        // Slots are those of the table of calls, so its limits bound this length.
         if self.slots.len() <= slot {
             self.slots.resize_with(slot + 1, || None);
         }
@@ -345,6 +349,7 @@ impl OpenRequests {
     }
 
     pub(crate) fn take(&mut self, key: Key) -> Option<OpenRequest> {
+        // The entry of an earlier call in the slot has another generation, and is left to be replaced.
         self.slots.get_mut(key.slot as usize)?.take_if(|request| request.generation == key.generation)
     }
 }

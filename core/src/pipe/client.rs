@@ -68,6 +68,7 @@ impl Pipe for Client {
     }
 
     fn handle_eof(&mut self, _now: Instant) {
+        // Only noted: `poll_event` decodes the rest of the input first, and reports the end after it.
         self.eof = true;
     }
 
@@ -104,6 +105,7 @@ impl Pipe for Client {
         // Unfinished outbound calls never pause reading (DESIGN-12); what is unpolled is bounded by the decoder.
         !self.eof
             && !self.engine.is_closed()
+            // More than one frame, so that the largest one always becomes complete.
             && self.decoder.buffered() <= self.decoder.max().saturating_mul(2)
     }
 

@@ -107,6 +107,7 @@ impl Pipe for Server {
     }
 
     fn handle_eof(&mut self, _now: Instant) {
+        // Only noted: `poll_event` decodes the rest of the input first, and reports the end after it.
         self.eof = true;
     }
 
@@ -123,6 +124,7 @@ impl Pipe for Server {
             if event.is_some() {
                 return event;
             }
+            // Asked before each message, because the answer to the last one may have taken the room.
             self.is_starved = !can_answer(&mut self.engine, self.channel);
             if self.is_starved || self.engine.is_stalled(self.channel) {
                 return None;
@@ -136,6 +138,7 @@ impl Pipe for Server {
                         bytes => Fault::Truncated { bytes },
                     };
                     let grace = self.engine.config().effective_limits().eof_grace_period;
+                    // Once: from here on the engine is stalled on this channel, which ends the loop above.
                     self.engine.end_input(now, self.channel.0, &fault, grace);
                 }
                 None => return None,
@@ -154,6 +157,7 @@ impl Pipe for Server {
     }
 
     fn consume(&mut self, n: usize) {
+        // What was written has made room, perhaps. The next poll finds out.
         self.is_starved = false;
         if let Some(outbox) = self.engine.outbox(self.channel) {
             outbox.consume(n);

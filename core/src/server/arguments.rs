@@ -21,6 +21,7 @@ const MAX_PATH_DEPTH: usize = 8;
 /// The message, with the path of the member at fault where it is known.
 pub(crate) fn read_arguments<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, String> {
     json::read(text).or_else(|error| {
+        // Only a type without content can be made of nothing, and it accepts any value.
         T::deserialize(EmptyDeserializer).map_err(|_: de::value::Error| describe_error(text, &error))
     })
 }

@@ -46,6 +46,7 @@ impl Audience {
         let Some(conditions) = &mut self.0 else { return };
         let Some(more) = &other.0 else { return *self = Self::EVERYONE };
         for condition in more {
+            // Conditions are code and cannot be compared. Entries that share one have the same pointer.
             if !conditions.iter().any(|known| Arc::ptr_eq(known, condition)) {
                 conditions.push(Arc::clone(condition));
             }

@@ -273,6 +273,7 @@ impl ProvenKey {
     /// Returns the nonce for the next proofs, if it is another one than the client used, and can be sent.
     #[must_use]
     pub fn next_nonce(&self) -> Option<&str> {
+        // A line break in it would begin another header field.
         self.next_nonce.as_deref().filter(|nonce| is_nonce(nonce))
     }
 }

@@ -134,6 +134,7 @@ impl Backlog {
         };
         let Some(queue) = self.queues.get_mut(key) else { return };
         let place = queue.by_id.place(&mut self.requests, |_, other| other.id.cmp(&id));
+        // It has a place: `in_flight` has excluded an id that waits.
         let Ok(place) = place else { return };
         queue.budget.overdraw(frame.len());
         queue.len += 1;
@@ -146,6 +147,7 @@ impl Backlog {
     /// Takes the oldest request of the channel whose turn it is, if `may_take` allows it for the channel.
     pub(super) fn pop(&mut self, may_take: impl FnOnce(Key) -> bool) -> Option<(Key, Bytes)> {
         let key = self.turns.first(&self.queues)?;
+        // The turn is over even if nothing is taken: a channel without room must not hold up the others.
         self.turns.remove(&mut self.queues, key);
         self.turns.push(&mut self.queues, key);
         let queue = self.queues.get(key)?;
@@ -189,6 +191,7 @@ impl Backlog {
         queue.budget.release(taken.frame.len());
         queue.len -= 1;
         if queue.len == 0 {
+            // The key in the state of the channel becomes stale, and its next request makes another queue.
             self.turns.remove(&mut self.queues, key);
             self.queues.remove(key);
         }

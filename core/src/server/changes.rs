@@ -61,6 +61,7 @@ impl Changes {
         let is_everyone = audience.is_everyone() && of_resource.is_everyone();
         let (mut count, mut message, mut interests) = (0, ChangeMessage::default(), table.interests(target));
         while let Some(interest) = table.next(&mut interests) {
+            // Without conditions no caller is made, which would cost some copies for each receiver.
             if !is_everyone {
                 let Some((channel, _)) = table.receiver(interest) else { continue };
                 // As its requests are now: the party of a session can change.
@@ -90,6 +91,7 @@ impl Changes {
         let Some(deferred) = sent.and_then(|sent| sent.take_due(now)) else { return };
         let Some(table) = self.table.as_mut() else { return };
         for interest in deferred {
+            // An interest may have ended since, or it was notified in the meantime.
             if let Some(target) = table.target(interest).filter(|_| table.undefer(interest)) {
                 notify(table, endpoint, target, interest, &mut ChangeMessage::default());
             }
@@ -187,6 +189,7 @@ impl Changes {
         let c = endpoint.channels.get_mut(channel).filter(|c| c.input_end.is_none())?;
         let table = self.table()?;
         let existing = table.find(&mut c.role.listeners, None);
+        // The end of the handshake opens it if lists are promised, else the first subscription to a resource does.
         existing.or_else(|| {
             table.open(
                 &mut c.role.listeners,
@@ -247,6 +250,7 @@ impl Changes {
         let requests = c.map(|c| table.requests(&c.role.listeners)).unwrap_or_default();
         for key in requests {
             let Some(id) = table.id(key).cloned() else { continue };
+            // Closed first, so that no notification can follow the result.
             events.extend(close(table, endpoint, channel, key));
             send_listen_end(endpoint, channel, &id);
         }
@@ -311,6 +315,7 @@ fn notify(
     let all_consumed = sent.begin(consumed, c.outbox.len());
     let epoch = sent.epoch();
     let was_notified = !all_consumed && table.was_notified(interest, epoch);
+    // Its notification is still complete in the outbox, and will be read after this change.
     if was_notified && !sent.is_begun(consumed) {
         return;
     }
@@ -332,6 +337,7 @@ fn notify(
     message.write(c.outbox.tail(), table, target, id);
     table.mark_notified(interest, epoch);
     endpoint.commit_message(channel, mark);
+    // The end is known behind the message only. Until it is consumed, an equal change adds nothing.
     if let Some(c) = endpoint.channels.get_mut(channel) {
         let end = c.outbox.consumed() + c.outbox.len() as u64;
         c.role.sent_changes.get_or_insert_default(marker).set_end(end);
@@ -403,6 +409,7 @@ struct ChangeMessage {
 impl ChangeMessage {
     fn room(&mut self, table: &Subscriptions, target: ChangeTarget) -> usize {
         let uri = || table.uri(target).map_or(0, |uri| escaped_len(uri.as_bytes()));
+        // Twice: the text is kept for all listeners, and copied into an outbox.
         *self.room.get_or_insert_with(|| uri().saturating_mul(2))
     }
 
@@ -415,6 +422,7 @@ impl ChangeMessage {
     ) {
         match id {
             Some(id) => {
+                // Encoded once for all listeners, which differ only in the id behind it.
                 if self.with_id.is_empty() {
                     write_head(&mut self.with_id, target);
                     self.with_id.extend_from_slice(b",\"params\":{");

@@ -80,6 +80,7 @@ pub(super) fn caller(endpoint: &ServerEndpoint, channel: Key) -> Caller {
     let Some(own) = endpoint.channels.get(channel).map(|c| &c.role) else { return Caller::default() };
     let session = own.parent().and_then(|parent| endpoint.channels.get(parent)).map(|c| &c.role);
     Caller {
+        // That of the request comes first, because scopes may differ between the requests of one session.
         authorization: own.authorization.as_ref().or_else(|| session?.authorization.as_ref()).cloned(),
         http: own.http.clone(),
         extensions: own.extensions.as_ref().or_else(|| session?.extensions.as_ref()).cloned(),
@@ -197,6 +198,7 @@ pub(super) fn lacks_memory(endpoint: &ServerEndpoint, events: &VecDeque<Event>, 
 /// Returns the bytes that the queue takes when the next event is added: this table is the largest one that grows.
 fn next_growth(events: &VecDeque<Event>) -> usize {
     let grows = events.len() == events.capacity();
+    // As `VecDeque` grows: to four entries at first, then twofold.
     if grows { events.capacity().saturating_mul(2).max(4) * size_of::<Event>() } else { 0 }
 }
 

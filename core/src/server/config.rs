@@ -106,6 +106,7 @@ impl Config {
     #[must_use]
     pub fn info(mut self, info: Implementation) -> Self {
         self.settings.set_info(info);
+        // As it was set before: `result_meta` has the identity alone.
         let send = !self.result_meta.is_empty();
         self.rebuild_result_suffix(send)
     }
@@ -355,6 +356,7 @@ impl Config {
     /// Returns whether a message belongs to the modern era here (DEC-029).
     pub(crate) fn is_modern_message(&self, envelope: &crate::rpc::envelope::Envelope<'_>) -> bool {
         let meta = &envelope.params.meta;
+        // A reserved key without a version counts, too: such a request is modern, and incomplete.
         let is_named = !meta.version.is_empty() || meta.has_reserved;
         self.legacy_versions().is_empty() || is_named && !self.modern_versions().is_empty()
     }
@@ -392,6 +394,7 @@ impl Config {
 
     /// Returns the revisions that modern clients see, the same in every list (DEC-005).
     pub(crate) const fn advertised_versions(&self) -> VersionSet {
+        // Without modern revisions there is nothing else to list.
         if self.advertise_legacy || self.modern_versions().is_empty() {
             self.settings.versions()
         } else {

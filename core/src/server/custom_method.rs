@@ -81,9 +81,11 @@ impl CustomMethod {
         client: impl FnOnce() -> Option<RawJson>,
     ) -> Result<(), RpcError> {
         let Some(id) = self.extension.as_deref() else { return Ok(()) };
+        // To its clients, a server without the extension does not have the method (DESIGN-32).
         if !server.has_extension(id) || !extension_exists_in(id, version) {
             return Err(RpcError::method_not_found(&self.name));
         }
+        // Asked last, because it reads the capabilities of the client.
         let is_declared =
             || client().is_some_and(|client| declared_extension(&client, id, version).is_some());
         if !self.requires_client || is_declared() {

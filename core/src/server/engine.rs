@@ -151,6 +151,7 @@ impl Engine {
     pub fn close_channel(&mut self, now: Instant, channel: ChannelId, fault: &Fault) {
         self.end_input(now, channel.0, fault, Duration::ZERO);
         self.abort_channel(channel.0, &CancelReason::Disconnected);
+        // Last, because what ended above may have written to it.
         if let Some(c) = self.endpoint.channels.get_mut(channel.0) {
             c.outbox.clear();
         }
@@ -169,6 +170,7 @@ impl Engine {
             if *fault == Fault::Closed {
                 self.end_subscriptions(now, ChannelId(channel));
             }
+            // The listener of a legacy session is no request, so it is left for this.
             let unsubscribed = self.changes.end_all(&mut self.endpoint, channel);
             self.events.extend(unsubscribed);
             unlisten(&mut self.tasks, channel, None);
@@ -217,6 +219,7 @@ impl Engine {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
+            // A request that is admitted may be answered without an event, so the next one is tried.
             if !self.admit_waiting() {
                 return None;
             }
@@ -420,6 +423,7 @@ impl Engine {
         if self.endpoint.outbound.calls.len() >= limits.effective_max_pending_calls() {
             return Err(UseError::Full(Limit::PendingCalls));
         }
+        // After all checks, so that a refused command has changed nothing (DESIGN-27).
         let call =
             OutboundCall::new(self.endpoint.now, channel.0, CallPurpose::Application, options, &limits);
         if options.wants_progress {
@@ -434,6 +438,7 @@ impl Engine {
         };
         let written = self.endpoint.send_request(key, &request, |out| Serializer::object(out, params, table));
         if let Err(e) = written {
+            // The entry gave the request its id. Nothing was sent, so it is removed again.
             self.endpoint.end_request(key);
             return Err(e);
         }
@@ -456,6 +461,7 @@ impl Engine {
         if purpose != Some(CallPurpose::Application) {
             return Err(UseError::Stale);
         }
+        // Sent first: the end of the request removes the entry with its channel.
         self.endpoint.send_cancellation(call.0, reason);
         self.finish_outbound(call.0, Err(CallError::Cancelled));
         Ok(())
@@ -464,6 +470,7 @@ impl Engine {
     // ---- internals ----
 
     pub(super) fn finish_outbound(&mut self, key: Key, outcome: Result<RawJson, CallError>) {
+        // First: removed without an outcome, the request would count as given up.
         observe_outcome(&mut self.endpoint, key, outcome.as_ref());
         // A ping is none of the application: it has no event, and its outcome is the health of the peer.
         let ping = self.endpoint.outbound.calls.get(key).filter(|c| c.purpose == CallPurpose::KeepAlive);
@@ -499,6 +506,7 @@ impl Engine {
     /// Ends an unanswered call with an internal error.
     fn expire_call(&mut self, key: Key, reason: CancelReason, message: &'static str) {
         // A parked call has no running handler to notify.
+        // Before the call fails: a parked call is found by its entry in the table of calls.
         let was_parked = self.unpark(key, message);
         if let Some(channel) = self.endpoint.fail(key, &RpcError::internal(message)) {
             if !was_parked {
@@ -515,6 +523,7 @@ impl Engine {
         let waiting = core::mem::take(&mut c.role.waiting);
         let live = self.endpoint.live_calls(channel);
         let waiting = self.backlog.remove_all(waiting);
+        // Otherwise the client is gone, or has sent nothing but faults, and gets no errors.
         if *reason == CancelReason::Shutdown {
             for id in waiting {
                 self.endpoint.send_error(channel, None, Some(&id), &RpcError::internal(SHUTTING_DOWN));
@@ -536,6 +545,7 @@ impl Engine {
                 self.events.push_back(Event::Cancelled { call: CallId(key), reason: reason.clone() });
             }
         }
+        // Complete batches that wait for memory would keep the channel open, although its time is over.
         batch::drop_owed_batches(&mut self.endpoint, channel);
         self.close_if_finished(channel);
     }
@@ -548,6 +558,7 @@ impl Engine {
         if c.input_end.is_none() || c.closed || c.has_live_calls() {
             return;
         }
+        // Requests that wait, and answered members of a batch, are not in the table of calls.
         if !self.backlog.is_empty(c.role.waiting) || batch::has_batches(&self.endpoint, channel) {
             return;
         }
@@ -555,6 +566,7 @@ impl Engine {
         let Some(fault) = &c.input_end else { return };
         c.closed = true;
         let fault = Fault::clone(fault);
+        // A binding learns of the end by the queue of streams, as an exchange has no event for it.
         mark_stream_finished(&mut self.endpoint, channel);
         let is_of_tasks = self.tasks.as_ref().is_some_and(|tasks| tasks.channel == channel);
         if !is_exchange(&self.endpoint, channel) && !is_of_tasks {

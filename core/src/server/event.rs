@@ -244,6 +244,7 @@ impl Call {
     /// The error response for the client, if name or arguments are missing or have the wrong type (TOOL-021).
     pub fn tool_call(&self) -> Result<ToolCall<'_>, RpcError> {
         let name = match self.params.name.slice(&self.frame) {
+            // The usual case: a name without escapes needs no copy.
             Some([b'"', inner @ .., b'"']) if !inner.contains(&b'\\') => {
                 Cow::Borrowed(core::str::from_utf8(inner).unwrap_or_default())
             }

@@ -192,6 +192,7 @@ impl Exchanges<'_> {
         let c = self.engine.endpoint.channels.get_mut(session.0);
         let Some(c) = c.filter(|c| c.role.stream.session().is_some()) else { return };
         c.role.stream.set_owner(token.map(ExchangeToken::to_key));
+        // What waited for a stream, and an end without one, is found only if the new stream is queued.
         if !c.outbox.is_empty() || c.closed {
             c.role.stream.queue(&mut self.engine.endpoint.shared);
         }
@@ -221,9 +222,11 @@ impl Exchanges<'_> {
         };
         let is_modern =
             matches!(&envelope, Some(Ok(envelope)) if self.engine.config.is_modern_message(envelope));
+        // A modern message shares no state with the session, even if it names one (DEC-029).
         let root = session.map(|session| session.0).filter(|_| !is_modern);
         let key = self.open_channel(now, root, token.to_key(), ExchangeBuffers::default());
         if let Some(session) = session.filter(|_| is_modern) {
+            // A modern exchange has no parent to ask for its party, so it has a copy.
             let authorization = channel::authorization(&self.engine.endpoint, session.0).cloned();
             if let Some(c) = self.engine.endpoint.channels.get_mut(key) {
                 c.role.authorization = authorization;
@@ -420,6 +423,7 @@ impl Exchanges<'_> {
         self.engine.events.extend(unsubscribed);
         unlisten(&mut self.engine.tasks, key, None);
         if let Some(c) = self.engine.endpoint.channels.get(key) {
+            // They were never delivered, so the application hears nothing of them.
             self.engine.backlog.remove_all(c.role.waiting);
         }
         if root == key && session(&self.engine.endpoint, key).is_some() {
@@ -436,6 +440,7 @@ impl Exchanges<'_> {
         }
         let Some(c) = self.engine.endpoint.channels.remove(key) else { return ExchangeBuffers::default() };
         let mut outbox = c.outbox;
+        // Output of this exchange must not reach the next one with its buffer.
         outbox.clear_for_reuse();
         ExchangeBuffers { outbox }
     }
@@ -501,11 +506,13 @@ impl EarlyCancels {
     /// A session at its share loses its oldest entry. At the total limit, the oldest entry is evicted. Only this visits
     /// other entries, and only those within the limit: a peer that cancels unknown requests is rare.
     fn insert(&mut self, now: Instant, session: Key, id: RequestId, limits: &Limits) {
+        // A repeated cancellation renews its entry, so each id is in the tree once.
         self.take(now, session, &id);
         let max = limits.max_early_cancellations;
         if max == 0 {
             return;
         }
+        // A session has a quarter at most, so that it cannot evict those of all others.
         let share = (max / 4).max(1);
         let own =
             || self.arrivals.iter(&self.entries).filter(|(_, c)| c.session == session).map(|(key, _)| key);
@@ -518,6 +525,7 @@ impl EarlyCancels {
             self.remove(evicted);
         }
         let place = self.by_id.place(&mut self.entries, |_, c| (c.session, &c.id).cmp(&(session, &id)));
+        // It has a place: an equal entry was taken out above.
         let Ok(place) = place else { return };
         let (arrival, links) = (ListLinks::NONE, TreeLinks::default());
         let entry = EarlyCancel { session, id, expires_at: now + EARLY_CANCEL_TTL, arrival, links };
@@ -550,6 +558,7 @@ impl EarlyCancels {
     /// Removes entries older than [`EARLY_CANCEL_TTL`]. Returns whether none is left.
     pub(super) fn remove_expired(&mut self, now: Instant) -> bool {
         while let Some(oldest) = self.arrivals.first(&self.entries) {
+            // All have the same time to live, so the first one that has not expired ends the search.
             if self.entries.get(oldest).is_some_and(|c| c.expires_at > now) {
                 break;
             }
@@ -571,6 +580,7 @@ impl EarlyCancels {
     /// Records a cancellation of an unknown request, if the request may still arrive.
     pub(super) fn record(&mut self, endpoint: &ServerEndpoint, session: Key, id: &RequestId) {
         let c = endpoint.channels.get(session);
+        // On a byte stream nothing is overtaken: an unknown id is that of a call which has ended.
         if c.is_some_and(|c| c.role.stream.session().is_some()) {
             self.insert(endpoint.now, session, id.clone(), &endpoint.limits);
         }

@@ -81,6 +81,7 @@ fn answer_method(
     let text = params.whole.slice(frame).unwrap_or(b"{}");
     match method {
         methods::INITIALIZE if Legacy::IS_BUILT => {
+            // First: a session must not be negotiated anew whose client gets no answer.
             make_room(engine, body)?;
             let version = initialize(&mut engine.endpoint, &engine.config, source, text)?;
             engine.config.write_initialize_result(body, version);
@@ -138,6 +139,7 @@ fn listen(engine: &mut Engine, request: &TaskRequestFrame<'_>, text: &[u8]) -> R
     engine.events.extend(subscribed);
     // What tasks send now is no part of the acknowledgement.
     end_direct_answer(&mut engine.endpoint);
+    // The acknowledgement is the first message of a subscription, so tasks are told of after it (SUB-004).
     if !tasks.is_empty() {
         engine.with_tasks(|host, cx| host.listen(cx, channel, id, &tasks));
     }
@@ -220,6 +222,7 @@ impl Config {
         let mut data = b"{\"supported\":".to_vec();
         served.write(&mut data);
         data.extend_from_slice(b",\"requested\":");
+        // The text is that of the peer, and may be as long as a frame.
         write_str(&mut data, &clip(requested));
         data.push(b'}');
         RpcError::new(
@@ -281,6 +284,7 @@ fn initialize(
     let requested = requested.ok_or_else(|| invalid("protocolVersion", "missing"))?;
     let requested = string(requested).ok_or_else(|| invalid("protocolVersion", "not a string"))?;
     let limit = endpoint.limits.max_peer_info;
+    // Both are kept as long as the session, so the peer must not choose their size.
     if capabilities.len() + info.len() > limit {
         let what = "`initialize`: identity and capabilities are longer than";
         return Err(RpcError::invalid_params(format!("{what} {limit} bytes")));

@@ -93,6 +93,7 @@ impl Exchanges<'_> {
     pub(crate) fn begin_stateless_session(&mut self, key: Key, version: Version) {
         if let (Some(c), Some(marker)) = (self.engine.endpoint.channels.get_mut(key), Legacy::get()) {
             let mut session = LegacySession::new(version, b"", b"{}");
+            // There is no handshake that a client could confirm.
             (session.initialized, session.is_stateless) = (true, true);
             c.role.session = Part::new(marker, session);
         }
@@ -118,6 +119,7 @@ impl Exchanges<'_> {
             }
         }
         let ids = ids.into_sorted_vec();
+        // Equal ids are neighbours, because the list is sorted.
         let has_duplicates = ids.windows(2).any(|pair| matches!(pair, [a, b] if a == b));
         let is_in_flight = |id: &RequestId| root.is_some_and(|root| self.engine.in_flight(root, id));
         contents.has_requests = !ids.is_empty();

@@ -110,6 +110,7 @@ impl Engine {
     /// Fails the parked calls of a channel, or of all streams of a root channel, when responses can no longer arrive.
     pub(super) fn fail_parked(&mut self, channel: Key, message: &'static str) {
         while let Some(call) = self.parked.as_mut().and_then(|p| p.find_on(&self.endpoint, channel)) {
+            // First, because the parked call is found by the entry that `fail` removes.
             self.unpark(call, "the call is over");
             self.endpoint.fail(call, &RpcError::internal(message));
         }
@@ -124,7 +125,9 @@ fn answer_input_required(
     state: &[u8],
     answers: &[CarriedAnswer<'_>],
 ) -> Result<(), UseError> {
+    // Keys that were configured lazily are made with the first answer of this kind.
     engine.sealing.init(&engine.config);
+    // Before the outbox is touched, because sealing may be refused (`Limits::max_request_state`).
     let sealed = engine.sealing.seal(&engine.endpoint, &engine.config, call, requests, state, answers)?;
     let endpoint = &mut engine.endpoint;
     let reserve = endpoint.limits.hold_reserve().ok_or(EncodeError::OutOfMemory)?;
@@ -194,6 +197,7 @@ pub(super) fn begin_round(
         return Err(UseError::Full(Limit::InputRounds));
     }
     let answers = carried_answers(call.retry.as_deref(), requests, kept);
+    // Carried answers count as well: otherwise each round could add as many again.
     if requests.len() + answers.len() > engine.endpoint.limits.max_inputs {
         return Err(UseError::Full(Limit::Inputs));
     }
@@ -401,6 +405,7 @@ impl InputRequired {
         match call.answer(key) {
             Some(Ok(answer)) => match request.parse_response(answer).and_then(read) {
                 Ok(answer) => return Ok(answer),
+                // An answer comes at attempt 1 at the earliest, so this is the second one or a later one.
                 Err(mismatch) if call.attempt() > 1 => {
                     // Nothing else is asked either.
                     self.discard_requests();
@@ -562,6 +567,7 @@ impl InputRequired {
     pub fn kept<T: DeserializeOwned>(&self, call: &Call, key: &str) -> Result<Option<T>, RpcError> {
         let name = kept_key(key);
         let earlier = call.answer(&name).and_then(Result::ok).cloned();
+        // A value of this delivery is not among the answers of the call yet.
         let kept = earlier.or_else(|| self.collector.as_ref()?.kept(&name));
         let value = kept.map(|value| value.parse()).transpose();
         value.map_err(|error| RpcError::internal(alloc::format!("the kept value `{key}`: {error}")))
@@ -580,6 +586,7 @@ impl InputRequired {
         options: TaskOptions,
     ) -> Result<(), UseError> {
         let Some(collector) = &self.collector else { return engine.tasks(now).begin(call, options) };
+        // The handler may have kept more than its call knows, so the task is made of a copy with both.
         let mut retry = call.retry.clone();
         collector.carry_into(retry.get_or_insert_default());
         let call = Call {

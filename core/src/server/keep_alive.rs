@@ -26,6 +26,7 @@ impl Engine {
 
     /// Handles a deadline of an outbound request.
     pub(super) fn handle_request_deadline(&mut self, key: Key) {
+        // A question that follows a task has polls at this deadline, which are no timeouts.
         if poll_question(&mut self.parked, &mut self.endpoint, key) {
             return;
         }
@@ -38,6 +39,7 @@ impl Engine {
             return;
         }
         let reason = "no answer in time";
+        // Before the request ends: the cancellation needs its id and its channel (TIME-002).
         match purpose {
             CallPurpose::TaskInput { task, .. } => {
                 self.with_tasks(|tasks, cx| tasks.cancel_question(cx, task, key, reason));

@@ -91,6 +91,7 @@ impl SessionLog {
         output: LogOutput,
         message: Vec<u8>,
     ) -> LogOutcome {
+        // Most clients never open that stream, so what waits for it must not grow.
         if output.has_no_reader && output.unsent + message.len() > MAX_UNREAD_LOG_BYTES {
             return LogOutcome::Dropped;
         }
@@ -99,6 +100,7 @@ impl SessionLog {
             Box::new(LogThrottle { bucket, deferred: None })
         });
         let has_room = output.unsent < limits.outbox_high_water;
+        // While a message is held back, a newer one replaces it instead of overtaking it.
         if throttle.deferred.is_none() && has_room && throttle.bucket.take(now) {
             return LogOutcome::Send(message.into());
         }
@@ -111,6 +113,7 @@ impl SessionLog {
         let Some(throttle) = &mut self.throttle else { return LogOutcome::Dropped };
         let Some(deferred) = &throttle.deferred else { return LogOutcome::Dropped };
         if output.has_no_reader && output.unsent + deferred.len() > MAX_UNREAD_LOG_BYTES {
+            // A message that was held back counts as a new one does: what waits for a stream must not grow.
             throttle.deferred = None;
             return LogOutcome::Dropped;
         }

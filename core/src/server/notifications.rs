@@ -142,6 +142,7 @@ impl Engine {
         let has_room = self.endpoint.has_outbox_room(channel, message.as_ref().map_or(0, Vec::len));
         let (now, limits) = (self.endpoint.now, &*self.endpoint.limits);
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return SendStatus::Dropped };
+        // Without memory the outbox counts as full, so the message waits and is not lost.
         let unsent = if has_room { c.outbox.len() } else { limits.outbox_high_water };
         let output = LogOutput { unsent, has_no_reader: c.role.stream.has_no_get_stream() };
         let Some(session) = c.role.session.as_mut() else { return SendStatus::Dropped };
@@ -157,6 +158,7 @@ impl Engine {
             }
             LogOutcome::Deferred(at) => {
                 if let Some(at) = at {
+                    // Not at once: the bucket may have a token while the outbox is full.
                     self.endpoint
                         .deadlines
                         .arm(at.max(now + RETRY_DELAY), EndpointTimer::SessionLog(channel));
@@ -191,6 +193,7 @@ impl Engine {
         progress: Progress,
     ) -> Result<SendStatus, UseError> {
         self.endpoint.tick(now);
+        // The channel of a run has no connection: the session that created its task is told.
         if self.is_run(call.0) {
             let reported = self.with_tasks(|tasks, cx| tasks.report_progress(cx, call.0, &progress));
             return Ok(reported.unwrap_or(SendStatus::Dropped));

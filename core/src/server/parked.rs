@@ -241,6 +241,7 @@ impl ParkedCalls {
         if endpoint.outbound.calls.len() + requests.len() > limits.effective_max_pending_calls() {
             return Err(UseError::Full(Limit::PendingCalls));
         }
+        // Compared without the bytes of this call, so the last call may exceed the limit by its own.
         if self.bytes >= limits.max_retained_bytes {
             return Err(UseError::Full(Limit::RetainedBytes));
         }
@@ -272,9 +273,11 @@ impl ParkedCalls {
     fn send_queued(&mut self, endpoint: &mut ServerEndpoint, key: Key) -> Option<Event> {
         let call = self.calls.get(key)?.call;
         let record = endpoint.inbound.calls.get_mut(call)?;
+        // From now on the deadlines of the requests hold: a user may take longer than a handler.
         record.expires_at = Instant::FAR_FUTURE;
         let version = record.version;
         let (mut resumed, mut index) = (None, 0);
+        // By index, because a request that cannot be sent may end the parking of the call.
         while let Some((_, request)) = self.calls.get(key).and_then(|parked| parked.requests.get(index)) {
             index += 1;
             let request = *request;
@@ -296,6 +299,7 @@ impl ParkedCalls {
                     Ok(TopLevelMembers::default())
                 })
             });
+            // Sent or not, its text is not kept any longer.
             self.uncharge(endpoint, position(endpoint, call), queued.cost());
             if let Err(error) = sent {
                 endpoint.end_request(request);
@@ -309,6 +313,7 @@ impl ParkedCalls {
     fn resume(&mut self, endpoint: &mut ServerEndpoint, key: Key) -> Option<Event> {
         let parked = self.remove(endpoint, key)?;
         let call = parked.call;
+        // A new age: the time that the user took is not that of the handler.
         let expires = endpoint.now + endpoint.limits.max_call_age;
         let record = endpoint.inbound.calls.get_mut(call)?;
         record.expires_at = expires;
@@ -349,6 +354,7 @@ impl ParkedCalls {
             self.by_position.insert(calls, place, key);
         }
         if !state.is_empty() {
+            // States may be equal, so the slot makes the order strict.
             let by_state = |slot, parked: &ParkedCall| (parked.state(), slot).cmp(&(state, key.slot));
             if let Ok(place) = self.by_state.place(calls, by_state) {
                 self.by_state.insert(calls, place, key);
@@ -363,6 +369,7 @@ impl ParkedCalls {
 
     fn remove(&mut self, endpoint: &mut ServerEndpoint, key: Key) -> Option<ParkedCall> {
         let parked = self.calls.get_mut(key)?;
+        // Taken out, because the trees compare it while they borrow the table.
         let (call, bytes, text) = (parked.call, parked.byte_len(), core::mem::take(&mut parked.text));
         let state = text.get(parked.frame_len as usize..).unwrap_or_default();
         let calls = &mut self.calls;
@@ -430,10 +437,12 @@ impl ParkedCallTable for ParkedCalls {
         let root = endpoint.root_channel(channel);
         let session = endpoint.channels.get(root).and_then(|c| c.role.session.as_ref());
         let is_initialized = session.is_some_and(|session| session.initialized);
+        // After the checks, because the key that the application has becomes stale here.
         let call_key = endpoint.rekey(call.id.0).ok_or(UseError::Stale)?;
         let (mut pending, mut queued_bytes) = (Vec::with_capacity(encoded.len()), 0);
         for EncodedRequest { name, method, params } in encoded {
             let wish = tasks.filter(|(_, declared)| may_be_task(declared, method)).map(|(wish, _)| wish);
+            // Clients have tasks in this revision alone.
             let wish = wish.filter(|_| call.version == Version::V2025_11_25);
             if let Some((_, marker)) = wish.zip(Tasking::get()) {
                 self.tasks.get_or_insert_default(marker);
@@ -504,9 +513,12 @@ impl ParkedCallTable for ParkedCalls {
             }
             outcome => outcome,
         };
+        // The call may have ended since the request was sent.
         let key = self.find(endpoint, call)?;
         let parked = self.calls.get_mut(key)?;
+        // Without its name the request counts as answered.
         let name = parked.requests.iter_mut().find(|(_, out)| *out == request)?.0.take()?;
+        // A copy, because the response is a part of a frame that would stay in memory with it.
         let answer = (name, outcome.map(|result| result.compact()));
         let is_complete = parked.requests.iter().all(|(name, _)| name.is_none());
         let bytes = answer_len(&answer);
@@ -531,6 +543,7 @@ impl ParkedCallTable for ParkedCalls {
             let answer = (name, Err(CallError::Cancelled));
             self.charge(endpoint, position(endpoint, call), answer_len(&answer));
             self.calls.get_mut(key)?.answers.push(answer);
+            // Before the request ends: the cancellation needs its id and its channel.
             cancel_question(endpoint, request, reason);
             self.end_request(endpoint, call, request);
         }

@@ -104,11 +104,13 @@ impl Engine {
             Ok(_) => return self.reject(channel, None, RejectedMessage::unreadable(MalformedMessage::Batch)),
             Err(reason) => return self.reject(channel, None, RejectedMessage::unreadable(reason)),
         };
+        // Without room for an error of each member none is processed: one answer is sent for all of them (DESIGN-76).
         let Some(batch) = self.endpoint.open_batch(marker, channel, members.len()) else {
             return self.reject(channel, None, RejectedMessage::unreadable(MalformedMessage::OutOfMemory));
         };
         let (mut unnamed, mut has_others) = (None, false);
         for member in members {
+            // An observer counts the bytes of the member, not of the array.
             resume_message(&mut self.endpoint, &member);
             // An earlier member may have been one fault too many.
             if self.endpoint.channels.get(channel).is_some_and(|c| c.input_end.is_none()) {
@@ -158,6 +160,7 @@ impl Engine {
         self.diagnose(channel, diagnostic);
         // A message that there was no memory for is not faulty.
         if let Some(fault) = if is_ours { None } else { self.endpoint.count_fault(channel) } {
+            // No grace period: what such a peer still has in flight is cancelled with the next deadline.
             self.end_input(self.endpoint.now, channel, &fault, core::time::Duration::ZERO);
         }
     }
@@ -174,6 +177,7 @@ impl Engine {
     #[inline]
     pub(crate) fn in_flight(&mut self, channel: Key, id: &RequestId) -> bool {
         let waiting = self.endpoint.channels.get(channel).map(|c| c.role.waiting).unwrap_or_default();
+        // An id is in one of three tables, by how far its request has come.
         self.backlog.contains(waiting, id)
             || self.changes.find(&mut self.endpoint, channel, id).is_some()
             || self.endpoint.is_live(channel, id)
@@ -230,6 +234,7 @@ impl Engine {
             is_owed: false,
             links: TreeLinks::default(),
         });
+        // Only if the channel is gone: an equal id was excluded above.
         let Some(key) = begun else { return };
         // From here on the call is in the table, so an error ends it there.
         if let Err(error) = deliver_call(self, key, source.channel, accepted, frame, params) {
@@ -282,6 +287,7 @@ impl Engine {
                 self.events
                     .push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Client(reason) });
             }
+            // In a shutdown the channel may have waited for this call alone.
             self.close_if_finished(channel);
         } else if self.backlog.remove(c.role.waiting, &id) {
             self.close_if_finished(channel);
@@ -290,6 +296,7 @@ impl Engine {
             self.events.extend(unsubscribed);
             unlisten(&mut self.tasks, channel, Some(&id));
         } else {
+            // Its request may still be on its way, by another connection.
             self.early_cancels.record(&self.endpoint, channel, &id);
             self.diagnose(channel, Diagnostic::UnknownCancellation(id));
         }
@@ -306,6 +313,7 @@ impl Engine {
         match self.endpoint.match_response(channel, id) {
             ResponseMatch::Live(key) => self.finish_outbound(key, outcome.map_err(CallError::Rpc)),
             ResponseMatch::Late => {
+                // The question has ended, but the response may have created a task that nobody would end (CANC-009).
                 if let Ok(result) = &outcome {
                     cancel_late_question(&mut self.parked, &mut self.endpoint, channel, result);
                 }
@@ -336,6 +344,7 @@ fn check_request(
 /// Returns whether a request waits: too many calls are in flight, or others of its channel wait already.
 fn must_wait(engine: &Engine, source: &MessageSource<'_>) -> bool {
     let waiting = engine.endpoint.channels.get(source.root).map(|c| c.role.waiting).unwrap_or_default();
+    // One that has waited comes from the front of the queue. Behind the others again it might wait without end.
     engine.is_full() || (!engine.backlog.is_empty(waiting) && !source.waited && source.batch.is_none())
 }
 
@@ -390,12 +399,14 @@ fn deliver_call(
         // do not fit are passed for a hidden tool alone, so the tool stays hidden.
         call.caller.is_resumed = fits_headers && call.retry.as_ref().is_some_and(|round| round.attempt > 0);
     }
+    // Last: after an error above the call fails, and the application must not see it.
     engine.events.push_back(Event::Call(call));
     Ok(())
 }
 
 /// Answers a request with an error.
 fn refuse(engine: &mut Engine, request: &ReceivedRequest<'_>, id: &RequestId, error: &RpcError) {
+    // Begun before the error is written, because its code and size end the observation.
     observe_direct(engine, request, id);
     let source = request.source;
     engine.endpoint.send_error(source.channel, source.batch, Some(id), error);
@@ -409,6 +420,7 @@ fn observe_direct(engine: &mut Engine, request: &ReceivedRequest<'_>, id: &Reque
     let observed = RequestedParams::read(frame, params);
     begin_direct_answer(&mut engine.endpoint, id, method, observed, |endpoint| {
         let stated = params.meta.version.slice(frame).and_then(string);
+        // A refused request may name any revision. One that is not served is reported as unknown.
         let modern =
             stated.and_then(|text| Version::from_name(&text)).filter(|version| served.contains(*version));
         modern.or_else(|| session(endpoint, source.root).map(|session| session.version))
@@ -421,6 +433,7 @@ fn receive_initialized(engine: &mut Engine, channel: Key) {
     else {
         return engine.diagnose(channel, Diagnostic::InvalidNotification(methods::INITIALIZED.into()));
     };
+    // Repeated notifications change nothing: a session is opened once.
     if !core::mem::replace(&mut session.initialized, true) {
         let version = session.version;
         begin_session(&mut engine.endpoint, channel, version);
@@ -439,6 +452,7 @@ fn receive_initialized(engine: &mut Engine, channel: Key) {
 
 /// Answers a batch of which no member is a message and none has an id.
 fn refuse_batch(endpoint: &mut ServerEndpoint, channel: Key, reason: MalformedMessage) {
+    // Elsewhere the schema demands an id that cannot be known, so a stream stays silent (DEC-004).
     if endpoint.channels.get(channel).is_some_and(|c| c.allows_idless_errors) {
         let error = reason.to_error();
         endpoint.send_error(channel, None, None, &error);
@@ -449,6 +463,7 @@ fn refuse_batch(endpoint: &mut ServerEndpoint, channel: Key, reason: MalformedMe
 /// Returns whether the revision of a channel without a session may still become any.
 fn is_revision_open(endpoint: &ServerEndpoint, channel: Key) -> bool {
     let channel = endpoint.channels.get(channel);
+    // Without a session, a byte stream allows such errors only in the modern era, which has no batches (DEC-004).
     channel.is_some_and(|c| !c.allows_idless_errors || c.role.stream.is_exchange())
 }
 

@@ -84,6 +84,7 @@ impl Engine {
             return Err(e);
         }
         if run_channel == Some(channel) {
+            // Without the head, whose id is that of the run: no client knows it.
             let result: Vec<u8> = out.split_off(start);
             c.outbox.rollback(mark);
             self.with_tasks(|tasks, cx| tasks.finish_run(cx, call.0, RunAnswer::Result(&result)));
@@ -126,12 +127,17 @@ impl Engine {
         let PreparedResult { text, members, one_line } = result;
         let in_batch = self.endpoint.inbound.calls.get(call.0).is_some_and(|c| c.batch.is_some());
         if text.as_bytes().len() < MIN_SHARED_RESULT
+            // A line break would end the message (STDIO-003).
             || !one_line
+            // The answers of a batch are parts of one message.
             || in_batch
+            // The tap takes a message in one piece.
             || self.endpoint.has_tap()
             // Segments are not asked for.
             || self.endpoint.limits.memory_reserve > 0
+            // `_meta` of the application is checked, and extended by members of the engine.
             || members.contains(TopLevelMembers::META)
+            // The result of a run is kept instead of sent.
             || self.is_run(call.0)
         {
             return self.answer(now, call, &mut |out, _| {
@@ -147,6 +153,7 @@ impl Engine {
         }
         self.endpoint.tick(now);
         let record = self.endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
+        // Before the call ends, so that a refused result leaves it open.
         let needs_input = record.version.is_modern() && is_input_required(*members, text.as_bytes())?;
         let observed = self.endpoint.inbound.take_observed(call.0);
         let record = self.endpoint.end_call(call.0).ok_or(UseError::Stale)?;
@@ -154,6 +161,7 @@ impl Engine {
         let mark = c.outbox.mark();
         rpc::result_head(c.outbox.tail(), &record.id);
         let head_bytes = c.outbox.tail().len().saturating_sub(mark);
+        // Not `commit_message`: the message goes on behind the shared text.
         c.outbox.commit(mark);
         // Everything except the closing brace is shared; the required members and a brace follow.
         let mut body = text.clone().into_bytes();
@@ -253,6 +261,7 @@ fn is_input_required(members: TopLevelMembers, object: &[u8]) -> Result<bool, En
 /// [`UseError::ReservedKey`] or an encoding error.
 #[cold]
 fn check_meta(out: &[u8], members: TopLevelMembers) -> Result<(), UseError> {
+    // `meta` is the position behind the brace that opens the object.
     let object = members.meta.and_then(|at| out.get(at - 1..)).ok_or(EncodeError::NotAnObject)?;
     check_keys(object, meta::is_unreserved_in_result)
 }
@@ -270,6 +279,7 @@ fn add_standard_members(out: &mut Vec<u8>, members: TopLevelMembers, cacheable: 
             out.push(b',');
         }
         let inserted = out.len() - end;
+        // Appended and moved into place, so that no second buffer is needed.
         if let Some(from) = out.get_mut(at..) {
             from.rotate_right(inserted);
         }

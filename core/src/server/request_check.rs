@@ -114,6 +114,7 @@ impl RequestCheck {
             ModernCheck::Version(version) => version,
             ModernCheck::NotModern => legacy_version(endpoint, config, request, rule)?,
         };
+        // Behind the revision, which decides the rules of the fields, and before the method (DEC-007).
         if let Some(check) = source.header_check {
             let checked = check.check_request(version, method, frame, params);
             checked.map_err(|error| mismatch_in_revision(config, error, version))?;
@@ -171,6 +172,7 @@ impl RequestCheck {
         // A client repeats its `_meta`: of an equal text nothing has to be checked again.
         if known {
             if let Some(known) = &self.last_meta {
+                // A valid modern request tells that its client reads errors without an id (DEC-004).
                 c.allows_idless_errors = true;
                 if let Some(check) = source.header_check {
                     check.check_version(Some(known.version.as_str()))?;
@@ -297,6 +299,7 @@ fn legacy_version(
         return Err(missing_meta_error(&params.meta));
     }
     match (name, session(endpoint, source.root)) {
+        // The method is of the modern era alone, so it lacks metadata whatever the session is (DEC-006).
         (methods::DISCOVER, _) if !config.modern_versions().is_empty() => {
             Err(missing_meta_error(&params.meta))
         }

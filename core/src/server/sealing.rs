@@ -50,6 +50,7 @@ impl Sealing {
     ) -> Result<Option<String>, UseError> {
         let carried = answers.iter().filter_map(|(key, answer)| Some((*key, answer.ok()?.as_str())));
         if let Some(keys) = &self.sealer {
+            // The keys of the questions are sealed, too: of a retry, only answers to these are read (MRTR-028).
             let requested = requests.iter().map(|(key, _)| (key, UNANSWERED));
             let answers = carried.chain(requested).collect();
             let record =
@@ -75,6 +76,7 @@ impl Sealing {
         call: &Call,
     ) -> Result<Option<RetryContext>, RpcError> {
         let (inputs, state) = (call.params.input_responses, call.params.request_state);
+        // In other methods these members mean nothing.
         if (inputs.is_empty() && state.is_empty()) || !methods::may_need_input(&call.method) {
             return Ok(None);
         }
@@ -137,6 +139,7 @@ fn read_responses(
         return Err(RpcError::invalid_params("`params.inputResponses` is not an object")); // MRTR-027
     }
     let mut invalid_key = None;
+    // Without sealed state nobody knows what was requested, so each valid key is accepted.
     let requested_keys = round.requested_keys.take();
     object_members(inputs, |key, value| {
         let key = core::str::from_utf8(key).unwrap_or_default();

@@ -105,12 +105,14 @@ impl StreamState {
     /// Sets the owner, which is queued when the channel has output.
     pub(super) const fn set_owner(&mut self, owner: Option<Key>) {
         self.owner = owner;
+        // An entry in the queue names the old owner, so the new one may be queued besides.
         self.is_queued = false;
     }
 
     /// Queues the owner, unless it is queued.
     pub(super) fn queue(&mut self, ready: &mut ReadyQueue) {
         if let Some(owner) = self.owner {
+            // Once until its output is taken, so the queue has at most one entry for each stream.
             if !core::mem::replace(&mut self.is_queued, true) {
                 ready.0.push_back(owner);
             }
@@ -158,6 +160,7 @@ impl StreamState {
 
     pub(super) fn finish_request(&mut self, ready: &mut ReadyQueue) {
         self.pending_answers = self.pending_answers.saturating_sub(1);
+        // Also without output: with its last answer the stream may have ended.
         self.queue(ready);
     }
 

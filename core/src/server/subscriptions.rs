@@ -143,6 +143,7 @@ impl SentChanges {
     pub(super) fn begin(&mut self, consumed: u64, unsent: usize) -> bool {
         let all_consumed = consumed >= self.end;
         if all_consumed {
+            // Never 0, with which listeners and subscriptions begin: they were notified in no epoch.
             self.epoch = self.epoch.wrapping_add(1).max(1);
             self.start = consumed + unsent as u64;
         }
@@ -169,6 +170,7 @@ impl SentChanges {
         live: usize,
         is_deferred: impl Fn(Interest) -> bool,
     ) {
+        // When most of them can be dead, so the cost of a push stays constant on average.
         if self.deferred.len() > live.saturating_mul(2).saturating_add(32) {
             self.deferred.retain(|interest| is_deferred(*interest));
         }
@@ -263,6 +265,7 @@ impl Subscriptions {
         let key = self.listeners.insert(listener);
         of.by_id.insert(&mut self.listeners, place, key);
         of.count += 1;
+        // A listener of no list is in no set, and its position is never used.
         let peers = self.by_lists.get_mut(usize::from(lists)).filter(|_| lists != 0);
         if let (Some(peers), Some(listener)) = (peers, self.listeners.get_mut(key)) {
             listener.position = u32::try_from(peers.len()).unwrap_or(u32::MAX);
@@ -353,6 +356,7 @@ impl Subscriptions {
             return None;
         }
         let uri = Arc::clone(&resource.uri);
+        // Before the entry goes, which has the links of the tree.
         self.by_uri.remove(&mut self.resources, key, |_, other| other.uri.cmp(&uri));
         self.resources.remove(key);
         Some(uri)
@@ -381,6 +385,7 @@ impl Subscriptions {
             if at < peers.len() {
                 peers.swap_remove(at);
             }
+            // `swap_remove` has put the last listener here, so its position changes.
             let moved = peers.get(at).and_then(|slot| self.listeners.key_at(*slot));
             if let Some(moved) = moved.and_then(|key| self.listeners.get_mut(key)) {
                 moved.position = listener.position;
@@ -426,6 +431,7 @@ impl Subscriptions {
                 Some(Interest::Resource(key))
             }
             Interests::List(list, set, at) => loop {
+                // The end of the sets ends the loop. A set without the list is skipped as a whole.
                 let listeners = self.by_lists.get(*set)?;
                 match listeners.get(*at).filter(|_| *set & usize::from(kind(*list)) != 0) {
                     Some(slot) => {
@@ -475,10 +481,12 @@ impl Subscriptions {
         match interest {
             Interest::List(key, list) => {
                 let Some(listener) = self.listeners.get_mut(key) else { return };
+                // Bits of an earlier epoch say nothing about this one.
                 if listener.epoch != epoch {
                     (listener.epoch, listener.notified) = (epoch, 0);
                 }
                 listener.notified |= kind(list);
+                // What is deferred would repeat this notification.
                 listener.deferred &= !kind(list);
             }
             Interest::Resource(key) => {

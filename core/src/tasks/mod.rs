@@ -31,6 +31,7 @@ impl PollPace {
         // A loop without pauses would be our mistake, so one millisecond passes even if the range allows none.
         let min = self.min.max(Duration::from_millis(1));
         let interval = wanted.clamp(min, self.max.max(min));
+        // The shift is bounded, since a larger one would overflow. `max` cuts the product in any case.
         interval.saturating_mul(1 << failures.min(16)).min(self.max.max(min))
     }
 }
@@ -42,6 +43,7 @@ pub(crate) fn is_transient(error: &CallError) -> bool {
         | CallError::TotalTimedOut
         | CallError::Misaddressed(_)
         | CallError::Transport { .. } => true,
+        // Other codes say that the request is wrong, so it would fail again.
         CallError::Rpc(error) => error.code == code::INTERNAL_ERROR,
         CallError::Http(error) => match &**error {
             HttpError::Response(response) => {
@@ -73,6 +75,7 @@ pub(crate) fn write_with_related_task(out: &mut Vec<u8>, object: &[u8], id: &str
         let (head, tail) = object.split_at_checked(at).unwrap_or((object, b""));
         out.extend_from_slice(head);
         write_related_task(out, id);
+        // An empty object has no member behind the new one, so it gets no comma.
         if tail.iter().find(|b| !b.is_ascii_whitespace()) != Some(&b'}') {
             out.push(b',');
         }
@@ -98,6 +101,7 @@ pub(crate) fn add_related_task(out: &mut Vec<u8>, members: TopLevelMembers, id: 
             out.splice(at..at, member);
         }
         None => {
+            // The closing brace, which is written again below.
             out.pop();
             out.extend_from_slice(if out.last() == Some(&b'{') { b"\"_meta\":{" } else { b",\"_meta\":{" });
             out.extend_from_slice(&member);

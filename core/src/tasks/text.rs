@@ -37,7 +37,9 @@ impl TaskBits {
     /// Parses an id; `None` if it is not one of this side.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let mut bits = [0; 16];
+        // The text is that of a peer: one of another length is not decoded at all.
         let written = match text.len() {
+            // The decoder refuses bits beyond the 16 bytes, so each id has one spelling.
             ID_LEN => URL_SAFE_NO_PAD.decode_slice(text, &mut bits).ok()?,
             _ => return None,
         };
@@ -82,6 +84,7 @@ const MAX_TTL_MILLIS: u64 = 1_000_000_000_000;
 
 /// Returns the time to live of a new task in milliseconds: what is asked for, up to a limit (TASK-016).
 pub(crate) fn granted_ttl(asked: Option<Duration>, default: Duration, max: Duration) -> u64 {
+    // At least one millisecond: a task that expires at once could never be collected.
     millis(asked.unwrap_or(default).min(max)).clamp(1, MAX_TTL_MILLIS)
 }
 

@@ -149,8 +149,10 @@ fn invalid(reason: String) -> Option<InputOutcome> {
 impl FollowedQuestions {
     /// Returns the question of a session that follows the task with this id.
     fn find(&self, root: Key, id: &TaskId) -> Option<Key> {
+        // The smallest key, so that the range begins with the first question of this id.
         let first = (id.clone(), Key { slot: 0, generation: 0 });
         let mut of_id = self.by_id.range(first..).take_while(|(other, _)| other == id).map(|(_, key)| *key);
+        // Clients choose the ids: two sessions may have equal ones.
         of_id.find(|key| self.questions.get(key).is_some_and(|question| question.root == root))
     }
 
@@ -183,6 +185,7 @@ impl FollowedQuestions {
 
     /// Sends a request about the task of a question. Without room for it, it is sent later.
     fn send_about(&mut self, endpoint: &mut ServerEndpoint, key: Key, request: Request) {
+        // One request at a time, so that a slow client does not get one after the other.
         let Some(question) = self.questions.get_mut(&key).filter(|question| question.in_flight.is_none())
         else {
             return;
@@ -206,6 +209,7 @@ impl FollowedQuestions {
         let Some(question) = self.questions.get(&key) else { return };
         let Some(request) = endpoint.outbound.calls.get_mut(key) else { return };
         let is_waiting = question.in_flight.is_some();
+        // The request in flight has a deadline of its own. An earlier one here would find nothing to do.
         request.idle_deadline = if is_waiting { Instant::FAR_FUTURE } else { question.next_poll };
         let deadline = request.deadline();
         endpoint.deadlines.arm(deadline, EndpointTimer::Outbound(key));
@@ -249,6 +253,7 @@ impl FollowedQuestions {
         let question = self.questions.get_mut(&key)?;
         let error = match outcome {
             Ok(result) => {
+                // Marked as ended, so that `end` does not cancel the task.
                 question.status = TaskStatus::Completed;
                 return Some(Ok(result));
             }
@@ -292,6 +297,7 @@ impl FollowedQuestions {
             Err(error) => return invalid(format!("{error}")),
         };
         let stream = endpoint.outbound.calls.get(question)?.channel;
+        // The id has had its answer, so a second response counts as late.
         endpoint.outbound.calls.supersede(question);
         let followed = FollowedQuestion {
             id: task.task_id.clone(),
@@ -319,6 +325,7 @@ impl FollowedQuestions {
         outcome: InputOutcome,
     ) -> Option<InputOutcome> {
         let followed = self.questions.get_mut(&question)?;
+        // A `tasks/cancel` is not recorded, so its answer ends nothing.
         let (_, kind) = followed.in_flight.take_if(|(sent, _)| *sent == request)?;
         let outcome = match kind {
             Request::Result => self.receive_result(endpoint, question, outcome),

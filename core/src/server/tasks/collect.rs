@@ -38,6 +38,7 @@ impl ServerTasks {
             session(cx.endpoint, root).map(|s| Capabilities::read(s.capabilities().as_bytes()));
         let capabilities = capabilities.unwrap_or_default();
         let count = self.table.get(task).map_or(0, |entry| entry.questions().len());
+        // By index, because an answer that is recorded below may end the round.
         for at in 0..count {
             let Some(entry) = self.table.get(task) else { return };
             let Some(question) = entry.questions().get(at) else { return };
@@ -92,6 +93,7 @@ impl ServerTasks {
             };
             let can_answer = session.initialized && !session.is_stateless && c.input_end.is_none();
             if can_answer && c.role.stream.is_left() {
+                // It may be resumed, but a stream that is read now is better.
                 left.get_or_insert((stream, root));
             } else if can_answer && !c.role.stream.is_unreachable() {
                 return Some((stream, root));
@@ -169,6 +171,7 @@ impl ServerTasks {
         let Some(at) = entry.questions().iter().position(|question| question.asked == Some(request)) else {
             return;
         };
+        // First, because a question that counts as asked is not asked again below.
         if let Some(question) = entry.questions_mut().get_mut(at) {
             question.asked = None;
         }
@@ -192,6 +195,7 @@ impl ServerTasks {
         let is_complete = match self.table.answer(now, task, at, outcome) {
             Ok(is_complete) => is_complete,
             Err(UseError::Full(_)) => {
+                // An error takes the place of the answer, because the handler would wait without end.
                 let limit = self.table.limits.max_bytes;
                 self.table.answer(now, task, at, Err(CallError::TooLarge { limit })).unwrap_or(false)
             }
@@ -206,6 +210,7 @@ impl ServerTasks {
     /// Cancels the requests that ask questions of a task, which are not needed any more.
     pub(super) fn withdraw_questions(&mut self, cx: &mut TaskContext<'_>, task: Key, reason: &str) {
         for request in self.asked(task, |_| true, cx) {
+            // Before the request ends: the cancellation needs its id and its channel.
             self.cancel_question(cx, task, request, reason);
             cx.endpoint.end_request(request);
         }
@@ -259,6 +264,7 @@ fn missing_capability(
     version: Version,
     capabilities: &Capabilities,
 ) -> Option<Capability> {
+    // Questions are kept as text, so the needed capabilities are read from it.
     let text =
         [b"{\"method\":\"", question.method.as_bytes(), b"\",\"params\":", &*question.params, b"}"].concat();
     let needed = serde_json::from_slice::<InputRequest<'_>>(&text)
@@ -326,6 +332,7 @@ impl ServerTasks {
                 rpc::end(out);
             });
         if !is_sent {
+            // An earlier time stays, because its timer is armed.
             self.retry_at.get_or_insert(cx.endpoint.now + RETRY_DELAY);
         }
         if let Some(waits) = self.listeners.by_task.get_mut(&(task, channel, id)) {

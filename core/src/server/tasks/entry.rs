@@ -196,6 +196,7 @@ impl TaskEntry {
         Some(match self.state {
             TaskState::Creating => return None,
             TaskState::Asking => TaskStatus::InputRequired,
+            // A restart could lose an end that the store does not have, so clients do not see it yet.
             state if !state.is_terminal() || !self.is_settled => TaskStatus::Working,
             // TASK-032, TASK-113
             TaskState::Completed if self.tool_failed && self.version < Version::V2026_07_28 => {
@@ -432,6 +433,7 @@ impl TaskTable {
         let before = task.len();
         let result = change(task);
         let after = task.len();
+        // The sum comes first: the difference alone may be negative.
         self.bytes = (self.bytes + after).saturating_sub(before);
         if let Some(of) = self.owners.get_mut(task.owner) {
             of.bytes = (of.bytes + after).saturating_sub(before);
@@ -490,6 +492,7 @@ impl TaskTable {
         let task = self.tasks.remove(key)?;
         self.bytes = self.bytes.saturating_sub(bytes);
         self.running -= usize::from(task.state.holds_place()).min(self.running);
+        // Also after a failed save, which may have been carried out all the same.
         if let Some(store) = self.store.as_mut().filter(|_| task.may_be_stored()) {
             store.delete(task.id, task.revision.saturating_add(1));
         }

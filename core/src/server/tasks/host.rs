@@ -36,7 +36,6 @@ pub(super) const RETRY_DELAY: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(in crate::server) struct ServerTasks {
     pub(super) table: TaskTable,
-    /// The channel of the calls that run tasks.
     /// The channel of the calls that run tasks. No connection belongs to it.
     pub(in crate::server) channel: Key,
     /// Number of calls that run tasks.
@@ -93,6 +92,7 @@ impl ServerTasks {
         let leaving = self.leaving.first().map(|(at, _)| *at);
         let deadline = self.table.next_deadline().into_iter().chain(self.retry_at).chain(leaving).min();
         let Some(at) = deadline else { return };
+        // An earlier timer that is armed finds this deadline as well.
         if self.armed.last().is_none_or(|earliest| at < *earliest) {
             cx.endpoint.deadlines.arm(at, EndpointTimer::Tasks);
             self.armed.push(at);
@@ -111,10 +111,12 @@ impl ServerTasks {
         channel: Key,
         version: Version,
     ) -> Owner {
+        // A principal is the same party in all its sessions, so it comes before them.
         if let Some(party) = authorization.map(Authorization::identity) {
             return Owner::Principal(party.shared_principal().clone());
         }
         let root = endpoint.root_channel(channel);
+        // A stateless session ends with its request, so it can own no task.
         match session(endpoint, root).filter(|s| !s.is_stateless && version < Version::V2026_07_28) {
             Some(_) => Owner::Session(root),
             None => Owner::Holder,
@@ -307,6 +309,7 @@ impl ServerTasks {
         let party = Self::party(cx.endpoint, request.source.channel, Version::V2026_07_28);
         let now = cx.endpoint.now;
         let mut accepted: Vec<TaskId> = Vec::new();
+        // More are not honoured, as more resources are not (DEC-032).
         for id in ids.iter().take(cx.endpoint.limits.max_subscribed_resources) {
             let known = self.table.find(now, id.as_str().as_bytes(), &party, Version::V2026_07_28);
             if known.is_some() && !accepted.contains(id) {
@@ -414,6 +417,7 @@ impl ServerTasks {
     /// Processes the deadlines that have passed.
     pub(in crate::server) fn handle_timeout(&mut self, cx: &mut TaskContext<'_>) {
         let now = cx.endpoint.now;
+        // They have come, so `arm` must not wait for them.
         while self.armed.last().is_some_and(|at| *at <= now) {
             self.armed.pop();
         }
@@ -423,6 +427,7 @@ impl ServerTasks {
         self.end_left_sessions(cx);
         self.table.retry_store(now);
         if self.retry_at.is_some_and(|at| at <= now) {
+            // Before the attempts, which set it again if there is still no room.
             self.retry_at = None;
             for task in core::mem::take(&mut self.unasked) {
                 self.ask(cx, task);
@@ -477,6 +482,7 @@ impl ServerTasks {
     ) {
         let milestone = self.table.handle_saved(cx.endpoint.now, id, version, is_ok);
         self.handle_milestone(cx, milestone);
+        // Looked for again, because the milestone may have removed it.
         let task = TaskBits::parse(id.as_str().as_bytes()).and_then(|bits| self.table.find_bits(bits));
         if let Some(task) = task {
             self.acknowledge_saved(cx, task);
@@ -572,7 +578,7 @@ pub(super) fn requested_ttl(call: &Call) -> Result<Option<Option<Duration>>, Rpc
     }
 }
 
-/// Appends a notification with the name of its task.
+/// Appends a member whose value is a string.
 pub(super) fn write_str_member(out: &mut Vec<u8>, name: &str, value: &str) {
     write_str(out, name);
     out.push(b':');

@@ -141,6 +141,7 @@ impl Engine {
             ended: Vec::new(),
         };
         let result = act(tasks, &mut cx);
+        // Only now: closing needs the whole engine, of which `act` borrows parts.
         for channel in cx.ended {
             self.close_if_finished(channel);
         }

@@ -184,6 +184,7 @@ impl<'a> Reader<'a> {
 
     fn json(&mut self) -> Option<Vec<u8>> {
         let text = self.text()?;
+        // Checked, because it is written into messages as it is.
         RawJson::new(Bytes::copy_from_slice(text.as_bytes())).ok()?;
         Some(text.as_bytes().into())
     }
@@ -209,6 +210,7 @@ impl<'a> Reader<'a> {
         let meta = self.option()?.map(|meta| Arc::<[u8]>::from(meta.as_bytes()));
         let at = self.small()?;
         let meta = match meta {
+            // Anywhere else it could not be put back into the parameters.
             Some(meta) if (at as usize) <= params.len() => Some((at, meta)),
             Some(_) => return None,
             None => None,
@@ -218,6 +220,7 @@ impl<'a> Reader<'a> {
         let authorization =
             principal.map(|name| Authorization::new(Identity::new(name).scopes(scopes.unwrap_or_default())));
         let (mut answers, mut questions) = (Vec::new(), Vec::new());
+        // A wrong number cannot make a long loop, because the text ends.
         for _ in 0..self.small()? {
             answers.push((self.text()?.into(), self.answer()?));
         }
@@ -311,6 +314,7 @@ fn decode_fields(fields: &[u8], now: Instant, anchor: Anchor) -> Option<(TaskEnt
     if !fits_state(state, outcome.as_ref(), request.is_some()) || revision == 0 || !from.0.is_empty() {
         return None;
     }
+    // If the clock was set back, the creation may lie ahead, and the task counts as new.
     let age = Duration::from_secs(anchor.unix_secs(now).saturating_sub(created));
     let left = Duration::from_millis(ttl_millis).saturating_sub(age);
     let tool_failed = matches!(outcome, Some(TaskOutcome::Result(_, true)));

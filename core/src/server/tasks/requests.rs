@@ -55,6 +55,7 @@ impl ServerTasks {
         }
         let id = task_id(request.text())?;
         let party = Self::party(cx.endpoint, request.source.channel, version);
+        // Unknown, expired and foreign tasks get one error, so that nobody can probe for ids (TASK-031).
         let task =
             self.table.find(cx.endpoint.now, id.as_bytes(), &party, version).ok_or_else(unknown_task)?;
         match request.method {
@@ -153,6 +154,7 @@ impl ServerTasks {
             page.push(b'}');
             last = Some((entry.number, key));
         }
+        // Looked for, because a cursor must not lead to an empty page.
         let next = last.filter(|_| tasks.next().is_some());
         let source = request.source;
         cx.endpoint.send_or_batch(source.channel, source.batch, request.id, page.len(), |out| {
@@ -162,6 +164,7 @@ impl ServerTasks {
             out.push(b']');
             if let Some((number, key)) = next {
                 out.push(b',');
+                // The key finds the place at once. The number finds it if that task is gone.
                 let cursor = alloc::format!("{number}.{}.{}", key.slot, key.generation);
                 write_str_member(out, "nextCursor", &cursor);
             }
@@ -193,6 +196,7 @@ impl ServerTasks {
         if let Some(entry) = self.table.get_mut(task) {
             entry.peers_mut().collectors.push(call);
         }
+        // After the request is known, because questions go out on its stream.
         self.ask(cx, task);
         Ok(())
     }
@@ -256,8 +260,10 @@ impl ServerTasks {
             let status = status.as_ref().map_or("over", |status| status.as_str());
             return Err(RpcError::invalid_params(alloc::format!("the task is already {status}")));
         }
+        // Before anything changes: without room for the answer nothing is cancelled.
         let call = self.hold(cx, request, version, Held::Change(task))?;
         if !is_over {
+            // Before the state changes, because only a task that asks has questions.
             self.withdraw_questions(cx, task, "the task was cancelled");
             self.stop_run(cx, task, CancelReason::Client(None));
             if self.table.cancel(cx.endpoint.now, task) {
@@ -265,6 +271,7 @@ impl ServerTasks {
             }
         }
         self.acknowledge_when_saved(cx, call, task);
+        // The cancelled task has freed its place.
         self.run_next(cx);
         Ok(())
     }
@@ -286,6 +293,7 @@ impl ServerTasks {
         if responses.first() != Some(&b'{') {
             return Err(invalid("not an object"));
         }
+        // Before anything changes: without room for the answer no response counts.
         let call = self.hold(cx, request, Version::V2026_07_28, Held::Change(task))?;
         let now = cx.endpoint.now;
         let (mut is_complete, mut is_changed, mut error) = (false, false, None);
@@ -294,6 +302,7 @@ impl ServerTasks {
             let name = core::str::from_utf8(name).unwrap_or_default();
             let open = |q: &super::entry::Question| q.answer.is_none() && q.wire_key() == name;
             let Some(at) = entry.questions().iter().position(open) else { return };
+            // A copy, because the answer outlives the frame.
             let value = RawJson::trusted(bytes::Bytes::copy_from_slice(value));
             match self.table.answer(now, task, at, Ok(value)) {
                 Ok(complete) => (is_complete, is_changed) = (complete, true),
@@ -375,6 +384,7 @@ impl Engine {
             .chain(list)
             .fold(capabilities, |all, capability| all.with(capability));
         Arc::make_mut(&mut self.config).settings.capabilities = Arc::new(capabilities);
+        // Runs are calls on a channel of their own, which no connection reads.
         let channel = self.endpoint.open_channel(false, ServerChannel::new());
         self.tasks = Part::new(Tasking, ServerTasks::new(table, channel));
     }

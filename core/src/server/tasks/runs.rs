@@ -68,6 +68,7 @@ impl ServerTasks {
         }
         let (version, channel, token) = (call.version, call.channel.0, record.progress_token.clone());
         let is_legacy = version < Version::V2026_07_28;
+        // Valid if it is there: `offer` has refused any other value with the request.
         let asked = if is_legacy { requested_ttl(call).ok().flatten().flatten() } else { None };
         let runs_at_once = self.table.store.is_none() && self.table.has_place();
         let mut request = (!runs_at_once).then(|| keep(call));
@@ -95,6 +96,7 @@ impl ServerTasks {
         }
         // The client hears of the task before its run can tell it anything.
         self.announce(cx, call.id.0, task);
+        // `has_place` has found the queue empty, so this task is the next one.
         if runs_at_once && self.table.take_turn() == Some(task) {
             // The message of the call is used as it is.
             let params = call.params;
@@ -165,6 +167,7 @@ impl ServerTasks {
             cacheable: false,
             progress_token: None,
             throttle: None,
+            // The task has an expiry of its own, which ends its run.
             expires_at: Instant::FAR_FUTURE,
             batch: None,
             log_threshold: log::NONE,
@@ -194,6 +197,7 @@ impl ServerTasks {
     pub(super) fn task_of_run(&self, endpoint: &ServerEndpoint, run: Key) -> Option<Key> {
         let id = endpoint.inbound.calls.get(run)?.id.as_int()?;
         let task = Key::from(u64::from_ne_bytes(id.to_ne_bytes()));
+        // An earlier run of the task had the same id, and another key.
         self.table.get(task).filter(|entry| entry.run == Some(run)).map(|_| task)
     }
 
@@ -252,6 +256,7 @@ impl ServerTasks {
                 asked: None,
             });
         }
+        // The last refusal, because the run ends below.
         self.table.suspend(cx.endpoint.now, task, request)?;
         if cx.endpoint.end_call(call.id.0).is_some() {
             self.runs = self.runs.saturating_sub(1);
@@ -291,7 +296,7 @@ impl ServerTasks {
         true
     }
 
-    /// Sends progress of a run to the session that created its task, or keeps it until the rate allows it.
+    /// Sends progress of a run to the session that created its task, or drops it if the rate does not allow it.
     pub(super) fn progress(&mut self, cx: &mut TaskContext<'_>, run: Key, progress: &Progress) -> SendStatus {
         let task = self.task_of_run(cx.endpoint, run);
         let entry = task.and_then(|task| self.table.get(task));
@@ -304,6 +309,7 @@ impl ServerTasks {
         let Some(record) = cx.endpoint.inbound.calls.get_mut(run) else { return SendStatus::Dropped };
         let throttle =
             record.throttle.get_or_insert_with(|| Box::new(NotificationThrottle::new(now, &limits)));
+        // The token is taken last, so that a value which is dropped anyway costs none.
         if !progress.progress.is_finite()
             || progress.progress <= throttle.last_progress
             || !throttle.bucket.take(now)
@@ -378,6 +384,7 @@ fn keep(call: &Call) -> TaskRequest {
         creator_ip: call.caller.peer_ip(),
         ..TaskRequest::default()
     };
+    // Without `_meta` it wraps, and is not used.
     let at = call.params.meta.whole.start.wrapping_sub(call.params.whole.start);
     match call.params.meta.whole.slice(&call.frame) {
         Some(meta) => {

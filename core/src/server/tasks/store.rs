@@ -54,6 +54,7 @@ impl TaskTable {
         loop {
             let key = self.store.as_mut()?.unsaved.pop_front()?;
             let Some(task) = self.tasks.get_mut(key) else { continue };
+            // A key may be queued twice, or its state may be saved by now.
             if task.saving != 0 || task.saved >= task.revision {
                 continue;
             }
@@ -88,6 +89,7 @@ impl TaskTable {
         let (Some(store), Some(task)) = (&mut self.store, self.tasks.get_mut(key)) else {
             return Milestone::Nothing;
         };
+        // Not the save that is under way: an outcome that was reported twice, for example.
         if task.saving != version || version == 0 {
             return Milestone::Nothing;
         }
@@ -107,6 +109,7 @@ impl TaskTable {
         if task.revision > version {
             store.unsaved.push_back(key);
         }
+        // The task waits for a later state than this one.
         if version < task.milestone {
             return Milestone::Nothing;
         }
@@ -131,6 +134,7 @@ impl TaskTable {
         } else {
             store.failures = store.failures.saturating_add(1);
             let again = now + backoff(store.failures - 1);
+            // No time is earlier than the one before, so the front of the queue is due first.
             let again = store.failed_deletes.back().map_or(again, |(last, ..)| again.max(*last));
             store.failed_deletes.push_back((again, bits, version));
         }
@@ -189,6 +193,7 @@ impl TaskTable {
             }
             TaskState::Starting | TaskState::Running => {
                 if let Some(task) = self.tasks.get_mut(key) {
+                    // Not by `set_state`: in this process the task holds no place.
                     task.state = TaskState::Queued;
                 }
                 let error = crate::rpc::RpcError::internal("the server was restarted while the task ran");

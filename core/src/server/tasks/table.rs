@@ -137,6 +137,7 @@ impl TaskTable {
         let task = self.tasks.get(key)?;
         let owner = &self.owners.get(task.owner)?.owner;
         let is_visible = task.status().is_some() && task.expires_at > now && task.version == version;
+        // Without an owner, the id alone gives access (TASK-035).
         (is_visible && (*owner == Owner::Holder || owner == party)).then_some(key)
     }
 
@@ -256,6 +257,7 @@ impl TaskTable {
     fn touch(&mut self, now: Instant, key: Key) {
         let secs = self.anchor.unix_secs(now);
         if let Some(task) = self.tasks.get_mut(key) {
+            // If the clock was set back, the last change does not become older.
             task.updated = secs.max(task.updated);
         }
     }
@@ -274,6 +276,7 @@ impl TaskTable {
     pub(in crate::server) fn take_turn(&mut self) -> Option<Key> {
         while self.running < self.max_running() {
             let key = self.queue.pop_front()?;
+            // It was cancelled, or has ended otherwise, while it waited.
             if self.tasks.get(key).is_none_or(|task| task.state != TaskState::Queued) {
                 continue;
             }
@@ -281,6 +284,7 @@ impl TaskTable {
                 self.set_state(key, TaskState::Running);
                 return Some(key);
             }
+            // The store has to know it first: after a restart, the handler must not run a second time.
             self.set_state(key, TaskState::Starting);
             self.save_before_going_on(key);
         }
@@ -301,6 +305,7 @@ impl TaskTable {
         if self.tasks.get(key).is_some_and(|task| task.state == TaskState::Running) {
             self.set_state(key, TaskState::Queued);
             self.push_turn(key);
+            // A store has it as running, so a restart would report it as interrupted.
             self.save(key);
         }
     }
@@ -418,6 +423,7 @@ impl TaskTable {
         };
         let outcome = match self.has_room(key, bytes) {
             true => outcome,
+            // Short enough to be kept even if it exceeds the limit.
             false => error_outcome(&RpcError::internal("the result is too large to be kept")),
         };
         let state = match outcome {
@@ -564,6 +570,7 @@ impl UsedKeys {
             if !self.contains(name) {
                 return None;
             }
+            // Fewer numbers are taken than there are keys, so the search ends.
             let mut numbered = (2_u32..).map(|number| alloc::format!("{name}#{number}"));
             let key = numbered.find(|key| !self.contains(key) && !taken.contains(key))?;
             taken.insert(key.clone());
