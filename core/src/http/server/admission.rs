@@ -270,7 +270,7 @@ impl Config {
         if self.any_origin_and_host {
             return Ok(());
         }
-        // A missing or repeated `Host` is refused, too: a page that rebinds a name must not pass by leaving it out.
+        // A missing or repeated `Host` names no single host, so neither passes the check.
         match headers.host {
             SingleValue::One(host) if self.allows_host(host) => {}
             SingleValue::One(host) => return Err(Diagnostic::RefusedHost { host: shown(host) }),
