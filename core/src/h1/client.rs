@@ -120,7 +120,7 @@ impl Connection {
         if self.input_end.is_some() {
             return Err(WriteError::Closed);
         }
-        // `CONNECT` would start a tunnel and `TRACE` would send credentials back. No other target form suits a server.
+        // `CONNECT` would start a tunnel, and a server sends back what it gets by `TRACE`, with its credentials.
         let sendable = is_token(method.as_bytes())
             && !matches!(method, "CONNECT" | "TRACE")
             && fields::is_target(target)

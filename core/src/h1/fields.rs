@@ -324,7 +324,8 @@ impl<'a> FramingFields<'a> {
         if !is_named(header, b"Transfer-Encoding", b"transfer-encoding") {
             return Ok(());
         }
-        // An old proxy may forward the field without the coding, and then both would see other ends (RFC 9112, 6.1).
+        // HTTP/1.0 has no codings: a proxy in between may have passed the field on without acting on it (RFC 9112,
+        // 6.1).
         if is_http10 || self.is_chunked || header.value.is_empty() {
             return Err(Reason::TransferEncoding);
         }

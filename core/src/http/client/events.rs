@@ -417,7 +417,8 @@ impl EventStreamState {
         self.failures += 1;
         Some(match self.retry {
             Some(retry) => {
-                // The first attempt waits as the server asks. Later ones wait longer, because the server may be down.
+                // The first attempt waits as the server asks. From the second one on the growing delay counts, too:
+                // the server may be down.
                 let more = self.failures.checked_sub(2).map_or(Duration::ZERO, |n| backoff(policy, n));
                 // A retry time of zero would keep the client busy.
                 retry.max(more).max(Duration::from_millis(50))

@@ -40,7 +40,7 @@ impl Client {
             // The stream of HTTP+SSE is the connection (HTTPSSE-010).
             return self.engine.handle_eof(self.now, self.channel);
         }
-        // The GET of HTTP+SSE is the last attempt: its failure ends the negotiation, whatever it was.
+        // Every failure of the GET of HTTP+SSE counts: that transport is not there.
         if !is_evidence(&error) && !matches!(x.purpose(), ExchangePurpose::HttpSse) {
             return self.engine.exchanges().close(self.now, Fault::Http(error.into()));
         }

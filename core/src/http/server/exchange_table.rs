@@ -231,7 +231,6 @@ impl ExchangeTable {
     pub(super) fn quietest(&self, principal: Option<&str>) -> Option<Key> {
         let mut all = self.quietest.iter(&self.slab);
         let is_own = |x: &ServerExchange| principal.is_none() || x.principal() == principal;
-        // A stream without a client waits to be resumed and would free no connection.
         all.find(|(_, x)| !x.is_client_gone() && is_own(x)).map(|(key, _)| key)
     }
 

@@ -269,7 +269,8 @@ impl Server {
             }
             SessionLookup::Unknown if self.config.has_sessions() => Err(unknown_session()),
             SessionLookup::Missing if self.config.has_sessions() => Err(no_session()),
-            // A server without sessions ignores an id. Each message has the revision of its head (HTTP-078).
+            // A server without sessions ignores an id. The version field, or its absence, gives the revision
+            // (HTTP-078).
             _ => presume_version(self.exchanges.get(key), &self.engine),
         }
     }

@@ -298,7 +298,8 @@ impl HeaderCheck for RequestHeaderCheck<'_> {
             (Some(header), Some(body)) if header != body => {
                 Err(mismatch(fields::PROTOCOL_VERSION, "is not the revision of the message"))
             }
-            // A missing field is a fault of a later check: `_meta` is judged before it (DEC-007).
+            // A missing field is left to `require_modern` and `check_request`, whose places in the order differ
+            // (DEC-007).
             _ => Ok(()),
         }
     }

@@ -140,7 +140,7 @@ impl Server {
             self.sessions.set_place(&mut self.exchanges, key, place);
         }
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        // A client that resumes has an id already, and this one would set it back.
+        // A client that resumes has an id already. This one could be ahead of the events that it has missed.
         if primed && self.config.replay_budget() > 0 && x.headers.last_event_id() == Ok(None) {
             // An id for resumption before the first message (SSE-016, DEC-033).
             let id = resumption::format_event_id(x.place().number, x.last_event);
