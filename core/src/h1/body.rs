@@ -161,7 +161,7 @@ impl BodyReader {
                 }
                 let digit = match byte {
                     b'0'..=b'9' => byte - b'0',
-                    // The guard leaves letters only, and this bit makes them small ones.
+                    // The guard leaves letters only, and this bit makes them lower-case.
                     _ => (byte | 0x20) - b'a' + 10,
                 };
                 State::Size { digits: digits + 1, size: size << 4 | u32::from(digit) }

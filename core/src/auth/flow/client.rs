@@ -120,7 +120,7 @@ impl Flow {
         let unix_secs = self.unix_secs();
         let grant = self.facts.config.grant_type().registered_name();
         let is_known = |record: &ClientRecord| {
-            // A registration lists its grant types, so one for another grant would be refused.
+            // A registration lists its grant types, and a server may refuse any other.
             record.grant == grant && record.expires_at.is_none_or(|at| at > unix_secs)
         };
         let record = record.filter(is_known);

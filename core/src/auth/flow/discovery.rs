@@ -93,7 +93,8 @@ impl Flow {
         match parsed {
             Ok(metadata) if matches!(target, SearchTarget::Provider { .. }) => self.provider_found(&metadata),
             Ok(metadata) => {
-                // The document shows that the server is its own issuer, so the missing one is no error.
+                // A document of the fallback shows that the server is its own issuer, so the missing metadata is no
+                // error.
                 self.facts.missing_metadata = None;
                 self.server_found(metadata);
             }

@@ -236,7 +236,7 @@ impl Facts {
                     ErrorKind::Invalid("`aud` of the assertion is not this authorization server".into());
                 Err(self.error(Step::Token, why, "RFC 7523, 3"))
             }
-            // None|An assertion that is no JWT does not show its audience. The server has to check it.
+            // An assertion that is no JWT does not show its audience. The server has to check it.
             Some(true) | None => Ok(()),
         }
     }

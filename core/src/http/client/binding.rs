@@ -205,7 +205,7 @@ impl Client {
             self.finish_closing();
             self.end_subscriptions_without_stream();
             let event = self.engine.poll_event(self.now);
-            // | self.engine.is_stalled|A stalled engine decodes nothing. `wants_body` then stops the reading, too.
+            // While the engine is stalled nothing is decoded. `wants_body` then stops the reading, too.
             if event.is_some() || self.engine.is_stalled() {
                 return event;
             }

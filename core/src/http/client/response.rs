@@ -384,7 +384,7 @@ fn continue_exchange(client: &mut Client, key: Key, head: &head::ResponseHead<'_
     let success = (200..300).contains(&head.status);
     let Some(x) = client.exchanges.get(key) else { return };
     match x.purpose() {
-        // ExchangePurpose::ConfirmSession if|Any success counts as acceptance, whatever its body is (HTTP-082).
+        // Any success counts as acceptance, whatever its body is (HTTP-082).
         ExchangePurpose::Message { .. } | ExchangePurpose::ConfirmSession if success => {
             if let Some(x) = client.conclude(key) {
                 client.message_accepted(&x);

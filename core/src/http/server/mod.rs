@@ -353,7 +353,7 @@ impl Server {
             self.check.handle_timeout(self.now, next, has_output);
         }
         self.engine.process_timeouts(self.now);
-        // The loop ends: `check_exchange` sets its next time at least `MIN_CHECK_INTERVAL` later.
+        // The loop ends: `check_exchange` sets the next time later than `now`.
         while let Some(key) = self.exchanges.pop_due(self.now) {
             self.check_exchange(key);
         }

@@ -61,7 +61,7 @@ impl Server {
             return;
         }
         if x.body.len().saturating_add(piece.len()) > limit {
-            // The part that was received is freed now and not when the response was read.
+            // The part that was received is freed now and not only when the response is read.
             x.body.take();
             return self.exchanges.refuse(exchange.0, &too_long(limit as u64)); // HTTP-081
         }
@@ -128,8 +128,8 @@ impl Server {
             Ok(envelope) => self.route_message(key, envelope),
             // Only the session id can route a malformed message.
             Err(_) => Ok(match self.find_session(key) {
-                // A syntax error comes before the session in HTTP-029, so an unknown id does not hide it.
                 SessionLookup::Session(session) => PostRoute::Session(session),
+                // A syntax error comes before the session in HTTP-029, so an unknown id does not hide it.
                 _ => PostRoute::Standalone,
             }),
         };
