@@ -159,6 +159,7 @@ impl ClientRequest {
 
     /// Returns what to do next. `random_id` gives a new unique value; `unix_secs` is the time.
     pub(super) fn next(&mut self, unix_secs: u64, random_id: &mut dyn FnMut() -> String) -> RequestStep {
+        // One signature is asked for at a time, so `handle_signature` knows for which part it is.
         if let (AuthMethod::PrivateKeyJwt { algorithm, key_id }, Part::Missing) =
             (&self.client.auth, &self.assertion)
         {
@@ -239,6 +240,7 @@ impl ClientRequest {
         let nonce = response.field("dpop-nonce").filter(|n| is_nonce(n)).map(|n| n.to_owned());
         if let (Some(nonce), Some(_)) = (nonce, &self.dpop) {
             self.nonce = Some(nonce);
+            // RFC 9449 names 400 for authorization servers (8) and 401 for resource servers (9). Either is understood.
             let asks = matches!(response.status, 400 | 401) && error_code(&response) == "use_dpop_nonce";
             if asks && self.nonces < MAX_NONCES {
                 self.nonces += 1;

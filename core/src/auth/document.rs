@@ -53,6 +53,7 @@ impl Document {
         if !json.is_object() {
             return Err("it is not a JSON object".into());
         }
+        // `RawJson` does not look for repeated names, and readers differ in which of two members they take.
         let mut scanner = Scanner::new(json.as_bytes(), MAX_DEPTH, MAX_MEMBERS);
         scanner
             .members(&mut |s, _| s.value().map(drop))

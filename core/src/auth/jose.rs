@@ -34,6 +34,7 @@ pub(super) fn from_base64url(text: &str) -> Option<Vec<u8>> {
             b'_' => 63,
             _ => return None,
         };
+        // Bits that are pushed out at the top belong to bytes that were written already.
         bits = bits << 6 | u32::from(value);
         held += 6;
         if held >= 8 {
@@ -199,6 +200,7 @@ fn signing_input(header: JsonObject, claims: JsonObject) -> String {
 pub(super) fn has_audience(jwt: &str, audiences: [&str; 2]) -> Option<bool> {
     let claims = from_base64url(jwt.split('.').nth(1)?)?;
     let is_one = |audience: &String| audiences.contains(&&**audience);
+    // `aud` is a string or a list (RFC 7519, 4.1.3). `read` fails at a wrong type, so both are tried.
     let one = Document::read(&claims, drop, |claims| Ok(claims.string("aud").as_ref().map(is_one)));
     let many = |claims: &Document| Ok(claims.strings("aud").map(|list| list.iter().any(is_one)));
     one.or_else(|()| Document::read(&claims, drop, many)).ok()?

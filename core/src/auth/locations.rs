@@ -89,6 +89,7 @@ pub(super) fn covers(resource: &Url, server: &Url) -> bool {
         return resource.target() == server.target();
     }
     let (resource, server) = (path(resource).trim_end_matches('/'), path(server).trim_end_matches('/'));
+    // Only whole segments count: `/mcp` must not cover `/mcp2`.
     server.strip_prefix(resource).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
@@ -120,6 +121,7 @@ impl UrlPolicy<'_> {
         let network = literal_network(origin);
         let is_near = network == literal_network(self.server);
         match network {
+            // Both are on this machine. A server elsewhere must not make the client call into it (SEC-011).
             Some(Network::Loopback) if is_near => Ok(()),
             Some(Network::Loopback | Network::LinkLocal | Network::Private | Network::Reserved)
                 if !is_near =>
@@ -137,6 +139,7 @@ fn literal_network(origin: &Origin) -> Option<Network> {
     if origin.is_loopback() {
         return Some(Network::Loopback);
     }
+    // A dot at the end names the same host.
     let name = origin.host.strip_suffix('.').unwrap_or(&origin.host);
     let last = name.rsplit('.').next().unwrap_or_default();
     let is_number = last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x");

@@ -67,6 +67,7 @@ impl Network {
             Self::of_v4(Ipv4Addr::new(a, b, c, d))
         };
         match address.segments() {
+            // This comes first: below it would count as compatible with 0.0.0.1, which is reserved.
             [0, 0, 0, 0, 0, 0, 0, 1] => Self::Loopback,
             [0, 0, 0, 0, 0, 0, 0, 0] => Self::Reserved,
             // Mapped, translated and compatible addresses; NAT64 (RFC 6052, RFC 8215).

@@ -88,6 +88,7 @@ impl TokenRecord {
         read(stored, |document| {
             let secret = |name: &str| document.string(name).map(Secret::from);
             let access_token = document.required_string("access_token");
+            // The token becomes a header field, and the store may have been changed from outside.
             if !token::is_access_token(&access_token) {
                 return Err("`access_token` has characters that no token may have".into());
             }
@@ -257,6 +258,7 @@ pub(super) struct SecretBinding;
 impl SecretBinding {
     /// Returns the key under which the issuer is stored for a client with a secret.
     pub(super) fn key(client_id: &str, secret: &Secret) -> String {
+        // The NUL keeps another pair of id and secret from having the same text.
         let digest = jose::digest(&format!("{client_id}\0{}", secret.expose()));
         format!("issuer of {client_id} {}", digest.get(..16).unwrap_or_default())
     }

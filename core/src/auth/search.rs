@@ -48,6 +48,7 @@ pub(super) enum SearchStep {
 impl Search {
     /// Starts a search; `None` without a place.
     pub(super) fn new(step: Step, mut places: Vec<Url>) -> Option<Self> {
+        // `advance` takes the next place from the end.
         places.reverse();
         let place = places.pop()?;
         Some(Self { rest: places, is_named: false, ..Self::at(step, place) })
@@ -109,6 +110,7 @@ impl Search {
         if self.is_named {
             return SearchStep::Failed(error);
         }
+        // The first defect is reported: its place comes before the others (AUTH-023, AUTH-028).
         self.defect.get_or_insert(error);
         self.advance()
     }
@@ -129,6 +131,7 @@ impl Search {
                 SearchStep::Fetch(self.url.clone())
             }
             None => match self.defect.take() {
+                // A document that cannot be used explains more than the places without one.
                 Some(error) => SearchStep::Failed(error),
                 None if self.is_named => SearchStep::Failed(
                     self.error(ErrorKind::Invalid("there is no document".into()), "AUTH-023"),

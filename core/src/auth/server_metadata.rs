@@ -150,6 +150,7 @@ impl ResourceMetadata {
         if authorization_servers.is_empty() {
             return Err((Cow::Borrowed("`authorization_servers` is missing"), "AUTH-019"));
         }
+        // Each one may be tried, which costs requests.
         authorization_servers.truncate(MAX_SERVERS);
         Ok(Self {
             resource,

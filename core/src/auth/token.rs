@@ -62,6 +62,7 @@ impl TokenResponse {
 
     fn build(document: &Document, expected: Expected) -> Result<Self, ErrorKind> {
         let token = document.required_string("access_token");
+        // The token becomes a header field: a line end in it would add another one.
         if !is_access_token(&token) {
             return Err(ErrorKind::Invalid("`access_token` has characters that no token may have".into()));
         }
@@ -88,6 +89,7 @@ impl TokenResponse {
         Ok(Self {
             access_token: token.into(),
             is_dpop,
+            // An empty one cannot be presented, so it counts as none.
             refresh_token: refresh_token.filter(|token| !token.is_empty()).map(Secret::from),
             expires_in: document.seconds("expires_in"),
             scopes: document.scope("scope"),

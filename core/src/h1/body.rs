@@ -103,17 +103,21 @@ impl BodyReader {
             // A fault at a byte is reported relative to the front of the buffer.
             let first = inbox.bytes().first().copied();
             match (self.state, first) {
+                // An empty body ends without a byte, so this arm comes before that of the empty buffer.
                 (State::Exact(0), _) => return Ok(BodyRead::End),
                 (State::Trailers { length, lines }, _) => {
                     return self.read_trailers(length, lines, inbox, limits);
                 }
                 (_, None) => return Ok(BodyRead::Incomplete),
                 (State::Exact(left), _) => {
+                    // A length beyond `usize` is larger than any buffer, so all of the buffer is taken.
                     let data = inbox.take(usize::try_from(left).unwrap_or(usize::MAX));
                     self.state = State::Exact(left - data.len() as u64);
                     return Ok(BodyRead::Data(data));
                 }
                 (State::UntilClose, _) => {
+                    // Only a byte beyond the limit is a fault: a body of exactly `max_body` bytes has no byte left
+                    // here.
                     if self.room == 0 {
                         return Err(inbox.fault(Reason::BodyTooLong, 0));
                     }
@@ -123,6 +127,7 @@ impl BodyReader {
                 }
                 (State::Chunk(left), _) => {
                     let data = inbox.take(left as usize);
+                    // `take` returns at most `left` bytes, so neither the cast nor the subtraction loses anything.
                     let left = left - data.len() as u32;
                     self.state = if left == 0 { State::ChunkEnd } else { State::Chunk(left) };
                     return Ok(BodyRead::Data(data));
@@ -130,6 +135,8 @@ impl BodyReader {
                 (State::ChunkEnd, _) => {
                     match inbox.bytes() {
                         [b'\r', b'\n', ..] => inbox.advance(2),
+                        // Input may be cut inside the line end. Both bytes are removed together, so no state between
+                        // them is needed.
                         [b'\r'] => return Ok(BodyRead::Incomplete),
                         _ => return Err(inbox.fault(Reason::ChunkEnd, 0)),
                     }
@@ -147,25 +154,33 @@ impl BodyReader {
     fn read_size_byte(&mut self, state: State, byte: u8, limits: &HttpLimits) -> Result<State, Reason> {
         Ok(match (state, byte) {
             (State::Size { digits, size }, _) if byte.is_ascii_hexdigit() => {
+                // Eight digits fill `size`. A ninth would push the first one out, and a proxy would see another body
+                // end.
                 if digits == 8 {
                     return Err(Reason::ChunkSize);
                 }
                 let digit = match byte {
                     b'0'..=b'9' => byte - b'0',
+                    // The guard leaves letters only, and this bit makes them lower-case.
                     _ => (byte | 0x20) - b'a' + 10,
                 };
                 State::Size { digits: digits + 1, size: size << 4 | u32::from(digit) }
             }
+            // At least one digit is required: an empty size must not count as zero, which ends the body.
             (State::Size { digits: 1.., size }, b'\r') => State::SizeEnd { size },
             (State::Size { digits: 1.., size }, b';') => State::Extension { size },
             (State::Size { .. }, _) => return Err(Reason::ChunkSize),
             (State::Extension { size }, b'\r') => State::SizeEnd { size },
+            // The count spans the whole body. Otherwise each chunk of one byte could bring the full length of
+            // extensions.
             (State::Extension { .. }, b'\t' | b' '..=b'~') if self.extensions < limits.max_extensions => {
                 self.extensions += 1;
                 state
             }
             (State::Extension { .. }, _) => return Err(Reason::ChunkExtension),
             (State::SizeEnd { size: 0 }, b'\n') => State::Trailers { length: 0, lines: 0 },
+            // The announced size decides, before content arrives, so the cutting of the input does not change the
+            // outcome.
             (State::SizeEnd { size }, b'\n') if u64::from(size) > self.room => {
                 return Err(Reason::BodyTooLong);
             }
@@ -189,11 +204,14 @@ impl BodyReader {
         limits: &HttpLimits,
     ) -> Result<BodyRead, ConnectionFault> {
         loop {
+            // All trailers together get the bound of one head: they are dropped line by line, but a peer could send
+            // them without end.
             let max = limits.max_head.saturating_sub(length);
             let Some(line) = inbox.find_line(max, Reason::Trailer)? else { return Ok(BodyRead::Incomplete) };
             let whole = inbox.bytes().get(..line).unwrap_or_default();
             let content = whole.strip_suffix(b"\r\n").unwrap_or(whole);
             let last = content.is_empty();
+            // `has_framing_field` needs the line feed to see a line, so it gets the line with its end.
             if !last && (lines == limits.max_fields || !is_field(content) || has_framing_field(whole, true)) {
                 return Err(inbox.fault(Reason::Trailer, 0));
             }
@@ -202,6 +220,7 @@ impl BodyReader {
                 return Ok(BodyRead::End);
             }
             (length, lines) = (length + line, lines + 1);
+            // The counts outlive this call. Trailers that arrive in pieces would otherwise start again from zero.
             self.state = State::Trailers { length, lines };
         }
     }
@@ -231,6 +250,7 @@ impl BodyWriter {
 
     pub(super) fn write(&mut self, out: &mut Outbox, data: &[u8]) -> Result<(), WriteError> {
         self.reserve(data.len())?;
+        // A chunk of size zero is the last one: an empty piece would end the body.
         if data.is_empty() || matches!(self, Self::Suppressed(_)) {
             return Ok(());
         }
@@ -248,6 +268,7 @@ impl BodyWriter {
 
     pub(super) fn write_owned(&mut self, out: &mut Outbox, data: &Bytes) -> Result<(), WriteError> {
         self.reserve(data.len())?;
+        // As in `write`: a chunk of size zero would end the body.
         if data.is_empty() || matches!(self, Self::Suppressed(_)) {
             return Ok(());
         }
@@ -300,6 +321,7 @@ pub(super) fn has_framing_field(lines: &[u8], host_too: bool) -> bool {
             line.get(name.len()) == Some(&b':')
                 && line.get(..name.len()).is_some_and(|n| n.eq_ignore_case(name))
         };
+        // The first letter rules out most fields before a whole name is compared.
         let found = match line.first() {
             Some(b'c' | b'C') => is(b"content-length") || is(b"connection"),
             Some(b't' | b'T') => is(b"transfer-encoding"),

@@ -63,8 +63,10 @@ impl Connection {
     ///
     /// Its response may still arrive. No request can follow it.
     pub fn handle_write_failed(&mut self) {
+        // A request that was sent in part cannot be completed, so its rest is of no use.
         self.out.clear();
         self.advance(Trigger::WriteFailed);
+        // The server cannot find the end of a request that was cut, so nothing may follow it.
         self.closing = true;
     }
 
@@ -112,10 +114,13 @@ impl Connection {
         size: BodySize,
     ) -> Result<(), WriteError> {
         self.tick(now);
+        // The state is determined first and stored last: a refusal below must leave the connection as it was.
         let next = self.next(Trigger::SendHead)?;
+        // The server sends no more, so a request would be written and never be answered.
         if self.input_end.is_some() {
             return Err(WriteError::Closed);
         }
+        // `CONNECT` would start a tunnel, and a server sends back what it gets by `TRACE`, with its credentials.
         let sendable = is_token(method.as_bytes())
             && !matches!(method, "CONNECT" | "TRACE")
             && fields::is_target(target)
@@ -147,6 +152,7 @@ impl Connection {
             BodySize::Exact(n) => BodyWriter::Exact(n),
             BodySize::Stream => BodyWriter::Chunked,
         };
+        // The count restarts, because `has_received` is about this request.
         (self.state, self.received) = (next, 0);
         self.role = ClientRole { head_only: method == "HEAD", interim: 0 };
         Ok(())
@@ -161,6 +167,7 @@ impl Connection {
         self.tick(now);
         self.check.polled();
         self.read(on_head).unwrap_or_else(|fault| {
+            // After a fault the start of the next message is unknown, so the connection cannot be used again.
             self.stop(Trigger::Abort);
             Some(Event::Fault(fault))
         })
@@ -173,6 +180,7 @@ impl Connection {
         match self.state.recv {
             RecvState::Idle => self.check_wait().map(|()| None),
             RecvState::Unsent | RecvState::Due => {
+                // An end before the first byte is no fault: the owner decides whether the request may be repeated.
                 self.check_wait().map(|()| self.state.is_over().then_some(Event::Closed))
             }
             RecvState::Head => self.read_head(on_head),
@@ -198,6 +206,7 @@ impl Connection {
         mut on_head: F,
     ) -> Result<Option<Event<R>>, ConnectionFault> {
         loop {
+            // Another protocol may never send the line end that is searched below, so the first byte decides.
             if self.inbox.bytes().first().is_some_and(|b| *b != b'H') {
                 return Err(self.inbox.fault(Reason::StatusLine, 0));
             }
@@ -207,10 +216,12 @@ impl Connection {
             let head = self.inbox.bytes().get(..found.length).unwrap_or_default();
             let read = fields::parse_response(head, found.lines, &self.limits, self.role.head_only, on_head);
             match read.map_err(|(reason, at)| self.inbox.fault(reason, at))? {
+                // The wait between interim responses has no timeout, so their number is bounded.
                 ParsedResponse::Interim(_) if self.role.interim >= self.limits.max_interim => {
                     return Err(self.inbox.fault(Reason::TooManyInterim, 0));
                 }
                 ParsedResponse::Interim(back) => {
+                    // An interim response has not used the callback; the next head gets it.
                     on_head = back;
                     self.role.interim = self.role.interim.saturating_add(1);
                     self.inbox.advance(found.length);

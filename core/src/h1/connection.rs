@@ -88,12 +88,16 @@ impl<R: Role> Connection<R> {
         if self.input_end.is_some() || input.is_empty() {
             return;
         }
+        // The connection is over, and what still arrives is dropped.
         let Ok(next) = self.next(Trigger::Input) else { return };
         self.last_input_at = self.now;
         if next.recv != RecvState::Lingering {
+            // The check comes before the input is added, so the buffer exceeds its limit by one read at most. A driver
+            // that respects `wants_input` never comes here.
             if self.inbox.len() >= self.limits.buffer_limit() {
                 return self.advance(Trigger::Overrun);
             }
+            // The timeout and the byte count of a message begin with the first byte of its head.
             if next.recv == RecvState::Head && self.inbox.is_empty() {
                 (self.wait_started, self.received) = (self.now, 0);
             }
@@ -107,6 +111,7 @@ impl<R: Role> Connection<R> {
     /// Records the end of the input: the peer sends no more.
     pub fn handle_eof(&mut self, now: Instant) {
         self.tick(now);
+        // A broken connection stays broken: the end of the input must not make its body complete.
         self.input_end.get_or_insert(InputEnd::Eof);
     }
 
@@ -173,6 +178,7 @@ impl<R: Role> Connection<R> {
 
     /// Records that `n` bytes were written.
     pub fn consume(&mut self, n: usize) {
+        // A write without a byte is no progress: input must still count as unsolicited.
         if n > 0 {
             self.advance(Trigger::Sent);
         }
@@ -199,6 +205,7 @@ impl<R: Role> Connection<R> {
     /// - [`WriteError::OutOfOrder`]: no message is being written.
     /// - [`WriteError::Length`]: the data exceeds the announced length.
     pub fn write_body(&mut self, data: &[u8]) -> Result<(), WriteError> {
+        // The call has no `now`. The next tick turns this into the start of the idle time.
         self.trim_state = TrimState::InUse;
         self.next(Trigger::SendData)?;
         self.writer.write(&mut self.out, data)
@@ -232,10 +239,13 @@ impl<R: Role> Connection<R> {
         let next = self.next(Trigger::SendEnd)?;
         self.writer.end(&mut self.out)?;
         self.trim_state = TrimState::IdleSince(self.now);
+        // The state changes only here: a body that is too short leaves the message open for the rest.
         self.state = next;
+        // The request has no bytes left, so no input would end this state.
         if next.recv == RecvState::Discard && self.reader.is_done() {
             self.advance(Trigger::RecvEnd);
         }
+        // A closing connection does not wait for the rest of the request.
         if self.closing || self.state.recv == RecvState::Done {
             self.finish_exchange();
         }
@@ -245,6 +255,7 @@ impl<R: Role> Connection<R> {
     /// Ends the connection: immediately if no exchange is open, otherwise after the exchange.
     pub fn close(&mut self, now: Instant) {
         self.tick(now);
+        // An open exchange refuses `Close`. This flag then ends the connection behind it.
         self.closing = true;
         self.stop(Trigger::Close);
     }
@@ -295,6 +306,7 @@ impl<R: Role> Connection<R> {
     pub(super) fn stop(&mut self, trigger: Trigger) {
         let Ok(next) = self.next(trigger) else { return };
         self.state = next;
+        // Pipelined requests go, too: nothing will answer them.
         self.inbox.clear();
         self.wait_started = self.now;
         if next.recv == RecvState::Lingering {
@@ -313,6 +325,7 @@ impl<R: Role> Connection<R> {
             if !self.inbox.is_empty() {
                 // A pipelined request.
                 self.advance(Trigger::Input);
+                // These bytes were counted for the message before.
                 self.received = self.inbox.len() as u64;
             }
         }
@@ -327,6 +340,7 @@ impl<R: Role> Connection<R> {
     pub(super) fn read_body(&mut self) -> Result<BodyRead, ConnectionFault> {
         let eof = self.input_end == Some(InputEnd::Eof);
         match self.reader.read(&mut self.inbox, &self.limits)? {
+            // A broken connection does not come here: its body may lack a part.
             BodyRead::Incomplete if eof && self.reader.is_until_close() => Ok(BodyRead::End),
             BodyRead::Incomplete => self.check_wait().map(|()| BodyRead::Incomplete),
             read => Ok(read),
@@ -340,6 +354,7 @@ impl<R: Role> Connection<R> {
             None if self.deadline().is_some_and(|d| d <= self.now) => Trigger::Timeout,
             None => return Ok(()),
         };
+        // Between messages the end is in order; the table has a fault only inside of one.
         if let Err(Refusal::Fault(reason)) = self.next(trigger) {
             return Err(self.inbox.fault_at_end(reason));
         }
@@ -351,8 +366,12 @@ impl<R: Role> Connection<R> {
     fn deadline(&self) -> Option<Instant> {
         match self.state.recv {
             RecvState::Idle if self.out.is_empty() => Some(self.wait_started + self.limits.keep_alive),
+            // The buffer is empty after an interim response. The server is at work then, and only the caller has a
+            // timeout.
             RecvState::Head if !self.inbox.is_empty() => Some(self.wait_started + self.limits.head_timeout),
             RecvState::Body | RecvState::Discard => {
+                // `wait_started` is later than the last input if the body was left unread for a while
+                // (`restart_body`).
                 let idle = self.last_input_at.max(self.wait_started) + self.limits.body_idle_timeout;
                 if R::IS_SERVER {
                     return Some(idle.min(self.wait_started + self.limits.body_timeout));
@@ -367,6 +386,7 @@ impl<R: Role> Connection<R> {
 
     /// Returns when a connection that lingers stops to: after a pause of `drain_timeout`, or after ten times that.
     pub(super) fn drain_deadline(&self) -> Option<Instant> {
+        // A client that sends one byte within each pause would otherwise keep the connection until `max_linger`.
         let (pause, all) = (self.limits.drain_timeout, self.limits.drain_timeout.saturating_mul(10));
         let end = (self.last_input_at.max(self.wait_started) + pause).min(self.wait_started + all);
         let lingers = self.state.recv == RecvState::Lingering && self.received < self.limits.max_linger;

@@ -58,8 +58,10 @@ pub(super) fn parse_request_fast<R, F: FnOnce(RequestHead<'_>, &RequestBodyInfo)
     let mut headers = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; FAST_MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
     let read = parsed.parse_with_uninit_headers(bytes, &mut headers);
+    // A fault goes to the general path, too, which finds its reason and its place.
     let Ok(httparse::Status::Complete(length)) = read else { return FastParse::Undecided(on_head) };
     let head = bytes.get(..length).unwrap_or_default();
+    // `httparse` accepts lines that end without a carriage return, which this module refuses.
     let is_regular = length <= limits.max_head
         && parsed.headers.len() <= limits.max_fields
         && head.ends_with(b"\r\n\r\n")
@@ -86,6 +88,7 @@ pub(super) fn parse_request<R>(
     let mut headers = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
     match parsed.parse_with_uninit_headers(head, &mut headers) {
+        // Both searches must agree on the end. Otherwise a part of the head would be read as the body.
         Ok(httparse::Status::Complete(length)) if length == head.len() => {
             let mut fields: [FieldLine<'_>; MAX_FIELDS] = [("", &[]); MAX_FIELDS];
             let (head, framing) = check_request(head, &parsed, limits, &mut fields)?;
@@ -107,6 +110,7 @@ fn check_request<'f, 'h: 'f>(
     };
     let is_http10 = minor == 0;
     let framing_fields = FramingFields::collect(parsed.headers, fields, head, is_http10)?;
+    // Two hosts, or none, leave open which site is meant (RFC 9112, 3.2); a proxy may have chosen another one.
     if framing_fields.host_count > 1
         || (framing_fields.host_count == 0 && !is_http10)
         || framing_fields.host.is_some_and(|h| !is_host(h))
@@ -123,7 +127,9 @@ fn check_request<'f, 'h: 'f>(
         return Err((Reason::Expectation, 0));
     }
     let framing = match framing_fields.content_length {
+        // `collect` has refused a head with both lengths, so this order prefers none of them.
         _ if framing_fields.is_chunked => Framing::Chunked,
+        // The announced length decides, so that nothing of a body that is too long is read.
         Some(n) if n > limits.max_body => return Err((Reason::BodyTooLong, 0)),
         Some(n) => Framing::Exact(n),
         None => Framing::None,
@@ -137,6 +143,8 @@ fn check_request<'f, 'h: 'f>(
                 && !matches!(framing, Framing::None | Framing::Exact(0)),
             is_http10,
         },
+        // Old proxies pass on `Connection: keep-alive` without acting on it (RFC 9112, C.2.2), so HTTP/1.0 always
+        // closes.
         closes_connection: framing_fields.closes_connection || is_http10,
         is_head_request: method == "HEAD",
     };
@@ -184,6 +192,7 @@ fn parse_response_sized<const N: usize, R, F: FnOnce(ResponseHead<'_>) -> R>(
     let is_http10 = minor == 0;
     let mut fields: [FieldLine<'_>; N] = [("", &[]); N];
     let framing_fields = FramingFields::collect(parsed.headers, &mut fields, head, is_http10)?;
+    // Bytes behind such a head belong to another protocol, and this client never asks for one.
     if status == 101 {
         return Err((Reason::Upgrade, 0));
     }
@@ -197,6 +206,8 @@ fn parse_response_sized<const N: usize, R, F: FnOnce(ResponseHead<'_>) -> R>(
         return Ok(ParsedResponse::Interim(on_head));
     }
     let framing = match framing_fields.content_length {
+        // These have no body, whatever their fields are (RFC 9112, 6.3): the length in a response to `HEAD` is that
+        // for `GET`.
         _ if to_head || matches!(status, 204 | 304) => Framing::None,
         _ if framing_fields.is_chunked => Framing::Chunked,
         Some(n) if n > limits.max_body => return Err((Reason::BodyTooLong, 0)),
@@ -286,17 +297,20 @@ impl<'a> FramingFields<'a> {
             return Ok(());
         }
         let digits = header.value;
+        // Nineteen digits fit `u64`, so the sum below cannot overflow.
         if self.content_length.is_some() || !(1..=19).contains(&digits.len()) {
             return Err(Reason::ContentLength);
         }
         let mut length = 0;
         for byte in digits {
+            // `parse` would accept a plus sign, which other recipients refuse or read differently.
             if !byte.is_ascii_digit() {
                 return Err(Reason::ContentLength);
             }
             length = length * 10 + u64::from(byte - b'0');
         }
         self.content_length = Some(length);
+        // The fields may come in either order, so `read_transfer_encoding` has the same check.
         if self.is_chunked { Err(Reason::ConflictingLengths) } else { Ok(()) }
     }
 
@@ -310,6 +324,8 @@ impl<'a> FramingFields<'a> {
         if !is_named(header, b"Transfer-Encoding", b"transfer-encoding") {
             return Ok(());
         }
+        // HTTP/1.0 has no codings: a proxy in between may have passed the field on without acting on it (RFC 9112,
+        // 6.1).
         if is_http10 || self.is_chunked || header.value.is_empty() {
             return Err(Reason::TransferEncoding);
         }
@@ -350,6 +366,7 @@ fn target_path<'a>(method: &str, target: &'a str, host: Option<&[u8]>) -> Option
     };
     match path {
         _ if !same => None,
+        // This form means the server as a whole (RFC 9112, 3.2.4).
         "" if method == "OPTIONS" => Some("*"),
         "" => Some("/"),
         path => path.starts_with('/').then_some(path),
@@ -435,5 +452,6 @@ fn is_other_version(line: &[u8], start_line: Reason) -> bool {
 /// Returns the offset of `part` within `head`.
 #[inline]
 fn offset_in(head: &[u8], part: &[u8]) -> usize {
+    // `httparse` copies nothing: `part` is a slice of `head`, so the distance of both is its offset.
     (part.as_ptr() as usize).wrapping_sub(head.as_ptr() as usize)
 }

@@ -50,6 +50,7 @@ impl ReadBuffer {
     #[inline]
     pub(super) fn push(&mut self, input: &[u8]) {
         if self.buf.is_empty() && self.capacity > RECLAIM_THRESHOLD {
+            // Pieces of bodies share the allocation. While one is alive this fails, and the next line allocates.
             let _ = self.buf.try_reclaim(self.capacity);
         }
         self.buf.extend_from_slice(input);
@@ -122,10 +123,13 @@ impl ReadBuffer {
         let end = self.buf.len().min(max);
         let fresh = self.buf.get(self.scanned..end).unwrap_or_default();
         let Some(at) = memchr::memchr(b'\n', fresh) else {
+            // The position never goes back, also if `max` is smaller than in the last search.
             self.scanned = self.scanned.max(end);
             return Ok(None);
         };
         let newline = self.scanned + at;
+        // A bare line feed is refused: a proxy that ignores it would see other fields (RFC 9112, 2.2). The first
+        // condition also keeps `newline - 1` from underflow.
         if newline == self.line_start || self.buf.get(newline - 1) != Some(&b'\r') {
             return Err(self.fault(Reason::BareLineFeed, newline));
         }
@@ -149,6 +153,7 @@ impl ReadBuffer {
             }
             self.line_count += 1;
         }
+        // With `max` bytes in the buffer no further input can bring the end in time.
         if self.buf.len() < max {
             return Ok(None);
         }

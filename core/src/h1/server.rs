@@ -111,6 +111,7 @@ impl Connection {
     #[must_use]
     pub fn eviction(&self) -> Option<Eviction> {
         let (class, at) = match self.state.recv {
+            // Unsent output may be the rest of a response, which an eviction would cut.
             _ if !self.out.is_empty() => return None,
             RecvState::Lingering | RecvState::Closed | RecvState::Discard => {
                 (EvictionClass::Done, self.wait_started)
@@ -119,6 +120,7 @@ impl Connection {
             RecvState::Idle if self.inbox.is_unused() => (EvictionClass::Silent, self.wait_started),
             RecvState::Idle => (EvictionClass::Idle, self.wait_started + MIN_IDLE),
             RecvState::Body => {
+                // Each received byte buys time at the minimum rate. Without such a rate no body is too slow.
                 (EvictionClass::Slow, self.role.request_started + self.time_at_min_rate(self.received)?)
             }
             _ => return None,
@@ -135,7 +137,9 @@ impl Connection {
     /// Ends the request that is being received as if its time had run out: the client gets 408.
     pub fn time_out(&mut self, now: Instant) {
         self.tick(now);
+        // Outside of a request a timeout is no fault, so there is nothing to end.
         if let Err(Refusal::Fault(reason)) = self.next(Trigger::Timeout) {
+            // The event is dropped, because the caller itself has ended the request.
             let _ = self.fail::<()>(self.inbox.fault_at_end(reason));
         }
     }
@@ -171,6 +175,7 @@ impl Connection {
             match recv {
                 RecvState::Idle | RecvState::Head => return self.read_head(on_head),
                 RecvState::Body | RecvState::Discard => {
+                    // The caller polls before it has responded, so it wants the body that the client holds back.
                     if self.state.send == SendState::Expected {
                         self.advance(Trigger::Continue);
                         self.append(|tail| tail.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
@@ -180,6 +185,8 @@ impl Connection {
                         BodyRead::Data(data) if recv == RecvState::Body => {
                             return Ok(Some(Event::Body(data)));
                         }
+                        // The loop drops at most `max_drain` bytes: `respond` closes the connection after a longer
+                        // request.
                         BodyRead::Data(_) => {}
                         BodyRead::End => {
                             self.advance(Trigger::RecvEnd);
@@ -190,6 +197,7 @@ impl Connection {
                         }
                     }
                 }
+                // A client that is gone and one that only ended its half look alike (DESIGN-16).
                 RecvState::Done if self.input_end.is_some() && !self.role.serves_half_closed => {
                     self.stop(Trigger::Eof);
                     return Ok(Some(Event::ClientGone));
@@ -211,6 +219,7 @@ impl Connection {
         }
         let may_begin = match self.inbox.bytes() {
             [] => {
+                // An empty line alone begins no request, so the keep-alive time holds and not that of a head.
                 self.advance(Trigger::Blank);
                 if !self.out.is_empty() {
                     // The keep-alive time may begin when the client can have read the response.
@@ -218,6 +227,7 @@ impl Connection {
                 }
                 return self.check_wait().map(|()| None);
             }
+            // The line feed of a tolerated empty line may still be on its way.
             [b'\r'] => !self.role.blank_skipped,
             [first, ..] => is_token(&[*first]),
         };
@@ -248,6 +258,7 @@ impl Connection {
     ) -> Result<Option<Event<R>>, ConnectionFault> {
         let (r, framing) = read.map_err(|(reason, at)| self.inbox.fault(reason, at))?;
         let Some(r) = r else {
+            // The scan ended behind the head. Without this step the next poll would search the head there.
             self.inbox.rewind();
             return Ok(None);
         };
@@ -258,6 +269,7 @@ impl Connection {
         self.advance(if expects { Trigger::RecvExpecting } else { Trigger::RecvHead });
         (self.role.request, self.role.is_head_request) = (framing.body, framing.is_head_request);
         self.role.blank_skipped = false;
+        // A request begins with the first byte of its head: `wait_started` has that time until this line.
         (self.role.request_started, self.wait_started) = (self.wait_started, self.now);
         Ok(Some(Event::Head(r)))
     }
@@ -272,6 +284,8 @@ impl Connection {
                 tail.extend_from_slice(b"Content-Length: 0\r\nConnection: close\r\n\r\n");
             });
         }
+        // `Reject` is refused once a response has begun; then `Fail` cuts that response. After `Reject` it has no
+        // effect.
         self.stop(Trigger::Reject);
         self.stop(Trigger::Fail);
         is_reported.then_some(Event::Fault(fault))
@@ -303,6 +317,7 @@ impl Connection {
         size: BodySize,
     ) -> Result<(), WriteError> {
         self.tick(now);
+        // The state is determined first and stored last: a refusal below must leave the connection as it was.
         let next = self.next(Trigger::SendHead)?;
         if !(200..600).contains(&status) {
             return Err(WriteError::Invalid);
@@ -313,11 +328,15 @@ impl Connection {
         let request = self.role.request;
         let bare = matches!(status, 204 | 304);
         let body_suppressed = bare || self.role.is_head_request;
+        // An HTTP/1.0 client does not know the chunked coding, so only the end of the connection can end a stream.
         let until_close = size == BodySize::Stream && request.is_http10 && !body_suppressed;
         let can_drain = match request.framing {
             Framing::None => true,
             // Decided by the whole length, so that the cutting of the input changes nothing.
+            // A client that waits for `100 Continue` may send its body or leave it out, so the next request cannot be
+            // found.
             Framing::Exact(n) => n <= self.limits.max_drain && self.state.send != SendState::Expected,
+            // The length of the rest is unknown, and with it the cost of reading it.
             Framing::Chunked | Framing::UntilClose => false,
         };
         self.closing |= until_close || (self.state.recv == RecvState::Body && !can_drain);
@@ -326,15 +345,18 @@ impl Connection {
             put_status(tail, status);
             tail.extend_from_slice(fields.as_lines());
             match size {
+                // 204 must not have a length (RFC 9110, 8.6), and that of 304 would be the length of another response.
                 _ if bare || until_close => {}
                 BodySize::None => put_length(tail, 0),
                 BodySize::Exact(n) => put_length(tail, n),
+                // Only a response to `HEAD` comes here: it has no body that needs a coding.
                 BodySize::Stream if request.is_http10 => {}
                 BodySize::Stream => tail.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
             }
             let end: &[u8] = if last { b"Connection: close\r\n\r\n" } else { b"\r\n" };
             tail.extend_from_slice(end);
         });
+        // This cannot fail after the output was appended: HTTP/1.0 has no `Expect`, so the state is `Due`.
         self.state = if until_close { self.next(Trigger::SendUntilClose)? } else { next };
         self.writer = match size {
             BodySize::None => BodyWriter::Exact(0),

@@ -132,6 +132,7 @@ impl State {
         let recv = table.recv.get(self.recv as usize).and_then(|row| row.get(trigger as usize));
         let send = table.send.get(self.send as usize).and_then(|row| row.get(trigger as usize));
         let (Some(recv), Some(send)) = (recv, send) else { return Err(OutOfOrder) };
+        // The peer's side answers first: its refusal can be a fault, and the other one would hide that.
         Ok(Self { recv: (*recv)?, send: (*send)? })
     }
 }
@@ -183,6 +184,7 @@ pub(super) const SERVER_RECEIVES: [Rule<RecvState>; RECV_STATES] = [
     (R::Body, OutOfOrder, &[(Input, Ok(R::Body)), (Overrun, Ok(R::Overrun)), (RecvEnd, Ok(R::Done)),
         (SendEnd, Ok(R::Discard)), (Eof, Err(TRUNCATED)), (Timeout, Err(BODY_TIMEOUT)),
         (Reject, Ok(R::Lingering)), (Fail, Ok(R::Closed)), (Abort, Ok(R::Closed))]),
+    // `Reject` is missing: the response to this request was already sent.
     (R::Discard, OutOfOrder, &[(Input, Ok(R::Discard)), (Overrun, Ok(R::Overrun)), (RecvEnd, Ok(R::Done)),
         (Eof, Err(TRUNCATED)), (Timeout, Err(BODY_TIMEOUT)), (Fail, Ok(R::Closed)), (EndEarly, Ok(R::Lingering))]),
     (R::Done, OutOfOrder, &[(Input, Ok(R::Done)), (Overrun, Ok(R::Overrun)), (SendEnd, Ok(R::Done)),
@@ -203,6 +205,7 @@ pub(super) const SERVER_SENDS: [Rule<SendState>; SEND_STATES] = [
         (Reject, Ok(S::Closed)), (Abort, Ok(S::Closed))]),
     (S::Body, OutOfOrder, &[(RecvEnd, Ok(S::Body)), (SendData, Ok(S::Body)), (SendEnd, Ok(S::Done)), (Eof, Ok(S::Closed)),
         (Fail, Ok(S::Closed)), (Abort, Ok(S::Closed))]),
+    // A cut response of this kind looks complete to its client. Only a reset shows that it is not.
     (S::UntilClose, OutOfOrder, &[(RecvEnd, Ok(S::UntilClose)), (SendData, Ok(S::UntilClose)), (SendEnd, Ok(S::Done)), (Eof, Ok(S::Reset)),
         (Fail, Ok(S::Reset)), (Abort, Ok(S::Reset))]),
     (S::Done, OutOfOrder, &[(RecvEnd, Ok(S::Done)), (Reuse, Ok(S::Idle)), (Fail, Ok(S::Closed)), (EndEarly, Ok(S::Closed))]),

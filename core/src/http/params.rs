@@ -109,6 +109,7 @@ impl HeaderParams {
         }
         let mut params = search.params;
         params.retain(|param| is_token(param.name.as_bytes()));
+        // `walk` finds the paths by binary search.
         params.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         Ok(Self { params: params.into() })
     }
@@ -184,6 +185,7 @@ impl HeaderParams {
                 (None, None) => Ok(()),
                 (Some(_), None) if !required => Ok(()),
                 (None, Some(_)) => Err(HeaderMismatchKind::Unexpected),
+                // This precedes the missing field, which no client could have sent.
                 (Some(ParamValue::Unrepresentable), _) => Err(HeaderMismatchKind::Unrepresentable),
                 (Some(_), None) => Err(HeaderMismatchKind::Missing),
                 (Some(value), Some(field)) if value.matches_field(&field) => Ok(()),
@@ -199,6 +201,7 @@ impl HeaderParams {
         let mut found = Vec::new();
         found.resize(self.params.len(), &b""[..]);
         if !self.params.is_empty() && arguments.first() == Some(&b'{') {
+            // The scanner below trusts its text to be UTF-8.
             core::str::from_utf8(arguments).map_err(|e| ScanError::Syntax(e.valid_up_to()))?;
             walk(&mut Scanner::trusted(arguments), arguments, &self.params, 0, &mut found)?;
         }
@@ -228,6 +231,7 @@ fn walk<'a>(
             candidates = candidates.get(1..).unwrap_or_default();
             index += 1;
         }
+        // `peek` skips the white space before the value, so that it is no part of the value's text.
         s.peek();
         let start = s.pos();
         if !candidates.is_empty() && s.peek() == b'{' {
@@ -275,6 +279,7 @@ impl<'a> ParamValue<'a> {
         match self {
             Self::Text(text) => text == field,
             Self::Bool(yes) => field == if *yes { "true" } else { "false" },
+            // `integer` alone would also take what is no JSON, a leading zero for example.
             Self::Integer(number) => is_scalar(field) && integer(field.as_bytes()) == Some(*number),
             Self::Decimal(number) => {
                 is_scalar(field) && plain_decimal(field.as_bytes()).as_ref() == Some(number)
@@ -320,6 +325,7 @@ fn plain_decimal(number: &[u8]) -> Option<String> {
     let point =
         i64::try_from(whole).ok()?.saturating_add(exponent).saturating_sub(i64::try_from(zeros).ok()?);
     let behind = i64::try_from(significant.len()).ok()?.saturating_sub(point);
+    // An exponent of a few digits would otherwise ask for gigabytes of zeros.
     if point > MAX_DECIMAL || behind > MAX_DECIMAL {
         return None;
     }
@@ -368,6 +374,8 @@ fn integer(number: &[u8]) -> Option<i64> {
     for byte in mantissa {
         match byte {
             b'.' => fraction = true,
+            // Zeros are held back until another digit follows. At the end they only move the point, and must not
+            // overflow.
             b'0' => zeros = zeros.saturating_add(1),
             b'1'..=b'9' => {
                 if digits > 0 {
@@ -382,6 +390,7 @@ fn integer(number: &[u8]) -> Option<i64> {
             exponent = exponent.saturating_sub(1);
         }
     }
+    // Zero has any exponent, so this comes before the check of its size.
     if digits == 0 {
         return Some(0);
     }

@@ -181,6 +181,7 @@ impl Facts {
         if let Some(key) = &self.dpop {
             query.push("dpop_jkt", &jose::thumbprint(&key.public));
         }
+        // The endpoint may have a query (RFC 6749, 3.1), which must not set a parameter of this request.
         let own = endpoint.target().split_once('?').map_or("", |(_, query)| query);
         let sep = match endpoint.target().contains('?') {
             true if own.is_empty() => "",
@@ -214,6 +215,7 @@ impl Facts {
             }
             _ => {}
         }
+        // Only now is the error read: that of another issuer must not be shown (AUTH-049).
         if let Some(code) = &params.error {
             return Err((refused(code, params.error_description.as_deref()), "RFC 6749, 4.1.2.1"));
         }

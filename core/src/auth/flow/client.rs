@@ -24,10 +24,12 @@ use crate::url::Url;
 impl Flow {
     /// Determines the client at the authorization server that was discovered.
     pub(super) fn choose_client(&mut self) {
+        // Whatever the client is, such a grant cannot be completed without a user.
         if !self.facts.config.interactive && self.facts.needs_user() {
             return self.need_login();
         }
         let config = Arc::clone(&self.facts.config);
+        // The order of what follows is that of AUTH-031.
         if let Some(credentials) = &config.credentials {
             return self.use_credentials(credentials);
         }
@@ -88,6 +90,7 @@ impl Flow {
                 let secret = shared.filter(|_| !is_configured).cloned();
                 self.facts.client =
                     Some(Registered { client, registration: Registration::PreRegistered, secret });
+                // Nobody named the issuer of this secret, so the first one that gets it is stored (AUTH-039).
                 match shared.filter(|_| is_configured && credentials.issuer.is_none()) {
                     Some(shared) => {
                         let key = SecretBinding::key(&credentials.client_id, shared);
@@ -117,11 +120,13 @@ impl Flow {
         let unix_secs = self.unix_secs();
         let grant = self.facts.config.grant_type().registered_name();
         let is_known = |record: &ClientRecord| {
+            // A registration lists its grant types, and a server may refuse any other.
             record.grant == grant && record.expires_at.is_none_or(|at| at > unix_secs)
         };
         let record = record.filter(is_known);
         self.facts.client = record.as_ref().map(registered);
         self.facts.uses_stored_registration = record.is_some();
+        // The earlier registration has shown that the server is an authorization server.
         self.facts.missing_metadata.take_if(|_| record.is_some());
         if !matches!(self.facts.config.grant_type(), GrantType::AuthorizationCode) {
             return match self.facts.client {
@@ -288,6 +293,7 @@ fn read_registration(body: &[u8], grant: &str, redirect_uri: String) -> Result<C
             Ok(ClientRecord {
                 client_id: document.required_string("client_id"),
                 auth_method: method.into(),
+                // A server may send a secret although its method does not use it.
                 secret: secret.filter(|_| method != "none"),
                 grant: grant.into(),
                 redirect_uri,

@@ -45,6 +45,7 @@ impl Flow {
     pub(super) fn device_authorized(&mut self, response: &FetchResponse) {
         match self.facts.read_user_code(response) {
             Ok((user_code, device_code, interval)) => {
+                // The server may name any lifetime, but the user has no more time than for another login.
                 let valid = Duration::from_secs(user_code.expires_in).min(self.facts.config.login_timeout);
                 let poll = DevicePoll {
                     device_code: device_code.into(),
@@ -79,15 +80,18 @@ impl Flow {
     pub(super) fn device_refused(&mut self, mut poll: DevicePoll, server: String, kind: ErrorKind) {
         match &kind {
             ErrorKind::Refused { code, .. } if &**code == "authorization_pending" => {
+                // The server has answered, so the errors are no longer in a row.
                 poll.failures = 0;
                 self.wait_to_poll(poll);
             }
             ErrorKind::Refused { code, .. } if &**code == "slow_down" => {
+                // RFC 8628, 3.5: five seconds more for this poll and all later ones.
                 poll.interval = (poll.interval + 5).min(*INTERVALS.end());
                 self.wait_to_poll(poll);
             }
             ErrorKind::Fetch(_) | ErrorKind::Status(500..=599) if poll.failures < MAX_FAILURES => {
                 poll.failures += 1;
+                // RFC 8628, 3.5: after an error of the connection the interval grows exponentially.
                 poll.interval = (poll.interval * 2).min(*INTERVALS.end());
                 self.wait_to_poll(poll);
             }

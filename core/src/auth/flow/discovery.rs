@@ -29,6 +29,7 @@ impl Flow {
     pub(super) fn discover(&mut self) {
         let search = match self.facts.challenge_param("resource_metadata") {
             Some(text) => match self.facts.named_metadata(text) {
+                // The server names its document, so no other place is tried (AUTH-023).
                 Ok(url) => Some(Search::at(Step::ResourceMetadata, url)),
                 Err(why) => return self.invalid(Step::Challenge, why, "SEC-011"),
             },
@@ -67,6 +68,7 @@ impl Flow {
             }
             SearchStep::Found(body) => self.document_found(search, target, &body),
             SearchStep::Missing(error) => self.document_missing(&target, error),
+            // Another authorization server of the list may still be usable (AUTH-024).
             SearchStep::Failed(error) if matches!(target, SearchTarget::Server { .. }) => {
                 self.reject_server(error)
             }
@@ -91,6 +93,8 @@ impl Flow {
         match parsed {
             Ok(metadata) if matches!(target, SearchTarget::Provider { .. }) => self.provider_found(&metadata),
             Ok(metadata) => {
+                // A document of the fallback shows that the server is its own issuer, so the missing metadata is no
+                // error.
                 self.facts.missing_metadata = None;
                 self.server_found(metadata);
             }
@@ -136,6 +140,7 @@ impl Flow {
         let issuers = resource.authorization_servers.clone();
         self.facts.resource = Some(resource);
         let bound = self.facts.config.credentials.as_ref().and_then(|client| client.issuer.as_ref());
+        // The MCP server cannot replace the issuer that the application names (AUTH-039).
         if let Some(wanted) = self.facts.config.issuer.as_ref().or(bound) {
             if issuers.contains(wanted) {
                 return self.discover_server(wanted.clone());
@@ -143,6 +148,7 @@ impl Flow {
             let why = format!("`authorization_servers` does not name {}", Url::redacted(wanted));
             return self.invalid(Step::ResourceMetadata, why, "AUTH-039");
         }
+        // Tokens and a registration are stored for this issuer, so it is preferred to the first of the list.
         let known =
             self.facts.record.as_ref().map(|record| &record.issuer).filter(|known| issuers.contains(known));
         match (known.cloned(), issuers.first()) {
@@ -152,6 +158,7 @@ impl Flow {
                 self.state = State::ChoosingServer(issuers);
             }
             (None, Some(first)) => {
+                // `reject_server` takes the next one from the end.
                 self.facts.further_issuers = issuers.iter().skip(1).rev().cloned().collect();
                 self.discover_server(first.clone());
             }
@@ -179,6 +186,7 @@ impl Flow {
         let error = self.facts.first_defect.take().unwrap_or(error);
         match self.facts.further_issuers.pop() {
             Some(next) => {
+                // Errors name the server in `issuer`, and later ones must not name the one that was rejected.
                 self.facts.issuer = None;
                 self.facts.first_defect = Some(error);
                 self.discover_server(next);
@@ -211,6 +219,7 @@ impl Flow {
         let moved_from = known
             .filter(|record| record.issuer != metadata.issuer)
             .map(|record| Url::redacted(&record.issuer));
+        // This precedes the checks, because their errors name the server that is stored here.
         self.facts.issuer = Some(metadata);
         if let Some(issuer) = moved_from {
             let why = format!("the client was registered at {issuer}, which the server no longer uses");
@@ -238,6 +247,8 @@ impl Flow {
     pub(super) fn discover_provider(&mut self) {
         let GrantType::Enterprise(provider) = self.facts.config.grant_type() else { return };
         let (ProviderLocation::TokenEndpoint(url) | ProviderLocation::Issuer(url, _)) = &provider.location;
+        // The provider is compared with itself: the application named it, so its network does not matter, but plain
+        // http does.
         let policy = UrlPolicy { server: url.origin(), http_hosts: &self.facts.config.http_hosts };
         // The identity token and the credentials of the client would travel in the clear.
         if let Err(why) = policy.check("the URL of the identity provider", url) {
@@ -268,8 +279,6 @@ impl Flow {
             }
         }
     }
-
-    // ---- scopes ----------------------------------------------------------------------------------------------
 }
 
 impl Facts {

@@ -127,6 +127,7 @@ impl Facts {
 
     /// Returns a parameter of the challenges for access tokens.
     pub(super) fn challenge_param(&self, name: &str) -> Option<&str> {
+        // A challenge of another scheme, `Basic` for example, says nothing about tokens.
         let tokens = self.challenges().iter().filter(|c| c.is_bearer() || is_dpop(c));
         tokens.filter_map(|challenge| challenge.param(name)).next()
     }

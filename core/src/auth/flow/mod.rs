@@ -223,6 +223,7 @@ impl Flow {
         match core::mem::replace(&mut self.state, State::Ended) {
             State::WaitingToPoll(poll) => self.poll_device(poll),
             state @ (State::Searching { .. } | State::Registering { .. } | State::Requesting { .. }) => {
+                // The state goes back, because `fetch_failed` takes the step and the request from it.
                 self.state = state;
                 self.fetch_failed(FetchFailure::TimedOut);
             }
@@ -245,6 +246,7 @@ impl Flow {
             return;
         }
         self.deadline = None;
+        // The sender has the same bound (`FetchPolicy`). This check is for one that does not keep it.
         if response.body.len() > self.facts.config.max_document {
             return self.fetch_failed(FetchFailure::TooLarge);
         }
@@ -355,6 +357,7 @@ impl Flow {
         self.tick(now);
         match &self.state {
             State::LockingForTokens => {
+                // The lock is not waited for any more, so nobody needs to be asked for it.
                 self.events.clear();
                 self.store_tokens();
             }
@@ -413,6 +416,7 @@ impl Flow {
     /// Ends the flow with its last event. A question that was not polled yet needs no answer any more.
     #[inline(never)]
     fn end(&mut self, event: Event) {
+        // An `Unlock` that was not polled yet has to stay, or the entry would stay locked.
         self.events.retain(|event| matches!(event, Event::Unlock { .. }));
         self.unlock();
         self.state = State::Ended;
@@ -464,6 +468,7 @@ impl Flow {
         body: String,
         is_trusted: bool,
     ) -> Option<FetchId> {
+        // Redirects and retries count, too, so no server can keep the flow busy.
         self.fetches += 1;
         if self.fetches > MAX_FETCHES {
             self.fail_at(step, ErrorKind::TooManyRequests, "");
@@ -503,6 +508,7 @@ impl Flow {
     /// Starts a request by the client.
     #[inline(never)]
     fn request(&mut self, mut request: Box<ClientRequest>, purpose: Purpose) {
+        // Only requests for tokens of the MCP server have a proof: only those tokens are bound to the key.
         if !matches!(purpose, Purpose::Revocation | Purpose::TokenExchange | Purpose::Device) {
             request.dpop(self.facts.dpop.clone(), self.nonce.take());
         }

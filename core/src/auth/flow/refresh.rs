@@ -117,6 +117,8 @@ impl Flow {
         }
         match self.facts.refresh_request() {
             Some(request) => {
+                // The refresh token may be bound to the key that it was issued for, so no new key is made (RFC 9449,
+                // 5).
                 self.facts.dpop = self.facts.record.as_ref().and_then(|record| record.dpop.clone());
                 self.request(request, Purpose::Refresh);
             }
@@ -126,6 +128,7 @@ impl Flow {
 
     /// Goes on after the tokens were removed, by this flow or by another process.
     pub(super) fn removed(&mut self) {
+        // The lock is not held while a user logs in: other processes would wait for that.
         self.unlock();
         self.facts.record = None;
         match self.facts.trigger {
@@ -207,6 +210,7 @@ impl Flow {
         let (Some(endpoint), Some(client)) = (endpoint, self.facts.client_of(&record)) else {
             return self.remove_tokens(AfterRemoval::End);
         };
+        // The revocation of a refresh token ends its access tokens, too, as far as the server can (RFC 7009, 2.1).
         let (token, hint) = match record.refresh_token {
             Some(token) => (token, "refresh_token"),
             None => (record.access_token, "access_token"),
@@ -309,6 +313,7 @@ impl Facts {
             ("client_secret_basic", Some(secret)) => AuthMethod::Basic(secret.clone()),
             ("client_secret_post", Some(secret)) => AuthMethod::Post(secret.clone()),
             ("private_key_jwt", _) => configured?.auth.key()?,
+            // The method is unknown, or its secret or key is no longer configured.
             _ => return None,
         };
         Some(Client { id: record.client_id.clone(), auth })

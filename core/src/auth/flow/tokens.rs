@@ -57,6 +57,7 @@ impl Flow {
         let GrantType::Enterprise(provider) = self.facts.config.grant_type() else { return };
         let Some(id_token) = self.assertion.take() else { return };
         let supports = |method: &str| {
+            // Without metadata the default of RFC 8414 holds.
             metadata.map_or(method == "client_secret_basic", |found| found.supports_auth(method))
         };
         let lists_methods = metadata.is_some_and(|found| found.auth_methods.is_some());
@@ -155,6 +156,7 @@ impl Flow {
             token_endpoint: issuer.token_endpoint.as_ref().map(url_text).unwrap_or_default(),
             revocation_endpoint: issuer.revocation_endpoint.as_ref().map(url_text),
             requested: self.facts.scopes.clone(),
+            // A response without `scope` grants what was asked for (RFC 6749, 5.1).
             granted: self.facts.scopes.clone(),
             needed: Scopes::new(),
             access_token: Secret::new(""),
@@ -196,6 +198,7 @@ impl Flow {
         record.expires_at = lifetime.map(|lifetime| issued_at.saturating_add(lifetime).max(earliest));
         record.renew_at = lifetime.map(|lifetime| {
             let margin = (lifetime / MARGIN_PART).min(MAX_MARGIN);
+            // The margin is a part of the lifetime, so the difference is not negative.
             issued_at.saturating_add(lifetime - margin).max(earliest)
         });
         record.replaces = self.facts.refused;
@@ -221,6 +224,7 @@ impl Facts {
     /// Checks that an assertion is for the authorization server that gets it: another one could present it elsewhere
     /// (RFC 7523, 3).
     fn check_assertion(&self, assertion: &Secret) -> Result<(), Error> {
+        // An identity token is for the identity provider and not for this server, so only assertions are checked.
         let Some(issuer) = self.issuer.as_ref().filter(|_| *self.config.grant_type() == GrantType::Assertion)
         else {
             return Ok(());
@@ -232,6 +236,7 @@ impl Facts {
                     ErrorKind::Invalid("`aud` of the assertion is not this authorization server".into());
                 Err(self.error(Step::Token, why, "RFC 7523, 3"))
             }
+            // An assertion that is no JWT does not show its audience. The server has to check it.
             Some(true) | None => Ok(()),
         }
     }

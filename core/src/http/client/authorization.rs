@@ -51,6 +51,7 @@ impl Authorization<'_> {
         self.resolve(now, exchange)?;
         self.client.credentials.replace(credential, self.client.now);
         for (mut held, since, answer) in self.client.exchanges.take_held() {
+            // Both have limits of their own: a new credential can be due as soon as it comes.
             match answer {
                 Some(_) => held.retries.credentials += 1,
                 None => held.retries.renewals += 1,
@@ -183,6 +184,7 @@ impl Authorization<'_> {
     fn hold(&mut self, x: ClientExchange, answer: Option<Box<HttpResponse>>) {
         let client = &mut *self.client;
         if let Some(id) = x.request_id() {
+            // A login can take longer than the time-out of the call, which therefore stands still.
             client.engine.exchanges().pause_request(client.now, id);
         }
         // The application may have to ask a user.
@@ -193,6 +195,7 @@ impl Authorization<'_> {
 
     /// Ends the wait for a credential: refused exchanges fail, others are sent with the one that is due.
     pub(super) fn refuse_held(&mut self) {
+        // This comes first. A credential that is still due would hold the exchanges again.
         self.client.credentials.keep_due();
         for (held, since, answer) in self.client.exchanges.take_held() {
             match answer {
@@ -322,6 +325,8 @@ fn parse_field(text: &str, found: &mut Vec<AuthChallenge>) {
         if spaced {
             parse_params(&mut parser, &mut challenge);
         }
+        // Behind a challenge only a comma or the end is valid. Anything else ends the list, so that nothing is
+        // guessed.
         let over = parser.rest.is_empty() || parser.rest.starts_with(',');
         found.push(challenge);
         if !over {
@@ -348,6 +353,7 @@ fn parse_params(parser: &mut ChallengeParser<'_>, challenge: &mut AuthChallenge)
         parser.spaces();
         let mut ahead = ChallengeParser { rest: parser.rest };
         let mut comma = false;
+        // A comma also separates challenges, so only a name with `=` behind it is one more parameter.
         while ahead.spaces() || ahead.eat(b',') {
             comma = true;
         }

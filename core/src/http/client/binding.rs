@@ -104,8 +104,10 @@ impl Client {
         self.tick(now);
         self.engine.driver_check().polled();
         self.finish_closing();
+        // This comes before the actions, so that an expired request is not sent.
         self.abort_expired();
         loop {
+            // Messages stay in the outbox, where limits hold, until the HTTP implementation asks for them.
             while !self.exchanges.has_action()
                 && self.session.is_open()
                 && self.exchanges.has_room_for_message()
@@ -116,6 +118,7 @@ impl Client {
                 }
             }
             match self.exchanges.poll_action()? {
+                // The call may have ended after its request was queued, and then must not be executed.
                 Action::Send(open)
                     if self.exchanges.get(open.exchange.0).is_some_and(|x| self.is_abandoned(x)) =>
                 {
@@ -202,6 +205,7 @@ impl Client {
             self.finish_closing();
             self.end_subscriptions_without_stream();
             let event = self.engine.poll_event(self.now);
+            // While the engine is stalled nothing is decoded. `wants_body` then stops the reading, too.
             if event.is_some() || self.engine.is_stalled() {
                 return event;
             }
@@ -245,6 +249,7 @@ impl Client {
         while let Some(key) = self.exchanges.pop_due(self.now) {
             self.handle_deadline(key);
         }
+        // A server that never answers the GET, or `logging/setLevel`, must not hold the calls.
         if self.session.next_deadline().is_some_and(|at| at <= self.now) {
             self.open_gate();
         }
@@ -438,6 +443,7 @@ impl<'a> MessageParts<'a> {
         if message.first() != Some(&b'{') {
             return parts;
         }
+        // The outcome is not looked at: the engine wrote this text, so it is valid JSON.
         object_members(message, |name, value| match name {
             b"id" => parts.id = RequestId::from_json(value, value.len()),
             b"method" => parts.method = string(value),

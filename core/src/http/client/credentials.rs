@@ -166,9 +166,11 @@ impl Client {
                 challenge.params.iter_mut().filter(texts).for_each(|(_, value)| redact(value, secret));
             }
             if let Some(error) = &mut answer.error {
+                // A borrowed message is a text of this crate.
                 if let Cow::Owned(message) = &mut error.message {
                     redact(message, secret);
                 }
+                // The data goes as a whole, because JSON with a part cut out may be no JSON.
                 error.data.take_if(|data| data.as_str().contains(secret));
             }
         }

@@ -54,6 +54,7 @@ impl Client {
         events.update_from_decoder();
         match found {
             None => {
+                // The end takes effect only here, when all events before it are decoded.
                 if let Some(how) = events.ended.take() {
                     if let Some(x) = self.remove(key) {
                         self.finish_event_stream(x, how);
@@ -139,6 +140,7 @@ impl Client {
 
     /// Concludes the exchanges of the requests that the last message has ended.
     fn release_answered(&mut self) {
+        // The list is taken out, because `conclude` borrows the client. It goes back for the sake of its memory.
         let ended = core::mem::take(&mut self.ended_requests);
         for call in &ended {
             if let Some(key) = self.exchanges.find_by_call(*call) {
@@ -166,6 +168,7 @@ impl Client {
                     x.purpose(),
                     ExchangePurpose::Call { method: CallMethod::Probe | CallMethod::Handshake, .. }
                 );
+                // A whole stream without an answer tells something about the era (VER-020), and a broken one does not.
                 if is_negotiation && is_whole {
                     return self.exchange_failed(x, HttpError::Unanswered { status: 200 });
                 }
@@ -226,6 +229,7 @@ fn receive_for(
     match purpose {
         ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id, .. } => {
             client.record_attempt(purpose, &data);
+            // The engine must not see tools that cannot be called, so they are taken out first (XHDR-011).
             let data = if purpose.lists_tools() { client.learn_tools(data) } else { data };
             client.deliver(data, Some(id));
             if !client.engine.awaits_response(id) {
@@ -332,6 +336,7 @@ impl EventStreamState {
 
     /// Starts to decode a new connection.
     pub(super) fn reopen(&mut self, now: Instant, max: usize) {
+        // A part of an event is lost with its connection; the server sends the event again or not at all.
         self.decoder = SseDecoder::new(max);
         self.ended = None;
         self.history = if self.was_open() { StreamHistory::Replaying } else { StreamHistory::New };
@@ -352,6 +357,7 @@ impl EventStreamState {
     /// Records the event id and the retry time of the decoder.
     pub(super) fn update_from_decoder(&mut self) {
         let id = self.decoder.last_event_id();
+        // The decoder of a new connection begins without an id. That must not erase the id to resume after.
         if *id != *self.last_event_id && (!id.is_empty() || self.id_advanced) {
             // An id that does not fit into a header field cannot be used.
             let trimmed = id.trim_ascii().len() == id.len();
@@ -411,7 +417,10 @@ impl EventStreamState {
         self.failures += 1;
         Some(match self.retry {
             Some(retry) => {
+                // The first attempt waits as the server asks. From the second one on the growing delay counts, too:
+                // the server may be down.
                 let more = self.failures.checked_sub(2).map_or(Duration::ZERO, |n| backoff(policy, n));
+                // A retry time of zero would keep the client busy.
                 retry.max(more).max(Duration::from_millis(50))
             }
             None => backoff(policy, self.failures - 1),
@@ -421,5 +430,6 @@ impl EventStreamState {
 
 /// Returns the delay after this number of attempts (SSE-026).
 pub(super) fn backoff(policy: &ReconnectPolicy, tries: u32) -> Duration {
+    // The bound keeps the shift within 32 bits.
     policy.initial_delay.saturating_mul(1 << tries.min(20)).min(policy.max_delay)
 }

@@ -295,12 +295,14 @@ impl Client {
 
     /// Handles the failure to open the GET stream; a server need not support it (HTTP-049).
     pub(super) fn get_stream_failed(&mut self, mut x: ClientExchange, error: &HttpError) {
+        // Calls have waited for this stream and now go on without it.
         if self.session.gate() == SendGate::AwaitingGetStream {
             self.open_gate();
         }
         let was_open = x.events.as_ref().is_some_and(|events| events.was_open());
         let mut may_reopen = error.allows_reopen(was_open);
         // SSE-022, SSE-024
+        // `forget_events` returns true once: a stream without an event id was not refused for that.
         if !may_reopen && error.refuses_resumption() && x.events.as_mut().is_some_and(|e| e.forget_events()) {
             let note = "the server cannot resume the GET stream; messages may be lost";
             self.engine.report_diagnostic(Diagnostic::Http(note.into()));
@@ -308,6 +310,7 @@ impl Client {
         }
         if may_reopen {
             let max = max_frame(&self.engine);
+            // The state counts the attempts, also those of a stream that was never open.
             x.events.get_or_insert_with(|| EventStreamState::new(max).into());
             if self.schedule_reconnect(x, false, error.retry_after()).is_none() {
                 return;
@@ -371,6 +374,7 @@ impl Client {
             purpose => purpose,
         };
         let mut x = x.sent_as(purpose);
+        // Streams are at the endpoint, wherever a redirect has led the POST.
         (x.url, x.body) = (self.config.endpoint.clone(), Bytes::new());
         self.submit(x);
     }

@@ -171,6 +171,7 @@ impl ExchangeTable {
 
     /// Removes an exchange without an action.
     pub(super) fn remove(&mut self, key: Key) -> Option<ClientExchange> {
+        // An aborted entry stays until its action is taken, so only an open one is removed.
         self.get(key)?;
         let Some(Entry::Open(x)) = self.slab.remove(key) else { return None };
         self.record_end(key, &x);
@@ -204,6 +205,7 @@ impl ExchangeTable {
     pub(super) fn drain(&mut self, key: Key, until: Instant) -> Option<ClientExchange> {
         let x = self.get_mut(key)?;
         let taken = x.drain(until);
+        // `record_end` subtracts the sums of what was taken; these are the sums of what stays.
         let sums = Sums::of(x);
         self.record_end(key, &taken);
         self.sums = self.sums.plus(sums);
@@ -250,6 +252,7 @@ impl ExchangeTable {
 
     /// Updates sums and references after `x` was taken from its entry.
     fn record_end(&mut self, key: Key, x: &ClientExchange) {
+        // The sums depend on the phase, so `x` is still in the one in which it was counted.
         self.sums = self.sums.minus(Sums::of(x));
         if let Some(request) = Self::served_request(x) {
             self.requests.record_end(request, key);
@@ -288,6 +291,7 @@ impl ExchangeTable {
     /// Returns the exchange that serves a request of the engine: its own, or the one that looks up its tool.
     pub(super) fn find(&self, id: &RequestId) -> Option<Key> {
         let key = self.requests.exchange_of(OutboundCalls::key_of(id)?)?;
+        // The slot of a call is used again by later ones, so the id has to be equal, too.
         let serves = |x: &ClientExchange| match x.purpose() {
             ExchangePurpose::RefreshTools(refresh) => refresh.call == *id,
             purpose => purpose.request_id() == Some(id),
@@ -313,6 +317,7 @@ impl ExchangeTable {
     /// Takes all exchanges that wait for a credential.
     pub(super) fn take_held(&mut self) -> Vec<HeldExchange> {
         let mut taken = Vec::new();
+        // The loop ends, because `remove` takes the exchange off the list.
         while let Some((ExchangeId(key), ..)) = self.first_held() {
             let Some(mut x) = self.remove(key) else { break };
             if let Some((since, answer)) = x.take_refusal() {
@@ -409,6 +414,7 @@ impl ExchangeTable {
 
     /// Returns the next exchange whose deadline has passed.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<Key> {
+        // A timer that was replaced stays in the queue. Its time then differs from that of the exchange.
         while let Some((at, key)) = self.deadlines.pop_due(now) {
             if deadline_of(&self.slab, key) == Some(at) {
                 return Some(key);
@@ -663,6 +669,7 @@ impl ClientExchange {
 
     /// Enters a phase of a response, if there was none.
     fn begin_response(&mut self, phase: ExchangePhase) {
+        // A second head, or one that comes too late, changes nothing.
         if matches!(self.phase, ExchangePhase::Sent) {
             self.phase = phase;
         }

@@ -40,6 +40,7 @@ impl Client {
             // The stream of HTTP+SSE is the connection (HTTPSSE-010).
             return self.engine.handle_eof(self.now, self.channel);
         }
+        // Every failure of the GET of HTTP+SSE counts: that transport is not there.
         if !is_evidence(&error) && !matches!(x.purpose(), ExchangePurpose::HttpSse) {
             return self.engine.exchanges().close(self.now, Fault::Http(error.into()));
         }
@@ -52,6 +53,7 @@ impl Client {
             ExchangePurpose::Call { id, method: CallMethod::Probe } => {
                 let modern = rpc_error.as_ref().is_some_and(is_modern_error);
                 let legacy = !self.engine.config().legacy_versions().is_empty();
+                // Only `initialize` is left to try, and the client does not speak it, or has sent it before.
                 if !modern && (!legacy || self.session.handshake().is_some()) {
                     return self.fail_no_server();
                 }
@@ -114,9 +116,11 @@ impl Client {
         let url = core::str::from_utf8(data).ok().filter(|_| kind == Some(b"endpoint"));
         let base = self.exchanges.get(key).map(|x| Arc::clone(&x.url));
         let resolved = base.zip(url).and_then(|(base, url)| base.resolve(url).ok());
+        // Messages with the credential go to this URL, so another origin must not name itself.
         let same = resolved.as_ref().is_some_and(|url| url.origin() == self.config.endpoint.origin());
         match (resolved, self.session.handshake().cloned()) {
             (Some(url), Some((body, id))) if same => {
+                // The deadline was that of this first event. The stream itself lasts as long as the session.
                 self.exchanges.clear_deadline(key);
                 self.session.set_message_endpoint(Arc::new(url));
                 self.engine.report_deprecated(DeprecatedFeature::HttpSse);
@@ -159,6 +163,7 @@ impl Attempts {
 
     /// Records an error response to a request of the negotiation.
     pub(super) fn record_error(&mut self, purpose: &ExchangePurpose, error: &RpcError) {
+        // One stream can bring any number of error responses. Failed exchanges are few.
         if self.failures.len() < MAX_ATTEMPTS {
             let message = quoted(&error.message);
             self.record(purpose, &format_args!("{message} (code {})", error.code));

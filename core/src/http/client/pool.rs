@@ -249,6 +249,7 @@ impl ConnectionPool {
         let Some(c) = self.connections.get_mut(connection.0) else { return };
         if let ConnectionState::Connected(h1) = &mut c.state {
             h1.consume(n);
+            // From the first byte on the server may have executed the request.
             if let Some(assigned) = c.assigned_mut().filter(|_| n > 0) {
                 assigned.is_written = true;
             }
@@ -300,6 +301,7 @@ impl ConnectionPool {
     pub fn poll_event(&mut self, now: Instant, client: &mut Client) -> Option<Event> {
         self.tick(now);
         self.check.polled();
+        // Events come first: while the application has some to take, no input is processed.
         loop {
             let event = client.poll_event(self.now);
             if event.is_some() {
@@ -345,6 +347,7 @@ impl ConnectionPool {
             self.connections.refresh(key);
         }
         let mut moved = false;
+        // Only connections that are ready now are read: one that waits for the application is queued again at once.
         for _ in 0..self.connections.ready_len() {
             let Some(key) = self.connections.pop_ready() else { break };
             moved |= self.read(key, client);
@@ -383,6 +386,8 @@ impl ConnectionPool {
                 if !h1.wants_close() {
                     return moved;
                 }
+                // With an exchange this happens only after `write_request` failed. A connection that ends behind a
+                // response has none.
                 self.drop(key);
                 if let Some(exchange) = exchange {
                     client.handle_failure(
@@ -464,6 +469,7 @@ impl ConnectionPool {
             return self.places.set(exchange, Place::Waiting(key));
         }
         let reason = match (fault, c.failure) {
+            // A broken connection looks truncated to the parser, but its own reason says more.
             (Some(fault), broken) if broken.is_none() || fault.reason() != h1::Reason::Truncated => {
                 format!("{fault}")
             }
@@ -478,6 +484,7 @@ impl ConnectionPool {
     fn assign_connections(&mut self) -> bool {
         let mut moved = false;
         let mut excluded: Vec<ExchangeClass> = Vec::new();
+        // The loop ends, because each turn assigns a request or excludes one of three classes.
         while let Some((waiting, open)) = self.waiting.first(|class| excluded.contains(&class)) {
             let (origin, class) = (open.url.origin().clone(), open.class);
             let idle = self.connections.take_idle(&origin);

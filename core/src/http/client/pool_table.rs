@@ -202,6 +202,7 @@ impl ConnectionTable {
         let assigned = self.release(key);
         let c = self.slab.remove(key)?;
         let slab = &self.slab;
+        // Ended connections stay in the heap. They are dropped when they outnumber the others, so the heap is bounded.
         if self.idle.len() > 2 * slab.len() + 32 {
             self.idle.retain(|(_, key)| slab.get(*key).is_some());
         }
@@ -377,6 +378,7 @@ impl WaitingRequests {
 
     /// Adds a request before all others.
     pub(super) fn push_front(&mut self, request: OutgoingRequest) -> Key {
+        // Positions in front are negative, so they come before all others.
         self.front_position -= 1;
         let class = request.class;
         let (position, links) = (self.front_position, ListLinks::NONE);
@@ -436,6 +438,7 @@ impl Places {
     /// Forgets the place of an exchange. Returns it.
     pub(super) fn take(&mut self, exchange: ExchangeId) -> Option<Place> {
         let slot = self.slots.get_mut(exchange.0.slot as usize)?;
+        // The slot may belong to a later exchange by now.
         slot.take_if(|(known, _)| *known == exchange).map(|(_, place)| place)
     }
 

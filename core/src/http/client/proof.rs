@@ -158,6 +158,7 @@ impl ProofMaker {
         if is_new {
             self.nonce = Some(nonce.into());
         }
+        // A 401 to a proof with this nonce is about the token, unless its challenge names the nonce.
         head.status == 401 && (is_new || asks_for_nonce(head))
     }
 }

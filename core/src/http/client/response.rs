@@ -62,6 +62,7 @@ fn encoding<'a>(head: &head::ResponseHead<'a>) -> Option<&'a [u8]> {
 
 fn response_from_head(head: &head::ResponseHead<'_>) -> HttpResponse {
     let one = |name| head::values(head.fields, name).next();
+    // The field may also hold a date, which needs a clock that the core does not have.
     let seconds = |value: &[u8]| {
         let digits = value.len() <= 9 && !value.is_empty() && value.iter().all(u8::is_ascii_digit);
         core::str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()
@@ -155,6 +156,7 @@ impl Client {
             .then(|| response_from_head(head))
             .filter(HttpResponse::asks_for_credential);
         #[cfg(feature = "auth")]
+        // `handle_head` is called first, because it stores the nonce of every response.
         if self.credentials.proofs.handle_head(head) && x.retries.nonces < MAX_NONCES {
             let Some(mut x) = self.conclude(key) else { return };
             x.retries.nonces += 1;
@@ -190,6 +192,7 @@ impl Client {
         let to = location.and_then(|l| core::str::from_utf8(l).ok()).and_then(|l| x.url.resolve(l).ok());
         match to {
             Some(to)
+                // The other statuses let a client turn a POST into a GET, which loses the message (RFC 9110, 15.4).
                 if matches!(head.status, 307 | 308)
                     && to.origin() == x.url.origin()
                     && x.retries.redirects < MAX_REDIRECTS =>
@@ -231,6 +234,7 @@ impl Client {
                     // The beginning of an error is enough to show, so the rest is dropped.
                     let room = limit - collected.body.len();
                     collected.body.extend_from_slice(part.get(..room).unwrap_or(part));
+                    // The text is cut, so it must not be read as JSON.
                     collected.is_json = false;
                     if let Some(x) = self.conclude(key) {
                         self.process_body(x);
@@ -341,6 +345,7 @@ impl Client {
                 let body = if x.purpose().lists_tools() { self.learn_tools(body) } else { body };
                 self.session.record_answer();
                 self.deliver(body, Some(id));
+                // The message was none for this request, and this response brings no other.
                 if self.engine.awaits_response(id) {
                     self.exchange_failed(x, HttpError::Unanswered { status });
                 }
@@ -379,6 +384,7 @@ fn continue_exchange(client: &mut Client, key: Key, head: &head::ResponseHead<'_
     let success = (200..300).contains(&head.status);
     let Some(x) = client.exchanges.get(key) else { return };
     match x.purpose() {
+        // Any success counts as acceptance, whatever its body is (HTTP-082).
         ExchangePurpose::Message { .. } | ExchangePurpose::ConfirmSession if success => {
             if let Some(x) = client.conclude(key) {
                 client.message_accepted(&x);
@@ -396,6 +402,7 @@ fn continue_exchange(client: &mut Client, key: Key, head: &head::ResponseHead<'_
                 client.exchange_failed(x, HttpError::Unanswered { status: head.status });
             }
         }
+        // `handle_head` has noted a refusal. Nothing else depends on the response.
         ExchangePurpose::DeleteSession => drop(client.conclude(key)),
         _ if success && media == MediaType::EventStream => open_event_stream(client, key),
         purpose => {
@@ -451,6 +458,7 @@ impl HttpError {
 impl Client {
     /// Handles a failed exchange.
     pub(super) fn exchange_failed(&mut self, x: ClientExchange, mut error: HttpError) {
+        // All calls have ended, so only the end of the session is of interest.
         if self.engine.is_closed() {
             if let (ExchangePurpose::DeleteSession, HttpError::Redirected { status, .. }) =
                 (x.purpose(), &error)
@@ -459,6 +467,7 @@ impl Client {
             }
             return;
         }
+        // This precedes every use of the error: a response may quote the request, and errors are logged (SEC-019).
         match &mut error {
             HttpError::Response(answer) => self.redact(answer),
             #[cfg(feature = "auth")]
@@ -496,6 +505,7 @@ impl Client {
     pub(super) fn retry_or_fail(&mut self, mut x: ClientExchange, id: &RequestId, error: HttpError) {
         if self.engine.is_idempotent(id) && x.retries.repeats < self.config.reconnect.max_attempts {
             let until = self.now + backoff(&self.config.reconnect, x.retries.repeats);
+            // The repeated call gets a new stream, where the ids of this one mean nothing.
             x.events = None;
             self.exchanges.insert(x.scheduled(NextStep::RetryWithNewId, until));
         } else {
@@ -554,6 +564,7 @@ fn call_failed(
 
 /// Opens the stream of a call again, or gives it up.
 fn resumption_failed(client: &mut Client, x: ClientExchange, id: &RequestId, error: &HttpError) {
+    // The event id is one of a lost session, which the new one does not know.
     if x.session_serial != client.session.serial() {
         return client.retry_or_fail(x, id, HttpError::SessionLost);
     }
@@ -579,5 +590,6 @@ fn message_failed(client: &mut Client, mut x: ClientExchange, error: &HttpError)
     }
     let note = alloc::format!("the server did not accept a message: {error}");
     client.engine.report_diagnostic(Diagnostic::Http(note));
+    // What waits for this message goes on all the same. It would otherwise wait without end.
     client.message_accepted(&x);
 }

@@ -121,6 +121,7 @@ impl Client {
         // What the request is made with, so that its refusal can be told from that of an older session or credential.
         x.session_serial = self.session.serial();
         x.credential_generation = self.credentials.generation();
+        // The exchange is held before its fields are made: they would have the credential that is due.
         let Some(x) = self.authorization().hold_due(x) else { return };
         let deadline = match x.purpose() {
             ExchangePurpose::Message { .. }
@@ -164,8 +165,10 @@ impl Client {
             | ExchangePurpose::RenewSession
             | ExchangePurpose::ConfirmSession
             | ExchangePurpose::RefreshTools(_) => true,
+            // A notification of an application may have an effect each time that it arrives.
             ExchangePurpose::Message { .. } => is_protocol_message(&x.body),
             ExchangePurpose::Call { id, .. } => self.engine.is_idempotent(id),
+            // A second GET opens one more stream, and a second DELETE finds no session. Neither does harm.
             _ => !with_body,
         };
         let key = self.exchanges.insert(x.until(deadline));
@@ -218,6 +221,7 @@ impl RequestFields<'_> {
         let parts = if with_body { MessageParts::parse(&x.body) } else { MessageParts::default() };
         let is_modern = is_modern(self.peer);
         let is_modern_notification = parts.id.is_none() && parts.method.is_some() && is_modern;
+        // During the negotiation no peer is known, so the message itself says that it is modern.
         if parts.version.is_some() || is_modern_notification {
             self.push_modern_fields(&parts, &mut push);
             return out;
@@ -228,6 +232,7 @@ impl RequestFields<'_> {
                 | ExchangePurpose::RenewSession
                 | ExchangePurpose::HttpSse
         );
+        // Before `initialize` is answered, there is neither a revision nor a session to name.
         if opens_session {
             // DEC-026
             if self.draft.contains(Deviation::SentWithInitialize) && !self.session.is_http_sse() {
@@ -246,6 +251,7 @@ impl RequestFields<'_> {
         if self.session.mirrors_fields(self.config, self.draft, self.peer) {
             self.push_mirrored_fields(&parts, &mut push);
         }
+        // Only a GET goes on from an event; a POST begins a stream of its own.
         if let Some(events) = x.events.as_ref().filter(|e| !with_body && !e.last_event_id.is_empty()) {
             push(fields::LAST_EVENT_ID, &events.last_event_id); // SSE-021
         }
@@ -255,6 +261,7 @@ impl RequestFields<'_> {
     /// Adds the fields of a modern request (HTTP-030 to HTTP-035, XHDR-031).
     fn push_modern_fields(&self, parts: &MessageParts<'_>, push: &mut impl FnMut(&str, &[u8]) -> bool) {
         let peer = self.peer.map(|p| Cow::Borrowed(p.version.as_str()));
+        // The field has to equal the revision in the body (HTTP-030), so the body comes first.
         if let Some(version) = parts.version.clone().or(peer) {
             push(fields::PROTOCOL_VERSION, version.as_bytes());
         }
@@ -344,6 +351,7 @@ impl RequestStates {
 
     /// Records that an exchange serves a call no longer.
     pub(super) fn record_end(&mut self, call: Key, exchange: Key) {
+        // Another exchange may serve the call by now, a retry for example.
         if self.exchange_of(call) == Some(exchange) {
             self.set(call, RequestState::Unknown);
         }

@@ -159,6 +159,7 @@ impl HttpClientSession {
     ///
     /// The first GET is excluded, because a server without a GET stream may answer it with 404.
     pub(super) fn is_lost_for(&self, x: &ClientExchange) -> bool {
+        // Without a session a 404 says that nothing is at this path. A request of an older session had one.
         (self.id.is_some() || x.session_serial != self.serial)
             && match x.purpose() {
                 ExchangePurpose::Call { method, .. } => *method != CallMethod::Handshake,
@@ -327,6 +328,7 @@ impl Client {
             }
             return self.engine.exchanges().close(self.now, Fault::Http(HttpError::SessionLost.into()));
         }
+        // Of several requests that find the session lost, only the first one opens a new session.
         if current {
             self.renew_session();
         }
@@ -343,6 +345,7 @@ impl Client {
             }
             ExchangePurpose::Message { .. } if x.retries.sessions == 0 && is_custom_notification(&x.body) => {
                 x.retries.sessions += 1;
+                // `resend` drops messages of an older session, but this one has a meaning in the new one.
                 x.session_serial = self.session.serial();
                 self.send_when_open(x);
             }
@@ -384,6 +387,7 @@ impl Client {
                 }
             });
         }
+        // What the engine knows of the server, and its calls in flight, hold for this revision alone.
         let same = self.engine.peer().is_some_and(|p| version.as_deref() == Some(p.version.as_str()));
         if !same {
             let note = "a new session could not be opened: the server did not answer with the same revision";

@@ -129,12 +129,14 @@ impl ToolHeaders {
         match HeaderParams::read(schema, self.draft) {
             Ok(params) if params.is_empty() => drop(self.params.remove(name)),
             Ok(params) => {
+                // A tool that is known is updated in a full table, too.
                 let fits = self.params.len() < max && name.len() <= MAX_TOOL_NAME;
                 if fits || self.params.contains_key(name) {
                     self.params.insert(name.into(), params);
                 }
             }
             Err(reason) => {
+                // The fields of an earlier schema must not outlive it.
                 self.params.remove(name);
                 return Err(reason.to_string());
             }
@@ -234,6 +236,7 @@ impl Client {
         else {
             return false;
         };
+        // With this count a second refusal ends the call (see `process_body`).
         let tries = RetryCounts { refreshes: 1, ..x.retries };
         self.request_tools(ToolRefresh { call, tool, refusal: answer, retries: tries, pages: 0 }, None);
         true
@@ -250,6 +253,7 @@ impl Client {
         let is_message = envelope::parse(message, self.engine.config().effective_limits(), None).is_ok();
         let page = self.tools.learn_page(message, &refresh.tool, self.config.max_tools);
         let Some(page) = page.filter(|_| is_message) else { return self.fail_tool_refresh(x) };
+        // A server could return cursors without end, so the number of pages is bounded.
         match (page.found, page.next_cursor.filter(|_| refresh.pages + 1 < MAX_PAGES)) {
             (None, Some(cursor)) => {
                 let next = ToolRefresh { pages: refresh.pages + 1, ..*refresh };

@@ -85,6 +85,7 @@ impl Server {
         let kind = self.config.exchange_kind(head.method, path);
         let key = self.exchanges.open(kind, self.now);
         let Some(x) = self.exchanges.get_mut(key) else { return ExchangeId(key) };
+        // This precedes every decision: a page that is let in may read its refusal, too.
         x.cors = self.config.cors;
         let headers = AdmissionHeaders::parse(head.fields, &self.config, &mut x.headers);
         if matches!(kind, Kind::Post | Kind::HttpSsePost) {
@@ -143,6 +144,7 @@ impl Server {
     ) -> HeadDecision {
         let serves_legacy = !self.engine.config().legacy_versions().is_empty();
         let allowed = self.config.allowed_methods(path, serves_legacy);
+        // Browsers send no token with a preflight, so it is answered before authorization.
         if let Some(cors) = self.config.cors.filter(|_| head.method == "OPTIONS" && allowed.is_some()) {
             let fields = cors.preflight_fields(self);
             self.exchanges.answer_empty(key, 204, fields);
@@ -163,6 +165,7 @@ impl Server {
             self.exchanges.refuse_with(key, &Refusal::new(405, reason), fields);
             return HeadDecision::Answered;
         }
+        // The exchange of this request is in the table already, so a full table is one above the limit.
         if self.exchanges.len() > self.config.max_exchanges {
             return HeadDecision::Refused(overloaded("too many exchanges are under way"));
         }
@@ -188,6 +191,8 @@ impl Server {
     fn begin_request(&mut self, key: Key, headers: &AdmissionHeaders<'_>, query: &str, length: Option<u64>) {
         let limit = self.engine.config().effective_limits().effective_max_frame() as u64;
         let Some(x) = self.exchanges.get_mut(key) else { return };
+        // The fault is only stored: while the token is undecided, the client must not learn of it (HTTP-029).
+        // `proceed` applies it.
         x.rejection = check_head(x.kind, headers, length.filter(|length| *length > limit));
         if x.kind == Kind::HttpSsePost {
             // The target names the session.
@@ -210,6 +215,7 @@ impl Server {
             return self.exchanges.refuse(key, &rejection.to_refusal(limit));
         }
         match x.kind {
+            // Another HTTP stack may pass the whole body in while the token is still undecided.
             Kind::Post | Kind::HttpSsePost if x.body_complete => self.process_post(key),
             Kind::Post | Kind::HttpSsePost => {}
             Kind::Get => self.process_get(key),
@@ -264,6 +270,7 @@ impl Config {
         if self.any_origin_and_host {
             return Ok(());
         }
+        // A missing or repeated `Host` names no single host, so neither passes the check.
         match headers.host {
             SingleValue::One(host) if self.allows_host(host) => {}
             SingleValue::One(host) => return Err(Diagnostic::RefusedHost { host: shown(host) }),
@@ -378,9 +385,11 @@ impl<'a> AdmissionHeaders<'a> {
                 Some(KnownField::Accept) => headers.accepted_types.add_accept(value),
                 Some(known) => {
                     if known == KnownField::Origin {
+                        // One refused origin decides, whatever other `Origin` fields say.
                         if !config.allows_origin(value) {
                             headers.denied_origin = Some(value);
                         }
+                        // Without CORS no response repeats the origin, so it is not kept.
                         if config.cors.is_none() {
                             continue;
                         }
@@ -440,6 +449,7 @@ impl AcceptedTypes {
             let note = |best: &mut (u8, bool), specificity: u8| {
                 if specificity > best.0 {
                     *best = (specificity, !refused);
+                // Of two entries that name the type equally well, one that accepts it is enough.
                 } else if specificity == best.0 {
                     best.1 |= !refused;
                 }

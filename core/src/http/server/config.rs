@@ -322,6 +322,7 @@ impl Config {
     pub(super) fn allows_host(&self, host: &[u8]) -> bool {
         is_loopback_name(strip_port(host))
             || self.hosts.iter().any(|known| {
+                // Behind a proxy the scheme is unknown, so the default ports of both count as no port.
                 let bare = host.strip_suffix(b":443").or_else(|| host.strip_suffix(b":80"));
                 let is = |host: &[u8]| known.as_bytes().eq_ignore_case(host);
                 is(host) || bare.is_some_and(is)
@@ -339,6 +340,7 @@ impl Config {
 /// Returns the name in `name`, `name:port`, `[address]` or `[address]:port`; empty if the port is invalid.
 fn strip_port(authority: &[u8]) -> &[u8] {
     let at = match authority {
+        // The colons of a bare address in brackets begin no port.
         [.., b']'] => None,
         _ => authority.iter().rposition(|b| *b == b':'),
     };

@@ -208,6 +208,7 @@ impl Connection {
     pub fn eviction(&self) -> Option<Eviction> {
         if self.h1.unsent_len() > 0 {
             let mut at = self.stalled_since? + STALL_GRACE;
+            // A reader that takes a byte now and then never stalls. The minimum rate finds it.
             if let (Some(since), Some(time)) = (self.unsent_since, self.h1.time_at_min_rate(self.taken)) {
                 at = at.min(since + STALL_GRACE + time);
             }
@@ -229,9 +230,11 @@ impl Connection {
     pub fn time_out(&mut self, now: Instant, server: &mut Server) {
         if let Some(open) = self.exchange.filter(|_| self.undecided_since.is_some()) {
             server.deny(now, open.id, &Denial::Unavailable);
+            // The connection is closed before `drive` writes the response, so that its head says so.
             self.h1.close(now);
             return self.drive(now, server);
         }
+        // The exchange ends first: the 408 comes from the connection, so the server must not answer, too.
         self.client_gone(now, server);
         self.h1.time_out(now);
     }
@@ -264,6 +267,7 @@ impl Connection {
             self.check.handle_timeout(now, self.poll_timeout().zip(self.timeout_reason()), true);
         }
         self.h1.advance_time(now);
+        // The recent token goes with the buffers: an idle connection keeps no memory for it.
         if self.h1.is_trimmed() {
             self.recent_token.clear();
         }
@@ -372,6 +376,7 @@ impl Connection {
     /// Abandons the exchange and the connection, because the connection broke or must end immediately.
     pub fn abandon(&mut self, now: Instant, server: &mut Server) {
         self.client_gone(now, server);
+        // Between exchanges `abort` has no effect. There `close` ends the connection.
         self.h1.abort(now);
         self.h1.close(now);
     }
@@ -379,6 +384,7 @@ impl Connection {
     /// Moves input to the server and output to the connection, as far as both are possible now.
     pub fn drive(&mut self, now: Instant, server: &mut Server) {
         self.check.polled();
+        // The loop is bounded by the buffered input: each further turn has taken one event from it.
         loop {
             // Output before input: the next request is read when the response to the last one was taken.
             self.queue_response(now, server);
@@ -391,6 +397,7 @@ impl Connection {
 
     /// Disconnects a reader that has taken nothing for `write_timeout`; it would hold the connection forever.
     fn check_write_timeout(&mut self, now: Instant, server: &mut Server) {
+        // The flag is reset in any case, or bytes of an earlier response would count for the next one.
         let progressed = core::mem::take(&mut self.made_progress);
         if self.h1.unsent_len() == 0 {
             (self.unsent_since, self.stalled_since) = (None, None);
@@ -402,6 +409,7 @@ impl Connection {
         if progressed || self.stalled_since.is_none() {
             self.stalled_since = Some(now);
         } else if self.stalled_since.is_some_and(|since| since + self.write_timeout <= now) {
+            // Without this the deadline in the past would be returned again and again.
             self.stalled_since = None;
             self.abandon(now, server);
             self.is_aborted = true;
@@ -431,6 +439,7 @@ impl Connection {
             if *next_head != NextHead::Free {
                 return None;
             }
+            // A head that stays in the buffer is parsed again, so it is recorded only when it is taken.
             if let Some(tap) = heads.as_mut() {
                 tap.record_request(now, Direction::In, &head);
             }
@@ -491,6 +500,7 @@ impl Connection {
     fn client_gone(&mut self, now: Instant, server: &mut Server) {
         let Some(open) = self.exchange.take() else { return };
         if let Some(piece) = self.piece.take() {
+            // This precedes `handle_gone`, which gives all messages that were not consumed to other streams.
             let unwritten = piece.unwritten(self.h1.unsent_len());
             server.consume(open.id, piece.length - unwritten);
             // The rest goes to another stream of the session, so it must not be written here.
@@ -530,6 +540,7 @@ impl Connection {
             return;
         }
         while !server.is_finished(open.id) {
+            // The rest stays in the engine, where limits hold, until the reader has taken some (DESIGN-13).
             if self.h1.unsent_len() >= self.write_limit {
                 return;
             }
@@ -573,6 +584,7 @@ impl Connection {
         if self.h1.unsent_len() > 0 && self.piece.is_some() {
             return false;
         }
+        // The previous piece has left the connection. Only now do its messages count as sent.
         if let Some(written) = self.piece.take() {
             server.consume(exchange, written.length);
         }
@@ -586,6 +598,7 @@ impl Connection {
             self.abandon(now, server);
             return false;
         }
+        // The coded length is a difference, because a chunk size has a varying number of digits.
         self.piece = Some(QueuedPiece { length, coded_length: self.h1.unsent_len() - before });
         false
     }

@@ -65,6 +65,7 @@ impl PublicDocument {
         let body = body.into_bytes();
         let digest = Sha256::digest(&body);
         let mut etag = String::from("\"");
+        // The tag only tells versions of one document apart, so half of the digest is enough.
         for byte in digest.iter().take(16) {
             etag.push_str(&format!("{byte:02x}"));
         }
@@ -129,6 +130,7 @@ fn has_entity_tag(request: &[FieldLine<'_>], etag: &str) -> bool {
     let named =
         request.iter().filter(|(name, _)| name.as_bytes().eq_ignore_case(fields::IF_NONE_MATCH.as_bytes()));
     named
+        // A comma may be inside a foreign tag. The own tag has none, so it is found as a whole.
         .flat_map(|(_, value)| value.split(|b| *b == b','))
         .map(<[u8]>::trim_ascii)
         .any(|tag| tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == etag.as_bytes())

@@ -116,12 +116,14 @@ impl RequestBody {
 
     #[inline]
     pub(super) fn push(&mut self, piece: Bytes) {
+        // An empty piece would cause a copy of the only other one.
         if piece.is_empty() {
             return;
         }
         *self = match core::mem::replace(self, Self::None) {
             Self::None => Self::One(piece),
             Self::One(first) => {
+                // `handle_body` has checked that there is memory for exactly this capacity.
                 let mut all = BytesMut::with_capacity((first.len() + piece.len()).saturating_mul(2));
                 all.extend_from_slice(&first);
                 all.extend_from_slice(&piece);

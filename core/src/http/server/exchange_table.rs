@@ -101,6 +101,7 @@ impl ExchangeTable {
 
     /// Opens the exchange of a stream whose client is gone and may resume it.
     pub(super) fn open_detached(&mut self, now: Instant) -> Key {
+        // The spare memory is left to the next request: this exchange has no client to write for.
         let mut x = ServerExchange::new(Kind::Post, now, &mut SpareBuffers::default());
         x.client = ClientPresence::Gone;
         self.slab.insert(x)
@@ -108,6 +109,7 @@ impl ExchangeTable {
 
     /// Removes an exchange that no index has, and keeps some of its memory.
     pub(super) fn remove(&mut self, now: Instant, key: Key) {
+        // The list has its links in the slot, so the stream leaves it before the slot is free.
         self.set_open_ended(key, false);
         let Some(x) = self.slab.remove(key) else { return };
         if let (Some(authorization), Some(principals)) = (self.spare.reclaim(x), self.principals.as_mut()) {
@@ -245,6 +247,7 @@ impl ExchangeTable {
         expires: Option<Instant>,
     ) {
         if let Some(x) = self.slab.get_mut(key).filter(|x| x.authorization.is_none()) {
+            // Only the first call counts: `remove` takes back one count for each exchange.
             if let Some(principals) = self.principals.as_mut() {
                 principals.add(authorization.identity().shared_principal());
             }
@@ -256,6 +259,7 @@ impl ExchangeTable {
 
     /// Marks an exchange as an open call of the session with this index.
     pub(super) fn begin_call(&mut self, index: &mut Tree, key: Key) {
+        // The tree is ordered by the place, so the exchange leaves it before the place changes.
         self.unindex(Some(index), key);
         if let Some(x) = self.slab.get_mut(key) {
             x.place.is_call = true;
@@ -331,6 +335,7 @@ impl ExchangeTable {
     /// Sets the time at which an exchange is to be checked; at the latest when its token expires.
     pub(super) fn schedule_check(&mut self, at: Instant, key: Key) {
         let Self { checks, slab, .. } = self;
+        // A call ends by itself. Only a stream without an end could outlive its token.
         let expires = slab.get(key).filter(|x| x.is_open_ended()).and_then(|x| x.expires);
         let at = expires.map_or(at, |expires| at.min(expires));
         checks.arm(at, key);
@@ -362,6 +367,7 @@ impl ExchangeTable {
             return;
         }
         self.trim_at = None;
+        // An exchange that was opened meanwhile uses this memory.
         if self.slab.is_empty() {
             self.spare = SpareBuffers::default();
             if let Some(principals) = self.principals.as_mut() {
@@ -709,6 +715,7 @@ impl SpareBuffers {
         let mut out = x.out;
         out.clear_for_reuse();
         *self = Self { header_buffer, out, fields, stream: x.spare };
+        // One large response must not hold its memory until the server is idle.
         if self.header_buffer.capacity() > Self::MAX_CAPACITY
             || self.out.capacity() > Self::MAX_CAPACITY
             || self.stream.capacity() > Self::MAX_CAPACITY

@@ -93,6 +93,7 @@ impl Server {
         self.exchanges.schedule_check(self.now + self.config.keep_alive, key);
         let id = self.sessions.id(session);
         if let Some(record) = self.sessions.get_mut(session) {
+            // The number 0 never occurs in an event id, so this stream cannot be resumed (HTTPSSE-010).
             record.add_get_stream(0, 0, key, built);
             record.is_http_sse = true;
         }
@@ -115,6 +116,7 @@ impl Server {
         let Some(x) = self.exchanges.get(key) else { return };
         let session = x.session();
         let record =
+            // The id in the target does not authenticate (SEC-005).
             session.and_then(|s| self.sessions.get(s)).filter(|s| s.principal.as_deref() == x.principal());
         let Some((channel, is_ending)) = record
             .filter(|s| s.is_http_sse && s.has_open_get_stream())
@@ -172,6 +174,7 @@ fn check(server: &mut Server, key: Key, is_expired: bool) -> bool {
     let Some(x) = server.exchanges.get_mut(key) else { return false };
     let Some(session) = x.session() else { return false };
     if is_expired && server.sessions.expire_http_sse(&mut server.engine, session) {
+        // The stream ends with its running calls. The old time would be due again at once.
         x.expires = None;
         return false;
     }

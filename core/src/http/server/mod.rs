@@ -250,6 +250,7 @@ impl Server {
             Some(event) => Some(event),
             None => {
                 let event = self.engine.poll_event(self.now)?;
+                // The engine knows the channel alone: the id and the streams of the session are kept here.
                 if let server::Event::Closed { channel, fault: Fault::PingTimeout { .. } } = &event {
                     let session = self.engine.exchanges().session_of(channel.0);
                     if let Some(session) = session.and_then(SessionKey::from_engine) {
@@ -267,6 +268,7 @@ impl Server {
     pub fn poll_ready(&mut self, now: Instant) -> Option<ExchangeId> {
         self.tick(now);
         self.check.polled();
+        // The loop ends, because an exchange is listed again only when more output arrives.
         while let Some(owner) = self.engine.exchanges().next_ready() {
             self.fill_response(owner);
         }
@@ -282,6 +284,7 @@ impl Server {
     /// Returns the body bytes to send next; empty if there are none now, or no more at all.
     pub fn transmit(&mut self, now: Instant, exchange: ExchangeId) -> &[u8] {
         self.tick(now);
+        // Output is made when the reader asks for it, so a slow reader holds one piece and no more (DESIGN-13).
         self.fill_response(exchange.0);
         self.exchanges.get(exchange.0).map_or(&[], |x| x.out.transmit())
     }
@@ -297,6 +300,7 @@ impl Server {
     pub fn consume(&mut self, exchange: ExchangeId, n: usize) {
         if let Some(x) = self.exchanges.get_mut(exchange.0) {
             x.out.consume(n);
+            // What was taken completely stays with this client. The rest can still go to another stream.
             if let Some(unwritten) = x.unwritten.as_mut() {
                 unwritten.discard_written(x.out.consumed());
             }
@@ -349,6 +353,7 @@ impl Server {
             self.check.handle_timeout(self.now, next, has_output);
         }
         self.engine.process_timeouts(self.now);
+        // The loop ends: `check_exchange` sets the next time later than `now`.
         while let Some(key) = self.exchanges.pop_due(self.now) {
             self.check_exchange(key);
         }
@@ -363,12 +368,14 @@ impl Server {
     pub fn shutdown(&mut self, now: Instant, grace: Duration) {
         self.tick(now);
         self.engine.shutdown(self.now, grace);
+        // The keys are collected first, because `finish` removes exchanges from the table.
         let streams: Vec<Key> = self.exchanges.keys().collect();
         for key in streams {
             let Some(x) = self.exchanges.get(key) else { continue };
             match x.kind {
                 // A DELETE may still end its session.
                 Kind::Other => {}
+                // The engine has not seen this request, so nothing else would answer it.
                 _ if x.response.is_none() && x.stream.is_none() => {
                     self.exchanges.refuse(key, &shutting_down())
                 }
@@ -399,6 +406,7 @@ impl Server {
 
     /// Removes an exchange and keeps some of its memory for reuse.
     fn remove(&mut self, key: Key) {
+        // The tree of the session has its links in the slot, so the exchange leaves it before the slot is free.
         self.sessions.remove_exchange(&mut self.exchanges, key);
         self.exchanges.remove(self.now, key);
     }

@@ -61,6 +61,7 @@ impl Server {
             return;
         }
         if x.body.len().saturating_add(piece.len()) > limit {
+            // The part that was received is freed now and not only when the response is read.
             x.body.take();
             return self.exchanges.refuse(exchange.0, &too_long(limit as u64)); // HTTP-081
         }
@@ -81,6 +82,7 @@ impl Server {
     pub fn handle_end(&mut self, now: Instant, exchange: ExchangeId) {
         self.tick(now);
         let Some(x) = self.exchanges.get_mut(exchange.0) else { return };
+        // A request whose token is undecided starts later, in `proceed`.
         let starts_now = matches!(x.kind, Kind::Post | Kind::HttpSsePost)
             && x.phase == RequestPhase::ReceivingBody
             && !x.body_complete;
@@ -127,6 +129,7 @@ impl Server {
             // Only the session id can route a malformed message.
             Err(_) => Ok(match self.find_session(key) {
                 SessionLookup::Session(session) => PostRoute::Session(session),
+                // A syntax error comes before the session in HTTP-029, so an unknown id does not hide it.
                 _ => PostRoute::Standalone,
             }),
         };
@@ -255,6 +258,7 @@ impl Server {
         let named = self.exchanges.get(key).and_then(|x| x.headers.version().ok().flatten());
         let named = named.and_then(Version::from_name);
         let modern = self.engine.config().modern_versions();
+        // A modern version field without `_meta` is a fault that the engine names (DEC-007), not a legacy message.
         if !modern.is_empty() && named.is_some_and(|v| v.era() == Era::Modern) {
             return Ok(PostRoute::Standalone);
         }
@@ -265,6 +269,8 @@ impl Server {
             }
             SessionLookup::Unknown if self.config.has_sessions() => Err(unknown_session()),
             SessionLookup::Missing if self.config.has_sessions() => Err(no_session()),
+            // A server without sessions ignores an id. The version field, or its absence, gives the revision
+            // (HTTP-078).
             _ => presume_version(self.exchanges.get(key), &self.engine),
         }
     }
@@ -287,6 +293,7 @@ impl Server {
         let parent = match route {
             PostRoute::Session(session) => Some(self.sessions.get(session)?.channel),
             PostRoute::Handshake(_) => {
+                // Room is made before the channel is opened: after a refusal nothing would close that channel.
                 if !self.make_room_for_session(authorization.as_ref().map(Authorization::principal)) {
                     self.exchanges.refuse(key, &overloaded("too many sessions"));
                     return None;
@@ -318,6 +325,7 @@ impl Server {
         if let PostRoute::Session(session) = route {
             x.set_session(Some(session));
         }
+        // A call that stays silent for this time becomes an event stream (see `check_exchange`).
         self.exchanges.schedule_check(self.now + self.config.event_stream_delay, key);
         Some(stream)
     }
@@ -359,6 +367,7 @@ impl Server {
     /// Creates the session of an answered handshake, if the handshake succeeded.
     fn begin_handshake_session(&mut self, key: Key, stream: Key, built: Sessions) {
         let Some(parent) = self.engine.exchanges().parent_of(stream) else { return };
+        // The handshake failed. No session would ever remove its channel.
         if self.engine.session_status(ChannelId(parent)).is_none() {
             self.engine.exchanges().remove(self.now, parent);
             return;

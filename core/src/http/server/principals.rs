@@ -38,6 +38,7 @@ impl PrincipalCounts {
             Some((recent, count)) if *recent == *principal => *count += 1,
             _ => {
                 let count = self.others.remove(principal).unwrap_or(0) + 1;
+                // A principal without open exchanges is dropped here, or the map would keep everyone who ever came.
                 if let Some((other, open @ 1..)) = self.recent.replace((principal.clone(), count)) {
                     self.others.insert(other, open);
                 }
@@ -103,6 +104,7 @@ impl PrincipalSessions {
     /// Removes a session of a principal.
     pub(in crate::http::server) fn remove(&mut self, principal: &str) {
         let Some(share) = self.of(principal) else { return };
+        // A share exists only while it has sessions, so the count is at least one.
         share.count -= 1;
         if share.count == 0 {
             if let Some(share) = self.by_principal.remove(principal) {
@@ -154,6 +156,7 @@ impl Server {
         let part = match self.sessions.shard() {
             Some((shard, shards)) => {
                 let (shard, shards) = (usize::from(shard), usize::from(shards).max(1));
+                // The first shards get the remainder, so that all parts add up to the share.
                 all / shards + usize::from(shard < all % shards)
             }
             None => all,
@@ -190,6 +193,7 @@ impl Server {
             (Kind::Post, Some(stream)) => {
                 // Its result is the last message of the stream, which then ends.
                 self.engine.end_subscriptions(self.now, ChannelId(stream));
+                // The room is free at once: the new stream does not wait until the last bytes of this one are read.
                 self.exchanges.set_open_ended(key, false);
                 self.fill_response(key);
             }

@@ -103,6 +103,7 @@ impl Protected {
     /// for loopback names.
     pub fn new(resource: &str, issuer: &str) -> Result<Self, ProtectedError> {
         let url = check_url(resource)?;
+        // Only the slash of the root is dropped. At the end of a longer path it is part of the identifier.
         let path =
             url.target().strip_suffix('/').filter(|path| path.is_empty()).unwrap_or_else(|| url.target());
         let metadata_url = format!("{}{WELL_KNOWN}{path}", url.origin()).into();
@@ -291,6 +292,7 @@ impl Protected {
         scopes: Option<&Scopes>,
     ) -> Vec<String> {
         let offered: &[Scheme] = match (self.dpop, scheme) {
+            // A client that presented a token learns about its own scheme, as far as that is accepted.
             (Dpop::Off, _) | (Dpop::Accepted, Some(Scheme::Bearer)) => &[Scheme::Bearer],
             (Dpop::Required, _) | (_, Some(Scheme::Dpop)) => &[Scheme::Dpop],
             (Dpop::Accepted, None) => &[Scheme::Bearer, Scheme::Dpop],
@@ -316,6 +318,7 @@ impl Protected {
         let mut text = String::from(scheme.name());
         let mut comma = " ";
         let mut add = |name: &str, value: &str| {
+            // A quote or a line end in a description could add parameters or fields to the response.
             let clean = |c: &char| (' '..='~').contains(c) && !matches!(c, '"' | '\\');
             text.push_str(&format!("{comma}{name}=\""));
             text.extend(value.chars().filter(clean));

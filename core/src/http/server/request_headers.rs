@@ -191,6 +191,7 @@ impl RequestHeaders {
         once.or_else(|| {
             let mut names = self.params.iter().filter_map(|(name, _)| self.slice(*name)).enumerate();
             let twice = names.find(|(n, name)| {
+                // This is quadratic, but a head of `h1` has at most 128 fields.
                 let mut before = self.params.iter().take(*n).filter_map(|(other, _)| self.slice(*other));
                 before.any(|other| other.eq_ignore_case(name))
             });
@@ -297,6 +298,8 @@ impl HeaderCheck for RequestHeaderCheck<'_> {
             (Some(header), Some(body)) if header != body => {
                 Err(mismatch(fields::PROTOCOL_VERSION, "is not the revision of the message"))
             }
+            // A missing field is left to `require_modern` and `check_request`, whose places in the order differ
+            // (DEC-007).
             _ => Ok(()),
         }
     }
@@ -378,6 +381,7 @@ impl HeaderCheck for RequestHeaderCheck<'_> {
             return Ok(());
         }
         let Some(tool) = params.name.slice(frame).and_then(string) else { return Ok(()) };
+        // UTF-8 never has this byte, so the value differs from every argument.
         let unreadable = b"\xff".as_slice();
         let mut fields = self.headers.params.iter().filter_map(|(name, value)| {
             let name = core::str::from_utf8(self.headers.slice(*name)?).ok()?;
@@ -521,6 +525,7 @@ struct ToolTable(Vec<(Box<str>, HeaderParams)>);
 
 impl ToolFields for ToolTable {
     fn set(&mut self, tool: &str, params: HeaderParams) {
+        // A second entry of the same name would make the search ambiguous.
         self.remove(tool);
         let at = self.0.partition_point(|(name, _)| **name < *tool);
         self.0.insert(at, (tool.into(), params));

@@ -34,6 +34,7 @@ impl Server {
             }
             return;
         }
+        // Without a client the output goes to the replay log or nowhere, so the buffer cannot grow.
         if x.output_complete || (!x.is_client_gone() && x.out.len() >= MAX_BUFFERED_BODY) {
             return;
         }
@@ -133,11 +134,13 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(key) else { return };
         let session = x.session().filter(|_| Sessions::IS_BUILT).and_then(|s| self.sessions.get_mut(s));
         let Some(session) = session else { return self.exchanges.mark_ready(key) };
+        // A stream that is resumed keeps its number, because its client has event ids with it.
         if x.kind == Kind::Post && x.place().number == 0 {
             let place = SessionPlace { number: session.next_stream_number(), ..x.place() };
             self.sessions.set_place(&mut self.exchanges, key, place);
         }
         let Some(x) = self.exchanges.get_mut(key) else { return };
+        // A client that resumes has an id already. This one could be ahead of the events that it has missed.
         if primed && self.config.replay_budget() > 0 && x.headers.last_event_id() == Ok(None) {
             // An id for resumption before the first message (SSE-016, DEC-033).
             let id = resumption::format_event_id(x.place().number, x.last_event);
@@ -155,6 +158,7 @@ impl Server {
         let budget = self.config.replay_budget();
         let replayed = session.filter(|_| budget > 0 && x.kind != Kind::HttpSse).zip(Sessions::get());
         let Some((session, built)) = replayed else {
+            // For a client that is gone the whole outbox is emptied: nobody will ask for the rest.
             while (x.is_client_gone() || x.out.len() < MAX_BUFFERED_BODY) && !outbox.is_empty() {
                 x.out.write(|out| write_event_head(out, &EventHead::default()));
                 if !outbox.move_message(&mut x.out) {
@@ -191,6 +195,7 @@ impl Server {
             fields.push(fields::CONTENT_TYPE, fields::EVENT_STREAM.as_bytes());
             x.respond(200, fields, BodySize::Exact(0));
         }
+        // The stream is taken out, so that a second call releases nothing twice.
         let (kind, gone, stream) = (x.kind, x.is_client_gone(), x.stream.take());
         let SessionPlace { session, is_call, .. } = x.place();
         if is_call {
@@ -210,6 +215,8 @@ impl Server {
                     x.spare = spare;
                 }
             }
+            // This is the channel of the session, which goes on. Its messages go to the newest GET stream that is
+            // left.
             (Some(channel), _) => {
                 let newest =
                     session.and_then(|s| self.sessions.get(s)).and_then(|s| s.open_get_streams().next_back());
@@ -238,7 +245,9 @@ impl Server {
             // The client cannot know the session id.
             self.end_session(session);
         }
+        // `end_session` may have removed the exchange.
         let Some(x) = self.exchanges.get_mut(key) else { return };
+        // A modern request does not continue: its client has cancelled it by disconnecting (HTTP-042).
         let continues = x.kind == Kind::Post
             && x.stream.is_some()
             && !x.output_complete
@@ -258,6 +267,7 @@ impl Server {
                     self.engine.exchanges().set_unreachable(self.now, stream, discard);
                 }
             }
+            // What waits moves to the replay log now, or is dropped.
             return self.fill_response(key);
         }
         if x.kind == Kind::HttpSse {
@@ -296,6 +306,7 @@ impl Server {
             ResponseForm::Undecided => x.idle_since + event_stream_delay,
             ResponseForm::EventStream if now < x.idle_since + keep_alive => x.idle_since + keep_alive,
             ResponseForm::EventStream => {
+                // Output that waits for the reader shows as much life as a comment, which would only make it longer.
                 if x.out.is_empty() {
                     x.idle_since = now;
                     x.out.write(|out| write_comment(out, "")); // SSE-006
@@ -318,6 +329,7 @@ impl Server {
             "a stream without a session cannot be resumed"
         );
         let (stream, event, place) = (x.stream.take(), x.last_event, x.place());
+        // The old exchange leaves the index before the new one enters it with the same place.
         self.sessions.set_place(&mut self.exchanges, from, SessionPlace { is_call: false, ..place });
         if let Some(stream) = stream {
             self.engine.exchanges().set_owner(stream, Some(to));
@@ -347,6 +359,7 @@ impl Server {
         if !supported || self.config.replay_budget() == 0 {
             return false;
         }
+        // Messages that wait still go to this exchange. The client polls for later ones.
         self.fill_response(key);
         if self.exchanges.get(key).is_some_and(|x| x.form == ResponseForm::Undecided) {
             self.begin_events(key);
@@ -379,6 +392,7 @@ fn status(x: &ServerExchange, progress: ExchangeStatus) -> u16 {
     let Some(code) = progress.error_code else { return 200 };
     let is_refused = progress.early_end == Some(EarlyEnd::Refused);
     if x.session_use != SessionUse::Standalone {
+        // Legacy revisions give errors the status 200. Only what is no valid message is refused (HTTP-023).
         let unreadable = is_refused && matches!(code, code::PARSE_ERROR | code::INVALID_REQUEST);
         return if unreadable || code == code::HEADER_MISMATCH { 400 } else { 200 };
     }

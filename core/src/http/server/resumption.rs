@@ -39,6 +39,7 @@ impl HttpSession {
     /// Adds an open stream as the newest one, or opens a closed one again.
     pub(super) fn add_get_stream(&mut self, number: u32, last_event: u32, exchange: Key, built: Sessions) {
         let all = self.get_streams.get_or_insert_default(built);
+        // A resumed stream moves to the end of the list, where the newest ones are.
         all.streams.retain(|stream| stream.number != number);
         all.streams.push(GetStream { number, last_event, exchange: Some(exchange) });
     }
@@ -149,6 +150,7 @@ impl Server {
                 // The stream moves, and the call goes on: the client has only changed its connection.
                 self.transfer_stream(holder, key);
                 self.exchanges.schedule_check(self.now + self.config.keep_alive, key);
+                // The transfer comes first: `finish` would release the stream and end the call.
                 self.finish(holder);
                 self.begin_events(key);
             }
@@ -205,6 +207,7 @@ impl Server {
     pub(super) fn fill_get_streams(&mut self, session: SessionKey) {
         let Some(built) = Sessions::get() else { return };
         let Some(channel) = self.sessions.get(session).map(|s| s.channel) else { return };
+        // This precedes the look at the output, so that later messages queue an exchange again.
         self.engine.exchanges().rearm(channel);
         let is_closed = self.engine.exchange_status(ChannelId(channel)).is_closed;
         loop {
@@ -214,7 +217,9 @@ impl Server {
                     .get(*key)
                     .is_some_and(|x| !x.is_client_gone() && x.out.len() < MAX_BUFFERED_BODY)
             };
+            // Without room the messages stay in the engine, whose limits hold.
             let Some(key) = record.open_get_streams().rev().find(has_room) else { return };
+            // Returned messages are older than those in the engine, so they go first.
             let returned = record.get_streams.as_mut().and_then(|all| all.returned.pop_front());
             let message = returned
                 .or_else(|| self.engine.outbox(ChannelId(channel)).and_then(|outbox| outbox.pop_message()));
@@ -234,6 +239,7 @@ impl Server {
             self.exchanges.write_get_event(self.now, key, entry, has_id, built);
         }
         if is_closed {
+            // The keys are collected first, because `finish` changes the list of streams.
             let open: Vec<Key> =
                 self.sessions.get(session).into_iter().flat_map(|s| s.open_get_streams()).collect();
             for key in open {
@@ -249,6 +255,7 @@ impl Server {
         unwritten.discard_written(x.out.consumed());
         x.out.clear();
         let (session, number) = (x.session(), x.place().number);
+        // The stream is closed first, so that its messages cannot be given to it again.
         self.finish(key);
         self.remove(key);
         let Some((session, record)) = session.and_then(|s| Some((s, self.sessions.get_mut(s)?))) else {
@@ -388,6 +395,7 @@ impl ReplayLog {
     pub(super) fn withdraw(&mut self, stream: u32, event: u32) {
         let found = self.entries.iter_mut().rev().find(|e| e.stream == stream && e.event == event);
         if let Some(entry) = found {
+            // The entry stays, so that its number is known, and with it its overhead.
             self.bytes -= core::mem::take(&mut entry.message).len();
         }
     }
@@ -405,6 +413,7 @@ impl ReplayLog {
         let found: Vec<ReplayEntry> = known.clone().filter(|e| e.event > event).cloned().collect();
         let unbroken = found.iter().zip(event.checked_add(1)?..).all(|(e, wanted)| e.event == wanted);
         let complete = match newest {
+            // The sum finds a gap at the end, too: an event that was too large for the log.
             Some(newest) => event.checked_add(u32::try_from(found.len()).ok()?)? == newest,
             None => known.last().is_some_and(|e| e.is_last && e.event >= event),
         };
@@ -423,6 +432,7 @@ pub(super) fn format_event_id(stream: u32, event: u32) -> String {
 /// Returns the stream and the event of an id; `None` if this server did not issue it.
 pub(super) fn parse_event_id(text: &str) -> Option<(u32, u32)> {
     let (stream, event) = text.split_once('-')?;
+    // Only the form that `format_event_id` writes is accepted: `parse` also takes a plus sign and leading zeros.
     let number = |s: &str| s.parse::<u32>().ok().filter(|n| itoa::Buffer::new().format(*n) == s);
     // The number 0 is that of a response that has no events yet.
     Some((number(stream).filter(|stream| *stream != 0)?, number(event)?))

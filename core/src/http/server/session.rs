@@ -79,6 +79,7 @@ struct SessionSecret([u8; SECRET_TEXT_LEN]);
 impl SessionSecret {
     /// Compares the text with another one, in a time that does not depend on where they differ.
     fn is(&self, text: &[u8]) -> bool {
+        // The length is no secret: all ids have the same.
         let Ok(text) = <&[u8; SECRET_TEXT_LEN]>::try_from(text) else { return false };
         let words = self.0.chunks_exact(8).zip(text.chunks_exact(8));
         let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
@@ -136,6 +137,7 @@ impl SessionTable {
         let built = Sessions::get()?;
         let (slot, secret) = id.as_ref().split_first_chunk::<SLOT_TEXT_LEN>()?;
         let [a, b, c] = URL_SAFE.decode(*slot)?;
+        // The slot only finds the entry and proves nothing. The comparison of the secret does.
         let key = self.table.key_at(u32::from_be_bytes([0, a, b, c]))?;
         self.table.get(key)?.secret.is(secret).then(|| SessionKey::new(key, built))
     }
@@ -145,6 +147,7 @@ impl SessionTable {
         let (own, all) = self.shard?;
         let (_, secret) = id.split_first_chunk::<SLOT_TEXT_LEN>()?;
         let [shard, ..] = URL_SAFE.decode(*secret.first_chunk()?)?;
+        // A forged id can name a shard that does not exist; then this one answers 404.
         (secret.len() == SECRET_TEXT_LEN && shard != own && shard < all).then_some(shard)
     }
 
@@ -224,6 +227,7 @@ impl SessionTable {
         if let (Some(principal), Some(principals)) = (&session.principal, self.principals.as_mut()) {
             principals.remove(principal);
         }
+        // The queue may hold stale keys for as long as there are other sessions.
         if self.table.is_empty() {
             self.uninitialized = VecDeque::new();
             self.check_at = None;
@@ -257,6 +261,7 @@ impl SessionTable {
         let is_expired = |s: &HttpSession| {
             !s.has_open_get_stream() && s.call_count == 0 && s.last_seen + idle_timeout <= now
         };
+        // All sessions are walked, but only 16 times within an idle timeout, so no order of expiry is kept.
         let expired = self.table.iter().filter(|(_, s)| is_expired(s));
         let expired: Vec<SessionKey> = expired.map(|(key, _)| SessionKey::new(key, built)).collect();
         if expired.len() < self.table.len() {
@@ -369,6 +374,7 @@ impl SessionTable {
             return; // not an event stream yet
         }
         let mut found = Vec::new();
+        // The loop ends, because each turn takes one exchange out of the index.
         while let Some(session) = self.get_mut(session) {
             let Some(key) = exchanges.find_stream(&mut session.exchanges, number) else { break };
             exchanges.unindex(Some(&mut session.exchanges), key);
@@ -399,6 +405,7 @@ impl Server {
         let id = match x.headers.session() {
             Ok(None) => return SessionLookup::Missing,
             Ok(Some(id)) => id,
+            // A repeated field could name two sessions, so it names none.
             Err(()) => return SessionLookup::Unknown,
         };
         let Some(key) = self.sessions.find(id) else { return SessionLookup::Unknown };
@@ -429,11 +436,13 @@ impl Server {
             if share.count < self.config.max_sessions_per_principal {
                 break;
             }
+            // Sessions with a finished handshake are never evicted: they may have calls (DESIGN-14).
             let Some(oldest) = share.uninitialized.pop_front() else { return false };
             if self.sessions.is_uninitialized(&self.engine, oldest) {
                 self.end_session(oldest);
             }
         }
+        // An id has three bytes for the slot.
         let limit = self.config.max_sessions.min((1 << 24) - 1);
         while self.sessions.len() >= limit {
             let Some(oldest) = self.sessions.uninitialized.pop_front() else { return false };
@@ -466,6 +475,7 @@ impl Server {
 
     /// Ends a session: cancels its calls, ends its streams, and invalidates its id (HTTP-070, SSE-027).
     pub(super) fn end_session(&mut self, session: SessionKey) {
+        // The session is removed first: its id is invalid while its streams and calls still end.
         let Some(session) = self.sessions.remove(session) else { return };
         let calls: Vec<Key> = match session.call_count {
             0 => Vec::new(),

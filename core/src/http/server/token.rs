@@ -50,6 +50,7 @@ impl AccessToken {
     /// Returns the memory of the token for the next one, without its text, unless it is too large to be kept.
     pub(super) fn into_spare(self) -> Vec<u8> {
         let mut spare = self.0.into_bytes();
+        // The text is erased: this memory stays while no request has the token (SEC-019).
         spare.fill(0);
         spare.clear();
         if spare.capacity() > MAX_KEPT { Vec::new() } else { spare }
@@ -207,6 +208,7 @@ impl Server {
                 return HeadDecision::Answered;
             }
             SingleValue::One(value) => {
+                // The kept request names POST as its method, which a validator may look at.
                 let known = recent.as_deref().filter(|_| x.kind == Kind::Post);
                 if let Some(request) = known.and_then(|recent| recent.request_of(value, protected)) {
                     x.scheme = Some(Scheme::Bearer);
@@ -261,6 +263,7 @@ impl Server {
             }
             (Ok(Err(_)), None) => HeadDecision::Answered,
             (Err(request), _) => {
+                // `Admitted` says here that the head was read. The phase keeps the request from going on.
                 self.undecided.add(&mut self.exchanges, key, self.now + self.config.token_timeout);
                 self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
                 HeadDecision::Admitted
@@ -278,6 +281,8 @@ impl Server {
         let Some(protected) = self.config.protected_resource() else { return HeadDecision::Answered };
         let is_bound = identity.key().is_some();
         if is_bound || protected.dpop_mode() != Dpop::Off {
+            // A bound token without a proof may be a stolen one. A proof for another token proves nothing (RFC 9449,
+            // 7.1).
             let is_proven = self.exchanges.get(key).and_then(|x| x.scheme) == Some(Scheme::Dpop);
             if is_bound != is_proven {
                 let denial = Denial::InvalidToken(wrong_binding(is_bound).into());
@@ -296,6 +301,7 @@ impl Server {
                     self.exchanges.refuse_token(key, protected, &Denial::InsufficientScope(required));
                     return HeadDecision::Answered;
                 }
+                // Only an authorization with all scopes is kept, so `authorization_of` need not check them.
                 if let Some(recent) = recent {
                     recent.record_authorization(authorization.clone());
                 }
@@ -313,12 +319,14 @@ impl Server {
     pub fn grant(&mut self, now: Instant, exchange: ExchangeId, identity: impl Into<Arc<Identity>>) {
         self.tick(now);
         let key = exchange.0;
+        // The request may have timed out, or its client may be gone: the decision comes too late then.
         if !self.exchanges.is_authorizing(key) {
             return;
         }
         match self.accept(key, identity.into(), None) {
             HeadDecision::Admitted => {
                 if let Some(x) = self.exchanges.get_mut(key) {
+                    // The phase changes first, because `proceed` ignores a request in any other.
                     x.phase = RequestPhase::ReceivingBody;
                 }
                 self.proceed(key);
@@ -522,6 +530,7 @@ impl RecentToken {
 
     /// Records an accepted request of the endpoint. Returns the request whose memory can be used again.
     pub(super) fn record_request(&mut self, request: TokenRequest) -> Option<TokenRequest> {
+        // A request with a proof never comes again, because each proof is used once.
         if request.scheme == Scheme::Bearer && request.token.reveal().len() <= MAX_KEPT {
             self.0.get_or_insert_default().request.replace(request)
         } else {
@@ -581,6 +590,7 @@ impl UndecidedTokens {
     /// Refuses the requests that have waited until now, and releases memory if no exchange is open.
     pub(super) fn handle_timeout(&mut self, exchanges: &mut ExchangeTable, now: Instant) {
         while let Some((_, key)) = self.0.pop_due(now) {
+            // The timer of a decided request is not removed, so it may fire here.
             if exchanges.is_authorizing(key) {
                 exchanges.refuse(key, &overloaded("the token was not validated in time"));
             }
