@@ -236,6 +236,13 @@ pub fn sessions(streams: bool, n: usize) -> Footprint {
     while scenario.server.poll_timeout().is_some_and(|at| at <= scenario.now) {
         scenario.server.handle_timeout(scenario.now);
     }
+    // As an adapter does: an idle connection then gives its buffers back.
+    for connection in &mut connections {
+        while connection.poll_timeout().is_some_and(|at| at <= scenario.now) {
+            connection.handle_timeout(scenario.now);
+            connection.drive(scenario.now, &mut scenario.server);
+        }
+    }
     scenario.out = Vec::new();
     assert_eq!(scenario.server.session_count(), n, "all sessions are open");
     // The owner of a connection stores it in a table.

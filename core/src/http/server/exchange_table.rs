@@ -96,7 +96,10 @@ impl ExchangeTable {
 
     /// Opens an exchange with the memory of a closed one.
     pub(super) fn open(&mut self, kind: Kind, now: Instant) -> Key {
-        self.slab.insert(ServerExchange::new(kind, now, &mut self.spare))
+        let mut none = SpareBuffers::default();
+        // A stream stays open and may never write again, so the spare memory is left to the next request.
+        let spare = if matches!(kind, Kind::Get | Kind::HttpSse) { &mut none } else { &mut self.spare };
+        self.slab.insert(ServerExchange::new(kind, now, spare))
     }
 
     /// Opens the exchange of a stream whose client is gone and may resume it.
