@@ -26,6 +26,7 @@ impl<'a> MemberNames<'a> {
     /// Adds a name; returns `false` if it is known to be a duplicate already.
     #[inline]
     pub(crate) fn insert(&mut self, name: StringToken<'a>) -> bool {
+        // A name with escapes equals others only when it is unescaped.
         if name.escaped || self.len >= INLINE_NAMES {
             self.insert_spilled(name);
             return true;
@@ -49,6 +50,7 @@ impl<'a> MemberNames<'a> {
         let more = if self.spilled.is_empty() { self.len + 1 } else { 1 };
         if self.spilled.capacity() - self.spilled.len() < more && !self.grow(more) {
             self.spilled = Vec::new();
+            // This length exceeds every limit of members, so the object is refused.
             self.len = usize::MAX;
             return;
         }

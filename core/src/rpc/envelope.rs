@@ -342,6 +342,7 @@ fn read_member<'a>(
                 Some(if s.peek() == b'{' { read_error(s, frame)? } else { s.value().map(|_| None)? })
         }
         other => {
+            // `Method` is unknown here, and a peer that ignores case would act on it (DESIGN-26).
             parts.has_wrong_case |= MEMBER_NAMES.iter().any(|n| n.eq_ignore_case(other));
             s.value()?;
         }
@@ -368,6 +369,7 @@ fn read_params<'a>(
         match name {
             b"name" => params.name = s.value()?,
             b"arguments" => {
+                // Not by `value`, which does not find a member that is named twice.
                 params.arguments =
                     if s.peek() == b'{' { s.members(&mut |s, _| s.value().map(|_| ()))? } else { s.value()? };
             }
