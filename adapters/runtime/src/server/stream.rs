@@ -201,6 +201,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
     /// Runs one turn of the event loop. Returns `false` when the server has stopped.
     fn turn(&mut self, until: Option<Instant>) -> Result<bool, Error> {
         self.install_tasks()?;
+        // The last turn ended before all was done, so this one does not wait.
         let at_once = core::mem::take(&mut self.has_more_work).then(|| self.state.driver.now());
         let held = self.dispatcher.next_deadline();
         let until = until.into_iter().chain(self.state.shutdown_deadline).chain(at_once).chain(held).min();
@@ -268,6 +269,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
 
     fn dispatch_tap(&mut self) {
         while let Some(record) = self.state.pipe.engine().poll_tap() {
+            // The panic hook has reported the panic.
             let _ = catch(|| self.handler.tap(&record));
         }
     }
@@ -286,6 +288,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         }
         let mut server_loop = StreamLoop { state: &mut self.state, stream: &mut self.stream };
         dispatch_event(&mut server_loop, &mut self.dispatcher, &mut self.handler, &event);
+        // The handler has returned, which is progress for a client that waits.
         if is_call {
             self.state.eof_deadline = None;
         }
@@ -396,6 +399,7 @@ impl State {
             eof_deadline: None,
             next_liveness_check: Instant::ZERO,
         }
+    // The clock is read for one call in eight only.
     }
 
     fn next_event(&mut self) -> Option<Event> {

@@ -132,8 +132,8 @@ impl FollowedTask {
         if let Some(ttl) = task.time_to_live() {
             // The clock of the server may differ, so the time begins when this client learned of the task.
             self.expires_at = ttl.duration().map(|ttl| self.since + ttl);
-        // A task that still changes is there, whatever its time to live says.
         }
+        // A task that still changes is there, whatever its time to live says.
         if !status.is_terminal() && !has_progressed && self.is_expired(now) {
             return Err(CallError::TaskExpired);
         }
