@@ -259,9 +259,9 @@ impl Calls {
             self.queue.remove(&mut common.endpoint.outbound.calls, key, queued.cost());
         } else if self.end_before_task(common, key, &outcome) {
             return;
-        // A call between two rounds is not in flight, and a task is cancelled by its id (CANC-009). Neither gets a
-        // notification.
         } else if let Some(sent) = self.wire_key(key).filter(|_| !self.is_answered_by_task(common, key)) {
+            // A call between two rounds is not in flight, and a task is cancelled by its id (CANC-009). Neither comes
+            // here.
             common.endpoint.send_cancellation(sent, reason);
         }
         self.finish(common, key, Err(outcome));

@@ -434,8 +434,8 @@ impl Engine {
                 .is_some_and(|c| c.purpose == CallPurpose::Application);
             if is_application_call {
                 self.calls.finish(&mut self.common, key, Err(CallError::Closed(fault.clone())));
-            // No event is expected for a request of the engine itself.
             } else {
+                // No event is expected for a request of the engine itself.
                 self.common.endpoint.outbound.calls.remove(key);
             }
         }

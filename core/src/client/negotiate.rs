@@ -575,12 +575,12 @@ fn send(common: &mut CommonState, purpose: CallPurpose, method: &str, params: im
     });
 }
 
-/// Handles the result of `initialize` (VER-003, VER-006).
 /// Returns the fault after silence, with what came on this connection and may have been the answer.
 fn handshake_timeout(common: &CommonState, method: &'static str) -> Fault {
     Fault::HandshakeTimeout { method, stray: common.stray_since(Instant::ZERO).map(Box::new) }
 }
 
+/// Handles the result of `initialize` (VER-003, VER-006).
 fn handle_initialize_result(common: &mut CommonState, result: &RawJson) -> NegotiationStep {
     let method = methods::INITIALIZE;
     let Some(answer) = InitializeResponse::read(result) else {

@@ -124,7 +124,6 @@ impl Subscription {
     /// Reports the subscription. What is subscribed again counts as changed, because changes may have been missed (SUB-016).
     fn acknowledge(&mut self, common: &mut CommonState, key: Key) {
         let is_renewed = self.acknowledgment == Acknowledgment::AwaitedAgain;
-        // Another subscription may have requested the resource, and the answer is still to come.
         self.acknowledgment = Acknowledgment::Received;
         let key = self.key(key);
         common.events.push_back(Event::Subscribed { key, honoured: self.filter() });
@@ -179,6 +178,7 @@ impl Subscriptions {
         let membership = self.memberships.insert(Membership { subscription, topic, links: ListLinks::NONE });
         sub.memberships.push(membership);
         if let Topic::Resource(resource) = topic {
+            // Another subscription may have requested the resource, and the answer is still to come.
             sub.unanswered += usize::from(is_pending(&self.resources, resource));
         }
         if let Some(list) = members(&mut self.lists, &mut self.resources, topic) {

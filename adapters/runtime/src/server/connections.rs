@@ -645,8 +645,8 @@ impl Connections {
         connection.tls_deadline = is_handshaking.then(|| self.now + self.limits.head_timeout);
         if !is_admissible {
             connection.refuse(self.now, server);
-        // Those that wait came first, even if there is a permit by now.
         } else if self.is_full() || !self.waiting.is_empty() {
+            // Those that wait came first, even if there is a permit by now.
             connection.connection.set_admission(Admission::Held);
         } else {
             connection.admit(self.now, ConnectionPermit::new(&self.permits, shard));

@@ -399,7 +399,6 @@ impl State {
             eof_deadline: None,
             next_liveness_check: Instant::ZERO,
         }
-    // The clock is read for one call in eight only.
     }
 
     fn next_event(&mut self) -> Option<Event> {
@@ -494,6 +493,7 @@ impl State {
             return;
         }
         self.delayed_writes = self.delayed_writes.wrapping_add(1);
+        // The clock is read for one call in eight, and for none while output is written at once.
         if self.eager_calls > 0 {
             self.eager_calls -= 1;
         } else if self.delayed_writes % 8 == 1 && self.driver.since_tick() > MAX_WRITE_DELAY {
