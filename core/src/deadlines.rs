@@ -60,6 +60,7 @@ impl<K: Ord + Copy> Deadlines<K> {
         holds: impl FnMut(Instant, K) -> bool,
         moves: impl Fn(K) -> bool,
     ) {
+        // At least half of the entries came since the last sweep, so its cost is spread over them.
         if self.heap.len() > live.max(self.swept_len).saturating_mul(2).saturating_add(32) {
             self.clean(holds, moves);
         }

@@ -120,6 +120,7 @@ impl ReportedFeatures {
         let Some(principal) = principal else { return self.others.insert(feature) };
         let at = match self.principals.binary_search_by(|(known, _)| (**known).cmp(principal)) {
             Ok(at) => at,
+            // Without room, all further principals share one set: a feature is reported once for them.
             Err(_) if self.principals.len() >= Self::MAX_PRINCIPALS => return self.others.insert(feature),
             Err(at) => {
                 self.principals.insert(at, (principal.into(), UsedFeatures::default()));

@@ -178,6 +178,7 @@ const BASE64_SUFFIX: &str = "?=";
 pub fn encode_value<'a>(value: impl Into<Cow<'a, str>>) -> Cow<'a, str> {
     let value = value.into();
     let ends = value.starts_with(' ') || value.ends_with(' ');
+    // A plain value of this form would be decoded by the peer.
     let marked = value.starts_with(BASE64_PREFIX) && value.ends_with(BASE64_SUFFIX);
     if !ends && !marked && value.bytes().all(|b| matches!(b, b' '..=b'~')) {
         return value;

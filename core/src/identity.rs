@@ -216,6 +216,7 @@ impl Capabilities {
     fn change_named<R>(&mut self, change: impl FnOnce(&mut NamedCapabilities) -> R) -> R {
         let mut named = self.named.take().unwrap_or_default();
         let result = change(&mut named);
+        // The flags of extensions follow from the extensions alone.
         self.flags = self.flags & !extensions::ALL_FLAGS | named.extensions.flags();
         self.named = Some(named).filter(|named| **named != NamedCapabilities::default());
         result
@@ -278,6 +279,7 @@ impl Capabilities {
     fn read_parts(text: &[u8], read_extensions: &mut dyn FnMut(&[u8]) -> u32) -> Self {
         let mut read = Self::default();
         object_members(text, |member, value| {
+            // A capability is an object. Another value declares nothing.
             if value.first() != Some(&b'{') {
                 return;
             }

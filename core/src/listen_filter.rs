@@ -151,6 +151,7 @@ fn member<'a>(params: &'a [u8], name: &str) -> Result<&'a [u8], RpcError> {
             found = Some(value);
         }
     });
+    // Of a member that is named twice it is unknown which value the peer means.
     found.filter(|_| all_differ).ok_or_else(|| wrong_member(name))
 }
 

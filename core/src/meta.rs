@@ -60,6 +60,7 @@ pub fn is_unreserved_key(key: &str) -> bool {
         last = reserved(label);
         second |= i == 1 && last;
     }
+    // Reserved by either wording (DEC-009): the second label, or the one before the last.
     !second && !before_last
 }
 

@@ -100,6 +100,7 @@ impl Outbox {
         if self.tail_offset >= self.tail.len() {
             self.tail_offset = 0;
             self.tail.clear();
+            // One large message must not keep its buffer alive on an idle connection.
             if self.tail.capacity() > MAX_RETAINED_CAPACITY {
                 self.tail = Vec::new();
             }
@@ -240,6 +241,7 @@ impl Outbox {
             self.tail.extend_from_slice(payload);
             return;
         }
+        // What is in the tail comes before the payload.
         self.push_tail();
         self.segments.push_back(payload.clone());
     }
@@ -281,6 +283,7 @@ impl Outbox {
     /// Makes the tail a segment, and `room` bytes the capacity of the next one. Returns whether there is memory for that.
     fn seal_tail(&mut self, room: usize) -> bool {
         let mut next = Vec::new();
+        // Reserved before the tail is given up: without memory nothing changes.
         if next.try_reserve_exact(room).is_err() {
             return false;
         }

@@ -69,6 +69,7 @@ pub(crate) fn decode_padded(text: &str) -> Option<Vec<u8>> {
         let &[a, b, c, d] = group else { return None };
         match (c, d) {
             (b'=', b'=') => match STANDARD.decode([a, b, b'A', b'A'])? {
+                // Unused bits that are set would be a second text of the same bytes.
                 [first, 0, 0] => bytes.push(first),
                 _ => return None,
             },

@@ -181,6 +181,7 @@ impl<T> Slab<T> {
     /// Releases the memory if nothing is stored.
     pub(crate) fn trim(&mut self) {
         if self.len == 0 && !self.slots.is_empty() {
+            // Keys of the slots that go must stay stale, so later slots begin with a later generation.
             let top = self.slots.iter().map(|s| s.generation).max().unwrap_or(0);
             self.base_generation = self.base_generation.max(top);
             self.slots = Vec::new();

@@ -71,6 +71,7 @@ impl Tap {
             return;
         }
         let bytes = redact(message, &self.redacted_members);
+        // Charged by its capacity, which is what the record takes.
         if !self.budget.charge(bytes.capacity()) {
             self.dropped += 1;
             return;
@@ -102,6 +103,7 @@ fn redact(message: &[u8], hidden: &[String]) -> Vec<u8> {
         || !s.is_at_end()
         || find_redactions(message, hidden, &mut cuts).is_err()
     {
+        // A text that cannot be read may hold a hidden value anywhere.
         return alloc::format!("[{} bytes that are not JSON]", message.len()).into_bytes();
     }
     let mut out = Vec::with_capacity(message.len());

@@ -222,6 +222,7 @@ pub(crate) fn has_host(uri: &str) -> bool {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let place = authority.rsplit('@').next().unwrap_or_default();
     let (host, port) = match place.rsplit_once(':') {
+        // In `[::1]` the last colon belongs to the address.
         Some((host, port)) if !port.ends_with(']') => (host, port),
         _ => (place, ""),
     };
@@ -243,6 +244,7 @@ pub(crate) fn normalize_part(text: &str, begins: bool, offset: usize) -> Result<
             PERCENT => {
                 let value = decode_triplet(bytes.get(at..).unwrap_or_default());
                 let value = value.ok_or(UriError::Character { at: offset + at })?;
+                // A triplet of an unreserved character is the same as the character (RFC 3986, 6.2.2.2).
                 if byte_class(value) == UNRESERVED {
                     out.push(char::from(value));
                 } else {

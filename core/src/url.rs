@@ -144,6 +144,7 @@ impl Url {
                 (host.to_ascii_lowercase(), port)
             }
         };
+        // An empty port is that of the scheme (RFC 3986, 3.2.3).
         let port = match port.filter(|p| !p.is_empty()) {
             None => {
                 if secure {
@@ -284,8 +285,10 @@ fn target(rest: &str) -> Result<Box<str>, UrlError> {
         match part {
             "." | ".." => {
                 if part == ".." {
+                    // Above the root there is nothing (RFC 3986, 5.2.4).
                     segments.pop();
                 }
+                // A dot segment at the end leaves a path that ends in a slash.
                 if last {
                     segments.push("");
                 }

@@ -170,6 +170,7 @@ impl PipeDriver {
             Ok(ready) if ready.readable && interest.read => self.read(pipe, io),
             Ok(_) => _ = self.tick(),
             Err(error) => {
+                // A stream that cannot be waited for is not used any more, in either direction.
                 self.record_error(error);
                 self.is_write_open = false;
                 self.close_read(pipe);
@@ -270,6 +271,7 @@ impl PipeDriver {
     }
 
     fn close_read<P: Pipe>(&mut self, pipe: &mut P) {
+        // Reading has ended, so this deadline must not end another wait.
         self.read_deadline = None;
         if core::mem::take(&mut self.is_read_open) {
             pipe.handle_eof(self.now);

@@ -109,6 +109,7 @@ fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
 
 /// Replaces a file by the new content, and makes that permanent.
 pub(crate) fn replace(path: &Path, temporary: &Path) -> Result<(), FileError> {
+    // The new content is on the disk by now, so a crash leaves the old file or the whole new one.
     let renamed = step(Step::Rename).and_then(|()| fs::rename(temporary, path));
     renamed.map_err(|error| FileError::new(path, "replace", error))?;
     flush_folder_of(path)
@@ -131,6 +132,7 @@ pub(crate) fn flush_folder_of(path: &Path) -> Result<(), FileError> {
 
 #[cfg(unix)]
 fn sync_folder(path: &Path) -> io::Result<()> {
+    // The parent of a plain file name is empty and means the current folder.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
 }

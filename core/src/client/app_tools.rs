@@ -83,6 +83,7 @@ impl AppTools {
                 Ok(false) => Access::NotVisible,
                 Err(error) => Access::Invalid(error.to_string().into()),
             };
+            // Of two tools with one name the stricter one counts: it is unknown which of them the server runs.
             let known = table.entry(name.into()).or_insert_with(|| access.clone());
             if access != Access::Granted {
                 *known = access;

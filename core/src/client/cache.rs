@@ -78,6 +78,8 @@ impl Invalidation {
         match (self, key) {
             (Self::All, _) | (Self::Resources, CacheKey::Read(_)) => true,
             (Self::List(kind), CacheKey::List(other, _)) => kind == other,
+            // A plain prefix removes too much rather than too little: that costs one request, an outdated result is
+            // wrong.
             (Self::Resource(changed), CacheKey::Read(uri)) => changed.starts_with(&**uri),
             _ => false,
         }
@@ -114,6 +116,7 @@ impl CacheKey {
         object_members(params.as_bytes(), |member, text| match member {
             member if member == name => value = Some(serde_json::from_slice::<String>(text)),
             b"_meta" => {}
+            // An unknown parameter may change the result.
             _ => known = false,
         });
         let value = value.transpose().ok().filter(|_| known)?;
@@ -183,6 +186,7 @@ impl CacheScope {
             let list = matches!(key, CacheKey::List(..));
             return (self.legacy_ttl.filter(|_| list).unwrap_or(Duration::ZERO), false);
         }
+        // A result that asks for input is not the last one, whatever its hints say.
         let is_complete = result.member("resultType").is_none_or(|kind| kind.as_bytes() == b"\"complete\"");
         let ttl = result.member("ttlMs").filter(|_| is_complete).map_or(0, |ttl| parse_ttl_millis(&ttl));
         let public = result.member("cacheScope").is_some_and(|scope| scope.as_bytes() == b"\"public\"");
@@ -291,6 +295,7 @@ impl Cache {
             return;
         }
         let [private, public] = entry_keys(&scope, &key);
+        // The server may have changed the scope of the result, so the old one may be under the other key.
         self.remove(&private);
         self.remove(&public);
         let (lifetime, is_public) = scope.freshness(&key, result);
@@ -304,7 +309,9 @@ impl Cache {
         // Copied, because the received frame may be larger.
         let entry = CacheEntry { result: result.compact(), expires_at, last_used: self.clock, cost };
         self.entries.insert(if is_public { public } else { private }, entry);
+        // One entry alone fits, because its cost was compared with `max_bytes`. So the loop ends.
         while self.entries.len() > self.max_entries || self.bytes > self.max_bytes {
+            // Expired entries go first, then the one whose last use is the oldest.
             let order = |entry: &CacheEntry| (now < entry.expires_at, entry.last_used);
             let Some(victim) = self.entries.iter().min_by_key(|(_, entry)| order(entry)) else { return };
             let victim = victim.0.clone();
@@ -318,6 +325,7 @@ impl Cache {
             Change::Tools => self.invalidate(scope, Invalidation::List(EntryKind::Tool)),
             Change::Prompts => self.invalidate(scope, Invalidation::List(EntryKind::Prompt)),
             Change::Resources => {
+                // One notification covers both lists.
                 self.invalidate(scope, Invalidation::List(EntryKind::Resource));
                 self.invalidate(scope, Invalidation::List(EntryKind::ResourceTemplate));
             }
@@ -368,6 +376,7 @@ impl Cache {
     fn is_outdated(&self, scope: &CacheScope, key: &CacheKey, seen: u64) -> bool {
         let missed =
             self.invalidation_count.checked_sub(seen).and_then(|missed| usize::try_from(missed).ok());
+        // More invalidations were missed than are remembered, and any of them may concern the result.
         let Some(missed) = missed.filter(|missed| *missed <= self.invalidations.len()) else { return true };
         self.invalidations
             .iter()

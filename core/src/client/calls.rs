@@ -113,6 +113,8 @@ impl Calls {
         let table = common.peer.as_ref().and_then(|p| shape::table(p.version));
         let (role, request_for_task) = task_role(common, method, task);
         call.task = role;
+        // The entry comes first, because its key is the id on the wire. A request that cannot be written removes it
+        // again.
         let key = common.endpoint.outbound.calls.insert(call);
         let write = |out: &mut Vec<u8>| {
             let members = Serializer::object(out, params, table)?;
@@ -196,6 +198,7 @@ impl Calls {
 
     /// Sends the queued calls when the connection is ready.
     pub(super) fn flush_queue(&mut self, common: &mut CommonState) {
+        // The queue is emptied at once, with its bytes: each call is now either sent or finished.
         for key in core::mem::take(&mut self.queue).keys(&common.endpoint.outbound.calls) {
             let now = common.endpoint.now;
             let Some(call) = common.endpoint.outbound.calls.get_mut(key) else { continue };
@@ -208,7 +211,9 @@ impl Calls {
             if let Some(call) = common.endpoint.outbound.calls.get_mut(key) {
                 call.task = role;
             }
+            // The capabilities of the server were unknown when the call was queued, so they are checked here.
             let written = common.check_permitted(&queued.method).and_then(|()| {
+                // No log level can have been set: that needs a connection that is ready.
                 let base_meta = request_meta(&common.config, common.peer.as_ref(), None);
                 let request = OutboundRequest {
                     method: &queued.method,
@@ -255,6 +260,8 @@ impl Calls {
         } else if self.end_before_task(common, key, &outcome) {
             return;
         } else if let Some(sent) = self.wire_key(key).filter(|_| !self.is_answered_by_task(common, key)) {
+            // A call between two rounds is not in flight, and a task is cancelled by its id (CANC-009). Neither comes
+            // here.
             common.endpoint.send_cancellation(sent, reason);
         }
         self.finish(common, key, Err(outcome));
@@ -363,6 +370,7 @@ impl Calls {
         };
         match end {
             // TIME-002, TIME-003
+            // A retry that runs out of time ends the call of the application.
             Ok(outcome) => {
                 self.abandon(common, common.original_call(key), Some("no answer in time"), outcome)
             }
@@ -395,6 +403,7 @@ impl Calls {
         }
         let limits = &common.endpoint.limits;
         for id in pages.iter().filter_map(|page| page.elicitation_id.as_deref()) {
+            // The peer chooses the id, and `max_inputs` bounds only the number of ids.
             if id.len() <= limits.max_id {
                 let inputs = self.inputs_mut();
                 inputs.url_elicitations.remember(id, limits.max_inputs);
@@ -416,6 +425,8 @@ impl Calls {
         let call = related_task.as_ref().and_then(|id| self.tasks.as_ref()?.call_of(id));
         match source {
             InputSource::Request(key) => {
+                // Counted before the question is open: an open question of the same task would make this one part of
+                // its round.
                 if let Err(error) = self.count_round(common, related_task.as_ref()) {
                     common.endpoint.fail(key, &error);
                     return;
@@ -455,6 +466,7 @@ impl Calls {
 
     /// Sets the number of open questions of hosted tasks.
     pub(super) fn set_hosted_questions(&mut self, common: &CommonState, open: usize) {
+        // A client that hosts no tasks needs no state for their number.
         if open > 0 || self.inputs.is_some() {
             self.inputs_mut().legacy.set_hosted(common.endpoint.now, open);
         }

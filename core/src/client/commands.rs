@@ -39,6 +39,8 @@ impl Engine {
         match input.0 {
             InputSource::Request(key) => {
                 let (method, task) = self.calls.legacy_input(key).ok_or(UseError::Stale)?;
+                // A response that does not pass its check leaves the request open, so that the application can answer
+                // again.
                 self.common.write_result(key, response, task, |members, text| {
                     check_input_response(method, members, text)
                 })?;
@@ -204,6 +206,7 @@ impl Engine {
             return Err(UseError::NotInVersion { feature, version });
         }
         if self.common.is_modern() {
+            // The level is in `_meta` of each later request, so nothing is sent now (META-012).
             let request_meta = self.common.config.request_meta(Version::V2026_07_28);
             let settings = LogSettings::new(level, Some(request_meta));
             self.common.log = Some(settings);
@@ -214,6 +217,7 @@ impl Engine {
         self.common.check_capacity(1)?;
         let params = SetLogLevelParams { level: least.as_str() };
         self.common.send_internal_request(main, CallPurpose::Internal, methods::SET_LEVEL, &params)?;
+        // Recorded last: a refused command changes nothing (DESIGN-27).
         self.common.log = Some(LogSettings::new(level, None));
         Ok(())
     }

@@ -96,6 +96,7 @@ impl CommonState {
 
     /// Waits on for the answer to a ping if silence proves nothing. Returns whether it does.
     pub(super) fn restart_ping_wait(&mut self, key: Key) -> bool {
+        // The application takes no events, so reading pauses and the answer may be there unread (DESIGN-37).
         let is_stalled = self.events.len() >= self.endpoint.limits.max_events;
         self.endpoint.restart_ping_wait(key, is_stalled)
     }
@@ -121,6 +122,7 @@ impl CommonState {
     /// Records that the exchange of a request is not needed any more, although no message says so.
     pub(super) fn expire_request(&mut self, request: Key) {
         if self.uses_exchanges {
+            // A binding that never polls must not make the queue grow.
             if self.expired_requests.len() >= self.endpoint.limits.effective_max_pending_calls() {
                 self.expired_requests.pop_front();
             }
@@ -141,6 +143,7 @@ impl CommonState {
             return;
         };
         let (sent, after) = (outbox.consumed(), outbox.len());
+        // All answers before were written, so the sum begins again.
         if sent >= self.answers_end {
             self.answer_bytes = 0;
         }
@@ -155,6 +158,8 @@ impl CommonState {
         let sent =
             self.main_channel.and_then(|m| self.endpoint.channels.get(m)).map_or(0, |c| c.outbox.consumed());
         let left = usize::try_from(self.answers_end.saturating_sub(sent)).unwrap_or(usize::MAX);
+        // Both are upper bounds: `left` includes requests between two answers, `answer_bytes` the part that was
+        // written.
         self.answer_bytes.min(left)
     }
 
@@ -187,6 +192,8 @@ impl CommonState {
         {
             return Err(UseError::Full(Limit::PendingCalls));
         }
+        // A full outbox refuses calls and does not stop reading: two endpoints with full buffers would wait for each
+        // other (DESIGN-12).
         if self.is_congested() {
             return Err(UseError::Full(Limit::OutboxHighWater));
         }
@@ -323,6 +330,7 @@ impl CommonState {
         });
         match (checked, related_task) {
             (Err(e), _) => {
+                // The head of the message was written. Without the rollback the next message would begin inside of it.
                 c.outbox.rollback(mark);
                 return Err(e);
             }

@@ -141,6 +141,7 @@ impl Completer {
     ) -> Result<Keystroke, EncodeError> {
         let params = RawJson::encode(params)?;
         self.last = self.last.saturating_add(1);
+        // An earlier request is not wanted any more, even if the new text is in the cache.
         self.pending = None;
         if let Some(entry) = self.entries.get_mut(params.as_str()) {
             if now < entry.expires_at {
@@ -167,6 +168,7 @@ impl Completer {
             return None;
         }
         pending.due_at = None;
+        // A change before this moment is in the result already.
         pending.keeps = true;
         Some((KeystrokeKey(self.last), pending.params.clone()))
     }

@@ -92,6 +92,7 @@ impl Engine {
     /// Records the end of the input, after `partial` bytes of a message.
     pub(crate) fn end_input(&mut self, now: Instant, partial: usize) {
         self.common.endpoint.tick(now);
+        // An end during the negotiation has a fault that tells more than an incomplete message (VER-021).
         let fault = match (self.negotiation.eof_fault(&self.common.config), partial) {
             (Fault::Eof, 1..) => Fault::Truncated { bytes: partial },
             (fault, _) => fault,
@@ -366,6 +367,7 @@ impl Engine {
     /// [`UseError::Stale`] if the call has ended.
     pub fn cancel(&mut self, now: Instant, call: CallKey, reason: Option<&str>) -> Result<(), UseError> {
         self.common.endpoint.tick(now);
+        // A call of 2025-11-25 that was cancelled may keep its entry under this key, as `Abandoned`.
         let sent = self.common.endpoint.outbound.calls.get(call.0);
         sent.filter(|sent| sent.purpose == CallPurpose::Application).ok_or(UseError::Stale)?;
         self.calls.abandon(&mut self.common, call.0, reason, CallError::Cancelled);
@@ -433,6 +435,7 @@ impl Engine {
             if is_application_call {
                 self.calls.finish(&mut self.common, key, Err(CallError::Closed(fault.clone())));
             } else {
+                // No event is expected for a request of the engine itself.
                 self.common.endpoint.outbound.calls.remove(key);
             }
         }
@@ -442,8 +445,10 @@ impl Engine {
             c.closed = true;
         }
         self.negotiation.handle_close();
+        // The timer of the negotiation may still be armed; the next generation makes it stale.
         self.common.endpoint.negotiation_generation += 1;
         end_session(&mut self.common.endpoint, main, Direction::Out, &fault);
+        // Pushed last: the ends of all calls and subscriptions come before it.
         self.common.events.push_back(Event::Closed(fault));
     }
 
@@ -462,12 +467,15 @@ impl Engine {
             c.allows_idless_errors = peer.version >= Version::V2025_11_25; // DEC-004
         }
         self.common.endpoint.negotiation_generation += 1;
+        // Before the queue is sent: a queued call may be refused at once, and `Ready` comes before its outcome.
         self.common.events.push_back(Event::Ready(peer.clone()));
         if let Some(main) = self.common.main_channel {
             begin_session(&mut self.common.endpoint, main, peer.version);
         }
+        // Before the queue is sent: queued calls are encoded for this revision.
         self.common.peer = Some(peer);
         self.calls.flush_queue(&mut self.common);
+        // Keep-alive is legacy only (DESIGN-37).
         if let Some(main) = self.common.main_channel.filter(|_| !self.common.is_modern()) {
             self.common.endpoint.begin_keep_alive(main);
         }
@@ -484,6 +492,7 @@ impl Engine {
                 self.calls.handle_call_timeout(&mut self.common, key)
             }
             (CallPurpose::Abandoned, Some(outcome)) => {
+                // The end of its call was reported before. Only the exchange is left, if there is one.
                 self.common.expire_request(key);
                 self.calls.finish_abandoned(&mut self.common, key, &Err(outcome));
             }
@@ -496,6 +505,7 @@ impl Engine {
                 | CallPurpose::Task(_),
                 Some(outcome),
             ) => {
+                // The cancellation needs the key, which `finish_outbound` frees.
                 self.common.endpoint.send_cancellation(key, Some("no answer in time"));
                 self.finish_outbound(key, Err(outcome));
             }

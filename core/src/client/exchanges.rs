@@ -47,6 +47,7 @@ impl OutgoingMessage {
         // Otherwise it is a batch of responses.
         if text.first() == Some(&b'{') {
             object_members(&text, |name, value| match name {
+                // The id is one of ours, so its length needs no limit.
                 b"id" => id = RequestId::from_json(value, value.len()),
                 b"method" => {
                     has_method = true;
@@ -160,14 +161,17 @@ impl Exchanges<'_> {
         loop {
             let outbox = &mut self.engine.common.endpoint.channels.get_mut(main)?.outbox;
             let Some(text) = outbox.pop_message() else {
+                // A cancellation follows its request in the outbox, so none of these can come any more.
                 self.engine.common.unsent_requests.clear();
                 return None;
             };
             let message = OutgoingMessage::parse(text);
             match (&message.request, &message.cancels) {
                 (Some(id), _) if !self.engine.awaits_response(id) => {
+                    // The call has ended before it was sent, so no exchange begins for it.
                     self.engine.common.unsent_requests.insert(id.clone());
                 }
+                // The server never saw the request, so there is nothing to cancel.
                 (_, Some(id)) if self.engine.common.unsent_requests.remove(id) => {}
                 _ => return Some(message),
             }
@@ -260,6 +264,7 @@ impl Exchanges<'_> {
             return common.arm_negotiation_timeout(wait);
         }
         call.idle_deadline = common.endpoint.now + call.timeout;
+        // `pause_request` has added the whole `input_timeout`; only the time that the exchange was held counts.
         let time = common.endpoint.limits.input_timeout;
         self.shift_total_deadline(key, |total_at| total_at - time + held_for);
     }
@@ -268,6 +273,7 @@ impl Exchanges<'_> {
     fn shift_total_deadline(&mut self, key: Key, shift: impl Fn(Instant) -> Instant) {
         let common = &mut self.engine.common;
         let call = common.original_call(key);
+        // A retry is an entry of its own, and both entries have a total deadline.
         let keys = [Some(key), Some(call).filter(|call| *call != key)];
         for key in keys.into_iter().flatten() {
             let Some(call) = common.endpoint.outbound.calls.get_mut(key) else { continue };
@@ -326,6 +332,7 @@ impl Exchanges<'_> {
     }
 
     fn begin_record(&mut self, ended: &mut Vec<Key>) {
+        // The vector of the caller is filled again, so that a message needs no allocation.
         let mut record = core::mem::take(ended);
         record.clear();
         self.engine.common.endpoint.outbound.calls.record_ended(Some(record));
@@ -402,6 +409,7 @@ impl Engine {
 
     /// Reports that the server uses a deprecated feature, unless it was reported or the connection is closed.
     pub(crate) fn report_deprecated(&mut self, feature: DeprecatedFeature) {
+        // Nothing is reported after `Event::Closed`.
         if !self.is_closed() {
             self.common.report_deprecated(feature);
         }

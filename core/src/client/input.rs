@@ -173,6 +173,7 @@ pub(super) fn check_input_response(
     if members.contains(TopLevelMembers::RESULT_TYPE) {
         return Err(UseError::ReservedKey("resultType".into()));
     }
+    // Our serializer wrote the text, so it is not validated again.
     let answer = RawJson::trusted(Bytes::copy_from_slice(text));
     let read = InputResponse::parse(method, &answer);
     read.map(drop).map_err(|error| UseError::InvalidInputResponse { reason: error.to_string() })
@@ -201,6 +202,7 @@ impl Config {
             },
         });
         self.settings.capabilities = Arc::new(capabilities);
+        // The new capabilities replace the old ones, with what tasks had declared there.
         if self.tasks.is_some() {
             self = self.declare_tasks();
         }
@@ -333,6 +335,7 @@ impl UrlElicitations {
         if self.position(id).is_ok() {
             return;
         }
+        // The server chooses the ids, and many pages are never completed.
         if self.ids.len() >= max {
             if let Some(oldest) = self.order.first(&self.ids).and_then(|key| self.ids.get(key)) {
                 let id = oldest.id.clone();
@@ -340,6 +343,7 @@ impl UrlElicitations {
             }
         }
         let key = self.ids.insert(ElicitationId { id: id.into(), links: ListLinks::NONE });
+        // Searched again, because an eviction moves the position.
         let at = self.position(id).unwrap_or_else(|at| at);
         self.by_id.insert(at, (id.into(), key));
         self.order.push(&mut self.ids, key);
@@ -445,10 +449,12 @@ impl LegacyInputs {
     /// Sets the number of open questions of hosted tasks.
     pub(super) fn set_hosted(&mut self, now: Instant, hosted: usize) {
         let was_empty = self.is_empty();
+        // An answer of the user restarts the idle time of calls; see `check_deadline`.
         if hosted < self.hosted {
             self.last_ended = now;
         }
         self.hosted = hosted;
+        // Questions overlap, so their times are not added up: the time with any open question counts once.
         match (was_empty, self.is_empty()) {
             (true, false) => self.waiting_since = now,
             (false, true) => self.previous_wait += now.saturating_duration_since(self.waiting_since),
@@ -527,6 +533,7 @@ impl LegacyInputs {
     ///
     /// The next deadline, if none has passed.
     pub(super) fn check_deadline(&self, now: Instant, call: &OutboundCall) -> Result<CallError, Instant> {
+        // While a question is open, the server waits for the user, so no call is idle.
         let last_activity = if self.is_empty() { self.last_ended } else { now };
         let idle_at = call.idle_deadline.max(last_activity + call.timeout);
         let extension = if call.has_explicit_total { Duration::ZERO } else { self.total_wait(now) };

@@ -116,6 +116,7 @@ impl Paginator {
     /// [`MissingListError`] if the result has no such list.
     pub fn take(&mut self, result: &RawJson) -> Result<bool, MissingListError> {
         let page = ResultPage::from_result(self.kind, result).ok_or(MissingListError(self.kind))?;
+        // Compared with all cursors, because a server may repeat a cycle of several pages.
         self.has_repeated = page.next_cursor.as_ref().is_some_and(|next| self.cursors.contains(next));
         if self.has_repeated {
             // A server that ignores the cursor, or begins again, has sent this page before.
@@ -128,6 +129,7 @@ impl Paginator {
         }
         let remaining = self.remaining_bytes.checked_sub(result.as_bytes().len());
         self.remaining_bytes = remaining.unwrap_or(0);
+        // The first page has no cursor, so it is counted apart.
         let may_continue = self.cursors.len() + 1 < Self::MAX_PAGES && remaining.is_some();
         match page.next_cursor.filter(|_| may_continue && !self.has_repeated) {
             Some(next) => {

@@ -263,6 +263,8 @@ impl Negotiation {
             common.config.legacy_versions().newest(),
             common.config.known_era,
         ) {
+            // Without modern revisions there is nothing to probe with. A server that is known as legacy is spared the
+            // probe.
             (None, _, _) | (Some(_), Some(_), Some(KnownEra::Legacy)) => {
                 self.initialize(common, ProbeState::None)
             }
@@ -426,6 +428,7 @@ impl Negotiation {
             return self.handle_no_modern_version(common, server_versions, answer.supported_versions);
         };
         let capabilities = copy_object(answer.server.capabilities).unwrap_or_else(empty_object);
+        // A released server names itself in `_meta`, one of a draft in a member of the result.
         let stamped = result.member("_meta").and_then(|m| m.member(meta::SERVER_INFO)).map(|i| i.compact());
         let peer = Peer {
             version,
@@ -493,6 +496,7 @@ impl Negotiation {
             return NegotiationStep::Wait;
         };
         let is_retry = *is_retry;
+        // The answer to the probe counts once. `Unanswered` is put back below.
         match core::mem::replace(probe, ProbeState::Legacy) {
             // The server is modern and was slow.
             ProbeState::Modern(LateProbeAnswer::Discovered(result)) => {
@@ -520,6 +524,7 @@ impl Negotiation {
                 let legacy = common.config.legacy_versions();
                 match newest_common(legacy, parse_versions(&offered), Era::Legacy) {
                     // ERR-017: the server should have answered with the one that it prefers.
+                    // The newest one was refused just now.
                     Some(version) if !is_retry && Some(version) != legacy.newest() => {
                         self.initialize_with(common, ProbeState::Legacy, version, true)
                     }
@@ -543,6 +548,7 @@ impl Negotiation {
     pub(super) fn check_era(&mut self, common: &mut CommonState, error: &RpcError) {
         let era = common.peer.as_ref().map(|p| p.era());
         if era == Some(Era::Legacy) && matches!(classify_error(error), EraEvidence::Supports(_)) {
+            // The next connection probes again.
             self.known_era = None;
             common.diagnose(Diagnostic::EraContradicted);
         }
@@ -569,18 +575,19 @@ fn send(common: &mut CommonState, purpose: CallPurpose, method: &str, params: im
     });
 }
 
-/// Handles the result of `initialize` (VER-003, VER-006).
 /// Returns the fault after silence, with what came on this connection and may have been the answer.
 fn handshake_timeout(common: &CommonState, method: &'static str) -> Fault {
     Fault::HandshakeTimeout { method, stray: common.stray_since(Instant::ZERO).map(Box::new) }
 }
 
+/// Handles the result of `initialize` (VER-003, VER-006).
 fn handle_initialize_result(common: &mut CommonState, result: &RawJson) -> NegotiationStep {
     let method = methods::INITIALIZE;
     let Some(answer) = InitializeResponse::read(result) else {
         return NegotiationStep::Close(Fault::BadHandshake { method, reason: "no `protocolVersion`".into() });
     };
     let offered =
+        // A pinned client refuses revisions that it knows and did not enable.
         Version::from_name(&answer.protocol_version).filter(|v| common.config.legacy_versions().contains(*v));
     let Some(version) = offered else {
         let server_versions = [answer.protocol_version.into_owned()].into();
@@ -616,6 +623,7 @@ fn classify_late_answer(
         Ok(result) => {
             let server_versions = parse_versions(&DiscoverResponse::read(&result)?.supported_versions);
             newest_common(client_versions, server_versions, Era::Modern)
+                // It is kept until `initialize` is answered, so it must not keep the whole message alive.
                 .map(|_| LateProbeAnswer::Discovered(result.compact()))
         }
         Err(error) => match classify_error(&error) {
@@ -623,6 +631,7 @@ fn classify_late_answer(
                 newest_common(client_versions, parse_versions(&names), Era::Modern)
                     .map(LateProbeAnswer::Supports)
             }
+            // `initialize` is under way and decides.
             _ => None,
         },
     }

@@ -132,6 +132,7 @@ impl Engine {
             self.refuse_message(channel, batch, rejected, own);
             return;
         }
+        // Noise is counted, too: a program that is no server may print without end.
         self.count_fault(channel);
     }
 
@@ -250,6 +251,7 @@ impl Engine {
                 self.finish_outbound(key, outcome);
             }
             ResponseMatch::Late => {
+                // The late answer may have created a task that no call follows (CANC-009, TASK-122).
                 if let Ok(result) = &outcome {
                     self.calls.cancel_late_task(&mut self.common, result);
                 }
@@ -329,6 +331,7 @@ impl Engine {
     /// with the id of another one in flight. Returns false for all others.
     fn drop_misplaced(&mut self, channel: Key, id: &RequestId, method: &str) -> bool {
         let is_negotiation = matches!(method, methods::DISCOVER | methods::INITIALIZE);
+        // A program that echoes its input is no server: our own request comes back with the id of a live one.
         if self.common.peer.is_none()
             && is_negotiation
             && matches!(self.common.endpoint.match_response(channel, id), ResponseMatch::Live(_))
@@ -338,6 +341,7 @@ impl Engine {
         }
         let is_modern = match &self.common.peer {
             Some(peer) => peer.era() == Era::Modern,
+            // While the era is unknown, only a client without legacy revisions can tell.
             None => self.common.config.legacy_versions().is_empty(),
         };
         if is_modern {
@@ -382,6 +386,7 @@ impl Engine {
             },
             methods::CANCELLED => self.receive_cancellation(channel, params),
             methods::MESSAGE => {
+                // In the legacy era no level turns messages off, so they are dropped here.
                 let is_muted = self.common.log.as_ref().is_some_and(|log| log.level().is_none());
                 match LogMessage::parse(frame, params) {
                     _ if is_muted => {}
@@ -518,6 +523,7 @@ fn take_request(
     params: &ParamsSpans,
 ) -> Result<(), RpcError> {
     let token = engine.common.endpoint.parse_progress_token(params.meta.token.slice(frame))?;
+    // The server chooses how many requests it sends, and each one is an entry until it is answered.
     if engine.common.endpoint.inbound.calls.len() >= engine.common.endpoint.limits.max_live_calls as usize {
         return Err(RpcError::internal("too many requests in work"));
     }
@@ -544,6 +550,7 @@ fn take_request(
         (input, _) => input,
     };
     let limits = &engine.common.endpoint.limits;
+    // An input request may need a user, so it gets the longer time.
     let age = if input.is_some() { limits.input_timeout } else { limits.max_call_age };
     let Some(key) = begin_request(engine, source, version, token, age) else { return Ok(()) };
     let observed = RequestedParams::unread(params.as_ref().map(RawJson::as_bytes).unwrap_or_default(), None);
@@ -611,9 +618,11 @@ fn take_misaddressed(
         // Results without an id were refused before.
         (None, None) => return None,
     }
+    // It answers another request in the wrong exchange, and ends neither of them.
     if id.is_some_and(|id| common.endpoint.match_response(channel, id) != ResponseMatch::Unknown) {
         return None;
     }
+    // On a byte stream there is no exchange that tells which request was meant (DEC-004).
     match common.endpoint.match_response(channel, own?) {
         ResponseMatch::Live(key) => {
             Some((key, error.map_or(CallError::Malformed(MalformedMessage::WrongId), CallError::Rpc)))

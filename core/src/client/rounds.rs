@@ -114,6 +114,7 @@ fn parse_input_required(
         b"inputRequests" => requests = Some(value),
         _ => {}
     });
+    // Only its kind is checked: the text is returned as it came (MRTR-011).
     if state.is_some_and(|s| s.first() != Some(&b'"')) {
         return Err(invalid("`requestState` is not a string"));
     }
@@ -122,6 +123,7 @@ fn parse_input_required(
     }
     let max = common.endpoint.limits.max_inputs;
     let inputs = requests.map_or_else(|| Ok(Vec::new()), |r| common.config.read_round(r, max, version))?;
+    // A retry without responses and without state would be the same request again.
     if inputs.is_empty() && state.is_none() {
         return Err(invalid("`inputRequests` is empty"));
     }
@@ -185,6 +187,7 @@ impl Rounds {
         common.endpoint.outbound.calls.supersede(call);
         let Some(parked) = common.endpoint.outbound.calls.get_mut(call) else { return Ok(()) };
         let Some(round) = self.round(call) else { return Ok(()) };
+        // A server could otherwise ask without end (DEC-030).
         if round.count >= limits.max_input_rounds {
             return Err(CallError::TooManyRounds { limit: limits.max_input_rounds });
         }
@@ -212,6 +215,7 @@ impl Rounds {
         let Some(doublings) = round.empty_rounds.checked_sub(2) else {
             return self.send_retry(common, call); // MRTR-013: immediately the first time
         };
+        // The limit of rounds may be greater than the number of bits, so the shift is capped.
         parked.idle_deadline = now + limits.input_backoff.saturating_mul(1 << doublings.min(20)); // DEC-030
         common.endpoint.deadlines.arm(parked.deadline(), EndpointTimer::Outbound(call));
         Ok(())
@@ -232,6 +236,7 @@ impl Rounds {
         parked.idle_deadline = now + limits.input_timeout;
         common.endpoint.deadlines.arm(parked.deadline(), EndpointTimer::Outbound(call));
         let missing = inputs.len();
+        // The serials of a round are consecutive: `find_input` computes the position from them.
         let (mut first, mut open) = (None, Vec::with_capacity(missing));
         for (name, request) in inputs {
             let serial = common.next_serial();
@@ -277,6 +282,7 @@ impl Rounds {
             check_input_response(method, members, answers.get(start..).unwrap_or_default())
         });
         if let Err(error) = checked {
+            // No comma and no name may stay behind, because the application may answer again.
             answers.truncate(mark);
             return Err(error);
         }
@@ -315,23 +321,27 @@ impl Rounds {
             RoundPhase::AwaitingInput { answers, remaining_total, .. } => (answers, remaining_total),
             _ => (Vec::new(), None),
         };
+        // The user has answered, so the time of the server goes on where it stopped.
         if let Some(remaining_total) = remaining_total {
             parked.total_deadline = now + remaining_total;
         }
         // The retry is an entry of its own, which has this deadline.
         parked.idle_deadline = Instant::FAR_FUTURE;
         let (retry, progress) = (parked.new_retry(now, call), parked.wants_progress());
+        // Taken out because `send_request` changes the table. It is put back below.
         let retained = core::mem::take(&mut parked.retained);
         if retained.is_empty() {
             return Ok(());
         }
         let key = calls.insert(retry);
+        // Set before the request is sent: `end` then also removes a retry that could not be sent.
         round.phase = RoundPhase::Sent(key);
         let (method, params, meta) = split_retained(&retained);
         let meta = meta.map(|meta| RawJson::trusted(Bytes::copy_from_slice(meta)));
         let base_meta = request_meta(&common.config, common.peer.as_ref(), common.log.as_ref());
         let request = OutboundRequest { method, base_meta, meta: meta.as_ref(), wants_progress: progress };
         let sent = common.endpoint.send_request(key, &request, |out| {
+            // `params` has no closing brace. Behind its opening brace the first member needs no comma.
             let start = out.len() + 1;
             out.extend_from_slice(params);
             let mut member = |name: &str, parts: &[&[u8]]| {

@@ -62,6 +62,7 @@ impl OutputSchemas {
                 break;
             }
             let Some(remaining) = remaining_bytes.checked_sub(name.len() + text.as_bytes().len()) else {
+                // Smaller schemas may follow, and they still fit.
                 continue;
             };
             remaining_bytes = remaining;
@@ -96,6 +97,7 @@ impl OutputSchemas {
             slot => match self.validator.compile(&schema.text) {
                 Ok(compiled) => slot.insert(Some(compiled)),
                 Err(error) => {
+                    // Kept as unusable, so that it is compiled and reported once.
                     *slot = Some(None);
                     return Err(OutputMismatch::Schema(error));
                 }

@@ -178,6 +178,7 @@ impl Subscriptions {
         let membership = self.memberships.insert(Membership { subscription, topic, links: ListLinks::NONE });
         sub.memberships.push(membership);
         if let Topic::Resource(resource) = topic {
+            // Another subscription may have requested the resource, and the answer is still to come.
             sub.unanswered += usize::from(is_pending(&self.resources, resource));
         }
         if let Some(list) = members(&mut self.lists, &mut self.resources, topic) {
@@ -231,6 +232,8 @@ impl Subscriptions {
     /// Each step finds the last known URI up to a prefix of `uri` that would cover it. A shorter prefix can only be known
     /// if it is a prefix of what was found, too.
     fn visit_covering(&self, uri: &str, mut visit: impl FnMut(Key)) {
+        // A resource that covers `uri` is a prefix of it. The greatest known key up to `bound` is the longest such
+        // prefix, or limits the length of the next one.
         let mut bound = uri;
         loop {
             let up_to = (Bound::Unbounded, Bound::Included(bound));
@@ -238,6 +241,8 @@ impl Subscriptions {
             if covers(known, uri) {
                 visit(*resource);
             }
+            // A prefix of `uri` that sorts before `known` is no longer than what both share. So `bound` shrinks in each
+            // turn, and the loop ends.
             let common = known.bytes().zip(uri.bytes()).take_while(|(a, b)| a == b).count();
             let ends = if common == known.len() { 0..common } else { 0..common + 1 };
             let shorter = ends.rev().find(|end| is_covered_by_prefix(uri, *end));
@@ -310,6 +315,7 @@ impl Subscriptions {
         main: Key,
         mut sub: Subscription,
     ) -> Result<SubscriptionKey, UseError> {
+        // What the server does not offer is left out, not refused: `Event::Subscribed` names what is honoured.
         sub.lists &= promised_lists(common);
         if !common.peer_has(Capability::ResourceSubscriptions) {
             sub.uris.clear();
@@ -362,6 +368,7 @@ impl Subscriptions {
             let memberships = sub.uris.iter().zip(self.in_resources(sub));
             let last: Vec<Box<str>> =
                 memberships.filter(|(_, of)| is_last(*of)).map(|(uri, _)| uri.clone()).collect();
+            // All requests or none: a refused command changes nothing (DESIGN-27).
             common.check_capacity(last.len())?;
             let main = common.main_channel.ok_or(UseError::NotReady)?;
             for uri in last {
@@ -374,6 +381,7 @@ impl Subscriptions {
             }
         }
         self.remove(key);
+        // Events that wait to be polled are removed, too (SUB-012).
         common.events.remove_subscription(subscription);
         Ok(())
     }
@@ -408,6 +416,7 @@ impl Subscriptions {
         sub.lists &= answer.lists;
         sub.uris.retain(|uri| honoured.binary_search(uri).is_ok());
         sub.acknowledge(common, key);
+        // The request is open as long as the subscription, so silence is no timeout any more.
         if let Some(call) = common.endpoint.outbound.calls.get_mut(listen) {
             call.disable_timeouts();
         }
@@ -496,6 +505,7 @@ impl Subscriptions {
         entry.pending_request = None;
         let members = entry.subscribers.iter(&self.memberships);
         let members: Vec<(Key, Key)> = members.map(|(key, member)| (key, member.subscription)).collect();
+        // The resource goes first: `leave` then finds no topic and removes only the membership.
         if refused {
             self.resources.remove(resource);
         }
@@ -505,6 +515,7 @@ impl Subscriptions {
             if let Some(at) =
                 sub.memberships.iter().position(|other| *other == membership).filter(|_| refused)
             {
+                // Memberships in lists come before those in resources, which are in the order of `uris`.
                 let lists = sub.memberships.len().saturating_sub(sub.uris.len());
                 sub.memberships.remove(at);
                 self.by_uri.remove(&sub.uris.remove(at.saturating_sub(lists)));
@@ -616,6 +627,7 @@ pub(super) fn covers(resource: &str, uri: &str) -> bool {
 /// Returns whether `uri` is the resource whose URI is its first `end` bytes, or a part of it.
 pub(super) fn is_covered_by_prefix(uri: &str, end: usize) -> bool {
     let (prefix, rest) = uri.as_bytes().split_at_checked(end).unwrap_or_default();
+    // A part begins at a delimiter: `file:///ab` is no part of `file:///a` (RES-011).
     rest.is_empty() || prefix.ends_with(b"/") || matches!(rest, [b'/' | b'?' | b'#', ..])
 }
 

@@ -116,6 +116,7 @@ impl Calls {
             return false;
         }
         let Some(sent) = common.endpoint.outbound.calls.abandon(call) else { return false };
+        // The entry only has to recognize the answer, so what a repetition would need is freed.
         let retained = core::mem::take(&mut sent.retained).len();
         sent.progress = ProgressUse::None;
         sent.task = CallTask::None;

@@ -163,10 +163,12 @@ impl LineDecoder {
         let mut skip = SkippedLine::new(true);
         skip.feed(self.buf.get(begin..).unwrap_or_default());
         self.buf.truncate(begin);
+        // Memory is short, so an empty buffer does not keep its capacity.
         if begin == 0 {
             self.buf = BytesMut::new();
             self.max_capacity = 0;
         }
+        // The cut may be before the end of what was scanned.
         self.scanned = self.scanned.min(begin);
         let rest = skip.feed(input);
         // A third line before the first one was reported takes the place of the second, which is lost.
@@ -176,6 +178,7 @@ impl LineDecoder {
 
     /// Adds input; lines that are complete within it are not copied.
     pub fn push_owned(&mut self, input: Bytes) {
+        // Earlier bytes have to come first, so the input is joined to what is there.
         if self.owned.is_empty() && self.buf.is_empty() && self.skip.is_none() {
             self.owned = input;
         } else {
@@ -186,6 +189,7 @@ impl LineDecoder {
     /// Returns the next line, oldest first.
     pub fn next_line(&mut self) -> Option<Line> {
         if self.skip.as_ref().is_some_and(|s| s.done) {
+            // The line behind it may be one that is skipped, too.
             let skip = core::mem::replace(&mut self.skip, self.next_skip.take())?;
             let SkippedLine { finder, length, is_out_of_memory, .. } = skip;
             return Some(Line::TooLong(Oversize { length, is_out_of_memory, recovered: finder.finish() }));
@@ -197,6 +201,7 @@ impl LineDecoder {
                 return Some(self.finish_line(line));
             }
             self.merge_owned();
+            // `owned` had no newline, so its rest needs no second scan.
             self.scanned = self.buf.len();
             self.skip_if_oversize();
             return None;

@@ -389,6 +389,7 @@ impl EventReader {
 
     /// Reads lines. Returns true after the end of an event with data, and false at the end of the text.
     fn read(&mut self, text: &[u8]) -> bool {
+        // The line feed of a CRLF may come in the next piece. It must not count as an empty line.
         if self.after_cr {
             let Some(byte) = text.get(self.line_start) else { return false };
             self.after_cr = false;
@@ -453,16 +454,19 @@ impl EventReader {
         match field {
             SseField::Event => {
                 self.kind.clear();
+                // `message` is the default, so it is the same as no type.
                 if value != b"message" {
                     self.kind.extend_from_slice(value);
                 }
             }
+            // An id with NUL, and a time that is not all digits, are ignored as in the HTML standard.
             SseField::Id if !value.contains(&0) => {
                 self.has_id = true;
                 self.next_id.clear();
                 self.next_id.extend_from_slice(value);
             }
             SseField::Retry if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
+                // The sender chooses the number of digits.
                 let digit = |sum: u64, b: &u8| sum.saturating_mul(10).saturating_add(u64::from(*b - b'0'));
                 self.retry = Some(Duration::from_millis(value.iter().fold(0, digit)));
             }
@@ -530,6 +534,7 @@ impl EventReader {
             let (field, value) = classify(line);
             let room = match &self.oversize {
                 _ if field != SseField::Data => MAX_FIELD,
+                // The data is too long already, so nothing of the line is stored.
                 Some(_) => value,
                 None => {
                     let joint = usize::from(!matches!(self.data, EventData::None));
@@ -537,6 +542,8 @@ impl EventReader {
                 }
             };
             if line.len() <= room {
+                // Not checked again before this length, so that a line in small pieces is not classified for each of
+                // them.
                 self.check_threshold = room + (whole.len() - line.len());
                 return;
             }
@@ -545,6 +552,7 @@ impl EventReader {
             }
             self.skip = Some(field);
             self.at_stream_start = false;
+            // Each further piece is fed and dropped at once.
             self.check_threshold = 0;
             self.feed_skipped(line.get(value..).unwrap_or_default());
         }
@@ -578,9 +586,11 @@ impl EventReader {
 
     /// Ends an event; returns true if it has data.
     fn dispatch(&mut self) -> bool {
+        // Also for an event without data (SSE-004).
         if core::mem::take(&mut self.has_id) {
             core::mem::swap(&mut self.id, &mut self.next_id);
         }
+        // An event with empty data is no event in the HTML standard.
         if self.length > 0 || self.oversize.is_some() {
             return true;
         }
@@ -616,6 +626,7 @@ impl EventReader {
     #[inline]
     fn take_consumed(&mut self, text: &[u8]) -> usize {
         if let EventData::Line(line) = &self.data {
+            // Lines behind the data are stored with it, and a peer may send comments without end.
             if self.line_start - line.end > MAX_TRAILING_BYTES {
                 self.join(text);
             }
@@ -641,6 +652,7 @@ impl EventReader {
     fn reset(&mut self, text: &[u8]) -> bool {
         let rest = text.get(self.line_start..).unwrap_or_default();
         let rest = if self.at_stream_start { strip_bom(rest) } else { rest };
+        // A comment that was cut off is no loss.
         let cut = !matches!(rest, [] | [b':', ..])
             || !matches!(self.data, EventData::None)
             || !self.kind.is_empty()

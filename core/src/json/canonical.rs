@@ -130,6 +130,8 @@ impl<'a> ObjectIndex<'a> {
                     }
                     (b'}', Some((number, first))) => {
                         s.advance(1);
+                        // Members of inner objects were drained when those ended, so all behind `first` are of this
+                        // object.
                         index.close(number, pending.drain(first..), s.pos(), count);
                     }
                     (b']', None) => s.advance(1),
@@ -174,6 +176,7 @@ impl<'a> ObjectIndex<'a> {
             heap_sort(members, &mut |a, b| {
                 let (x, y) = (unescaped_name(text, plain, a.name), unescaped_name(text, plain, b.name));
                 *count += 1 + x.len().min(y.len());
+                // Equal names stay in the order of the text.
                 (x, a.value.at) < (y, b.value.at)
             });
         }
@@ -233,6 +236,8 @@ impl<'a> ObjectIndex<'a> {
                             let raw = unescaped_name(self.text, &self.unescaped, member.name);
                             write_string(StringToken { raw, escaped: false }, sink);
                             s.seek(member.value.at as usize);
+                            // Objects are numbered in the order of the text, so a jump in the text sets their number as
+                            // well.
                             objects = member.value.objects;
                             break;
                         }
@@ -343,6 +348,7 @@ fn write_number(text: &[u8], sink: &mut dyn FnMut(&[u8])) {
             }
         }
         None => {
+            // An exponent of this size is not computed, so the number stands as it is spelled.
             sink(b"~");
             sink(text);
         }

@@ -30,6 +30,7 @@ impl<'a> MemberNames<'a> {
     #[allow(clippy::cast_possible_truncation, reason = "frames are shorter than 4 GiB")]
     pub(crate) fn insert(&mut self, text: &'a [u8], at: usize, name: StringToken<'a>) -> bool {
         let slot = match self.inline.get_mut(self.len) {
+            // A name with escapes equals others only when it is unescaped.
             Some(slot) if !name.escaped => slot,
             _ => {
                 self.insert_spilled(text, name);
@@ -60,6 +61,7 @@ impl<'a> MemberNames<'a> {
         let more = if self.spilled.is_empty() { self.len + 1 } else { 1 };
         if self.spilled.capacity() - self.spilled.len() < more && !self.grow(more) {
             self.spilled = Vec::new();
+            // This length exceeds every limit of members, so the object is refused.
             self.len = usize::MAX;
             return;
         }

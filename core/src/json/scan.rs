@@ -275,6 +275,7 @@ impl<'a> Scanner<'a> {
                     self.pos += 2;
                     if matches!(self.hex4()?, 0xDC00..=0xDFFF) { Ok(()) } else { self.fail() }
                 }
+                // A surrogate without its other half has no form in UTF-8.
                 0xDC00..=0xDFFF => self.fail(),
                 _ => Ok(()),
             },
@@ -304,6 +305,7 @@ impl<'a> Scanner<'a> {
         if self.byte() == b'-' {
             self.pos += 1;
         }
+        // JSON has no leading zeros: a digit behind this one fails as the next token.
         if self.byte() == b'0' {
             self.pos += 1;
         } else {
@@ -384,6 +386,8 @@ impl<'a> Scanner<'a> {
         let base = self.depth;
         loop {
             match self.peek() {
+                // A `u128` has no bit for another level. The scan that begins here has no such bound, so there are two
+                // calls at most.
                 b'{' | b'[' if !kinds.has_room(self.depth - base) => self.deep_container()?,
                 b'{' => {
                     self.enter()?;
@@ -472,6 +476,7 @@ impl<'a> Scanner<'a> {
         }
         self.pos += 1;
         self.depth -= 1;
+        // Many names are compared once, by sorting: a comparison with each earlier name would take quadratic time.
         if members.all_differ() { Ok(Span::new(begin, self.pos)) } else { Err(ScanError::Duplicate(start)) }
     }
 
@@ -548,6 +553,7 @@ pub(crate) fn unescape(raw: &[u8]) -> Vec<u8> {
             b'u' => {
                 let mut code = take_hex4(&mut rest).unwrap_or(0xFFFD);
                 if (0xD800..0xDC00).contains(&code) {
+                    // The scanner has checked that `\u` and the low surrogate follow.
                     rest = rest.get(2..).unwrap_or_default();
                     let low = take_hex4(&mut rest).unwrap_or(0xDC00);
                     code = 0x10000 + ((code - 0xD800) << 10) + (low.wrapping_sub(0xDC00) & 0x3FF);

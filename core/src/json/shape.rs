@@ -70,6 +70,7 @@ impl ShapeTable {
         let name = newtype.strip_prefix(SHAPED_PREFIX)?;
         let mut slot = hash(name.as_bytes());
         loop {
+            // A free slot ends the search; see `new`.
             let position = self.index.get(slot % SLOTS)?.checked_sub(1)?;
             let rule = self.rules.get(usize::from(position))?;
             if rule.name == name {

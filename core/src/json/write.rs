@@ -68,6 +68,7 @@ impl<'a> Serializer<'a> {
         value: &T,
         table: Option<&'static ShapeTable>,
     ) -> Result<(), EncodeError> {
+        // The depth is never 1, so that no member is taken for one of the outermost object of a message.
         let mut s = Self::new(out, 1 << 16, table);
         value.serialize(&mut s)?;
         s.text.outcome()
@@ -126,6 +127,7 @@ impl<'a> Serializer<'a> {
     /// Replaces a value that was just written by its substitute.
     #[cold]
     fn substitute(&mut self, start: usize, substitute: Substitute) -> Result<(), EncodeError> {
+        // Without memory the text may be incomplete, and a substitute parses it.
         self.text.outcome()?;
         let out = &mut *self.text.buffer;
         let written = out.get(start..).unwrap_or_default();
@@ -134,6 +136,7 @@ impl<'a> Serializer<'a> {
         full.extend_from_slice(written);
         out.truncate(start);
         substitute(&full, out);
+        // The members that were recorded are those of the text that was replaced.
         if self.depth == 0 {
             self.members = TopLevelMembers::scan(out.get(start..).unwrap_or_default(), start);
         }
@@ -268,6 +271,7 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         let start = self.text.buffer.len();
         v.serialize(&mut *self)?;
         if name == OBJECT_MARKER && self.text.buffer.get(start) != Some(&b'{') {
+            // Without memory the brace is missing, whatever the value is.
             self.text.outcome()?;
             return Err(EncodeError::NotAnObject);
         }
@@ -311,6 +315,7 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         Ok(Compound::new(self, Kind::ArrayVariant))
     }
     fn serialize_map(self, _: Option<usize>) -> Result<Compound<'s, 'a>, EncodeError> {
+        // Taken here, so that it does not apply to objects inside of this one.
         let omitted = core::mem::replace(&mut self.omitted, OmittedMembers::NONE);
         self.open(b'{');
         Ok(Compound { omitted, ..Compound::new(self, Kind::Object) })
@@ -390,6 +395,7 @@ impl<'s, 'a> Compound<'s, 'a> {
         }
         self.ser.name(name, core::mem::take(&mut self.is_first));
         v.serialize(&mut *self.ser)?;
+        // A `_meta` that is no container has not reset it.
         self.ser.next_is_meta = false;
         Ok(())
     }

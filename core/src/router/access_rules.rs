@@ -66,6 +66,7 @@ impl AccessRules {
     pub fn required_for(&self, caller: &Caller, uri: &str) -> Vec<Box<str>> {
         let mut scopes = Vec::new();
         let Some((key, folder, found)) = self.find(uri) else { return scopes };
+        // A caller who does not see the folder gets no challenge, which would tell that it is there (DESIGN-54).
         if !folder.allow(caller) {
             return scopes;
         }
@@ -260,6 +261,7 @@ pub(super) fn folder_key(uri: &str) -> String {
     for segment in decoded.split('/') {
         match segment {
             "" | "." => {}
+            // Above the root there is nothing, as in a file system.
             ".." => _ = segments.pop(),
             other => segments.push(other),
         }

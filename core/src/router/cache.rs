@@ -113,6 +113,7 @@ impl PageCache {
     pub fn insert(&mut self, version: Version, answer: &RouterAnswer<'_>, page: PreparedResult) {
         match PageKey::new(version, answer) {
             Some((key, None)) => {
+                // No request can ask for a page of an earlier state of the list.
                 self.pages.retain(|(k, _)| *k != key && !k.is_outdated_by(&key));
                 if self.pages.len() >= MAX_PAGES {
                     self.pages.remove(0);
@@ -140,6 +141,7 @@ impl PageKey {
             page;
         let view = match selection {
             Selection::All => None,
+            // Without the name of a view, the same caller may see other entries at the next request.
             Selection::Chosen(..) => return None,
             Selection::OfView(viewer) => Some(&*viewer.view),
         };

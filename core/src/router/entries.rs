@@ -111,6 +111,7 @@ impl<T> Catalog<T> {
             items.push(&item.item);
             last = Some(item.number);
         }
+        // A cursor only if this caller sees one more entry.
         (items, last.filter(|_| shown.next().is_some()))
     }
 }
@@ -128,6 +129,7 @@ impl<T: Listed> Catalog<T> {
         let mut all = Audience::NOBODY;
         for (number, before) in changes {
             let item = self.order.find(number).and_then(|key| self.items.get(key));
+            // Those who saw the entry before the change, and those who see it now (DESIGN-54).
             for (listing, subject) in before.into_iter().chain(item.and_then(|item| item.listed())) {
                 all.merge(&audience(&listing, &subject));
             }
@@ -249,6 +251,7 @@ impl<T: Listed, H, X> Entries<T, H, X> {
             btree_map::Entry::Occupied(place) => {
                 let key = *place.get();
                 if let Some(old) = self.catalog.items.get_mut(key) {
+                    // Before the item is replaced: those who saw the old one are told, too.
                     self.catalog.pending.add(old.number, || old.listed());
                     (old.item, old.listing.is_enabled) = (item, true);
                     self.catalog.generation += 1;
@@ -331,6 +334,7 @@ impl<T: Listed, H, X> Entries<T, H, X> {
         let key = *self.keys.get(name)?;
         let item = self.catalog.items.get_mut(key)?;
         let registration = self.registrations.get_mut(key.slot as usize)?.as_mut()?;
+        // Counted in advance, because the caller changes the entry by the reference.
         self.catalog.generation += 1;
         self.catalog.pending.add(item.number, || item.listed());
         Some(EntryMut {
@@ -418,6 +422,7 @@ impl<T: Listed, H, X> Entries<T, H, X> {
     /// Replaces the data of all entries, or of none if `extra` returns an error for an item, hidden or not.
     pub(super) fn try_replace_extras<E>(&mut self, extra: impl Fn(&T) -> Result<X, E>) -> Result<(), E> {
         let keys: Vec<Key> = self.catalog.order.keys_after(0).collect();
+        // All are made before the first one is replaced: an error changes nothing.
         let extras: Vec<X> = self.items().map(extra).collect::<Result<_, _>>()?;
         for (key, extra) in keys.into_iter().zip(extras) {
             if let Some(Some(registration)) = self.registrations.get_mut(key.slot as usize) {

@@ -209,6 +209,7 @@ impl<M> HookScopes<M> {
     /// Drops the hooks of an entry that is removed; `scope` is the scope of the entry.
     pub(super) fn release(&mut self, scope: usize) {
         if let Some(own) = self.scopes.get_mut(scope).filter(|scope| scope.is_of_entry) {
+            // The place stays, because scopes are known by their positions.
             *own = HookScope { path: Vec::new(), hooks: Vec::new(), is_of_entry: false };
             self.unused.push(scope);
         }
@@ -244,6 +245,7 @@ impl<M: Hook> HookScopes<M> {
     pub(super) fn before_call(&self, context: &HookContext<'_>) -> Result<(), RpcError> {
         for (i, hook) in self.enclosing(context.scope).enumerate() {
             if let Err(error) = hook.before_call(context) {
+                // Only those that have let the call pass. The hook that refused it knows the outcome.
                 let notified: Vec<_> = self.enclosing(context.scope).take(i).collect();
                 notified.iter().rev().for_each(|hook| hook.after_call(context, HookOutcome::Failed(&error)));
                 return Err(error);

@@ -259,6 +259,7 @@ impl CursorCodec {
     pub(super) fn decode(self, kind: EntryKind, text: &str) -> Option<u64> {
         let (number, _) = text.split_once('.')?;
         let number = u64::from_str_radix(number, 16).ok()?;
+        // Compared as text, so that another spelling of the number is no cursor of this server.
         (self.encode(kind, number) == text).then_some(number)
     }
 }

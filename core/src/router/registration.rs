@@ -293,6 +293,7 @@ impl<H, M: Hook> Router<H, M> {
             moved(&mut registration.hook_scope, &mut listing);
             let literal_prefix = String::from(registration.extra.template.literal_prefix());
             let number = self.templates.append(name, family, listing, registration);
+            // The template has got a number of this router.
             self.prefixes.insert(&literal_prefix, number);
             changed |= ChangedLists::from_kind(EntryKind::ResourceTemplate);
         }

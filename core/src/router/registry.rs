@@ -229,6 +229,7 @@ impl<H, M: Hook> Router<H, M> {
         &mut self,
         validator: impl SchemaValidator + 'static,
     ) -> Result<&mut Self, RegisterError> {
+        // First, because a validator that cannot read a schema changes nothing.
         prepare_checks(&mut self.tools, &validator)?;
         self.validator = Some(share!(validator, dyn SchemaValidator));
         Ok(self)
@@ -349,6 +350,7 @@ impl<H, M: Hook> Router<H, M> {
         check_page_template(&family)?;
         let prefix = Box::<str>::from(template.literal_prefix());
         let (number, new) = self.templates.put(name.into(), family, handler, |old| {
+            // An equal template has the same variables, so its settings and completions stay.
             old.unwrap_or_else(|| TemplateExtra {
                 template,
                 policy: VariablePolicy::default(),
@@ -394,6 +396,7 @@ impl<H, M: Hook> Router<H, M> {
         }
         let arguments: Vec<String> = prompt.arguments.iter().map(|a| a.name.clone()).collect();
         self.prompts.put(prompt.name.as_str().into(), prompt, handler, |old| {
+            // Handlers of arguments that the new prompt lacks are dropped.
             let kept = old.into_iter().flatten();
             kept.filter(|(argument, _)| arguments.iter().any(|a| **a == **argument)).collect()
         });
@@ -643,6 +646,7 @@ impl NumberIndex {
         if let Ok(within) = chunk.binary_search_by_key(&number, |(n, _)| *n) {
             chunk.remove(within);
             if chunk.is_empty() {
+                // `chunk_of` compares the last entries, so no chunk may be empty.
                 self.0.remove(at);
             }
         }

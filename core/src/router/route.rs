@@ -357,6 +357,7 @@ impl<H, M: Hook> Router<H, M> {
         if let Err(error) = self.scopes.before_call(&context) {
             return Route::Refuse(error);
         }
+        // After the hooks, which see this refusal, too.
         if let Err(error) = call.require_scopes(&found.required_scopes) {
             self.finish(context, HookOutcome::Failed(&error));
             return Route::Refuse(error); // AUTH-054
@@ -458,6 +459,7 @@ impl<H, M: Hook> Router<H, M> {
         };
         let key = lower_host(Cow::Borrowed(&*normal));
         let (gate, caller) = (self.gate(), call.caller());
+        // Before the entries: for this caller the folder is empty, whatever is registered in it (DESIGN-54).
         if !gate.shows_folder(caller, &key) {
             return Resolution::refuse(RpcError::resource_not_found(&uri));
         }
@@ -484,7 +486,9 @@ impl<H, M: Hook> Router<H, M> {
             let required_scopes = self.with_folder_scopes(&key, &entry.rules.required_scopes);
             let action = match family.template.match_normalized(&normal, family.policy) {
                 Err(TemplateMismatch::Different) => continue,
+                // Before an error about the values, which would tell that the template is there (DESIGN-54).
                 _ if !gate.scopes.allow(caller, entry.listing, entry.item.subject()) => {
+                    // Who sees the template reads something else at this URI.
                     is_restricted = true;
                     continue;
                 }
@@ -619,6 +623,7 @@ fn check_tool_call<'a, H>(call: &Call, action: RouteAction<'a, H>) -> RouteActio
             Err(error) => RouteAction::Refuse(error.into_rpc_error()),
         };
     }
+    // A call whose arguments are refused creates no task.
     if matches!(decision, TaskDecision::Begin) { RouteAction::BeginTask } else { action }
 }
 

@@ -204,6 +204,7 @@ impl<H, M: Hook> Router<H, M> {
             let Some(entry) = found.filter(|e| shows(e.listing, e.item.subject())) else { continue };
             match entry.extra.template.match_normalized(&normal, entry.extra.policy) {
                 Err(TemplateMismatch::Different) => {}
+                // `resolve_resource` refuses the URI here and tries no later template.
                 Err(_) => return None,
                 Ok(_) => {
                     return Some((
@@ -306,6 +307,7 @@ fn read_directory<'a, H, M: Hook>(
     if children.is_empty() {
         return Err(RpcError::invalid_params(format!("{} is not a directory resource", clip(&uri))));
     }
+    // A cursor of one directory is not valid in another one.
     let cursors = router.cursors.of_subject(&key);
     let after = read_cursor(call, cursors, EntryKind::Resource, children.len() as u64)?;
     let size = router.page_sizes.get(EntryKind::Resource as usize).copied().unwrap_or(usize::MAX);
@@ -343,6 +345,7 @@ fn children<'a, H, M: Hook>(router: &'a Router<H, M>, call: &Call, key: &str) ->
         match name.get(prefix.len()..).unwrap_or_default().split_once('/') {
             None => {
                 children.push(Cow::Borrowed(entry.item));
+                // The least text behind this name.
                 from = format!("{name}\0");
             }
             Some((segment, _)) => {

@@ -230,6 +230,7 @@ pub(super) enum TaskDecision {
 
 /// Decides whether a call becomes a task.
 pub(super) fn decide(call: &Call, tool: &Tool, defers_task: bool) -> TaskDecision {
+    // The call has become a task before, and this is its run.
     if call.is_task_run() {
         return TaskDecision::Run;
     }

@@ -359,6 +359,7 @@ impl VisibilityScopes {
     pub(super) fn view(&self, caller: &Caller) -> Option<Box<str>> {
         let mut name = String::new();
         for scope in &self.scopes {
+            // Only functions of a whole router name views, and no name covers the functions of single entries.
             if scope.has_entry_rules && scope.rules.is_empty() {
                 return None;
             }
@@ -468,6 +469,7 @@ impl<K: PartialEq, P> ViewCache<K, P> {
         if bytes > MAX_BYTES / 2 {
             return;
         }
+        // A page in both halves would be counted twice.
         self.old.take(view, &key);
         self.make_room(bytes);
         self.young.push(view, key, page, bytes, is_outdated);
@@ -475,6 +477,7 @@ impl<K: PartialEq, P> ViewCache<K, P> {
 
     fn make_room(&mut self, bytes: usize) {
         if self.young.pages >= MAX_PAGES / 2 || self.young.bytes + bytes > MAX_BYTES / 2 {
+            // The pages that nobody asked for since the last time go with the old half.
             self.old = mem::take(&mut self.young);
         }
     }

@@ -310,18 +310,8 @@ fn read_member<'a>(
         }
         b"id" => parts.id = Some(s.value()?),
         b"method" => {
-            parts.method = Some(if s.peek() == b'"' {
-                Ok(match s.string()? {
-                    escaped @ StringToken { escaped: true, .. } => escaped.into_str().unwrap_or_default(),
-                    // Cut out of text that is known to be UTF-8, instead of checking its bytes again.
-                    StringToken { raw, .. } => {
-                        let end = s.pos() - 1;
-                        Cow::Borrowed(text.get(end - raw.len()..end).unwrap_or_default())
-                    }
-                })
-            } else {
-                s.value().map(|_| Err(()))?
-            });
+            parts.method =
+                Some(if s.peek() == b'"' { Ok(read_text(s, text)?) } else { s.value().map(|_| Err(()))? });
         }
         b"params" => match s.peek() {
             b'{' => parts.params = Some(read_params(s, text.as_bytes(), known, &mut parts.has_known_meta)?),
@@ -356,11 +346,25 @@ fn read_member<'a>(
             })
         }
         other => {
+            // `Method` is unknown here, and a peer that ignores case would act on it (DESIGN-26).
             parts.has_wrong_case |= MEMBER_NAMES.iter().any(|n| n.eq_ignore_case(other));
             s.value()?;
         }
     }
     Ok(())
+}
+
+/// Reads a string of the text that `s` scans.
+#[inline]
+fn read_text<'a>(s: &mut Scanner<'a>, text: &'a str) -> Result<Cow<'a, str>, ScanError> {
+    Ok(match s.string()? {
+        token @ StringToken { escaped: true, .. } => token.into_str().unwrap_or_default(),
+        // Cut out of text that is known to be UTF-8, instead of checking its bytes again.
+        StringToken { raw, .. } => {
+            let end = s.pos() - 1;
+            Cow::Borrowed(text.get(end - raw.len()..end).unwrap_or_default())
+        }
+    })
 }
 
 #[inline]
@@ -382,6 +386,7 @@ fn read_params<'a>(
         match name {
             b"name" => params.name = s.value()?,
             b"arguments" => {
+                // Not by `value`, which does not find a member that is named twice.
                 params.arguments =
                     if s.peek() == b'{' { s.members(&mut |s, _| s.value().map(|_| ()))? } else { s.value()? };
             }

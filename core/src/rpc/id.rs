@@ -50,6 +50,7 @@ impl RequestId {
         let text = core::str::from_utf8(text).ok()?;
         match text.as_bytes() {
             [b'"', ..] => Some(Self(Repr::Text(text.into()))),
+            // It equals 0 and has to return as it was spelled (DEC-013).
             b"-0" => Some(Self(Repr::Text(text.into()))),
             [b'-' | b'0'..=b'9', ..] => match text.parse() {
                 Ok(int) => Some(Self(Repr::Int(int))),
@@ -112,6 +113,7 @@ impl RequestId {
 /// Parses a non-negative integer of few digits, the form of almost all ids.
 #[inline]
 fn parse_small(text: &[u8]) -> Option<i64> {
+    // Fifteen digits fit an `i64`, so the sum needs no check.
     if text.is_empty() || text.len() > 15 || (text.len() > 1 && text.first() == Some(&b'0')) {
         return None;
     }
@@ -147,12 +149,14 @@ fn parse_integral(text: &str) -> Option<i64> {
         return Some(0);
     }
     let shift = i64::from(exponent.parse::<i32>().ok()?) + i64::from(zeros) - fraction.unwrap_or(0);
+    // A negative shift leaves a fraction, which is no id.
     let value = i64::try_from(append_zeros(value, shift.try_into().ok()?)?).ok()?;
     Some(if negative { -value } else { value })
 }
 
 /// Multiplies a value by ten `zeros` times, or returns `None` beyond 2^53.
 fn append_zeros(mut value: u64, zeros: u32) -> Option<u64> {
+    // A value above zero passes the bound within 17 turns, however many zeros there are.
     for _ in 0..if value == 0 { 0 } else { zeros } {
         if value > 1 << 53 {
             return None;

@@ -98,9 +98,11 @@ impl IdFinder {
     }
 
     pub(crate) fn finish(mut self) -> RecoveredMessage {
+        // With two ids it is unknown which of them the peer waits for.
         if self.ids != 1 {
             self.recovered.id = None;
         }
+        // A message that was cut may have its `id` behind the cut.
         self.recovered.is_notification =
             self.state == FinderState::Closed && self.recovered.has_method && self.ids == 0;
         self.recovered

@@ -204,6 +204,7 @@ impl Keys {
         text: &str,
         limit: usize,
     ) -> Result<Vec<u8>, SealError> {
+        // Before the text is decoded, because the peer chooses its length.
         if text.len() > limit {
             return Err(SealError::TooLong { limit });
         }
@@ -228,6 +229,7 @@ impl Keys {
             (false, true) => return Err(SealError::BindingMismatch),
             (false, false) => return Err(SealError::UnknownKey),
         }
+        // After the tag: only now the expiry is known to be the one that was sealed.
         if now >= u64::from_be_bytes(expires) {
             return Err(SealError::Expired);
         }

@@ -33,6 +33,7 @@ fn elements(value: &[u8]) -> Vec<&[u8]> {
         found.push(value);
         return found;
     }
+    // The serializer wrote the text, so the scan cannot fail.
     let _ = Scanner::trusted(value).array(|s| {
         found.push(s.value()?.slice(value).unwrap_or_default());
         Ok(())

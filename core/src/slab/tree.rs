@@ -95,6 +95,7 @@ impl<const TREE: u8> Tree<TREE> {
     pub(crate) fn insert<T: TreeNode<TREE>>(&mut self, slab: &mut Slab<T>, place: Place, key: Key) {
         let mut links = TreeLinks::default();
         if let Some(root) = slab.at_mut(self.root) {
+            // After `place` the root is next to the new value, so what is beyond it goes below the new root.
             let far = core::mem::replace(root.tree_links().toward(place.0), NO_SLOT);
             (links.less, links.greater) =
                 if place.0 == Ordering::Less { (self.root, far) } else { (far, self.root) };
@@ -203,6 +204,8 @@ fn splay(nodes: &mut dyn Nodes, root: u32) -> (u32, Ordering) {
     }
     let Some(links) = nodes.links(at) else { return (root, order) };
     let TreeLinks { less, greater } = *links;
+    // The search cut off lesser nodes on its way to the greater side, so `sides.greater` is the root of the lesser
+    // tree.
     *links = TreeLinks {
         less: if less_end == NO_SLOT { less } else { sides.greater },
         greater: if greater_end == NO_SLOT { greater } else { sides.less },

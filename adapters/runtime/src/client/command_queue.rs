@@ -124,6 +124,7 @@ impl CommandQueue {
         if self.blocked.is_empty() && self.taken.is_empty() {
             return;
         }
+        // The oldest first: no command overtakes an earlier one that waits.
         while !self.blocked.is_empty() && has_capacity(connection) {
             self.blocked_deadline = None;
             if let Some(ClientCommand::Run { job, .. }) = self.blocked.pop_front() {
@@ -184,6 +185,7 @@ impl CommandQueue {
         let mut waiting: VecDeque<_> = core::mem::take(&mut self.blocked);
         waiting.append(&mut self.taken);
         fail_commands(waiting, || connection.closed_error());
+        // An I/O error is returned once, and after it the end of the connection.
         let (io, closed) = match connection.closed_error() {
             Error::Closed(closed) => (None, closed),
             io => match connection.closed_error() {
@@ -194,6 +196,7 @@ impl CommandQueue {
         // Set the reason before closing the inbox, so that a refused caller finds it.
         let _ = self.end.set(ConnectionExit { io: Mutex::new(io), closed });
         self.inbox.close();
+        // Commands that came before the inbox was closed.
         let mut late = VecDeque::new();
         self.inbox.take(&mut late);
         fail_commands(late, || connection.closed_error());

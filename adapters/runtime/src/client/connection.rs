@@ -262,6 +262,7 @@ impl Connection {
             }
             Event::ElicitationComplete(id) => self.dispatch(Callback::ElicitationComplete(id)),
             Event::Changed { change, .. } => {
+                // Before the handler, which may request the list again.
                 self.cache.handle_change(&change);
                 self.dispatch(Callback::Changed(change));
             }
@@ -298,6 +299,7 @@ impl Connection {
                 let Some(CallSink::Remote(sender)) = self.calls.remove(&call) else { return };
                 match outcome {
                     Ok(result) => sender.send(Ok((result, retried))),
+                    // Its error needs the exit status, so it is sent by `notify_closed`.
                     Err(CallError::Closed(_)) => self.closed_calls.push(sender),
                     Err(error) => sender.send(Err(Error::Call(error))),
                 }
@@ -576,6 +578,7 @@ impl Connection {
                 return Ok(());
             }
             let now = self.transport.tick();
+            // One deadline for all turns: a server that reads a little must not extend it.
             let deadline = *deadline.get_or_insert(now + timeout);
             if now >= deadline {
                 return Err(Error::Use(UseError::Full(Limit::OutboxHighWater)));
@@ -601,6 +604,7 @@ impl Connection {
             let Some(CallSink::Local(slot)) = self.calls.get_mut(&call) else {
                 return Err(Error::Use(UseError::Stale));
             };
+            // Before the check of the connection: the outcome may have come together with the end.
             if let Some((outcome, retried)) = slot.take() {
                 self.calls.remove(&call);
                 return match outcome {
@@ -694,6 +698,7 @@ impl Connection {
                 self.calls.insert(call, CallSink::Remote(sender));
             }
             Ok(call) => {
+                // The caller has given the call up meanwhile. One that has ended by now needs no cancellation.
                 let _ = self.transport.engine().cancel(now, call, None);
             }
             // The end of the connection has not been handled yet.

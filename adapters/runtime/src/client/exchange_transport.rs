@@ -153,6 +153,7 @@ impl ExchangeTransport {
                 continue;
             }
             any = true;
+            // Before the poll, so that a wake-up from inside of it counts.
             current.wake_flag.is_woken.store(false, Ordering::Release);
             let waker = Waker::from(current.wake_flag.clone());
             let id = current.id;
@@ -222,6 +223,7 @@ impl ClientTransport for ExchangeTransport {
                             continue;
                         }
                     };
+                    // Set, because the first poll needs no wake-up.
                     let wake_flag =
                         WakeFlag { is_woken: AtomicBool::new(true), connection: self.waker.clone() };
                     let wake_flag = Arc::new(wake_flag);

@@ -392,11 +392,13 @@ impl ClientTransport for HttpTransport {
             }
         }
         self.readiness = found;
+        // TLS may hold decrypted input, of which the selector knows nothing.
         for index in 0..self.sockets.len() {
             if self.has_pending_read(index) {
                 let _ = self.read(index);
             }
         }
+        // Each pass ends an attempt or goes on to its next address, which has a later deadline.
         while let Some(index) = self.sockets.iter().position(|socket| socket.is_timed_out(self.now)) {
             self.advance_connect(index, false);
         }

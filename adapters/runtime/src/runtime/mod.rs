@@ -141,6 +141,7 @@ impl<T: AsyncTimer> DeadlineTimer<T> {
     /// Wakes the future of `cx` after `timeout` at the latest. Returns whether `timeout` may have passed already.
     fn poll(&mut self, cx: &mut Context<'_>, timeout: Option<Duration>) -> bool {
         let Some(at) = timeout.and_then(|timeout| Instant::now().checked_add(timeout)) else { return false };
+        // A timer that fires too early costs one poll in vain, which is less than setting it for each message.
         if self.armed_for.is_none_or(|set| set > at + TOLERANCE) {
             self.timer.reset(at);
             self.armed_for = Some(at);
@@ -297,6 +298,7 @@ impl<F, K> FutureSet<F, K> {
     fn clear_slot(&mut self, index: usize) -> Option<K> {
         let FutureSlot { key, future, .. } = self.slots.get_mut(index)?;
         let key = key.take()?;
+        // A destructor of the application may panic, and the slot is free all the same.
         let _ = catch(|| future.as_mut().set(None));
         self.free.push(index);
         Some(key)
@@ -334,6 +336,7 @@ impl<F: Future<Output = ()>, K> FutureSet<F, K> {
         let Some(FutureSlot { future, wake_flag, waker, .. }) = self.slots.get_mut(index) else {
             return;
         };
+        // Before the poll, so that a wake-up from inside of it counts.
         wake_flag.reset();
         let Some(future) = future.as_mut().as_pin_mut() else { return };
         let outcome = catch(|| future.poll(&mut Context::from_waker(waker)));

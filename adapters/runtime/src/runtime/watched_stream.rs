@@ -141,6 +141,7 @@ impl<W: DescriptorWatch, D: Duplex> WatchedStream<W, D> {
     ///
     /// Those of the stream.
     pub fn shutdown_write(&mut self) -> io::Result<()> {
+        // The watch has a duplicate of the descriptor, which would keep the direction open.
         self.output = None;
         self.stream.shutdown_write()
     }

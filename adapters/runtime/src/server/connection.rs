@@ -173,12 +173,14 @@ impl ServerConnection {
 
     /// Returns from when it may be evicted in favour of another connection.
     pub(super) fn eviction(&self) -> Option<Eviction> {
+        // Without a permit it takes no place, and readiness that was not handled yet may be a request.
         if self.permit.is_none() || !self.readiness.ready.is_empty() {
             return None;
         }
         let eviction = if self.transport.is_handshaking() {
             Eviction { class: EvictionClass::Silent, at: self.last_used }
         } else {
+            // TLS may hold bytes that the connection has counted as sent.
             let is_flushed = self.transport.is_flushed();
             let eviction = self.connection.eviction();
             eviction.filter(|eviction| is_flushed || eviction.class != EvictionClass::Idle)?
@@ -269,6 +271,7 @@ impl ServerConnection {
         if self.refuse_at.is_some_and(|at| at <= now) {
             self.refuse(now, server);
         }
+        // Looked up again: what was written above may have moved the deadline.
         let due = readiness.deadline_passed && self.connection.poll_timeout().is_some_and(|at| at <= now);
         if ready.readable && reads && self.connection.wants_input() {
             match self.transport.read(scratch) {
@@ -281,6 +284,7 @@ impl ServerConnection {
                     }
                     self.connection.handle_input(now, scratch.get(..n).unwrap_or_default());
                 }
+                // Nothing has changed, so the connection need not be driven.
                 Err(error) if error.kind() == ErrorKind::WouldBlock && !due => return,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 // TLS has no proper end. HTTP messages carry their length, so truncation is noticed anyway.
@@ -352,6 +356,7 @@ impl ServerConnection {
                 // Fails if the client is gone, which then needs no reset.
                 let _ = self.transport.socket().set_reset_on_drop();
             } else {
+                // Fails if the client is gone, which then needs no end.
                 let _ = self.transport.shutdown_write();
                 self.tls_deadline = Some(now + TLS_CLOSE_TIMEOUT).filter(|_| !self.transport.is_flushed());
             }
@@ -364,6 +369,7 @@ impl ServerConnection {
     }
 
     pub(super) fn is_over(&self) -> bool {
+        // A connection that is reset does not wait for its last TLS bytes.
         let is_flushed = self.transport.is_flushed() || self.connection.wants_reset();
         self.is_broken || (self.connection.wants_close() && is_flushed)
     }

@@ -293,6 +293,7 @@ impl Connections {
         if let Some(permit) = &mut connection.permit {
             permit.move_to(self.shard);
         }
+        // This shard was closed while the connection was on its way.
         if self.accepting == Accepting::Closed {
             connection.connection.close(self.now);
         }
@@ -359,6 +360,7 @@ impl Connections {
     /// Writes as much as possible without waiting. Returns whether anything was written.
     pub fn write(&mut self, server: &mut Server) -> bool {
         let mut wrote = false;
+        // A write makes room for further output, so the exchanges are asked again after each one.
         loop {
             while let Some(exchange) = server.poll_ready(self.now) {
                 self.drive(server, exchange);
@@ -454,6 +456,7 @@ impl Connections {
             }
         }
         if !reads {
+            // Silence while nothing is read is no missed ping (DESIGN-37).
             server.engine().hold_keep_alive(self.now);
         } else {
             for token in self.read_suspended.drain(..) {
@@ -541,6 +544,7 @@ impl Connections {
             self.index.deadlines.remove(&(at, token));
             let Some(connection) = self.connections.get_mut(token.into()) else { continue };
             connection.indexed_deadline = None;
+            // The deadline may have moved since it was entered.
             if connection.poll_timeout().is_some_and(|at| at <= self.now) {
                 if connection.readiness.ready.is_empty() {
                     self.ready_queue.push_back(token);
@@ -589,6 +593,7 @@ const READ_BUFFER_SIZE: usize = 64 << 10;
 impl Connections {
     /// Accepts connections. At the limit they wait for a permit.
     fn accept(&mut self, server: &mut Server) {
+        // Bounded, so that a flood of new connections does not stop those that are open.
         for _ in 0..ACCEPT_BATCH {
             let Some(listener) = &self.listener else { return };
             let accepted = match listener.accept() {
@@ -598,6 +603,7 @@ impl Connections {
             };
             if let Err(error) = accepted {
                 let exhausted = is_resource_exhausted(&error);
+                // Linux reports exhaustion even if no connection waits.
                 if exhausted && !self.listener.as_ref().is_some_and(Listener::has_waiting) {
                     return;
                 }
@@ -640,6 +646,7 @@ impl Connections {
         if !is_admissible {
             connection.refuse(self.now, server);
         } else if self.is_full() || !self.waiting.is_empty() {
+            // Those that wait came first, even if there is a permit by now.
             connection.connection.set_admission(Admission::Held);
         } else {
             connection.admit(self.now, ConnectionPermit::new(&self.permits, shard));
@@ -649,6 +656,7 @@ impl Connections {
             }
             return self.register(connection).map(drop);
         }
+        // Before the new connection is in the list, so that it is not the one that is closed.
         self.limit_waiting(server);
         let token = self.register(connection)?;
         self.waiting.push_back(token);

@@ -206,6 +206,7 @@ impl Dispatcher {
 
     /// Removes and returns the oldest other call, if it may run.
     fn pop_call(&mut self) -> Option<Event> {
+        // Runs of tasks have a limit of their own and do not count for this one (DESIGN-48).
         let may_run = self.running_count() - self.running_tasks < self.max_running;
         if may_run { self.backlog.pop() } else { None }
     }
@@ -246,6 +247,7 @@ impl Dispatcher {
                         .extend(show_task_message(server_loop, &running).map(|at| (at, running)));
                 }
                 LoopMessage::Finished(running, outcome) => {
+                    // Work that the handler moved to other threads keeps the slot until it ends (DESIGN-56).
                     if running.release() {
                         self.free_slot(&running);
                     }

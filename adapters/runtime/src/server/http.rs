@@ -143,6 +143,7 @@ impl<H: Handler> HttpServer<H> {
     #[must_use]
     pub fn connection_limits(mut self, limits: HttpLimits) -> Self {
         self.inner.state.connections.limits = limits;
+        // The server binding bounds bodies; see `Connections::new`.
         self.inner.state.connections.limits.max_body = u64::MAX;
         self
     }

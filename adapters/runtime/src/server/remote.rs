@@ -133,6 +133,7 @@ impl ActiveCall {
             none => *none = Some(waker.clone()),
         }
         drop(state);
+        // The cancellation may have come before the waker was registered.
         if self.is_cancelled() {
             waker.wake_by_ref();
         }
@@ -147,10 +148,12 @@ impl ActiveCall {
         let waker = {
             let mut state = self.lock();
             state.reason.get_or_insert(reason);
+            // Stored under the lock, so that no handler begins to sleep between its look and the notification.
             self.cancelled.store(true, Ordering::Release);
             state.waker.take()
         };
         self.cancellation.notify_all();
+        // After unlocking, because a waker runs code of an executor.
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -280,6 +283,7 @@ impl RemoteCall {
         }
         // If a report is present, the loop has not seen it yet and will take this one instead.
         if self.running.lock().progress.replace(progress).is_none() {
+            // The loop has stopped, and nobody waits for progress any more.
             let _ = self.sender.send_unbounded(LoopMessage::Progress(self.running.clone()));
         }
     }
@@ -287,6 +291,7 @@ impl RemoteCall {
     /// Describes the state of a task. Only the latest description waits for the loop.
     pub(super) fn set_task_message(&self, message: Box<str>) {
         if self.running.lock().task_message.replace(message).is_none() {
+            // The loop has stopped, and its tasks with it.
             let _ = self.sender.send_unbounded(LoopMessage::Progress(self.running.clone()));
         }
     }
@@ -316,7 +321,9 @@ impl RemoteCall {
 
     /// Reports the outcome of a handler; see [`CallState::into_outcome`].
     pub fn finish(mut self, outcome: HandlerOutcome) {
+        // Otherwise the drop of `self` would report that the handler gave up.
         self.role = CallRole::Finished;
+        // After the end of the loop no answer can be sent.
         let _ = self.sender.send_unbounded(LoopMessage::Finished(self.running.clone(), outcome));
     }
 
@@ -335,6 +342,7 @@ impl Drop for RemoteCall {
             CallRole::Work if !running.release() => return,
             CallRole::Work => LoopMessage::Released(running),
             CallRole::Handler if self.is_cancelled() => {
+                // Nothing is sent, but the slot has to become free.
                 LoopMessage::Finished(running, HandlerOutcome::Answered(None))
             }
             CallRole::Handler => {

@@ -137,6 +137,7 @@ pub(crate) fn apply_outcome(
                 EncodedResult::Raw(result) => engine.complete_raw(now, call.id(), result),
             };
             match outcome {
+                // A stale call was cancelled meanwhile, so nobody wants its result.
                 Ok(()) | Err(UseError::Stale) => {
                     if let Some(failure) = failure {
                         on_failure(call, &failure);
@@ -283,12 +284,15 @@ impl ChangeSet {
             Err(index) => index,
         };
         if let Change::Resource(uri) = &change {
+            // `publish` announces each subscribed resource anyway.
             if self.includes_all_resources {
                 return;
             }
             self.bytes += size_of::<Change>() + uri.len();
         }
         self.changes.insert(index, (change, audience.clone()));
+        // Beyond the bound every resource counts as changed: a change notification may come too often, and must not be
+        // lost.
         if self.bytes > MAX_URI_BYTES {
             self.collapse_resources();
         }

@@ -201,6 +201,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
     /// Runs one turn of the event loop. Returns `false` when the server has stopped.
     fn turn(&mut self, until: Option<Instant>) -> Result<bool, Error> {
         self.install_tasks()?;
+        // The last turn ended before all was done, so this one does not wait.
         let at_once = core::mem::take(&mut self.has_more_work).then(|| self.state.driver.now());
         let held = self.dispatcher.next_deadline();
         let until = until.into_iter().chain(self.state.shutdown_deadline).chain(at_once).chain(held).min();
@@ -268,6 +269,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
 
     fn dispatch_tap(&mut self) {
         while let Some(record) = self.state.pipe.engine().poll_tap() {
+            // The panic hook has reported the panic.
             let _ = catch(|| self.handler.tap(&record));
         }
     }
@@ -286,6 +288,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         }
         let mut server_loop = StreamLoop { state: &mut self.state, stream: &mut self.stream };
         dispatch_event(&mut server_loop, &mut self.dispatcher, &mut self.handler, &event);
+        // The handler has returned, which is progress for a client that waits.
         if is_call {
             self.state.eof_deadline = None;
         }
@@ -490,6 +493,7 @@ impl State {
             return;
         }
         self.delayed_writes = self.delayed_writes.wrapping_add(1);
+        // The clock is read for one call in eight, and for none while output is written at once.
         if self.eager_calls > 0 {
             self.eager_calls -= 1;
         } else if self.delayed_writes % 8 == 1 && self.driver.since_tick() > MAX_WRITE_DELAY {

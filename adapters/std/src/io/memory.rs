@@ -131,6 +131,7 @@ impl MemoryPipes {
         if buf.is_empty() {
             return Ok(0);
         }
+        // Bytes that were written before the failure are read first.
         if pipe.bytes.is_empty() {
             return match pipe.failure.take() {
                 Some(error) => Err(error),
@@ -174,6 +175,7 @@ impl MemoryPipes {
     ) -> io::Result<Ready> {
         interest.check(timeout, || self.lock()[inbound].has_wakers)?;
         let ready = self.wait_until(timeout, |pair| {
+            // Taken under the lock, so that a waker ends one wait only.
             let woken = core::mem::take(&mut pair[inbound].woken);
             let (incoming, outgoing) = (&pair[inbound], &pair[1 - inbound]);
             let ready = Ready {

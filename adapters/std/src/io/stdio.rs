@@ -104,6 +104,8 @@ impl Stdio {
         self.read_mode = match FileType::from_raw_mode(rustix::fs::fstat(&self.input)?.st_mode) {
             FileType::RegularFile | FileType::BlockDevice => ReadMode::Nonblocking,
             FileType::Socket => ReadMode::Socket,
+            // The description of an inherited pipe is shared with other processes, so the pipe is opened again
+            // (DESIGN-23).
             FileType::Fifo => match reopen_to_read(&self.input) {
                 Some(reopened) => {
                     self.input = reopened.into();
@@ -139,6 +141,7 @@ impl Duplex for Stdio {
                 outcome.map(|(n, _)| n).map_err(io::Error::from)
             }
             ReadMode::Polled { ready } => {
+                // One read for each report: a second one may block.
                 if !core::mem::take(ready) {
                     let now = PollHandles { read: Some(self.input.as_fd()), ..PollHandles::default() };
                     if !now.wait(Some(Duration::ZERO))?.read {
@@ -173,10 +176,12 @@ impl Duplex for Stdio {
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
         interest.check(timeout, || self.notifier.notifier().is_some())?;
         let read_alone = interest == Interest::READ && timeout.is_none();
+        // The read itself waits, which saves a call. No waker could end it, so there must be none.
         if read_alone && self.read_mode == ReadMode::Blocking && !self.notifier.is_armed() {
             return Ok(Ready { readable: true, writable: false });
         }
         let write = self.output.as_ref().filter(|_| interest.write);
+        // A write fails at once, and the caller has to see that.
         if interest.write && write.is_none() {
             return Ok(Ready { readable: false, writable: true });
         }

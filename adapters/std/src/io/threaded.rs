@@ -89,6 +89,7 @@ impl Duplex for Threaded {
             match pipe.take_failure() {
                 Some(error) => Some(Err(error)),
                 None if pipe.bytes.is_empty() => {
+                    // After the end of the output, the thread is waited for: it closes the writer.
                     (pipe.is_finished || !pipe.is_writer_closed).then_some(Ok(()))
                 }
                 // The write error has already been returned.
@@ -150,6 +151,7 @@ fn write_all(pipes: &MemoryPipes, mut writer: impl Write) {
             Err(error) => return pipes.close_writer(OUT, Some(error)),
         }
     }
+    // Before `_on_exit` reports the end: a flush that waits for it returns after the writer was closed.
     drop(writer);
 }
 

@@ -63,6 +63,7 @@ impl ThreadPoller {
             if poll(&mut cx).is_ready() {
                 return;
             }
+            // This fails if the future was woken while it was polled.
             let is_waiting =
                 state.compare_exchange(POLLING, WAITING, Ordering::SeqCst, Ordering::SeqCst).is_ok();
             // The future can make progress, so the wait only polls for what is ready now.
@@ -126,6 +127,7 @@ pub fn block_on_poller(poll: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>) -> bo
     let guard = CurrentPollerGuard::new(&thread);
     thread.run(poll);
     drop(guard);
+    // It fails while the thread ends, and then nothing has to be kept.
     let _ = SPARE.try_with(|spare| spare.set(Some(thread)));
     true
 }

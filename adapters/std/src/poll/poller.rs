@@ -86,6 +86,7 @@ impl Poller {
                 waker: waker.clone(),
             }),
         }
+        // The running wait has a copy of the registrations, so it has to begin again.
         if registrations.is_waiting {
             self.notify();
         }
@@ -148,6 +149,7 @@ impl Poller {
         let is_ready = |entry: &PollFd<'_>| outcome.is_ok() && !entry.revents().is_empty();
         for (entry, (fd, is_write)) in entries.iter().skip(1).zip(&fds) {
             if is_ready(entry) {
+                // It may have been removed while the wait ran.
                 let index = registrations.entries.iter().position(|entry| entry.matches(fd, *is_write));
                 woken.extend(index.map(|index| registrations.entries.swap_remove(index).waker));
             }
@@ -157,6 +159,7 @@ impl Poller {
             self.notifier.reset();
         }
         fds.clear();
+        // After unlocking, because what is woken may register again.
         woken.drain(..).for_each(Waker::wake);
         let mut registrations = self.lock();
         registrations.fds = fds;

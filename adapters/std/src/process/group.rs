@@ -58,8 +58,10 @@ fn groups() -> MutexGuard<'static, Groups> {
 pub(super) fn terminate_all(timeout: Duration) {
     let started = Instant::now();
     let mut groups = groups();
+    // Under the lock under which processes are started: none begins after the signals.
     groups.closed = true;
     for leader in &groups.leaders {
+        // It fails if the group is gone.
         let _ = kill_process_group(*leader, Signal::TERM);
     }
     let mut pause = Duration::from_millis(1);
@@ -92,6 +94,7 @@ fn only_zombies(leader: Pid) -> bool {
 
 impl Process {
     pub(super) fn spawn(command: &mut Command) -> io::Result<Self> {
+        // Held until the leader is entered, so that `terminate_all` does not miss it.
         let mut groups = groups();
         if groups.closed {
             return Err(io::Error::other("no process can be started after `terminate_all`"));
@@ -214,6 +217,7 @@ impl Drop for Process {
                 // Stuck in the kernel. A thread waits for it, so that it does not stay a zombie.
                 if let State::Unreaped = self.state {
                     let pid = self.pid;
+                    // Without a thread it stays a zombie until this process ends.
                     let _ = thread::Builder::new()
                         .name("mcp-std reap".into())
                         .spawn(move || waitpid(Some(pid), WaitOptions::empty()));

@@ -161,9 +161,11 @@ impl Shutdown {
         self.drain();
         if let (None, ProcessStatus::Exited(status)) = (self.exit, self.child.process.status()) {
             self.exit = Some((self.stage, status));
+            // Only others of its group are left, and they get less time.
             self.stage_deadline = self.stage_deadline.min(now + self.timeouts.stragglers);
         }
         let mut gone = self.exit.is_some() && self.child.process.is_gone();
+        // Several stages may be due at once. Each one has a later deadline, and the last one returns.
         while !gone && now >= self.stage_deadline {
             if self.stage == ShutdownStage::Killed {
                 return self.finish();

@@ -126,6 +126,7 @@ impl StderrTail {
             };
             for &byte in piece {
                 self.partial_line.push(byte);
+                // A line without an end must not make the buffer grow.
                 if self.partial_line.len() >= MAX_LINE_BYTES {
                     self.end_line();
                 }

@@ -83,6 +83,7 @@ impl<T> Inbox<T> {
 
     /// Moves all items into `queue` in the order of sending, and returns whether there were any.
     pub fn take(&self, queue: &mut VecDeque<T>) -> bool {
+        // Cleared before the queue is taken: an item that is sent meanwhile sets it again.
         if !self.0.has_items.swap(false, Ordering::AcqRel) {
             return false;
         }
@@ -187,6 +188,7 @@ impl<T> Sender<T> {
         let was_set = self.0.has_items.swap(true, Ordering::AcqRel);
         let waker = if was_set { None } else { state.waker.clone() };
         drop(state);
+        // After unlocking, because a waker may run code that sends.
         if let Some(waker) = waker {
             waker.wake();
         }

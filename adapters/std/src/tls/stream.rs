@@ -84,6 +84,7 @@ impl<S: Duplex> TlsStream<S> {
     pub(crate) fn interest(&self, wanted: Interest) -> Interest {
         let handshaking = self.is_handshaking();
         Interest {
+            // The handshake has to read before anything can be written.
             read: wanted.read || (wanted.write && handshaking),
             write: (wanted.write && !handshaking) || !self.is_flushed(),
         }
@@ -121,6 +122,7 @@ impl<S: Duplex> TlsStream<S> {
                 }
             }
         }
+        // The end follows the last record, which is `close_notify`.
         if self.is_closing && !core::mem::replace(&mut self.is_write_shut, true) {
             self.stream.shutdown_write()?;
         }
@@ -259,6 +261,7 @@ impl<S: Duplex> Duplex for TlsStream<S> {
 
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
         let pending = interest.read && self.has_pending_read();
+        // Input that is decrypted already must not wait for the network.
         let timeout = if pending { Some(Duration::ZERO) } else { timeout };
         let found = self.stream.wait(self.interest(interest), timeout)?;
         if self.is_handshaking() {

@@ -271,6 +271,7 @@ impl HostedTasks {
     /// Arms the timer for the next deadline.
     fn arm(&mut self, common: &mut CommonState) {
         let Some((at, _)) = self.deadlines.first() else { return };
+        // A timer cannot be disarmed, so another one is armed only for an earlier time.
         if self.armed.is_none_or(|armed| *at < armed) {
             common.endpoint.deadlines.arm(*at, EndpointTimer::Tasks);
             self.armed = Some(*at);
@@ -367,6 +368,7 @@ impl HostedTasks {
         if kept.saturating_add(text.len()) > self.limits.max_bytes {
             return Err(UseError::Full(Limit::TaskBytes));
         }
+        // The tasks that stay leave room, as was checked above. So this ends.
         while self.bytes.saturating_add(text.len()) > self.limits.max_bytes && self.make_room(common) {}
         self.end(common, question, Outcome::Answer(text.into()));
         self.notify(common, question);
@@ -405,6 +407,7 @@ impl HostedTasks {
     /// Processes the deadlines that have passed.
     pub(in crate::client) fn handle_timeout(&mut self, common: &mut CommonState) {
         let now = common.endpoint.now;
+        // A timer that has fired is not armed any more.
         self.armed = self.armed.filter(|at| *at > now);
         while let Some((at, serial)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.deadlines.remove(&(at, serial));
@@ -671,6 +674,7 @@ impl HostedTasks {
             Some(serial) => serial.ok_or_else(|| RpcError::invalid_params("`params.cursor` is not valid"))?,
         };
         let (mut page, mut last, now) = (Vec::new(), None, common.endpoint.now);
+        // The cursor is a serial number: it stays right when the task that it names is gone.
         let listed = self.tasks.range(after.saturating_add(1)..);
         let mut tasks = listed.filter(|(_, task)| task.expires_at > now);
         for (count, (serial, task)) in tasks.by_ref().enumerate() {
@@ -678,10 +682,12 @@ impl HostedTasks {
             self.write_state(&mut page, task);
             page.push(b'}');
             last = Some(*serial);
+            // Compared behind the entry, so each page has at least one and the list comes to its end.
             if count + 1 >= PAGE_SIZE || page.len() >= PAGE_BYTES {
                 break;
             }
         }
+        // A cursor is sent only if another task follows.
         let next = last.filter(|_| tasks.next().is_some());
         common.endpoint.send_or_batch(source.channel, source.batch, source.id, page.len(), |out| {
             rpc::result_head(out, source.id);

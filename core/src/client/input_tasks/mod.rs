@@ -144,6 +144,7 @@ impl Calls {
         }
         let Some(ttl) = take_task(request) else { return Ok(None) };
         let method = request.method().unwrap_or_default();
+        // Counted before the question is open: an open one would make it part of its own round.
         self.count_round(common, related_task)?;
         let Some(tasks) = self.hosted(common) else { return Ok(None) };
         tasks.create(common, source, HostedQuestion { method, ttl, related_task }).map(Some)

@@ -130,8 +130,10 @@ impl FollowedTask {
         let is_new = status != self.status || message != self.message;
         let has_progressed = is_new || self.last_updated_at != task.last_updated_at;
         if let Some(ttl) = task.time_to_live() {
+            // The clock of the server may differ, so the time begins when this client learned of the task.
             self.expires_at = ttl.duration().map(|ttl| self.since + ttl);
         }
+        // A task that still changes is there, whatever its time to live says.
         if !status.is_terminal() && !has_progressed && self.is_expired(now) {
             return Err(CallError::TaskExpired);
         }
@@ -164,6 +166,7 @@ impl FollowedTask {
         }
         let wait = polling.interval(self.proposed_interval, self.failures);
         let longest = polling.max_interval;
+        // The server proposes this time. Without a bound it could postpone the polls for ever.
         self.next_poll = now + wait.max(retry_after(&error).unwrap_or_default().min(longest));
         Ok(())
     }
@@ -182,6 +185,7 @@ impl FollowedTask {
 
     /// Returns when the task needs attention, apart from what is in flight.
     pub(super) fn wakes_at(&self) -> Instant {
+        // `tasks/result` of a task that has ended is in flight, and it brings the outcome.
         let is_polled = self.poll.is_none() && !(self.status.is_terminal() && self.result.is_some());
         let poll = if is_polled { self.next_poll } else { Instant::FAR_FUTURE };
         self.input_deadline.map_or(poll, |at| at.min(poll))
@@ -237,6 +241,7 @@ impl FollowedTask {
     /// An answer that the server has not confirmed is sent here.
     pub(super) fn inherit(&mut self, name: Box<str>, mut question: Question) {
         if let Question::Answered { in_flight, .. } = &mut question {
+            // The request that carried the answer ends with the other call, so its confirmation is not seen here.
             *in_flight = false;
         }
         self.charged_bytes += name.len();
@@ -328,6 +333,7 @@ impl FollowedTasks {
             self.send_answers(common, call);
             return Ok(());
         }
+        // A state that only repeats known questions has returned above and is no round.
         let Some(followed) = self.tasks.get_mut(&call) else { return Ok(()) };
         followed.rounds += 1;
         if followed.rounds > limits.max_input_rounds {

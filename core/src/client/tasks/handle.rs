@@ -138,6 +138,7 @@ impl TaskHandle {
 /// Returns the name that a server gives itself.
 fn server_name(peer: &Peer) -> Option<String> {
     let name = peer.info.as_ref()?.member("name")?.string()?;
+    // A name that is cut could be equal to that of another server, so a long one is left out.
     Some(name).filter(|name| name.len() <= MAX_TASK_ID)
 }
 

@@ -256,11 +256,13 @@ impl FollowedTasks {
             TaskListen::Unneeded | TaskListen::Ended => None,
         };
         for request in [followed.poll, followed.result, followed.update, listen].into_iter().flatten() {
+            // Nothing is sent on a connection that has ended.
             if !is_closed {
                 common.endpoint.send_cancellation(request, None);
             }
             common.endpoint.outbound.calls.remove(request);
         }
+        // The call itself was removed above, so this is another call that follows the task.
         let mut heir = self.call_of(&followed.id).and_then(|call| self.tasks.get_mut(&call));
         for (name, question) in followed.questions {
             match (question, &mut heir) {
@@ -269,6 +271,7 @@ impl FollowedTasks {
                     followed::withdraw_input(common, serial);
                 }
                 (question, Some(heir)) => {
+                    // This charge was a part of `charged_bytes`, which was given back above.
                     common.retained_bytes += name.len();
                     heir.inherit(name, question);
                 }
@@ -324,6 +327,7 @@ impl FollowedTasks {
 
 impl FollowedTasks {
     fn calls_of<'s>(&'s self, id: &TaskId) -> impl Iterator<Item = Key> + use<'s> {
+        // No key is smaller, so the range begins with the first call of the task.
         let first = (id.clone(), Key { slot: 0, generation: 0 });
         let id = id.clone();
         self.by_id.range(first..).take_while(move |(other, _)| *other == id).map(|(_, call)| *call)
@@ -335,6 +339,7 @@ impl FollowedTasks {
         let is_modern = common.is_modern();
         common.endpoint.outbound.calls.supersede(call);
         let Some(parked) = common.endpoint.outbound.calls.get_mut(call) else { return };
+        // A call that has become a task is not sent again, so what a retry would need is freed.
         let retained = core::mem::take(&mut parked.retained).len();
         // Progress does not delay polls, and the token stays valid in 2025-11-25 (TASK-033, TASK-127).
         if parked.wants_progress() {
@@ -342,6 +347,7 @@ impl FollowedTasks {
         }
         parked.task = if is_modern { CallTask::None } else { CallTask::Running };
         if !parked.has_explicit_total {
+            // The default total timeout is that of a plain call, and a task may run for hours.
             parked.total_deadline = now + polling.max_wait;
         }
         common.retained_bytes = common.retained_bytes.saturating_sub(retained);

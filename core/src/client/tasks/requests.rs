@@ -24,6 +24,7 @@ impl FollowedTasks {
         let Some(followed) = self.tasks.get_mut(&call).filter(|followed| followed.poll.is_none()) else {
             return;
         };
+        // Before the poll is sent: a notification from now on may be newer than the answer to it.
         followed.was_notified = false;
         followed.poll = send(common, call, methods::TASKS_GET, &followed.id, |_| {});
         if followed.poll.is_none() {
@@ -52,9 +53,11 @@ impl FollowedTasks {
         let (now, total) = (common.endpoint.now, common.endpoint.limits.call_total_timeout);
         let Some(sent) = common.endpoint.outbound.calls.get_mut(request) else { return };
         if is_terminal {
+            // The task has ended, so the answer is due now.
             (sent.idle_deadline, sent.total_deadline) = (now + sent.timeout, now + total);
             common.endpoint.deadlines.arm(sent.deadline(), EndpointTimer::Outbound(request));
         } else {
+            // The server holds the answer back until the task ends (TASK-020), so silence is no timeout.
             sent.disable_timeouts();
         }
     }
@@ -77,6 +80,7 @@ impl FollowedTasks {
             out.push(b'}');
         });
         if update.is_none() {
+            // Nothing was sent, so the next poll sends these answers.
             followed.lose_answers();
         }
     }
@@ -183,6 +187,7 @@ impl FollowedTasks {
         let now = common.endpoint.now;
         let mut cancellation = Cancellation { id: id.clone(), request: None, attempts: 0, next: now };
         cancellation.send(common);
+        // Beyond the limit a cancellation is sent once and not repeated.
         if self.cancellations.len() < max {
             self.cancellations.push(cancellation);
         }

@@ -133,6 +133,7 @@ impl FollowedTasks {
     /// Applies a state of 2025-11-25, where result and questions are requested apart (TASK-019, TASK-021).
     fn apply_legacy_state(&mut self, common: &mut CommonState, call: Key, task: &Task<'_>) -> TaskOutcome {
         let followed = self.tasks.get_mut(&call)?;
+        // The state tells now what that error was; see `receive_result`.
         let early = followed.early_error.take();
         match task.status {
             TaskStatus::Cancelled => Some(Err(cancelled(task))),
@@ -161,6 +162,7 @@ impl FollowedTasks {
                 Err(error) => Some(Err(error)),
             },
             Err(CallError::Rpc(error)) if error.code == code::INVALID_PARAMS => {
+                // The server does not know the task, or not any more.
                 Some(Err(CallError::TaskLost(error)))
             }
             Err(error) => self.receive_failure(common, call, error),
@@ -192,6 +194,7 @@ impl FollowedTasks {
                     let reason = "the result is that of another task".into();
                     return Some(Err(CallError::InvalidTask { reason }));
                 }
+                // `end` cancels a task that still runs, and this one has its result.
                 followed.status = TaskStatus::Completed;
                 return Some(Ok(result));
             }

@@ -122,6 +122,7 @@ impl ExpansionWriter<'_> {
         let kept = if self.expression.operator.allows_reserved { UNRESERVED | RESERVED } else { UNRESERVED };
         for (at, byte) in value.bytes().enumerate() {
             let class = byte_class(byte);
+            // Reserved expansion keeps a triplet and encodes a single percent sign (RFC 6570, section 3.2.3).
             let rest = || value.as_bytes().get(at..).unwrap_or_default();
             if class & kept != 0
                 || (class == PERCENT && kept != UNRESERVED && uri::decode_triplet(rest()).is_some())

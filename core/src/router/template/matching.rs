@@ -27,6 +27,7 @@ pub(super) fn match_parts<'t>(
     end.insert(uri.len());
     // Start positions of each part, the last part first.
     let mut rows = vec![end];
+    // From the end: each row tells from where the rest can be matched, so the second pass never goes back.
     for part in parts.iter().rev() {
         let after = rows.last()?;
         let row = match part {
@@ -216,6 +217,7 @@ fn before_list(e: &Expression, uri: &[u8], after: &PositionSet, count: &mut usiz
             None => (begins, begins + 1),
         };
         if values != usize::MAX {
+            // The window only moves forward, so all pieces together cost one pass over the URI.
             while window.start < values && window.start < uri.len() {
                 window.advance();
             }
@@ -280,6 +282,7 @@ impl<'t, 'u> PairMatcher<'t, 'u> {
                 *place = run as u32;
             }
         }
+        // From the end, because `can_match` looks at the separators behind `at`.
         for at in (0..uri.len()).rev() {
             let byte = uri.get(at).copied();
             if (byte == Some(e.operator.separator) || byte == e.operator.first) && pairs.can_match(at, count)
@@ -420,6 +423,7 @@ impl<'t> Captures<'t> {
             },
             (a, b) => a == b,
         };
+        // Of a prefix and the value that it is cut from, the value is kept.
         let longer = matches!((&*known, &found), (CapturedValue::Text(a), CapturedValue::Text(b)) if b.len() > a.len());
         if longer || !is_prefix(variable) {
             (*old, *known) = (variable, found);

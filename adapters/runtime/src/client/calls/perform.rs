@@ -111,12 +111,14 @@ impl<B: ClientBackend> AsyncCalls<B> {
         on_progress: impl FnMut(&Progress),
         is_cached: &AtomicBool,
     ) -> Result<RawJson, Error> {
+        // Only the last call of the layers counts.
         is_cached.store(false, Ordering::Relaxed);
         let has_meta = request.has_meta();
         let (method, params, options, kind) = request.into_parts();
         let (cache, sent) =
             (self.backend.result_cache(), Request { method: &method, params: &params, options: &options });
         let call = match kind {
+            // Members of `_meta` may change the result (DESIGN-59).
             RequestKind::Cached if !has_meta => {
                 let key = CacheKey::from_request(&method, &params);
                 let fetched = self.fetch_inside(key.clone(), sent, reports, on_progress).await?;
@@ -234,6 +236,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
     /// As [`call_tool`](Self::call_tool), and [`Error::UnexpectedResult`] if a result does not contain the list.
     pub async fn list(&self, kind: EntryKind) -> Result<Vec<RawJson>, Error> {
         let mut pages = Paginator::new(kind, self.backend.max_list_bytes());
+        // Read before the first page: if the list changes meanwhile, `set_tools` ignores what was read.
         let mut generation = self.backend.result_cache().tools_generation();
         loop {
             let cursor = pages.cursor().map(String::from);
@@ -244,11 +247,14 @@ impl<B: ClientBackend> AsyncCalls<B> {
                 Ok(fetched) if fetched.is_cached => pages.take_cached(&fetched.result),
                 Ok(fetched) => {
                     let taken = pages.take(&fetched.result);
+                    // A page that cannot be read is not cached.
                     let ticket = fetched.ticket.filter(|_| taken.is_ok());
                     self.backend.result_cache().insert(ticket, &fetched.result);
                     taken
                 }
                 Err(Error::Call(error)) if pages.restart(&error) => {
+                    // The pages in the cache belong to an older list, so it is read again from its beginning
+                    // (CACHE-018).
                     self.backend.result_cache().invalidate_list(kind);
                     generation = self.backend.result_cache().tools_generation();
                     continue;

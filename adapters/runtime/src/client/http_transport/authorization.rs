@@ -48,6 +48,7 @@ struct Notify {
 
 impl Drop for Notify {
     fn drop(&mut self) {
+        // Before the wake-up, so that the connection finds the end of the channel.
         self.sender = None;
         self.waker.wake_by_ref();
     }

@@ -73,6 +73,7 @@ impl HttpTransport {
         let waker = self.selector.waker();
         let waker = waker.map_err(|error| format!("no address of {}: {error}", origin.host))?;
         (self.run_blocking)(Box::new(move || {
+            // The lookup may have timed out, and its receiver is gone then.
             let _ = sender.send((&*host, port).to_socket_addrs().map(interleave_families));
             waker.wake();
         }));
@@ -89,6 +90,7 @@ impl HttpTransport {
     ) -> bool {
         self.tick();
         let attempts = u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        // All addresses together get no more time than one connection.
         let address_timeout = ADDRESS_TIMEOUT.min(self.connect_timeout / attempts);
         let error = format!("{} has no address", origin.host);
         self.connect(
@@ -115,6 +117,7 @@ impl HttpTransport {
                 Ok(transport) => {
                     self.last_token += 1;
                     let more = !connecting.remaining.is_empty();
+                    // Nothing is tried after the last address, so it may take the time that is left.
                     connecting.deadline = more.then(|| self.now + connecting.address_timeout);
                     // The start of the error text, should the attempt fail.
                     connecting.error = format!("{address}");
@@ -164,6 +167,7 @@ impl HttpTransport {
                 let HttpSocket { id, connecting, .. } = self.remove_socket(index);
                 let Some(mut connecting) = connecting else { return };
                 connecting.error = format!("{}: {error}", connecting.error);
+                // Without another address `connect` has reported the failure.
                 let _ = self.connect(id, connecting);
                 return;
             }

@@ -75,6 +75,7 @@ impl CallPort {
     /// Ends all waits, also those that begin later.
     fn close(&self) {
         let mut state = self.lock();
+        // First, so that a request which is posted from now on ends at once.
         state.is_closed = true;
         state.driver = None;
         let posted = core::mem::take(&mut state.posted);

@@ -260,8 +260,10 @@ impl Retry {
         if attempts >= self.attempts {
             return None;
         }
+        // After 32 attempts the factor has no bit left, and `max_pause` bounds the pause anyway.
         let factor = 1_u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
         let pause = self.pause.saturating_mul(factor).min(self.max_pause).max(retry_after);
+        // A server that wants a longer pause than the application allows is not asked again.
         (pause <= self.max_pause).then_some(pause)
     }
 }

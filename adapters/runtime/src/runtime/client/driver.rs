@@ -116,6 +116,7 @@ impl<R: Runtime> ConnectionDriver<R> {
         let Some(inner) = self.state_mut() else { return };
         let more = inner.run_guarded(queue, DriverState::step);
         queue.end_turn(inner.connection.event_count, matches!(inner.stage, DriverStage::Closed));
+        // After the end of the turn, so that the wake-up can elect the next leader.
         if more {
             inner.waker.wake_by_ref();
         }
@@ -124,6 +125,7 @@ impl<R: Runtime> ConnectionDriver<R> {
     /// Waits until the connection is ready. An error is returned after the connection has been closed completely.
     pub(super) async fn wait_until_ready(&mut self, queue: &Arc<LeaderQueue>) -> Result<Peer, Error> {
         let mut waiter = WaiterGuard::new(queue.clone(), false);
+        // The first request is to be sent, and nothing else would wake the leader.
         queue.wake_by_ref();
         poll_fn(|cx| {
             for _ in 0..MAX_TURNS_PER_POLL {
@@ -270,11 +272,13 @@ impl<R: Runtime> DriverState<R> {
 
     /// Sets the timer, unless it is set for an earlier time: most calls end long before their deadlines.
     fn arm_timer(&mut self, at: Instant, now: Instant) -> bool {
+        // No task polls any more, so a timer would wake nobody.
         if self.is_detached || self.timer_deadline.is_some_and(|armed| now < armed && armed <= at) {
             return true;
         }
         self.timer.reset(StdInstant::now() + at.saturating_duration_since(now));
         let mut cx = Context::from_waker(&self.waker);
+        // A timer wakes only a task that has polled it.
         let is_pending = self.timer.poll(&mut cx).is_pending();
         self.timer_deadline = is_pending.then_some(at);
         is_pending
@@ -585,6 +589,7 @@ impl LeaderQueue {
         }
         let notified = state.waiters.iter().filter(|(_, waiter)| waiter.wants_all_events || over);
         let wakers: Vec<Waker> = notified.map(|(_, waiter)| waiter.waker.clone()).collect();
+        // Wakers run after unlocking: they may run code that uses this queue.
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -656,6 +661,7 @@ impl WaiterGuard {
         let mut guard = self.leader_queue.lock();
         let state = &mut *guard;
         let mut before = None;
+        // A waiter that polls again becomes the latest one, and the next leader is searched from there.
         if let Some(at) = self.ticket.filter(|at| *at != state.last_ticket) {
             before = state.remove(at);
             self.ticket = None;
@@ -700,6 +706,7 @@ impl WaiterGuard {
         let Some(at) = self.ticket.take() else { return };
         let mut state = self.leader_queue.lock();
         let gone = state.remove(at);
+        // The waiter may have been woken to lead, so others are woken in its place.
         let wakers = state.select_wakers(MAX_WOKEN);
         drop(state);
         wake_all(wakers);

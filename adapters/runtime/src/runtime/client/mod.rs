@@ -322,6 +322,7 @@ impl<R: Runtime> Client<R> {
     ///
     /// [`Error::Io`] if a stream that is not a process of this client could not be closed properly.
     pub async fn close(self) -> Result<Option<ShutdownReport>, Error> {
+        // It fails if the connection has ended already.
         let _ = self.shared().caller.close();
         let mut run = self.run();
         // If the connection ended by itself, the pending calls have received the error.

@@ -113,6 +113,7 @@ async fn open<R: Runtime>(mut setup: ClientSetup, target: ConnectionTarget<'_>) 
                 Ok(client) => return Ok(client),
                 Err(failed) => failed,
             };
+            // The fault has named another era for the server (DESIGN-28). A second failure is final.
             let Some(mut setup) = retry else { return Err(error) };
             let queue = Arc::<LeaderQueue>::default();
             let driver = spawn_program(&mut setup, &*program, &queue)?;

@@ -321,6 +321,8 @@ impl<R: Runtime, H: AsyncHandler> ServeLoop<R, H> {
             if self.server.is_over() {
                 return Poll::Ready(Ok(()));
             }
+            // Sockets and timer are armed first. Then `try_sleep` tells whether a handler has woken this future
+            // meanwhile.
             if !moved && !self.arm(cx)? && self.coalescing_waker.try_sleep() {
                 return Poll::Pending;
             }
@@ -374,6 +376,7 @@ fn spawn_shards<R: Runtime, H: AsyncHandler + 'static>(
                 // Without this, connections would still be handed to a shard that is gone.
                 first.shutdown(Duration::ZERO);
             }
+            // The first shard may have ended, and then nobody collects outcomes.
             let _ = results.send_unbounded(result.err().map(Arc::new));
         };
         thread::Builder::new().name("mcp-shard".into()).spawn(serving)?;

@@ -281,6 +281,7 @@ impl StreamCore {
     /// Answers are collected into one write only while handlers are fast.
     fn must_answer_first(&mut self, started: u32) -> bool {
         self.eager_calls = self.eager_calls.saturating_sub(1);
+        // The clock is read for one call in eight, unless a handler was slow before.
         let is_slow = (self.eager_calls > 0 || started % 8 == 0) && self.drive.since_tick() > COALESCE_WINDOW;
         if is_slow {
             self.eager_calls = EAGER_CALLS;

@@ -83,6 +83,7 @@ impl<R: PollStream<S>, S> State<R, S> {
             moved |= running.poll_woken();
             moved |= apply_commands(core, handler);
             while let Some(record) = core.poll_tap() {
+                // The panic hook has reported the panic.
                 let _ = catch(|| handler.tap(&record));
             }
             moved |= write::<R, S>(core, cx, stream);

@@ -36,6 +36,7 @@ impl Connections {
     /// Evicts a connection because the first shard needs its permit, unless another shard has done so.
     pub fn evict_for_first_shard(&mut self, server: &mut Server) {
         if self.permits.take_eviction_request() && !self.evict_one(server) {
+            // None can be evicted here, so the request is left for another shard.
             self.permits.request_eviction();
         }
     }
@@ -47,6 +48,7 @@ impl Connections {
 
     /// As [`evict_one`](Self::evict_one), but of those that could have been evicted for `age`.
     fn evict_older_than(&mut self, server: &mut Server, age: Duration) -> bool {
+        // Bounded, so that a crowd of connections with unread input does not keep this thread here.
         for _ in 0..MAX_SPARED {
             let Some((class, token)) = self.find_victim(age) else { return false };
             if !self.spare(server, class, token) {
@@ -89,6 +91,7 @@ impl Connections {
     pub(super) fn admit_next(&mut self, server: &mut Server) -> bool {
         let Some((token, waiting)) = self.next_waiting() else { return false };
         if self.is_full() {
+            // Nobody is evicted for a connection that is as silent as those that are here (DESIGN-36).
             if waiting == Waiting::WithoutRequest {
                 return false;
             }
@@ -119,6 +122,7 @@ impl Connections {
 
     /// Returns whether a request waits for a permit, in whichever shard.
     pub(super) fn is_crowded(&mut self) -> bool {
+        // Only the first shard accepts connections, so only it knows which ones wait.
         if self.shard > 0 {
             return self.permits.is_crowded();
         }
@@ -160,6 +164,7 @@ impl Connections {
         let shards = Some(self.ask_shards_at).filter(|_| self.shards > 1);
         let own = match self.find_victim(Duration::ZERO) {
             Some(_) => Some(self.now),
+            // None can be evicted now. One of these may be at its time.
             None => CLASSES
                 .iter()
                 .filter_map(|class| self.first_of(*class).map(|(eviction, _)| eviction.at))
@@ -220,6 +225,7 @@ impl Connections {
                 if actual == Some(known) {
                     return Some((class, token));
                 }
+                // The entry is outdated: `update` enters an earlier time only, and a later one is corrected here.
                 self.index.evictions.remove(&(known, token));
                 if let Some(connection) = connection {
                     // In use: otherwise it is entered again after it was driven.
@@ -355,6 +361,7 @@ impl ConnectionIndex {
 
     pub(super) fn update(&mut self, token: u64, connection: &mut ServerConnection) {
         let deadline = connection.poll_timeout();
+        // Most deadlines move later, and a later one is found when this entry is due. So the tree changes seldom.
         if deadline.is_some_and(|at| connection.indexed_deadline.is_none_or(|known| at < known)) {
             if let Some(previous) = core::mem::replace(&mut connection.indexed_deadline, deadline) {
                 self.deadlines.remove(&(previous, token));
@@ -461,6 +468,7 @@ impl ConnectionPermits {
 
     fn decrement(&self, shard: u8) {
         self.counts.get(usize::from(shard)).map(|shard| shard.fetch_sub(1, Ordering::SeqCst));
+        // One wake-up is enough until the waiter has looked again.
         if self.is_waiter_registered.swap(false, Ordering::SeqCst) {
             self.waker.wake_by_ref();
         }

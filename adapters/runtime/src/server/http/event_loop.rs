@@ -119,6 +119,7 @@ impl HttpLoop {
         handler: &mut dyn LoopHandler,
         until: Option<Instant>,
     ) -> Result<bool, Error> {
+        // The last turn ended before all was done, so this one does not wait.
         let at_once = core::mem::take(&mut self.has_more_work).then(|| self.state.connections.now());
         let held = self.dispatcher.next_deadline();
         let until = until.into_iter().chain(self.state.shutdown_deadline).chain(at_once).chain(held).min();
@@ -131,6 +132,7 @@ impl HttpLoop {
                 return Err(Error::Io(error));
             }
         }
+        // Taken out, because `process` borrows the whole loop.
         let mut runner = self.remote_runner.0.take();
         self.process(handler, runner.as_mut().map(|runner| &mut **runner as &mut CallRunner<'_>));
         self.remote_runner.0 = runner;
@@ -139,6 +141,7 @@ impl HttpLoop {
 
     /// Gives the tasks of the handler to the engine.
     pub(super) fn install_tasks(&mut self, tasks: &TaskSource) -> Result<(), Error> {
+        // The store wakes the loop.
         self.enable_waker()?;
         let (anchor, place) =
             (self.state.connections.anchor(), StorePlace::Worker(self.dispatcher.commands()));
@@ -206,6 +209,7 @@ impl HttpLoop {
             }
             progressed |= self.dispatcher.drive_tasks(&mut self.state);
             let overloaded = self.dispatcher.is_congested(self.state.config.effective_limits());
+            // HTTP refuses requests early instead of letting them wait (DESIGN-14).
             self.state.server.set_overloaded(overloaded);
             if core::mem::take(&mut self.state.tools_changed) {
                 // A schema that cannot be used is not checked. It was reported at the start.
@@ -242,6 +246,7 @@ impl HttpLoop {
         // The handler may have taken long: timeouts of the next output start now.
         self.state.connections.tick();
         if core::mem::take(&mut self.state.tools_changed) {
+            // A schema that cannot be used was reported at the start.
             let _ = handler.register_tools(&mut self.state);
         }
     }
@@ -256,6 +261,7 @@ impl HttpLoop {
     /// Has received tokens decided about. Returns whether there were any.
     fn validate_tokens(&mut self) -> bool {
         let mut any = false;
+        // First, so that tokens that nobody waits for leave their places to new ones.
         self.discard_tokens();
         while let Some((exchange, request)) = self.state.pending_tokens.pop_front() {
             any = true;

@@ -107,6 +107,7 @@ impl Shard {
 impl HttpLoop {
     /// Creates `more` shards.
     fn shards(&mut self, more: usize) -> Result<Vec<Shard>, Error> {
+        // A task store belongs to one engine (DESIGN-49).
         if more > 0 && self.dispatcher.has_tasks() {
             return Err(TasksError::Shards.into());
         }
@@ -115,6 +116,7 @@ impl HttpLoop {
         let mut others = Vec::new();
         for shard in 1..all {
             let connections = self.state.connections.shard(shard, all)?;
+            // A secret and a nonce of its own, so that no two shards draw the same session id (DESIGN-07).
             let entropy = Entropy::new(entropy::seed()?, entropy::nonce());
             let (config, http) = (self.state.config.clone(), self.state.http.clone());
             let mut state = State::new(connections, config, http, entropy);
@@ -193,6 +195,7 @@ impl State {
     /// Sends changes to all other shards. A full inbox merges them instead of dropping them.
     pub(super) fn forward_changes(&self, changes: impl Fn() -> ChangeSet) {
         for other in self.other_shards() {
+            // A shard that has ended has no subscribers.
             let _ = other.send_or_merge(ShardMessage::Changed(changes()), ShardMessage::merge);
         }
     }

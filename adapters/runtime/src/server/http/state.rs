@@ -148,6 +148,7 @@ impl State {
 
     /// Registers the schemas of tools, for arguments that are repeated in header fields.
     pub(super) fn register_tools(&mut self, handler: &mut impl Handler) -> Result<(), Error> {
+        // Those that the handler does not name again are removed below.
         let mut removed = core::mem::take(&mut self.tool_names);
         let mut first_error = None;
         let visited = catch(|| {
@@ -298,11 +299,13 @@ impl TokenWorkers {
         if state.jobs.len() >= MAX_WAITING {
             return Err(Denial::Unavailable);
         }
+        // Idle threads take the jobs that wait. One more job than that needs another thread.
         if state.idle <= state.jobs.len() && state.threads < MAX_THREADS {
             let shared = self.0.clone();
             let started = thread::Builder::new().name("mcp-tokens".into()).spawn(move || shared.work());
             match started {
                 Ok(_) => state.threads += 1,
+                // Without any thread the token would never be decided about.
                 Err(_) if state.threads == 0 => return Err(Denial::Unavailable),
                 Err(_) => {}
             }
@@ -342,6 +345,7 @@ impl Shared {
             state.idle -= 1;
         }
         let job = state.jobs.pop_front();
+        // Under the lock under which there was no job, so that no token is left without a thread.
         state.threads -= usize::from(job.is_none());
         job
     }

@@ -179,6 +179,7 @@ impl Interceptor for AuditLog {
             params_bytes: call.params().map_or(0, |params| params.as_bytes().len()),
             arguments: if self.has_arguments { request.arguments() } else { None },
             result_bytes: None,
+            // It stays if the handler never returns: then the drop of the record passes it on.
             outcome: AuditOutcome::Dropped,
             duration: Duration::ZERO,
         };
@@ -195,6 +196,7 @@ impl Interceptor for AuditLog {
     ) -> HandlerResult {
         let is_tool = matches!(request.subject(), Subject::Tool(_));
         pending.record.outcome = match &result {
+            // The context comes first: the result of a cancelled call is there and is not sent.
             _ if cx.is_cancelled() => AuditOutcome::Cancelled,
             _ if cx.is_awaiting_input() => AuditOutcome::InputRequired,
             _ if cx.is_becoming_task() => AuditOutcome::TaskBegun,

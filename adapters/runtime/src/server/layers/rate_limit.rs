@@ -162,6 +162,7 @@ impl BucketTable {
     fn new_bucket(&mut self, key: u64, now: u64, max_keys: usize) -> &mut u64 {
         let Self { buckets, shared, next_cleaning } = self;
         if buckets.len() >= max_keys {
+            // Not for each new key: clients that invent keys would make each call walk the table.
             if now >= *next_cleaning {
                 *next_cleaning = now.saturating_add(CLEANING_INTERVAL);
                 buckets.retain(|_, full_at| *full_at > now);
@@ -395,6 +396,7 @@ impl KeyHasher {
         }
         if self.key.has(KeyPart::Entry) {
             let (kind, name) = entry(request.subject());
+            // The length is part of the hash, so that no byte can move from one part to the next.
             hasher.add(kind << 56 | name.len() as u64);
             hasher.add_bytes(name.as_bytes());
         }

@@ -144,7 +144,9 @@ impl<'a, H, M: Hook> HookGuard<'a, H, M> {
         target: &CallTarget<'_>,
         result: HandlerResult,
     ) -> Result<Answered, RpcError> {
+        // The result is sent first: hooks are told if that fails.
         let result = complete(cx, target, result);
+        // Before the hooks run: after a panic of one of them, `drop` must not run them again.
         self.is_finished = true;
         self.router.finish(
             self.context,
@@ -261,6 +263,7 @@ fn complete_read(target: &ResourceTarget<'_>, result: &mut ReadResourceResult<'_
         result.ttl_ms = Some(hint.ttl_ms());
         result.cache_scope = Some(hint.scope());
     }
+    // Last, because both the handler and the hint may have made it public.
     target.limit_sharing(result);
 }
 

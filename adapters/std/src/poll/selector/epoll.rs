@@ -79,6 +79,7 @@ impl PlatformSelector {
         if let (false, Some(notifier)) = (registered, self.notifier.notifier()) {
             let added = epoll::add(&self.epoll, notifier, EventData::new_u64(NOTIFIER_TOKEN), EventFlags::IN);
             if let Err(error) = added {
+                // Otherwise the next call would take a notifier that ends no wait.
                 self.notifier = LazyNotifier::default();
                 return Err(error.into());
             }
