@@ -364,6 +364,15 @@ impl<R: Role> Endpoint<R> {
         record_sent(&mut self.tap, &mut self.observing, self.now, channel, message);
     }
 
+    /// Records input from the peer of a channel or stream: a message, or a part of one.
+    #[inline]
+    pub(crate) fn record_input(&mut self, channel: Key) {
+        self.check.progressed();
+        if self.keep_alive.is_some() {
+            self.record_sign_of_life(channel);
+        }
+    }
+
     pub(crate) fn record_received(&mut self, channel: Key, message: &[u8]) {
         self.record_input(channel);
         if let Some(tap) = self.tap.as_mut() {

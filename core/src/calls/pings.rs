@@ -40,15 +40,6 @@ impl<R: Role> Endpoint<R> {
         self.keep_alive.as_ref().map(|pings| pings.settings)
     }
 
-    /// Records input from the peer of a channel or stream: a message, or a part of one.
-    #[inline]
-    pub(crate) fn record_input(&mut self, channel: Key) {
-        self.check.progressed();
-        if self.keep_alive.is_some() {
-            self.record_sign_of_life(channel);
-        }
-    }
-
     /// Records that the transport does not read at present.
     pub(crate) fn hold_input(&mut self) {
         if let Some(pings) = self.keep_alive.as_mut() {
@@ -56,7 +47,8 @@ impl<R: Role> Endpoint<R> {
         }
     }
 
-    fn record_sign_of_life(&mut self, channel: Key) {
+    /// Records that the peer of a channel or stream is alive.
+    pub(super) fn record_sign_of_life(&mut self, channel: Key) {
         let (root, now) = (self.root_channel(channel), self.now);
         if let Some(state) = self.channels.get_mut(root).and_then(|c| c.keep_alive.as_mut()) {
             (state.last_input, state.misses) = (now, 0);

@@ -18,7 +18,6 @@ mod http_request;
 mod input;
 #[cfg_attr(not(feature = "tasks"), allow(dead_code, unused_imports, reason = "nothing makes tasks"))]
 mod input_tasks;
-mod keep_alive;
 mod log;
 mod notifications;
 mod parked;
