@@ -13,6 +13,7 @@ use super::channel::{
     LegacySession, ServerChannel, is_exchange, lacks_memory, mark_stream_finished, principal, session,
 };
 use super::config::Config;
+use super::early_cancels::EarlyCancels;
 use super::event::{Call, CancelReason, Event, Peer};
 use super::input_tasks::cancel_question;
 use super::parked::{Parked, follow_question, poll_question};
@@ -57,15 +58,15 @@ pub struct Engine {
     pub(super) config: Arc<Config>,
     pub(super) endpoint: Endpoint<ServerChannel>,
     pub(super) events: VecDeque<Event>,
-    /// Requests that wait.
-    pub(super) backlog: Backlog,
+    /// Requests that wait; made when the first one does.
+    pub(super) backlog: Option<Backlog>,
     pub(super) shutting_down: bool,
     /// Calls that wait for input; created with the first one.
     pub(super) parked: Parked,
     pub(super) tasks: Part<Tasking, ServerTasks>,
     pub(super) sealing: Sealing,
-    /// Cancellations that overtook their request.
-    pub(super) early_cancels: super::exchanges::EarlyCancels,
+    /// Cancellations that overtook their request; made with the first one.
+    pub(super) early_cancels: Option<EarlyCancels>,
     pub(super) changes: Changes,
     pub(super) request_check: RequestCheck,
     /// Deprecated features of modern exchanges that were reported.
@@ -82,11 +83,11 @@ impl Engine {
             config,
             endpoint,
             events: VecDeque::new(),
-            backlog: Backlog::new(),
+            backlog: None,
             shutting_down: false,
             parked: None,
             tasks: Part::NONE,
-            early_cancels: super::exchanges::EarlyCancels::new(),
+            early_cancels: None,
             changes: Changes::default(),
             request_check: RequestCheck::default(),
             reported_features: ReportedFeatures::default(),
@@ -267,7 +268,9 @@ impl Engine {
     fn has_unread_input(&self, channel: Key) -> bool {
         let limits = &self.endpoint.limits;
         self.endpoint.channels.get(channel).is_some_and(|c| {
-            self.events.len() >= limits.max_events || self.backlog.is_full(c.role.waiting, limits)
+            let is_full = |backlog: &Backlog| backlog.is_full(c.role.waiting, limits);
+            self.events.len() >= limits.max_events
+                || self.backlog.as_ref().map_or(limits.max_waiting_requests == 0, is_full)
         })
     }
 
@@ -580,7 +583,7 @@ impl Engine {
         // Requests that wait were not delivered, so they end without an event.
         let waiting = core::mem::take(&mut c.role.waiting);
         let live = self.endpoint.live_calls(channel);
-        let waiting = self.backlog.remove_all(waiting);
+        let waiting = self.backlog.as_mut().map(|backlog| backlog.remove_all(waiting)).unwrap_or_default();
         // Otherwise the client is gone, or has sent nothing but faults, and gets no errors.
         if *reason == CancelReason::Shutdown {
             for id in waiting {
@@ -617,7 +620,8 @@ impl Engine {
             return;
         }
         // Requests that wait, and answered members of a batch, are not in the table of calls.
-        if !self.backlog.is_empty(c.role.waiting) || batch::has_batches(&self.endpoint, channel) {
+        let has_waiting = self.backlog.as_ref().is_some_and(|backlog| !backlog.is_empty(c.role.waiting));
+        if has_waiting || batch::has_batches(&self.endpoint, channel) {
             return;
         }
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
@@ -635,11 +639,12 @@ impl Engine {
 
     /// Starts a waiting request if there is room. Returns false if there was nothing to start.
     fn admit_waiting(&mut self) -> bool {
-        if self.is_full() {
+        if self.backlog.is_none() || self.is_full() {
             return false;
         }
         let endpoint = &mut self.endpoint;
-        let Some((channel, frame)) = self.backlog.pop(|channel| room::can_answer(endpoint, channel)) else {
+        let may_take = |channel| room::can_answer(endpoint, channel);
+        let Some((channel, frame)) = self.backlog.as_mut().and_then(|backlog| backlog.pop(may_take)) else {
             return false;
         };
         if self.endpoint.channels.get(channel).is_some() {
@@ -673,13 +678,15 @@ impl Engine {
         if self.endpoint.trim() {
             self.request_check.trim();
             self.events.shrink_to_fit();
-            self.backlog.trim();
+            if let Some(backlog) = self.backlog.as_mut() {
+                backlog.trim();
+            }
             self.parked.take_if(|parked| parked.is_unused(&self.endpoint));
             self.changes.trim();
             if let Some(tasks) = self.tasks.as_mut() {
                 tasks.trim();
             }
-            self.early_cancels.trim(self.endpoint.now);
+            self.early_cancels.take_if(|early| early.remove_expired(self.endpoint.now));
         }
     }
 }

@@ -8,6 +8,7 @@ mod changes;
 mod channel;
 mod config;
 mod custom_method;
+mod early_cancels;
 mod engine;
 mod event;
 mod exchanges;

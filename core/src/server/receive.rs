@@ -5,9 +5,11 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
+use super::backlog::Backlog;
 use super::channel::{
     OUT_OF_MEMORY, ServerEndpoint, is_exchange, lacks_memory, mark_request_refused, session,
 };
+use super::early_cancels::EarlyCancels;
 use super::engine::{Engine, SHUTTING_DOWN};
 use super::event::{Call, CancelReason, Event, Notification};
 use super::notifications::report_deprecated;
@@ -176,10 +178,11 @@ impl Engine {
     /// Returns whether a request with this id is open, queued or subscribed.
     #[inline]
     pub(crate) fn in_flight(&mut self, channel: Key, id: &RequestId) -> bool {
-        let waiting = self.endpoint.channels.get(channel).map(|c| c.role.waiting).unwrap_or_default();
+        let Some(c) = self.endpoint.channels.get(channel) else { return false };
+        let (waiting, has_listeners) = (c.role.waiting, !c.role.listeners.is_empty());
         // An id is in one of three tables, by how far its request has come.
-        self.backlog.contains(waiting, id)
-            || self.changes.find(&mut self.endpoint, channel, id).is_some()
+        self.backlog.as_mut().is_some_and(|backlog| backlog.contains(waiting, id))
+            || (has_listeners && self.changes.find(&mut self.endpoint, channel, id).is_some())
             || self.endpoint.is_live(channel, id)
     }
 
@@ -208,7 +211,8 @@ impl Engine {
             }
         };
         // After the checks: a cancelled request gets no answer, but a faulty one is answered even if it was cancelled.
-        if self.early_cancels.cancels(&mut self.endpoint, &source, &id) {
+        let early = self.early_cancels.as_mut();
+        if early.is_some_and(|early| early.cancels(&mut self.endpoint, &source, &id)) {
             return self.diagnose(source.root, Diagnostic::EarlyCancellation(id)); // CANC-010
         }
         let token = match self.endpoint.parse_progress_token(params.meta.token.slice(frame)) {
@@ -289,7 +293,7 @@ impl Engine {
             }
             // In a shutdown the channel may have waited for this call alone.
             self.close_if_finished(channel);
-        } else if self.backlog.remove(c.role.waiting, &id) {
+        } else if self.backlog.as_mut().is_some_and(|backlog| backlog.remove(c.role.waiting, &id)) {
             self.close_if_finished(channel);
         } else if let Some(listener) = self.changes.find(&mut self.endpoint, channel, &id) {
             let unsubscribed = self.changes.end(&mut self.endpoint, channel, listener);
@@ -297,7 +301,7 @@ impl Engine {
             unlisten(&mut self.tasks, channel, Some(&id));
         } else {
             // Its request may still be on its way, by another connection.
-            self.early_cancels.record(&self.endpoint, channel, &id);
+            EarlyCancels::record(&mut self.early_cancels, &self.endpoint, channel, &id);
             self.diagnose(channel, Diagnostic::UnknownCancellation(id));
         }
     }
@@ -343,9 +347,12 @@ fn check_request(
 
 /// Returns whether a request waits: too many calls are in flight, or others of its channel wait already.
 fn must_wait(engine: &Engine, source: &MessageSource<'_>) -> bool {
-    let waiting = engine.endpoint.channels.get(source.root).map(|c| c.role.waiting).unwrap_or_default();
-    // One that has waited comes from the front of the queue. Behind the others again it might wait without end.
-    engine.is_full() || (!engine.backlog.is_empty(waiting) && !source.waited && source.batch.is_none())
+    let others_wait = |backlog: &Backlog| {
+        let waiting = engine.endpoint.channels.get(source.root).map(|c| c.role.waiting).unwrap_or_default();
+        // One that has waited comes from the front of the queue. Behind the others again it might wait without end.
+        !backlog.is_empty(waiting) && !source.waited && source.batch.is_none()
+    };
+    engine.is_full() || engine.backlog.as_ref().is_some_and(others_wait)
 }
 
 /// Queues a request, or refuses it.
@@ -353,7 +360,8 @@ fn queue_request(engine: &mut Engine, request: &ReceivedRequest<'_>, id: Request
     let source = request.source;
     let is_exchange = is_exchange(&engine.endpoint, source.channel);
     let Some(c) = engine.endpoint.channels.get_mut(source.root) else { return };
-    let (backlog, waiting, limits) = (&mut engine.backlog, &mut c.role.waiting, &engine.endpoint.limits);
+    let (waiting, limits) = (&mut c.role.waiting, &engine.endpoint.limits);
+    let backlog = engine.backlog.get_or_insert_with(Backlog::new);
     // The members of a batch share one answer, so they cannot be queued one by one. An exchange does not wait
     // (DESIGN-40).
     let is_refused = backlog.is_full(*waiting, limits) || source.batch.is_some() || is_exchange;
