@@ -16,6 +16,7 @@ use super::inbound::{BatchKey, InboundCalls, InboundIndex};
 use super::observing::Observing;
 use super::outbound::{OutboundCall, OutboundCalls, ResponseMatch};
 use super::pings::{KeepAlive, KeepAlivePing, KeepAlivePings};
+use super::room;
 use crate::built::{Legacy, Observability, Part};
 use crate::deadlines::Deadlines;
 use crate::diagnostic::Diagnostic;
@@ -132,7 +133,7 @@ pub(crate) struct Endpoint<R: Role> {
     pub(crate) deadlines: Deadlines<EndpointTimer>,
     pub(super) keep_alive: Part<Legacy, KeepAlivePings>,
     tap: Part<Observability, Tap>,
-    pub(super) observing: Part<Observability, Observing>,
+    pub(crate) observing: Part<Observability, Observing>,
     pub(crate) now: Instant,
     pub(crate) check: DriverCheck,
     last_activity: Instant,
@@ -334,6 +335,22 @@ impl<R: Role> Endpoint<R> {
 
     // ---- sending ----------------------------------------------------------------------------------------------------
 
+    /// Returns whether the outbox of a channel takes a message that can wait or be dropped: it is below its limit, and there
+    /// is memory for the message; `extra` is as for [`send`](Self::send).
+    #[inline]
+    pub(crate) fn has_outbox_room(&mut self, channel: Key, extra: usize) -> bool {
+        self.channels.get(channel).is_some_and(|c| c.outbox.len() < self.limits.outbox_high_water)
+            && self.make_room(channel, extra)
+    }
+
+    /// Makes room for a message of the engine, which has at most `extra` bytes beyond
+    /// [`Limits::message_room`]. Returns whether there is.
+    #[inline]
+    pub(crate) fn make_room(&mut self, channel: Key, extra: usize) -> bool {
+        self.limits.memory_reserve == 0
+            || room::reserve(self, channel, self.limits.message_room().saturating_add(extra))
+    }
+
     /// Appends a message to the outbox of a channel; `extra` is the number of bytes by which it may exceed
     /// [`Limits::message_room`].
     ///
@@ -522,6 +539,20 @@ pub(super) fn send_text<R: Role>(endpoint: &mut Endpoint<R>, channel: Key, text:
     let message = c.outbox.segments().last().unwrap_or_default();
     record_sent(&mut endpoint.tap, &mut endpoint.observing, endpoint.now, channel, message);
     true
+}
+
+/// Returns whether the next message of a channel can be taken: whatever it is, an error response to it has room.
+///
+/// Otherwise it waits until output is written. An empty outbox always has that room.
+#[inline]
+pub(crate) fn can_answer<R: Role>(endpoint: &mut Endpoint<R>, channel: Key) -> bool {
+    endpoint.limits.memory_reserve == 0 || room::make_room_for_answer(endpoint, channel)
+}
+
+/// Sends one answer that there was no memory for before, if there is now. Returns its channel.
+#[inline]
+pub(crate) fn send_owed<R: Role>(endpoint: &mut Endpoint<R>) -> Option<Key> {
+    if endpoint.owed == 0 { None } else { room::send_next_owed(endpoint) }
 }
 
 /// Copies a message that was sent to the tap, and its length to the observer.

@@ -307,7 +307,7 @@ impl<R: Role> Endpoint<R> {
 
     /// Ends a call with an error. Returns the channel of the call.
     ///
-    /// Without memory for an error, it is sent later ([`room::send_owed`]). The key is stale in any case.
+    /// Without memory for an error, it is sent later ([`send_owed`](super::endpoint::send_owed)). The key is stale in any case.
     pub(crate) fn fail(&mut self, key: Key, error: &RpcError) -> Option<Key> {
         let call = self.inbound.calls.get(key)?;
         let (channel, batch) = (call.channel, call.batch);
@@ -340,7 +340,9 @@ impl<R: Role> Endpoint<R> {
         let (channel, batch) = (call.channel, call.batch);
         let Some(batch) = batch else {
             // Observed while the call is in the table, because its channel is found there.
-            observing::observe_answer(self, key, mark);
+            if self.observing.is_some() {
+                observing::observe_answer(self, key, mark);
+            }
             self.end_call(key);
             self.commit_message(channel, mark);
             return Ok(());
@@ -353,7 +355,9 @@ impl<R: Role> Endpoint<R> {
             }
             return Err(EncodeError::OutOfMemory);
         }
-        observing::observe_answer(self, key, mark);
+        if self.observing.is_some() {
+            observing::observe_answer(self, key, mark);
+        }
         let Some(record) = self.end_call(key) else { return Ok(()) };
         let Some(c) = self.channels.get_mut(channel) else { return Ok(()) };
         // Taken out, because `add_to_batch` needs the whole endpoint while it copies from the tail.
@@ -534,7 +538,7 @@ impl<R: Role> Endpoint<R> {
     /// Sends an error response, or adds it to the batch of its request.
     ///
     /// Without memory for it, a short one takes its place, and without memory for that nothing is sent. Both cannot be
-    /// while a message is handled that was taken after [`room::can_answer`].
+    /// while a message is handled that was taken after [`can_answer`](super::endpoint::can_answer).
     pub(crate) fn send_error(
         &mut self,
         channel: Key,

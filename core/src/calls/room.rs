@@ -18,34 +18,9 @@ impl<R> Channel<R> {
     }
 }
 
-impl<R: Role> Endpoint<R> {
-    /// Returns whether the outbox of a channel takes a message that can wait or be dropped: it is below its limit, and there
-    /// is memory for the message; `extra` is as for [`send`](Self::send).
-    #[inline]
-    pub(crate) fn has_outbox_room(&mut self, channel: Key, extra: usize) -> bool {
-        self.channels.get(channel).is_some_and(|c| c.outbox.len() < self.limits.outbox_high_water)
-            && self.make_room(channel, extra)
-    }
-
-    /// Makes room for a message of the engine, which has at most `extra` bytes beyond
-    /// [`Limits::message_room`]. Returns whether there is.
-    #[inline]
-    pub(crate) fn make_room(&mut self, channel: Key, extra: usize) -> bool {
-        self.limits.memory_reserve == 0
-            || reserve(self, channel, self.limits.message_room().saturating_add(extra))
-    }
-}
-
-/// Returns whether the next message of a channel can be taken: whatever it is, an error response to it has room.
-///
-/// Otherwise it waits until output is written. An empty outbox always has that room.
-#[inline]
-pub(crate) fn can_answer<R: Role>(endpoint: &mut Endpoint<R>, channel: Key) -> bool {
-    endpoint.limits.memory_reserve == 0 || make_room_for_answer(endpoint, channel)
-}
-
+/// Makes room for an error response to whatever message is next. Returns whether there is room.
 #[cold]
-fn make_room_for_answer<R: Role>(endpoint: &mut Endpoint<R>, channel: Key) -> bool {
+pub(super) fn make_room_for_answer<R: Role>(endpoint: &mut Endpoint<R>, channel: Key) -> bool {
     let has_room = reserve(endpoint, channel, endpoint.limits.error_room());
     // Nothing would end the wait of an empty outbox, which keeps that room from the beginning.
     (has_room && !endpoint.limits.is_out_of_memory(0))
@@ -54,7 +29,7 @@ fn make_room_for_answer<R: Role>(endpoint: &mut Endpoint<R>, channel: Key) -> bo
 
 /// Makes room for `bytes` bytes in the outbox of a channel, and leaves the reserve free. Returns whether there is room.
 #[cold]
-fn reserve<R: Role>(endpoint: &mut Endpoint<R>, channel: Key, bytes: usize) -> bool {
+pub(super) fn reserve<R: Role>(endpoint: &mut Endpoint<R>, channel: Key, bytes: usize) -> bool {
     let limits = &*endpoint.limits;
     endpoint.channels.get_mut(channel).is_none_or(|c| c.closed || c.reserve(limits, bytes))
 }
@@ -103,13 +78,8 @@ pub(crate) fn is_owed<R: Role>(endpoint: &Endpoint<R>, key: Key) -> bool {
 }
 
 /// Sends one answer that there was no memory for before, if there is now. Returns its channel.
-#[inline]
-pub(crate) fn send_owed<R: Role>(endpoint: &mut Endpoint<R>) -> Option<Key> {
-    if endpoint.owed == 0 { None } else { send_next_owed(endpoint) }
-}
-
 #[cold]
-fn send_next_owed<R: Role>(endpoint: &mut Endpoint<R>) -> Option<Key> {
+pub(super) fn send_next_owed<R: Role>(endpoint: &mut Endpoint<R>) -> Option<Key> {
     let Endpoint { inbound, channels, limits, .. } = endpoint;
     let mut has_room =
         |channel: Key| channels.get_mut(channel).is_none_or(|c| c.reserve(limits, limits.error_room()));

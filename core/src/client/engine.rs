@@ -12,11 +12,11 @@ use super::event::{Event, Peer};
 use super::negotiate::{Negotiation, NegotiationStep};
 use super::subscriptions::Subscriptions;
 use super::task_calls::TaskUse;
-use crate::calls::endpoint::{EndpointTimer, check_timeout, next_deadline};
+use crate::calls::endpoint::{self, EndpointTimer, check_timeout, next_deadline};
 use crate::calls::observing::{begin_session, end_session};
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose};
+use crate::calls::outbound_requests;
 use crate::calls::pings::PeerHealth;
-use crate::calls::{outbound_requests, room};
 use crate::driving::{BoundEngine, DriverCheck};
 use crate::error::{CallError, Fault, UseError};
 use crate::limits::Limit;
@@ -132,7 +132,7 @@ impl Engine {
         self.common.endpoint.check.polled();
         if self.common.endpoint.owed > 0 {
             let before = self.common.outbox_len();
-            while room::send_owed(&mut self.common.endpoint).is_some() {}
+            while endpoint::send_owed(&mut self.common.endpoint).is_some() {}
             self.common.count_answer(before);
         }
         self.common.events.pop_front()
@@ -143,7 +143,7 @@ impl Engine {
     /// Requests alone never pause reading, because their answers free memory (DESIGN-12).
     #[inline]
     pub(crate) fn can_answer(&mut self, channel: ChannelId) -> bool {
-        room::can_answer(&mut self.common.endpoint, channel.0) || self.common.unread_answer_bytes() == 0
+        endpoint::can_answer(&mut self.common.endpoint, channel.0) || self.common.unread_answer_bytes() == 0
     }
 
     /// Returns whether decoding should pause.

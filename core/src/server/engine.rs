@@ -22,7 +22,7 @@ use super::sealing::Sealing;
 use super::tasks::host::ServerTasks;
 use super::tasks::{RunAnswer, unlisten};
 use crate::built::{Part, Tasking};
-use crate::calls::endpoint::{Endpoint, EndpointTimer, check_timeout, next_deadline};
+use crate::calls::endpoint::{self, Endpoint, EndpointTimer, check_timeout, next_deadline};
 use crate::calls::inbound::CallId;
 use crate::calls::observing::{end_session, observe_outcome, resume_message};
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
@@ -229,7 +229,7 @@ impl Engine {
         self.endpoint.tick(now);
         self.endpoint.check.polled();
         // May be what a channel waited for to close, which is an event.
-        while let Some(channel) = room::send_owed(&mut self.endpoint) {
+        while let Some(channel) = endpoint::send_owed(&mut self.endpoint) {
             self.close_if_finished(channel);
         }
         loop {
@@ -642,8 +642,7 @@ impl Engine {
         if self.backlog.is_none() || self.is_full() {
             return false;
         }
-        let endpoint = &mut self.endpoint;
-        let may_take = |channel| room::can_answer(endpoint, channel);
+        let may_take = |channel| endpoint::can_answer(&mut self.endpoint, channel);
         let Some((channel, frame)) = self.backlog.as_mut().and_then(|backlog| backlog.pop(may_take)) else {
             return false;
         };
@@ -750,10 +749,10 @@ impl BoundEngine for Engine {
     }
 }
 
-/// Returns whether the next message of a channel can be taken; see [`room::can_answer`].
+/// Returns whether the next message of a channel can be taken; see [`endpoint::can_answer`].
 #[inline]
 pub(crate) fn can_answer(engine: &mut Engine, channel: ChannelId) -> bool {
-    room::can_answer(&mut engine.endpoint, channel.0)
+    endpoint::can_answer(&mut engine.endpoint, channel.0)
 }
 
 /// Returns whether a request has to be refused because its event, `more` bytes and the reserve are not free.

@@ -393,15 +393,18 @@ fn deliver_call(
 ) -> Result<(), RpcError> {
     let AcceptedRequest { version, method, fits_headers, .. } = accepted;
     let mut caller = channel::caller(&engine.endpoint, channel);
-    caller.observation =
-        observe_call(&mut engine.endpoint, key, &method, RequestedParams::read(frame, &params));
+    if engine.endpoint.observing.is_some() {
+        let observed = RequestedParams::read(frame, &params);
+        caller.observation = observe_call(&mut engine.endpoint, key, &method, observed);
+    }
     let task = CallTask::Offer(TaskOffer::None);
     let (id, channel, frame) = (CallId(key), ChannelId(channel), frame.clone());
     let mut call = Call { id, channel, version, method, frame, params, retry: None, caller, task };
     if let Some(tasks) = engine.tasks.as_ref() {
         call.task = CallTask::Offer(tasks.offer(version, &call)?);
     }
-    if version.is_modern() {
+    let is_retry = !(params.input_responses.is_empty() && params.request_state.is_empty());
+    if is_retry && version.is_modern() {
         call.retry = engine.sealing.read_retry(&engine.endpoint, &engine.config, &call)?.map(Box::new);
         // Only sealed state counts deliveries: it proves that this call was delivered and asked. Header fields that
         // do not fit are passed for a hidden tool alone, so the tool stays hidden.

@@ -64,7 +64,7 @@ impl Sealing {
         if state.is_empty() && carried.count() == 0 { Ok(None) } else { Err(UseError::NoSealKeys) }
     }
 
-    /// Returns state and responses of a modern retry.
+    /// Returns state and responses of a modern retry; `None` if its method cannot ask for input.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Sealing {
     ) -> Result<Option<RetryContext>, RpcError> {
         let (inputs, state) = (call.params.input_responses, call.params.request_state);
         // In other methods these members mean nothing.
-        if (inputs.is_empty() && state.is_empty()) || !methods::may_need_input(&call.method) {
+        if !methods::may_need_input(&call.method) {
             return Ok(None);
         }
         let mut round = self.unseal(endpoint, config, call, state)?;
