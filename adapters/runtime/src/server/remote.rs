@@ -15,8 +15,8 @@ use mcp_std::sync::{SendError, Sender};
 use mcp_std::{Panic, catch};
 
 use super::cx::{Answered, Backend, CallState, Cx};
-use super::handler::{HandlerFailure, in_scope};
-use super::server_loop::{ChangeSet, ServerLoop};
+use super::handler::HandlerFailure;
+use super::server_loop::{ChangeSet, ServerLoop, in_scope};
 
 /// A command that runs on the event loop.
 pub type LoopCommand = Box<dyn FnOnce(&mut dyn ServerLoop) + Send>;

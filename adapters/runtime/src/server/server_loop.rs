@@ -11,7 +11,7 @@ use mcp_std::catch;
 
 use super::cx::{Backend, CallState, Cx};
 use super::dispatcher::Dispatcher;
-use super::handler::{Handler, HandlerFailure, in_scope};
+use super::handler::{Handler, HandlerFailure};
 use super::remote::{EncodedResult, HandlerOutcome};
 
 /// The event loop without the handler, as a [`Cx`] needs it.
@@ -113,6 +113,28 @@ fn run_handler(
     apply_outcome(server_loop, call, outcome, &mut |call, failure| {
         _ = catch(|| handler.failed(call, failure))
     });
+}
+
+/// Runs a function in the scope of the observation of a call, if it has one.
+///
+/// # Panics
+///
+/// If the function panics, or if the observer calls it and does not return after that.
+#[inline]
+pub(super) fn in_scope<T>(call: &Call, run: impl FnOnce() -> T) -> T {
+    let Some(observation) = call.caller().observation() else { return run() };
+    let (mut run, mut outcome) = (Some(run), None);
+    observation.in_scope(&mut || {
+        if let Some(run) = run.take() {
+            outcome = Some(run());
+        }
+    });
+    match (outcome, run) {
+        (Some(outcome), _) => outcome,
+        // The observer has not called it. A handler runs all the same.
+        (None, Some(run)) => run(),
+        (None, None) => panic!("the observer lost the outcome of a handler"),
+    }
 }
 
 /// Applies the outcome of a handler. `on_failure` receives failures that the author of the handler should know.

@@ -14,8 +14,8 @@ use mcp_std::sync::BlockingPool;
 
 use super::{AsyncCx, CallState, Cx};
 use crate::server::cx::Backend;
-use crate::server::handler::in_scope;
 use crate::server::remote::{Abandonment, RemoteCall};
+use crate::server::server_loop::in_scope;
 
 impl AsyncCx {
     /// Runs `work` on a thread of the pool `P` and returns its value; a panic continues in this future.
