@@ -301,6 +301,14 @@ pub(super) fn append_output(out: &mut Outbox, write: impl FnOnce(&mut Vec<u8>)) 
     out.commit(mark);
 }
 
+/// Appends the field that announces the length of a body.
+#[inline]
+pub(super) fn put_length(tail: &mut Vec<u8>, n: u64) {
+    tail.extend_from_slice(b"Content-Length: ");
+    tail.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+    tail.extend_from_slice(b"\r\n");
+}
+
 fn put_chunk_size(tail: &mut Vec<u8>, n: usize) {
     let mut shift = (usize::BITS - n.leading_zeros()).div_ceil(4).max(1) * 4;
     while shift > 0 {

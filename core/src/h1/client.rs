@@ -2,11 +2,10 @@
 
 use bytes::Bytes;
 
-use super::body::{BodyRead, BodyReader, BodyWriter, has_framing_field};
+use super::body::{BodyRead, BodyReader, BodyWriter, has_framing_field, put_length};
 use super::connection::{self, InputEnd};
 use super::error::{ConnectionFault, Reason, WriteError};
 use super::fields::{self, ParsedResponse};
-use super::status::put_length;
 use super::table::{self, RecvState, SendState, Trigger};
 use crate::head::{BodySize, Fields, ResponseHead, is_token};
 use crate::time::Instant;

@@ -65,7 +65,6 @@ mod error;
 mod fields;
 mod read_buffer;
 pub mod server;
-mod status;
 mod table;
 #[cfg(test)]
 mod table_tests;

@@ -55,7 +55,7 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("adapters/std/src/fuzz_tests.rs", "tests"),
     ("adapters/telemetry/src/metrics.rs", "descriptions of metrics"),
     ("adapters/std/src/testing/", "checks of an adapter, whose messages are those of a failed test"),
-    ("core/src/h1/status.rs", "reason phrases of HTTP"),
+    ("core/src/h1/server.rs", "reason phrases of HTTP"),
     ("core/src/model/test_support.rs", "tests"),
     ("core/src/testing.rs", "tests"),
     ("core/src/time.rs", "reasons of deadlines, for logs"),
