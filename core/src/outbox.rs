@@ -327,7 +327,6 @@ impl Outbox {
     }
 
     /// Returns the capacity of the tail.
-    #[cfg(feature = "http")]
     pub(crate) fn capacity(&self) -> usize {
         self.tail.capacity()
     }

@@ -263,7 +263,6 @@ impl<R: Role> Endpoint<R> {
     }
 
     /// Returns whether calls of a root channel are in flight.
-    #[cfg(feature = "http")]
     pub(crate) fn has_live_calls(&self, channel: Key) -> bool {
         self.channels.get(channel).is_some_and(|c| !c.live_calls.is_empty())
     }

@@ -13,8 +13,6 @@ mod engine;
 mod event;
 mod exchanges;
 mod handshake;
-#[cfg(feature = "http")]
-mod http_exchanges;
 mod http_request;
 mod input;
 #[cfg_attr(not(feature = "tasks"), allow(dead_code, unused_imports, reason = "nothing makes tasks"))]

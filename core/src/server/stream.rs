@@ -97,7 +97,6 @@ impl StreamState {
         self.owner.is_some() && !matches!(self.place, Place::Session(_))
     }
 
-    #[cfg(feature = "http")]
     pub(super) const fn owner(&self) -> Option<Key> {
         self.owner
     }
@@ -144,7 +143,6 @@ impl StreamState {
     }
 
     /// Records that the client has left the stream, which it can resume.
-    #[cfg(feature = "http")]
     pub(super) const fn mark_left(&mut self) {
         self.left = true;
     }
@@ -185,7 +183,6 @@ impl StreamState {
     }
 
     /// Takes the scopes for whose lack the request was refused.
-    #[cfg(feature = "http")]
     pub(super) fn take_required_scopes(&mut self) -> Option<Box<str>> {
         self.required_scopes.take()
     }
