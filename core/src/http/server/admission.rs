@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::config::Config;
-use super::exchange::{ExchangeId, HeadRejection, Kind, RequestPhase};
+use super::exchange_table::{ExchangeId, HeadRejection, Kind, RequestPhase};
 use super::http_sse::HttpSse;
 use super::principals::admit_as;
 use super::protected::Protected;

@@ -9,7 +9,7 @@ use alloc::string::String;
 use bytes::Bytes;
 
 use super::Server;
-use super::exchange::{RequestPhase, ResponseForm, SessionKey};
+use super::exchange_table::{RequestPhase, ResponseForm, SessionKey};
 use super::refusal::{malformed, no_batches, overloaded, repeated_id, unknown_session};
 use super::resumption::event_stream_fields;
 use super::session::SessionTable;

@@ -18,7 +18,6 @@ mod admission;
 mod config;
 mod connection;
 mod documents;
-mod exchange;
 mod exchange_table;
 mod http_sse;
 mod post;
@@ -34,7 +33,7 @@ mod token;
 pub use config::Config;
 pub use connection::{Admission, Connection};
 pub use documents::PublicDocument;
-pub use exchange::{ExchangeId, Response};
+pub use exchange_table::{ExchangeId, Response};
 pub use protected::{Dpop, Protected, ProtectedError, Scheme};
 pub use request_headers::VisibleFieldError;
 pub use token::{AccessToken, Denial, TokenRequest};
@@ -46,8 +45,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use self::exchange::{Kind, SessionKey};
-use self::exchange_table::ExchangeTable;
+use self::exchange_table::{ExchangeTable, Kind, SessionKey};
 use self::refusal::shutting_down;
 use self::session::SessionTable;
 use self::token::Validator;

@@ -3,8 +3,7 @@
 use bytes::Bytes;
 
 use super::Server;
-use super::exchange::{ExchangeId, Kind, RequestPhase, SessionKey};
-use super::exchange_table::{ServerExchange, SessionUse};
+use super::exchange_table::{ExchangeId, Kind, RequestPhase, ServerExchange, SessionKey, SessionUse};
 use super::http_sse::HttpSse;
 use super::refusal::{
     self, Refusal, no_batches, no_session, overloaded, repeated_id, too_long, unknown_session,

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 
 use super::Server;
-use super::exchange::{Kind, SessionKey};
+use super::exchange_table::{Kind, SessionKey};
 use super::refusal::{HeadDecision, overloaded};
 use super::resumption::write_empty_event;
 use crate::frame::sse::EventHead;

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 
-use super::exchange::HeadRejection;
+use super::exchange_table::HeadRejection;
 use crate::http::fields;
 use crate::rpc::RpcError;
 use crate::rpc::envelope::MalformedMessage;

@@ -3,8 +3,9 @@
 
 use core::time::Duration;
 
-use super::exchange::{Kind, RequestPhase, ResponseForm, SessionKey};
-use super::exchange_table::{ServerExchange, SessionPlace, SessionUse};
+use super::exchange_table::{
+    Kind, RequestPhase, ResponseForm, ServerExchange, SessionKey, SessionPlace, SessionUse,
+};
 use super::http_sse::HttpSse;
 use super::refusal::overloaded;
 use super::resumption::{

@@ -9,8 +9,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::exchange::SessionKey;
-use super::exchange_table::SessionPlace;
+use super::exchange_table::{SessionKey, SessionPlace};
 use super::refusal::{unknown_event_id, unknown_session};
 use super::session::{HttpSession, SessionLookup};
 use super::{MAX_BUFFERED_BODY, Server};

@@ -7,8 +7,9 @@ use core::time::Duration;
 
 use subtle::{Choice, ConstantTimeEq};
 
-use super::exchange::{ResponseForm, SessionKey};
-use super::exchange_table::{ExchangeTable, ServerExchange, SessionPlace, SessionUse};
+use super::exchange_table::{
+    ExchangeTable, ResponseForm, ServerExchange, SessionKey, SessionPlace, SessionUse,
+};
 use super::principals::{PrincipalSessions, SessionsOfPrincipal, queue_uninitialized};
 use super::resumption::{GetStreams, ReplayEntry, ReplayLog};
 use super::{MIN_CHECK_INTERVAL, Server};

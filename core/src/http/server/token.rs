@@ -8,8 +8,7 @@ use core::fmt;
 
 use subtle::ConstantTimeEq as _;
 
-use super::exchange::{ExchangeId, Kind, RequestPhase};
-use super::exchange_table::ExchangeTable;
+use super::exchange_table::{ExchangeId, ExchangeTable, Kind, RequestPhase};
 use super::principals::admit_as;
 use super::protected::{Dpop, Protected, Scheme};
 use super::refusal::{HeadDecision, Refusal, overloaded};
