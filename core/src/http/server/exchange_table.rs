@@ -1,4 +1,4 @@
-//! The exchanges of a server, and their table: which have output, which are streams, whose they are, and their deadlines.
+//! The exchanges of a server and their table: which have output, which are streams, whose they are, their deadlines.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -279,9 +279,8 @@ impl<F: Flavor> RouterState<F> {
 
     /// Returns the changes since the last call, and shows engines who may see and use entries since then.
     fn take_changes(&mut self) -> Vec<Announcement<'static>> {
-        let with_rules =
-            [EntryKind::Tool, EntryKind::Resource, EntryKind::ResourceTemplate, EntryKind::Skill];
-        if with_rules.into_iter().any(|kind| self.core.has_changed(kind)) {
+        let ruled = [EntryKind::Tool, EntryKind::Resource, EntryKind::ResourceTemplate, EntryKind::Skill];
+        if ruled.into_iter().any(|kind| self.core.has_changed(kind)) {
             self.publish_access_rules();
         } else if !self.core.has_changed(EntryKind::Prompt) {
             return Vec::new();
