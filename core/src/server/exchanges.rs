@@ -453,11 +453,14 @@ impl Exchanges<'_> {
                 self.engine.events.push_back(Event::Closed { channel: ChannelId(key), fault: Fault::Eof });
             }
         }
-        let Some(c) = self.engine.endpoint.channels.remove(key) else { return ExchangeBuffers::default() };
-        let mut outbox = c.outbox;
+        let mut buffers = ExchangeBuffers::default();
+        if let Some(c) = self.engine.endpoint.channels.get_mut(key) {
+            core::mem::swap(&mut buffers.outbox, &mut c.outbox);
+        }
+        self.engine.endpoint.channels.discard(key);
         // Output of this exchange must not reach the next one with its buffer.
-        outbox.clear_for_reuse();
-        ExchangeBuffers { outbox }
+        buffers.outbox.clear_for_reuse();
+        buffers
     }
 }
 

@@ -115,10 +115,11 @@ impl ExchangeTable {
     pub(super) fn remove(&mut self, now: Instant, key: Key) {
         // The list has its links in the slot, so the stream leaves it before the slot is free.
         self.set_open_ended(key, false);
-        let Some(x) = self.slab.remove(key) else { return };
+        let Some(x) = self.slab.get_mut(key) else { return };
         if let (Some(authorization), Some(principals)) = (self.spare.reclaim(x), self.principals.as_mut()) {
             principals.remove(authorization.identity().shared_principal());
         }
+        self.slab.discard(key);
         if self.slab.is_empty() && self.trim_at.is_none() {
             self.trim_at = Some(now + TRIM_DELAY);
         }
@@ -849,15 +850,15 @@ impl SpareBuffers {
     /// Larger buffers are not kept.
     const MAX_CAPACITY: usize = 4 << 10;
 
-    /// Takes the memory of a closed exchange. Returns its party.
-    fn reclaim(&mut self, x: ServerExchange) -> Option<Authorization> {
-        let mut header_buffer = x.headers.into_buffer();
-        header_buffer.clear();
-        let mut fields = x.response.map_or(x.spare_fields, |r| r.fields);
-        fields.clear();
-        let mut out = x.out;
-        out.clear_for_reuse();
-        *self = Self { header_buffer, out, fields, stream: x.spare };
+    /// Takes the memory of an exchange that closes. Returns its party.
+    fn reclaim(&mut self, x: &mut ServerExchange) -> Option<Authorization> {
+        self.header_buffer = x.headers.take_buffer();
+        self.header_buffer.clear();
+        self.fields = x.response.take().map_or_else(|| x.fields(), |response| response.fields);
+        self.fields.clear();
+        core::mem::swap(&mut self.out, &mut x.out);
+        self.out.clear_for_reuse();
+        core::mem::swap(&mut self.stream, &mut x.spare);
         // One large response must not hold its memory until the server is idle.
         if self.header_buffer.capacity() > Self::MAX_CAPACITY
             || self.out.capacity() > Self::MAX_CAPACITY
@@ -865,7 +866,7 @@ impl SpareBuffers {
         {
             *self = Self::default();
         }
-        x.authorization
+        x.authorization.take()
     }
 }
 

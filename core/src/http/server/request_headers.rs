@@ -60,8 +60,8 @@ impl RequestHeaders {
         Self { buffer: text, ..Self::default() }
     }
 
-    pub(super) fn into_buffer(self) -> Vec<u8> {
-        self.buffer
+    pub(super) fn take_buffer(&mut self) -> Vec<u8> {
+        core::mem::take(&mut self.buffer)
     }
 
     /// Copies a field if it is needed later.
