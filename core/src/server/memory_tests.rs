@@ -1,0 +1,129 @@
+//! Messages of the engine itself while there is no memory for them: each is sent later, or refused by its name, and none is lost.
+
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::tasks::requests::TaskOptions;
+use super::tasks::table::TaskTable;
+use crate::entropy::Entropy;
+use crate::model::ElicitSchema;
+use crate::server::{Call, Config, Engine, Event, InputRequired};
+use crate::tap::ChannelId;
+use crate::time::{Anchor, Instant};
+use crate::{Capabilities, Capability, Limits};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A server with one client of 2025-11-25 on a byte stream.
+struct Device {
+    engine: Engine,
+    channel: ChannelId,
+    now: Instant,
+    limits: Limits,
+    calls: Vec<Call>,
+}
+
+impl Device {
+    fn new(configure: impl FnOnce(Config) -> Config) -> Self {
+        let limits = Limits { progress_burst: 1, progress_rate: 1, ..Limits::default() };
+        let capabilities = Capabilities::new().with(Capability::Tools);
+        let config = Config::new("s", "1").capabilities(capabilities).limits(limits.clone());
+        let mut engine = Engine::new(Arc::new(configure(config)));
+        engine.set_tasks(Instant::ZERO, TaskTable::new(Entropy::new([5; 32], 0), Anchor::default()));
+        let channel = engine.open_channel(Instant::ZERO);
+        let mut device = Self { engine, channel, now: Instant::ZERO, limits, calls: Vec::new() };
+        device.feed(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25", "clientInfo": {"name": "c", "version": "1"},
+            "capabilities": {"elicitation": {}},
+        }}));
+        device.feed(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        device.sent();
+        device
+    }
+
+    fn feed(&mut self, message: &Value) {
+        self.engine.handle_message(self.now, self.channel, message.to_string().into());
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        while let Some(event) = self.engine.poll_event(self.now) {
+            if let Event::Call(call) = event {
+                self.calls.push(call);
+            }
+        }
+        self.engine.check_sums();
+    }
+
+    fn advance(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(at) = self.engine.poll_timeout().filter(|at| *at <= until) {
+            self.now = at.max(self.now);
+            self.engine.handle_timeout(self.now);
+            self.settle();
+        }
+        self.now = until;
+    }
+
+    /// Takes what was sent.
+    fn sent(&mut self) -> Vec<Value> {
+        let mut sent = Vec::new();
+        while let Some(message) = self.engine.outbox(self.channel).and_then(|outbox| outbox.pop_message()) {
+            sent.push(serde_json::from_slice(&message).expect("JSON"));
+        }
+        sent
+    }
+
+    fn methods(&mut self) -> Vec<String> {
+        self.sent().iter().map(|message| message["method"].as_str().unwrap_or_default().into()).collect()
+    }
+
+    /// Leaves no memory for any message.
+    fn exhaust_all(&mut self) {
+        let none = usize::MAX / 4;
+        self.engine.endpoint.limits =
+            Arc::new(Limits { memory_reserve: none, max_uri: none, ..self.limits.clone() });
+    }
+
+    fn restore(&mut self) {
+        self.engine.endpoint.limits = Arc::new(self.limits.clone());
+    }
+
+    /// Begins a task. Returns its id and the call that runs it.
+    fn begin_task(&mut self) -> (String, Call) {
+        let params = json!({"name": "t", "task": {}, "_meta": {"progressToken": "p"}});
+        self.feed(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}));
+        let call = self.calls.pop().expect("a call");
+        self.engine.tasks(self.now).begin(&call, TaskOptions::new()).expect("room");
+        self.settle();
+        let created = self.sent().pop().expect("an answer");
+        let id = created["result"]["task"]["taskId"].as_str().expect("a task").into();
+        (id, self.calls.pop().expect("a run"))
+    }
+}
+
+// covers: TASK-021
+#[test]
+fn question_of_a_task_without_memory_is_asked_later() {
+    let mut device = Device::new(|config| config);
+    let (id, run) = device.begin_task();
+    let mut input = InputRequired::new();
+    assert!(input.elicit(&run, "q", "?", ElicitSchema::default()).is_err());
+    device.engine.require_input(device.now, &run, &input).expect("the client answers forms");
+    device.settle();
+    device.sent();
+    // It waits for a place, which the exhausted device has.
+    device.engine.endpoint.limits = Arc::new(Limits { max_pending_calls: 0, ..device.limits.clone() });
+    device.feed(&json!({"jsonrpc": "2.0", "id": 2, "method": "tasks/result", "params": {"taskId": id}}));
+    assert!(!device.methods().contains(&"elicitation/create".into()));
+    device.exhaust_all();
+    device.advance(3 * SECOND);
+    assert!(device.engine.endpoint.outbound.calls.is_empty(), "nobody answers what was not sent");
+    device.restore();
+    device.advance(SECOND);
+    assert_eq!(device.methods(), ["elicitation/create"]);
+}
