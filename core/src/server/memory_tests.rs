@@ -106,6 +106,18 @@ impl Device {
     }
 }
 
+// covers: PING-004
+#[test]
+fn keep_alive_goes_on_after_a_ping_without_memory() {
+    let mut device = Device::new(|config| config.keep_alive_ping(SECOND, 0));
+    device.exhaust_all();
+    device.advance(3 * SECOND);
+    assert!(device.sent().is_empty());
+    device.restore();
+    device.advance(SECOND);
+    assert_eq!(device.methods(), ["ping"]);
+}
+
 // covers: TASK-021
 #[test]
 fn question_of_a_task_without_memory_is_asked_later() {
