@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use super::tasks::requests::TaskOptions;
 use super::tasks::table::TaskTable;
+use crate::calls::inbound::SendStatus;
 use crate::entropy::Entropy;
-use crate::model::ElicitSchema;
+use crate::model::{ElicitSchema, LoggingLevel};
 use crate::server::{Call, Config, Engine, Event, InputRequired};
 use crate::tap::ChannelId;
 use crate::time::{Anchor, Instant};
@@ -28,9 +29,10 @@ struct Device {
 }
 
 impl Device {
+    #[expect(deprecated, reason = "supported until its removal")]
     fn new(configure: impl FnOnce(Config) -> Config) -> Self {
         let limits = Limits { progress_burst: 1, progress_rate: 1, ..Limits::default() };
-        let capabilities = Capabilities::new().with(Capability::Tools);
+        let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::Logging);
         let config = Config::new("s", "1").capabilities(capabilities).limits(limits.clone());
         let mut engine = Engine::new(Arc::new(configure(config)));
         engine.set_tasks(Instant::ZERO, TaskTable::new(Entropy::new([5; 32], 0), Anchor::default()));
@@ -82,6 +84,15 @@ impl Device {
         self.sent().iter().map(|message| message["method"].as_str().unwrap_or_default().into()).collect()
     }
 
+    /// Leaves the outbox the room of a short message, and no memory for its growth.
+    fn exhaust(&mut self) {
+        let none = usize::MAX / 4;
+        let limits = Limits { memory_reserve: none, max_id: 0, max_uri: 0, ..self.limits.clone() };
+        let room = limits.message_room();
+        self.engine.endpoint.channels.get_mut(self.channel.0).expect("open").outbox.reserve(room);
+        self.engine.endpoint.limits = Arc::new(limits);
+    }
+
     /// Leaves no memory for any message.
     fn exhaust_all(&mut self) {
         let none = usize::MAX / 4;
@@ -116,6 +127,27 @@ fn keep_alive_goes_on_after_a_ping_without_memory() {
     device.restore();
     device.advance(SECOND);
     assert_eq!(device.methods(), ["ping"]);
+}
+
+#[test]
+fn held_log_message_without_memory_is_sent_later() {
+    #[expect(deprecated, reason = "supported until its removal")]
+    fn log(device: &mut Device, text: &str) -> SendStatus {
+        let (engine, level) = (&mut device.engine, LoggingLevel::Error);
+        engine.log_session(device.now, device.channel, &level, None, text).expect("open")
+    }
+    let mut device = Device::new(|config| config);
+    assert_eq!(log(&mut device, "a"), SendStatus::Queued);
+    assert_eq!(log(&mut device, &"b".repeat(9_000)), SendStatus::Deferred);
+    assert_eq!(device.sent().len(), 1);
+    device.exhaust();
+    device.advance(3 * SECOND);
+    assert!(device.sent().is_empty());
+    device.restore();
+    device.advance(SECOND);
+    let sent = device.sent();
+    assert_eq!(sent.len(), 1, "the message is lost");
+    assert_eq!(sent[0]["params"]["data"].as_str().map(str::len), Some(9_000));
 }
 
 // covers: TASK-021

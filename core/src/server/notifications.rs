@@ -139,7 +139,8 @@ impl Engine {
 
     /// Passes a log message to the session of a channel, or the time if there is none, and does what follows.
     pub(super) fn advance_log(&mut self, channel: Key, message: Option<Vec<u8>>) -> SendStatus {
-        let has_room = self.endpoint.has_outbox_room(channel, message.as_ref().map_or(0, Vec::len));
+        let held = session(&self.endpoint, channel).map_or(0, |session| session.log.deferred_len());
+        let has_room = self.endpoint.has_outbox_room(channel, message.as_ref().map_or(held, Vec::len));
         let (now, limits) = (self.endpoint.now, &*self.endpoint.limits);
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return SendStatus::Dropped };
         // Without memory the outbox counts as full, so the message waits and is not lost.
@@ -153,6 +154,7 @@ impl Engine {
         match outcome {
             LogOutcome::Dropped => SendStatus::Dropped,
             LogOutcome::Send(message) => {
+                // Memory cannot be lacking: `has_outbox_room` has made this room above.
                 self.endpoint.send(channel, message.len(), |out| out.extend_from_slice(&message));
                 SendStatus::Queued
             }
