@@ -614,7 +614,7 @@ mod tests {
     // covers: BATCH-003, PING-001
     #[test]
     fn batch_before_a_session_is_refused_if_it_has_a_handshake() {
-        let mut engine = Engine::new(alloc::sync::Arc::new(Config::new("s", "1")));
+        let mut engine = Engine::new(Arc::new(Config::new("s", "1")));
         let owner = Key { slot: 7, generation: 0 };
         let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         let handshake = r#"{"jsonrpc":"2.0","id":2,"method":"initialize","params":{}}"#;

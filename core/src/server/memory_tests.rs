@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::tasks::requests::TaskOptions;
 use super::tasks::table::TaskTable;
-use crate::calls::inbound::SendStatus;
+use crate::calls::inbound::{Progress, SendStatus};
 use crate::entropy::Entropy;
 use crate::model::{ElicitSchema, LoggingLevel};
 use crate::server::{Call, Config, Engine, Event, InputRequired};
@@ -148,6 +148,45 @@ fn held_log_message_without_memory_is_sent_later() {
     let sent = device.sent();
     assert_eq!(sent.len(), 1, "the message is lost");
     assert_eq!(sent[0]["params"]["data"].as_str().map(str::len), Some(9_000));
+}
+
+// covers: PROG-007, PROG-013
+#[test]
+fn progress_of_a_task_without_room_or_rate_is_sent_later() {
+    for cause in ["memory", "room", "rate"] {
+        let mut device = Device::new(|config| config);
+        let (_, run) = device.begin_task();
+        let report = |device: &mut Device, value: f64| {
+            let progress = Progress::new(value).with_message("m".repeat(9_000));
+            device.engine.progress(device.now, run.id(), progress).expect("open")
+        };
+        match cause {
+            "memory" => device.exhaust(),
+            "room" => {
+                let limits = Limits { outbox_high_water: 0, ..device.limits.clone() };
+                device.engine.endpoint.limits = Arc::new(limits);
+            }
+            _ => {
+                // The burst is one.
+                assert_eq!(report(&mut device, 1.0), SendStatus::Queued);
+                assert_eq!(device.sent().len(), 1);
+            }
+        }
+        assert_eq!(report(&mut device, 2.0), SendStatus::Deferred, "{cause}");
+        assert_eq!(report(&mut device, 3.0), SendStatus::Deferred, "{cause}");
+        assert_eq!(report(&mut device, 2.5), SendStatus::Dropped, "{cause}");
+        device.advance(SECOND / 2);
+        assert!(device.sent().is_empty(), "{cause}");
+        device.restore();
+        device.advance(SECOND);
+        let sent = device.sent();
+        assert_eq!(sent.len(), 1, "{cause}");
+        assert_eq!(
+            (&sent[0]["params"]["progress"], &sent[0]["params"]["progressToken"]),
+            (&json!(3), &json!("p"))
+        );
+        assert!(sent[0]["params"]["_meta"]["io.modelcontextprotocol/related-task"].is_object(), "{cause}");
+    }
 }
 
 // covers: TASK-021

@@ -183,7 +183,8 @@ impl Engine {
     /// Reports progress of a call (PROG-006, PROG-010).
     ///
     /// Values are sent only if the client asked for them, only if they increase, and at a limited rate. The latest
-    /// value that was held back is sent when the rate allows it (PROG-007, PROG-013).
+    /// value that was held back is sent when the rate allows it (PROG-007, PROG-013). Progress of the run of a task is
+    /// dropped while its client reads no stream of its session.
     ///
     /// # Errors
     ///
@@ -197,10 +198,10 @@ impl Engine {
         self.endpoint.tick(now);
         // The channel of a run has no connection: the session that created its task is told.
         if self.is_run(call.0) {
-            let reported = self.with_tasks(|tasks, cx| tasks.report_progress(cx, call.0, &progress));
+            let reported = self.with_tasks(|tasks, cx| tasks.report_progress(cx, call.0, progress));
             return Ok(reported.unwrap_or(SendStatus::Dropped));
         }
-        self.endpoint.report_progress(call.0, progress)
+        self.endpoint.report_progress(call.0, progress, None)
     }
 
     /// Sends a custom notification on a channel.
