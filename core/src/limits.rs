@@ -71,7 +71,7 @@ pub struct Limits {
     /// Reached: `is_stalled` of the engine returns true, and a server over HTTP answers 503. A byte stream does not
     /// come near this limit, because one message is decoded per event that the application polls.
     pub max_events: usize,
-    /// Outbound calls without an answer, per engine (default 1,024, small 8; at most 32,768).
+    /// Outbound calls without an answer, per engine (default 1,024, small 8; at most 32,767).
     ///
     /// At a server over HTTP, the input requests of one session may use a quarter of them, and always at least
     /// [`max_inputs`](Self::max_inputs). A client that answers nothing therefore does not block the others. Reached:
@@ -343,9 +343,9 @@ impl Limits {
         self.max_depth.max(1)
     }
 
-    /// Returns `max_pending_calls`, capped so that a request id can name each call and one retry of it.
+    /// Returns `max_pending_calls`, capped so that 16 bits can name each call and one retry of it, or none of them.
     pub(crate) fn effective_max_pending_calls(&self) -> usize {
-        self.max_pending_calls.min(1 << 15) as usize
+        self.max_pending_calls.min((1 << 15) - 1) as usize
     }
 }
 

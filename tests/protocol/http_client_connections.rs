@@ -8,6 +8,7 @@ use mcp_proto::client::Event;
 use mcp_proto::h1::{self, server};
 use mcp_proto::head::{BodySize, Fields};
 use mcp_proto::http::client::{Client, Config, ConnectionId, ConnectionPool, PoolLimits};
+use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallError, CallKey, CallOptions, Fault, HttpError, Instant, Version, VersionSet};
 use mcp_tests::harness::build::{
     discover_result, error_response, initialize_result, notification, result_response,
@@ -293,8 +294,8 @@ fn concurrent_calls_use_up_to_max_connections() {
     let notice = rig.expect_request();
     assert_eq!(notice.body["method"], "x/y");
     rig.respond_with_status(notice.connection, 202);
-    // The connection of the notification takes the next call, and so does each that becomes idle.
-    got.push(rig.expect_request());
+    // The connection of the notification is kept for messages. Each other one takes the next call when it becomes idle.
+    assert!(rig.received.is_empty());
     let mut done = 0;
     while let Some(next) = got.pop() {
         rig.respond_with_json(next.connection, &result_response(&next.body, tool_result()));
@@ -691,4 +692,77 @@ fn get_stream_leaves_a_connection_for_calls() {
         rig.respond_with_json(call.connection, &result_response(&call.body, json!({"content": []})));
         assert!(rig.expect_done(key).is_ok(), "{max_connections}");
     }
+}
+
+/// Opens four connections with short exchanges, all of which are idle then.
+fn rig_with_four_idle_connections() -> PoolHarness {
+    let mut limits = PoolLimits::default();
+    limits.max_connections = 2;
+    let mut rig = PoolHarness::new(VersionSet::MODERN, limits, Chunker::Whole);
+    rig.answer_discover();
+    let calls = [rig.start_wave_call(), rig.start_wave_call()];
+    for _ in 0..2 {
+        rig.client.engine().notify(rig.now, "x/y", None::<&Value>).expect("sent");
+        rig.pump();
+    }
+    let received: Vec<ReceivedRequest> = rig.received.drain(..).collect();
+    for got in received {
+        if got.body["method"] == "x/y" {
+            rig.respond_with_status(got.connection, 202);
+        } else {
+            rig.respond_with_json(got.connection, &result_response(&got.body, tool_result()));
+        }
+    }
+    for call in calls {
+        assert_eq!(rig.expect_done(call), Ok(tool_result()));
+    }
+    assert_eq!((rig.servers.len(), rig.pool.is_idle()), (4, true));
+    rig
+}
+
+/// Sends a notification, which must not wait, and answers it.
+fn expect_notification_at_once(rig: &mut PoolHarness) {
+    rig.client.engine().notify(rig.now, "x/y", None::<&Value>).expect("sent");
+    let notice = rig.expect_request();
+    assert_eq!(notice.body["method"], "x/y");
+    rig.respond_with_status(notice.connection, 202);
+}
+
+#[test]
+fn streams_leave_idle_connections_for_calls_and_messages() {
+    let mut rig = rig_with_four_idle_connections();
+    let filter = SubscriptionFilter::new().tools_list_changed(true);
+    for _ in 0..4 {
+        rig.client.engine().subscribe(rig.now, &filter).expect("a subscription");
+    }
+    // Half of the two connections; the other three streams wait.
+    let listen = rig.expect_request();
+    assert_eq!(listen.body["method"], "subscriptions/listen");
+    rig.start_event_stream(listen.connection);
+    expect_notification_at_once(&mut rig);
+    let call = rig.start_wave_call();
+    let got = rig.expect_request();
+    rig.respond_with_json(got.connection, &result_response(&got.body, tool_result()));
+    assert_eq!(rig.expect_done(call), Ok(tool_result()));
+    // The next stream follows as soon as the first one is gone.
+    rig.cut_connection(listen.connection);
+    assert_eq!(rig.expect_request().body["method"], "subscriptions/listen");
+}
+
+#[test]
+fn calls_leave_idle_connections_for_messages() {
+    let mut rig = rig_with_four_idle_connections();
+    // Each of them may wait for a message of the client, so they must not hold all connections.
+    let calls: Vec<CallKey> = (0..4).map(|_| rig.start_wave_call()).collect();
+    let mut got: VecDeque<ReceivedRequest> = rig.received.drain(..).collect();
+    assert_eq!(got.len(), 2);
+    expect_notification_at_once(&mut rig);
+    assert!(rig.received.is_empty(), "the connection of a message is no place for a call");
+    for call in calls {
+        let next = got.pop_front().expect("a call");
+        rig.respond_with_json(next.connection, &result_response(&next.body, tool_result()));
+        assert_eq!(rig.expect_done(call), Ok(tool_result()));
+        got.extend(rig.received.drain(..));
+    }
+    assert_eq!((rig.servers.len(), rig.pool.is_idle()), (4, true));
 }

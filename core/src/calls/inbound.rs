@@ -117,6 +117,8 @@ pub(crate) struct NotificationThrottle {
     pub(crate) deferred_log: Option<Vec<u8>>,
     /// Time at which held notifications are sent.
     pub(crate) due_at: Option<Instant>,
+    /// Time at which those who watch the task that the call runs were told of its message last.
+    pub(crate) message_told_at: Option<Instant>,
 }
 
 impl NotificationThrottle {
@@ -128,6 +130,7 @@ impl NotificationThrottle {
             deferred_progress: None,
             deferred_log: None,
             due_at: None,
+            message_told_at: None,
         }
     }
 
@@ -410,12 +413,21 @@ impl<R: Role> Endpoint<R> {
 
     /// Sends progress of a call, or defers it.
     ///
+    /// `elsewhere`: the channel, if it is not that of the call, and the members of `_meta`.
+    ///
     /// # Errors
     ///
     /// [`UseError::Stale`] if the call has ended.
-    pub(crate) fn report_progress(&mut self, key: Key, progress: Progress) -> Result<SendStatus, UseError> {
-        let channel = self.inbound.calls.get(key).ok_or(UseError::Stale)?.channel;
-        let extra = progress.message.as_ref().map_or(0, |message| max_escaped_len(message.len()));
+    pub(crate) fn report_progress(
+        &mut self,
+        key: Key,
+        progress: Progress,
+        elsewhere: Option<(Key, &[u8])>,
+    ) -> Result<SendStatus, UseError> {
+        let own = self.inbound.calls.get(key).ok_or(UseError::Stale)?.channel;
+        let (channel, meta) = elsewhere.unwrap_or((own, b""));
+        let extra =
+            progress.message.as_ref().map_or(0, |message| max_escaped_len(message.len())) + meta.len();
         let full = !self.has_outbox_room(channel, extra);
         let (now, limits) = (self.now, &*self.limits);
         let record = self.inbound.calls.get_mut(key).ok_or(UseError::Stale)?;
@@ -432,13 +444,13 @@ impl<R: Role> Endpoint<R> {
             throttle.last_progress = progress.progress;
             let Some(c) = self.channels.get_mut(channel) else { return Ok(SendStatus::Queued) };
             let mark = c.outbox.mark();
-            write_progress(c.outbox.tail(), record.version, token, progress);
+            write_progress(c.outbox.tail(), record.version, token, progress, meta);
             self.commit_message(channel, mark);
             return Ok(SendStatus::Queued);
         }
         // Written here, so that only a program that reports progress has the code that prints numbers.
         let (value, mut message) = (progress.progress, Vec::new());
-        write_progress(&mut message, record.version, token, progress);
+        write_progress(&mut message, record.version, token, progress, meta);
         throttle.deferred_progress = Some((value, message));
         if throttle.due_at.is_none() {
             self.defer(key);
@@ -481,11 +493,12 @@ impl<R: Role> Endpoint<R> {
         self.deadlines.arm(due, EndpointTimer::Deferred(key));
     }
 
-    /// Sends the deferred notifications of a call, if that is possible now.
-    pub(crate) fn send_deferred(&mut self, key: Key) {
+    /// Sends the deferred notifications of a call on its channel, or `elsewhere`, if that is possible now.
+    pub(crate) fn send_deferred(&mut self, key: Key, elsewhere: Option<Key>) {
         let Some(call) = self.inbound.calls.get(key) else { return };
+        let channel = elsewhere.unwrap_or(call.channel);
         let extra = call.throttle.as_ref().map_or(0, |throttle| throttle.deferred_len());
-        let full = !self.has_outbox_room(call.channel, extra);
+        let full = !self.has_outbox_room(channel, extra);
         let now = self.now;
         let Some(call) = self.inbound.calls.get_mut(key) else { return };
         let Some(throttle) = call.throttle.as_mut() else { return };
@@ -500,7 +513,7 @@ impl<R: Role> Endpoint<R> {
             throttle.last_progress = progress;
             Some(message)
         });
-        let (channel, has_more) = (call.channel, throttle.deferred_progress.is_some());
+        let has_more = throttle.deferred_progress.is_some();
         if let Some(message) = message {
             self.send(channel, message.len(), |out| out.extend_from_slice(&message));
         }
@@ -511,7 +524,7 @@ impl<R: Role> Endpoint<R> {
 }
 
 /// Appends a progress notification.
-fn write_progress(out: &mut Vec<u8>, version: Version, token: &RequestId, progress: Progress) {
+fn write_progress(out: &mut Vec<u8>, version: Version, token: &RequestId, progress: Progress, meta: &[u8]) {
     rpc::notification_head(out, methods::PROGRESS);
     out.extend_from_slice(b",\"params\":{\"progressToken\":");
     token.write(out);
@@ -526,6 +539,11 @@ fn write_progress(out: &mut Vec<u8>, version: Version, token: &RequestId, progre
     if let Some(message) = progress.message.filter(|_| version > Version::V2024_11_05) {
         out.extend_from_slice(b",\"message\":");
         write_str(out, &message);
+    }
+    if !meta.is_empty() {
+        out.extend_from_slice(b",\"_meta\":{");
+        out.extend_from_slice(meta);
+        out.push(b'}');
     }
     out.push(b'}');
     rpc::end(out);

@@ -244,7 +244,8 @@ pub(crate) struct OutboundCall {
     pub(crate) idle_deadline: Instant,
     /// Ends the call in any case.
     pub(crate) total_deadline: Instant,
-    /// Slots of the neighbours in a list: that of the channel, or of the queue. Request ids have 16 bits for a slot, too.
+    /// Slots of the neighbours in a list: that of the channel, or of the queue. The largest number stands for none: no call
+    /// has that slot ([`Limits::effective_max_pending_calls`]).
     neighbours: (u16, u16),
 }
 
@@ -723,6 +724,18 @@ mod tests {
         for unknown in [0, -1, i64::MAX, 99 << 20] {
             assert_eq!(out.lookup(&RequestId::int(unknown)), ResponseMatch::Unknown, "{unknown}");
         }
+    }
+
+    #[test]
+    fn list_has_each_call_of_a_full_table() {
+        let limits = Limits { max_pending_calls: u32::MAX, ..Limits::default() };
+        let (mut out, mut list) = (OutboundCalls::new(), List::new());
+        // Each call and one retry of it.
+        for _ in 0..2 * limits.effective_max_pending_calls() {
+            let key = out.calls.insert(call());
+            out.calls.push_to(&mut list, key);
+        }
+        assert_eq!(out.calls.keys_of(&list).len(), out.calls.len());
     }
 
     #[test]

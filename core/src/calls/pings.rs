@@ -125,8 +125,9 @@ impl<R: Role> Endpoint<R> {
             Ok(TopLevelMembers::default())
         };
         if self.send_request(key, &request, params).is_err() {
-            // The channel is gone, or there is no memory for the ping: nothing was sent.
+            // There is no memory for the ping. Nothing was sent, so its silence is no miss, and the next one is as far away.
             self.end_request(key);
+            self.schedule_ping(channel, now + settings.interval);
         }
     }
 

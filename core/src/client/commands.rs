@@ -144,7 +144,7 @@ impl Engine {
         progress: Progress,
     ) -> Result<SendStatus, UseError> {
         self.common.endpoint.tick(now);
-        self.common.endpoint.report_progress(request.0, progress)
+        self.common.endpoint.report_progress(request.0, progress, None)
     }
 
     /// Subscribes to changes (SUB-001, SUB-010, RES-010, RES-013).

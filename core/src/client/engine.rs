@@ -548,7 +548,7 @@ impl BoundEngine for Engine {
                         self.calls.end_server_request(&mut self.common, key);
                     }
                 }
-                EndpointTimer::Deferred(key) => self.common.endpoint.send_deferred(key),
+                EndpointTimer::Deferred(key) => self.common.endpoint.send_deferred(key, None),
                 EndpointTimer::KeepAlive(channel) => {
                     let health = self.common.endpoint.handle_keep_alive(channel);
                     self.report_health(health);

@@ -707,7 +707,10 @@ impl BoundEngine for Engine {
                 EndpointTimer::CallAge(key) => {
                     self.expire_call(key, CancelReason::Expired, "the call took too long and was given up")
                 }
-                EndpointTimer::Deferred(key) => self.endpoint.send_deferred(key),
+                EndpointTimer::Deferred(run) if self.is_run(run) => {
+                    self.with_tasks(|tasks, cx| tasks.send_deferred_progress(cx, run));
+                }
+                EndpointTimer::Deferred(key) => self.endpoint.send_deferred(key, None),
                 EndpointTimer::Tasks => _ = self.with_tasks(|tasks, cx| tasks.handle_timeout(cx)),
                 EndpointTimer::Outbound(key) => self.handle_request_deadline(key),
                 EndpointTimer::KeepAlive(channel) => {

@@ -58,7 +58,8 @@ pub struct ExchangeStatus {
     pub is_closed: bool,
     /// Why the message ended before it was delivered, if it did.
     pub early_end: Option<EarlyEnd>,
-    /// Code of the last answer, if it was an error. It is -1 for a code that exceeds 32 bits; `None` for a batch.
+    /// Code of the last answer, if it was an error. It is -1 for a code that exceeds 32 bits; `None` for a batch, unless
+    /// a handshake in it was refused.
     pub error_code: Option<i64>,
 }
 
@@ -604,5 +605,32 @@ impl Exchanges<'_> {
     pub(crate) fn call_owner(&self, call: CallId) -> Option<Key> {
         let exchange = self.engine.endpoint.inbound.calls.get(call.0)?.channel;
         self.engine.endpoint.channels.get(exchange)?.role.stream.owner()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rpc::code;
+    use crate::server::Config;
+
+    // covers: BATCH-003, PING-001
+    #[test]
+    fn batch_before_a_session_is_refused_if_it_has_a_handshake() {
+        let mut engine = Engine::new(Arc::new(Config::new("s", "1")));
+        let owner = Key { slot: 7, generation: 0 };
+        let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let handshake = r#"{"jsonrpc":"2.0","id":2,"method":"initialize","params":{}}"#;
+        for (batch, early_end, error_code) in [
+            (alloc::format!("[{ping}]"), None, None),
+            (alloc::format!("[{ping},{handshake}]"), Some(EarlyEnd::Refused), Some(code::INVALID_REQUEST)),
+        ] {
+            let buffers = ExchangeBuffers::default();
+            let key = engine.exchanges().open_channel(Instant::ZERO, None, owner, buffers);
+            engine.receive_batch(key, &batch.into());
+            let status = engine.exchange_status(ChannelId(key));
+            assert_eq!((status.early_end, status.error_code), (early_end, error_code));
+            assert!(engine.outbox(ChannelId(key)).is_some_and(|outbox| !outbox.is_empty()));
+        }
     }
 }

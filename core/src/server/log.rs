@@ -83,6 +83,14 @@ impl SessionLog {
         self.threshold.and_then(|set| LEVELS.into_iter().find(|level| level.severity() == Some(set)))
     }
 
+    /// Returns the length of the message that is held back.
+    pub(super) fn deferred_len(&self) -> usize {
+        self.throttle
+            .as_ref()
+            .and_then(|throttle| throttle.deferred.as_ref())
+            .map_or(0, |message| message.len())
+    }
+
     /// Takes a message that is severe enough.
     pub(super) fn push(
         &mut self,

@@ -18,6 +18,8 @@ mod input;
 #[cfg_attr(not(feature = "tasks"), allow(dead_code, unused_imports, reason = "nothing makes tasks"))]
 mod input_tasks;
 mod log;
+#[cfg(all(test, feature = "tasks"))]
+mod memory_tests;
 mod notifications;
 mod parked;
 mod receive;

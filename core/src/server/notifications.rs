@@ -139,7 +139,8 @@ impl Engine {
 
     /// Passes a log message to the session of a channel, or the time if there is none, and does what follows.
     pub(super) fn advance_log(&mut self, channel: Key, message: Option<Vec<u8>>) -> SendStatus {
-        let has_room = self.endpoint.has_outbox_room(channel, message.as_ref().map_or(0, Vec::len));
+        let held = session(&self.endpoint, channel).map_or(0, |session| session.log.deferred_len());
+        let has_room = self.endpoint.has_outbox_room(channel, message.as_ref().map_or(held, Vec::len));
         let (now, limits) = (self.endpoint.now, &*self.endpoint.limits);
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return SendStatus::Dropped };
         // Without memory the outbox counts as full, so the message waits and is not lost.
@@ -153,6 +154,7 @@ impl Engine {
         match outcome {
             LogOutcome::Dropped => SendStatus::Dropped,
             LogOutcome::Send(message) => {
+                // Memory cannot be lacking: `has_outbox_room` has made this room above.
                 self.endpoint.send(channel, message.len(), |out| out.extend_from_slice(&message));
                 SendStatus::Queued
             }
@@ -181,7 +183,8 @@ impl Engine {
     /// Reports progress of a call (PROG-006, PROG-010).
     ///
     /// Values are sent only if the client asked for them, only if they increase, and at a limited rate. The latest
-    /// value that was held back is sent when the rate allows it (PROG-007, PROG-013).
+    /// value that was held back is sent when the rate allows it (PROG-007, PROG-013). Progress of the run of a task is
+    /// dropped while its client reads no stream of its session.
     ///
     /// # Errors
     ///
@@ -195,10 +198,10 @@ impl Engine {
         self.endpoint.tick(now);
         // The channel of a run has no connection: the session that created its task is told.
         if self.is_run(call.0) {
-            let reported = self.with_tasks(|tasks, cx| tasks.report_progress(cx, call.0, &progress));
+            let reported = self.with_tasks(|tasks, cx| tasks.report_progress(cx, call.0, progress));
             return Ok(reported.unwrap_or(SendStatus::Dropped));
         }
-        self.endpoint.report_progress(call.0, progress)
+        self.endpoint.report_progress(call.0, progress, None)
     }
 
     /// Sends a custom notification on a channel.

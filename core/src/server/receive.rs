@@ -110,7 +110,7 @@ impl Engine {
         let Some(batch) = self.endpoint.open_batch(marker, channel, members.len()) else {
             return self.reject(channel, None, RejectedMessage::unreadable(MalformedMessage::OutOfMemory));
         };
-        let (mut unnamed, mut has_others) = (None, false);
+        let (mut unnamed, mut has_others, mut has_handshake) = (None, false, false);
         for member in members {
             // An observer counts the bytes of the member, not of the array.
             resume_message(&mut self.endpoint, &member);
@@ -126,6 +126,8 @@ impl Engine {
                     }
                     Ok(envelope) => {
                         has_others = true;
+                        has_handshake |=
+                            envelope.kind == Kind::Request && &*envelope.method == methods::INITIALIZE;
                         self.receive_parsed(source, &member, envelope);
                     }
                 }
@@ -135,7 +137,8 @@ impl Engine {
         self.endpoint.close_batch(batch);
         if let Some(reason) = unnamed.filter(|_| !has_others) {
             refuse_batch(&mut self.endpoint, channel, reason);
-        } else if !has_session {
+        } else if has_handshake && !has_session {
+            // The handshake has failed, whatever the other members are (BATCH-003).
             mark_request_refused(&mut self.endpoint, channel);
             if let Some(c) = self.endpoint.channels.get_mut(channel) {
                 c.role.stream.record_error(code::INVALID_REQUEST);

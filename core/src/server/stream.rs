@@ -27,7 +27,7 @@ enum Place {
 pub enum EarlyEnd {
     /// The message was refused because of its form, its revision, its method or the state of its session.
     ///
-    /// Not if the server had no room for it, nor for members of a batch.
+    /// Not if the server had no room for it, nor for members of a batch, unless a handshake is among them.
     Refused,
     /// A cancellation that overtook the request ended it, so it has no answer (CANC-010).
     Cancelled,

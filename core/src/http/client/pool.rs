@@ -44,9 +44,9 @@ crate::slab::key! {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct PoolLimits {
-    /// Largest number of connections (default 32, small 4, at least 2).
+    /// Largest number of connections with calls and event streams (default 32, small 4, at least 2).
     ///
-    /// Half of them may be event streams. Two more are reserved for messages that other exchanges may wait for.
+    /// Half of them may be event streams. Two more are reserved for messages that other exchanges may wait for, idle or not.
     /// Reached: exchanges wait for a connection.
     pub max_connections: usize,
     /// Timeout for establishing a connection (default 10 s).
@@ -483,14 +483,13 @@ impl ConnectionPool {
     /// Assigns connections to waiting exchanges; returns whether any was assigned.
     fn assign_connections(&mut self) -> bool {
         let mut moved = false;
-        let mut excluded: Vec<ExchangeClass> = Vec::new();
-        // The loop ends, because each turn assigns a request or excludes one of three classes.
-        while let Some((waiting, open)) = self.waiting.first(|class| excluded.contains(&class)) {
-            let (origin, class) = (open.url.origin().clone(), open.class);
+        // The classes come first: an idle connection may be one of those that are reserved.
+        while let Some((waiting, open)) = self.waiting.first(|class| self.has_place(class)) {
+            let origin = open.url.origin().clone();
             let idle = self.connections.take_idle(&origin);
-            if idle.is_none() && !self.has_room(class) {
-                excluded.push(class);
-                continue;
+            let max = self.max_connections().saturating_add(RESERVED_CONNECTIONS);
+            if idle.is_none() && self.connections.len() >= max {
+                break;
             }
             let Some(request) = self.waiting.remove(waiting) else { break };
             moved = true;
@@ -509,14 +508,18 @@ impl ConnectionPool {
         moved
     }
 
-    /// Returns whether one more connection is allowed for an exchange of this class.
-    fn has_room(&self, class: ExchangeClass) -> bool {
-        let (max, open) = (self.limits.max_connections.max(2), self.connections.len());
+    /// Returns whether one more exchange of this class may have a connection, be it idle or new.
+    fn has_place(&self, class: ExchangeClass) -> bool {
+        let (max, table) = (self.max_connections(), &self.connections);
         match class {
-            ExchangeClass::Message => open < max + RESERVED_CONNECTIONS,
-            ExchangeClass::Request => open < max,
-            ExchangeClass::Stream => open < max && self.connections.streams() < max / 2,
+            ExchangeClass::Message => true,
+            ExchangeClass::Request => table.calls() + table.streams() < max,
+            ExchangeClass::Stream => table.calls() + table.streams() < max && table.streams() < max / 2,
         }
+    }
+
+    fn max_connections(&self) -> usize {
+        self.limits.max_connections.max(2)
     }
 
     /// Writes the request that is assigned to a connection.

@@ -102,7 +102,7 @@ impl PooledConnection {
 
 /// The connections of a pool; see the [module](self).
 ///
-/// Invariants: `assigned` and `streams` equal a count; each idle connection is in `idle`, unless it is in `ready`; each
+/// Invariants: `assigned`, `calls` and `streams` equal a count; each idle connection is in `idle`, unless it is in `ready`; each
 /// deadline is in `deadlines` (`table_equals_a_walk_after_every_step`).
 #[derive(Debug)]
 pub(super) struct ConnectionTable {
@@ -114,6 +114,8 @@ pub(super) struct ConnectionTable {
     deadlines: Deadlines<Key>,
     /// Number of connections with an exchange.
     assigned: usize,
+    /// Number of those whose exchange is a call.
+    calls: usize,
     /// Number of those whose exchange is a stream.
     streams: usize,
     /// Number of requests that were written.
@@ -128,6 +130,7 @@ impl ConnectionTable {
             idle: BinaryHeap::new(),
             deadlines: Deadlines::new(),
             assigned: 0,
+            calls: 0,
             streams: 0,
             uses: 0,
         }
@@ -140,6 +143,11 @@ impl ConnectionTable {
     /// Returns the number of connections with an exchange.
     pub(super) const fn assigned(&self) -> usize {
         self.assigned
+    }
+
+    /// Returns the number of connections whose exchange is a call.
+    pub(super) const fn calls(&self) -> usize {
+        self.calls
     }
 
     /// Returns the number of connections whose exchange is a stream.
@@ -171,6 +179,7 @@ impl ConnectionTable {
     pub(super) fn assign(&mut self, key: Key, request: OutgoingRequest) {
         let Some(c) = self.slab.get_mut(key) else { return };
         self.assigned += 1;
+        self.calls += usize::from(request.class == ExchangeClass::Request);
         self.streams += usize::from(request.class == ExchangeClass::Stream);
         c.assigned = Some(AssignedExchange { request, is_written: false, head_received: false });
     }
@@ -193,6 +202,7 @@ impl ConnectionTable {
     pub(super) fn release(&mut self, key: Key) -> Option<AssignedExchange> {
         let assigned = self.slab.get_mut(key)?.assigned.take()?;
         self.assigned -= 1;
+        self.calls -= usize::from(assigned.request.class == ExchangeClass::Request);
         self.streams -= usize::from(assigned.request.class == ExchangeClass::Stream);
         Some(assigned)
     }
@@ -263,7 +273,8 @@ impl ConnectionTable {
         while let Some((last_use, key)) = self.idle.pop() {
             let Some(c) = self.slab.get_mut(key) else { continue };
             c.is_listed = false;
-            // One that is not idle now is listed again as soon as it is.
+            // One that is not idle now is listed again as soon as it is. None has another origin, as a client has one; the
+            // check stays because no request may reach an origin that must not see it.
             if c.last_use == last_use && c.is_idle() && c.origin == *origin {
                 return Some(key);
             }
@@ -389,14 +400,11 @@ impl WaitingRequests {
         key
     }
 
-    /// Returns the first request whose class is not excluded.
-    pub(super) fn first(
-        &self,
-        is_excluded: impl Fn(ExchangeClass) -> bool,
-    ) -> Option<(Key, &OutgoingRequest)> {
+    /// Returns the first request of a class that has a place.
+    pub(super) fn first(&self, has_place: impl Fn(ExchangeClass) -> bool) -> Option<(Key, &OutgoingRequest)> {
         let firsts = self.queues.iter().filter_map(|queue| queue.first(&self.slab));
         let waiting = firsts.filter_map(|key| Some((key, self.slab.get(key)?)));
-        let allowed = waiting.filter(|(_, waiting)| !is_excluded(waiting.request.class));
+        let allowed = waiting.filter(|(_, waiting)| has_place(waiting.request.class));
         allowed.min_by_key(|(_, waiting)| waiting.position).map(|(key, waiting)| (key, &waiting.request))
     }
 
@@ -466,7 +474,7 @@ mod pool_queue_tests {
     }
 
     fn first(waiting: &WaitingRequests, excluded: &[ExchangeClass]) -> Option<(Key, u32)> {
-        waiting.first(|class| excluded.contains(&class)).map(|(key, request)| (key, request.exchange.0.slot))
+        waiting.first(|class| !excluded.contains(&class)).map(|(key, request)| (key, request.exchange.0.slot))
     }
 
     #[test]
@@ -527,10 +535,9 @@ mod tests {
     fn check(table: &mut ConnectionTable) {
         let open = || table.slab.iter().map(|(_, c)| c);
         assert_eq!(table.assigned, open().filter(|c| c.assigned.is_some()).count());
-        let is_stream = |c: &&PooledConnection| {
-            c.assigned().is_some_and(|assigned| assigned.request.class == ExchangeClass::Stream)
-        };
-        assert_eq!(table.streams, open().filter(is_stream).count());
+        let count = |class| open().filter_map(|c| c.assigned()).filter(|x| x.request.class == class).count();
+        assert_eq!(table.calls, count(ExchangeClass::Request));
+        assert_eq!(table.streams, count(ExchangeClass::Stream));
         let next = open().filter_map(PooledConnection::deadline).min();
         assert!(open().filter(|c| c.is_idle()).all(|c| c.is_listed || c.is_ready));
         assert!(table.idle.len() <= 2 * table.slab.len() + 34);
@@ -546,7 +553,8 @@ mod tests {
             let (choice, at) = ((random >> 16) % 7, (random >> 8) as usize);
             let now = Instant::from_micros(step * 1_000);
             let key = (!keys.is_empty()).then(|| keys[at % keys.len()]);
-            let class = if at % 3 == 0 { ExchangeClass::Stream } else { ExchangeClass::Request };
+            let classes = [ExchangeClass::Stream, ExchangeClass::Request, ExchangeClass::Message];
+            let class = classes[at % 3];
             match (choice, key) {
                 (0, _) => {
                     let c = PooledConnection::new(url.origin().clone(), now + Duration::from_secs(1));

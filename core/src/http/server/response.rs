@@ -276,8 +276,8 @@ impl Server {
                 self.end_session(session); // HTTPSSE-010
             }
         }
+        // This removes the exchange, too, as its client is gone.
         self.finish(key);
-        self.remove(key);
     }
 
     /// Handles the timer of an exchange, and sets it again while it may be needed.

@@ -27,7 +27,7 @@ use crate::calls::inbound::InputOutcome;
 use crate::calls::outbound::{CallOptions, CallPurpose, CallTask, OutboundCall, OutboundCalls};
 use crate::error::CallError;
 use crate::identity::Capabilities;
-use crate::json::{object_members, string, write_str};
+use crate::json::{max_escaped_len, object_members, string, write_str};
 use crate::methods::{self, Capability};
 use crate::model::{Task, TaskId, TaskStatus};
 use crate::raw::RawJson;
@@ -440,7 +440,7 @@ impl FollowedQuestions {
     }
 }
 
-/// Sends a request about a task. Returns `None` if there is no room or no way.
+/// Sends a request about a task. Returns `None` if there is no room, no memory or no way.
 ///
 /// It belongs to the session, so its answer counts also after the stream has ended.
 fn send(
@@ -460,13 +460,18 @@ fn send(
     let call = OutboundCall::new(now, target.1, purpose, &CallOptions::new(), &endpoint.limits);
     let deadline = call.deadline();
     let key = endpoint.begin_request(call)?;
-    endpoint.send(channel, 0, |out| {
+    let is_sent = endpoint.send(channel, max_escaped_len(id.as_str().len()), |out| {
         rpc::request_head(out, OutboundCalls::wire_id(key), request.method());
         out.extend_from_slice(b",\"params\":{\"taskId\":");
         write_str(out, id.as_str());
         out.push(b'}');
         rpc::end(out);
     });
+    if !is_sent {
+        // Nobody would answer it, so it must not wait for its timeout.
+        endpoint.end_request(key);
+        return None;
+    }
     endpoint.deadlines.arm(deadline, EndpointTimer::Outbound(key));
     Some(key)
 }

@@ -324,6 +324,21 @@ fn check_after_end(mut asker: Asker, case: &str) {
     assert_eq!(asker.engine.parked.as_ref().map_or(0, |parked| parked.len()), 0, "{case}");
 }
 
+#[test]
+fn poll_without_memory_is_sent_later() {
+    let mut asker = Asker::in_state("Waiting");
+    let usual = asker.engine.endpoint.limits.clone();
+    let none = usize::MAX / 4;
+    asker.engine.endpoint.limits =
+        Arc::new(Limits { memory_reserve: none, max_uri: none, ..(*usual).clone() });
+    asker.wait(RETRY_INTERVAL);
+    assert_eq!(asker.state(false), "Waiting");
+    assert_eq!(asker.engine.endpoint.outbound.calls.len(), 1, "nobody answers what was not sent");
+    asker.engine.endpoint.limits = usual;
+    asker.wait(RETRY_INTERVAL);
+    assert_eq!(asker.state(false), "Polling");
+}
+
 // covers: TASK-018
 #[test]
 fn failures_are_counted_in_a_row_for_polls_and_in_all_for_results() {

@@ -66,14 +66,13 @@ impl ServerTasks {
                     .channels
                     .get(stream)
                     .is_none_or(|c| c.outbox.len() >= cx.endpoint.limits.outbox_high_water);
-            if is_full {
+            if is_full || !self.send_question(cx, task, at, stream, root) {
                 if !self.unasked.contains(&task) {
                     self.unasked.push(task);
                 }
                 self.retry_at.get_or_insert(cx.endpoint.now + RETRY_DELAY);
                 return;
             }
-            self.send_question(cx, task, at, stream, root);
         }
     }
 
@@ -131,7 +130,16 @@ impl ServerTasks {
         }
     }
 
-    fn send_question(&mut self, cx: &mut TaskContext<'_>, task: Key, at: usize, stream: Key, root: Key) {
+    /// Sends the request that asks a question. Returns false if there is no memory for it.
+    fn send_question(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        task: Key,
+        at: usize,
+        stream: Key,
+        root: Key,
+    ) -> bool {
+        let Some(entry) = self.table.get_mut(task) else { return false };
         let timeout = cx.endpoint.limits.input_timeout;
         let options = CallOptions::new().timeout(timeout).total_timeout(timeout);
         // The request belongs to the session, so its answer counts also after the stream has ended.
@@ -144,19 +152,24 @@ impl ServerTasks {
             &limits,
         );
         let deadline = call.deadline();
-        let Some(key) = cx.endpoint.begin_request(call) else { return };
-        let Some(entry) = self.table.get(task) else { return };
-        let Some(question) = entry.questions().get(at) else { return };
-        cx.endpoint.send(stream, question.params.len(), |out| {
+        let Some(question) = entry.questions().get(at) else { return false };
+        let Some(key) = cx.endpoint.begin_request(call) else { return false };
+        let is_sent = cx.endpoint.send(stream, question.params.len(), |out| {
             rpc::request_head(out, OutboundCalls::wire_id(key), question.method);
             out.extend_from_slice(b",\"params\":");
             write_with_related_task(out, &question.params, entry); // TASK-023
             rpc::end(out);
         });
+        if !is_sent {
+            // Nobody would answer it, so it must not wait for its timeout.
+            cx.endpoint.end_request(key);
+            return false;
+        }
         cx.endpoint.deadlines.arm(deadline, EndpointTimer::Outbound(key));
-        if let Some(question) = self.table.get_mut(task).and_then(|entry| entry.questions_mut().get_mut(at)) {
+        if let Some(question) = entry.questions_mut().get_mut(at) {
             question.asked = Some(key);
         }
+        true
     }
 
     /// Takes the outcome of a request that asked a question.

@@ -11,7 +11,7 @@ use super::store::{Detail, Milestone, text_room, write_members};
 use super::table::{TaskTable, error_outcome};
 use super::{RunAnswer, TaskContext, TaskOffer, TaskRequestFrame};
 use crate::calls::endpoint::EndpointTimer;
-use crate::calls::inbound::{CallId, InputOutcome, Progress, SendStatus};
+use crate::calls::inbound::{CallId, InputOutcome};
 use crate::calls::observing::observe_sent_result;
 use crate::error::UseError;
 use crate::identity::declared_extension;
@@ -402,16 +402,6 @@ impl ServerTasks {
     /// Returns the session that created the task of a run.
     pub(in crate::server) fn session_of_run(&self, endpoint: &ServerEndpoint, run: Key) -> Option<Key> {
         self.table.get(self.task_of_run(endpoint, run)?)?.session
-    }
-
-    /// Reports progress of a run to the client that asked for it (TASK-033).
-    pub(in crate::server) fn report_progress(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        run: Key,
-        progress: &Progress,
-    ) -> SendStatus {
-        self.progress(cx, run, progress)
     }
 
     /// Processes the deadlines that have passed.

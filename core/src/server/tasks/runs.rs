@@ -18,10 +18,10 @@ use crate::calls::endpoint::EndpointTimer;
 use crate::calls::inbound::{CallId, InboundCall, NotificationThrottle, Progress, SendStatus};
 use crate::calls::observing::continue_direct_answer;
 use crate::error::{CallError, UseError};
-use crate::json::{Serializer, object_members, write_str};
+use crate::json::object_members;
 use crate::methods::{self, Capability};
 use crate::model::InputRequests;
-use crate::rpc::{self, RequestId, RpcError, envelope};
+use crate::rpc::{RequestId, RpcError, envelope};
 use crate::server::authorization::Caller;
 use crate::server::channel::ServerEndpoint;
 use crate::server::event::{Call, Event};
@@ -165,7 +165,7 @@ impl ServerTasks {
             channel: self.channel,
             version,
             cacheable: false,
-            progress_token: None,
+            progress_token: entry.peers.as_ref().and_then(|peers| peers.progress_token.clone()),
             throttle: None,
             // The task has an expiry of its own, which ends its run.
             expires_at: Instant::FAR_FUTURE,
@@ -284,9 +284,9 @@ impl ServerTasks {
         });
         // The time of the last notification is kept with the throttle of the run.
         let is_due = throttle.is_some_and(|throttle| {
-            let is_due = throttle.due_at.is_none_or(|last| now >= last + MESSAGE_INTERVAL);
+            let is_due = throttle.message_told_at.is_none_or(|last| now >= last + MESSAGE_INTERVAL);
             if is_due {
-                throttle.due_at = Some(now);
+                throttle.message_told_at = Some(now);
             }
             is_due
         });
@@ -296,63 +296,56 @@ impl ServerTasks {
         true
     }
 
-    /// Sends progress of a run to the session that created its task, or drops it if the rate does not allow it.
-    pub(super) fn progress(&mut self, cx: &mut TaskContext<'_>, run: Key, progress: &Progress) -> SendStatus {
-        let task = self.task_of_run(cx.endpoint, run);
-        let entry = task.and_then(|task| self.table.get(task));
-        let Some((entry, token)) = entry.and_then(|e| Some((e, e.peers.as_ref()?.progress_token.as_ref()?)))
+    /// Sends progress of a run to the session that created its task and asked for it (TASK-033), or defers it.
+    ///
+    /// It is dropped while the client of the session reads none of its streams.
+    pub(in crate::server) fn report_progress(
+        &self,
+        cx: &mut TaskContext<'_>,
+        run: Key,
+        progress: Progress,
+    ) -> SendStatus {
+        let entry = self.task_of_run(cx.endpoint, run).and_then(|task| self.table.get(task));
+        let Some((entry, channel)) = entry.and_then(|entry| Some((entry, progress_channel(cx, entry)?)))
         else {
             return SendStatus::Dropped;
         };
-        let (now, high_water) = (cx.endpoint.now, cx.endpoint.limits.outbox_high_water);
-        let limits = cx.endpoint.limits.clone();
-        let Some(record) = cx.endpoint.inbound.calls.get_mut(run) else { return SendStatus::Dropped };
-        let throttle =
-            record.throttle.get_or_insert_with(|| Box::new(NotificationThrottle::new(now, &limits)));
-        // The token is taken last, so that a value which is dropped anyway costs none.
-        if !progress.progress.is_finite()
-            || progress.progress <= throttle.last_progress
-            || !throttle.bucket.take(now)
-        {
-            return SendStatus::Dropped;
-        }
-        throttle.last_progress = progress.progress;
-        // Messages about a task may use any stream of its session (TASK-037).
-        let channel = entry.session.filter(|channel| {
-            cx.endpoint.channels.get(*channel).is_some_and(|c| {
-                !c.role.stream.has_no_get_stream() && c.outbox.len() < high_water && c.input_end.is_none()
-            })
-        });
-        let collectors = entry.peers.as_ref().map_or(&[][..], |peers| &peers.collectors);
-        // Another session may wait for the result, too; the token is not one of its requests.
-        let stream = collectors.iter().find_map(|call| {
-            let stream = cx.endpoint.inbound.calls.get(*call)?.channel;
-            let has_room = cx.endpoint.channels.get(stream)?.outbox.len() < high_water;
-            (has_room && entry.session == Some(cx.endpoint.root_channel(stream))).then_some(stream)
-        });
-        let Some(channel) = stream.or(channel) else { return SendStatus::Dropped };
-        cx.endpoint.send(channel, 0, |out| {
-            rpc::notification_head(out, methods::PROGRESS);
-            out.extend_from_slice(b",\"params\":{\"progressToken\":");
-            token.write(out);
-            out.extend_from_slice(b",\"progress\":");
-            // A finite number can always be encoded.
-            let _ = Serializer::any(out, &progress.progress);
-            if let Some(total) = progress.total.filter(|total| total.is_finite()) {
-                out.extend_from_slice(b",\"total\":");
-                let _ = Serializer::any(out, &total);
-            }
-            if let Some(message) = &progress.message {
-                out.extend_from_slice(b",\"message\":");
-                write_str(out, message);
-            }
-            out.extend_from_slice(b",\"_meta\":{");
-            write_related_task(out, entry);
-            out.extend_from_slice(b"}}");
-            rpc::end(out);
-        });
-        SendStatus::Queued
+        let mut meta = Vec::new();
+        write_related_task(&mut meta, entry);
+        cx.endpoint.report_progress(run, progress, Some((channel, &meta))).unwrap_or(SendStatus::Dropped)
     }
+
+    /// Sends the progress of a run that was held back, if that is possible now.
+    pub(in crate::server) fn send_deferred_progress(&self, cx: &mut TaskContext<'_>, run: Key) {
+        let entry = self.task_of_run(cx.endpoint, run).and_then(|task| self.table.get(task));
+        if let Some(channel) = entry.and_then(|entry| progress_channel(cx, entry)) {
+            return cx.endpoint.send_deferred(run, Some(channel));
+        }
+        // Its stream has ended since, and there may never be another.
+        let throttle = cx.endpoint.inbound.calls.get_mut(run).and_then(|record| record.throttle.as_mut());
+        if let Some(throttle) = throttle {
+            (throttle.deferred_progress, throttle.due_at) = (None, None);
+        }
+    }
+}
+
+/// Returns the channel for progress of a task: the first with room that its session reads, or the first of them.
+///
+/// Messages about a task may use any stream of its session (TASK-037).
+fn progress_channel(cx: &TaskContext<'_>, entry: &TaskEntry) -> Option<Key> {
+    let session = entry.session?;
+    let get_stream = cx.endpoint.channels.get(session);
+    let is_read = get_stream.is_some_and(|c| !c.role.stream.has_no_get_stream() && c.input_end.is_none());
+    let collectors = entry.peers.as_ref().map_or(&[][..], |peers| &peers.collectors);
+    let streams = collectors.iter().filter_map(|call| Some(cx.endpoint.inbound.calls.get(*call)?.channel));
+    // Another session may wait for the result, too; the token is not one of its requests.
+    let streams = streams.filter(|stream| cx.endpoint.root_channel(*stream) == session);
+    let mut all = streams.chain(is_read.then_some(session));
+    let high_water = cx.endpoint.limits.outbox_high_water;
+    let has_room =
+        |channel: &Key| cx.endpoint.channels.get(*channel).is_some_and(|c| c.outbox.len() < high_water);
+    let first = all.next()?;
+    Some(if has_room(&first) { first } else { all.find(has_room).unwrap_or(first) })
 }
 
 /// Holds the answer to a call that became a task until the store has the task.

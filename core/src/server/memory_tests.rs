@@ -1,0 +1,212 @@
+//! Messages of the engine itself while there is no memory for them: each is sent later, or refused by its name, and none is lost.
+
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::tasks::requests::TaskOptions;
+use super::tasks::table::TaskTable;
+use crate::calls::inbound::{Progress, SendStatus};
+use crate::entropy::Entropy;
+use crate::model::{ElicitSchema, LoggingLevel};
+use crate::server::{Call, Config, Engine, Event, InputRequired};
+use crate::tap::ChannelId;
+use crate::time::{Anchor, Instant};
+use crate::{Capabilities, Capability, Limits};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A server with one client of 2025-11-25 on a byte stream.
+struct Device {
+    engine: Engine,
+    channel: ChannelId,
+    now: Instant,
+    limits: Limits,
+    calls: Vec<Call>,
+}
+
+impl Device {
+    #[expect(deprecated, reason = "supported until its removal")]
+    fn new(configure: impl FnOnce(Config) -> Config) -> Self {
+        let limits = Limits { progress_burst: 1, progress_rate: 1, ..Limits::default() };
+        let capabilities = Capabilities::new().with(Capability::Tools).with(Capability::Logging);
+        let config = Config::new("s", "1").capabilities(capabilities).limits(limits.clone());
+        let mut engine = Engine::new(Arc::new(configure(config)));
+        engine.set_tasks(Instant::ZERO, TaskTable::new(Entropy::new([5; 32], 0), Anchor::default()));
+        let channel = engine.open_channel(Instant::ZERO);
+        let mut device = Self { engine, channel, now: Instant::ZERO, limits, calls: Vec::new() };
+        device.feed(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25", "clientInfo": {"name": "c", "version": "1"},
+            "capabilities": {"elicitation": {}},
+        }}));
+        device.feed(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        device.sent();
+        device
+    }
+
+    fn feed(&mut self, message: &Value) {
+        self.engine.handle_message(self.now, self.channel, message.to_string().into());
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        while let Some(event) = self.engine.poll_event(self.now) {
+            if let Event::Call(call) = event {
+                self.calls.push(call);
+            }
+        }
+        self.engine.check_sums();
+    }
+
+    fn advance(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(at) = self.engine.poll_timeout().filter(|at| *at <= until) {
+            self.now = at.max(self.now);
+            self.engine.handle_timeout(self.now);
+            self.settle();
+        }
+        self.now = until;
+    }
+
+    /// Takes what was sent.
+    fn sent(&mut self) -> Vec<Value> {
+        let mut sent = Vec::new();
+        while let Some(message) = self.engine.outbox(self.channel).and_then(|outbox| outbox.pop_message()) {
+            sent.push(serde_json::from_slice(&message).expect("JSON"));
+        }
+        sent
+    }
+
+    fn methods(&mut self) -> Vec<String> {
+        self.sent().iter().map(|message| message["method"].as_str().unwrap_or_default().into()).collect()
+    }
+
+    /// Leaves the outbox the room of a short message, and no memory for its growth.
+    fn exhaust(&mut self) {
+        let none = usize::MAX / 4;
+        let limits = Limits { memory_reserve: none, max_id: 0, max_uri: 0, ..self.limits.clone() };
+        let room = limits.message_room();
+        self.engine.endpoint.channels.get_mut(self.channel.0).expect("open").outbox.reserve(room);
+        self.engine.endpoint.limits = Arc::new(limits);
+    }
+
+    /// Leaves no memory for any message.
+    fn exhaust_all(&mut self) {
+        let none = usize::MAX / 4;
+        self.engine.endpoint.limits =
+            Arc::new(Limits { memory_reserve: none, max_uri: none, ..self.limits.clone() });
+    }
+
+    fn restore(&mut self) {
+        self.engine.endpoint.limits = Arc::new(self.limits.clone());
+    }
+
+    /// Begins a task. Returns its id and the call that runs it.
+    fn begin_task(&mut self) -> (String, Call) {
+        let params = json!({"name": "t", "task": {}, "_meta": {"progressToken": "p"}});
+        self.feed(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}));
+        let call = self.calls.pop().expect("a call");
+        self.engine.tasks(self.now).begin(&call, TaskOptions::new()).expect("room");
+        self.settle();
+        let created = self.sent().pop().expect("an answer");
+        let id = created["result"]["task"]["taskId"].as_str().expect("a task").into();
+        (id, self.calls.pop().expect("a run"))
+    }
+}
+
+// covers: PING-004
+#[test]
+fn keep_alive_goes_on_after_a_ping_without_memory() {
+    let mut device = Device::new(|config| config.keep_alive_ping(SECOND, 0));
+    device.exhaust_all();
+    device.advance(3 * SECOND);
+    assert!(device.sent().is_empty());
+    device.restore();
+    device.advance(SECOND);
+    assert_eq!(device.methods(), ["ping"]);
+}
+
+#[test]
+fn held_log_message_without_memory_is_sent_later() {
+    #[expect(deprecated, reason = "supported until its removal")]
+    fn log(device: &mut Device, text: &str) -> SendStatus {
+        let (engine, level) = (&mut device.engine, LoggingLevel::Error);
+        engine.log_session(device.now, device.channel, &level, None, text).expect("open")
+    }
+    let mut device = Device::new(|config| config);
+    assert_eq!(log(&mut device, "a"), SendStatus::Queued);
+    assert_eq!(log(&mut device, &"b".repeat(9_000)), SendStatus::Deferred);
+    assert_eq!(device.sent().len(), 1);
+    device.exhaust();
+    device.advance(3 * SECOND);
+    assert!(device.sent().is_empty());
+    device.restore();
+    device.advance(SECOND);
+    let sent = device.sent();
+    assert_eq!(sent.len(), 1, "the message is lost");
+    assert_eq!(sent[0]["params"]["data"].as_str().map(str::len), Some(9_000));
+}
+
+// covers: PROG-007, PROG-013
+#[test]
+fn progress_of_a_task_without_room_or_rate_is_sent_later() {
+    for cause in ["memory", "room", "rate"] {
+        let mut device = Device::new(|config| config);
+        let (_, run) = device.begin_task();
+        let report = |device: &mut Device, value: f64| {
+            let progress = Progress::new(value).with_message("m".repeat(9_000));
+            device.engine.progress(device.now, run.id(), progress).expect("open")
+        };
+        match cause {
+            "memory" => device.exhaust(),
+            "room" => {
+                let limits = Limits { outbox_high_water: 0, ..device.limits.clone() };
+                device.engine.endpoint.limits = Arc::new(limits);
+            }
+            _ => {
+                // The burst is one.
+                assert_eq!(report(&mut device, 1.0), SendStatus::Queued);
+                assert_eq!(device.sent().len(), 1);
+            }
+        }
+        assert_eq!(report(&mut device, 2.0), SendStatus::Deferred, "{cause}");
+        assert_eq!(report(&mut device, 3.0), SendStatus::Deferred, "{cause}");
+        assert_eq!(report(&mut device, 2.5), SendStatus::Dropped, "{cause}");
+        device.advance(SECOND / 2);
+        assert!(device.sent().is_empty(), "{cause}");
+        device.restore();
+        device.advance(SECOND);
+        let sent = device.sent();
+        assert_eq!(sent.len(), 1, "{cause}");
+        assert_eq!(
+            (&sent[0]["params"]["progress"], &sent[0]["params"]["progressToken"]),
+            (&json!(3), &json!("p"))
+        );
+        assert!(sent[0]["params"]["_meta"]["io.modelcontextprotocol/related-task"].is_object(), "{cause}");
+    }
+}
+
+// covers: TASK-021
+#[test]
+fn question_of_a_task_without_memory_is_asked_later() {
+    let mut device = Device::new(|config| config);
+    let (id, run) = device.begin_task();
+    let mut input = InputRequired::new();
+    assert!(input.elicit(&run, "q", "?", ElicitSchema::default()).is_err());
+    device.engine.require_input(device.now, &run, &input).expect("the client answers forms");
+    device.settle();
+    device.sent();
+    // It waits for a place, which the exhausted device has.
+    device.engine.endpoint.limits = Arc::new(Limits { max_pending_calls: 0, ..device.limits.clone() });
+    device.feed(&json!({"jsonrpc": "2.0", "id": 2, "method": "tasks/result", "params": {"taskId": id}}));
+    assert!(!device.methods().contains(&"elicitation/create".into()));
+    device.exhaust_all();
+    device.advance(3 * SECOND);
+    assert!(device.engine.endpoint.outbound.calls.is_empty(), "nobody answers what was not sent");
+    device.restore();
+    device.advance(SECOND);
+    assert_eq!(device.methods(), ["elicitation/create"]);
+}
