@@ -31,5 +31,6 @@ async fn main() -> Result<(), Error> {
         other => Err(RpcError::method_not_found(other)),
     };
     let server = HttpServer::bind(format!("127.0.0.1:{port}"), config, http::server::Config::new(), handler)?;
-    server.run().await
+    // In a task: a worker waits for the sockets and serves them. It would have to wake the main thread for each request.
+    tokio::spawn(server.run()).await.map_err(std::io::Error::other)?
 }

@@ -113,7 +113,9 @@
 //! # HTTP
 //!
 //! [`HttpServer`] serves all connections in one future. Its shards add threads, each with an engine and a runtime of its
-//! own.
+//! own. On a runtime of several threads, spawn that future: a worker then both waits for the sockets and serves them. The thread
+//! that calls `block_on`, as `main` does, is no worker, and another thread has to wake it for each request. That doubles the cost
+//! of a small one.
 //!
 #![cfg_attr(all(feature = "http", feature = "schemars"), doc = "```no_run")]
 #![cfg_attr(not(all(feature = "http", feature = "schemars")), doc = "```ignore")]

@@ -8,7 +8,7 @@ use crate::{ServeResult, config, echo, paths, tools};
 
 pub(crate) fn serve(port: u16, max_connections: usize) -> ServeResult {
     let tools = tools();
-    let handler = async |cx: &mut Cx, call: &Call| match call.method() {
+    let handler = async move |cx: &mut Cx, call: &Call| match call.method() {
         "tools/list" => cx.complete(&tools),
         "tools/call" if call.tool_call()?.name == "change" => {
             cx.publish(&Change::Tools);
@@ -17,9 +17,10 @@ pub(crate) fn serve(port: u16, max_connections: usize) -> ServeResult {
         "tools/call" => cx.complete(&echo(call)?),
         other => Err(RpcError::method_not_found(other)),
     };
-    let runtime = ::tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // As in the example of the package.
+    let runtime = ::tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let server = HttpServer::bind(("127.0.0.1", port), config(), paths(), handler)?;
-        Ok(server.max_connections(max_connections).run().await?)
+        Ok(::tokio::spawn(server.max_connections(max_connections).run()).await??)
     })
 }
