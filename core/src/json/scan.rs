@@ -212,7 +212,7 @@ impl<'a> Scanner<'a> {
     }
 
     #[cfg_attr(target_pointer_width = "64", inline(always))]
-    fn expect_byte(&mut self, byte: u8) -> ScannerResult<()> {
+    pub(super) fn expect_byte(&mut self, byte: u8) -> ScannerResult<()> {
         if self.peek() != byte {
             return self.fail();
         }
@@ -300,7 +300,7 @@ impl<'a> Scanner<'a> {
         if self.pos == start { self.fail() } else { Ok(()) }
     }
 
-    fn number(&mut self) -> ScannerResult<()> {
+    pub(super) fn number(&mut self) -> ScannerResult<()> {
         if self.byte() == b'-' {
             self.pos += 1;
         }
@@ -323,7 +323,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn literal(&mut self, word: &[u8]) -> ScannerResult<()> {
+    pub(super) fn literal(&mut self, word: &[u8]) -> ScannerResult<()> {
         if !self.rest().starts_with(word) {
             return self.fail();
         }
@@ -365,6 +365,15 @@ impl<'a> Scanner<'a> {
             self.scalar(first)?;
         }
         Ok(Span::new(start, self.pos))
+    }
+
+    /// Scans a value that is nested at most `max_depth` deep, whatever is around it.
+    pub(super) fn value_within(&mut self, max_depth: u32) -> ScannerResult<Span> {
+        let around = (self.depth, self.max_depth);
+        (self.depth, self.max_depth) = (0, max_depth);
+        let span = self.value();
+        (self.depth, self.max_depth) = around;
+        span
     }
 
     /// Scans an object or an array with its content.
