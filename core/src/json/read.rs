@@ -13,6 +13,7 @@ use serde::de::{self, Deserialize, DeserializeSeed, Error as _, Expected, Unexpe
 use serde_json::Error;
 
 use super::scan::{MAX_DEPTH, Scanner, Span, unescape};
+use super::swar::plain_prefix;
 use super::write::RAW_VALUE_NAME;
 
 /// Name of the newtype that takes the text of a value, checked and nested at most 128 deep.
@@ -41,8 +42,11 @@ pub(crate) fn read_str<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, Er
 /// Those of [`read_str`].
 pub(crate) fn read_with<'de, S: DeserializeSeed<'de>>(seed: S, text: &'de str) -> Result<S::Value, Error> {
     let mut reader = Reader { text, scanner: Scanner::trusted(text.as_bytes()), depth: 0 };
-    let value = seed.deserialize(&mut reader)?;
-    if reader.scanner.is_at_end() { Ok(value) } else { Err(reader.unexpected("trailing characters")) }
+    let mut read = seed.deserialize(&mut reader);
+    if read.is_ok() && !reader.scanner.is_at_end() {
+        read = Err(reader.unexpected("trailing characters"));
+    }
+    read
 }
 
 /// Decodes a value from text that nobody checked.
@@ -100,10 +104,21 @@ impl<'de> Reader<'de> {
     }
 
     /// Adds the position to an error of a type, unless it has one from further inside.
+    #[inline]
+    fn locate<T>(&self, mut read: Result<T, Error>) -> Result<T, Error> {
+        // In its place: values are large.
+        if let Err(error) = &mut read {
+            self.locate_error(error);
+        }
+        read
+    }
+
     #[cold]
     #[inline(never)]
-    fn locate(&self, error: Error) -> Error {
-        if error.line() == 0 { self.error_at(self.scanner.pos(), &error) } else { error }
+    fn locate_error(&self, error: &mut Error) {
+        if error.line() == 0 {
+            *error = self.error_at(self.scanner.pos(), error);
+        }
     }
 
     fn error_at(&self, at: usize, message: &dyn fmt::Display) -> Error {
@@ -134,9 +149,9 @@ impl<'de> Reader<'de> {
                 Error::invalid_type(found, expected)
             }),
         };
-        match found {
-            Ok(error) | Err(error) => self.locate(error),
-        }
+        let (Ok(mut error) | Err(mut error)) = found;
+        self.locate_error(&mut error);
+        error
     }
 
     fn literal(&mut self, word: &str) -> Result<(), Error> {
@@ -147,27 +162,40 @@ impl<'de> Reader<'de> {
         self.text.get(span.start as usize..span.end as usize).ok_or_else(|| self.malformed())
     }
 
-    /// Reads a string; it is borrowed if it has no escape.
-    fn string(&mut self) -> Result<Cow<'de, str>, Error> {
-        let Ok(token) = self.scanner.string() else { return Err(self.malformed()) };
-        if token.escaped {
-            return self.unescaped(token.raw);
+    /// Reads the string at the position if it has no escape, as nearly all.
+    #[inline(never)]
+    fn plain_string(&mut self) -> Option<&'de str> {
+        let [b'"', rest @ ..] = self.scanner.rest() else { return None };
+        let start = self.scanner.pos() + 1;
+        let length = plain_prefix(rest);
+        if rest.get(length) != Some(&b'"') {
+            return None;
         }
-        let end = self.scanner.pos() - 1;
-        let text = self.text.get(end - token.raw.len()..end);
-        text.map(Cow::Borrowed).ok_or_else(|| self.malformed())
+        self.scanner.advance(length + 2);
+        self.text.get(start..start + length)
     }
 
+    /// Reads the string at the position if it has an escape.
     #[cold]
     #[inline(never)]
-    fn unescaped(&self, raw: &[u8]) -> Result<Cow<'de, str>, Error> {
-        String::from_utf8(unescape(raw)).map(Cow::Owned).map_err(|_| self.malformed())
+    fn escaped_string(&mut self) -> Result<String, Error> {
+        let Ok(token) = self.scanner.string() else { return Err(self.malformed()) };
+        String::from_utf8(unescape(token.raw)).map_err(|_| self.malformed())
     }
 
+    /// Reads the string at the position.
+    fn string(&mut self) -> Result<Cow<'de, str>, Error> {
+        match self.plain_string() {
+            Some(text) => Ok(Cow::Borrowed(text)),
+            None => self.escaped_string().map(Cow::Owned),
+        }
+    }
+
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     fn visit_string<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
-        match self.string()? {
-            Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
-            Cow::Owned(text) => visitor.visit_string(text),
+        match self.plain_string() {
+            Some(text) => visitor.visit_borrowed_str(text),
+            None => visitor.visit_string(self.escaped_string()?),
         }
     }
 
@@ -220,7 +248,7 @@ impl<'de> Reader<'de> {
     #[cold]
     #[inline(never)]
     fn out_of_range(&self) -> Error {
-        self.locate(Error::custom("number out of range"))
+        self.error_at(self.scanner.pos(), &"number out of range")
     }
 
     fn number_text(&mut self) -> Result<&'de str, Error> {
@@ -244,7 +272,10 @@ impl<'de> Reader<'de> {
 
     fn visit_number<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
         match self.scanner.peek() {
-            b'-' | b'0'..=b'9' => self.number()?.visit(visitor).map_err(|e| self.locate(e)),
+            b'-' | b'0'..=b'9' => {
+                let read = self.number()?.visit(visitor);
+                self.locate(read)
+            }
             _ => Err(self.mismatch(&visitor)),
         }
     }
@@ -268,22 +299,16 @@ impl<'de> Reader<'de> {
     }
 
     /// Leaves a container of which `read` was read.
-    fn leave<T>(&mut self, read: Result<T, Error>, bracket: u8) -> Result<T, Error> {
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
+    fn leave<T>(&mut self, mut read: Result<T, Error>, bracket: u8) -> Result<T, Error> {
         self.depth -= 1;
         // After an error, too: the position of a missing member is behind the object.
-        let closed = self.close(bracket);
-        match (read, closed) {
-            (Ok(value), Ok(())) => Ok(value),
-            (Err(error), _) | (_, Err(error)) => Err(self.locate(error)),
+        if self.scanner.peek() == bracket {
+            self.scanner.advance(1);
+        } else if read.is_ok() {
+            read = Err(self.unexpected("trailing characters"));
         }
-    }
-
-    fn close(&mut self, bracket: u8) -> Result<(), Error> {
-        if self.scanner.peek() != bracket {
-            return Err(self.unexpected("trailing characters"));
-        }
-        self.scanner.advance(1);
-        Ok(())
+        self.locate(read)
     }
 
     fn visit_array<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
@@ -332,7 +357,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de> {
             b'f' => self.literal("false").and_then(|()| visitor.visit_bool(false)),
             _ => self.visit_any_number(visitor),
         };
-        read.map_err(|e| self.locate(e))
+        self.locate(read)
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -341,7 +366,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de> {
             b'f' => self.literal("false").map(|()| false)?,
             _ => return Err(self.mismatch(&visitor)),
         };
-        visitor.visit_bool(value).map_err(|e| self.locate(e))
+        self.locate(visitor.visit_bool(value))
     }
 
     forward! { visit_number:
@@ -351,17 +376,20 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de> {
 
     fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let value = self.wide_integer(&visitor)?;
-        visitor.visit_i128(value).map_err(|e| self.locate(e))
+        self.locate(visitor.visit_i128(value))
     }
 
     fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let value = self.wide_integer(&visitor)?;
-        visitor.visit_u128(value).map_err(|e| self.locate(e))
+        self.locate(visitor.visit_u128(value))
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.scanner.peek() {
-            b'"' => self.visit_string(visitor).map_err(|e| self.locate(e)),
+            b'"' => {
+                let read = self.visit_string(visitor);
+                self.locate(read)
+            }
             _ => Err(self.mismatch(&visitor)),
         }
     }
@@ -377,7 +405,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de> {
             b'[' => return self.visit_array(visitor),
             _ => return Err(self.mismatch(&visitor)),
         };
-        read.map_err(|e| self.locate(e))
+        self.locate(read)
     }
 
     forward! { deserialize_bytes: deserialize_byte_buf }
@@ -395,7 +423,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de> {
             return Err(self.mismatch(&visitor));
         }
         self.literal("null")?;
-        visitor.visit_unit().map_err(|e| self.locate(e))
+        self.locate(visitor.visit_unit())
     }
 
     fn deserialize_unit_struct<V: Visitor<'de>>(
@@ -469,7 +497,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de> {
         match self.scanner.peek() {
             b'"' => {
                 let variant = CowStrDeserializer::new(self.string()?);
-                visitor.visit_enum(variant).map_err(|e| self.locate(e))
+                self.locate(visitor.visit_enum(variant))
             }
             b'{' => {
                 self.enter()?;
@@ -496,6 +524,7 @@ struct Elements<'r, 'de> {
 
 impl Elements<'_, '_> {
     /// Moves to the next element; returns false before the closing bracket.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     fn advance(&mut self, bracket: u8) -> Result<bool, Error> {
         let next = self.reader.scanner.peek();
         if next == bracket {
@@ -506,6 +535,8 @@ impl Elements<'_, '_> {
                 return Err(self.reader.malformed());
             }
             self.reader.scanner.advance(1);
+            // A name begins at the position, without white space.
+            self.reader.scanner.peek();
         }
         Ok(true)
     }
@@ -574,7 +605,7 @@ impl<'de> de::Deserializer<'de> for Name<'_, 'de> {
             "false" => visitor.visit_bool(false),
             other => Err(Error::invalid_type(Unexpected::Str(other), &visitor)),
         };
-        read.map_err(|e| self.0.locate(e))
+        self.0.locate(read)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -623,7 +654,8 @@ impl<'de> de::EnumAccess<'de> for Variant<'_, 'de> {
         if self.0.scanner.peek() != b'"' {
             return Err(self.0.unexpected("expected value"));
         }
-        let variant = seed.deserialize(Name(self.0)).map_err(|e| self.0.locate(e))?;
+        let variant = seed.deserialize(Name(self.0));
+        let variant = self.0.locate(variant)?;
         match self.0.scanner.expect_byte(b':') {
             Ok(()) => Ok((variant, self)),
             Err(_) => Err(self.0.malformed()),

@@ -540,13 +540,10 @@ pub(crate) fn object_members<'a>(text: &'a [u8], mut each: impl FnMut(&[u8], &'a
 pub(crate) fn unescape(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
     let mut rest = raw;
-    while let Some((first, tail)) = rest.split_first() {
-        rest = tail;
-        if *first != b'\\' {
-            out.push(*first);
-            continue;
-        }
-        let Some((kind, tail)) = rest.split_first() else { break };
+    loop {
+        let (plain, tail) = rest.split_at_checked(plain_prefix(rest)).unwrap_or((rest, &[]));
+        out.extend_from_slice(plain);
+        let [b'\\', kind, tail @ ..] = tail else { return out };
         rest = tail;
         match kind {
             b'b' => out.push(8),
@@ -567,7 +564,6 @@ pub(crate) fn unescape(raw: &[u8]) -> Vec<u8> {
             other => out.push(*other),
         }
     }
-    out
 }
 
 fn take_hex4(rest: &mut &[u8]) -> Option<u32> {

@@ -217,7 +217,7 @@ fn compare_all(text: &str) {
         [Kind; 2], Vec<Kind>, BTreeMap<String, Value>, BTreeMap<String, Refusing>, BTreeMap<String, Even>,
         BTreeMap<char, u8>, BTreeMap<Kind, u8>, BTreeMap<Option<String>, u8>, BTreeMap<(), u8>, BTreeMap<Vec<u8>, u8>,
         BTreeMap<String, Vec<Strict>>, serde_json::Map<String, Value>, Lenient<'_>, Text<'_>, &RawValue,
-        BTreeMap<Cow<'_, str>, Text<'_>>, Vec<(&str, &RawValue)>, CallToolResult<'_>, ListToolsResult, ElicitSchema,
+        BTreeMap<&str, Text<'_>>, BTreeMap<Cow<'_, str>, &RawValue>, Vec<(&str, &RawValue)>, CallToolResult<'_>, ListToolsResult, ElicitSchema,
         InputRequest<'_>, InputResponse<'_>, Vec<Content<'_>>,
     ];
     compare![false:
@@ -432,7 +432,7 @@ const TEXTS: &[&str] = &[
     "{\"a\":\"x\",\"a\":\"y\"}",
     "{\"$serde_json::private::RawValue\":\"[1]\"}",
     "{\"$mcp::checked\":\"[\"}",
-    "{\"a\":1}x",
+    "{ \"1\" : 1 , \"2\" : 2 }", "{ \"true\" : 1 ,\n\"false\" : 2 }", "{ \"a\" : 1 , \"b\" : null }", "{\"a\":1}x",
     "{\"a\":1}{}",
     "[]]",
     "{\"a\":\u{1}1}",
