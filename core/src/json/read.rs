@@ -4,7 +4,8 @@
 //! that arrived is checked twice. Any other text is an error at the latest where it cannot be read on, never a panic.
 
 use alloc::borrow::Cow;
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString as _};
 use core::fmt;
 use core::marker::PhantomData;
 
@@ -126,7 +127,7 @@ impl<'de> Reader<'de> {
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         let column = before.iter().rev().take_while(|byte| **byte != b'\n').count();
         // There is no other way to a position: `serde_json` takes it from the end of a message.
-        Error::custom(format_args!("{message} at line {line} column {column}"))
+        Error::custom(message.to_string() + &format!(" at line {line} column {column}"))
     }
 
     /// Returns the error for a value of another type than the visitor expects.
@@ -336,9 +337,9 @@ impl<'de> Reader<'de> {
 }
 
 macro_rules! forward {
-    ($to:ident: $($method:ident)*) => {$(
+    ($to:ident: $($method:ident $(($($unused:ty),*))?)*) => {$(
         #[inline]
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        fn $method<V: Visitor<'de>>(self, $($(_: $unused,)*)? visitor: V) -> Result<V::Value, Error> {
             self.$to(visitor)
         }
     )*};
@@ -426,13 +427,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de> {
         self.locate(visitor.visit_unit())
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        self.deserialize_unit(visitor)
-    }
+    forward! { deserialize_unit: deserialize_unit_struct(&'static str) }
 
     #[inline]
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -454,18 +449,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de> {
         }
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_seq(visitor)
-    }
-
-    fn deserialize_tuple_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: usize,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        self.deserialize_seq(visitor)
-    }
+    forward! { deserialize_seq: deserialize_tuple(usize) deserialize_tuple_struct(&'static str, usize) }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.scanner.peek() {

@@ -32,7 +32,7 @@ struct Pair(i32, String);
 #[allow(dead_code, reason = "printed")]
 struct Strict {
     a: u8,
-    b: Option<Box<Strict>>,
+    b: Option<Box<Self>>,
 }
 
 #[derive(Deserialize, Debug)]
@@ -44,7 +44,7 @@ struct Lenient<'a> {
     #[serde(default)]
     raw: Option<&'a RawValue>,
     #[serde(default)]
-    list: Vec<Lenient<'a>>,
+    list: Vec<Self>,
 }
 
 #[derive(Deserialize, Debug)]
@@ -80,7 +80,7 @@ enum Untagged {
     Number(u8),
     Float(f64),
     Text(String),
-    List(Vec<Untagged>),
+    List(Vec<Self>),
 }
 
 #[derive(Deserialize, Debug)]
