@@ -141,6 +141,11 @@ fn pair_ops_target_accepts_seeds_and_noise() {
 }
 
 #[test]
+fn reader_target_accepts_seeds_and_noise() {
+    run("reader", bodies::reader);
+}
+
+#[test]
 fn model_target_accepts_seeds_and_noise() {
     run("model", bodies::model);
 }

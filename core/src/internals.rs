@@ -11,6 +11,15 @@ use crate::{Limits, MalformedMessage, RawJson, RpcError};
 #[cfg(feature = "server")]
 use crate::{router::template::Template, server};
 
+/// Reads text that nobody checked by the reader of checked text.
+///
+/// # Errors
+///
+/// The text is not of the type; or not JSON, as far as it was read.
+pub fn read_unchecked<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, serde_json::Error> {
+    crate::json::read_str(text)
+}
+
 /// One message, whose parts were found without decoding them.
 #[derive(Debug)]
 pub struct Message<'a> {

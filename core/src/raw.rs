@@ -11,7 +11,9 @@ use serde::de::{self, Deserialize};
 use serde::ser::{self, Serialize, SerializeStruct as _};
 use serde_json::value::RawValue;
 
-use crate::json::{EncodeError, MAX_DEPTH, RAW_VALUE_NAME, Scanner, Serializer, Span, check_utf8};
+use crate::json::{
+    CHECKED_TEXT_NAME, EncodeError, MAX_DEPTH, RAW_VALUE_NAME, Scanner, Serializer, Span, check_utf8,
+};
 
 /// One valid JSON text: the unit in which payloads pass through the engines.
 ///
@@ -169,22 +171,46 @@ impl Serialize for RawJson {
 /// Works with JSON only: other formats cannot supply raw text.
 impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserialize_borrowed(deserializer).map(|text| Self(Bytes::copy_from_slice(text.as_bytes())))
+        CheckedText::deserialize(deserializer)
+            .map(|CheckedText(text)| Self(Bytes::copy_from_slice(text.as_bytes())))
     }
 }
 
-/// Borrows the text of a value, checked as [`RawJson`] is, for types that are distinguished by their content.
-pub(crate) fn deserialize_borrowed<'de, D: de::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<&'de str, D::Error> {
-    let raw: &RawValue = Deserialize::deserialize(deserializer)?;
-    let text = raw.get().as_bytes();
-    // `serde_json` leaves two checks: lone surrogates, and nesting, for which a short text has no room.
-    if text.len() > 2 * MAX_DEPTH as usize || memchr(b'\\', text).is_some() {
-        let checked = Scanner::new(text, MAX_DEPTH, u32::MAX).value();
-        checked.map_err(|e| de::Error::custom(InvalidJson { at: e.offset() }))?;
+/// The text of a value, checked as [`RawJson`] is, for types that are distinguished by their content.
+pub(crate) struct CheckedText<'a>(pub(crate) &'a str);
+
+impl<'de: 'a, 'a> Deserialize<'de> for CheckedText<'a> {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct CheckedTextVisitor;
+        impl<'de> de::Visitor<'de> for CheckedTextVisitor {
+            type Value = &'de str;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("any JSON value")
+            }
+            /// Takes the text from our own reader.
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<&'de str, A::Error> {
+                match map.next_key()? {
+                    Some(CHECKED_TEXT_NAME) => map.next_value(),
+                    _ => Err(de::Error::invalid_type(de::Unexpected::Map, &self)),
+                }
+            }
+            /// Takes the text from `serde_json`.
+            fn visit_newtype_struct<D: de::Deserializer<'de>>(
+                self,
+                deserializer: D,
+            ) -> Result<&'de str, D::Error> {
+                let raw: &RawValue = Deserialize::deserialize(deserializer)?;
+                let text = raw.get().as_bytes();
+                // `serde_json` leaves two checks: lone surrogates, and nesting, for which a short text has no room.
+                if text.len() > 2 * MAX_DEPTH as usize || memchr(b'\\', text).is_some() {
+                    let checked = Scanner::new(text, MAX_DEPTH, u32::MAX).value();
+                    checked.map_err(|e| de::Error::custom(InvalidJson { at: e.offset() }))?;
+                }
+                Ok(raw.get())
+            }
+        }
+        deserializer.deserialize_newtype_struct(CHECKED_TEXT_NAME, CheckedTextVisitor).map(Self)
     }
-    Ok(raw.get())
 }
 
 /// Error for a text that is not valid JSON.

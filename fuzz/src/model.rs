@@ -1,7 +1,7 @@
 //! Fuzz target for all types of the model, decoded from arbitrary text.
 
 use mcp_proto::model::*;
-use mcp_proto::{EncodeError, Version};
+use mcp_proto::{EncodeError, RawJson, Version};
 use serde::Serialize;
 
 use super::input::FuzzInput;
@@ -10,6 +10,7 @@ use super::wire::json;
 
 /// Decodes a type from arbitrary text and checks the invariants of its encoding.
 ///
+/// - `RawJson::parse` and serde_json decode it alike.
 /// - A decoded value is encoded and decoded to an equal value.
 /// - Each revision encodes it as JSON or refuses it by name.
 /// - No member is written that was not in the text.
@@ -24,7 +25,11 @@ pub fn model(data: &[u8]) {
 macro_rules! readers {
     ($($type:ident $(<$life:lifetime>)?)*) => {
         const READERS: &[fn(&str)] = &[$( |text| {
-            let Ok(value) = serde_json::from_str::<$type $(<$life>)?>(text) else { return };
+            let read = serde_json::from_str::<$type $(<$life>)?>(text);
+            if let Ok(checked) = RawJson::new(text.to_owned()) {
+                check_parsed(text, &read, checked.parse());
+            }
+            let Ok(value) = read else { return };
             let written = serde_json::to_string(&value).expect("what was read can be written");
             let again: $type $(<$life>)? = serde_json::from_str(&written).expect("what was written can be read");
             if has_exact_numbers(text) {
@@ -53,12 +58,26 @@ readers! {
 }
 
 /// Returns whether serde_json decodes each number to the nearest float, which it guarantees for short numbers only.
-fn has_exact_numbers(text: &str) -> bool {
+pub(super) fn has_exact_numbers(text: &str) -> bool {
     let in_number = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | 'e' | 'E');
     let runs = text.split(|c| !in_number(c));
     runs.into_iter().all(|run| {
         run.len() < 16 && !(run.contains(['e', 'E']) && run.contains(|c: char| c.is_ascii_digit()))
     })
+}
+
+/// Checks that our own reader has read the same.
+fn check_parsed<T: PartialEq>(text: &str, read: &serde_json::Result<T>, parsed: serde_json::Result<T>) {
+    match (read, parsed) {
+        (Ok(read), Ok(parsed)) => assert!(*read == parsed || !has_exact_numbers(text), "{text}"),
+        (Err(_), Err(_)) => {}
+        (read, parsed) => assert!(
+            !has_exact_numbers(text),
+            "{text}: {:?} and {:?}",
+            read.as_ref().err(),
+            parsed.as_ref().err()
+        ),
+    }
 }
 
 fn check_shaped<T: Serialize>(text: &str, written: &str, value: &T) {

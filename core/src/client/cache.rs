@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::config::Config;
 use super::event::Peer;
 use crate::change::Change;
-use crate::json::object_members;
+use crate::json::{self, object_members};
 use crate::methods::{self, EntryKind};
 use crate::raw::RawJson;
 use crate::sync::Arc;
@@ -114,7 +114,7 @@ impl CacheKey {
         let params = RawJson::encode(params).ok().filter(RawJson::is_object)?;
         let (mut value, mut known) = (None, true);
         object_members(params.as_bytes(), |member, text| match member {
-            member if member == name => value = Some(serde_json::from_slice::<String>(text)),
+            member if member == name => value = Some(json::read::<String>(text)),
             b"_meta" => {}
             // An unknown parameter may change the result.
             _ => known = false,

@@ -5,6 +5,7 @@
 
 mod canonical;
 mod member_names;
+mod read;
 mod scan;
 mod shape;
 mod swar;
@@ -13,6 +14,7 @@ mod write;
 
 pub(crate) use canonical::canonical;
 pub(crate) use member_names::find_duplicate;
+pub(crate) use read::{CHECKED_TEXT_NAME, check_and_read, read_str, read_with};
 pub(crate) use scan::{MAX_DEPTH, ScanError, Scanner, Span, StringToken, object_members, unescape};
 pub(crate) use shape::{RevisionMask, ShapeRule, ShapeTable, Substitute};
 pub(crate) use swar::{check_utf8, find_newline};
@@ -68,7 +70,7 @@ impl ser::Error for EncodeError {
 /// The text is read as `str`, not as bytes. UTF-8 is then checked once instead of once per string, and each decoder is
 /// compiled once.
 pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_json::Error> {
-    serde_json::from_str(core::str::from_utf8(text).unwrap_or_default())
+    read_str(core::str::from_utf8(text).unwrap_or_default())
 }
 
 /// Decodes a string, or returns `None` for any other value.

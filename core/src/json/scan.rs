@@ -212,7 +212,7 @@ impl<'a> Scanner<'a> {
     }
 
     #[cfg_attr(target_pointer_width = "64", inline(always))]
-    fn expect_byte(&mut self, byte: u8) -> ScannerResult<()> {
+    pub(super) fn expect_byte(&mut self, byte: u8) -> ScannerResult<()> {
         if self.peek() != byte {
             return self.fail();
         }
@@ -301,7 +301,7 @@ impl<'a> Scanner<'a> {
         if self.pos == start { self.fail() } else { Ok(()) }
     }
 
-    fn number(&mut self) -> ScannerResult<()> {
+    pub(super) fn number(&mut self) -> ScannerResult<()> {
         if self.byte() == b'-' {
             self.pos += 1;
         }
@@ -325,7 +325,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn literal(&mut self, word: &[u8]) -> ScannerResult<()> {
+    pub(super) fn literal(&mut self, word: &[u8]) -> ScannerResult<()> {
         if !self.rest().starts_with(word) {
             return self.fail();
         }
@@ -367,6 +367,15 @@ impl<'a> Scanner<'a> {
             self.scalar(first)?;
         }
         Ok(Span::new(start, self.pos))
+    }
+
+    /// Scans a value that is nested at most `max_depth` deep, whatever is around it.
+    pub(super) fn value_within(&mut self, max_depth: u32) -> ScannerResult<Span> {
+        let around = (self.depth, self.max_depth);
+        (self.depth, self.max_depth) = (0, max_depth);
+        let span = self.value();
+        (self.depth, self.max_depth) = around;
+        span
     }
 
     /// Scans an object or an array with its content.
@@ -536,13 +545,10 @@ pub(crate) fn object_members<'a>(text: &'a [u8], mut each: impl FnMut(&[u8], &'a
 pub(crate) fn unescape(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
     let mut rest = raw;
-    while let Some((first, tail)) = rest.split_first() {
-        rest = tail;
-        if *first != b'\\' {
-            out.push(*first);
-            continue;
-        }
-        let Some((kind, tail)) = rest.split_first() else { break };
+    loop {
+        let (plain, tail) = rest.split_at_checked(plain_prefix(rest)).unwrap_or((rest, &[]));
+        out.extend_from_slice(plain);
+        let [b'\\', kind, tail @ ..] = tail else { return out };
         rest = tail;
         match kind {
             b'b' => out.push(8),
@@ -564,7 +570,6 @@ pub(crate) fn unescape(raw: &[u8]) -> Vec<u8> {
             other => out.push(*other),
         }
     }
-    out
 }
 
 fn take_hex4(rest: &mut &[u8]) -> Option<u32> {

@@ -11,7 +11,8 @@ use serde::ser::{self, Serialize, Serializer};
 
 use super::message::MemberKey;
 use crate::ascii::AsciiCaseExt as _;
-use crate::raw::RawJson;
+use crate::json::read_str;
+use crate::raw::{CheckedText, RawJson};
 
 /// Decoder of a `T`.
 pub trait Decode<'de, T> {
@@ -351,8 +352,8 @@ impl<C, T> HintSeed<C, T> {
 impl<'de, T, C: for<'text> Decode<'text, T>> DeserializeSeed<'de> for HintSeed<C, T> {
     type Value = Option<T>;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<T>, D::Error> {
-        let value = RawJson::deserialize(deserializer)?;
-        Ok(value.parse::<DecodedWith<C, T>>().ok().map(|decoded| decoded.0))
+        let CheckedText(text) = CheckedText::deserialize(deserializer)?;
+        Ok(read_str::<DecodedWith<C, T>>(text).ok().map(|decoded| decoded.0))
     }
 }
 

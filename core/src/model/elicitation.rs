@@ -13,8 +13,8 @@ use super::form::PrimitiveSchemaDefinition;
 use super::map::Map;
 use super::message::message;
 use super::string_enum::string_enum;
-use crate::json::object_members;
-use crate::raw::{RawJson, deserialize_borrowed};
+use crate::json::{object_members, read_str};
+use crate::raw::{CheckedText, RawJson};
 
 string_enum! {
     /// Way in which the user is asked (since 2025-11-25; ELIC-009).
@@ -159,7 +159,7 @@ impl Serialize for ElicitParams {
 
 impl<'de> Deserialize<'de> for ElicitParams {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::from_text(deserialize_borrowed(deserializer)?).map_err(de::Error::custom)
+        Self::from_text(CheckedText::deserialize(deserializer)?.0).map_err(de::Error::custom)
     }
 }
 
@@ -173,8 +173,8 @@ impl ElicitParams {
             }
         });
         match mode {
-            b"\"form\"" | b"null" => serde_json::from_str(text).map(Self::Form),
-            b"\"url\"" => serde_json::from_str(text).map(Self::Url),
+            b"\"form\"" | b"null" => read_str(text).map(Self::Form),
+            b"\"url\"" => read_str(text).map(Self::Url),
             [b'"', ..] => Ok(Self::Other(RawJson::trusted(Bytes::copy_from_slice(text.as_bytes())))),
             _ => Err(de::Error::custom("`mode`: expected a string")),
         }

@@ -11,8 +11,8 @@ use super::ValidationError;
 use super::elicitation::{ElicitSchema, ElicitValue};
 use super::message::message;
 use super::string_enum::string_enum;
-use crate::json::object_members;
-use crate::raw::{RawJson, deserialize_borrowed};
+use crate::json::{check_and_read, object_members, read_str};
+use crate::raw::{CheckedText, RawJson};
 use check::MAX_EXACT_INTEGER;
 
 mod build;
@@ -246,7 +246,7 @@ field_kinds! {
 
 impl<'de> Deserialize<'de> for PrimitiveSchemaDefinition {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = deserialize_borrowed(deserializer)?;
+        let CheckedText(raw) = CheckedText::deserialize(deserializer)?;
         let (mut kind, mut one_of, mut values, mut names, mut any_of) = (None, false, false, false, false);
         object_members(raw.as_bytes(), |name, value| match name {
             b"type" => kind = Some(value),
@@ -257,14 +257,14 @@ impl<'de> Deserialize<'de> for PrimitiveSchemaDefinition {
             _ => {}
         });
         match kind {
-            Some(b"\"string\"") if one_of => serde_json::from_str(raw).map(Self::TitledSingleSelect),
-            Some(b"\"string\"") if names => serde_json::from_str(raw).map(Self::LegacyTitledEnum),
-            Some(b"\"string\"") if values => serde_json::from_str(raw).map(Self::SingleSelect),
-            Some(b"\"string\"") => serde_json::from_str(raw).map(Self::String),
-            Some(b"\"number\"" | b"\"integer\"") => serde_json::from_str(raw).map(Self::Number),
-            Some(b"\"boolean\"") => serde_json::from_str(raw).map(Self::Boolean),
-            Some(b"\"array\"") if any_of => serde_json::from_str(raw).map(Self::TitledMultiSelect),
-            Some(b"\"array\"") => serde_json::from_str(raw).map(Self::MultiSelect),
+            Some(b"\"string\"") if one_of => read_str(raw).map(Self::TitledSingleSelect),
+            Some(b"\"string\"") if names => read_str(raw).map(Self::LegacyTitledEnum),
+            Some(b"\"string\"") if values => read_str(raw).map(Self::SingleSelect),
+            Some(b"\"string\"") => read_str(raw).map(Self::String),
+            Some(b"\"number\"" | b"\"integer\"") => read_str(raw).map(Self::Number),
+            Some(b"\"boolean\"") => read_str(raw).map(Self::Boolean),
+            Some(b"\"array\"") if any_of => read_str(raw).map(Self::TitledMultiSelect),
+            Some(b"\"array\"") => read_str(raw).map(Self::MultiSelect),
             _ if raw.starts_with('{') => {
                 Ok(Self::Other(RawJson::trusted(Bytes::copy_from_slice(raw.as_bytes()))))
             }
@@ -361,7 +361,7 @@ impl PrimitiveSchemaDefinition {
             Self::SingleSelect(_) | Self::TitledSingleSelect(_) | Self::LegacyTitledEnum(_) => {
                 self.find_choice(word).map(ElicitValue::Text)
             }
-            Self::Other(_) => serde_json::from_str(text)
+            Self::Other(_) => check_and_read(text)
                 .map_err(|_| ValidationError::new("must be JSON: a \"text\", a number, true or false")),
         }
     }

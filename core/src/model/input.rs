@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use bytes::Bytes;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, de};
 
@@ -13,9 +14,9 @@ use super::message::{MemberKey, message, prefix_path};
 use super::sampling::{CreateMessageParams, CreateMessageResult};
 use super::{ValidationError, union};
 use crate::ascii::AsciiCaseExt as _;
-use crate::json::object_members;
+use crate::json::{object_members, read_str};
 use crate::methods::{CREATE_MESSAGE, ELICIT, LIST_ROOTS};
-use crate::raw::RawJson;
+use crate::raw::{CheckedText, RawJson};
 use crate::uri::{has_host, is_uri};
 
 /// Input requests by the server's keys (MRTR-006, MRTR-007).
@@ -218,28 +219,24 @@ impl Serialize for InputResponse<'_> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for InputResponse<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw: &'de serde_json::value::RawValue = Deserialize::deserialize(deserializer)?;
-        // The check includes nesting, before the text is parsed again.
-        let whole =
-            RawJson::new(bytes::Bytes::copy_from_slice(raw.get().as_bytes())).map_err(de::Error::custom)?;
+        let CheckedText(text) = CheckedText::deserialize(deserializer)?;
         let (mut action, mut model, mut roots) = (false, false, false);
-        object_members(whole.as_bytes(), |name, _| match name {
+        object_members(text.as_bytes(), |name, _| match name {
             b"action" => action = true,
             b"model" => model = true,
             b"roots" => roots = true,
             _ => {}
         });
-        let text = raw.get();
         match (action, model, roots) {
-            (true, ..) => serde_json::from_str(text).map(Self::Elicit),
-            (_, true, _) => serde_json::from_str(text).map(Self::CreateMessage),
-            (.., true) => serde_json::from_str(text).map(Self::ListRoots),
+            (true, ..) => read_str(text).map(Self::Elicit),
+            (_, true, _) => read_str(text).map(Self::CreateMessage),
+            (.., true) => read_str(text).map(Self::ListRoots),
             _ => {
                 // Kept as it is, unless a member occurs twice.
-                if whole.is_object() {
-                    serde_json::from_str::<Map<de::IgnoredAny>>(text).map_err(de::Error::custom)?;
+                if text.starts_with('{') {
+                    read_str::<Map<de::IgnoredAny>>(text).map_err(de::Error::custom)?;
                 }
-                return Ok(Self::Other(whole));
+                return Ok(Self::Other(RawJson::trusted(Bytes::copy_from_slice(text.as_bytes()))));
             }
         }
         .map_err(de::Error::custom)

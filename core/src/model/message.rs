@@ -31,6 +31,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for MemberKey<'a> {
             fn visit_str<E>(self, v: &str) -> Result<Self::Value, E> {
                 Ok(Cow::Owned(String::from(v)))
             }
+            fn visit_string<E>(self, v: String) -> Result<Self::Value, E> {
+                Ok(Cow::Owned(v))
+            }
         }
         deserializer.deserialize_str(MemberKeyVisitor).map(MemberKey)
     }

@@ -14,6 +14,7 @@ use super::content::{Content, ContentBlocks};
 use super::input::InputResponses;
 use super::message::message;
 use super::string_enum::string_enum;
+use crate::json::check_and_read;
 use crate::raw::RawJson;
 use crate::rpc::clip;
 
@@ -247,7 +248,7 @@ impl<'a> CallToolResult<'a> {
         }
         match (&self.structured_content, only_text()) {
             (Some(value), _) => value.parse(),
-            (None, Some(text)) => serde_json::from_str(text),
+            (None, Some(text)) => check_and_read(text),
             (None, None) => Err(de::Error::custom("there is no structured result")),
         }
     }

@@ -1,20 +1,18 @@
 //! Macro `union!`, which declares unions of message types that one member distinguishes.
 
-use alloc::string::ToString;
+use alloc::string::ToString as _;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use serde::de::{self, DeserializeSeed, MapAccess};
-use serde_json::value::RawValue;
-
 use super::message::MemberKey;
-use crate::json::{MAX_DEPTH, Scanner, write_str};
-use crate::raw::RawJson;
+use crate::json::{read_with, write_str};
+use crate::raw::{CheckedText, RawJson};
+use serde::de::{self, DeserializeSeed, MapAccess};
 
 /// Members of an object, some of which were read before its kind was known.
 pub(crate) struct RemainingMembers<'de, A> {
-    buffered: vec::IntoIter<(MemberKey<'de>, &'de RawValue)>,
-    value: Option<&'de RawValue>,
+    buffered: vec::IntoIter<(MemberKey<'de>, CheckedText<'de>)>,
+    value: Option<CheckedText<'de>>,
     map: A,
 }
 
@@ -28,13 +26,8 @@ pub(crate) fn kind<'de, A: MapAccess<'de>>(
         match map.next_key::<MemberKey<'de>>()? {
             None => return Err(de::Error::missing_field(tag)),
             Some(name) if name.0 == tag => break,
-            Some(name) => {
-                let value: &'de RawValue = map.next_value()?;
-                // Parsing the value later restarts the depth count, so its depth is checked here.
-                let mut scanner = Scanner::new(value.get().as_bytes(), MAX_DEPTH, u32::MAX);
-                scanner.value().map_err(|_| de::Error::custom("invalid or nested too deeply"))?;
-                early.push((name, value));
-            }
+            // Reading the value later restarts the count of its depth, which this type bounds.
+            Some(name) => early.push((name, map.next_value()?)),
         }
     }
     let kind = map.next_value().map_err(|e| super::message::prefix_path(tag, &e))?;
@@ -51,10 +44,8 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for RemainingMembers<'de, A> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
-        let Some(value) = self.value.take() else { return self.map.next_value_seed(seed) };
-        // Uses `from_str` like all other readers, so that no code is generated twice.
-        seed.deserialize(&mut serde_json::Deserializer::from_str(value.get()))
-            .map_err(|e| de::Error::custom(e.to_string()))
+        let Some(CheckedText(text)) = self.value.take() else { return self.map.next_value_seed(seed) };
+        read_with(seed, text).map_err(|e| de::Error::custom(e.to_string()))
     }
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::super::event::Peer;
 use super::check_id;
 use crate::error::UseError;
+use crate::json::check_and_read;
 use crate::model::CallToolParams;
 use crate::model::{CallToolResult, RequestParams as _, Task, TaskId};
 use crate::raw::RawJson;
@@ -102,8 +103,8 @@ impl TaskHandle {
         if text.len() > MAX_TEXT {
             return Err(error(alloc::format!("it is longer than {MAX_TEXT} bytes")));
         }
-        let text: HandleText = serde_json::from_str(text.trim()).map_err(|e| {
-            // The message of `serde_json` can repeat a value, and the values are secrets.
+        let text: HandleText = check_and_read(text).map_err(|e| {
+            // The message can repeat a value, and the values are secrets.
             error(alloc::format!("no such JSON object (line {}, column {})", e.line(), e.column()))
         })?;
         let version = Version::from_name(&text.revision).filter(|version| *version >= Version::V2025_11_25);

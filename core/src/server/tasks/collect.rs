@@ -11,7 +11,7 @@ use crate::calls::inbound::InputOutcome;
 use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, OutboundCalls};
 use crate::error::{CallError, UseError};
 use crate::identity::Capabilities;
-use crate::json::write_str;
+use crate::json::{self, write_str};
 use crate::meta;
 use crate::methods::{self, Capability};
 use crate::model::InputRequest;
@@ -280,7 +280,7 @@ fn missing_capability(
     // Questions are kept as text, so the needed capabilities are read from it.
     let text =
         [b"{\"method\":\"", question.method.as_bytes(), b"\",\"params\":", &*question.params, b"}"].concat();
-    let needed = serde_json::from_slice::<InputRequest<'_>>(&text)
+    let needed = json::read::<InputRequest<'_>>(&text)
         .map(|request| request.required_capabilities(version))
         .unwrap_or_default();
     capabilities.missing(&needed).iter().last()
