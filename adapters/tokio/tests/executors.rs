@@ -48,7 +48,7 @@ fn call_that_starts_outside_of_the_runtime_times_out_while_a_task_drives_the_con
     call_from_outside(|runtime, client, call| {
         runtime.spawn(client.run());
         // Not polled before its time: the task alone sets the timer.
-        std::thread::sleep(Duration::from_millis(200));
+        thread::sleep(Duration::from_millis(200));
         runtime.block_on(client.wait(call))
     });
 }
