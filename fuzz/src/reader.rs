@@ -84,5 +84,5 @@ const TYPES: &[fn(&str)] = &[
     |text| compare::<Vec<(u8, &str)>>(text),
     |text| compare::<BTreeMap<Kind, Option<String>>>(text),
     |text| compare::<BTreeMap<u128, Vec<char>>>(text),
-    |text| compare::<BTreeMap<bool, [f32; 2]>>(text),
+    |text| compare::<BTreeMap<bool, [f64; 2]>>(text),
 ];
