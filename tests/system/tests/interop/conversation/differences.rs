@@ -111,7 +111,7 @@ const DIFFERENCES: &[KnownDifference] = &[
         transport: Some(InteropTransport::Http),
         step: "given up by the client",
         behaviour: "stays asked",
-        reason: "3.11.0: it stops reading the event stream of a cancelled call, on which the cancellation of the input request arrives",
+        reason: "3.8.0: it stops reading the event stream of a cancelled call, on which the cancellation of the input request arrives",
     },
     KnownDifference {
         sdk: Implementation::Rmcp,
@@ -120,7 +120,7 @@ const DIFFERENCES: &[KnownDifference] = &[
         transport: None,
         step: "given up by the client",
         behaviour: "stays asked",
-        reason: "3.11.0: it does not cancel the input requests of a cancelled call",
+        reason: "3.8.0: it does not cancel the input requests of a cancelled call",
     },
     KnownDifference {
         sdk: Implementation::Rmcp,
@@ -129,7 +129,7 @@ const DIFFERENCES: &[KnownDifference] = &[
         transport: None,
         step: "roots changed",
         behaviour: "cannot",
-        reason: "3.11.0: the revision has no change notification for roots (ROOT-004)",
+        reason: "3.8.0: the revision has no change notification for roots (ROOT-004)",
     },
     KnownDifference { step: "form", ..RMCP_ASKS },
     KnownDifference { step: "page", ..RMCP_ASKS },
@@ -153,7 +153,7 @@ const RMCP_CANNOT_READ: KnownDifference = KnownDifference {
     transport: None,
     step: "",
     behaviour: "cannot read",
-    reason: "3.11.0: its type of a URL elicitation requires the id that this era does not have (ELIC-032)",
+    reason: "3.8.0: its type of a URL elicitation requires the id that this era does not have (ELIC-032)",
 };
 
 const RMCP_KEEPS_ID: KnownDifference =
@@ -171,7 +171,7 @@ const PYTHON_ASKS: KnownDifference = KnownDifference {
 
 const RMCP_ASKS: KnownDifference = KnownDifference {
     sdk: Implementation::Rmcp,
-    reason: "3.11.0: the server does not check the capabilities that its client declared (MRTR-009)",
+    reason: "3.8.0: the server does not check the capabilities that its client declared (MRTR-009)",
     ..PYTHON_ASKS
 };
 
