@@ -175,7 +175,11 @@ impl ElicitParams {
         match mode {
             b"\"form\"" | b"null" => read_str(text).map(Self::Form),
             b"\"url\"" => read_str(text).map(Self::Url),
-            [b'"', ..] => Ok(Self::Other(RawJson::trusted(Bytes::copy_from_slice(text.as_bytes())))),
+            [b'"', ..] => {
+                // Kept as it is, unless a member occurs twice.
+                read_str::<Map<de::IgnoredAny>>(text)?;
+                Ok(Self::Other(RawJson::trusted(Bytes::copy_from_slice(text.as_bytes()))))
+            }
             _ => Err(de::Error::custom("`mode`: expected a string")),
         }
     }

@@ -32,6 +32,9 @@ fn elicitation_params_round_trip() {
     assert_missing::<ElicitParams>(r#"{"message":"","mode":"url"}"#, "url");
     assert_missing::<ElicitSchema>(r#"{"type":"object"}"#, "properties");
     assert_missing::<ElicitSchema>(r#"{"properties":{}}"#, "type");
+    for twice in [r#"{"mode":"voice","x":1,"x":1}"#, r#"{"mode":"form","mode":"voice"}"#] {
+        assert!(serde_json::from_str::<ElicitParams>(twice).is_err(), "{twice}");
+    }
     assert!(serde_json::from_str::<ElicitParams>(r#"{"message":"","mode":1}"#).is_err());
     let nested = r#"{"message":"","requestedSchema":{"type":"object","properties":{"a":{"type":"number","minimum":"x"}}}}"#;
     let error = serde_json::from_str::<ElicitParams>(nested).expect_err("wrong");
