@@ -219,6 +219,8 @@ fn compare_single_precision(text: &str) {
 /// Compares all types.
 fn compare_all(text: &str) {
     compare_single_precision(text);
+    // Alone: `serde_json` panics over a boolean name that begins with a character of several bytes.
+    drop(read_str::<BTreeMap<bool, u8>>(text));
     macro_rules! compare {
         ($has_same_messages:literal: $($type:ty),* $(,)?) => {
             $(compare::<$type>(text, $has_same_messages);)*
@@ -236,7 +238,6 @@ fn compare_all(text: &str) {
     ];
     compare![false:
         i128, u128, BTreeMap<u8, u8>, BTreeMap<i64, Value>, BTreeMap<i128, Value>, BTreeMap<u128, IgnoredAny>,
-        BTreeMap<bool, u8>,
     ];
 }
 
