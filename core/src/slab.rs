@@ -130,40 +130,35 @@ impl<T> Slab<T> {
     /// Returns the value of a key for modification, or `None` if the key is stale.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        self.slot_mut(key)?.value.as_mut()
+        self.slots.get_mut(key.slot as usize).filter(|s| s.generation == key.generation)?.value.as_mut()
     }
 
     /// Removes and returns a value. Its key is stale afterwards.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn remove(&mut self, key: Key) -> Option<T> {
-        let value = self.slot_mut(key)?.value.take()?;
-        self.free(key);
-        Some(value)
+        self.vacate(key)?.take()
     }
 
     /// Removes a value and drops it where it is: a large one is not moved for that.
     pub(crate) fn discard(&mut self, key: Key) {
-        if let Some(slot) = self.slot_mut(key).filter(|slot| slot.value.is_some()) {
-            slot.value = None;
-            self.free(key);
+        if let Some(value) = self.vacate(key) {
+            *value = None;
         }
     }
 
-    fn slot_mut(&mut self, key: Key) -> Option<&mut SlabSlot<T>> {
-        self.slots.get_mut(key.slot as usize).filter(|s| s.generation == key.generation)
-    }
-
-    /// Frees the slot of a key, which has lost its value.
-    fn free(&mut self, key: Key) {
+    /// Frees the slot of a key. Returns its value, which the caller takes out.
+    fn vacate(&mut self, key: Key) -> Option<&mut Option<T>> {
         let free = self.first_free;
-        let Some(slot) = self.slot_mut(key) else { return };
+        let slot = self.slots.get_mut(key.slot as usize);
+        let slot = slot.filter(|s| s.generation == key.generation && s.value.is_some())?;
+        self.len -= 1;
         // A slot whose generations are used up is retired and stays empty.
         if let Some(next) = slot.generation.checked_add(1) {
             slot.generation = next;
             slot.next_free = free;
             self.first_free = key.slot;
         }
-        self.len -= 1;
+        Some(&mut slot.value)
     }
 
     /// Returns whether `key` was issued once and its value has been removed since.

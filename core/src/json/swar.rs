@@ -38,13 +38,13 @@ const fn find_special(chunk: [u8; 8]) -> Option<usize> {
 pub(crate) fn plain_prefix(text: &[u8]) -> usize {
     // Most strings of the protocol, member names above all, end within the first eight bytes.
     let Some(first) = text.first_chunk() else { return plain_prefix_short(text) };
-    find_special(*first).unwrap_or_else(|| plain_prefix_long(text, 8))
+    find_special(*first).unwrap_or_else(|| plain_prefix_long(text))
 }
 
-/// Does the same for text whose first `checked` bytes, at least eight, are plain.
+/// Does the same for text whose first eight bytes are plain.
 #[inline(never)]
-fn plain_prefix_long(text: &[u8], checked: usize) -> usize {
-    let mut rest = text.get(checked..).unwrap_or_default();
+fn plain_prefix_long(text: &[u8]) -> usize {
+    let mut rest = text.get(8..).unwrap_or_default();
     if cfg!(target_pointer_width = "64") {
         // The compiler makes vector instructions of this: half the instructions of two words, without `unsafe`.
         while let Some((block, tail)) = rest.split_first_chunk::<16>() {

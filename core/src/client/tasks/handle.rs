@@ -103,7 +103,7 @@ impl TaskHandle {
         if text.len() > MAX_TEXT {
             return Err(error(alloc::format!("it is longer than {MAX_TEXT} bytes")));
         }
-        let text: HandleText = check_and_read(text).map_err(|e| {
+        let text: HandleText = check_and_read(text.trim()).map_err(|e| {
             // The message can repeat a value, and the values are secrets.
             error(alloc::format!("no such JSON object (line {}, column {})", e.line(), e.column()))
         })?;

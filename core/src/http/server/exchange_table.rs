@@ -97,16 +97,18 @@ impl ExchangeTable {
 
     /// Opens an exchange with the memory of a closed one.
     pub(super) fn open(&mut self, kind: Kind, now: Instant) -> Key {
-        let mut none = SpareBuffers::default();
         // A stream stays open and may never write again, so the spare memory is left to the next request.
-        let spare = if matches!(kind, Kind::Get | Kind::HttpSse) { &mut none } else { &mut self.spare };
+        let spare = match kind {
+            Kind::Get | Kind::HttpSse => SpareBuffers::default(),
+            _ => core::mem::take(&mut self.spare),
+        };
         self.slab.insert(ServerExchange::new(kind, now, spare))
     }
 
     /// Opens the exchange of a stream whose client is gone and may resume it.
     pub(super) fn open_detached(&mut self, now: Instant) -> Key {
         // The spare memory is left to the next request: this exchange has no client to write for.
-        let mut x = ServerExchange::new(Kind::Post, now, &mut SpareBuffers::default());
+        let mut x = ServerExchange::new(Kind::Post, now, SpareBuffers::default());
         x.client = ClientPresence::Gone;
         self.slab.insert(x)
     }
@@ -736,8 +738,7 @@ impl ListNode for ServerExchange {
 }
 
 impl ServerExchange {
-    fn new(kind: Kind, now: Instant, parts: &mut SpareBuffers) -> Self {
-        let parts = core::mem::take(parts);
+    fn new(kind: Kind, now: Instant, parts: SpareBuffers) -> Self {
         Self {
             kind,
             phase: RequestPhase::ReceivingBody,
