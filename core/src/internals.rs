@@ -11,7 +11,7 @@ use crate::{Limits, MalformedMessage, RawJson, RpcError};
 #[cfg(feature = "server")]
 use crate::{router::template::Template, server};
 
-/// Reads text that nobody checked by the reader of checked text.
+/// Decodes a value from unchecked text with the reader of checked text, as a fuzz target does.
 ///
 /// # Errors
 ///

@@ -50,7 +50,7 @@ pub(crate) fn read_with<'de, S: DeserializeSeed<'de>>(seed: S, text: &'de str) -
     read
 }
 
-/// Decodes a value from text that nobody checked.
+/// Checks a text, and decodes a value from it.
 ///
 /// # Errors
 ///

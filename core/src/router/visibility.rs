@@ -477,7 +477,7 @@ impl<K: PartialEq, P> ViewCache<K, P> {
 
     fn make_room(&mut self, bytes: usize) {
         if self.young.pages >= MAX_PAGES / 2 || self.young.bytes + bytes > MAX_BYTES / 2 {
-            // The pages that nobody asked for since the last time go with the old half.
+            // Pages without a request since the last change of halves go with the old half.
             self.old = mem::take(&mut self.young);
         }
     }

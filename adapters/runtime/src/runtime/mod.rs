@@ -141,7 +141,7 @@ impl<T: AsyncTimer> DeadlineTimer<T> {
     /// Wakes the future of `cx` after `timeout` at the latest. Returns whether `timeout` may have passed already.
     fn poll(&mut self, cx: &mut Context<'_>, timeout: Option<Duration>) -> bool {
         let Some(at) = timeout.and_then(|timeout| Instant::now().checked_add(timeout)) else { return false };
-        // A timer that fires too early costs one poll in vain, which is less than setting it for each message.
+        // A timer that fires too early costs one spurious wake-up. Setting it again for each message costs more.
         if self.armed_for.is_none_or(|set| set > at + TOLERANCE) {
             self.timer.reset(at);
             self.armed_for = Some(at);

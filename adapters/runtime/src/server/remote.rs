@@ -283,7 +283,7 @@ impl RemoteCall {
         }
         // If a report is present, the loop has not seen it yet and will take this one instead.
         if self.running.lock().progress.replace(progress).is_none() {
-            // The loop has stopped, and nobody waits for progress any more.
+            // It fails only when the loop has stopped, which then sends no progress.
             let _ = self.sender.send_unbounded(LoopMessage::Progress(self.running.clone()));
         }
     }

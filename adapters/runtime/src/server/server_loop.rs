@@ -159,7 +159,7 @@ pub(crate) fn apply_outcome(
                 EncodedResult::Raw(result) => engine.complete_raw(now, call.id(), result),
             };
             match outcome {
-                // A stale call was cancelled meanwhile, so nobody wants its result.
+                // A stale call was cancelled meanwhile, and a cancelled call has no response.
                 Ok(()) | Err(UseError::Stale) => {
                     if let Some(failure) = failure {
                         on_failure(call, &failure);

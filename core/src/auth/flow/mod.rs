@@ -357,7 +357,7 @@ impl Flow {
         self.tick(now);
         match &self.state {
             State::LockingForTokens => {
-                // The lock is not waited for any more, so nobody needs to be asked for it.
+                // The flow does not wait for the lock any more, so the application must not take it.
                 self.events.clear();
                 self.store_tokens();
             }

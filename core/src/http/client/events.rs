@@ -140,7 +140,7 @@ impl Client {
 
     /// Concludes the exchanges of the requests that the last message has ended.
     fn release_answered(&mut self) {
-        // The list is taken out, because `conclude` borrows the client. It goes back for the sake of its memory.
+        // `conclude` borrows the client, so the list is taken out. It goes back, because its memory is used again.
         let ended = core::mem::take(&mut self.ended_requests);
         for call in &ended {
             if let Some(key) = self.exchanges.find_by_call(*call) {

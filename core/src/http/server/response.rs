@@ -159,7 +159,7 @@ impl Server {
         let budget = self.config.replay_budget();
         let replayed = session.filter(|_| budget > 0 && x.kind != Kind::HttpSse).zip(Sessions::get());
         let Some((session, built)) = replayed else {
-            // For a client that is gone the whole outbox is emptied: nobody will ask for the rest.
+            // A client that is gone asks for nothing more, so its whole outbox is emptied.
             while (x.is_client_gone() || x.out.len() < MAX_BUFFERED_BODY) && !outbox.is_empty() {
                 x.out.write(|out| write_event_head(out, &EventHead::default()));
                 if !outbox.move_message(&mut x.out) {

@@ -272,7 +272,7 @@ impl<R: Runtime> DriverState<R> {
 
     /// Sets the timer, unless it is set for an earlier time: most calls end long before their deadlines.
     fn arm_timer(&mut self, at: Instant, now: Instant) -> bool {
-        // No task polls any more, so a timer would wake nobody.
+        // A timer wakes tasks that poll, and there is none any more.
         if self.is_detached || self.timer_deadline.is_some_and(|armed| now < armed && armed <= at) {
             return true;
         }

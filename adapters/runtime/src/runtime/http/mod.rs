@@ -376,7 +376,7 @@ fn spawn_shards<R: Runtime, H: AsyncHandler + 'static>(
                 // Without this, connections would still be handed to a shard that is gone.
                 first.shutdown(Duration::ZERO);
             }
-            // The first shard may have ended, and then nobody collects outcomes.
+            // The first shard collects the outcomes, and it may have ended.
             let _ = results.send_unbounded(result.err().map(Arc::new));
         };
         thread::Builder::new().name("mcp-shard".into()).spawn(serving)?;

@@ -261,7 +261,7 @@ impl HttpLoop {
     /// Has received tokens decided about. Returns whether there were any.
     fn validate_tokens(&mut self) -> bool {
         let mut any = false;
-        // First, so that tokens that nobody waits for leave their places to new ones.
+        // First: tokens whose exchange is gone leave their places to new ones.
         self.discard_tokens();
         while let Some((exchange, request)) = self.state.pending_tokens.pop_front() {
             any = true;
