@@ -9,8 +9,12 @@ use mcp_proto::{CallError, CallOptions, UseError};
 use serde_json::json;
 
 use crate::adapter::CANCELLED_BY_CLIENT;
-use crate::pair::{LARGE_REPEATS, pair};
+use crate::pair::pair;
 use crate::support::{DEADLINE, ERAS, Tools, raw_text, text, with_timeout};
+
+/// Repetitions of ten bytes in a large message, which is more than a socket buffers. Three of them together are less
+/// than a client keeps of its open calls: whether the first call has ended when the last one starts is up to the system.
+const LARGE_REPEATS: usize = 300_000;
 
 fn rpc_code<T: core::fmt::Debug>(outcome: Result<T, Error>) -> i64 {
     match outcome {

@@ -8,9 +8,6 @@ use mcp_blocking::Error;
 use mcp_proto::{CallKey, CallOptions, UseError};
 use serde_json::json;
 
-/// Repetitions of ten bytes in a large message. Three of them together are no more than a client queues.
-pub(crate) const LARGE_REPEATS: usize = 300_000;
-
 // covers: BASE-033, STDIO-010
 #[test]
 fn calls_during_handler_are_answered_after_it() {

@@ -12,9 +12,6 @@ use mcp_std::io::Socket;
 use crate::adapter::{async_stream, serve_handler};
 use crate::support::{INITIALIZE, Tools, client_config, server_config, version_set, with_timeout};
 
-/// Repetitions of ten bytes in a large message, which is more than a socket buffers.
-pub(crate) const LARGE_REPEATS: usize = 1_000_000;
-
 /// Connects a client to a server over a Unix stream, whose capacity the system chooses.
 pub(crate) fn pair(era: Era, _capacity: usize, tools: Tools) -> (Client, JoinHandle<Result<(), Error>>) {
     let (near, far) = UnixStream::pair().unwrap();

@@ -6,9 +6,6 @@ use crate::support::{Tools, client_config, server_config, version_set};
 use mcp_blocking::{Client, Error};
 use mcp_proto::Era;
 
-/// Repetitions of ten bytes in a large message. Three of them together are no more than a client queues.
-pub(crate) const LARGE_REPEATS: usize = 300_000;
-
 /// Connects a client to a server over a stream that holds `capacity` bytes in each direction.
 pub(crate) fn pair(era: Era, capacity: usize, tools: Tools) -> (Client, JoinHandle<Result<(), Error>>) {
     let (near, far) = mcp_std::io::memory_pair(capacity);
