@@ -65,7 +65,7 @@ where
         crate::serve_stdio(config, router)
     }
 
-    fn serve<D: Duplex>(
+    fn serve<D: Duplex + Send + 'static>(
         config: mcp_proto::server::Config,
         stream: D,
         router: router::Router<F>,

@@ -18,7 +18,8 @@ use mcp_runtime::server as serve;
 use mcp_runtime::server::{Handle, RemoteCall};
 
 use crate::handler::{Handler, SharedHandler};
-use crate::server::{CallQueue, TASK_WORKERS, default_workers, worker_pool};
+use crate::relay::{self, LoopCalls, Pace};
+use crate::server::{CallQueue, default_workers, run_handler, task_pool};
 use crate::worker_pool::WorkerPool;
 
 /// Serves HTTP at `address` until an error occurs; see [`HttpServer`].
@@ -67,6 +68,8 @@ pub struct HttpServer<H> {
     inner: serve::HttpServer<SharedHandler<H>>,
     workers: usize,
     shards: u8,
+    /// `None` before the start, with several shards, and if handlers run inside the turns of the loop.
+    calls: Option<Arc<LoopCalls>>,
     is_started: bool,
     shard_threads: ShardThreads,
 }
@@ -95,6 +98,7 @@ impl<H: Handler> HttpServer<H> {
             inner,
             workers: default_workers(),
             shards: 1,
+            calls: None,
             is_started: false,
             shard_threads: ShardThreads::default(),
         })
@@ -301,7 +305,10 @@ impl<H: Handler> HttpServer<H> {
     /// As [`poll`](Self::poll).
     pub fn run(mut self) -> Result<(), Error> {
         self.start_shards()?;
-        let result = self.inner.run();
+        let result = match &self.calls {
+            Some(calls) => relay::run(self.inner, calls),
+            None => self.inner.run(),
+        };
         self.shard_threads.join(result)
     }
 
@@ -353,23 +360,33 @@ impl<H: Handler> HttpServer<H> {
     }
 
     fn start_shards(&mut self) -> Result<(), Error> {
+        self.start_shards_at(Pace::DEFAULT)
+    }
+
+    pub(crate) fn start_shards_at(&mut self, pace: Pace) -> Result<(), Error> {
         if core::mem::replace(&mut self.is_started, true) {
             return Ok(());
         }
         let handler = self.inner.handler().clone();
-        let pool = (self.workers > 0)
-            .then(|| Arc::new(worker_pool(self.workers, self.inner.cores().clone(), &handler)));
+        let calls = Arc::new(LoopCalls::new(pace, run_handler(&handler)));
+        let of_pool = calls.clone();
+        let pool = (self.workers > 0).then(|| {
+            let cores = self.inner.cores().clone();
+            Arc::new(WorkerPool::new(self.workers, cores, move |call| of_pool.run(call)))
+        });
         let mut shards = Vec::new();
         if self.shards > 1 {
             shards = self.inner.shards(usize::from(self.shards) - 1)?;
         }
         if let Some(pool) = &pool {
-            use_workers(&mut self.inner, self.workers, pool)?;
+            // A shard keeps its core, where a slow handler would compete with it.
+            self.calls = (self.shards == 1).then_some(calls);
+            use_workers(&mut self.inner, self.workers, pool, self.calls.clone())?;
         }
         for shard in shards {
             let mut server = shard.with_handler(handler.clone())?;
             if let Some(pool) = &pool {
-                use_workers(&mut server, self.workers, pool)?;
+                use_workers(&mut server, self.workers, pool, None)?;
             }
             let (first, handle) = (self.inner.handle()?, server.handle()?);
             let serving = move || {
@@ -393,10 +410,11 @@ fn use_workers<H: Handler>(
     server: &mut serve::HttpServer<SharedHandler<H>>,
     workers: usize,
     pool: &Arc<WorkerPool<RemoteCall>>,
+    loop_calls: Option<Arc<LoopCalls>>,
 ) -> Result<(), Error> {
-    let tasks = worker_pool(TASK_WORKERS, server.cores().clone(), &server.handler().clone());
-    let mut calls = CallQueue::new(pool.clone(), tasks);
-    server.run_remotely(workers, move |new_calls| calls.submit(new_calls))
+    let tasks = task_pool(server.cores().clone(), &server.handler().clone());
+    let mut queue = CallQueue::new(pool.clone(), tasks, loop_calls);
+    server.run_remotely(workers, move |new_calls| queue.submit(new_calls))
 }
 
 impl ShardThreads {

@@ -51,6 +51,10 @@
 //! never returns occupies its worker until the process ends; call [`Cx::checkpoint`], [`Cx::sleep`] or [`Cx::progress`]
 //! with `?` to stop when the call was cancelled.
 //!
+//! Waking a worker costs more than a handler that takes a few microseconds. While there are many calls and their handlers
+//! take 20 µs at most, [`Server::run`] and `HttpServer::run` run them on the thread that reads and writes. If one takes
+//! longer after all, another thread reads and writes within 2 ms, and handlers run on workers until they are fast again.
+//!
 //! Handlers share state by [`Arc`](std::sync::Arc) and [`Mutex`](std::sync::Mutex):
 //!
 //! ```
@@ -243,8 +247,9 @@
 //!
 //! # Guarantees
 //!
-//! - A handler delays no other handler (while a worker is free), and never delays reading and writing. When the server
-//!   ends, a handler that has not returned is left behind.
+//! - A handler delays no other handler (while a worker is free), nor reading and writing: not at all if it runs on a worker,
+//!   and for 2 ms at most if those before it were so fast that it does not. When the server ends, a handler that has not
+//!   returned is left behind.
 //! - At most as many handlers run as there are workers. At most
 //!   [`Limits::max_waiting_requests`](mcp_proto::Limits) calls and [`max_waiting_bytes`](mcp_proto::Limits) bytes wait;
 //!   beyond that, reading pauses.
@@ -254,7 +259,7 @@
 //! - A handler that panics causes an internal error response. Its worker continues.
 //! - At the end of its input, or after [`Handle::shutdown`], a server answers the calls received before it within the
 //!   grace period, and returns.
-//! - A handler runs on one worker from its beginning to its end. Workers are used again: what a handler leaves in a thread-local, a
+//! - A handler runs on one thread from its beginning to its end. Threads are used again: what a handler leaves in a thread-local, a
 //!   handler of another client finds. Set it anew, or keep what belongs to a request in its [values](Cx::extension).
 //! - Memory stays within [`Limits`](mcp_proto::Limits), whatever the peer sends.
 //!
@@ -281,6 +286,7 @@ pub mod guide;
 mod handler;
 #[cfg(feature = "http")]
 mod http;
+mod relay;
 mod server;
 pub mod testing;
 mod worker_pool;

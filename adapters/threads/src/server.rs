@@ -14,6 +14,7 @@ use mcp_runtime::server::{Handle, RemoteCall};
 use mcp_std::io::{Duplex, Stdio};
 
 use crate::handler::{Handler, SharedHandler};
+use crate::relay::{self, LoopCalls, Pace};
 use crate::worker_pool::WorkerPool;
 
 /// Serves on stdin and stdout of this process until the input ends or the client disconnects.
@@ -63,14 +64,19 @@ pub fn serve_stdio(config: Config, handler: impl Handler) -> Result<(), Error> {
 /// # Errors
 ///
 /// As [`serve_stdio`]; [`Error::Io`] also if the stream has no [waker](Duplex::waker).
-pub fn serve<D: Duplex>(config: Config, stream: D, handler: impl Handler) -> Result<(), Error> {
+pub fn serve<D: Duplex + Send + 'static>(
+    config: Config,
+    stream: D,
+    handler: impl Handler,
+) -> Result<(), Error> {
     Server::new(config, stream, handler).run()
 }
 
 /// A server on one byte stream, with control over the workers and the loop.
 ///
 /// The thread in [`run`](Self::run) or [`poll`](Self::poll) runs the loop: it reads and writes, and never waits for a
-/// handler. Handlers run on [workers](Self::workers).
+/// handler. Handlers run on [workers](Self::workers). Under many calls with fast handlers, `run` moves the loop to two
+/// threads of its own, one of which reads, writes and runs handlers while the other one is ready to take over (DESIGN-86).
 ///
 /// A handler that never returns occupies its worker, but delays neither other calls nor the end of the server. Its
 /// thread continues until the process ends or the handler returns. To avoid that, a long handler calls
@@ -96,6 +102,8 @@ pub fn serve<D: Duplex>(config: Config, stream: D, handler: impl Handler) -> Res
 pub struct Server<D, H> {
     inner: serve::Server<D, SharedHandler<H>>,
     workers: usize,
+    /// `None` before the start, and if handlers run inside the turns of the loop.
+    calls: Option<Arc<LoopCalls>>,
     is_started: bool,
 }
 
@@ -107,7 +115,7 @@ impl<H: Handler> Server<Stdio, H> {
     /// [`Error::Io`] if stdin or stdout is not available.
     pub fn stdio(config: Config, handler: H) -> Result<Self, Error> {
         let inner = serve::Server::stdio(config, SharedHandler(Arc::new(handler)))?;
-        Ok(Self { inner, workers: default_workers(), is_started: false })
+        Ok(Self { inner, workers: default_workers(), calls: None, is_started: false })
     }
 }
 
@@ -115,10 +123,10 @@ impl<D: Duplex, H: Handler> Server<D, H> {
     /// Creates a server that has not started to read.
     pub fn new(config: Config, stream: D, handler: H) -> Self {
         let inner = serve::Server::new(config, stream, SharedHandler(Arc::new(handler)));
-        Self { inner, workers: default_workers(), is_started: false }
+        Self { inner, workers: default_workers(), calls: None, is_started: false }
     }
 
-    /// Sets how many handlers run at a time, each on a thread of its own.
+    /// Sets how many handlers run at a time, each on a thread of its own. Fast ones run on the loop's thread, and count.
     ///
     /// The default is the available parallelism of the machine, but at least 4 and at most 64. Threads are started when
     /// they are needed.
@@ -149,9 +157,15 @@ impl<D: Duplex, H: Handler> Server<D, H> {
     /// # Errors
     ///
     /// As [`serve()`].
-    pub fn run(mut self) -> Result<(), Error> {
+    pub fn run(mut self) -> Result<(), Error>
+    where
+        D: Send + 'static,
+    {
         self.start_workers()?;
-        self.inner.run()
+        match &self.calls {
+            Some(calls) => relay::run(self.inner, calls),
+            None => self.inner.run(),
+        }
     }
 
     /// Waits for work, at most for `timeout`, and does it. Returns `false` when the server has ended.
@@ -192,20 +206,33 @@ impl<D: Duplex, H: Handler> Server<D, H> {
     }
 
     fn start_workers(&mut self) -> Result<(), Error> {
+        self.start_workers_at(Pace::DEFAULT)
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn loop_calls(&self) -> &Arc<LoopCalls> {
+        self.calls.as_ref().expect("started")
+    }
+
+    pub(crate) fn start_workers_at(&mut self, pace: Pace) -> Result<(), Error> {
         if core::mem::replace(&mut self.is_started, true) || self.workers == 0 {
             return Ok(());
         }
         let handler = self.inner.handler().clone();
-        let pool = Arc::new(worker_pool(self.workers, Cores::default(), &handler));
-        let mut calls = CallQueue::new(pool, worker_pool(TASK_WORKERS, Cores::default(), &handler));
-        self.inner.run_remotely(self.workers, move |new_calls| calls.submit(new_calls))
+        let calls = self.calls.insert(Arc::new(LoopCalls::new(pace, run_handler(&handler)))).clone();
+        let of_pool = calls.clone();
+        let pool = WorkerPool::new(self.workers, Cores::default(), move |call| of_pool.run(call));
+        let mut queue = CallQueue::new(Arc::new(pool), task_pool(Cores::default(), &handler), Some(calls));
+        self.inner.run_remotely(self.workers, move |new_calls| queue.submit(new_calls))
     }
 }
 
-/// Gives calls to workers.
+/// Gives calls to workers, but for those whose handlers the thread of the loop runs.
 pub(crate) struct CallQueue {
     pool: Arc<WorkerPool<RemoteCall>>,
     calls: VecDeque<RemoteCall>,
+    /// Decides where handlers run; `None` if all run on workers.
+    loop_calls: Option<Arc<LoopCalls>>,
     /// The runs of tasks have workers of their own, so that they take none from the calls that clients wait for. Their
     /// number is bounded by [`TaskLimits::max_running`](mcp_proto::server::TaskLimits).
     task_pool: WorkerPool<RemoteCall>,
@@ -213,8 +240,12 @@ pub(crate) struct CallQueue {
 }
 
 impl CallQueue {
-    pub(crate) const fn new(pool: Arc<WorkerPool<RemoteCall>>, task_pool: WorkerPool<RemoteCall>) -> Self {
-        Self { pool, calls: VecDeque::new(), task_pool, tasks: VecDeque::new() }
+    pub(crate) const fn new(
+        pool: Arc<WorkerPool<RemoteCall>>,
+        task_pool: WorkerPool<RemoteCall>,
+        loop_calls: Option<Arc<LoopCalls>>,
+    ) -> Self {
+        Self { pool, calls: VecDeque::new(), loop_calls, task_pool, tasks: VecDeque::new() }
     }
 
     pub(crate) fn submit(&mut self, new_calls: &mut dyn Iterator<Item = RemoteCall>) {
@@ -222,27 +253,31 @@ impl CallQueue {
             let is_task = call.running().call().is_task_run();
             if is_task { self.tasks.push_back(call) } else { self.calls.push_back(call) }
         }
+        if let Some(loop_calls) = &self.loop_calls {
+            loop_calls.keep(&mut self.calls);
+        }
         self.pool.submit(&mut self.calls);
         self.task_pool.submit(&mut self.tasks);
     }
 }
 
-/// Most workers of tasks: no bound of its own.
-pub(crate) const TASK_WORKERS: usize = usize::MAX;
+/// Creates the workers of tasks, which may run on any of these cores.
+pub(crate) fn task_pool<H: Handler>(cores: Cores, handler: &SharedHandler<H>) -> WorkerPool<RemoteCall> {
+    // Their number has no bound of its own.
+    WorkerPool::new(usize::MAX, cores, run_handler(handler))
+}
 
-/// Creates the workers of a handler, which may run on any of these cores.
-pub(crate) fn worker_pool<H: Handler>(
-    workers: usize,
-    cores: Cores,
+/// Returns what runs a handler on the calling thread.
+pub(crate) fn run_handler<H: Handler>(
     handler: &SharedHandler<H>,
-) -> WorkerPool<RemoteCall> {
+) -> impl Fn(RemoteCall) + Send + Sync + 'static {
     let handler = handler.clone();
-    WorkerPool::new(workers, cores, move |remote: RemoteCall| {
+    move |remote: RemoteCall| {
         // The call may have been cancelled while it waited for this thread.
         if !remote.is_cancelled() {
             remote.run(|cx, call| handler.0.call(cx, call));
         }
-    })
+    }
 }
 
 /// Returns the default number of workers.

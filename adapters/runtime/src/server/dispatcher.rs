@@ -135,6 +135,17 @@ impl Dispatcher {
         self.inbox.register(waker);
     }
 
+    /// Returns whether [`process_messages`](Self::process_messages) may have something to do.
+    #[must_use]
+    pub fn has_messages(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    /// Lets messages wake nothing until they are processed, for a loop that does so before it waits.
+    pub fn expect_messages(&self) {
+        self.inbox.expect_items();
+    }
+
     /// Returns whether no message can arrive: no handler runs and no [`CommandSender`] exists.
     #[must_use]
     pub fn has_no_senders(&self) -> bool {

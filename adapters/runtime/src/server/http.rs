@@ -100,6 +100,13 @@ impl<H: Handler> HttpServer<H> {
         self.inner.enable_waker()
     }
 
+    /// Lets the outcomes of [remote handlers](Self::run_remotely) wake nothing until the next [`poll`](Self::poll).
+    ///
+    /// For a loop that runs such a handler itself, between two turns. That turn does not wait.
+    pub fn expect_messages(&mut self) {
+        self.inner.dispatcher.expect_messages();
+    }
+
     /// Returns a handle that sends commands to the server from any thread.
     ///
     /// # Errors

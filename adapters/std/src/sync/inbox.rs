@@ -103,6 +103,11 @@ impl<T> Inbox<T> {
         !self.0.has_items.load(Ordering::Acquire)
     }
 
+    /// Lets items wake nothing until the next [`take`](Self::take), for a loop that will take them before it waits.
+    pub fn expect_items(&self) {
+        self.0.has_items.store(true, Ordering::Release);
+    }
+
     /// Refuses items from now on; queued items can still be taken.
     pub fn close(&self) {
         self.0.lock().closed = true;
@@ -262,6 +267,27 @@ mod tests {
         assert!(!inbox.has_no_senders());
         drop(inbox);
         assert_eq!(sender.send_unbounded(5), Err(SendError::Closed(5)));
+    }
+
+    #[test]
+    fn expected_items_wake_nothing_until_taken() {
+        let (count, inbox) = (Arc::new(InboxWakeCount::default()), Inbox::new(3));
+        let sender = inbox.sender();
+        inbox.register(&Waker::from(count.clone()));
+        inbox.expect_items();
+        assert!(!inbox.is_empty());
+        sender.send(1).unwrap();
+        assert_eq!(count.0.load(Ordering::SeqCst), 0);
+        let mut taken = VecDeque::new();
+        assert!(inbox.take(&mut taken));
+        sender.send(2).unwrap();
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        assert!(inbox.take(&mut taken));
+        // Expected in vain: the next item wakes again.
+        inbox.expect_items();
+        assert!(!inbox.take(&mut VecDeque::new()));
+        sender.send(3).unwrap();
+        assert_eq!(count.0.load(Ordering::SeqCst), 2);
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(super) struct HttpLoop {
     waker: Option<Waker>,
     /// Whether the last turn ended before all work was done.
     has_more_work: bool,
+    /// Whether the last turn processed messages and did not wait.
+    skips_wait: bool,
 }
 
 /// Starts remote handlers. `None` if handlers run on this thread.
@@ -69,6 +71,7 @@ impl HttpLoop {
             tokens: None,
             waker: None,
             has_more_work: false,
+            skips_wait: false,
         })
     }
 
@@ -119,14 +122,19 @@ impl HttpLoop {
         handler: &mut dyn LoopHandler,
         until: Option<Instant>,
     ) -> Result<bool, Error> {
-        // The last turn ended before all was done, so this one does not wait.
-        let at_once = core::mem::take(&mut self.has_more_work).then(|| self.state.connections.now());
+        let has_messages = self.dispatcher.has_messages();
+        // Answers are written without a look at the sockets, which is a system call. Not twice in a row: messages of
+        // other threads do not keep this one from reading.
+        self.skips_wait = has_messages && !self.skips_wait;
+        // The last turn ended before all was done, or there is more to do, so this one does not wait.
+        let has_more_work = core::mem::take(&mut self.has_more_work) || has_messages;
+        let at_once = has_more_work.then(|| self.state.connections.now());
         let held = self.dispatcher.next_deadline();
         let until = until.into_iter().chain(self.state.shutdown_deadline).chain(at_once).chain(held).min();
         // Commands of the application may have produced output since the last turn.
         self.state.write();
         self.dispatch_tap(handler);
-        if !self.is_over() {
+        if !self.is_over() && !self.skips_wait {
             self.state.wait_until(until);
             if let Some(error) = self.state.error.take() {
                 return Err(Error::Io(error));

@@ -513,7 +513,7 @@ pub trait ServeFunctions<F: Flavor>: 'static {
     /// # Errors
     ///
     /// Those of the adapter.
-    fn serve<D: Duplex>(config: Config, stream: D, router: Router<F>) -> Result<(), Error>;
+    fn serve<D: Duplex + Send + 'static>(config: Config, stream: D, router: Router<F>) -> Result<(), Error>;
 }
 
 /// An adapter that serves routers of functions over HTTP.
@@ -551,7 +551,7 @@ impl<R: ServeFunctions<Functions<R, S>>, S: Sharing> Router<Functions<R, S>> {
     /// # Errors
     ///
     /// As [`serve_stdio`](Self::serve_stdio).
-    pub fn serve<D: Duplex>(self, stream: D) -> Result<(), Error> {
+    pub fn serve<D: Duplex + Send + 'static>(self, stream: D) -> Result<(), Error> {
         R::serve(self.config()?, stream, self)
     }
 
