@@ -30,5 +30,5 @@ fn main() -> Result<(), Error> {
         other => Err(RpcError::method_not_found(other)),
     };
     let server = HttpServer::bind(format!("127.0.0.1:{port}"), config, http::server::Config::new(), handler)?;
-    smol::block_on(server.run())
+    mcp_smol::block_on(server.run())
 }

@@ -31,7 +31,7 @@ struct Sum {
 fn main() -> Result<(), Error> {
     let config = Config::new("echo", "1.0.0").capabilities(Capabilities::new().with(Capability::Tools));
     let tools = list();
-    smol::block_on(serve_stdio(config, async |cx: &mut Cx, call: &Call| match call.method() {
+    mcp_smol::block_on(serve_stdio(config, async |cx: &mut Cx, call: &Call| match call.method() {
         "tools/call" => call_tool(cx, call),
         "tools/list" => cx.complete(&tools),
         other => Err(RpcError::method_not_found(other)),
