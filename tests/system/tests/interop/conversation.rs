@@ -7,6 +7,7 @@
 mod differences;
 mod report;
 
+use core::cell::RefCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::ffi::OsString;
 use std::panic::resume_unwind;
@@ -170,6 +171,7 @@ impl ImplementationPair {
             client_lines: parsed(&output.stdout),
             server_log,
             output,
+            problems: RefCell::default(),
         }
     }
 
@@ -292,22 +294,23 @@ impl ImplementationPair {
         // no part times out.
         let single_process_parts =
             if self.is_modern() { "answers,logs,news,farewell" } else { "answers,gate,logs,news" };
-        let count = move |parts| format!("{parts} {}", self.run(parts).check());
+        let count = move |parts| self.run(parts).check().map(|count| format!("{parts} {count}"));
         // A timeout needs no processor, so it runs beside the rest.
-        let counts = thread::scope(|scope| {
+        let outcomes = thread::scope(|scope| {
             let waiting = scope.spawn(move || {
-                self.run("vanish").check_vanished();
-                (!self.is_modern()).then(|| count("time-out"))
+                let vanished = self.run("vanish").check_vanished().map(|()| "vanish".to_owned());
+                let timed_out = (!self.is_modern()).then(|| count("time-out"));
+                timed_out.into_iter().chain([vanished])
             });
-            let mut counts = vec![count(single_process_parts), count("poor")];
-            counts.extend(waiting.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            counts
+            let mut outcomes = vec![count(single_process_parts), count("poor")];
+            outcomes.extend(waiting.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            outcomes
         });
+        let problems: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.clone().err()).collect();
+        assert!(problems.is_empty(), "{}", problems.join("\n\n"));
         let Self { client, server, era, transport, .. } = self;
-        let counts = counts.join(", ");
-        print_line(&format!(
-            "interop, client {client:?}, server {server:?}, {transport:?}, {era}: {counts}, vanish"
-        ));
+        let counts = outcomes.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        print_line(&format!("interop, client {client:?}, server {server:?}, {transport:?}, {era}: {counts}"));
     }
 
     /// Runs the parts that are possible while requests reach different instances of the server.
@@ -316,7 +319,7 @@ impl ImplementationPair {
             return;
         }
         let parts = if self.is_modern() { "answers,logs" } else { "answers,gate,logs,news" };
-        let count = self.run(parts).check();
+        let count = self.run(parts).check().unwrap_or_else(|problems| panic!("{problems}"));
         let Self { client, server, era, .. } = self;
         print_line(&format!(
             "interop, client {client:?}, server {server:?}, through nginx, {era}: {count} steps"
@@ -329,7 +332,7 @@ impl ImplementationPair {
             return;
         }
         let told = self.run("cut");
-        let count = told.check();
+        let count = told.check().unwrap_or_else(|problems| panic!("{problems}"));
         let Self { client, server, .. } = self;
         let took = told.elapsed();
         print_line(&format!("interop, {client:?} cut off by {server:?}: {count} steps in {took:.1?}"));

@@ -1,5 +1,6 @@
 //! Comparison of the reports of both sides with the expected outcomes.
 
+use core::cell::RefCell;
 use core::time::Duration;
 
 use serde_json::{Value, json};
@@ -17,18 +18,30 @@ pub(super) struct ConversationReport {
     pub(super) client_lines: Vec<Value>,
     pub(super) server_log: Vec<Value>,
     pub(super) output: ProcessOutput,
+    /// Differences from the expected outcomes. All are reported, as a new version of a peer can bring several.
+    pub(super) problems: RefCell<Vec<String>>,
 }
 
 impl ConversationReport {
-    #[track_caller]
-    fn fail_step(&self, step: &Value, problem: &str, value: &Value) -> ! {
-        let (pair, parts, output) = (self.pair, self.parts, &self.output);
+    fn record_problem(&self, step: &Value, problem: &str, value: &Value) {
+        self.problems.borrow_mut().push(format!("{}: {problem}: {value}", step["step"]));
+    }
+
+    /// Returns a value, or the text of all problems.
+    fn outcome<T>(&self, value: T) -> Result<T, String> {
+        let problems = self.problems.borrow();
+        if problems.is_empty() {
+            return Ok(value);
+        }
         let logged: Vec<String> = self.server_log.iter().map(Value::to_string).collect();
-        panic!(
-            "{pair:?}, {parts}, {}: {problem}: {value}\n{output}\n-- server log:\n{}",
-            step["step"],
+        Err(format!(
+            "{:?}, {}:\n{}\n{}\n-- server log:\n{}",
+            self.pair,
+            self.parts,
+            problems.join("\n"),
+            self.output,
             logged.join("\n")
-        );
+        ))
     }
 
     pub(super) fn elapsed(&self) -> Duration {
@@ -36,7 +49,11 @@ impl ConversationReport {
     }
 
     /// Checks all steps and returns their number.
-    pub(super) fn check(&self) -> usize {
+    ///
+    /// # Errors
+    ///
+    /// All differences from the expected outcomes.
+    pub(super) fn check(&self) -> Result<usize, String> {
         let output = &self.output;
         let steps = &*self.steps;
         let is_cut = self.has("farewell") && self.pair.known_difference("cut", "farewell").is_some();
@@ -64,15 +81,15 @@ impl ConversationReport {
             );
         }
         self.check_server_log();
-        steps.len()
+        self.outcome(steps.len())
     }
 
     fn check_step(&self, step: &Value, line: &Value) {
         let cannot = self.pair.known_difference("cannot", step["step"].as_str().expect("a name"));
         match (line["cannot"] == true, cannot) {
             (true, Some(_)) => return,
-            (true, None) => self.fail_step(step, "the client reports that it cannot", line),
-            (false, Some(row)) => self.fail_step(
+            (true, None) => return self.record_problem(step, "the client reports that it cannot", line),
+            (false, Some(row)) => self.record_problem(
                 step,
                 "the client supports it, contrary to the table of differences",
                 &json!(row.reason),
@@ -81,7 +98,11 @@ impl ConversationReport {
         }
         if self.pair.known_difference("cannot read", step["step"].as_str().expect("a name")).is_some() {
             if line["asked"] != json!([]) || !line["error"].is_object() {
-                self.fail_step(step, "the client can read it, contrary to the table of differences", line);
+                self.record_problem(
+                    step,
+                    "the client can read it, contrary to the table of differences",
+                    line,
+                );
             }
             return;
         }
@@ -95,7 +116,7 @@ impl ConversationReport {
         let Some(wanted) = step["asked"].as_array() else { return };
         let asked = line["asked"].as_array().map_or(&[][..], Vec::as_slice);
         if asked.len() != wanted.len() {
-            self.fail_step(step, "other input requests than expected", &line["asked"]);
+            return self.record_problem(step, "other input requests than expected", &line["asked"]);
         }
         for key in wanted {
             let mut input_request = conversation()["questions"][key.as_str().expect("a key")].clone();
@@ -112,10 +133,10 @@ impl ConversationReport {
                 && !keeps
                 && asked.iter().any(|asked| asked["params"].get("elicitationId").is_some())
             {
-                self.fail_step(step, "an elicitation id, which this era does not have", &line["asked"]);
+                self.record_problem(step, "an elicitation id, which this era does not have", &line["asked"]);
             }
             if !asked.iter().any(|asked| matches_expected(asked, &input_request)) {
-                self.fail_step(step, &format!("missing input request: {input_request}"), &line["asked"]);
+                self.record_problem(step, &format!("missing input request: {input_request}"), &line["asked"]);
             }
         }
     }
@@ -124,18 +145,18 @@ impl ConversationReport {
         let (modern, result) = (self.pair.is_modern(), &line["result"]);
         if let Some(expected_result) = step.get("said") {
             if !matches_expected(&result["said"], expected_result) {
-                self.fail_step(step, "the server got another answer", line);
+                self.record_problem(step, "the server got another answer", line);
             }
             let rounds = step["rounds"].as_u64().unwrap_or(1);
             if result["rounds"] != rounds {
-                self.fail_step(step, "other rounds", line);
+                self.record_problem(step, "other rounds", line);
             }
             if self.pair.server == Implementation::Own {
                 // The state before the last round came back with the answers of the rounds before.
                 let before = step["asked"].as_array().map_or(0, Vec::len) as u64;
                 let before = if rounds > 1 { before - 1 } else { 0 };
                 if result["state"] != format!("{before} answered") {
-                    self.fail_step(step, "another state", line);
+                    self.record_problem(step, "another state", line);
                 }
             }
         } else if step["refused"] == true {
@@ -143,30 +164,30 @@ impl ConversationReport {
             let error = if modern { &line["error"] } else { &result["refused"] };
             let message = error["message"].as_str().unwrap_or_default();
             if error["code"] != -1 || !message.contains("not today") {
-                self.fail_step(step, "not refused", line);
+                self.record_problem(step, "not refused", line);
             }
         } else if step["given-up"] == true {
             let stays =
                 self.pair.known_difference("stays asked", step["step"].as_str().expect("a name")).is_some();
             if !line["gave-up"].is_string() || line["aborted"] != u64::from(!stays) {
-                self.fail_step(step, "not cancelled on both sides", line);
+                self.record_problem(step, "not cancelled on both sides", line);
             }
         } else if step["timed-out"] == true {
             let is_reported = self.pair.client == Implementation::Own || line["aborted"] == 1;
             if result["timed-out"] != true || !is_reported {
-                self.fail_step(step, "the server did not time out, or did not report it", line);
+                self.record_problem(step, "the server did not time out, or did not report it", line);
             }
         } else if step.get("lacks").is_some() {
             self.check_undeclared(step, line);
         } else if step["page-first"] == true {
             let pages = json!({"elicitations": [conversation()["questions"]["page"]["params"]]});
             if line["error"]["code"] != -32042 || !matches_expected(&line["error"]["data"], &pages) {
-                self.fail_step(step, "no URL elicitation required", line);
+                self.record_problem(step, "no URL elicitation required", line);
             }
         } else if step["unfit"] == true {
             self.check_unsupported(step, line);
         } else if step.get("tool").is_some() && *result != json!({}) {
-            self.fail_step(step, "not done", line);
+            self.record_problem(step, "not done", line);
         }
     }
 
@@ -188,7 +209,7 @@ impl ConversationReport {
             is_unknown_method || !must_be && (line["error"].is_object() || line["failed"].is_string())
         };
         if !is_expected {
-            self.fail_step(step, "not refused as expected", line);
+            self.record_problem(step, "not refused as expected", line);
         }
     }
 
@@ -206,7 +227,7 @@ impl ConversationReport {
                 && line["result"]["said"]["who"]["content"]["name"] == "Xe"
         };
         if !is_expected {
-            self.fail_step(step, "the wrong answer was accepted, or no corrected one followed", line);
+            self.record_problem(step, "the wrong answer was accepted, or no corrected one followed", line);
         }
     }
 
@@ -217,14 +238,14 @@ impl ConversationReport {
             let all = conversation()["logs"].as_array().expect("logs");
             let wanted = &all[all.len() - usize::try_from(count).expect("few")..];
             if line["logs"] != json!(wanted) {
-                self.fail_step(step, "other logs", line);
+                self.record_problem(step, "other logs", line);
             }
         }
         if let Some(changes) = step.get("news") {
             // A legacy server notifies every client of list changes.
             let changes = changes.get(self.pair.era).unwrap_or(changes);
             if line["news"] != *changes {
-                self.fail_step(step, &format!("expected the changes {changes}"), line);
+                self.record_problem(step, &format!("expected the changes {changes}"), line);
             }
         }
         if step.get("tool").is_some() {
@@ -232,15 +253,15 @@ impl ConversationReport {
             let completed =
                 if self.pair.is_modern() { &none } else { step.get("completed").unwrap_or(&none) };
             if line["completed"] != *completed {
-                self.fail_step(step, "other URL elicitations than expected", line);
+                self.record_problem(step, "other URL elicitations than expected", line);
             }
         }
         if step.get("ended").is_some_and(|ended| line["ended"] != *ended) {
-            self.fail_step(step, "the subscription did not end as expected", line);
+            self.record_problem(step, "the subscription did not end as expected", line);
         }
         if let (Some(honoured), Some(wanted)) = (line.get("honoured"), step.get("subscribe")) {
             if honoured != wanted {
-                self.fail_step(step, "the filter is not fully honoured", line);
+                self.record_problem(step, "the filter is not fully honoured", line);
             }
         }
         if self.pair.client == Implementation::Own {
@@ -259,7 +280,7 @@ impl ConversationReport {
             let is_missing =
                 timed_out && diagnostics.is_empty() && self.pair.transport == InteropTransport::Stdio;
             if is_missing || (!timed_out && !diagnostics.is_empty()) || !diagnostics.iter().all(|d| late(d)) {
-                self.fail_step(step, "unexpected diagnostics", line);
+                self.record_problem(step, "unexpected diagnostics", line);
             }
         }
     }
@@ -268,12 +289,12 @@ impl ConversationReport {
     fn check_server_log(&self) {
         let end = json!({"event": "end", "ok": true});
         if self.server_log.last() != Some(&end) {
-            self.fail_step(&json!({}), "the server did not exit with success", &json!(self.server_log));
+            self.record_problem(&json!({}), "the server did not exit with success", &json!(self.server_log));
         }
         let roots = json!({"event": "notification", "method": "notifications/roots/list_changed"});
         let count = self.server_log.iter().filter(|logged| **logged == roots).count();
         if count != usize::from(self.has("news") && !self.pair.is_modern()) {
-            self.fail_step(
+            self.record_problem(
                 &json!({}),
                 "other change notifications for roots than expected",
                 &json!(self.server_log),
@@ -325,7 +346,7 @@ impl ConversationReport {
         let calls: Vec<_> =
             self.logged_events("call").map(|call| (call["of"].clone(), call["attempt"].clone())).collect();
         if calls != wanted {
-            self.fail_step(&json!({}), "other deliveries", &json!(self.server_log));
+            self.record_problem(&json!({}), "other deliveries", &json!(self.server_log));
         }
         if self.has("news") {
             self.check_interest();
@@ -340,7 +361,7 @@ impl ConversationReport {
         let is_twice = |logged: &&Value| is(logged, "UnknownCancellation(\"listen:");
         let twice = self.has("news") && self.pair.known_difference("cancels twice", "unsubscribe").is_some();
         if self.logged_events("diagnostic").filter(is_twice).count() != usize::from(twice) {
-            self.fail_step(
+            self.record_problem(
                 &json!({}),
                 "not cancelled twice, contrary to the table of differences",
                 &json!(self.server_log),
@@ -352,7 +373,11 @@ impl ConversationReport {
                 .logged_events("diagnostic")
                 .all(|logged| late && is(logged, "LateResponse(") || is_twice(&logged))
         {
-            self.fail_step(&json!({}), "our server logged unexpected diagnostics", &json!(self.server_log));
+            self.record_problem(
+                &json!({}),
+                "our server logged unexpected diagnostics",
+                &json!(self.server_log),
+            );
         }
     }
 
@@ -361,23 +386,32 @@ impl ConversationReport {
         let interest = |wanted: bool| json!({"event": "interest", "uri": "note://one", "wanted": wanted});
         let one = |logged: &&Value| logged["uri"] == "note://one";
         if !self.logged_events("interest").filter(one).eq([&interest(true), &interest(false)]) {
-            self.fail_step(&json!({}), "other interest", &json!(self.server_log));
+            self.record_problem(&json!({}), "other interest", &json!(self.server_log));
         }
     }
 
     /// Checks that the server noticed the death of its client, ended the call, and exited in order.
-    pub(super) fn check_vanished(&self) {
+    ///
+    /// # Errors
+    ///
+    /// All differences from that.
+    pub(super) fn check_vanished(&self) -> Result<(), String> {
+        self.check_end_after_vanishing();
+        self.outcome(())
+    }
+
+    fn check_end_after_vanishing(&self) {
         let step = &conversation()["steps"]["vanish"][1];
         if self.output.succeeded() || self.client_lines.len() != 2 {
-            self.fail_step(step, "the client did not vanish", &json!(self.client_lines));
+            self.record_problem(step, "the client did not vanish", &json!(self.client_lines));
         }
         let Some(end) = self.server_log.last() else {
-            self.fail_step(step, "empty server log", &Value::Null)
+            return self.record_problem(step, "empty server log", &Value::Null);
         };
         // After the timeout of its input request, our server delivers the call again.
         let retries = self.logged_events("gave-up").count() > 0 && self.pair.server == Implementation::Own;
         if self.logged_events("call").count() != 1 + usize::from(retries) || end["event"] != "end" {
-            self.fail_step(step, "the call continued", &json!(self.server_log));
+            self.record_problem(step, "the call continued", &json!(self.server_log));
         }
         if self.pair.transport != InteropTransport::Stdio {
             // Not caused by the client: the test stopped the server.
@@ -388,13 +422,13 @@ impl ConversationReport {
         }
         let ends_badly = self.pair.known_difference("ends badly", "vanish").is_some();
         if end["ok"] == ends_badly {
-            self.fail_step(step, "unexpected end of the server", &json!(self.server_log));
+            self.record_problem(step, "unexpected end of the server", &json!(self.server_log));
         }
         // A modern server does not wait, and our handler is not running at that time.
         let waits = !self.pair.is_modern() && self.pair.server != Implementation::Own;
         let notices = waits && self.pair.known_difference("outlives", "vanish").is_none();
         if notices != (self.logged_events("aborted").count() > 0) {
-            self.fail_step(
+            self.record_problem(
                 step,
                 "the death of the client was not noticed as expected",
                 &json!(self.server_log),
