@@ -1,4 +1,4 @@
-//! `harbour-rmcp PORT`: the harbour server on rmcp 3.8.0, in axum.
+//! `harbour-rmcp PORT`: the harbour server on rmcp 3.11.0, in axum.
 
 use std::time::Duration;
 

@@ -479,8 +479,8 @@ impl ServerTasks {
 
     /// Ends a call with the task (2025-11-25) or with an empty result.
     ///
-    /// The empty result is without `_meta`: clients of rmcp 3 take one with the identity of the server for the result
-    /// of another method, and fail.
+    /// The empty result is without `_meta`: clients of rmcp before 3.9 take one with the identity of the server for the
+    /// result of another method, and fail.
     fn acknowledge(cx: &mut TaskContext<'_>, call: Key, task: Option<&TaskEntry>) {
         Self::respond(cx, call, task.map_or(0, text_room), |out| {
             match task.filter(|task| task.version < Version::V2026_07_28) {

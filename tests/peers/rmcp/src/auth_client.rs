@@ -30,7 +30,7 @@ struct NamedClient;
 
 impl ClientHandler for NamedClient {
     fn get_info(&self) -> ClientConfig {
-        ClientConfig::new(ClientCapabilities::default(), Implementation::new("auth-client", "3.8.0"))
+        ClientConfig::new(ClientCapabilities::default(), Implementation::new("auth-client", "3.11.0"))
     }
 }
 

@@ -168,7 +168,7 @@ struct ProtectedServer;
 impl ServerHandler for ProtectedServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = serde_json::from_value(json!({"tools": {}})).expect("capabilities");
-        ServerConfig::new(capabilities).with_server_info(Implementation::new("auth-server", "3.8.0"))
+        ServerConfig::new(capabilities).with_server_info(Implementation::new("auth-server", "3.11.0"))
     }
 
     async fn list_tools(

@@ -102,7 +102,8 @@ impl ClientHandler for ScriptedClient {
                 "elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {"listChanged": true},
             }),
         };
-        let mut config = ClientConfig::new(parse(&capabilities), Implementation::new("talk-client", "3.8.0"));
+        let mut config =
+            ClientConfig::new(parse(&capabilities), Implementation::new("talk-client", "3.11.0"));
         if let Some(revision) = &self.revision {
             config.protocol_version = parse(&json!(revision));
         }

@@ -296,7 +296,7 @@ impl ServerHandler for ScriptedServer {
             "tools": {"listChanged": true}, "prompts": {"listChanged": true}, "logging": {}, "completions": {},
             "resources": {"listChanged": true, "subscribe": true},
         });
-        ServerConfig::new(parse(capabilities)).with_server_info(Implementation::new("talk-server", "3.8.0"))
+        ServerConfig::new(parse(capabilities)).with_server_info(Implementation::new("talk-server", "3.11.0"))
     }
 
     async fn list_tools(

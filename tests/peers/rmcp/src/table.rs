@@ -51,7 +51,7 @@ impl ClientHandler for TableClient {
     fn get_info(&self) -> ClientConfig {
         let capabilities = json!({"elicitation": {"form": {}}, "sampling": {}, "roots": {}});
         let mut config =
-            ClientConfig::new(parse(&capabilities), Implementation::new("table-client", "3.8.0"));
+            ClientConfig::new(parse(&capabilities), Implementation::new("table-client", "3.11.0"));
         config.protocol_version = parse(&json!(self.revision));
         config
     }

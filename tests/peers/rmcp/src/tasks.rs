@@ -24,7 +24,7 @@ impl ClientHandler for TaskClient {
     fn get_info(&self) -> ClientConfig {
         let capabilities = json!({"elicitation": {"form": {}}, "extensions": {TASKS_EXTENSION_ID: {}}});
         let capabilities = serde_json::from_value(capabilities).expect("capabilities");
-        ClientConfig::new(capabilities, Implementation::new("tasks-client", "3.8.0"))
+        ClientConfig::new(capabilities, Implementation::new("tasks-client", "3.11.0"))
     }
 }
 

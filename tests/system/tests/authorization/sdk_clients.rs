@@ -56,7 +56,7 @@ fn python_client_refreshes_with_python_server() {
     issuer.stop();
 }
 
-/// rmcp 3.8.0 asks for `offline_access` without `prompt=consent`, and therefore gets no refresh token.
+/// rmcp 3.11.0 asks for `offline_access` without `prompt=consent`, and therefore gets no refresh token.
 #[test]
 fn rmcp_client_uses_rmcp_server() {
     if !Sdk::Rmcp.is_ready() {

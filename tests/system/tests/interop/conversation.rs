@@ -42,7 +42,7 @@ pub(crate) enum Implementation {
     Typescript2,
     /// `mcp` 2.3.0.
     Python,
-    /// `rmcp` 3.8.0; over HTTP only.
+    /// `rmcp` 3.11.0; over HTTP only.
     Rmcp,
 }
 

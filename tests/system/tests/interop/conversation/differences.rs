@@ -18,8 +18,8 @@ pub(super) struct KnownDifference {
     /// - `cut`: the server ends subscriptions gracefully only together with the connection.
     /// - `asks`: the server sends an input request that the client did not declare.
     /// - `stays asked`: an input request is not withdrawn together with its call.
-    /// - `cannot read`: the client fails on an input request.
     /// - `keeps the id`: the input request of the server has an id that the era does not have.
+    /// - `empty id`: the client shows its handler an empty id in place of none.
     /// - `cancels twice`: the client cancels a request although it also hangs up.
     behaviour: &'static str,
     pub(super) reason: &'static str,
@@ -111,7 +111,7 @@ const DIFFERENCES: &[KnownDifference] = &[
         transport: Some(InteropTransport::Http),
         step: "given up by the client",
         behaviour: "stays asked",
-        reason: "3.8.0: it stops reading the event stream of a cancelled call, on which the cancellation of the input request arrives",
+        reason: "3.11.0: it stops reading the event stream of a cancelled call, on which the cancellation of the input request arrives",
     },
     KnownDifference {
         sdk: Implementation::Rmcp,
@@ -120,7 +120,7 @@ const DIFFERENCES: &[KnownDifference] = &[
         transport: None,
         step: "given up by the client",
         behaviour: "stays asked",
-        reason: "3.8.0: it does not cancel the input requests of a cancelled call",
+        reason: "3.11.0: it does not cancel the input requests of a cancelled call",
     },
     KnownDifference {
         sdk: Implementation::Rmcp,
@@ -129,35 +129,35 @@ const DIFFERENCES: &[KnownDifference] = &[
         transport: None,
         step: "roots changed",
         behaviour: "cannot",
-        reason: "3.8.0: the revision has no change notification for roots (ROOT-004)",
+        reason: "3.11.0: the revision has no change notification for roots (ROOT-004)",
     },
     KnownDifference { step: "form", ..RMCP_ASKS },
     KnownDifference { step: "page", ..RMCP_ASKS },
     KnownDifference { step: "sampling", ..RMCP_ASKS },
     KnownDifference { step: "sampling with tools", ..RMCP_ASKS },
     KnownDifference { step: "roots", ..RMCP_ASKS },
-    KnownDifference { step: "page: accept", ..RMCP_CANNOT_READ },
-    KnownDifference { step: "page: decline", ..RMCP_CANNOT_READ },
-    KnownDifference { step: "page: cancel", ..RMCP_CANNOT_READ },
-    KnownDifference { step: "page: error", ..RMCP_CANNOT_READ },
+    KnownDifference { step: "page: accept", ..RMCP_SHOWS_ID },
+    KnownDifference { step: "page: decline", ..RMCP_SHOWS_ID },
+    KnownDifference { step: "page: cancel", ..RMCP_SHOWS_ID },
+    KnownDifference { step: "page: error", ..RMCP_SHOWS_ID },
     KnownDifference { step: "page: accept", ..RMCP_KEEPS_ID },
     KnownDifference { step: "page: decline", ..RMCP_KEEPS_ID },
     KnownDifference { step: "page: cancel", ..RMCP_KEEPS_ID },
     KnownDifference { step: "page: error", ..RMCP_KEEPS_ID },
 ];
 
-const RMCP_CANNOT_READ: KnownDifference = KnownDifference {
+const RMCP_SHOWS_ID: KnownDifference = KnownDifference {
     sdk: Implementation::Rmcp,
     role: "client",
     era: Some("modern"),
     transport: None,
     step: "",
-    behaviour: "cannot read",
-    reason: "3.8.0: its type of a URL elicitation requires the id that this era does not have (ELIC-032)",
+    behaviour: "empty id",
+    reason: "3.11.0: its type of a URL elicitation has the id that this era does not have (ELIC-032)",
 };
 
 const RMCP_KEEPS_ID: KnownDifference =
-    KnownDifference { role: "server", behaviour: "keeps the id", ..RMCP_CANNOT_READ };
+    KnownDifference { role: "server", behaviour: "keeps the id", ..RMCP_SHOWS_ID };
 
 const PYTHON_ASKS: KnownDifference = KnownDifference {
     sdk: Implementation::Python,
@@ -171,7 +171,7 @@ const PYTHON_ASKS: KnownDifference = KnownDifference {
 
 const RMCP_ASKS: KnownDifference = KnownDifference {
     sdk: Implementation::Rmcp,
-    reason: "3.8.0: the server does not check the capabilities that its client declared (MRTR-009)",
+    reason: "3.11.0: the server does not check the capabilities that its client declared (MRTR-009)",
     ..PYTHON_ASKS
 };
 

@@ -23,7 +23,7 @@ cargo test --workspace --features mcp-system-tests/every-peer --test system \\
 The other tests run a selection of rows in which every two values of different axes meet.
 
 Peers: TypeScript `@modelcontextprotocol/sdk` 1.32.2, `@modelcontextprotocol/client` and `server` 2.4.0, Python `mcp` 2.3.0,
-Rust `rmcp` 3.8.0, `server-everything` and `server-filesystem` 2026.8.31. `tests/peers`
+Rust `rmcp` 3.11.0, `server-everything` and `server-filesystem` 2026.8.31. `tests/peers`
 describes them. Our side is `mcp-probe serve --everything`, or a program that uses our client.
 
 | step | what is done |

@@ -62,7 +62,7 @@ impl fmt::Display for TablePeer {
             Self::Typescript1 => "TypeScript 1.32.2",
             Self::Typescript2 => "TypeScript 2.4.0",
             Self::Python => "Python 2.3.0",
-            Self::Rmcp => "rmcp 3.8.0",
+            Self::Rmcp => "rmcp 3.11.0",
             Self::Everything => "server-everything 2026.8.31",
             Self::Filesystem => "server-filesystem 2026.8.31",
         })
