@@ -95,14 +95,19 @@ pub(crate) struct Channel<R> {
     pub(crate) allows_idless_errors: bool,
     /// Number of faulty messages in a row.
     pub(crate) consecutive_faults: u32,
-    /// The fault that ended the input.
-    pub(crate) input_end: Option<Box<Fault>>,
-    /// End of the grace period for what is still in flight.
-    grace_deadline: Option<Instant>,
+    pub(crate) input_end: Option<Box<InputEnd>>,
     /// Keep-alive pings, from the end of a legacy handshake on.
     pub(super) keep_alive: Part<Legacy, KeepAlive>,
     pub(crate) closed: bool,
     pub(crate) role: R,
+}
+
+/// The end of the input of a channel.
+#[derive(Debug)]
+pub(crate) struct InputEnd {
+    pub(crate) fault: Fault,
+    /// End of the grace period for what is still in flight.
+    grace_deadline: Instant,
 }
 
 impl<R> Channel<R> {
@@ -292,7 +297,6 @@ impl<R: Role> Endpoint<R> {
             allows_idless_errors,
             consecutive_faults: 0,
             input_end: None,
-            grace_deadline: None,
             keep_alive: Part::NONE,
             closed: false,
             role,
@@ -310,15 +314,14 @@ impl<R: Role> Endpoint<R> {
 
     /// Records the end of the input and starts the grace period. Returns false if the input had ended before.
     pub(crate) fn end_input(&mut self, channel: Key, fault: Fault, grace: Duration) -> bool {
-        let at = self.now + grace;
+        let grace_deadline = self.now + grace;
         let Some(c) = self.channels.get_mut(channel) else { return false };
         // The first end counts. A second one must not extend the grace period that runs.
         if c.input_end.is_some() {
             return false;
         }
-        c.input_end = Some(Box::new(fault));
-        c.grace_deadline = Some(at);
-        self.deadlines.arm(at, EndpointTimer::Grace(channel));
+        c.input_end = Some(Box::new(InputEnd { fault, grace_deadline }));
+        self.deadlines.arm(grace_deadline, EndpointTimer::Grace(channel));
         true
     }
 
@@ -628,7 +631,8 @@ fn may_be_current<R>(
             channels.get(key).is_some_and(|c| !c.closed)
         }
         EndpointTimer::Grace(key) => {
-            channels.get(key).is_some_and(|c| c.grace_deadline == Some(at) && !c.closed)
+            let is_due = |c: &Channel<R>| c.input_end.as_ref().is_some_and(|end| end.grace_deadline == at);
+            channels.get(key).is_some_and(|c| is_due(c) && !c.closed)
         }
         EndpointTimer::KeepAlive(key) => channels.get(key).is_some_and(|c| {
             let is_due = c.keep_alive.as_ref().is_some_and(|state| state.is_due_at(at));

@@ -625,9 +625,9 @@ impl Engine {
             return;
         }
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return };
-        let Some(fault) = &c.input_end else { return };
+        let Some(end) = &c.input_end else { return };
+        let fault = end.fault.clone();
         c.closed = true;
-        let fault = Fault::clone(fault);
         // A binding learns of the end by the queue of streams, as an exchange has no event for it.
         mark_stream_finished(&mut self.endpoint, channel);
         let is_of_tasks = self.tasks.as_ref().is_some_and(|tasks| tasks.channel == channel);
@@ -718,11 +718,10 @@ impl BoundEngine for Engine {
                     self.report_health(channel, health);
                 }
                 EndpointTimer::Grace(channel) => {
-                    let is_shutdown = self
-                        .endpoint
-                        .channels
-                        .get(channel)
-                        .is_some_and(|c| c.input_end.as_deref() == Some(&Fault::Closed));
+                    let is_shutdown =
+                        self.endpoint.channels.get(channel).is_some_and(|c| {
+                            c.input_end.as_ref().is_some_and(|end| end.fault == Fault::Closed)
+                        });
                     let reason =
                         if is_shutdown { CancelReason::Shutdown } else { CancelReason::Disconnected };
                     self.abort_channel(channel, &reason);

@@ -36,15 +36,16 @@ const MAX_UNREAD_LOG_BYTES: usize = 4 << 10;
 /// The log messages of a session that belong to no call: the level that its client set, and the rate limit.
 #[derive(Debug, Default)]
 pub(super) struct SessionLog {
+    /// Boxed, because most sessions have neither a level nor a message.
+    state: Option<Box<LogState>>,
+}
+
+#[derive(Debug, Default)]
+struct LogState {
     /// Least severe level that the client asked for, once it has set one.
     threshold: Option<Threshold>,
     /// Created with the first message.
-    throttle: Option<Box<LogThrottle>>,
-}
-
-#[derive(Debug)]
-struct LogThrottle {
-    bucket: TokenBucket,
+    bucket: Option<TokenBucket>,
     /// The latest message that was held back.
     deferred: Option<Box<[u8]>>,
 }
@@ -71,24 +72,25 @@ pub(super) enum LogOutcome {
 impl SessionLog {
     /// Returns the least severe level that is sent.
     pub(super) fn threshold(&self) -> Threshold {
-        self.threshold.unwrap_or(ALL)
+        self.set_level().unwrap_or(ALL)
     }
 
-    pub(super) const fn set_threshold(&mut self, threshold: Threshold) {
-        self.threshold = Some(threshold);
+    pub(super) fn set_threshold(&mut self, threshold: Threshold) {
+        self.state.get_or_insert_default().threshold = Some(threshold);
+    }
+
+    fn set_level(&self) -> Option<Threshold> {
+        self.state.as_ref().and_then(|state| state.threshold)
     }
 
     /// Returns the level that the client set.
     pub(super) fn level(&self) -> Option<LoggingLevel> {
-        self.threshold.and_then(|set| LEVELS.into_iter().find(|level| level.severity() == Some(set)))
+        self.set_level().and_then(|set| LEVELS.into_iter().find(|level| level.severity() == Some(set)))
     }
 
     /// Returns the length of the message that is held back.
     pub(super) fn deferred_len(&self) -> usize {
-        self.throttle
-            .as_ref()
-            .and_then(|throttle| throttle.deferred.as_ref())
-            .map_or(0, |message| message.len())
+        self.state.as_ref().and_then(|state| state.deferred.as_ref()).map_or(0, |message| message.len())
     }
 
     /// Takes a message that is severe enough.
@@ -103,32 +105,33 @@ impl SessionLog {
         if output.has_no_reader && output.unsent + message.len() > MAX_UNREAD_LOG_BYTES {
             return LogOutcome::Dropped;
         }
-        let throttle = self.throttle.get_or_insert_with(|| {
-            let bucket = TokenBucket::new(now, limits.progress_burst, limits.progress_rate);
-            Box::new(LogThrottle { bucket, deferred: None })
-        });
+        let LogState { bucket, deferred, .. } = &mut **self.state.get_or_insert_default();
+        let bucket =
+            bucket.get_or_insert_with(|| TokenBucket::new(now, limits.progress_burst, limits.progress_rate));
         let has_room = output.unsent < limits.outbox_high_water;
         // While a message is held back, a newer one replaces it instead of overtaking it.
-        if throttle.deferred.is_none() && has_room && throttle.bucket.take(now) {
+        if deferred.is_none() && has_room && bucket.take(now) {
             return LogOutcome::Send(message.into());
         }
-        let is_first = throttle.deferred.replace(message.into()).is_none();
-        LogOutcome::Deferred(throttle.bucket.ready_at().filter(|_| is_first))
+        let is_first = deferred.replace(message.into()).is_none();
+        LogOutcome::Deferred(bucket.ready_at().filter(|_| is_first))
     }
 
     /// Handles the timer of the message that was held back.
     pub(super) fn handle_timeout(&mut self, now: Instant, limits: &Limits, output: LogOutput) -> LogOutcome {
-        let Some(throttle) = &mut self.throttle else { return LogOutcome::Dropped };
-        let Some(deferred) = &throttle.deferred else { return LogOutcome::Dropped };
-        if output.has_no_reader && output.unsent + deferred.len() > MAX_UNREAD_LOG_BYTES {
+        let Some(LogState { bucket: Some(bucket), deferred, .. }) = self.state.as_deref_mut() else {
+            return LogOutcome::Dropped;
+        };
+        let Some(message) = deferred else { return LogOutcome::Dropped };
+        if output.has_no_reader && output.unsent + message.len() > MAX_UNREAD_LOG_BYTES {
             // A message that was held back counts as a new one does: what waits for a stream must not grow.
-            throttle.deferred = None;
+            *deferred = None;
             return LogOutcome::Dropped;
         }
-        if output.unsent >= limits.outbox_high_water || !throttle.bucket.take(now) {
-            return LogOutcome::Deferred(throttle.bucket.ready_at());
+        if output.unsent >= limits.outbox_high_water || !bucket.take(now) {
+            return LogOutcome::Deferred(bucket.ready_at());
         }
-        throttle.deferred.take().map_or(LogOutcome::Dropped, LogOutcome::Send)
+        deferred.take().map_or(LogOutcome::Dropped, LogOutcome::Send)
     }
 }
 

@@ -50,9 +50,13 @@ pub(super) struct StreamState {
     early_end: Option<EarlyEnd>,
     /// Code of the last error response; 0 if there was none.
     last_error_code: i32,
-    /// Scopes that the only request of the stream lacks.
-    required_scopes: Option<Box<str>>,
+    /// Scopes that the only request of the stream lacks. Boxed, because most lack none.
+    required_scopes: Option<Box<RequiredScopes>>,
 }
+
+/// Scopes, separated by spaces.
+#[derive(Debug)]
+struct RequiredScopes(Box<str>);
 
 /// Owners of streams with output, in order.
 #[derive(Debug, Default)]
@@ -179,12 +183,12 @@ impl StreamState {
 
     /// Records that the request was refused because it lacks scopes.
     pub(super) fn set_required_scopes(&mut self, scopes: &str) {
-        self.required_scopes = Some(scopes.into());
+        self.required_scopes = Some(Box::new(RequiredScopes(scopes.into())));
     }
 
     /// Takes the scopes for whose lack the request was refused.
     pub(super) fn take_required_scopes(&mut self) -> Option<Box<str>> {
-        self.required_scopes.take()
+        self.required_scopes.take().map(|scopes| scopes.0)
     }
 
     /// Returns the code of the last answer, if it was an error.
