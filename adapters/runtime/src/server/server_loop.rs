@@ -129,11 +129,13 @@ pub(super) fn in_scope<T>(call: &Call, run: impl FnOnce() -> T) -> T {
             outcome = Some(run());
         }
     });
-    match (outcome, run) {
-        (Some(outcome), _) => outcome,
+    if let Some(outcome) = outcome {
+        return outcome;
+    }
+    match run {
         // The observer has not called it. A handler runs all the same.
-        (None, Some(run)) => run(),
-        (None, None) => panic!("the observer lost the outcome of a handler"),
+        Some(run) => run(),
+        None => panic!("the observer lost the outcome of a handler"),
     }
 }
 
@@ -144,7 +146,11 @@ pub(crate) fn apply_outcome(
     outcome: HandlerOutcome,
     on_failure: &mut dyn FnMut(&Call, &HandlerFailure),
 ) {
-    let now = answer_time(server_loop, call);
+    let now = match &outcome {
+        // The clock was read for the answer, which the handler gave itself.
+        HandlerOutcome::Answered(_) => server_loop.now(),
+        _ => answer_time(server_loop, call),
+    };
     let engine = server_loop.engine();
     let (error, failure) = match outcome {
         HandlerOutcome::Answered(failure) => {
