@@ -57,7 +57,8 @@ impl Observer for Scopes {
         };
         if request.direction == Direction::Out {
             // The scope is that of the caller, unless its context came with the request.
-            let parent = request.parent.traceparent.clone().unwrap_or_else(scope);
+            let parent = request.parent.as_ref().and_then(|parent| parent.traceparent.clone());
+            let parent = parent.unwrap_or_else(scope);
             self.0.record(format!("{name} in {parent}"));
         }
         Some(Arc::new(Scoped { name, notes: self.clone() }))

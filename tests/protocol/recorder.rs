@@ -51,7 +51,8 @@ impl Observer for Recorder {
         let sign = if request.direction == Direction::In { "<" } else { ">" };
         let subject = request.subject.as_deref().map_or(String::new(), |subject| format!(" {subject}"));
         let version = request.version.map_or("?", Version::as_str);
-        let parent = request.parent.traceparent.as_deref().unwrap_or("-");
+        let parent = request.parent.as_ref().and_then(|parent| parent.traceparent.as_deref());
+        let parent = parent.unwrap_or("-");
         let name = format!("{sign}{}{subject}", request.method);
         self.push(format!("{name} {version} {parent}"));
         Some(Arc::new(Recorded { name, recorder: self.clone(), ended: Mutex::new(false) }))

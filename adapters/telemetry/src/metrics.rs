@@ -100,6 +100,7 @@ impl Metrics {
     }
 
     /// Records a request.
+    #[inline]
     pub(crate) fn record_operation(
         &self,
         direction: Direction,

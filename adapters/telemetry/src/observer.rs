@@ -46,8 +46,9 @@ impl Shared {
     /// Begins the span of a request, or takes what stands for it.
     fn trace(&self, operation: &Operation, request: &RequestStart<'_>) -> Trace {
         let is_received = operation.direction == Direction::In;
-        let baggage = || if is_received { None } else { request.parent.baggage.clone() };
-        let parent = trace_context::parse(&request.parent, is_received);
+        let context = request.parent.as_ref();
+        let baggage = || if is_received { None } else { context?.baggage.clone() };
+        let parent = context.and_then(|context| trace_context::parse(context, is_received));
         if self.is_traced() {
             if let Some(context) =
                 self.sampler.as_ref().and_then(|it| unsampled(it, parent.as_ref(), request))
@@ -116,7 +117,10 @@ fn running_context() -> Option<SpanContext> {
     };
     // The layer makes the context of a span current when it is entered, unless it is set up not to. The span that was entered
     // last may be older than a context without a span.
-    Context::map_current(of).or_else(|| of(&Span::current().context()))
+    Context::map_current(of).or_else(|| {
+        let running = Span::current();
+        if running.is_none() { None } else { of(&running.context()) }
+    })
 }
 
 /// Returns the context of a request that is not sampled.
@@ -298,6 +302,8 @@ impl ObservedRequest {
 
 impl Drop for ObservedRequest {
     fn drop(&mut self) {
-        self.finish(None, Some(ErrorType::CANCELLED), None);
+        if !*self.has_ended.get_mut() {
+            self.finish(None, Some(ErrorType::CANCELLED), None);
+        }
     }
 }

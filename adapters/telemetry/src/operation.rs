@@ -1,5 +1,6 @@
 //! The facts of a request that spans and metrics share.
 
+use alloc::borrow::Cow;
 use alloc::sync::Arc;
 
 use mcp_proto::Version;
@@ -20,6 +21,7 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
+    #[inline]
     pub(crate) fn new(start: &RequestStart<'_>, targets: &Targets) -> Self {
         let method = targets.method(start.method);
         let (target, subject) = match (method.kind, start.subject.as_deref()) {
@@ -42,12 +44,17 @@ impl Operation {
     }
 
     /// Returns the target of a request that has ended. Its name is known from now on if it has shown that it exists.
-    pub(crate) fn target_at_end(&self, targets: &Targets, error: Option<ErrorType>) -> Arc<Target> {
+    #[inline]
+    pub(crate) fn target_at_end<'a>(
+        &'a self,
+        targets: &'a Targets,
+        error: Option<ErrorType>,
+    ) -> Cow<'a, Arc<Target>> {
         let names = self.target.kind.and_then(|kind| targets.names(kind));
-        let (Some(names), Some(name)) = (names, &self.subject) else { return Arc::clone(&self.target) };
+        let (Some(names), Some(name)) = (names, &self.subject) else { return Cow::Borrowed(&self.target) };
         let is_unknown = error.is_some_and(|error| error.leaves_name_unknown(self.direction));
         let added = if is_unknown { None } else { names.add(name) };
-        added.unwrap_or_else(|| Arc::clone(names.other()))
+        added.map_or(Cow::Borrowed(names.other()), Cow::Owned)
     }
 }
 

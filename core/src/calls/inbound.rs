@@ -341,9 +341,8 @@ impl<R: Role> Endpoint<R> {
         let Some(call) = self.inbound.calls.get(key) else { return Ok(()) };
         let (channel, batch) = (call.channel, call.batch);
         let Some(batch) = batch else {
-            // Observed while the call is in the table, because its channel is found there.
             if self.observing.is_some() {
-                observing::observe_answer(self, key, mark);
+                observing::observe_answer(self, key, channel, mark);
             }
             self.end_call(key);
             self.commit_message(channel, mark);
@@ -358,7 +357,7 @@ impl<R: Role> Endpoint<R> {
             return Err(EncodeError::OutOfMemory);
         }
         if self.observing.is_some() {
-            observing::observe_answer(self, key, mark);
+            observing::observe_answer(self, key, channel, mark);
         }
         let Some(record) = self.end_call(key) else { return Ok(()) };
         let Some(c) = self.channels.get_mut(channel) else { return Ok(()) };

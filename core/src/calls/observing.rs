@@ -21,8 +21,6 @@ pub(crate) enum ObservedEnd<'a> {
     SentResult { before: usize, result: &'a [u8] },
     /// A result in the message that was received last.
     ReceivedResult(&'a [u8]),
-    /// A result in this response.
-    Response(&'a [u8]),
     /// The request was dropped without an answer.
     Cancelled,
     /// An error response that was sent last.
@@ -100,6 +98,7 @@ impl Observing {
     }
 
     /// Begins the observation of a request to be sent.
+    #[cold]
     pub(crate) fn begin_sent(&self, request: &Requested<'_>) -> Option<OpenRequest> {
         OpenRequest::begin(&*self.observer, request)
     }
@@ -162,7 +161,6 @@ impl Observing {
                 open.end_with_result(at, before + self.sent_bytes, result);
             }
             ObservedEnd::ReceivedResult(result) => open.end_with_result(at, self.received_bytes, result),
-            ObservedEnd::Response(response) => open.end_with_response(at, response),
             ObservedEnd::Cancelled => open.end_with_error(at, 0, &CallError::Cancelled),
             ObservedEnd::SentError(error) => {
                 open.end_with_error(at, self.sent_bytes, &CallError::Rpc(error.clone()));
@@ -266,14 +264,13 @@ fn end<R: Role>(endpoint: &Endpoint<R>, open: Option<OpenRequest>, end: &Observe
     }
 }
 
-/// Ends a call that is answered with the message at the end of its outbox.
+/// Ends a call that is answered with the message at the end of the outbox of its channel.
 #[inline]
-pub(super) fn observe_answer<R: Role>(endpoint: &mut Endpoint<R>, key: Key, mark: usize) {
+pub(super) fn observe_answer<R: Role>(endpoint: &mut Endpoint<R>, key: Key, channel: Key, mark: usize) {
     let Some(open) = endpoint.inbound.take_observed(key) else { return };
-    let Some(observing) = endpoint.observing.as_ref() else { return };
-    let channel = endpoint.inbound.calls.get(key).and_then(|call| endpoint.channels.get_mut(call.channel));
+    let channel = endpoint.channels.get_mut(channel);
     let response = channel.and_then(|c| c.outbox.tail().get(mark..)).unwrap_or_default();
-    observing.end(endpoint.now, open, &ObservedEnd::Response(response));
+    open.end_with_response(endpoint.now, response);
 }
 
 /// Ends a call that was answered with an error.

@@ -253,7 +253,7 @@ impl<R: Role> Endpoint<R> {
                     direction: Direction::Out,
                     id: &RequestId::int(id),
                     method: request.method,
-                    params: RequestedParams::unread(text, request.meta.map(RawJson::as_bytes)),
+                    params: RequestedParams::Unread { text, meta: request.meta.map(RawJson::as_bytes) },
                     version,
                     // Known when the message is complete.
                     request_bytes: 0,

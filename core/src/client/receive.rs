@@ -553,7 +553,8 @@ fn take_request(
     // An input request may need a user, so it gets the longer time.
     let age = if input.is_some() { limits.input_timeout } else { limits.max_call_age };
     let Some(key) = begin_request(engine, source, version, token, age) else { return Ok(()) };
-    let observed = RequestedParams::unread(params.as_ref().map(RawJson::as_bytes).unwrap_or_default(), None);
+    let text = params.as_ref().map(RawJson::as_bytes).unwrap_or_default();
+    let observed = RequestedParams::Unread { text, meta: None };
     observe_call(&mut engine.common.endpoint, key, &method, observed);
     match input {
         Some(input) => {

@@ -102,8 +102,8 @@ pub struct RequestStart<'a> {
     pub subject: Option<Cow<'a, str>>,
     /// Revision of the request, if it is known.
     pub version: Option<Version>,
-    /// Trace context in `_meta`: the parent of what the observer creates. Text of the peer, or of the application.
-    pub parent: TraceContext,
+    /// Trace context in `_meta`, if it has any: the parent of what the observer creates. Text of the peer, or of the application.
+    pub parent: Option<TraceContext>,
 }
 
 /// The end of a request.
@@ -161,48 +161,31 @@ pub(crate) struct Requested<'a> {
     pub(crate) request_bytes: usize,
 }
 
-/// Parameters of a request.
-pub(crate) struct RequestedParams<'a> {
-    /// The object, or nothing.
-    text: &'a [u8],
-    members: Members<'a>,
-}
-
-/// Members of parameters, as far as their reader knows them.
-enum Members<'a> {
-    /// `_meta` is this, or a member that is to be looked for.
-    Unread { meta: Option<&'a [u8]> },
-    /// They were found when the message was read; `_meta` only if it has trace context.
-    Read { name: Option<&'a [u8]>, meta: Option<&'a [u8]> },
+/// Parameters of a request. Nothing is read of them before an observer wants it.
+pub(crate) enum RequestedParams<'a> {
+    /// The object, or nothing, and its `_meta` if that is not among its members.
+    Unread { text: &'a [u8], meta: Option<&'a [u8]> },
+    /// Members of this message that were found when it was read.
+    Read { frame: &'a [u8], spans: &'a ParamsSpans },
 }
 
 impl<'a> RequestedParams<'a> {
-    /// Takes parameters, and their `_meta` if it is not among them.
-    pub(crate) const fn unread(text: &'a [u8], meta: Option<&'a [u8]>) -> Self {
-        Self { text, members: Members::Unread { meta } }
-    }
-
-    /// Takes the parameters of a message that was read.
-    pub(crate) fn read(frame: &'a [u8], spans: &ParamsSpans) -> Self {
-        let meta = if spans.meta.has_trace { spans.meta.whole.slice(frame) } else { None };
-        let members = Members::Read { name: spans.name.slice(frame), meta };
-        Self { text: spans.whole.slice(frame).unwrap_or_default(), members }
-    }
-
-    /// Returns the subject and `_meta`.
+    /// Returns the subject, and `_meta` if it may have trace context.
     fn subject_and_meta(&self, method: &str) -> (Option<Cow<'a, str>>, Option<&'a [u8]>) {
         let subject_member = subject_member(method);
-        let mut meta = match self.members {
-            Members::Unread { meta } => meta,
-            Members::Read { name, meta } => match subject_member {
-                None => return (None, meta),
-                Some("name") => return (name.and_then(string), meta),
-                Some(_) => meta,
-            },
+        let (text, mut meta, is_unread) = match *self {
+            Self::Unread { text, meta } => (text, meta, meta.is_none()),
+            Self::Read { frame, spans } => {
+                let meta = if spans.meta.has_trace { spans.meta.whole.slice(frame) } else { None };
+                match subject_member {
+                    None => return (None, meta),
+                    Some("name") => return (spans.name.slice(frame).and_then(string), meta),
+                    Some(_) => (spans.whole.slice(frame).unwrap_or_default(), meta, false),
+                }
+            }
         };
-        let is_unread = matches!(self.members, Members::Unread { meta: None });
         let (subject_member, mut subject) = (subject_member.map(str::as_bytes), None);
-        object_members(self.text, |name, value| {
+        object_members(text, |name, value| {
             if Some(name) == subject_member {
                 subject = string(value);
             } else if is_unread && name == b"_meta" {
@@ -224,7 +207,7 @@ pub(crate) struct OpenRequest {
 
 impl OpenRequest {
     /// Tells the observer about a request.
-    #[cold]
+    #[inline]
     pub(crate) fn begin(observer: &dyn Observer, request: &Requested<'_>) -> Option<Self> {
         // Asked before the parameters are read, which costs as much as reading a request.
         if !observer.is_enabled() {
@@ -232,7 +215,7 @@ impl OpenRequest {
         }
         let &Requested { at, direction, id, method, ref params, version, request_bytes } = request;
         let (subject, meta) = params.subject_and_meta(method);
-        let parent = meta.map_or_else(TraceContext::new, trace_context);
+        let parent = meta.and_then(trace_context);
         let start = RequestStart { at, direction, id, method, subject, version, parent };
         let observation = observer.request(&start)?;
         let is_tool_call = method == methods::TOOLS_CALL;
@@ -242,27 +225,26 @@ impl OpenRequest {
     /// Reports the result in this object.
     #[cold]
     pub(crate) fn end_with_result(self, at: Instant, response_bytes: usize, result: &[u8]) {
-        let mut is_error = false;
-        if self.is_tool_call && may_have_is_error(result) {
-            object_members(result, |name, value| is_error |= name == b"isError" && value == b"true");
-        }
-        let outcome = if is_error { RequestOutcome::ToolError } else { RequestOutcome::Success };
-        self.end(at, response_bytes, outcome);
+        let is_error = self.is_tool_call && has_is_error(result);
+        self.end_with_success(at, response_bytes, is_error);
     }
 
     /// Reports the result in this response.
     #[cold]
     pub(crate) fn end_with_response(self, at: Instant, response: &[u8]) {
-        let mut result: &[u8] = b"";
         let message = response.strip_suffix(b"\n").unwrap_or(response);
+        let mut is_error = false;
         if self.is_tool_call && may_have_is_error(message) {
-            object_members(message, |name, value| {
-                if name == b"result" {
-                    result = value;
-                }
-            });
+            object_members(message, |name, value| is_error |= name == b"result" && has_is_error(value));
         }
-        self.end_with_result(at, message.len(), result);
+        self.end_with_success(at, message.len(), is_error);
+    }
+
+    /// Reports a result, which may be that of a tool with `isError`.
+    #[inline]
+    fn end_with_success(self, at: Instant, response_bytes: usize, is_error: bool) {
+        let outcome = if is_error { RequestOutcome::ToolError } else { RequestOutcome::Success };
+        self.end(at, response_bytes, outcome);
     }
 
     /// Reports that the request has failed.
@@ -275,6 +257,15 @@ impl OpenRequest {
         let request_bytes = self.request_bytes;
         self.observation.end(&RequestEnd { at, request_bytes, response_bytes, outcome });
     }
+}
+
+/// Returns whether the result of a tool has `isError`.
+fn has_is_error(result: &[u8]) -> bool {
+    let mut is_error = false;
+    if may_have_is_error(result) {
+        object_members(result, |name, value| is_error |= name == b"isError" && value == b"true");
+    }
+    is_error
 }
 
 /// Returns whether a member may have the name `isError`, without reading the JSON, which costs as much as reading a request.
@@ -301,8 +292,8 @@ fn subject_member(method: &str) -> Option<&'static str> {
     }
 }
 
-/// Reads the trace context of a `_meta` object. A member that is not a string is left out.
-fn trace_context(meta: &[u8]) -> TraceContext {
+/// Reads the trace context of a `_meta` object, if it has any. A member that is not a string is left out.
+fn trace_context(meta: &[u8]) -> Option<TraceContext> {
     let mut context = TraceContext::new();
     let text = |value| string(value).map(Cow::into_owned);
     object_members(meta, |name, value| {
@@ -314,7 +305,7 @@ fn trace_context(meta: &[u8]) -> TraceContext {
         };
         *member = text(value);
     });
-    context
+    (context != TraceContext::new()).then_some(context)
 }
 
 /// The observed requests of one direction, by the key of their call.
@@ -337,6 +328,7 @@ impl OpenRequests {
         }
     }
 
+    #[inline]
     pub(crate) fn insert(&mut self, key: Key, request: OpenRequest) {
         let slot = key.slot as usize;
         // Slots are those of the table of calls, so its limits bound this length.
@@ -372,5 +364,14 @@ mod tests {
         for json in ["", "E", "isE", "sError", r#"{"content":[{"text":"ERROR: isErro \n E"}]}"#] {
             assert!(!may_have_is_error(json.as_bytes()), "{json}");
         }
+    }
+
+    #[test]
+    fn trace_context_is_known_only_with_a_member_of_it() {
+        for meta in ["{}", r#"{"progressToken":1,"example.com/k":"v"}"#, r#"{"traceparent":7}"#] {
+            assert_eq!(trace_context(meta.as_bytes()), None, "{meta}");
+        }
+        let expected = TraceContext::new().baggage("a=b");
+        assert_eq!(trace_context(br#"{"baggage":"a=b","tracestate":null}"#), Some(expected));
     }
 }

@@ -397,7 +397,7 @@ fn deliver_call(
     let AcceptedRequest { version, method, fits_headers, .. } = accepted;
     let mut caller = channel::caller(&engine.endpoint, channel);
     if engine.endpoint.observing.is_some() {
-        let observed = RequestedParams::read(frame, &params);
+        let observed = RequestedParams::Read { frame, spans: &params };
         caller.observation = observe_call(&mut engine.endpoint, key, &method, observed);
     }
     let task = CallTask::Offer(TaskOffer::None);
@@ -431,7 +431,7 @@ fn refuse(engine: &mut Engine, request: &ReceivedRequest<'_>, id: &RequestId, er
 fn observe_direct(engine: &mut Engine, request: &ReceivedRequest<'_>, id: &RequestId) {
     let &ReceivedRequest { source, frame, method, params, .. } = request;
     let served = engine.config.modern_versions();
-    let observed = RequestedParams::read(frame, params);
+    let observed = RequestedParams::Read { frame, spans: params };
     begin_direct_answer(&mut engine.endpoint, id, method, observed, |endpoint| {
         let stated = params.meta.version.slice(frame).and_then(string);
         // A refused request may name any revision. One that is not served is reported as unknown.
