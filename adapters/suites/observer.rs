@@ -7,9 +7,10 @@
 use alloc::sync::Arc;
 use core::cell::RefCell;
 use core::time::Duration;
+use std::sync::Mutex;
 
-use mcp_proto::Era;
 use mcp_proto::observe::{Direction, Observation, Observer, RequestEnd, RequestStart, TraceContext};
+use mcp_proto::{Era, Instant};
 use serde_json::json;
 
 use crate::adapter::{Cx, Options, Router, client_layer, handler, serve, wait, wait_inside};
@@ -128,6 +129,73 @@ fn handlers_run_in_scope_of_their_observation() {
             assert!(notes[2].starts_with("fails: Failed(Rpc("), "{notes:?}");
             assert_eq!(notes.len(), 3);
         }
+    });
+}
+
+/// Measures tool calls by the clock of the engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Measuring {
+    pub(crate) needs_end_time: bool,
+    pub(crate) durations: Arc<Mutex<Vec<Duration>>>,
+}
+
+#[derive(Debug)]
+struct Measured {
+    began_at: Instant,
+    measuring: Measuring,
+}
+
+impl Observer for Measuring {
+    fn request(&self, request: &RequestStart<'_>) -> Option<Arc<dyn Observation>> {
+        let is_call = request.method == "tools/call";
+        is_call.then(|| Arc::new(Measured { began_at: request.at, measuring: self.clone() }) as _)
+    }
+}
+
+impl Observation for Measured {
+    fn needs_end_time(&self) -> bool {
+        self.measuring.needs_end_time
+    }
+
+    fn end(&self, end: &RequestEnd<'_>) {
+        let duration = end.at.saturating_duration_since(self.began_at);
+        self.measuring.durations.lock().unwrap().push(duration);
+    }
+}
+
+/// Time that the handler of [`slow_router`] takes without a look at the clock of its loop.
+pub(crate) const SLOW: Duration = Duration::from_millis(20);
+
+/// Returns a router with the tool `slow`.
+pub(crate) fn slow_router(observer: &Measuring) -> Router {
+    let mut router = Router::new("slow", "1.0");
+    router
+        .tool(
+            "slow",
+            handler!(move |_: &mut Cx, (): ()| {
+                std::thread::sleep(SLOW);
+                "done"
+            }),
+        )
+        .description("Takes its time");
+    router.observer(Arc::new(observer.clone()));
+    router
+}
+
+#[test]
+fn calls_end_when_their_handler_has_returned() {
+    with_timeout(|| {
+        let measuring = Measuring { needs_end_time: true, durations: Arc::default() };
+        let observer = measuring.clone();
+        let options = Options::new(client_config(version_set(Era::Modern)));
+        let (client, serving) = serve(move || slow_router(&observer), options);
+        client.call_tool("slow", &json!({})).unwrap();
+        client.close().unwrap();
+        serving.join().unwrap().unwrap();
+        let durations = measuring.durations.lock().unwrap();
+        // The clock of the engine counts microseconds.
+        let least = SLOW - Duration::from_micros(1);
+        assert!(matches!(durations[..], [duration] if duration >= least), "{durations:?}");
     });
 }
 

@@ -1,9 +1,12 @@
 //! The router of `mcp-blocking`, whose handlers may share state that is not `Send`.
 
 use alloc::rc::Rc;
+use alloc::sync::Arc;
 use core::cell::Cell;
 
-use mcp_blocking::{Client, Cx, Router};
+use crate::adapter::serve;
+use crate::suites::observer::{Measuring, SLOW, slow_router};
+use mcp_blocking::{Client, Cx, Options, Router};
 use mcp_proto::model::Tool;
 use mcp_proto::{RawJson, client};
 use serde_json::{Value, json};
@@ -28,4 +31,18 @@ fn handler_holds_state_that_is_not_send() {
     }
     client.close().unwrap();
     server.join().unwrap().unwrap();
+}
+
+#[test]
+fn clock_is_read_at_the_end_of_a_call_only_for_an_observation_that_needs_it() {
+    for needs_end_time in [true, false] {
+        let measuring = Measuring { needs_end_time, durations: Arc::default() };
+        let observer = measuring.clone();
+        let (client, serving) = serve(move || slow_router(&observer), Options::default());
+        client.call_tool("slow", &json!({})).unwrap();
+        client.close().unwrap();
+        serving.join().unwrap().unwrap();
+        let durations = measuring.durations.lock().unwrap();
+        assert_eq!(durations[0] >= SLOW / 2, needs_end_time, "{durations:?}");
+    }
 }

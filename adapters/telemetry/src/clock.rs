@@ -14,6 +14,9 @@ pub(crate) struct Began {
 }
 
 impl Began {
+    /// Whether the clock is that of the engine.
+    pub(crate) const IS_OF_ENGINE: bool = cfg!(all(target_family = "wasm", target_os = "unknown"));
+
     #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
     pub(crate) fn new(_: Instant) -> Self {
         Self { at: std::time::Instant::now() }

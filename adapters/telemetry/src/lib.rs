@@ -84,12 +84,13 @@
 //!
 //! | | instructions | of these, by bare calls of OpenTelemetry |
 //! |---|---|---|
-//! | an observer without metrics, and no subscriber that wants spans | 0.3 % | |
-//! | metrics | 32 % | 18 %: the SDK looks five labels up |
-//! | metrics with `Telemetry::bind_instruments` (feature `bound-instruments`) | 16 % | 1 % |
-//! | the same, and a span that [`Telemetry::parent_based_sampler`] refuses | 22 % | |
-//! | metrics and a span that the sampler of the tracer provider refuses | 142 % | 98 % |
-//! | metrics and a recorded span | 147 % | 107 % |
+//! | an observer without metrics, and no subscriber that wants spans | 0.9 % | |
+//! | metrics | 28 % | 18 %: the SDK looks five labels up |
+//! | the same, and a span that [`Telemetry::parent_based_sampler`] refuses | 35 % | |
+//! | metrics with `Telemetry::bind_instruments` (feature `bound-instruments`) | 12 % | 2 % |
+//! | the same, and a span that [`Telemetry::parent_based_sampler`] refuses | 18 % | |
+//! | metrics and a span that the sampler of the tracer provider refuses | 137 % | 98 % |
+//! | metrics and a recorded span | 146 % | 107 % |
 //!
 //! `benches/measure --only telemetry` measures it. A filter of `tracing` that turns off [`TARGET`] makes a request as cheap as with
 //! [`Telemetry::without_spans`].

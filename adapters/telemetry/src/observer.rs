@@ -242,6 +242,10 @@ impl Observation for ObservedRequest {
         }
     }
 
+    fn needs_end_time(&self) -> bool {
+        Began::IS_OF_ENGINE
+    }
+
     fn end(&self, end: &RequestEnd<'_>) {
         self.finish(Some(end.at), ErrorType::of(end), Some(end));
     }

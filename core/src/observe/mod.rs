@@ -82,6 +82,13 @@ pub trait Observation: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Returns whether adapters read their clock when a handler answers the request, for [`RequestEnd::at`]. The default is `true`.
+    ///
+    /// Without it, that may be the time at which the handler was called. For observations with a clock of their own.
+    fn needs_end_time(&self) -> bool {
+        true
+    }
+
     /// Reports the end of the request. Called at most once.
     fn end(&self, end: &RequestEnd<'_>);
 }
@@ -110,7 +117,7 @@ pub struct RequestStart<'a> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RequestEnd<'a> {
-    /// Time at which the answer was sent or received, on the clock of the engine.
+    /// Time at which the answer was sent or received, on the clock of the engine. See [`Observation::needs_end_time`].
     pub at: Instant,
     /// Size of the request in bytes, without framing.
     pub request_bytes: usize,

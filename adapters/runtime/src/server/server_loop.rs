@@ -197,9 +197,10 @@ pub(crate) fn apply_outcome(
     }
 }
 
-/// Returns the time at which a handler answers its call. An observer measures it, so the clock is read for that.
+/// Returns the time at which a handler answers its call. The clock is read only for an observer that measures it.
 pub(super) fn answer_time(server_loop: &mut dyn ServerLoop, call: &Call) -> Instant {
-    if call.caller().observation().is_some() { server_loop.tick() } else { server_loop.now() }
+    let is_measured = call.caller().observation().is_some_and(|observation| observation.needs_end_time());
+    if is_measured { server_loop.tick() } else { server_loop.now() }
 }
 
 /// Shows the description of a task. It has no effect after the end of the task.
