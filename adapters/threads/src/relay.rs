@@ -22,6 +22,7 @@ use std::{io, thread};
 use mcp_runtime::Error;
 use mcp_runtime::server as serve;
 use mcp_runtime::server::RemoteCall;
+use mcp_std::catch;
 use mcp_std::io::Duplex;
 
 use crate::handler::{Handler, SharedHandler};
@@ -106,6 +107,8 @@ impl<L: EventLoop> Relay<L> {
                 }
             }));
             if let Err(panic) = served {
+                // Streams end now, not with a handler that may never return on the other thread.
+                let _ = catch(|| drop(lock(&relay.event_loop).take()));
                 relay.calls.end(Err(panic));
             }
         })?;
@@ -247,7 +250,8 @@ impl LoopCalls {
         let mut state = lock(&self.state);
         if state.rate.count(new_calls, &self.pace) {
             state.wants_threads = true;
-            if state.has_watcher {
+            // If the second thread could not be started, the first one has ended, and handlers run on workers only.
+            if state.has_watcher && !state.has_ended {
                 self.is_watched.store(true, Ordering::SeqCst);
                 self.changed.notify_all();
             }
@@ -268,21 +272,38 @@ impl LoopCalls {
     fn run_kept(&self) -> bool {
         while self.are_handlers_fast() {
             let Some(call) = lock(&self.kept).pop_front() else { break };
-            // The leader alone changes an even number.
-            let run = self.runs.load(Ordering::Relaxed) + 1;
-            // In one order with the two accesses of `stop_watching`: the watcher sees the handler, or it is not begun.
-            self.runs.store(run, Ordering::SeqCst);
-            if !self.is_watched.load(Ordering::SeqCst) {
-                self.runs.store(run + 1, Ordering::SeqCst);
+            let run = self.begin_run();
+            if !self.may_run(run) {
                 lock(&self.kept).push_front(call);
                 break;
             }
-            self.run(call);
-            if self.runs.compare_exchange(run, run + 1, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            // As on a worker: a panic outside of the handler, for example in the drop of a value, ends nothing else.
+            let _ = catch(|| self.run(call));
+            if !self.end_run(run) {
                 return false;
             }
         }
         true
+    }
+
+    /// Announces a handler on the leader, and returns its number.
+    fn begin_run(&self) -> u64 {
+        // The leader alone changes an even number.
+        let run = self.runs.load(Ordering::Relaxed) + 1;
+        self.runs.store(run, Ordering::SeqCst);
+        run
+    }
+
+    /// Returns whether the announced handler is to run. Otherwise it has ended.
+    fn may_run(&self, run: u64) -> bool {
+        // In one order with the two accesses of `stop_watching`: the watcher sees the handler, or it is not begun. If this
+        // thread was interrupted since the announcement, it may be relieved, and nobody else has the call.
+        self.is_watched.load(Ordering::SeqCst) || !self.end_run(run)
+    }
+
+    /// Ends a handler. Returns `false` if its thread was relieved meanwhile.
+    fn end_run(&self, run: u64) -> bool {
+        self.runs.compare_exchange(run, run + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     /// Watches the leader until this thread is the leader. Returns `false` if the server has ended.
@@ -317,7 +338,7 @@ impl LoopCalls {
 
     /// Makes the caller, the watcher, the leader. Returns `false` if the handler has ended meanwhile.
     fn relieve(&self, run: u64) -> bool {
-        let is_leader = self.runs.compare_exchange(run, run + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        let is_leader = self.end_run(run);
         if is_leader {
             // Until the other thread returns, nobody watches.
             self.is_watched.store(false, Ordering::SeqCst);

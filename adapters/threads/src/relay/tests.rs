@@ -276,11 +276,14 @@ fn few_calls_run_on_workers() {
 
 #[test]
 fn panic_of_the_loop_reaches_the_caller_of_run() {
-    struct Broken(u32);
+    struct Broken {
+        turns: u32,
+        _stream: Arc<()>,
+    }
     impl super::EventLoop for Broken {
         fn turn(&mut self) -> Result<bool, Error> {
-            self.0 += 1;
-            assert!(self.0 < 3, "the loop is broken");
+            self.turns += 1;
+            assert!(self.turns < 3, "the loop is broken");
             Ok(true)
         }
         fn expect_outcomes(&mut self) {}
@@ -288,6 +291,44 @@ fn panic_of_the_loop_reaches_the_caller_of_run() {
     let calls = Arc::new(super::LoopCalls::new(EAGER, |_| {}));
     calls.score.store(1, Ordering::Relaxed);
     calls.state.lock().unwrap().wants_threads = true;
-    let panic = thread::spawn(move || super::run(Broken(0), &calls)).join().unwrap_err();
+    let stream = Arc::new(());
+    let event_loop = Broken { turns: 0, _stream: stream.clone() };
+    let panic = thread::spawn(move || super::run(event_loop, &calls)).join().unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"the loop is broken"));
+    assert_eq!(Arc::strong_count(&stream), 1, "it is dropped before");
+}
+
+#[test]
+fn leader_that_is_relieved_before_its_handler_begins_leads_no_more() {
+    let calls = super::LoopCalls::new(EAGER, |_| {});
+    calls.is_watched.store(true, Ordering::SeqCst);
+    let run = calls.begin_run();
+    // The thread is interrupted here for two ticks.
+    assert!(calls.relieve(run));
+    assert!(!calls.is_watched.load(Ordering::SeqCst));
+    // The call runs here, as the new leader has already looked for calls that are kept.
+    assert!(calls.may_run(run));
+    let run_of_other = calls.begin_run();
+    assert!(!calls.end_run(run));
+    assert!(!calls.may_run(run_of_other), "nobody watches");
+    assert_eq!(calls.runs.load(Ordering::SeqCst) % 2, 0);
+}
+
+#[test]
+fn calls_are_answered_if_only_one_thread_could_be_started() {
+    let (near, far) = mcp_std::io::memory_pair(4096);
+    let mut server = Server::new(config(), near, Probe::default());
+    server.start_workers_at(EAGER).unwrap();
+    // What `Relay::start` leaves then.
+    server.loop_calls().end(Ok(Ok(())));
+    assert!(!server.loop_calls().watch());
+    let served = thread::spawn(move || while server.poll(DEADLINE).unwrap() {});
+    let client = Client::connect(client::Config::new("me", "1"), far).unwrap();
+    for _ in 0..100 {
+        let call = client.start_tool("returns", &json!({}), &CallOptions::default()).unwrap();
+        let answer = client.wait_timeout(call, DEADLINE / 6).unwrap().expect("an answer");
+        assert_eq!(text(&answer), "mcp-worker");
+    }
+    client.close().unwrap();
+    join_in_time(served);
 }
