@@ -211,11 +211,15 @@ impl LoopCalls {
 
     fn note(&self, time: Duration) {
         let score = self.score.load(Ordering::Relaxed);
-        // One slow handler in many is as often an interrupted one.
         let next = if time <= self.pace.fast {
             (score + 1).min(HIGHEST_SCORE)
         } else {
-            score.saturating_sub(SLOW_PENALTY)
+            // On the loop's thread it delays all others, which as many fast ones have to be worth. Bounded, because one slow
+            // handler in many is as often an interrupted one.
+            let penalty = time.as_nanos() * PENALTY_OF_FAST / self.pace.fast.as_nanos().max(1);
+            score.saturating_sub(
+                u32::try_from(penalty).map_or(MAX_PENALTY, |penalty| penalty.min(MAX_PENALTY)),
+            )
         };
         if next != score {
             // Workers may note at the same time; one that is lost matters little.
@@ -399,12 +403,17 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub(crate) const DEFAULT: Self = Self { fast: Duration::from_micros(20), fast_score: 32, busy_calls: 16 };
+    pub(crate) const DEFAULT: Self =
+        Self { fast: Duration::from_micros(20), fast_score: 128, busy_calls: 16 };
 }
 
-const HIGHEST_SCORE: u32 = 64;
-/// What a handler that is not fast takes from the score. Each fast one adds 1.
-const SLOW_PENALTY: u32 = 8;
+/// At this score one slow handler leaves handlers fast, and two in a row do not.
+const HIGHEST_SCORE: u32 = 256;
+/// What a slow handler takes from the score for each [`Pace::fast`] of its time. Each fast one adds 1: a hand-over costs
+/// about a quarter of that time.
+const PENALTY_OF_FAST: u128 = 4;
+/// The most that one handler takes from the score.
+const MAX_PENALTY: u32 = 128;
 /// Interval of the watcher's looks: a handler that is seen twice is slow.
 const TICK: Duration = Duration::from_millis(1);
 /// Time in which calls are counted.

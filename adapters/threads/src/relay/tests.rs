@@ -332,3 +332,23 @@ fn calls_are_answered_if_only_one_thread_could_be_started() {
     client.close().unwrap();
     join_in_time(served);
 }
+
+#[test]
+fn handlers_are_fast_only_if_slow_ones_among_them_are_rare() {
+    let is_fast_with = |slow: Duration, period: u32| {
+        let calls = super::LoopCalls::new(Pace::DEFAULT, |_| {});
+        for _ in 0..super::HIGHEST_SCORE {
+            calls.note(Duration::from_micros(2));
+        }
+        for n in 1..=100 * period {
+            calls.note(if n % period == 0 { slow } else { Duration::from_micros(2) });
+        }
+        calls.are_handlers_fast()
+    };
+    // An interrupted one now and then.
+    assert!(is_fast_with(Duration::from_millis(4), 200));
+    // Too short for the watcher, and too long for those that wait.
+    assert!(!is_fast_with(Duration::from_micros(1_500), 100));
+    assert!(!is_fast_with(Duration::from_micros(300), 20));
+    assert!(!is_fast_with(Duration::from_micros(40), 5));
+}
