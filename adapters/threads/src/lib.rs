@@ -53,7 +53,8 @@
 //!
 //! Waking a worker costs more than a handler that takes a few microseconds. While there are many calls and their handlers
 //! take 20 µs at most, [`Server::run`] and `HttpServer::run` run them on the thread that reads and writes. If one takes
-//! longer after all, another thread reads and writes within 2 ms, and handlers run on workers until they are fast again.
+//! longer after all, another thread reads and writes within 2 ms, and handlers run on workers until it has returned and they
+//! are fast again.
 //!
 //! Handlers share state by [`Arc`](std::sync::Arc) and [`Mutex`](std::sync::Mutex):
 //!
@@ -248,7 +249,7 @@
 //! # Guarantees
 //!
 //! - A handler delays no other handler (while a worker is free), nor reading and writing: not at all if it runs on a worker,
-//!   and for 2 ms at most if those before it were so fast that it does not. When the server ends, a handler that has not
+//!   and for about 2 ms if those before it were so fast that it does not. When the server ends, a handler that has not
 //!   returned is left behind.
 //! - At most as many handlers run as there are workers. At most
 //!   [`Limits::max_waiting_requests`](mcp_proto::Limits) calls and [`max_waiting_bytes`](mcp_proto::Limits) bytes wait;

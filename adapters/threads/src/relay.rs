@@ -2,8 +2,9 @@
 //!
 //! A hand-over to a worker and back is two switches of threads and four system calls, which is more than a fast handler
 //! takes. While handlers are fast, the thread that runs the loop therefore runs them, too, and the other thread watches
-//! it: if a handler takes longer than [`TICK`], the watcher takes over the loop, and further handlers run on workers. So a
-//! handler that blocks delays the others by two ticks at most, and only if those before it were fast.
+//! it: if it sees the same handler at two [ticks](TICK), the watcher takes over the loop, and further handlers run on
+//! workers. So a handler that blocks delays the others by two ticks at most, and only if those before it were fast. Two in
+//! a row that return just before that make handlers slow, too.
 //!
 //! While there are few calls, the watcher sleeps, and handlers run on workers.
 

@@ -264,6 +264,9 @@ impl<H: Handler> HttpServer<H> {
 
     /// Runs one turn: waits for work for `timeout` at most, and does it. Returns `false` when the server has stopped.
     ///
+    /// A turn that begins with messages of other threads, for example commands of a [`Handle`], does not look at the
+    /// sockets. The next one does.
+    ///
     /// # Errors
     ///
     /// [`Error::Io`] if the system cannot wait. An error of a connection ends only that connection.

@@ -137,6 +137,9 @@ impl<D: Duplex, H: Handler> Server<D, H> {
 
     /// Runs one turn: waits for work for `timeout` at most, and does it. Returns `false` when the server has stopped.
     ///
+    /// A turn that begins with messages of other threads, for example commands of a [`Handle`], does not look for input.
+    /// The next one does.
+    ///
     /// # Errors
     ///
     /// As [`run`](Self::run). After an error the server has stopped, too.

@@ -97,7 +97,7 @@ impl<T> Inbox<T> {
         !queue.is_empty()
     }
 
-    /// Returns whether no item was sent since the last [`take`](Self::take).
+    /// Returns whether no item was sent or [expected](Self::expect_items) since the last [`take`](Self::take).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.0.has_items.load(Ordering::Acquire)

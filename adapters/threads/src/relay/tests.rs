@@ -131,7 +131,7 @@ fn wait_on_loop(client: &Client, probe: &Probe) -> mcp_proto::CallKey {
         warm_up(client);
         probe.set_open(false);
         let call = client.start_tool("waits", &json!({}), &CallOptions::default()).unwrap();
-        // Sends it, although nothing answers.
+        // Sends the call. The answer is that of the thread that has taken over.
         let _ = client.ping();
         if probe.waiting_thread() == LOOP_THREAD {
             return call;
