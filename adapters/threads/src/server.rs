@@ -77,6 +77,7 @@ pub fn serve<D: Duplex + Send + 'static>(
 /// The thread in [`run`](Self::run) or [`poll`](Self::poll) runs the loop: it reads and writes, and never waits for a
 /// handler. Handlers run on [workers](Self::workers). Under many calls with fast handlers, `run` moves the loop to two
 /// threads of its own, one of which reads, writes and runs handlers while the other one is ready to take over (DESIGN-86).
+/// The other methods of [`Handler`] run there, too.
 ///
 /// A handler that never returns occupies its worker, but delays neither other calls nor the end of the server. Its
 /// thread continues until the process ends or the handler returns. To avoid that, a long handler calls

@@ -62,7 +62,7 @@ pub use threaded::Threaded;
 
 // The byte stream interface of an event loop.
 
-/// A bidirectional byte stream that one thread drives.
+/// A bidirectional byte stream that one thread at a time drives.
 ///
 /// `read` and `write` do what is possible now, and return [`ErrorKind::WouldBlock`] if that is nothing. Only `wait`
 /// blocks (for one exception see [`wait`](Self::wait)). A loop that always offers both directions cannot deadlock,
