@@ -78,11 +78,14 @@ impl<V> Map<V> {
         self.0.is_empty()
     }
 
-    /// Returns an index for logarithmic lookup, for objects whose size a peer decides.
-    pub(super) fn sorted_index(&self) -> MapIndex<'_, V> {
-        let mut members: Vec<_> = self.iter().collect();
-        members.sort_by_key(|(name, _)| *name);
-        MapIndex(members)
+    /// Returns an index for lookup that is logarithmic in many members, for objects whose size a peer decides.
+    pub(super) fn index(&self) -> MapIndex<'_, V> {
+        let mut sorted = Vec::new();
+        if self.0.len() > FEW_MEMBERS {
+            sorted.extend(self.iter());
+            sorted.sort_by_key(|(name, _)| *name);
+        }
+        MapIndex { map: self, sorted }
     }
 
     /// Appends members whose names are not present yet.
@@ -97,7 +100,11 @@ impl<V> Map<V> {
     /// Refuses duplicate members.
     #[doc(hidden)]
     pub fn reject_duplicates<E: de::Error>(self) -> Result<Self, E> {
-        if self.0.len() < 2 {
+        // A few are compared in pairs, without an allocation.
+        let is_repeated = |(at, (name, _)): (usize, &(String, V))| {
+            self.0.iter().take(at).any(|(earlier, _)| earlier == name)
+        };
+        if self.0.len() <= FEW_MEMBERS && !self.0.iter().enumerate().any(is_repeated) {
             return Ok(self);
         }
         match find_duplicate(self.0.iter().map(|(name, _)| name.as_bytes())) {
@@ -110,13 +117,23 @@ impl<V> Map<V> {
     }
 }
 
-/// Members of a [`Map`], sorted by name.
-pub(super) struct MapIndex<'a, V>(Vec<(&'a str, &'a V)>);
+/// Largest number of members that are searched one by one.
+const FEW_MEMBERS: usize = 8;
+
+/// An index of the members of a [`Map`].
+pub(super) struct MapIndex<'a, V> {
+    map: &'a Map<V>,
+    /// The members by name, if there are many.
+    sorted: Vec<(&'a str, &'a V)>,
+}
 
 impl<'a, V> MapIndex<'a, V> {
     pub(super) fn get(&self, name: &str) -> Option<&'a V> {
-        let at = self.0.binary_search_by_key(&name, |(name, _)| *name).ok()?;
-        self.0.get(at).map(|(_, value)| *value)
+        if self.sorted.is_empty() {
+            return self.map.get(name);
+        }
+        let at = self.sorted.binary_search_by_key(&name, |(name, _)| *name).ok()?;
+        self.sorted.get(at).map(|(_, value)| *value)
     }
 }
 
@@ -210,6 +227,25 @@ mod tests {
         let mut map: Map<u8> = [("x", 1), ("y", 2)].into();
         assert_eq!((map.insert("x", 3), map.remove("y"), map.len()), (Some(1), Some(2), 1));
         assert_eq!(map.get("x"), Some(&3));
+    }
+
+    #[test]
+    fn few_and_many_members_are_found_alike() {
+        for len in 0..3 * FEW_MEMBERS {
+            let map: Map<usize> = (0..len).map(|n| (alloc::format!("m{}", n * 7 % 31), n)).collect();
+            let index = map.index();
+            assert!(
+                map.iter().all(|(name, value)| index.get(name) == Some(value)) && index.get("x").is_none()
+            );
+            let text = serde_json::to_string(&map).expect("JSON");
+            assert_eq!(serde_json::from_str::<Map<usize>>(&text).expect("a map"), map);
+            for repeated in 0..len {
+                let name = alloc::format!("m{}", repeated * 7 % 31);
+                let twice = alloc::format!("{},\"{name}\":0}}", text.trim_end_matches('}'));
+                let error = serde_json::from_str::<Map<usize>>(&twice).expect_err("twice");
+                assert!(error.to_string().contains(&alloc::format!("duplicate field `{name}`")), "{error}");
+            }
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ impl ElicitSchema {
         for (name, field) in self.properties.iter() {
             field.validate().map_err(|m| m.prefixed(name).prefixed("properties"))?;
         }
-        let fields = self.properties.sorted_index();
+        let fields = self.properties.index();
         let required = || self.required.iter().flatten().map(|name| &**name);
         if required().any(|name| fields.get(name).is_none()) {
             return Err(ValidationError::at_member("required", "names a field that does not exist"));
@@ -57,7 +57,7 @@ impl ElicitSchema {
     ///
     /// [`ValidationError`] that names the first field whose value does not match.
     pub fn check(&self, content: &Map<ElicitValue>) -> Result<(), ValidationError> {
-        let given = content.sorted_index();
+        let given = content.index();
         for name in self.required.iter().flatten() {
             if given.get(name).is_none() {
                 return Err(ValidationError::at_member(name, "must be filled in"));
@@ -77,7 +77,7 @@ impl ElicitSchema {
     /// may clear an optional field: it would fill that field again.
     #[must_use]
     pub fn fill_defaults(&self, mut content: Map<ElicitValue>) -> Map<ElicitValue> {
-        let given = content.sorted_index();
+        let given = content.index();
         let open = self.properties.iter().filter(|(name, _)| given.get(name).is_none());
         let defaults = open.filter_map(|(name, field)| Some((String::from(name), field.default_value()?)));
         let defaults: Vec<_> = defaults.collect();
