@@ -16,9 +16,9 @@ use mcp_proto::{
     CallError, CallOptions, Capabilities, Capability, Change, Era, RawJson, RpcError, VersionSet,
 };
 use mcp_runtime::client::ClientHandler;
-use mcp_std::io::Interest;
 use serde_json::{Value, json};
 
+use super::scripted_server::read;
 use crate::adapter::{
     Client, Cx, Error, RUNS_IN_BACKGROUND, Router, connect, handler, poll_client, receive, serve,
 };
@@ -334,8 +334,7 @@ fn subscribe_succeeds_when_subscription_ends_at_once() {
         let (mut client, server) = connect(options, |mut near| {
             let (mut input, mut some) = (Vec::new(), [0; 4096]);
             loop {
-                near.wait(Interest::READ, None).unwrap();
-                match near.read(&mut some).unwrap() {
+                match read(&mut *near, &mut some) {
                     0 => return,
                     n => input.extend_from_slice(&some[..n]),
                 }

@@ -4,7 +4,7 @@ use std::thread::JoinHandle;
 
 use mcp_proto::Era;
 use mcp_proto::client::Config;
-use mcp_std::io::{Duplex, Interest};
+use mcp_std::io::{Duplex, Interest, is_peer_gone};
 use serde_json::{Value, json};
 
 use crate::adapter::{Client, Options, connect};
@@ -66,8 +66,7 @@ fn serve_script(near: &mut dyn Duplex, mut answer: impl FnMut(&str, &Value) -> S
     let mut buffer = [0; 4096];
     let mut subscription = Value::Null;
     loop {
-        near.wait(Interest::READ, None).expect("a stream");
-        let n = near.read(&mut buffer).expect("a stream");
+        let n = read(near, &mut buffer);
         if n == 0 {
             return;
         }
@@ -109,10 +108,19 @@ fn serve_script(near: &mut dyn Duplex, mut answer: impl FnMut(&str, &Value) -> S
     }
 }
 
-fn write(near: &mut dyn Duplex, mut bytes: &[u8]) {
+/// Waits for bytes, and reads them. 0 bytes are the end: a client may also go without reading all replies.
+pub(crate) fn read(near: &mut dyn Duplex, buffer: &mut [u8]) -> usize {
+    near.wait(Interest::READ, None).expect("a stream");
+    match near.read(buffer) {
+        Err(error) if is_peer_gone(&error) => 0,
+        read => read.expect("a stream"),
+    }
+}
+
+/// Writes, unless the client has gone.
+pub(crate) fn write(near: &mut dyn Duplex, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         near.wait(Interest::WRITE, None).expect("a stream");
-        // The client may have disconnected.
         let Ok(n) = near.write(bytes) else { return };
         bytes = &bytes[n..];
     }

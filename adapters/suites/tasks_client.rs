@@ -15,9 +15,10 @@ use mcp_proto::{
     CallError, CallKey, CallOptions, Capabilities, Capability, Era, RawJson, RpcError, UseError,
 };
 use mcp_runtime::client::ClientHandler;
-use mcp_std::io::{Duplex, Interest};
+use mcp_std::io::Duplex;
 use serde_json::{Value, json};
 
+use super::scripted_server::{read, write};
 use crate::adapter::{Client, Error, client_layer, connect, wait};
 use crate::support::{ERAS, NoteLog, client_config, version_set, with_timeout};
 
@@ -200,8 +201,7 @@ impl TaskServer {
     fn serve(&self, near: &mut dyn Duplex, era: Era) {
         let (mut input, mut buffer) = (Vec::new(), [0; 4096]);
         loop {
-            near.wait(Interest::READ, None).expect("a stream");
-            let n = near.read(&mut buffer).expect("a stream");
+            let n = read(near, &mut buffer);
             if n == 0 {
                 return;
             }
@@ -211,14 +211,7 @@ impl TaskServer {
                 let message: Value = serde_json::from_slice(&line).expect("a message");
                 let replies = self.state.lock().unwrap().handle(era, &message);
                 for reply in replies {
-                    let text = format!("{reply}\n");
-                    let mut bytes = text.as_bytes();
-                    while !bytes.is_empty() {
-                        near.wait(Interest::WRITE, None).expect("a stream");
-                        // The client may have disconnected.
-                        let Ok(n) = near.write(bytes) else { return };
-                        bytes = &bytes[n..];
-                    }
+                    write(near, format!("{reply}\n").as_bytes());
                 }
             }
         }
