@@ -302,7 +302,8 @@ impl LoopCalls {
     /// Returns whether the announced handler is to run. Otherwise it has ended.
     fn may_run(&self, run: u64) -> bool {
         // In one order with the two accesses of `stop_watching`: the watcher sees the handler, or it is not begun. If this
-        // thread was interrupted since the announcement, it may be relieved, and nobody else has the call.
+        // thread was interrupted since the announcement, it may be relieved, and still has to run the call: the new leader
+        // does not know it.
         self.is_watched.load(Ordering::SeqCst) || !self.end_run(run)
     }
 
@@ -345,7 +346,7 @@ impl LoopCalls {
     fn relieve(&self, run: u64) -> bool {
         let is_leader = self.end_run(run);
         if is_leader {
-            // Until the other thread returns, nobody watches.
+            // The other thread can watch only when its handler has returned.
             self.is_watched.store(false, Ordering::SeqCst);
             self.score.store(0, Ordering::Relaxed);
         }
@@ -412,8 +413,8 @@ impl Pace {
 
 /// At this score one slow handler leaves handlers fast, and two in a row do not.
 const HIGHEST_SCORE: u32 = 256;
-/// What a slow handler takes from the score for each [`Pace::fast`] of its time. Each fast one adds 1: a hand-over costs
-/// about a quarter of that time.
+/// A slow handler lowers the score by this number for each [`Pace::fast`] of its time. A fast one raises it by 1, because it
+/// saves a hand-over, which costs about a quarter of [`Pace::fast`].
 const PENALTY_OF_FAST: u128 = 4;
 /// The most that one handler takes from the score.
 const MAX_PENALTY: u32 = 128;

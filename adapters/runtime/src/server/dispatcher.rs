@@ -39,6 +39,8 @@ pub struct Dispatcher {
     waiting_tasks: Backlog,
     max_running: usize,
     running_tasks: usize,
+    /// Whether the last turn began with messages.
+    processed_first: bool,
     tasks: TaskSlot,
     /// Running tasks whose descriptions may be shown later, with the time.
     held_messages: Vec<(Instant, Arc<ActiveCall>)>,
@@ -66,6 +68,7 @@ impl Dispatcher {
             waiting_tasks: Backlog::default(),
             max_running: max_running.max(1),
             running_tasks: 0,
+            processed_first: false,
             tasks: TaskSlot(None),
             held_messages: Vec::new(),
         }
@@ -136,9 +139,17 @@ impl Dispatcher {
     }
 
     /// Returns whether [`process_messages`](Self::process_messages) may have something to do.
-    #[must_use]
-    pub fn has_messages(&self) -> bool {
+    pub(super) fn has_messages(&self) -> bool {
         !self.inbox.is_empty()
+    }
+
+    /// Begins a turn. Returns whether it [processes messages](Self::process_messages) without a look for input before.
+    ///
+    /// That look is a system call, and answers are written without it. It is not left out twice in a row: messages of other
+    /// threads do not keep a loop from reading.
+    pub(super) fn processes_messages_first(&mut self) -> bool {
+        self.processed_first = self.has_messages() && !self.processed_first;
+        self.processed_first
     }
 
     /// Lets messages wake nothing until they are processed, for a loop that does so before it waits.

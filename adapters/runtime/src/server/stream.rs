@@ -38,8 +38,6 @@ pub struct Server<D, H> {
     has_asked_for_tasks: bool,
     /// Whether the last turn ended before all work was done.
     has_more_work: bool,
-    /// Whether the last turn processed messages and did not wait.
-    skips_wait: bool,
     fault: Option<Fault>,
 }
 
@@ -75,7 +73,6 @@ impl<D: Duplex, H: Handler> Server<D, H> {
             is_waker_registered: false,
             has_asked_for_tasks: false,
             has_more_work: false,
-            skips_wait: false,
             fault: None,
         }
     }
@@ -214,16 +211,12 @@ impl<D: Duplex, H: Handler> Server<D, H> {
     /// Runs one turn of the event loop. Returns `false` when the server has stopped.
     fn turn(&mut self, until: Option<Instant>) -> Result<bool, Error> {
         self.install_tasks()?;
-        let has_messages = self.dispatcher.has_messages() && !self.state.pipe.is_drained();
-        // Answers are written without a look for input, which is a system call. Not twice in a row: messages of other
-        // threads do not keep this one from reading.
-        self.skips_wait = has_messages && !self.skips_wait;
-        if self.skips_wait {
+        if !self.state.pipe.is_drained() && self.dispatcher.processes_messages_first() {
             self.process_events();
             return Ok(true);
         }
         // The last turn ended before all was done, or there is more to do, so this one does not wait.
-        let has_more_work = core::mem::take(&mut self.has_more_work) || has_messages;
+        let has_more_work = core::mem::take(&mut self.has_more_work) || self.dispatcher.has_messages();
         let at_once = has_more_work.then(|| self.state.driver.now());
         let held = self.dispatcher.next_deadline();
         let until = until.into_iter().chain(self.state.shutdown_deadline).chain(at_once).chain(held).min();

@@ -283,7 +283,7 @@ mod tests {
         sender.send(2).unwrap();
         assert_eq!(count.0.load(Ordering::SeqCst), 1);
         assert!(inbox.take(&mut taken));
-        // Expected in vain: the next item wakes again.
+        // If none comes, the item after the next `take` wakes again.
         inbox.expect_items();
         assert!(!inbox.take(&mut VecDeque::new()));
         sender.send(3).unwrap();

@@ -14,7 +14,7 @@ use mcp_proto::model::{CallToolResult, Content};
 use mcp_proto::{CallOptions, Capabilities, Capability, Limits, RawJson, client, http, server};
 use serde_json::json;
 
-use super::Pace;
+use super::{LoopCalls, Pace};
 use crate::{Answered, Call, Cx, Error, Handler, HttpServer, RpcError, Server};
 
 /// Time after which a test fails.
@@ -86,11 +86,17 @@ fn config() -> server::Config {
 type Served = JoinHandle<Result<(), Error>>;
 
 fn stream_pair(workers: usize, probe: &Probe) -> (Client, Served) {
+    let (client, served, _) = stream_pair_at(EAGER, workers, probe);
+    (client, served)
+}
+
+fn stream_pair_at(pace: Pace, workers: usize, probe: &Probe) -> (Client, Served, Arc<LoopCalls>) {
     let (near, far) = mcp_std::io::memory_pair(4096);
     let mut server = Server::new(config(), near, probe.clone()).workers(workers);
-    server.start_workers_at(EAGER).unwrap();
+    server.start_workers_at(pace).unwrap();
+    let calls = server.loop_calls().clone();
     let served = thread::spawn(move || server.run());
-    (Client::connect(client::Config::new("me", "1"), far).unwrap(), served)
+    (Client::connect(client::Config::new("me", "1"), far).unwrap(), served, calls)
 }
 
 fn http_pair(workers: usize, probe: &Probe) -> (Client, Served, crate::Handle) {
@@ -153,7 +159,7 @@ fn join_in_time<T: Send + 'static>(thread: JoinHandle<T>) -> T {
 fn check_relief(client: &Client, probe: &Probe) {
     for _ in 0..5 {
         let first = wait_on_loop(client, probe);
-        // The other thread of the loop answers, by workers: nobody watches it.
+        // The other thread of the loop answers. Handlers run on workers, because the thread that would watch still waits.
         for _ in 0..20 {
             assert_ne!(thread_of(client, "returns"), LOOP_THREAD);
         }
@@ -235,12 +241,7 @@ fn panic_on_the_loops_thread_fails_its_call_alone() {
 
 #[test]
 fn slow_handlers_run_on_workers() {
-    let probe = Probe::default();
-    let (near, far) = mcp_std::io::memory_pair(4096);
-    let mut server = Server::new(config(), near, probe);
-    server.start_workers_at(Pace { fast: Duration::ZERO, ..EAGER }).unwrap();
-    let served = thread::spawn(move || server.run());
-    let client = Client::connect(client::Config::new("me", "1"), far).unwrap();
+    let (client, served, _) = stream_pair_at(Pace { fast: Duration::ZERO, ..EAGER }, 4, &Probe::default());
     for _ in 0..200 {
         assert_eq!(thread_of(&client, "returns"), "mcp-worker");
     }
@@ -250,13 +251,7 @@ fn slow_handlers_run_on_workers() {
 
 #[test]
 fn few_calls_run_on_workers() {
-    let probe = Probe::default();
-    let (near, far) = mcp_std::io::memory_pair(4096);
-    let mut server = Server::new(config(), near, probe);
-    server.start_workers_at(Pace { busy_calls: 4, ..EAGER }).unwrap();
-    let calls = server.loop_calls().clone();
-    let served = thread::spawn(move || server.run());
-    let client = Client::connect(client::Config::new("me", "1"), far).unwrap();
+    let (client, served, calls) = stream_pair_at(Pace { busy_calls: 4, ..EAGER }, 4, &Probe::default());
     for round in 0..3 {
         for _ in 0..5 {
             assert_eq!(thread_of(&client, "returns"), "mcp-worker", "round {round}");
@@ -288,7 +283,7 @@ fn panic_of_the_loop_reaches_the_caller_of_run() {
         }
         fn expect_outcomes(&mut self) {}
     }
-    let calls = Arc::new(super::LoopCalls::new(EAGER, |_| {}));
+    let calls = Arc::new(LoopCalls::new(EAGER, |_| {}));
     calls.score.store(1, Ordering::Relaxed);
     calls.state.lock().unwrap().wants_threads = true;
     let stream = Arc::new(());
@@ -300,7 +295,7 @@ fn panic_of_the_loop_reaches_the_caller_of_run() {
 
 #[test]
 fn leader_that_is_relieved_before_its_handler_begins_leads_no_more() {
-    let calls = super::LoopCalls::new(EAGER, |_| {});
+    let calls = LoopCalls::new(EAGER, |_| {});
     calls.is_watched.store(true, Ordering::SeqCst);
     let run = calls.begin_run();
     // The thread is interrupted here for two ticks.
@@ -336,7 +331,7 @@ fn calls_are_answered_if_only_one_thread_could_be_started() {
 #[test]
 fn handlers_are_fast_only_if_slow_ones_among_them_are_rare() {
     let is_fast_with = |slow: Duration, period: u32| {
-        let calls = super::LoopCalls::new(Pace::DEFAULT, |_| {});
+        let calls = LoopCalls::new(Pace::DEFAULT, |_| {});
         for _ in 0..super::HIGHEST_SCORE {
             calls.note(Duration::from_micros(2));
         }

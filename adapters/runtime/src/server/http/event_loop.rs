@@ -37,8 +37,6 @@ pub(super) struct HttpLoop {
     waker: Option<Waker>,
     /// Whether the last turn ended before all work was done.
     has_more_work: bool,
-    /// Whether the last turn processed messages and did not wait.
-    skips_wait: bool,
 }
 
 /// Starts remote handlers. `None` if handlers run on this thread.
@@ -71,7 +69,6 @@ impl HttpLoop {
             tokens: None,
             waker: None,
             has_more_work: false,
-            skips_wait: false,
         })
     }
 
@@ -122,19 +119,16 @@ impl HttpLoop {
         handler: &mut dyn LoopHandler,
         until: Option<Instant>,
     ) -> Result<bool, Error> {
-        let has_messages = self.dispatcher.has_messages();
-        // Answers are written without a look at the sockets, which is a system call. Not twice in a row: messages of
-        // other threads do not keep this one from reading.
-        self.skips_wait = has_messages && !self.skips_wait;
+        let has_messages_first = self.dispatcher.processes_messages_first();
         // The last turn ended before all was done, or there is more to do, so this one does not wait.
-        let has_more_work = core::mem::take(&mut self.has_more_work) || has_messages;
+        let has_more_work = core::mem::take(&mut self.has_more_work) || self.dispatcher.has_messages();
         let at_once = has_more_work.then(|| self.state.connections.now());
         let held = self.dispatcher.next_deadline();
         let until = until.into_iter().chain(self.state.shutdown_deadline).chain(at_once).chain(held).min();
         // Commands of the application may have produced output since the last turn.
         self.state.write();
         self.dispatch_tap(handler);
-        if !self.is_over() && !self.skips_wait {
+        if !self.is_over() && !has_messages_first {
             self.state.wait_until(until);
             if let Some(error) = self.state.error.take() {
                 return Err(Error::Io(error));
