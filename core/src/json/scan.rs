@@ -6,6 +6,7 @@
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
+use core::convert::Infallible;
 
 use super::member_names::MemberNames;
 use super::swar::plain_prefix;
@@ -144,6 +145,25 @@ impl<'a> StringToken<'a> {
     }
 }
 
+/// Members of an object that its reader knows by name.
+pub(crate) trait KnownMember: Copy {
+    /// Returns the member with an unescaped name.
+    fn by_name(name: &[u8]) -> Option<Self>;
+    /// Returns the place of the member among those that are known, below 32.
+    fn index(self) -> u32;
+}
+
+/// No member is known.
+impl KnownMember for Infallible {
+    fn by_name(_: &[u8]) -> Option<Self> {
+        None
+    }
+
+    fn index(self) -> u32 {
+        match self {}
+    }
+}
+
 #[derive(Clone)]
 pub(crate) struct Scanner<'a> {
     text: &'a [u8],
@@ -229,7 +249,17 @@ impl<'a> Scanner<'a> {
     /// Scans a string; the position is then behind its closing quote.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub(crate) fn string(&mut self) -> ScannerResult<StringToken<'a>> {
-        self.expect_byte(b'"')?;
+        let first = self.peek();
+        self.string_from(first)
+    }
+
+    /// Scans a string at the position, where `first` is.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
+    pub(crate) fn string_from(&mut self, first: u8) -> ScannerResult<StringToken<'a>> {
+        if first != b'"' {
+            return self.fail();
+        }
+        self.pos += 1;
         let rest = self.rest();
         let length = plain_prefix(rest);
         if let Some((raw, [b'"', ..])) = rest.split_at_checked(length) {
@@ -337,7 +367,7 @@ impl<'a> Scanner<'a> {
     #[inline]
     fn scalar(&mut self, first: u8) -> ScannerResult<()> {
         match first {
-            b'"' => self.string().map(|_| ()),
+            b'"' => self.string_from(first).map(|_| ()),
             b'-' | b'0'..=b'9' => self.number(),
             b't' => self.literal(b"true"),
             b'f' => self.literal(b"false"),
@@ -401,8 +431,9 @@ impl<'a> Scanner<'a> {
                 b'{' => {
                     self.enter()?;
                     kinds.push(true);
-                    if self.peek() != b'}' {
-                        self.string()?;
+                    let first = self.peek();
+                    if first != b'}' {
+                        self.string_from(first)?;
                         self.expect_byte(b':')?;
                         continue;
                     }
@@ -453,6 +484,15 @@ impl<'a> Scanner<'a> {
         &mut self,
         mut each: impl FnMut(&mut Self, StringToken<'a>) -> ScannerResult<()>,
     ) -> ScannerResult<Span> {
+        self.object_of(|s, _: Option<Infallible>, name| each(s, name))
+    }
+
+    /// Scans an object as [`object`](Self::object) does; `each` receives a member that `M` knows as what it is.
+    #[inline]
+    pub(crate) fn object_of<M: KnownMember>(
+        &mut self,
+        mut each: impl FnMut(&mut Self, Option<M>, StringToken<'a>) -> ScannerResult<()>,
+    ) -> ScannerResult<Span> {
         let start = self.pos;
         if self.peek() != b'{' {
             return self.fail();
@@ -464,19 +504,32 @@ impl<'a> Scanner<'a> {
             self.depth -= 1;
             return Ok(Span::new(begin, self.pos));
         }
-        let mut members = MemberNames::default();
+        // A bit for each known member that was there. Only other names have to be compared with each other.
+        let (mut known, mut known_count) = (0u32, 0usize);
+        let mut others = MemberNames::default();
         loop {
-            self.peek();
+            let first = self.peek();
             let at = self.pos;
-            let name = self.string()?;
-            if !members.insert(self.text, at, name) {
+            let name = self.string_from(first)?;
+            let member = if name.escaped { M::by_name(&name.unescaped()) } else { M::by_name(name.raw) };
+            let is_new = match member {
+                Some(member) => {
+                    let bit = 1 << (member.index() & 31);
+                    let is_new = known & bit == 0;
+                    known |= bit;
+                    known_count += 1;
+                    is_new
+                }
+                None => others.insert(self.text, at, name),
+            };
+            if !is_new {
                 return Err(ScanError::Duplicate(at));
             }
-            if members.len() > self.max_members as usize {
+            if others.len().saturating_add(known_count) > self.max_members as usize {
                 return Err(ScanError::Members(at));
             }
             self.expect_byte(b':')?;
-            each(self, name)?;
+            each(self, member, name)?;
             match self.peek() {
                 b',' => self.pos += 1,
                 b'}' => break,
@@ -486,7 +539,7 @@ impl<'a> Scanner<'a> {
         self.pos += 1;
         self.depth -= 1;
         // Many names are compared once, by sorting: a comparison with each earlier name would take quadratic time.
-        if members.all_differ() { Ok(Span::new(begin, self.pos)) } else { Err(ScanError::Duplicate(start)) }
+        if others.all_differ() { Ok(Span::new(begin, self.pos)) } else { Err(ScanError::Duplicate(start)) }
     }
 
     /// Scans an object as [`object`](Self::object) does; compiled once, for callers where speed does not matter.

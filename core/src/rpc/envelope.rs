@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::error::RpcError;
 use super::id::RequestId;
 use crate::ascii::AsciiCaseExt as _;
-use crate::json::{ScanError, Scanner, Span, StringToken, check_utf8};
+use crate::json::{KnownMember, ScanError, Scanner, Span, StringToken, check_utf8};
 use crate::limits::Limits;
 use crate::meta::{PREFIX, PROGRESS_TOKEN, TRACE_MEMBERS, unprefixed};
 use crate::raw::RawJson;
@@ -241,7 +241,67 @@ struct EnvelopeParts<'a> {
     has_known_meta: bool,
 }
 
+/// A member of the envelope.
+#[derive(Clone, Copy)]
+enum Member {
+    Version,
+    Id,
+    Method,
+    Params,
+    Result,
+    Error,
+}
+
 const MEMBER_NAMES: [&[u8]; 6] = [b"jsonrpc", b"id", b"method", b"params", b"result", b"error"];
+
+impl KnownMember for Member {
+    #[inline]
+    fn by_name(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"jsonrpc" => Self::Version,
+            b"id" => Self::Id,
+            b"method" => Self::Method,
+            b"params" => Self::Params,
+            b"result" => Self::Result,
+            b"error" => Self::Error,
+            _ => return None,
+        })
+    }
+
+    #[inline]
+    fn index(self) -> u32 {
+        self as u32
+    }
+}
+
+/// A member of `params` that the engines read.
+#[derive(Clone, Copy)]
+enum Param {
+    Name,
+    Arguments,
+    Meta,
+    InputResponses,
+    RequestState,
+}
+
+impl KnownMember for Param {
+    #[inline]
+    fn by_name(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"name" => Self::Name,
+            b"arguments" => Self::Arguments,
+            b"_meta" => Self::Meta,
+            b"inputResponses" => Self::InputResponses,
+            b"requestState" => Self::RequestState,
+            _ => return None,
+        })
+    }
+
+    #[inline]
+    fn index(self) -> u32 {
+        self as u32
+    }
+}
 
 /// Decodes one message that is not a batch.
 ///
@@ -273,7 +333,7 @@ pub(crate) fn parse<'a>(
         return Err(RejectedMessage::unreadable(reason));
     }
     let mut parts = EnvelopeParts::default();
-    let read = s.object(|s, name| read_member(s, name, &mut parts, text, known));
+    let read = s.object_of(|s, member, name| read_member(s, member, name, &mut parts, text, known));
     match read {
         Err(e) => Err(reject_unreadable(frame, limits, MalformedMessage::from_scan(e))),
         Ok(_) if !s.is_at_end() => {
@@ -287,34 +347,30 @@ pub(crate) fn parse<'a>(
 #[inline]
 fn read_member<'a>(
     s: &mut Scanner<'a>,
+    member: Option<Member>,
     name: StringToken<'a>,
     parts: &mut EnvelopeParts<'a>,
     text: &'a str,
     known: Option<(&[u8], &MetaSpans)>,
 ) -> Result<(), ScanError> {
-    let unescaped;
-    let name = if name.escaped {
-        unescaped = name.unescaped();
-        &*unescaped
-    } else {
-        name.raw
-    };
-    match name {
-        b"jsonrpc" => {
-            parts.version = if s.peek() == b'"' {
-                let text = s.string()?;
+    match member {
+        Some(Member::Version) => {
+            parts.version = if let first @ b'"' = s.peek() {
+                let text = s.string_from(first)?;
                 text.raw == b"2.0" || (text.escaped && *text.unescaped() == *b"2.0")
             } else {
                 s.value().map(|_| false)?
             };
         }
-        b"id" => parts.id = Some(s.value()?),
-        b"method" => {
+        Some(Member::Id) => parts.id = Some(s.value()?),
+        Some(Member::Method) => {
             parts.method =
                 Some(if s.peek() == b'"' { Ok(read_text(s, text)?) } else { s.value().map(|_| Err(()))? });
         }
-        b"params" => match s.peek() {
-            b'{' => parts.params = Some(read_params(s, text.as_bytes(), known, &mut parts.has_known_meta)?),
+        Some(Member::Params) => match s.peek() {
+            b'{' => {
+                read_params(s, parts.params.insert(ParamsSpans::default()), known, &mut parts.has_known_meta)?
+            }
             // `null` is absent: some peers write a member for nothing.
             b'n' => _ = s.value()?,
             _ => {
@@ -322,7 +378,7 @@ fn read_member<'a>(
                 parts.params = Some(ParamsSpans::default());
             }
         },
-        b"result" => {
+        Some(Member::Result) => {
             parts.result = Some(if s.peek() == b'{' {
                 s.object(|s, name| {
                     let span = s.value()?;
@@ -337,7 +393,7 @@ fn read_member<'a>(
                 Span::default()
             });
         }
-        b"error" => {
+        Some(Member::Error) => {
             parts.is_null.1 = s.peek() == b'n';
             parts.error = Some(if s.peek() == b'{' {
                 read_error(s, text.as_bytes())?
@@ -345,9 +401,10 @@ fn read_member<'a>(
                 s.value().map(|_| None)?
             })
         }
-        other => {
+        None => {
             // `Method` is unknown here, and a peer that ignores case would act on it (DESIGN-26).
-            parts.has_wrong_case |= MEMBER_NAMES.iter().any(|n| n.eq_ignore_case(other));
+            let name = name.unescaped();
+            parts.has_wrong_case |= MEMBER_NAMES.iter().any(|n| n.eq_ignore_case(&name));
             s.value()?;
         }
     }
@@ -368,29 +425,21 @@ fn read_text<'a>(s: &mut Scanner<'a>, text: &'a str) -> Result<Cow<'a, str>, Sca
 }
 
 #[inline]
-fn read_params<'a>(
-    s: &mut Scanner<'a>,
-    frame: &'a [u8],
+fn read_params(
+    s: &mut Scanner<'_>,
+    params: &mut ParamsSpans,
     known: Option<(&[u8], &MetaSpans)>,
     has_known_meta: &mut bool,
-) -> Result<ParamsSpans, ScanError> {
-    let mut params = ParamsSpans::default();
-    params.whole = s.object(|s, name| {
-        let unescaped;
-        let name = if name.escaped {
-            unescaped = name.unescaped();
-            &*unescaped
-        } else {
-            name.raw
-        };
-        match name {
-            b"name" => params.name = s.value()?,
-            b"arguments" => {
+) -> Result<(), ScanError> {
+    params.whole = s.object_of(|s, param, _| {
+        match param {
+            Some(Param::Name) => params.name = s.value()?,
+            Some(Param::Arguments) => {
                 // Not by `value`, which does not find a member that is named twice.
                 params.arguments =
                     if s.peek() == b'{' { s.members(&mut |s, _| s.value().map(|_| ()))? } else { s.value()? };
             }
-            b"_meta" => {
+            Some(Param::Meta) => {
                 s.peek();
                 // An object ends with its closing brace, so an equal prefix is an equal value.
                 if let Some((text, meta)) = known.filter(|(text, _)| s.rest().starts_with(text)) {
@@ -405,16 +454,15 @@ fn read_params<'a>(
                     params.meta.whole = s.value()?;
                 }
             }
-            b"inputResponses" => params.input_responses = s.value()?,
-            b"requestState" => params.request_state = s.value()?,
-            _ => {
+            Some(Param::InputResponses) => params.input_responses = s.value()?,
+            Some(Param::RequestState) => params.request_state = s.value()?,
+            None => {
                 s.value()?;
             }
         }
         Ok(())
     })?;
-    debug_assert!(params.whole.slice(frame).is_some());
-    Ok(params)
+    Ok(())
 }
 
 fn read_meta(s: &mut Scanner<'_>) -> Result<MetaSpans, ScanError> {

@@ -80,7 +80,12 @@ fn malformed_message_reports_reason_and_id() {
     for text in [
         r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"a","\u006dethod":"b"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"\u006dethod":"a","\u006dethod":"b"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"a","x":1,"x":2}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"a","x":1,"\u0078":2}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"name":"x","name":"y"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"name":"x","n\u0061me":"y"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":"x","name":"y","x":"z"}}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"arguments":{"x":1,"x":2}}}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"_meta":{"x":1,"x":2}}}"#,
     ] {
@@ -90,6 +95,23 @@ fn malformed_message_reports_reason_and_id() {
     }
     let (reason, id) = refused(r#"{"jsonrpc":"2.0","id":1,"method":"a","id":2}"#);
     assert!(matches!(reason, MalformedMessage::DuplicateMember { .. }) && id.is_none());
+}
+
+#[test]
+fn member_limit_counts_known_and_unknown_members() {
+    let limits = Limits { max_members: 4, ..Limits::default() };
+    let of_envelope = |more: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a"{more}}}"#);
+    let of_params = |more: &str| of_envelope(&format!(r#","params":{{"name":"n","arguments":{{}}{more}}}"#));
+    for (allowed, refused) in [
+        (of_envelope(r#","x":1"#), of_envelope(r#","x":1,"y":2"#)),
+        (of_envelope(r#","params":{}"#), of_envelope(r#","x":1,"params":{}"#)),
+        (of_params(r#","\u0078":1,"y":2"#), of_params(r#","\u0078":1,"y":2,"z":3"#)),
+        (of_params(r#","x":1,"y":2"#), of_params(r#","x":1,"y":2,"_meta":{}"#)),
+    ] {
+        assert!(parse(allowed.as_bytes(), &limits, None).is_ok(), "{allowed}");
+        let rejected = parse(refused.as_bytes(), &limits, None).expect_err(&refused);
+        assert!(matches!(rejected.reason, MalformedMessage::Members { .. }), "{refused}");
+    }
 }
 
 // covers: BASE-002, ERR-023
