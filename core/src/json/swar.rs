@@ -4,6 +4,8 @@
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
+/// Bytes that are searched in small steps.
+const NEAR: usize = 264;
 
 /// Returns a word with the high bit set in each zero byte of `x`; exact up to and including the lowest one.
 const fn zero_bytes(x: u64) -> u64 {
@@ -44,27 +46,50 @@ pub(crate) fn plain_prefix(text: &[u8]) -> usize {
 /// Does the same for text whose first eight bytes are plain.
 #[inline(never)]
 fn plain_prefix_long(text: &[u8]) -> usize {
-    let mut rest = text.get(8..).unwrap_or_default();
+    let near = text.get(..NEAR).unwrap_or(text);
+    let mut rest = near.get(8..).unwrap_or_default();
+    // Longer names end in the second eight bytes.
+    if let Some((chunk, tail)) = rest.split_first_chunk() {
+        if let Some(at) = find_special(*chunk) {
+            return 8 + at;
+        }
+        rest = tail;
+    }
     if cfg!(target_pointer_width = "64") {
-        // The compiler makes vector instructions of this: half the instructions of two words, without `unsafe`.
-        while let Some((block, tail)) = rest.split_first_chunk::<16>() {
-            if block.iter().fold(false, |found, byte| found | is_special(*byte)) {
-                break;
-            }
+        while let Some((_, tail)) = rest.split_first_chunk::<16>().filter(|(block, _)| is_plain(block)) {
             rest = tail;
         }
     }
     while let Some((chunk, tail)) = rest.split_first_chunk() {
         if let Some(at) = find_special(*chunk) {
-            return text.len() - rest.len() + at;
+            return near.len() - rest.len() + at;
         }
         rest = tail;
     }
-    match text.last_chunk() {
+    let plain = match near.last_chunk() {
         // The last eight bytes overlap those that were checked before, which are known to be plain.
-        Some(last) if !rest.is_empty() => find_special(*last).map_or(text.len(), |at| text.len() - 8 + at),
-        _ => text.len(),
+        Some(last) if !rest.is_empty() => find_special(*last).map_or(near.len(), |at| near.len() - 8 + at),
+        _ => near.len(),
+    };
+    if plain == NEAR { plain_prefix_very_long(text) } else { plain }
+}
+
+/// Does the same for text whose first [`NEAR`] bytes are plain: such a text pays for larger steps.
+#[cold]
+#[inline(never)]
+fn plain_prefix_very_long(text: &[u8]) -> usize {
+    let mut rest = text.get(NEAR..).unwrap_or_default();
+    while let Some((_, tail)) = rest.split_first_chunk::<64>().filter(|(block, _)| is_plain(block)) {
+        rest = tail;
     }
+    let end = rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len());
+    text.len() - rest.len() + end
+}
+
+/// Returns whether a block has no special byte. The compiler makes vector instructions of this, without `unsafe`.
+#[inline]
+fn is_plain<const N: usize>(block: &[u8; N]) -> bool {
+    !block.iter().fold(false, |found, byte| found | is_special(*byte))
 }
 
 /// Does the same for fewer than eight bytes, the length of most member names.
@@ -119,6 +144,24 @@ mod tests {
                     let want =
                         few.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)).unwrap_or(at % 8);
                     assert_eq!(plain_prefix(few), want);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn search_in_long_text_agrees_with_byte_search() {
+        for filler in [b'a', 0x7f, 0x80, b' ', b'!', b'#', b'['] {
+            for len in NEAR - 20..NEAR + 150 {
+                let mut text = Vec::from([filler; NEAR + 150]);
+                text.truncate(len);
+                assert_eq!(plain_prefix(&text), len);
+                for at in (0..len).filter(|at| at + 40 > len || *at > NEAR - 20) {
+                    for byte in [b'"', b'\\', 0x1f, 0] {
+                        text[at] = byte;
+                        assert_eq!(plain_prefix(&text), at, "{byte:#x} at {at} of {len} in {filler:#x}");
+                        text[at] = filler;
+                    }
                 }
             }
         }
