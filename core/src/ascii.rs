@@ -27,6 +27,13 @@ impl AsciiCaseExt for [u8] {
     }
 }
 
+/// Returns the first byte of a word, a letter in lower case; 0 for an empty word.
+#[cfg(feature = "http")]
+#[inline]
+pub(crate) fn first_letter(word: &[u8]) -> u8 {
+    word.first().map_or(0, u8::to_ascii_lowercase)
+}
+
 /// Returns eight bytes with upper-case ASCII letters as lower-case ones.
 const fn lower_case(bytes: [u8; 8]) -> u64 {
     const ONES: u64 = u64::MAX / 0xff;

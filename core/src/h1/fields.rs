@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use super::HttpLimits;
 use super::body::{Framing, RequestBodyInfo};
 use super::error::Reason;
-use crate::ascii::AsciiCaseExt as _;
+use crate::ascii::{AsciiCaseExt as _, first_letter};
 use crate::head::{FieldLine, RequestHead, ResponseHead, byte_set, is_token};
 
 /// Largest number of fields that the fast path accepts; a head with more takes the general path.
@@ -246,13 +246,13 @@ impl<'a> FramingFields<'a> {
         let mut framing_fields = Self::default();
         for (header, field) in headers.iter().zip(fields) {
             *field = (header.name, header.value);
-            // By length first, because most fields are none of these.
-            let known = match header.name.len() {
-                4 => framing_fields.read_host(header),
-                6 => framing_fields.read_expect(header),
-                10 => framing_fields.read_connection(header),
-                14 => framing_fields.read_content_length(header),
-                17 => framing_fields.read_transfer_encoding(header, is_http10),
+            // By length and first letter, because most fields are none of these.
+            let known = match (header.name.len(), first_letter(header.name.as_bytes())) {
+                (4, b'h') => framing_fields.read_host(header),
+                (6, b'e') => framing_fields.read_expect(header),
+                (10, b'c') => framing_fields.read_connection(header),
+                (14, b'c') => framing_fields.read_content_length(header),
+                (17, b't') => framing_fields.read_transfer_encoding(header, is_http10),
                 _ => Ok(()),
             };
             known.map_err(|reason| (reason, offset_in(head, header.name.as_bytes())))?;

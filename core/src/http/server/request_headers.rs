@@ -292,10 +292,10 @@ impl RequestHeaderCheck<'_> {
 
 impl HeaderCheck for RequestHeaderCheck<'_> {
     fn check_version(&self, version: Option<&str>) -> Result<(), RpcError> {
-        let header = self.headers.version().map_err(|()| Self::repeated_field(fields::PROTOCOL_VERSION))?;
-        match (header, version) {
+        let header = self.headers.value(self.headers.version);
+        match (header.map_err(|()| Self::repeated_field(fields::PROTOCOL_VERSION))?, version) {
             // HTTP-031
-            (Some(header), Some(body)) if header != body => {
+            (Some(header), Some(body)) if header != body.as_bytes() => {
                 Err(mismatch(fields::PROTOCOL_VERSION, "is not the revision of the message"))
             }
             // A missing field is left to `require_modern` and `check_request`, whose places in the order differ
