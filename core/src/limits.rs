@@ -106,6 +106,8 @@ pub struct Limits {
     pub max_batch_bytes: usize,
     /// Subscriptions of one client, per byte stream (default 64, small 4).
     ///
+    /// [Long-lived](crate::server::CustomMethod::long_lived) calls are counted apart, with the same limit.
+    ///
     /// Reached: a server refuses further `subscriptions/listen` with -32603; a client refuses its own with
     /// [`UseError::Full`](crate::UseError).
     pub max_subscriptions: usize,

@@ -5,14 +5,14 @@ use mcp_proto::server::CustomMethod;
 use mcp_proto::{
     CallError, CallOptions, Capabilities, Instant, RawJson, Version, VersionSet, client, http, server,
 };
-use mcp_tests::harness::build::{modern_request, raw, to_value};
+use mcp_tests::harness::build::{modern_request, notification, raw, to_value};
 use mcp_tests::harness::{
     Applications, Chunker, ClientHarness, HttpServerHarness, LinkConfig, Pair, Rng, ServerHarness,
     for_each_chunker,
 };
 use serde_json::{Value, json};
 
-use crate::protocol::common::{client, server};
+use crate::protocol::common::{client, limits, secs, server};
 
 const UI: &str = "io.modelcontextprotocol/ui";
 const TASKS: &str = "io.modelcontextprotocol/tasks";
@@ -216,4 +216,122 @@ fn declaration_holds_for_its_request_alone() {
             assert_eq!(pipe.expect_reply()["error"]["code"], -32021, "{body}");
         }
     }
+}
+
+const FOLLOW: &str = "tides/follow";
+
+fn followed_server(limits: mcp_proto::Limits) -> server::Config {
+    server(VersionSet::ALL).limits(limits).custom_method(CustomMethod::new(FOLLOW).long_lived())
+}
+
+fn follow(id: u32) -> Value {
+    modern_request(id, FOLLOW, json!({}))
+}
+
+// covers: SUB-001, CANC-010
+#[test]
+fn long_lived_call_neither_waits_nor_makes_others_wait() {
+    let limits = limits(|l| (l.max_live_calls, l.max_subscriptions) = (1, 2));
+    for_each_chunker(|cut| {
+        let mut harness = ServerHarness::server(followed_server(limits.clone()), cut);
+        let plain = harness.expect_call_for(&modern_request(1, "tools/list", json!({})));
+        assert!(harness.pipe.engine().is_full());
+        harness.feed_message(&modern_request(2, "tools/list", json!({})));
+        harness.assert_idle();
+        // The plain call is the only one that may be live, and another one waits.
+        let calls = [3, 4].map(|id| harness.expect_call_for(&follow(id)));
+        assert_eq!(harness.pipe.engine().live_calls(), 1);
+        let error = harness.expect_error(&follow(5));
+        assert_eq!((&error["code"], &error["message"]), (&json!(-32603), &json!("too many subscriptions")));
+        // Messages of one do not end it, and name what the method says.
+        let now = harness.now;
+        let engine = harness.pipe.engine();
+        let id = engine.request_id(calls[0].id()).expect("an open call").to_string();
+        let news =
+            json!({"_meta": {"io.modelcontextprotocol/subscriptionId": id.parse::<u32>().expect("3")}});
+        engine.notify(now, calls[0].channel(), "notifications/tides", Some(&news)).expect("room");
+        let sent = harness.expect_reply();
+        assert_eq!((&sent["method"], &sent["params"]), (&json!("notifications/tides"), &news));
+        // At its age limit the plain call ends; the waiting one takes its place.
+        harness.advance(secs(3_600));
+        assert_eq!(harness.expect_reply()["id"], 1);
+        harness.expect_cancelled(&plain);
+        let waited = harness.expect_call();
+        harness.complete(waited.id(), &json!({"tools": []}));
+        harness.advance(secs(86_400));
+        assert_eq!(harness.pipe.engine().live_calls(), 0);
+        // The end of one, by either side, makes room for another.
+        harness.feed_message(&notification("notifications/cancelled", json!({"requestId": 3})));
+        harness.expect_cancelled(&calls[0]);
+        assert_eq!(harness.pipe.engine().request_id(calls[0].id()), None);
+        let again = harness.expect_call_for(&follow(6));
+        harness.expect_error(&follow(7));
+        let end = json!({"_meta": {"io.modelcontextprotocol/subscriptionId": 4}});
+        assert_eq!(
+            harness.complete(calls[1].id(), &end)["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"],
+            4
+        );
+        let last = harness.expect_call_for(&follow(8));
+        for call in [again, last] {
+            harness.complete(call.id(), &json!({}));
+        }
+        assert_eq!(harness.pipe.engine().live_calls(), 0);
+        harness.transcript
+    });
+}
+
+// covers: BATCH-003
+#[test]
+fn long_lived_call_is_refused_in_batch() {
+    let mut harness = ServerHarness::server(followed_server(mcp_proto::Limits::default()), Chunker::Whole);
+    harness.open_session(Version::V2025_03_26);
+    harness.feed_message(&json!([
+        {"jsonrpc": "2.0", "id": 1, "method": FOLLOW},
+        {"jsonrpc": "2.0", "id": 2, "method": "ping"},
+    ]));
+    let answers = harness.expect_reply();
+    let answer =
+        |id: u32| answers.as_array().and_then(|all| all.iter().find(|a| a["id"] == id)).expect("one");
+    assert_eq!(answer(1)["error"]["code"], -32600, "{answers}");
+    assert_eq!(answer(2)["result"], json!({}), "{answers}");
+    // Alone it is accepted, and the end of the input ends it.
+    let call = harness.expect_call_for(&json!({"jsonrpc": "2.0", "id": 3, "method": FOLLOW}));
+    harness.eof();
+    harness.advance(secs(3_600));
+    harness.expect_cancelled(&call);
+}
+
+// covers: HTTP-014, CANC-014
+#[test]
+fn long_lived_call_over_http_is_event_stream_until_client_goes() {
+    let limits = limits(|l| l.max_live_calls = 1);
+    let mut web = HttpServerHarness::new(followed_server(limits), http::server::Config::new());
+    let fields = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", FOLLOW)];
+    let exchanges = [1, 2, 3].map(|id| web.post(&fields, &follow(id).to_string()));
+    let calls = exchanges.map(|_| web.expect_call());
+    let now = web.now;
+    for (n, call) in calls.iter().enumerate() {
+        let engine = web.server.engine();
+        engine.notify(now, call.channel(), "notifications/tides", Some(&json!({"n": n}))).expect("room");
+    }
+    web.transmit_all();
+    for (n, x) in exchanges.iter().enumerate() {
+        let response = web.response(*x);
+        assert!(response.is_event_stream());
+        assert_eq!(response.messages().last().expect("a message")["params"], json!({"n": n}));
+    }
+    // Far beyond the age limit of other calls.
+    web.advance(secs(7_200));
+    assert!(web.poll_event().is_none());
+    web.close_exchange(exchanges[1]);
+    let cancelled = web.poll_event();
+    assert!(
+        matches!(&cancelled, Some(server::Event::Cancelled { call, .. }) if *call == calls[1].id()),
+        "{cancelled:?}"
+    );
+    let now = web.now;
+    web.server.engine().complete(now, calls[2].id(), &json!({})).expect("open");
+    web.transmit_all();
+    assert_eq!(web.response(exchanges[2]).messages().last().expect("the result")["id"], 3);
+    assert_eq!(web.server.engine().live_calls(), 0);
 }

@@ -93,6 +93,8 @@ pub(crate) struct InboundCall {
     pub(crate) log_threshold: u8,
     /// The call has ended with an error that waits for memory. Nothing else knows its key.
     pub(crate) is_owed: bool,
+    /// The call stays open until the application answers it, as a subscription does.
+    pub(crate) is_long_lived: bool,
     /// Links of the index of the channel.
     pub(crate) links: TreeLinks,
 }
@@ -147,13 +149,15 @@ pub(super) type InboundIndex = Tree;
 #[derive(Debug)]
 pub(crate) struct InboundCalls {
     pub(crate) calls: Slab<InboundCall>,
+    /// Number of those that are long-lived.
+    pub(crate) long_lived: usize,
     /// Those that are observed.
     pub(super) observed: OpenRequests,
 }
 
 impl InboundCalls {
     pub(crate) const fn new() -> Self {
-        Self { calls: Slab::new(), observed: OpenRequests::new() }
+        Self { calls: Slab::new(), long_lived: 0, observed: OpenRequests::new() }
     }
 
     /// Releases the memory if there are no calls.
@@ -181,6 +185,7 @@ impl InboundCalls {
     /// Adds a call; returns `None` if its id is in flight.
     pub(super) fn insert(&mut self, index: &mut InboundIndex, call: InboundCall) -> Option<Key> {
         let place = index.place(&mut self.calls, |_, other| other.id.cmp(&call.id)).ok()?;
+        self.long_lived += usize::from(call.is_long_lived);
         let key = self.calls.insert(call);
         index.insert(&mut self.calls, place, key);
         Some(key)
@@ -208,8 +213,15 @@ impl InboundCalls {
                 if slot == key.slot { Ordering::Equal } else { call.id.cmp(&id) }
             },
         );
-        let call = self.calls.remove(key)?;
+        let call = self.take(key)?;
         Some(InboundCall { id, ..call })
+    }
+
+    /// Removes a call whose index has gone.
+    fn take(&mut self, key: Key) -> Option<InboundCall> {
+        let call = self.calls.remove(key)?;
+        self.long_lived -= usize::from(call.is_long_lived);
+        Some(call)
     }
 }
 
@@ -282,7 +294,7 @@ impl<R: Role> Endpoint<R> {
         // A session may be removed before its streams; the index has gone with it.
         let record = match self.channels.get_mut(root) {
             Some(c) => self.inbound.remove(&mut c.live_calls, key),
-            None => self.inbound.calls.remove(key),
+            None => self.inbound.take(key),
         };
         if let Some(c) = self.channels.get_mut(stream) {
             c.role.request_finished(&mut self.shared);
@@ -706,6 +718,7 @@ mod tests {
             batch: None,
             log_threshold: 0,
             is_owed: false,
+            is_long_lived: false,
             links: TreeLinks::default(),
         }
     }

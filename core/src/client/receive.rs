@@ -588,6 +588,7 @@ fn begin_request(
         batch: source.batch,
         log_threshold: 0,
         is_owed: false,
+        is_long_lived: false,
         links: TreeLinks::default(),
     };
     let begun = engine.common.endpoint.begin_call(call);

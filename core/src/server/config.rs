@@ -290,7 +290,7 @@ impl Config {
         self
     }
 
-    /// Checks whether a method that no revision defines is accepted in `version`.
+    /// Checks whether a method that no revision defines is accepted in `version`. Returns whether its calls are long-lived.
     ///
     /// `client` returns the capability object of the client.
     ///
@@ -302,10 +302,13 @@ impl Config {
         method: &str,
         version: Version,
         client: impl FnOnce() -> Option<RawJson>,
-    ) -> Result<(), RpcError> {
+    ) -> Result<bool, RpcError> {
         match self.custom_methods.iter().find(|custom| custom.name() == method) {
-            Some(custom) => custom.check(version, &self.settings.capabilities, client),
-            None if self.settings.accepts_as_custom_method(method) => Ok(()),
+            Some(custom) => {
+                custom.check(version, &self.settings.capabilities, client)?;
+                Ok(custom.is_long_lived())
+            }
+            None if self.settings.accepts_as_custom_method(method) => Ok(false),
             None => Err(RpcError::method_not_found(method)),
         }
     }

@@ -29,13 +29,14 @@ pub struct CustomMethod {
     name: String,
     extension: Option<String>,
     requires_client: bool,
+    is_long_lived: bool,
 }
 
 impl CustomMethod {
     /// Creates a method that belongs to no extension.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), extension: None, requires_client: false }
+        Self { name: name.into(), extension: None, requires_client: false, is_long_lived: false }
     }
 
     /// Assigns the method to an extension. It is unknown (-32601) unless the server declared the extension.
@@ -54,6 +55,20 @@ impl CustomMethod {
         self.requires_client = true;
         self
     }
+
+    /// Leaves calls of this method open until the application answers them, as subscriptions are.
+    ///
+    /// They have no age limit, are not among the [live calls](super::Engine::live_calls), and neither wait for others nor make
+    /// others wait. A byte stream has at most [`Limits::max_subscriptions`](crate::Limits::max_subscriptions) of them;
+    /// further ones are refused with -32603, as a member of a batch is with -32600. Notifications go out by
+    /// [`Engine::notify`](super::Engine::notify) on the [channel](super::Call::channel) of the call, over HTTP as events of its
+    /// response. What tells which call they belong to is part of their method: the specification has
+    /// `io.modelcontextprotocol/subscriptionId` with the [id of the request](super::Engine::request_id) for it.
+    #[must_use]
+    pub const fn long_lived(mut self) -> Self {
+        self.is_long_lived = true;
+        self
+    }
 }
 
 impl<S: Into<String>> From<S> for CustomMethod {
@@ -65,6 +80,10 @@ impl<S: Into<String>> From<S> for CustomMethod {
 impl CustomMethod {
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(super) const fn is_long_lived(&self) -> bool {
+        self.is_long_lived
     }
 
     /// Checks whether the method is accepted in `version` from a server with these capabilities.

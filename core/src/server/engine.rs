@@ -38,7 +38,7 @@ use crate::json::Serializer;
 use crate::limits::Limit;
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
-use crate::rpc::RpcError;
+use crate::rpc::{RequestId, RpcError};
 use crate::slab::Key;
 use crate::sync::Arc;
 use crate::tap::{ChannelId, Direction, TapRecord};
@@ -285,13 +285,21 @@ impl Engine {
             && self.endpoint.channels.get(channel.0).is_none_or(|c| c.closed && c.outbox.is_empty())
     }
 
-    /// Returns the number of calls that wait for an answer of the application.
+    /// Returns the id of the request of a call, or `None` if the call has ended.
+    #[must_use]
+    pub fn request_id(&self, call: CallId) -> Option<&RequestId> {
+        self.endpoint.inbound.calls.get(call.0).map(|call| &call.id)
+    }
+
+    /// Returns the number of calls that wait for an answer of the application, without
+    /// [long-lived](super::CustomMethod::long_lived) ones.
     #[must_use]
     pub fn live_calls(&self) -> usize {
         let parked = self.parked.as_ref().map_or(0, |parked| parked.len());
         // Runs of tasks have a bound of their own.
         let of_tasks = self.tasks.as_ref().map_or(0, |tasks| tasks.held_calls());
-        self.endpoint.inbound.calls.len().saturating_sub(parked + of_tasks)
+        let inbound = &self.endpoint.inbound;
+        inbound.calls.len().saturating_sub(parked + of_tasks + inbound.long_lived)
     }
 
     /// Returns the outbox of a channel: messages to send, each ended by a newline.

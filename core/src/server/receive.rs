@@ -224,7 +224,11 @@ impl Engine {
         };
         // After the checks, so that a faulty request takes no place of another. All are made again when its turn comes: its
         // session may have ended or changed by then.
-        if must_wait(self, &source) {
+        if accepted.is_long_lived {
+            if let Err(error) = check_subscription_room(self, &source) {
+                return refuse(self, &request, &id, &error);
+            }
+        } else if must_wait(self, &source) {
             return queue_request(self, &request, id);
         }
         let log_threshold = log_threshold(self, &request, accepted.version);
@@ -235,10 +239,14 @@ impl Engine {
             cacheable: accepted.cacheable,
             progress_token: token,
             throttle: None,
-            expires_at: self.endpoint.now + self.endpoint.limits.max_call_age,
+            expires_at: match accepted.is_long_lived {
+                true => Instant::FAR_FUTURE,
+                false => self.endpoint.now + self.endpoint.limits.max_call_age,
+            },
             batch: source.batch,
             log_threshold,
             is_owed: false,
+            is_long_lived: accepted.is_long_lived,
             links: TreeLinks::default(),
         });
         // Only if the channel is gone: an equal id was excluded above.
@@ -356,6 +364,25 @@ fn must_wait(engine: &Engine, source: &MessageSource<'_>) -> bool {
         !backlog.is_empty(waiting) && !source.waited && source.batch.is_none()
     };
     engine.is_full() || engine.backlog.as_ref().is_some_and(others_wait)
+}
+
+/// Checks that a byte stream may have one more call that stays open.
+///
+/// # Errors
+///
+/// The error response to send.
+fn check_subscription_room(engine: &mut Engine, source: &MessageSource<'_>) -> Result<(), RpcError> {
+    if source.batch.is_some() {
+        // The answers of a batch are sent together, and this one may never come.
+        return Err(RpcError::invalid_request("a batch cannot have a call that stays open"));
+    }
+    // Counted when one begins, which is seldom: a channel has no room for a counter that most never use.
+    let open = engine.endpoint.live_calls(source.root).into_iter();
+    let open = open.filter(|key| engine.endpoint.inbound.calls.get(*key).is_some_and(|c| c.is_long_lived));
+    match open.count() < engine.endpoint.limits.max_subscriptions {
+        true => Ok(()),
+        false => Err(RpcError::internal("too many subscriptions")),
+    }
 }
 
 /// Queues a request, or refuses it.

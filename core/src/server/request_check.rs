@@ -28,6 +28,8 @@ pub(super) struct AcceptedRequest {
     pub(super) cacheable: bool,
     /// False if header fields do not fit a tool that the caller does not see.
     pub(super) fits_headers: bool,
+    /// The call stays open until the application answers it, as a subscription does.
+    pub(super) is_long_lived: bool,
 }
 
 /// The origin of a message.
@@ -134,7 +136,7 @@ impl RequestCheck {
                 }
                 let cacheable = rule.cacheable;
                 let method = Cow::Borrowed(rule.name);
-                Ok(Some(AcceptedRequest { version, method, cacheable, fits_headers }))
+                Ok(Some(AcceptedRequest { version, method, cacheable, fits_headers, is_long_lived: false }))
             }
             None => {
                 let client = || match version.is_modern() {
@@ -143,9 +145,10 @@ impl RequestCheck {
                     }
                     false => session(endpoint, source.root).map(LegacySession::capabilities),
                 };
-                config.check_custom_method(method, version, client)?;
+                let is_long_lived = config.check_custom_method(method, version, client)?;
                 let method = Cow::Owned(method.into());
-                Ok(Some(AcceptedRequest { version, method, cacheable: false, fits_headers: true }))
+                let (cacheable, fits_headers) = (false, true);
+                Ok(Some(AcceptedRequest { version, method, cacheable, fits_headers, is_long_lived }))
             }
         }
     }

@@ -718,6 +718,7 @@ fn begin_request(common: &mut CommonState, source: RequestSource<'_>) -> Option<
         batch: source.batch,
         log_threshold: 0,
         is_owed: false,
+        is_long_lived: false,
         links: TreeLinks::default(),
     })
 }

@@ -172,6 +172,7 @@ impl ServerTasks {
             batch: None,
             log_threshold: log::NONE,
             is_owed: false,
+            is_long_lived: false,
             links: TreeLinks::default(),
         });
         let Some(key) = begun else {
@@ -440,6 +441,7 @@ impl ServerTasks {
             batch: request.source.batch,
             log_threshold: log::NONE,
             is_owed: false,
+            is_long_lived: false,
             links: TreeLinks::default(),
         });
         let key = begun.ok_or_else(|| RpcError::internal("the connection has ended"))?;
