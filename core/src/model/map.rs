@@ -100,13 +100,6 @@ impl<V> Map<V> {
     /// Refuses duplicate members.
     #[doc(hidden)]
     pub fn reject_duplicates<E: de::Error>(self) -> Result<Self, E> {
-        // A few are compared in pairs, without an allocation.
-        let is_repeated = |(at, (name, _)): (usize, &(String, V))| {
-            self.0.iter().take(at).any(|(earlier, _)| earlier == name)
-        };
-        if self.0.len() <= FEW_MEMBERS && !self.0.iter().enumerate().any(is_repeated) {
-            return Ok(self);
-        }
         match find_duplicate(self.0.iter().map(|(name, _)| name.as_bytes())) {
             Some(name) => Err(E::custom(format_args!(
                 "duplicate field `{}`",
