@@ -3,6 +3,7 @@
 //! A parked call stays unanswered while its input requests are in flight, and is delivered again when all of them have
 //! ended. Before `notifications/initialized` the input requests are queued instead of sent (LIFE-006, DESIGN-30).
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -15,6 +16,7 @@ use super::channel::ServerEndpoint;
 use super::event::{Call, Event};
 use super::input_tasks::{FollowedQuestions, QuestionTasks, cancel_question, may_be_task};
 use super::receive::{CarriedAnswer, RetryContext};
+use super::reply::RESULT_CAPACITY;
 use super::tasks::{CallTask, TaskOffer};
 use crate::built::{Part, Tasking};
 use crate::calls::endpoint::EndpointTimer;
@@ -189,7 +191,7 @@ pub(super) struct EncodedRequest {
     /// The key by which the handler finds the response.
     pub(super) name: Box<str>,
     pub(super) method: &'static str,
-    pub(super) params: Bytes,
+    pub(super) params: Vec<u8>,
 }
 
 /// Adds an input request of a call, to be sent when its session is ready.
@@ -448,7 +450,7 @@ impl ParkedCallTable for ParkedCalls {
                 self.tasks.get_or_insert_default(marker);
             }
             let queued = QueuedCall {
-                method: method.into(),
+                method: Cow::Borrowed(method),
                 params: VersionedParams::from_encoded(call.version, params),
                 meta: None,
                 task: wish.map(|wish| TaskRequest::followed().ttl(wish.ttl.unwrap_or(timeout))),
@@ -627,7 +629,7 @@ pub(super) fn encode_requests(
 ) -> Result<Vec<EncodedRequest>, UseError> {
     let table = shape::table(version);
     let encode = |(name, request): (&str, &InputRequest<'_>)| {
-        let mut params = Vec::new();
+        let mut params = Vec::with_capacity(RESULT_CAPACITY);
         let members = match request {
             InputRequest::Elicit(request) => Serializer::object(&mut params, request, table),
             InputRequest::CreateMessage(request) => Serializer::object(&mut params, request, table),
@@ -639,7 +641,7 @@ pub(super) fn encode_requests(
         }?;
         check_reserved(members)?;
         let method = request.method().unwrap_or_default();
-        Ok(EncodedRequest { name: name.into(), method, params: params.into() })
+        Ok(EncodedRequest { name: name.into(), method, params })
     };
     requests.iter().map(encode).collect()
 }
