@@ -49,7 +49,7 @@ impl<V> Map<V> {
         match self.0.iter_mut().find(|(n, _)| *n == name) {
             Some((_, old)) => Some(core::mem::replace(old, value)),
             None => {
-                self.0.push((name, value));
+                push(&mut self.0, (name, value));
                 None
             }
         }
@@ -110,6 +110,14 @@ impl<V> Map<V> {
     }
 }
 
+/// Appends a member. The first one gets no room for others: many objects have one, and the values are large.
+fn push<M>(members: &mut Vec<M>, member: M) {
+    if members.is_empty() {
+        members.reserve_exact(1);
+    }
+    members.push(member);
+}
+
 /// Largest number of members that are searched one by one.
 const FEW_MEMBERS: usize = 8;
 
@@ -137,7 +145,7 @@ impl Extra {
         name: &MemberKey<'_>,
         map: &mut A,
     ) -> Result<(), A::Error> {
-        self.0.push((String::from(&*name.0), map.next_value()?));
+        push(&mut self.0, (String::from(&*name.0), map.next_value()?));
         Ok(())
     }
 
@@ -193,7 +201,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Map<V> {
                 let mut members = Vec::new();
                 while let Some(MemberKey(name)) = map.next_key::<MemberKey<'de>>()? {
                     let value = map.next_value().map_err(|e| prefix_path(&name, &e))?;
-                    members.push((name.into_owned(), value));
+                    push(&mut members, (name.into_owned(), value));
                 }
                 Map(members).reject_duplicates()
             }
