@@ -27,11 +27,11 @@ use crate::calls::outbound::{
 use crate::calls::outbound_requests::{OutboundRequest, VersionedParams, check_reserved};
 use crate::error::{CallError, UseError};
 use crate::identity::Capabilities;
-use crate::json::{Serializer, TopLevelMembers};
+use crate::json::{Serializer, Span, TopLevelMembers};
 use crate::limits::Limit;
 use crate::model::{InputRequest, InputRequests};
 use crate::raw::RawJson;
-use crate::rpc::envelope;
+use crate::rpc::envelope::{MetaSpans, ParamsSpans};
 use crate::slab::tree::{Tree, TreeLinks, TreeNode};
 use crate::slab::{Key, Slab};
 use crate::tap::ChannelId;
@@ -140,9 +140,11 @@ const BY_STATE: u8 = 1;
 struct ParkedCall {
     /// The key of the inbound call.
     call: Key,
-    /// The request as received, followed by the state that the application keeps until the next delivery.
+    method: &'static str,
+    /// The parameters, followed by the state that the application keeps until the next delivery.
     text: Box<[u8]>,
-    frame_len: u32,
+    params_len: u32,
+    params: KeptSpans,
     attempt: u32,
     /// Input responses so far, by the application's keys.
     answers: Vec<(Box<str>, InputOutcome)>,
@@ -152,9 +154,42 @@ struct ParkedCall {
     links: [TreeLinks; 2],
 }
 
+/// Positions in the parameters of a parked call, of the members that are read at its next delivery.
+#[derive(Debug)]
+struct KeptSpans {
+    name: Span,
+    arguments: Span,
+    meta: Span,
+    token: Span,
+}
+
+impl KeptSpans {
+    /// Returns the positions in the parameters of those in the frame.
+    fn of(params: &ParamsSpans) -> Self {
+        let by = params.whole.start.wrapping_neg();
+        Self {
+            name: params.name.shifted(by),
+            arguments: params.arguments.shifted(by),
+            meta: params.meta.whole.shifted(by),
+            token: params.meta.token.shifted(by),
+        }
+    }
+
+    /// Returns the positions in a frame that has the parameters alone.
+    fn in_frame_of(self, params_len: u32) -> ParamsSpans {
+        ParamsSpans {
+            whole: Span { start: 0, end: params_len },
+            name: self.name,
+            arguments: self.arguments,
+            meta: MetaSpans { whole: self.meta, token: self.token, ..MetaSpans::default() },
+            ..ParamsSpans::default()
+        }
+    }
+}
+
 impl ParkedCall {
     fn state(&self) -> &[u8] {
-        self.text.get(self.frame_len as usize..).unwrap_or_default()
+        self.text.get(self.params_len as usize..).unwrap_or_default()
     }
 
     /// Returns the bytes that are kept for the call, without those of requests that are queued.
@@ -321,14 +356,12 @@ impl ParkedCalls {
         record.expires_at = expires;
         let (channel, version) = (ChannelId(record.channel), record.version);
         endpoint.deadlines.arm(expires, EndpointTimer::CallAge(call));
-        let ParkedCall { text, frame_len, attempt, answers, caller, .. } = parked;
+        let ParkedCall { method, text, params_len, params, attempt, answers, caller, .. } = parked;
         let mut frame = text.into_vec();
-        let state = frame.split_off(frame.len().min(frame_len as usize));
-        let frame = Bytes::from(frame);
-        // The frame was valid when it arrived.
-        let envelope = envelope::parse(&frame, &endpoint.limits, None).ok()?;
-        let method = methods::request_rule(&envelope.method)?.name.into();
-        let params = envelope.params;
+        let state = frame.split_off(frame.len().min(params_len as usize));
+        // The parameters alone: nothing else of the message is read again.
+        let (params, frame) = (params.in_frame_of(params_len), Bytes::from(frame));
+        let method = Cow::Borrowed(method);
         let round = RetryContext { attempt, state, answers, requested_keys: None };
         let (id, retry) = (CallId(call), Some(Box::new(round)));
         let task = CallTask::Offer(TaskOffer::None);
@@ -347,8 +380,8 @@ impl ParkedCalls {
     fn insert(&mut self, endpoint: &mut ServerEndpoint, mut parked: ParkedCall, queued_bytes: usize) -> Key {
         let (added, bytes) = (position(endpoint, parked.call), parked.byte_len() + queued_bytes);
         // The trees compare with other calls only.
-        let (text, frame_len) = (core::mem::take(&mut parked.text), parked.frame_len);
-        let state = text.get(frame_len as usize..).unwrap_or_default();
+        let (text, params_len) = (core::mem::take(&mut parked.text), parked.params_len);
+        let state = text.get(params_len as usize..).unwrap_or_default();
         let key = self.calls.insert(parked);
         let calls = &mut self.calls;
         let by_position = |_, parked: &ParkedCall| position(endpoint, parked.call).cmp(&added);
@@ -373,7 +406,7 @@ impl ParkedCalls {
         let parked = self.calls.get_mut(key)?;
         // Taken out, because the trees compare it while they borrow the table.
         let (call, bytes, text) = (parked.call, parked.byte_len(), core::mem::take(&mut parked.text));
-        let state = text.get(parked.frame_len as usize..).unwrap_or_default();
+        let state = text.get(parked.params_len as usize..).unwrap_or_default();
         let calls = &mut self.calls;
         let removed = position(endpoint, call);
         self.by_position.remove(calls, key, |_, parked| position(endpoint, parked.call).cmp(&removed));
@@ -432,6 +465,8 @@ impl ParkedCallTable for ParkedCalls {
         tasks: Option<(QuestionTasks, &Capabilities)>,
     ) -> Result<Option<Event>, UseError> {
         self.check_room(endpoint, call, requests, state)?;
+        let method = methods::request_rule(&call.method).ok_or(UseError::Stale)?.name;
+        let params = call.params.whole.slice(&call.frame).unwrap_or_default();
         // Encoded before anything is sent, so that either all requests are sent or none.
         let encoded = encode_requests(requests, call.version)?;
         let timeout = endpoint.limits.input_timeout;
@@ -464,9 +499,11 @@ impl ParkedCallTable for ParkedCalls {
         let expires = endpoint.inbound.calls.get(call_key).ok_or(UseError::Stale)?.expires_at;
         let parked = ParkedCall {
             call: call_key,
-            text: [&call.frame, state].concat().into(),
+            method,
+            text: [params, state].concat().into(),
             // Frames are shorter than 4 GiB.
-            frame_len: u32::try_from(call.frame.len()).unwrap_or(u32::MAX),
+            params_len: u32::try_from(params.len()).unwrap_or(u32::MAX),
+            params: KeptSpans::of(&call.params),
             attempt: call.attempt().saturating_add(1),
             answers: answers
                 .iter()
