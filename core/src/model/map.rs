@@ -100,6 +100,10 @@ impl<V> Map<V> {
     /// Refuses duplicate members.
     #[doc(hidden)]
     pub fn reject_duplicates<E: de::Error>(self) -> Result<Self, E> {
+        // Nearly all: unknown members are looked through after each object that is read.
+        if self.0.len() < 2 {
+            return Ok(self);
+        }
         match find_duplicate(self.0.iter().map(|(name, _)| name.as_bytes())) {
             Some(name) => Err(E::custom(format_args!(
                 "duplicate field `{}`",
