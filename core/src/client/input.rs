@@ -288,7 +288,7 @@ impl<'de> Deserialize<'de> for RequiredMembers<'de> {
         impl<'de> Visitor<'de> for RequiredMembersVisitor {
             type Value = RequiredMembers<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a result object")
+                f.write_str("an object")
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RequiredMembers<'de>, A::Error> {
                 let mut read = RequiredMembers::default();

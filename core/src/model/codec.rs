@@ -373,7 +373,7 @@ pub(crate) struct Rereads<A>(A);
 
 impl<'de, A: SeqAccess<'de>> Rereads<A> {
     pub(crate) fn read<T: Deserialize<'de>>(&mut self) -> Result<T, A::Error> {
-        self.0.next_element()?.ok_or_else(|| de::Error::custom("a value that is read once"))
+        self.0.next_element()?.ok_or_else(|| de::Error::invalid_length(0, &"any JSON value"))
     }
 }
 
