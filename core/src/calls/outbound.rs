@@ -3,6 +3,7 @@
 //! The request id on the wire encodes slot and generation of the slab. So the call of a response is found by its index,
 //! and no id is used twice (BASE-005, BASE-006). The same number is the progress token (PROG-004).
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -264,7 +265,7 @@ impl ListNode for OutboundCall {
 /// A call that is queued until the connection is ready.
 #[derive(Debug)]
 pub(crate) struct QueuedCall {
-    pub(crate) method: alloc::string::String,
+    pub(crate) method: Cow<'static, str>,
     pub(crate) params: VersionedParams,
     pub(crate) meta: Option<RawJson>,
     /// Request to run it as a task, if the server does so.

@@ -6,7 +6,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use bytes::Bytes;
 use serde::Serialize;
 
 use super::endpoint::{Endpoint, EndpointTimer, Role};
@@ -17,8 +16,8 @@ use super::outbound::{
 use crate::diagnostic::Diagnostic;
 use crate::error::UseError;
 use crate::json::{
-    EncodeError, Serializer, TopLevelMembers, append_one_line, max_escaped_len, object_members, room, string,
-    write_int,
+    EncodeError, Serializer, TopLevelMembers, append_one_line, find_newline, max_escaped_len, object_members,
+    room, string, write_int,
 };
 use crate::observe::{Direction, Requested, RequestedParams, TraceContext};
 use crate::raw::RawJson;
@@ -136,13 +135,14 @@ const PARAMS_MEMBER: &[u8] = b",\"params\":";
 ///
 /// The text is that of the message, `"method","params":{…`, followed by the application's `_meta` on a line of its own.
 pub(crate) fn split_retained(retained: &[u8]) -> (&str, &[u8], Option<&[u8]>) {
-    let mut lines = retained.splitn(2, |b| *b == b'\n');
-    let text = lines.next().and_then(|line| line.strip_prefix(b"\"")).unwrap_or_default();
+    let end = find_newline(retained).unwrap_or(retained.len());
+    let (line, meta) = retained.split_at_checked(end).unwrap_or((retained, &[]));
+    let text = line.strip_prefix(b"\"").unwrap_or_default();
     // Methods of retained requests contain no escapes.
     let mut parts = text.splitn(2, |b| *b == b'"');
     let method = parts.next().and_then(|m| core::str::from_utf8(m).ok()).unwrap_or_default();
     let params = parts.next().and_then(|rest| rest.strip_prefix(PARAMS_MEMBER)).unwrap_or_default();
-    (method, params, lines.next())
+    (method, params, meta.strip_prefix(b"\n"))
 }
 
 impl<R: Role> Endpoint<R> {
@@ -407,7 +407,7 @@ impl<R: Role> Endpoint<R> {
 ///
 /// Most parameters have the same form in every revision, so there is usually one entry.
 #[derive(Debug)]
-pub(crate) struct VersionedParams(Vec<(VersionSet, Result<Bytes, UseError>)>);
+pub(crate) struct VersionedParams(Vec<(VersionSet, Result<Vec<u8>, UseError>)>);
 
 impl VersionedParams {
     /// Encodes `params` for each of `versions`.
@@ -416,13 +416,13 @@ impl VersionedParams {
     ///
     /// An encoding error if no revision has a form for it, or [`UseError::ReservedKey`].
     pub(crate) fn encode<T: Serialize + ?Sized>(params: &T, versions: VersionSet) -> Result<Self, UseError> {
-        let mut forms: Vec<(VersionSet, Result<Bytes, UseError>)> = Vec::new();
+        let mut forms: Vec<(VersionSet, Result<Vec<u8>, UseError>)> = Vec::new();
         for version in versions.iter() {
             let mut body = Vec::new();
             let form = match Serializer::object(&mut body, params, shape::table(version)) {
                 Ok(members) => {
                     check_reserved(members)?;
-                    Ok(Bytes::from(body))
+                    Ok(body)
                 }
                 // Not an error yet: the negotiated revision may be one of the others.
                 Err(error @ EncodeError::NotInVersion { .. }) => Err(error.into()),
@@ -441,7 +441,7 @@ impl VersionedParams {
     }
 
     /// Wraps parameters that were encoded for `version`.
-    pub(crate) fn from_encoded(version: Version, params: Bytes) -> Self {
+    pub(crate) fn from_encoded(version: Version, params: Vec<u8>) -> Self {
         Self(alloc::vec![(VersionSet::only(version), Ok(params))])
     }
 
@@ -450,13 +450,13 @@ impl VersionedParams {
     /// # Errors
     ///
     /// [`UseError::NotReady`] if `version` was not encoded, or the reason why it has no form.
-    pub(crate) fn for_version(&self, version: Version) -> Result<&Bytes, UseError> {
+    pub(crate) fn for_version(&self, version: Version) -> Result<&[u8], UseError> {
         let form = self.0.iter().find(|(versions, _)| versions.contains(version));
-        form.map_or(Err(UseError::NotReady), |(_, form)| form.as_ref().map_err(Clone::clone))
+        form.map_or(Err(UseError::NotReady), |(_, form)| form.as_deref().map_err(Clone::clone))
     }
 
     /// Returns the bytes that are charged for keeping it.
     pub(crate) fn cost(&self) -> usize {
-        self.0.iter().map(|(_, form)| form.as_ref().map_or(0, Bytes::len)).sum()
+        self.0.iter().map(|(_, form)| form.as_ref().map_or(0, Vec::len)).sum()
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Their deadlines are in the shared heap, because each call has one in every state.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -95,7 +96,7 @@ impl Calls {
                 TaskUse::Default => None,
             };
             let meta = options.meta.clone();
-            let queued = QueuedCall { method: method.into(), params, meta, task, total_timeout };
+            let queued = QueuedCall { method: Cow::Owned(method.into()), params, meta, task, total_timeout };
             return self.queue_call(common, call, queued);
         }
         common.check_permitted(method)?;

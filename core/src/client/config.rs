@@ -23,17 +23,25 @@ use crate::version::{KnownEra, Version, VersionSet};
 
 /// Reads an input request of a legacy server.
 type ReadInput = fn(&Config, &str, Option<&RawJson>, Version) -> Result<Box<InputRequest<'static>>, RpcError>;
-/// Reads the input requests of a round, at most as many as the number says.
-type ReadRound = fn(&Config, &[u8], usize, Version) -> Result<Vec<NamedInput>, CallError>;
+/// Reads the result that begins a round, with at most as many input requests as the number says.
+type ReadRoundFn = for<'r> fn(&Config, &'r [u8], usize, Version) -> Result<ReadRound<'r>, CallError>;
 
 /// An input request of a round, by the server's key.
 pub(super) type NamedInput = (Box<str>, Box<InputRequest<'static>>);
+
+/// Members of the result that begins a round.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct ReadRound<'r> {
+    pub(super) inputs: Option<Vec<NamedInput>>,
+    /// The text of `requestState`.
+    pub(super) state: Option<&'r str>,
+}
 
 /// The functions that read input requests, which only a configuration with capabilities holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InputSupport {
     pub(super) read: ReadInput,
-    pub(super) read_round: ReadRound,
+    pub(super) read_round: ReadRoundFn,
     pub(super) read_pages: fn(&RpcError) -> Vec<ElicitUrlParams>,
 }
 

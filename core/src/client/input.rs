@@ -4,12 +4,13 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 
-use bytes::Bytes;
+use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::common::CommonState;
-use super::config::{Config, InputSupport, NamedInput};
+use super::config::{Config, InputSupport, ReadRound};
 use crate::calls::inbound::CallId;
 use crate::calls::outbound::{CallKey, OutboundCall};
 use crate::deprecation::DeprecatedFeature;
@@ -17,10 +18,11 @@ use crate::error::{CallError, UseError};
 use crate::identity::Capabilities;
 use crate::json::{self, TopLevelMembers};
 use crate::methods::{self, Capability};
+use crate::model::message::MemberKey;
 use crate::model::{
     ElicitParams, ElicitUrlParams, IncludeContext, InputRequest, InputRequests, InputResponse, TaskId,
 };
-use crate::raw::RawJson;
+use crate::raw::{CheckedText, RawJson};
 use crate::rpc::RpcError;
 use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::{Key, Slab};
@@ -174,8 +176,7 @@ pub(super) fn check_input_response(
         return Err(UseError::ReservedKey("resultType".into()));
     }
     // Our serializer wrote the text, so it is not validated again.
-    let answer = RawJson::trusted(Bytes::copy_from_slice(text));
-    let read = InputResponse::parse(method, &answer);
+    let read = InputResponse::from_text(method, core::str::from_utf8(text).unwrap_or_default());
     read.map(drop).map_err(|error| UseError::InvalidInputResponse { reason: error.to_string() })
 }
 
@@ -229,20 +230,20 @@ impl Config {
         }
     }
 
-    /// Reads and checks the input requests of a round (MRTR-008, MRTR-009).
+    /// Reads the result that begins a round, and checks its input requests (MRTR-008, MRTR-009).
     ///
     /// # Errors
     ///
     /// The outcome of the call.
-    pub(super) fn read_round(
+    pub(super) fn read_round<'r>(
         &self,
-        requests: &[u8],
+        result: &'r [u8],
         max: usize,
         version: Version,
-    ) -> Result<Vec<NamedInput>, CallError> {
+    ) -> Result<ReadRound<'r>, CallError> {
         match self.inputs {
-            Some(support) => (support.read_round)(self, requests, max, version),
-            None => refuse_round(requests, version).map_or(Ok(Vec::new()), Err),
+            Some(support) => (support.read_round)(self, result, max, version),
+            None => refuse_round(result, version),
         }
     }
 
@@ -253,15 +254,16 @@ impl Config {
 }
 
 /// Reads the input requests of a round strictly, because they are presented to a user.
-fn read_round(
+fn read_round<'r>(
     config: &Config,
-    requests: &[u8],
+    result: &'r [u8],
     max: usize,
     version: Version,
-) -> Result<Vec<NamedInput>, CallError> {
+) -> Result<ReadRound<'r>, CallError> {
     let invalid = |reason| CallError::InvalidInputRequest { reason };
-    let requests =
-        json::read::<InputRequests<'_>>(requests).map_err(|e| invalid(format!("`inputRequests`: {e}")))?;
+    let read = json::read::<RequiredMembers<'_>>(result).map_err(|e| invalid(e.to_string()))?;
+    let state = read.state.map(|CheckedText(text)| text);
+    let Some(requests) = read.requests else { return Ok(ReadRound { inputs: None, state }) };
     if requests.len() > max {
         return Err(invalid(format!("it has more than {max} input requests")));
     }
@@ -270,13 +272,60 @@ fn read_round(
         config.check_input_request(&mut request, version)?;
         inputs.push((name.into(), Box::new(request.into_owned())));
     }
-    Ok(inputs)
+    Ok(ReadRound { inputs: Some(inputs), state })
 }
 
-/// Returns the reason why a client without capabilities ends a call whose server asks for input (MRTR-009).
+/// Members of an `InputRequiredResult`, which is read once.
+#[derive(Default)]
+struct RequiredMembers<'de> {
+    requests: Option<InputRequests<'de>>,
+    state: Option<CheckedText<'de>>,
+}
+
+impl<'de> Deserialize<'de> for RequiredMembers<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct RequiredMembersVisitor;
+        impl<'de> Visitor<'de> for RequiredMembersVisitor {
+            type Value = RequiredMembers<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RequiredMembers<'de>, A::Error> {
+                let mut read = RequiredMembers::default();
+                while let Some(name) = map.next_key::<MemberKey<'_>>()? {
+                    match &*name.0 {
+                        "requestState" => read.state = Some(map.next_value()?),
+                        "inputRequests" => {
+                            let requests = map.next_value();
+                            read.requests = Some(
+                                requests
+                                    .map_err(|e| de::Error::custom(format_args!("`inputRequests`: {e}")))?,
+                            );
+                        }
+                        _ => _ = map.next_value::<IgnoredAny>()?,
+                    }
+                }
+                Ok(read)
+            }
+        }
+        deserializer.deserialize_map(RequiredMembersVisitor)
+    }
+}
+
+/// Reads a round for a client without capabilities, which ends a call whose server asks for input (MRTR-009).
 ///
-/// Returns `None` if there are no input requests.
-fn refuse_round(requests: &[u8], version: Version) -> Option<CallError> {
+/// # Errors
+///
+/// The outcome of the call, if there are input requests.
+fn refuse_round(result: &[u8], version: Version) -> Result<ReadRound<'_>, CallError> {
+    let mut read = ReadRound::default();
+    let mut requests = None;
+    json::object_members(result, |name, value| match name {
+        b"requestState" => read.state = core::str::from_utf8(value).ok(),
+        b"inputRequests" => requests = Some(value),
+        _ => {}
+    });
+    let Some(requests) = requests else { return Ok(read) };
     let (mut missing, mut is_empty) = (None, requests.first() == Some(&b'{'));
     json::object_members(requests, |_, request| {
         is_empty = false;
@@ -287,7 +336,11 @@ fn refuse_round(requests: &[u8], version: Version) -> Option<CallError> {
         });
     });
     let invalid = || CallError::InvalidInputRequest { reason: "`inputRequests`: an unknown kind".into() };
-    (!is_empty).then(|| missing.map_or_else(invalid, CallError::NotDeclared))
+    if !is_empty {
+        return Err(missing.map_or_else(invalid, CallError::NotDeclared));
+    }
+    read.inputs = Some(Vec::new());
+    Ok(read)
 }
 
 // Ids of elicitations by URL that may be completed (2025-11-25; ELIC-025 to ELIC-028).
@@ -665,9 +718,13 @@ mod tests {
     #[expect(deprecated, reason = "tested until its removal")]
     fn client_without_capabilities_names_what_the_first_input_request_needs() {
         let config = Config::new("test", "1");
-        let read =
-            |text: &str| config.read_round(text.as_bytes(), 8, Version::V2026_07_28).map(|all| all.len());
-        assert_eq!(read("{}"), Ok(0));
+        let read = |requests: &str| {
+            let result = format!(r#"{{"inputRequests":{requests}}}"#);
+            config
+                .read_round(result.as_bytes(), 8, Version::V2026_07_28)
+                .map(|read| read.inputs.map(|all| all.len()))
+        };
+        assert_eq!(read("{}"), Ok(Some(0)));
         let roots = r#"{"a":{"method":"roots/list"},"b":{"method":"elicitation/create","params":{}}}"#;
         assert_eq!(read(roots), Err(CallError::NotDeclared(Capability::Roots)));
         let form = r#"{"a":{"params":{},"method":"elicitation/create"}}"#;

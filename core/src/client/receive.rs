@@ -25,6 +25,7 @@ use crate::deprecation::DeprecatedFeature;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, HttpError};
 use crate::frame::line::Oversize;
+use crate::json::Span;
 use crate::methods::MethodRule;
 use crate::model::TaskId;
 use crate::observe::RequestedParams;
@@ -527,12 +528,13 @@ fn take_request(
     if engine.common.endpoint.inbound.calls.len() >= engine.common.endpoint.limits.max_live_calls as usize {
         return Err(RpcError::internal("too many requests in work"));
     }
-    let params = params.whole.slice(frame).map(|p| RawJson::trusted(frame.slice_ref(p)));
+    let part = |span: Span| span.slice(frame).map(|text| RawJson::trusted(frame.slice_ref(text)));
+    let (params, related) = (part(params.whole), part(params.meta.whole));
     if is_about_task(&method) {
         engine.calls.answer_task_request(&mut engine.common, source, &method, params.as_ref());
         return Ok(());
     }
-    let related = params.as_ref().filter(|_| version == Version::V2025_11_25).and_then(related_task);
+    let related = related.filter(|_| version == Version::V2025_11_25).and_then(|meta| related_task(&meta));
     // All other requests of a server that have a rule are input requests.
     let read =
         |rule: &MethodRule| engine.common.config.read_input_request(rule.name, params.as_ref(), version);
@@ -633,9 +635,9 @@ fn take_misaddressed(
     }
 }
 
-/// Returns the task that a request of the server belongs to (TASK-023).
-fn related_task(params: &RawJson) -> Option<TaskId> {
-    let task = params.member("_meta")?.member(meta::RELATED_TASK)?;
+/// Returns the task that a request of the server with this `_meta` belongs to (TASK-023).
+fn related_task(meta: &RawJson) -> Option<TaskId> {
+    let task = meta.member(meta::RELATED_TASK)?;
     let id = task.member("taskId")?.string()?;
     super::tasks::check_id(&id).ok().map(|()| id.into())
 }

@@ -15,14 +15,14 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::common::{CommonState, request_meta};
-use super::config::NamedInput;
+use super::config::{NamedInput, ReadRound};
 use super::event::Event;
 use super::input::{self, Input, InputId, InputSource, check_input_response};
 use crate::calls::endpoint::EndpointTimer;
 use crate::calls::outbound::CallKey;
 use crate::calls::outbound_requests::{OutboundRequest, split_retained};
 use crate::error::{CallError, UseError};
-use crate::json::{Serializer, TopLevelMembers, object_members, write_str};
+use crate::json::{Serializer, TopLevelMembers, room, write_str};
 use crate::raw::RawJson;
 use crate::slab::Key;
 use crate::sync::Arc;
@@ -91,6 +91,9 @@ enum RoundPhase {
     Sent(Key),
 }
 
+/// Room for an input response, which most of them do not exceed.
+const ANSWER_ROOM: usize = 256;
+
 /// The content of an `InputRequiredResult`.
 struct RequiredInput {
     inputs: Vec<NamedInput>,
@@ -108,26 +111,20 @@ fn parse_input_required(
     version: Version,
 ) -> Result<RequiredInput, CallError> {
     let invalid = |reason: &str| CallError::InvalidInputRequest { reason: reason.into() };
-    let (mut state, mut requests) = (None, None);
-    object_members(result.as_bytes(), |name, value| match name {
-        b"requestState" => state = Some(value),
-        b"inputRequests" => requests = Some(value),
-        _ => {}
-    });
+    let max = common.endpoint.limits.max_inputs;
+    let ReadRound { inputs, state } = common.config.read_round(result.as_bytes(), max, version)?;
     // Only its kind is checked: the text is returned as it came (MRTR-011).
-    if state.is_some_and(|s| s.first() != Some(&b'"')) {
+    if state.is_some_and(|s| !s.starts_with('"')) {
         return Err(invalid("`requestState` is not a string"));
     }
-    if requests.is_none() && state.is_none() {
-        return Err(invalid("it has neither `inputRequests` nor `requestState`")); // MRTR-005
+    match (inputs, state) {
+        (None, None) => Err(invalid("it has neither `inputRequests` nor `requestState`")), // MRTR-005
+        // A retry without responses and without state would be the same request again.
+        (Some(inputs), None) if inputs.is_empty() => Err(invalid("`inputRequests` is empty")),
+        (inputs, state) => {
+            Ok(RequiredInput { inputs: inputs.unwrap_or_default(), state: state.map(Into::into) })
+        }
     }
-    let max = common.endpoint.limits.max_inputs;
-    let inputs = requests.map_or_else(|| Ok(Vec::new()), |r| common.config.read_round(r, max, version))?;
-    // A retry without responses and without state would be the same request again.
-    if inputs.is_empty() && state.is_none() {
-        return Err(invalid("`inputRequests` is empty"));
-    }
-    Ok(RequiredInput { inputs, state: state.map(Into::into) })
 }
 
 impl Rounds {
@@ -271,6 +268,7 @@ impl Rounds {
         let open = find_input(inputs, *first, number).ok_or(UseError::Stale)?;
         let OpenInput { name, method } = open.as_ref().ok_or(UseError::Stale)?;
         let mark = answers.len();
+        room(answers, name.len() + ANSWER_ROOM)?;
         if mark > 0 {
             answers.push(b',');
         }

@@ -83,10 +83,24 @@ struct TextPosition {
     objects: u32,
 }
 
-/// A container whose end has not been reached.
-struct OpenContainer {
-    /// For an object: its number, and the start of its members among the pending ones.
-    object: Option<(usize, usize)>,
+/// Containers whose ends have not been reached. The text of a call is nearly always one object, for which no stack is allocated.
+struct OpenContainers<T> {
+    innermost: Option<T>,
+    around: Vec<T>,
+}
+
+impl<T> OpenContainers<T> {
+    const fn new() -> Self {
+        Self { innermost: None, around: Vec::new() }
+    }
+
+    fn push(&mut self, container: T) {
+        self.around.extend(self.innermost.replace(container));
+    }
+
+    fn pop(&mut self) {
+        self.innermost = self.around.pop();
+    }
 }
 
 impl<'a> ObjectIndex<'a> {
@@ -94,7 +108,8 @@ impl<'a> ObjectIndex<'a> {
     fn build(text: &'a [u8], count: &mut usize) -> Result<Self, ScanError> {
         let mut index = Self { text, unescaped: Vec::new(), objects: Vec::new(), members: Vec::new() };
         let mut s = Scanner::trusted(text);
-        let mut open: Vec<OpenContainer> = Vec::new();
+        // For an object: its number, and the start of its members among the pending ones.
+        let mut open: OpenContainers<Option<(usize, usize)>> = OpenContainers::new();
         let mut pending: Vec<IndexedMember> = Vec::new();
         loop {
             *count += 1;
@@ -102,7 +117,7 @@ impl<'a> ObjectIndex<'a> {
             if matches!(first, b'{' | b'[') {
                 s.advance(1);
                 let object = (first == b'{').then_some((index.objects.len(), pending.len()));
-                open.push(OpenContainer { object });
+                open.push(object);
                 if object.is_some() {
                     index.objects.push(IndexedObject::default());
                     if s.peek() != b'}' {
@@ -117,10 +132,10 @@ impl<'a> ObjectIndex<'a> {
             }
             // A value has ended, or an empty container is before its closing bracket.
             loop {
-                let Some(OpenContainer { object }) = open.last() else {
+                let Some(object) = open.innermost else {
                     return if s.is_at_end() { Ok(index) } else { s.fail() };
                 };
-                match (s.peek(), *object) {
+                match (s.peek(), object) {
                     (b',', object) => {
                         s.advance(1);
                         if object.is_some() {
@@ -195,8 +210,8 @@ impl<'a> ObjectIndex<'a> {
     fn write(&self, sink: &mut dyn FnMut(&[u8]), count: &mut usize) -> Result<(), ScanError> {
         let mut s = Scanner::trusted(self.text);
         let mut objects = 0;
-        // Open containers: an object with its remaining members, or `None` for an array.
-        let mut open: Vec<Option<(&[IndexedMember], TextPosition)>> = Vec::new();
+        // An object with its remaining members, or `None` for an array.
+        let mut open: OpenContainers<Option<(&[IndexedMember], TextPosition)>> = OpenContainers::new();
         loop {
             *count += 1;
             match s.peek() {
@@ -220,7 +235,7 @@ impl<'a> ObjectIndex<'a> {
             }
             // A value has ended, or a container has begun that may be empty.
             loop {
-                match open.last_mut() {
+                match &mut open.innermost {
                     None => return Ok(()),
                     Some(None) => {
                         let more = s.peek() == b',';

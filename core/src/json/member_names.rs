@@ -12,6 +12,8 @@ use super::swar::plain_prefix;
 use crate::memory;
 
 const INLINE_NAMES: usize = 12;
+/// Largest number of names that [`find_duplicate`] compares in pairs.
+const FEW_NAMES: usize = 8;
 
 #[derive(Default)]
 pub(crate) struct MemberNames<'a> {
@@ -100,10 +102,18 @@ fn name_at(text: &[u8], quote: u32) -> &[u8] {
 }
 
 /// Returns a name that occurs twice.
-///
+pub(crate) fn find_duplicate<'n>(names: impl Iterator<Item = &'n [u8]> + Clone) -> Option<&'n [u8]> {
+    // A few are compared in pairs, without an allocation.
+    if names.clone().nth(FEW_NAMES).is_some() {
+        return find_duplicate_of_many(names);
+    }
+    let is_repeated = |(at, name): &(usize, &[u8])| names.clone().take(*at).any(|earlier| earlier == *name);
+    names.clone().enumerate().find(is_repeated).map(|(_, name)| name)
+}
+
 /// A heap sort takes n log n for all names, and a tenth of the code of `sort`.
 #[cold]
-pub(crate) fn find_duplicate<'n>(names: impl Iterator<Item = &'n [u8]>) -> Option<&'n [u8]> {
+fn find_duplicate_of_many<'n>(names: impl Iterator<Item = &'n [u8]>) -> Option<&'n [u8]> {
     let sorted = names.collect::<BinaryHeap<_>>().into_sorted_vec();
     sorted.windows(2).find_map(|pair| match pair {
         [a, b] if a == b => Some(*a),

@@ -14,7 +14,7 @@ mod write;
 
 pub(crate) use canonical::canonical;
 pub(crate) use member_names::find_duplicate;
-pub(crate) use read::{CHECKED_TEXT_NAME, check_and_read, read_str, read_with};
+pub(crate) use read::{CHECKED_TEXT_NAME, REREAD_NAME, check_and_read, read_str, read_with};
 pub(crate) use scan::{
     KnownMember, MAX_DEPTH, ScanError, Scanner, Span, StringToken, object_members, unescape,
 };

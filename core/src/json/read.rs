@@ -22,6 +22,11 @@ use super::write::RAW_VALUE_NAME;
 /// The visitor gets a map with this name and the text, as that of a `RawValue` gets one. Other deserializers do not know the name,
 /// and offer a newtype.
 pub(crate) const CHECKED_TEXT_NAME: &str = "$mcp::checked";
+/// Name of the newtype that is read more than once.
+///
+/// The visitor gets a sequence whose elements are all this value, each as the type that is asked for. Other deserializers do not
+/// know the name, and offer a newtype.
+pub(crate) const REREAD_NAME: &str = "$mcp::reread";
 /// Name by which `serde_json` marks a number that is kept as text.
 const NUMBER_NAME: &str = "$serde_json::private::Number";
 /// Whether a `Number` is a text: the feature `arbitrary_precision` of `serde_json`, which any crate of a program can turn on.
@@ -438,6 +443,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de> {
         match name {
             RAW_VALUE_NAME => self.visit_text(visitor, name, u32::MAX),
             CHECKED_TEXT_NAME => self.visit_text(visitor, name, MAX_DEPTH),
+            REREAD_NAME => visitor.visit_seq(Rereads { start: self.scanner.clone(), reader: self }),
             _ => visitor.visit_newtype_struct(self),
         }
     }
@@ -546,6 +552,21 @@ impl<'de> de::MapAccess<'de> for Elements<'_, 'de> {
             return Err(self.reader.malformed());
         }
         seed.deserialize(&mut *self.reader)
+    }
+}
+
+/// The value at the position, as often as it is asked for.
+struct Rereads<'r, 'de> {
+    reader: &'r mut Reader<'de>,
+    start: Scanner<'de>,
+}
+
+impl<'de> de::SeqAccess<'de> for Rereads<'_, 'de> {
+    type Error = Error;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
+        self.reader.scanner = self.start.clone();
+        seed.deserialize(&mut *self.reader).map(Some)
     }
 }
 

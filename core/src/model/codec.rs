@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
 
-use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, Visitor};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use serde::ser::{self, Serialize, Serializer};
 
 use super::message::MemberKey;
 use crate::ascii::AsciiCaseExt as _;
-use crate::json::read_str;
+use crate::json::{REREAD_NAME, read_str, read_with};
 use crate::raw::{CheckedText, RawJson};
 
 /// Decoder of a `T`.
@@ -354,6 +354,51 @@ impl<'de, T, C: for<'text> Decode<'text, T>> DeserializeSeed<'de> for HintSeed<C
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<T>, D::Error> {
         let CheckedText(text) = CheckedText::deserialize(deserializer)?;
         Ok(read_str::<DecodedWith<C, T>>(text).ok().map(|decoded| decoded.0))
+    }
+}
+
+/// A type of which the content of a value decides what it is read as.
+pub(crate) trait ReadByContent<'de>: Sized {
+    /// Reads the value, as often as it takes.
+    fn read_by_content<A: SeqAccess<'de>>(value: &mut Rereads<A>) -> Result<Self, A::Error>;
+
+    /// Implements `Deserialize::deserialize`.
+    fn read<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_newtype_struct(REREAD_NAME, ByContent(PhantomData))
+    }
+}
+
+/// A value that can be read more than once; what was read last counts.
+pub(crate) struct Rereads<A>(A);
+
+impl<'de, A: SeqAccess<'de>> Rereads<A> {
+    pub(crate) fn read<T: Deserialize<'de>>(&mut self) -> Result<T, A::Error> {
+        self.0.next_element()?.ok_or_else(|| de::Error::invalid_length(0, &"any JSON value"))
+    }
+}
+
+struct ByContent<T>(PhantomData<T>);
+
+impl<'de, T: ReadByContent<'de>> DeserializeSeed<'de> for ByContent<T> {
+    type Value = T;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        T::read(deserializer)
+    }
+}
+
+impl<'de, T: ReadByContent<'de>> Visitor<'de> for ByContent<T> {
+    type Value = T;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+    /// Reads by our own reader.
+    fn visit_seq<A: SeqAccess<'de>>(self, value: A) -> Result<T, A::Error> {
+        T::read_by_content(&mut Rereads(value))
+    }
+    /// Takes the text from `serde_json`.
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        let CheckedText(text) = CheckedText::deserialize(deserializer)?;
+        read_with(self, text).map_err(de::Error::custom)
     }
 }
 

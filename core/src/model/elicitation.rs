@@ -4,16 +4,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize, de};
 
 use super::base::{IntoStatic, TaskMetadata};
-use super::codec::{Encode, Number, exact_integer};
+use super::codec::{Encode, Number, ReadByContent, Rereads, exact_integer};
 use super::form::PrimitiveSchemaDefinition;
 use super::map::Map;
 use super::message::message;
 use super::string_enum::string_enum;
-use crate::json::{object_members, read_str};
+use crate::json::object_members;
 use crate::raw::{CheckedText, RawJson};
 
 string_enum! {
@@ -159,13 +158,18 @@ impl Serialize for ElicitParams {
 
 impl<'de> Deserialize<'de> for ElicitParams {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::from_text(CheckedText::deserialize(deserializer)?.0).map_err(de::Error::custom)
+        Self::read(deserializer)
     }
 }
 
-impl ElicitParams {
-    /// Reads parameters from JSON text that was checked already.
-    pub(crate) fn from_text(text: &str) -> Result<Self, serde_json::Error> {
+impl<'de> ReadByContent<'de> for ElicitParams {
+    fn read_by_content<A: de::SeqAccess<'de>>(value: &mut Rereads<A>) -> Result<Self, A::Error> {
+        // Nearly always a form, and then its mode is not looked for before.
+        let form = value.read::<ElicitFormParams>();
+        if matches!(&form, Ok(form) if matches!(form.mode, None | Some(ElicitMode::Form))) {
+            return form.map(Self::Form);
+        }
+        let CheckedText(text) = value.read()?;
         let mut mode = &b"\"form\""[..];
         object_members(text.as_bytes(), |name, value| {
             if name == b"mode" {
@@ -173,12 +177,12 @@ impl ElicitParams {
             }
         });
         match mode {
-            b"\"form\"" | b"null" => read_str(text).map(Self::Form),
-            b"\"url\"" => read_str(text).map(Self::Url),
+            b"\"form\"" | b"null" => form.map(Self::Form),
+            b"\"url\"" => value.read().map(Self::Url),
             [b'"', ..] => {
                 // Kept as it is, unless a member occurs twice.
-                read_str::<Map<de::IgnoredAny>>(text)?;
-                Ok(Self::Other(RawJson::trusted(Bytes::copy_from_slice(text.as_bytes()))))
+                value.read::<Map<de::IgnoredAny>>()?;
+                value.read().map(Self::Other)
             }
             _ => Err(de::Error::custom("`mode`: expected a string")),
         }

@@ -4,14 +4,14 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize, de};
 
 use super::ValidationError;
+use super::codec::{ReadByContent, Rereads};
 use super::elicitation::{ElicitSchema, ElicitValue};
-use super::message::message;
+use super::message::{MemberKey, message};
 use super::string_enum::string_enum;
-use crate::json::{check_and_read, object_members, read_str};
+use crate::json::{check_and_read, object_members};
 use crate::raw::{CheckedText, RawJson};
 use check::MAX_EXACT_INTEGER;
 
@@ -246,31 +246,66 @@ field_kinds! {
 
 impl<'de> Deserialize<'de> for PrimitiveSchemaDefinition {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let CheckedText(raw) = CheckedText::deserialize(deserializer)?;
-        let (mut kind, mut one_of, mut values, mut names, mut any_of) = (None, false, false, false, false);
-        object_members(raw.as_bytes(), |name, value| match name {
-            b"type" => kind = Some(value),
-            b"oneOf" => one_of = true,
-            b"enum" => values = true,
-            b"enumNames" => names = true,
-            b"items" => _ = object_members(value, |name, _| any_of |= name == b"anyOf"),
-            _ => {}
-        });
-        match kind {
-            Some(b"\"string\"") if one_of => read_str(raw).map(Self::TitledSingleSelect),
-            Some(b"\"string\"") if names => read_str(raw).map(Self::LegacyTitledEnum),
-            Some(b"\"string\"") if values => read_str(raw).map(Self::SingleSelect),
-            Some(b"\"string\"") => read_str(raw).map(Self::String),
-            Some(b"\"number\"" | b"\"integer\"") => read_str(raw).map(Self::Number),
-            Some(b"\"boolean\"") => read_str(raw).map(Self::Boolean),
-            Some(b"\"array\"") if any_of => read_str(raw).map(Self::TitledMultiSelect),
-            Some(b"\"array\"") => read_str(raw).map(Self::MultiSelect),
-            _ if raw.starts_with('{') => {
-                Ok(Self::Other(RawJson::trusted(Bytes::copy_from_slice(raw.as_bytes()))))
-            }
-            _ => return Err(de::Error::custom("a form field must be an object")),
+        Self::read(deserializer)
+    }
+}
+
+impl<'de> ReadByContent<'de> for PrimitiveSchemaDefinition {
+    fn read_by_content<A: de::SeqAccess<'de>>(value: &mut Rereads<A>) -> Result<Self, A::Error> {
+        let FieldKind { kind, one_of, values, names, any_of } = value.read()?;
+        match kind.unwrap_or_default() {
+            "\"string\"" if one_of => value.read().map(Self::TitledSingleSelect),
+            "\"string\"" if names => value.read().map(Self::LegacyTitledEnum),
+            "\"string\"" if values => value.read().map(Self::SingleSelect),
+            "\"string\"" => value.read().map(Self::String),
+            "\"number\"" | "\"integer\"" => value.read().map(Self::Number),
+            "\"boolean\"" => value.read().map(Self::Boolean),
+            "\"array\"" if any_of => value.read().map(Self::TitledMultiSelect),
+            "\"array\"" => value.read().map(Self::MultiSelect),
+            _ => value.read().map(Self::Other),
         }
-        .map_err(de::Error::custom)
+    }
+}
+
+/// The members of a field that tell its kind.
+#[derive(Default)]
+struct FieldKind<'de> {
+    kind: Option<&'de str>,
+    one_of: bool,
+    values: bool,
+    names: bool,
+    any_of: bool,
+}
+
+impl<'de> Deserialize<'de> for FieldKind<'de> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FieldKindVisitor;
+        impl<'de> de::Visitor<'de> for FieldKindVisitor {
+            type Value = FieldKind<'de>;
+            fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str("a form field, which is an object")
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<FieldKind<'de>, A::Error> {
+                let mut found = FieldKind::default();
+                while let Some(name) = map.next_key::<MemberKey<'_>>()? {
+                    match &*name.0 {
+                        "type" => found.kind = Some(map.next_value::<CheckedText<'_>>()?.0),
+                        "items" => {
+                            let CheckedText(items) = map.next_value()?;
+                            object_members(items.as_bytes(), |name, _| found.any_of |= name == b"anyOf");
+                        }
+                        other => {
+                            found.one_of |= other == "oneOf";
+                            found.values |= other == "enum";
+                            found.names |= other == "enumNames";
+                            map.next_value::<de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(found)
+            }
+        }
+        deserializer.deserialize_map(FieldKindVisitor)
     }
 }
 

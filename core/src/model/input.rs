@@ -278,16 +278,11 @@ impl<'a> InputRequest<'a> {
     #[expect(deprecated, reason = "supported until its removal")]
     pub fn from_parts(method: &str, params: Option<&'a RawJson>) -> Result<Self, ValidationError> {
         fn read<'a, T: Deserialize<'a>>(params: &'a RawJson) -> Result<T, ValidationError> {
-            params.parse().map_err(|e| params_error(&e))
-        }
-        fn params_error(error: &serde_json::Error) -> ValidationError {
-            ValidationError::from_read_error(error).prefixed("params")
+            params.parse().map_err(|e| ValidationError::from_read_error(&e).prefixed("params"))
         }
         let needed = || params.ok_or_else(|| ValidationError::new("missing field `params`"));
         match method {
-            ELICIT => {
-                ElicitParams::from_text(needed()?.as_str()).map(Self::Elicit).map_err(|e| params_error(&e))
-            }
+            ELICIT => read(needed()?).map(Self::Elicit),
             CREATE_MESSAGE => read(needed()?).map(Self::CreateMessage),
             LIST_ROOTS => params.map(read).transpose().map(Self::ListRoots),
             _ => Err(ValidationError::at_member("method", "is not the method of an input request")),
@@ -345,16 +340,7 @@ impl<'a> InputRequest<'a> {
     pub fn parse_response<'r>(&self, answer: &'r RawJson) -> Result<InputResponse<'r>, ValidationError> {
         let Some(method) = self.method() else { return Ok(InputResponse::Other(answer.clone())) };
         if let Self::Elicit(request) = self {
-            let action = answer.member("action").and_then(|action| action.string());
-            let action = action.as_deref().map(ElicitAction::from);
-            let is_refusal = matches!(action, Some(ElicitAction::Decline | ElicitAction::Cancel));
-            let is_visit = action == Some(ElicitAction::Accept) && matches!(request, ElicitParams::Url(_));
-            if let Some(action) = action.filter(|_| is_refusal || is_visit) {
-                let read = answer.parse::<ElicitResult>();
-                let mut result = read.unwrap_or_else(|_| ElicitResult::new(action));
-                result.content = result.content.filter(Map::is_empty);
-                return Ok(InputResponse::Elicit(result));
-            }
+            return request.read_result(answer).map(InputResponse::Elicit);
         }
         let response = InputResponse::parse(method, answer)?;
         self.check_valid_response(&response).map(|()| response)
@@ -392,10 +378,15 @@ impl<'a> InputResponse<'a> {
     ///
     /// [`ValidationError`] if the method is no input request, or if the result does not match it.
     pub fn parse(method: &str, answer: &'a RawJson) -> Result<Self, ValidationError> {
+        Self::from_text(method, answer.as_str())
+    }
+
+    /// Does what [`parse`](Self::parse) does, with JSON text that was checked already.
+    pub(crate) fn from_text(method: &str, text: &'a str) -> Result<Self, ValidationError> {
         let read = match method {
-            ELICIT => answer.parse().map(Self::Elicit),
-            CREATE_MESSAGE => answer.parse().map(Self::CreateMessage),
-            LIST_ROOTS => answer.parse().map(Self::ListRoots),
+            ELICIT => read_str(text).map(Self::Elicit),
+            CREATE_MESSAGE => read_str(text).map(Self::CreateMessage),
+            LIST_ROOTS => read_str(text).map(Self::ListRoots),
             _ => return Err(ValidationError::new("answers a method that is not an input request")),
         };
         let read = read.map_err(|e| ValidationError::from_read_error(&e))?;
@@ -421,6 +412,27 @@ impl<'a> InputResponse<'a> {
 }
 
 impl ElicitParams {
+    fn read_result(&self, answer: &RawJson) -> Result<ElicitResult, ValidationError> {
+        let ignores_content = |action: &ElicitAction| match action {
+            ElicitAction::Decline | ElicitAction::Cancel => true,
+            ElicitAction::Accept => matches!(self, Self::Url(_)),
+            ElicitAction::Other(_) => false,
+        };
+        match answer.parse::<ElicitResult>() {
+            Ok(mut result) if ignores_content(&result.action) => {
+                result.content = result.content.filter(Map::is_empty);
+                Ok(result)
+            }
+            Ok(result) => result.validate().and_then(|()| self.check_result(&result)).map(|()| result),
+            // It may be the content that cannot be read.
+            Err(error) => {
+                let action = answer.member("action").and_then(|action| action.string());
+                let action = action.map(|action| ElicitAction::from(&*action)).filter(ignores_content);
+                action.map(ElicitResult::new).ok_or_else(|| ValidationError::from_read_error(&error))
+            }
+        }
+    }
+
     fn check_result(&self, result: &ElicitResult) -> Result<(), ValidationError> {
         static NOTHING: Map<crate::model::ElicitValue> = Map::new();
         let content = result.content.as_ref().unwrap_or(&NOTHING);

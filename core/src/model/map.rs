@@ -49,7 +49,7 @@ impl<V> Map<V> {
         match self.0.iter_mut().find(|(n, _)| *n == name) {
             Some((_, old)) => Some(core::mem::replace(old, value)),
             None => {
-                self.0.push((name, value));
+                push(&mut self.0, (name, value));
                 None
             }
         }
@@ -100,11 +100,8 @@ impl<V> Map<V> {
     /// Refuses duplicate members.
     #[doc(hidden)]
     pub fn reject_duplicates<E: de::Error>(self) -> Result<Self, E> {
-        // A few are compared in pairs, without an allocation.
-        let is_repeated = |(at, (name, _)): (usize, &(String, V))| {
-            self.0.iter().take(at).any(|(earlier, _)| earlier == name)
-        };
-        if self.0.len() <= FEW_MEMBERS && !self.0.iter().enumerate().any(is_repeated) {
+        // Nearly all: unknown members are looked through after each object that is read.
+        if self.0.len() < 2 {
             return Ok(self);
         }
         match find_duplicate(self.0.iter().map(|(name, _)| name.as_bytes())) {
@@ -115,6 +112,14 @@ impl<V> Map<V> {
             None => Ok(self),
         }
     }
+}
+
+/// Appends a member. The first one gets no room for others: many objects have one, and the values are large.
+fn push<M>(members: &mut Vec<M>, member: M) {
+    if members.is_empty() {
+        members.reserve_exact(1);
+    }
+    members.push(member);
 }
 
 /// Largest number of members that are searched one by one.
@@ -144,7 +149,7 @@ impl Extra {
         name: &MemberKey<'_>,
         map: &mut A,
     ) -> Result<(), A::Error> {
-        self.0.push((String::from(&*name.0), map.next_value()?));
+        push(&mut self.0, (String::from(&*name.0), map.next_value()?));
         Ok(())
     }
 
@@ -200,7 +205,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Map<V> {
                 let mut members = Vec::new();
                 while let Some(MemberKey(name)) = map.next_key::<MemberKey<'de>>()? {
                     let value = map.next_value().map_err(|e| prefix_path(&name, &e))?;
-                    members.push((name.into_owned(), value));
+                    push(&mut members, (name.into_owned(), value));
                 }
                 Map(members).reject_duplicates()
             }

@@ -3,6 +3,7 @@
 //! A parked call stays unanswered while its input requests are in flight, and is delivered again when all of them have
 //! ended. Before `notifications/initialized` the input requests are queued instead of sent (LIFE-006, DESIGN-30).
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -15,6 +16,7 @@ use super::channel::ServerEndpoint;
 use super::event::{Call, Event};
 use super::input_tasks::{FollowedQuestions, QuestionTasks, cancel_question, may_be_task};
 use super::receive::{CarriedAnswer, RetryContext};
+use super::reply::RESULT_CAPACITY;
 use super::tasks::{CallTask, TaskOffer};
 use crate::built::{Part, Tasking};
 use crate::calls::endpoint::EndpointTimer;
@@ -25,11 +27,11 @@ use crate::calls::outbound::{
 use crate::calls::outbound_requests::{OutboundRequest, VersionedParams, check_reserved};
 use crate::error::{CallError, UseError};
 use crate::identity::Capabilities;
-use crate::json::{Serializer, TopLevelMembers};
+use crate::json::{Serializer, Span, TopLevelMembers};
 use crate::limits::Limit;
 use crate::model::{InputRequest, InputRequests};
 use crate::raw::RawJson;
-use crate::rpc::envelope;
+use crate::rpc::envelope::{MetaSpans, ParamsSpans};
 use crate::slab::tree::{Tree, TreeLinks, TreeNode};
 use crate::slab::{Key, Slab};
 use crate::tap::ChannelId;
@@ -138,9 +140,11 @@ const BY_STATE: u8 = 1;
 struct ParkedCall {
     /// The key of the inbound call.
     call: Key,
-    /// The request as received, followed by the state that the application keeps until the next delivery.
+    method: &'static str,
+    /// The parameters, followed by the state that the application keeps until the next delivery.
     text: Box<[u8]>,
-    frame_len: u32,
+    params_len: u32,
+    params: KeptSpans,
     attempt: u32,
     /// Input responses so far, by the application's keys.
     answers: Vec<(Box<str>, InputOutcome)>,
@@ -150,9 +154,42 @@ struct ParkedCall {
     links: [TreeLinks; 2],
 }
 
+/// Positions in the parameters of a parked call, of the members that are read at its next delivery.
+#[derive(Debug)]
+struct KeptSpans {
+    name: Span,
+    arguments: Span,
+    meta: Span,
+    token: Span,
+}
+
+impl KeptSpans {
+    /// Returns the positions in the parameters of those in the frame.
+    fn of(params: &ParamsSpans) -> Self {
+        let by = params.whole.start.wrapping_neg();
+        Self {
+            name: params.name.shifted(by),
+            arguments: params.arguments.shifted(by),
+            meta: params.meta.whole.shifted(by),
+            token: params.meta.token.shifted(by),
+        }
+    }
+
+    /// Returns the positions in a frame that has the parameters alone.
+    fn in_frame_of(self, params_len: u32) -> ParamsSpans {
+        ParamsSpans {
+            whole: Span { start: 0, end: params_len },
+            name: self.name,
+            arguments: self.arguments,
+            meta: MetaSpans { whole: self.meta, token: self.token, ..MetaSpans::default() },
+            ..ParamsSpans::default()
+        }
+    }
+}
+
 impl ParkedCall {
     fn state(&self) -> &[u8] {
-        self.text.get(self.frame_len as usize..).unwrap_or_default()
+        self.text.get(self.params_len as usize..).unwrap_or_default()
     }
 
     /// Returns the bytes that are kept for the call, without those of requests that are queued.
@@ -189,7 +226,7 @@ pub(super) struct EncodedRequest {
     /// The key by which the handler finds the response.
     pub(super) name: Box<str>,
     pub(super) method: &'static str,
-    pub(super) params: Bytes,
+    pub(super) params: Vec<u8>,
 }
 
 /// Adds an input request of a call, to be sent when its session is ready.
@@ -319,14 +356,12 @@ impl ParkedCalls {
         record.expires_at = expires;
         let (channel, version) = (ChannelId(record.channel), record.version);
         endpoint.deadlines.arm(expires, EndpointTimer::CallAge(call));
-        let ParkedCall { text, frame_len, attempt, answers, caller, .. } = parked;
+        let ParkedCall { method, text, params_len, params, attempt, answers, caller, .. } = parked;
         let mut frame = text.into_vec();
-        let state = frame.split_off(frame.len().min(frame_len as usize));
-        let frame = Bytes::from(frame);
-        // The frame was valid when it arrived.
-        let envelope = envelope::parse(&frame, &endpoint.limits, None).ok()?;
-        let method = methods::request_rule(&envelope.method)?.name.into();
-        let params = envelope.params;
+        let state = frame.split_off(frame.len().min(params_len as usize));
+        // The parameters alone: nothing else of the message is read again.
+        let (params, frame) = (params.in_frame_of(params_len), Bytes::from(frame));
+        let method = Cow::Borrowed(method);
         let round = RetryContext { attempt, state, answers, requested_keys: None };
         let (id, retry) = (CallId(call), Some(Box::new(round)));
         let task = CallTask::Offer(TaskOffer::None);
@@ -345,8 +380,8 @@ impl ParkedCalls {
     fn insert(&mut self, endpoint: &mut ServerEndpoint, mut parked: ParkedCall, queued_bytes: usize) -> Key {
         let (added, bytes) = (position(endpoint, parked.call), parked.byte_len() + queued_bytes);
         // The trees compare with other calls only.
-        let (text, frame_len) = (core::mem::take(&mut parked.text), parked.frame_len);
-        let state = text.get(frame_len as usize..).unwrap_or_default();
+        let (text, params_len) = (core::mem::take(&mut parked.text), parked.params_len);
+        let state = text.get(params_len as usize..).unwrap_or_default();
         let key = self.calls.insert(parked);
         let calls = &mut self.calls;
         let by_position = |_, parked: &ParkedCall| position(endpoint, parked.call).cmp(&added);
@@ -371,7 +406,7 @@ impl ParkedCalls {
         let parked = self.calls.get_mut(key)?;
         // Taken out, because the trees compare it while they borrow the table.
         let (call, bytes, text) = (parked.call, parked.byte_len(), core::mem::take(&mut parked.text));
-        let state = text.get(parked.frame_len as usize..).unwrap_or_default();
+        let state = text.get(parked.params_len as usize..).unwrap_or_default();
         let calls = &mut self.calls;
         let removed = position(endpoint, call);
         self.by_position.remove(calls, key, |_, parked| position(endpoint, parked.call).cmp(&removed));
@@ -430,6 +465,8 @@ impl ParkedCallTable for ParkedCalls {
         tasks: Option<(QuestionTasks, &Capabilities)>,
     ) -> Result<Option<Event>, UseError> {
         self.check_room(endpoint, call, requests, state)?;
+        let method = methods::request_rule(&call.method).ok_or(UseError::Stale)?.name;
+        let params = call.params.whole.slice(&call.frame).unwrap_or_default();
         // Encoded before anything is sent, so that either all requests are sent or none.
         let encoded = encode_requests(requests, call.version)?;
         let timeout = endpoint.limits.input_timeout;
@@ -448,7 +485,7 @@ impl ParkedCallTable for ParkedCalls {
                 self.tasks.get_or_insert_default(marker);
             }
             let queued = QueuedCall {
-                method: method.into(),
+                method: Cow::Borrowed(method),
                 params: VersionedParams::from_encoded(call.version, params),
                 meta: None,
                 task: wish.map(|wish| TaskRequest::followed().ttl(wish.ttl.unwrap_or(timeout))),
@@ -462,9 +499,11 @@ impl ParkedCallTable for ParkedCalls {
         let expires = endpoint.inbound.calls.get(call_key).ok_or(UseError::Stale)?.expires_at;
         let parked = ParkedCall {
             call: call_key,
-            text: [&call.frame, state].concat().into(),
+            method,
+            text: [params, state].concat().into(),
             // Frames are shorter than 4 GiB.
-            frame_len: u32::try_from(call.frame.len()).unwrap_or(u32::MAX),
+            params_len: u32::try_from(params.len()).unwrap_or(u32::MAX),
+            params: KeptSpans::of(&call.params),
             attempt: call.attempt().saturating_add(1),
             answers: answers
                 .iter()
@@ -627,7 +666,7 @@ pub(super) fn encode_requests(
 ) -> Result<Vec<EncodedRequest>, UseError> {
     let table = shape::table(version);
     let encode = |(name, request): (&str, &InputRequest<'_>)| {
-        let mut params = Vec::new();
+        let mut params = Vec::with_capacity(RESULT_CAPACITY);
         let members = match request {
             InputRequest::Elicit(request) => Serializer::object(&mut params, request, table),
             InputRequest::CreateMessage(request) => Serializer::object(&mut params, request, table),
@@ -639,7 +678,7 @@ pub(super) fn encode_requests(
         }?;
         check_reserved(members)?;
         let method = request.method().unwrap_or_default();
-        Ok(EncodedRequest { name: name.into(), method, params: params.into() })
+        Ok(EncodedRequest { name: name.into(), method, params })
     };
     requests.iter().map(encode).collect()
 }

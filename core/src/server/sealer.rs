@@ -3,6 +3,7 @@
 //! A trait object, so that a server without keys that never requests input is linked without this code (10 KiB;
 //! `core/docs/size.md`).
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use core::fmt;
 
@@ -11,6 +12,7 @@ use bytes::Bytes;
 use super::event::Call;
 use super::receive::RetryContext;
 use crate::error::UseError;
+use crate::json;
 use crate::limits::Limit;
 use crate::methods;
 use crate::raw::RawJson;
@@ -88,13 +90,16 @@ impl StateSealer for Keys {
 }
 
 /// Returns the name of the tool or prompt, or the URI of the resource.
-fn call_target(call: &Call) -> String {
+fn call_target(call: &Call) -> Cow<'_, str> {
     // A resource is identified by its URI, even if the request has a member `name` as well.
     let target = match &*call.method {
-        methods::RESOURCES_READ => call.params().and_then(|params| params.member("uri")),
-        _ => call.slice(call.params.name),
+        methods::RESOURCES_READ => {
+            let uri = call.params().and_then(|params| params.member("uri")?.string());
+            return Cow::Owned(uri.unwrap_or_default());
+        }
+        _ => call.params.name.slice(&call.frame),
     };
-    target.and_then(|target| target.string()).unwrap_or_default()
+    target.and_then(json::string).unwrap_or_default()
 }
 
 /// Returns the call properties that sealed state is bound to (DESIGN-10).

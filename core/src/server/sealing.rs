@@ -7,7 +7,7 @@ use super::event::Call;
 use super::receive::{CarriedAnswer, RetryContext};
 use super::sealer::{StateSealer, UNANSWERED, sealer_from_seed};
 use crate::error::UseError;
-use crate::json::{Span, object_members};
+use crate::json::{self, Span, object_members};
 use crate::methods;
 use crate::model::{InputRequest, InputRequests};
 use crate::raw::RawJson;
@@ -103,7 +103,7 @@ impl Sealing {
             // A server without keys sends no state, so the responses arrive without it.
             return Ok(RetryContext::default());
         }
-        let Some(text) = call.slice(state).and_then(|text| text.string()) else {
+        let Some(text) = state.slice(&call.frame).and_then(json::string) else {
             return Err(RpcError::invalid_params("`params.requestState` is not a string"));
         };
         let opened = self.open(endpoint, config, call, &text);

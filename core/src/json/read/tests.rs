@@ -181,8 +181,10 @@ fn are_same(ours: &str, theirs: &str) -> bool {
         text.rsplit_once(" at line ").map_or_else(|| text.to_string(), |(text, _)| text.to_string())
     };
     let (our_message, their_message) = (message(ours), message(theirs));
-    let may_move =
-        OTHER_POSITIONS.contains(&&*our_message) || our_message.starts_with("invalid type: unit variant");
+    let may_move = OTHER_POSITIONS.contains(&&*our_message)
+        || our_message.starts_with("invalid type: unit variant")
+        // Of the fields of a form `serde_json` takes the text, so their positions begin with the field.
+        || our_message.starts_with("`properties.");
     ours == theirs || may_move && (our_message == their_message || their_message == "expected value")
 }
 
