@@ -1,6 +1,6 @@
 //! Inbound calls of a server: request ids, answers, stale keys, and the end of a connection.
 
-use mcp_proto::server::CancelReason;
+use mcp_proto::server::{BufferedResult, CancelReason};
 use mcp_proto::{
     CallError, CallOptions, Diagnostic, Fault, Progress, RpcError, UseError, Version, VersionSet,
 };
@@ -193,6 +193,30 @@ fn large_results_encode_like_small_ones() {
         }
         assert_eq!(sent[0], sent[1]);
         assert_eq!(sent[0]["result"]["content"][0]["text"], text.as_str());
+    });
+}
+
+// covers: BASE-010, BASE-026, META-018
+#[test]
+fn buffered_results_are_sent_like_others_and_once() {
+    for_each_era(|harness, modern_era| {
+        let mut buffer = BufferedResult::default();
+        for length in [1, 1_000, 48_000, 2] {
+            let result = json!({"content": [{"type": "text", "text": "x".repeat(length)}]});
+            let call = harness.expect_call_for(&call_request(modern_era, "same"));
+            let expected = harness.complete(call.id(), &result);
+            let call = harness.expect_call_for(&call_request(modern_era, "same"));
+            // Empty after the last result was sent, and after one that cannot be: nothing is sent twice or in part.
+            for _ in 0..2 {
+                let refused = harness.pipe.engine().complete_buffered(harness.now, call.id(), &mut buffer);
+                assert!(matches!(refused, Err(UseError::Encode(_))), "{length}");
+                harness.assert_idle();
+                buffer.encode(call.version(), &json!([1])).expect_err("not an object");
+            }
+            buffer.encode(call.version(), &result).expect("an object");
+            harness.pipe.engine().complete_buffered(harness.now, call.id(), &mut buffer).expect("open");
+            assert_eq!(harness.expect_reply(), expected, "{length}");
+        }
     });
 }
 

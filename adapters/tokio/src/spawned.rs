@@ -87,7 +87,11 @@ impl Handler for Spawned {
             return Placement::Inline(call, timer);
         };
         let router = self.router.clone();
-        let task = runtime.spawn(async move { run_call(&*router, call, timer).await });
+        let task = runtime.spawn(async move {
+            if let Some(finished) = run_call(&*router, call, timer).await {
+                finished.report();
+            }
+        });
         if runtime.runtime_flavor() != RuntimeFlavor::CurrentThread {
             // A thread of the runtime keeps the task that it spawned last to itself, and wakes no other thread for it. With
             // another one after it, a second thread is awake, and watches the sockets while the call computes.

@@ -42,7 +42,11 @@ where
     Self: Send + Sync,
 {
     fn start(self: Arc<Self>, call: RemoteCall, timer: StartTimer) -> CallFuture {
-        Box::pin(async move { run_call(&*self, call, timer).await })
+        Box::pin(async move {
+            if let Some(finished) = run_call(&*self, call, timer).await {
+                finished.report();
+            }
+        })
     }
 
     fn event(&self, event: &Event) {

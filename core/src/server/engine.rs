@@ -225,6 +225,7 @@ impl Engine {
     }
 
     /// Returns the next event.
+    #[inline]
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
         self.endpoint.tick(now);
         self.endpoint.check.polled();

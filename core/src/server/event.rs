@@ -200,6 +200,12 @@ impl Call {
         self.slice(self.params.whole)
     }
 
+    /// Returns the size of the parameters in bytes; 0 if there are none.
+    #[must_use]
+    pub fn params_len(&self) -> usize {
+        self.params.whole.slice(&self.frame).map_or(0, <[u8]>::len)
+    }
+
     /// Deserializes the parameters. Missing parameters are read as `{}`.
     ///
     /// # Errors

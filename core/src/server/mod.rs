@@ -57,7 +57,7 @@ pub use http_request::{ConnectionInfo, HttpRequest};
 pub use input::{InputError, InputRequired};
 #[cfg(feature = "http")]
 pub(crate) use notifications::report_deprecated;
-pub use reply::PreparedResult;
+pub use reply::{BufferedResult, PreparedResult};
 pub use tasks::TaskOffer;
 pub use tasks::record::TaskRecordError;
 pub use tasks::requests::TaskOptions;

@@ -186,6 +186,38 @@ impl Engine {
         self.close_if_finished(record.channel);
         Ok(())
     }
+
+    /// Answers a call with a buffered result, and empties the buffer. A large one is sent without a copy.
+    ///
+    /// The result must have been serialized for the revision of the call.
+    ///
+    /// # Errors
+    ///
+    /// As [`complete_prepared`](Self::complete_prepared). An encoding error if the buffer is empty.
+    pub fn complete_buffered(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        result: &mut BufferedResult,
+    ) -> Result<(), UseError> {
+        let BufferedResult { text, members } = result;
+        if text.is_empty() {
+            return Err(EncodeError::NotAnObject.into());
+        }
+        if text.len() >= MIN_SHARED_RESULT {
+            let text = RawJson::trusted(core::mem::take(text).into());
+            let result = PreparedResult { text, members: *members, one_line: true };
+            return self.complete_prepared(now, call, &result);
+        }
+        self.answer(now, call, &mut |out, _| {
+            let at = out.len();
+            room(out, text.len())?;
+            out.extend_from_slice(text);
+            Ok(members.shifted(at))
+        })?;
+        text.clear();
+        Ok(())
+    }
 }
 
 /// A result that is serialized once and sent often.
@@ -224,6 +256,40 @@ impl PreparedResult {
     #[must_use]
     pub const fn text(&self) -> &RawJson {
         &self.text
+    }
+}
+
+/// A result that is serialized away from the engine and sent once. Its buffer can be used again.
+#[derive(Debug, Default)]
+pub struct BufferedResult {
+    text: Vec<u8>,
+    /// Offsets are relative to the text.
+    members: TopLevelMembers,
+}
+
+impl BufferedResult {
+    /// Serializes a result for a call of one revision.
+    ///
+    /// # Errors
+    ///
+    /// As [`PreparedResult::new`]. The buffer is empty then.
+    pub fn encode<T: Serialize + ?Sized>(&mut self, version: Version, result: &T) -> Result<(), EncodeError> {
+        self.text.clear();
+        self.text.reserve(RESULT_CAPACITY);
+        match Serializer::object(&mut self.text, result, shape::table(version)) {
+            Ok(members) => self.members = members,
+            Err(error) => {
+                self.text.clear();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the size of the buffer in bytes.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.text.capacity()
     }
 }
 

@@ -312,37 +312,39 @@ impl<F, K> Drop for FutureSet<F, K> {
     }
 }
 
-impl<F: Future<Output = ()>, K> FutureSet<F, K> {
-    /// Adds a future and polls it for the first time.
-    fn start(&mut self, key: K, future: impl FnOnce() -> F) {
+impl<F: Future, K> FutureSet<F, K> {
+    /// Adds a future and polls it for the first time. Returns its output if it is ready.
+    fn start(&mut self, key: K, future: impl FnOnce() -> F) -> Option<F::Output> {
         let index = self.free.pop().unwrap_or_else(|| self.add_slot());
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.key = Some(key);
-            slot.future.as_mut().set(Some(future()));
-            self.poll_slot(index);
-        }
+        let slot = self.slots.get_mut(index)?;
+        slot.key = Some(key);
+        slot.future.as_mut().set(Some(future()));
+        self.poll_slot(index)
     }
 
-    /// Polls the futures that were woken. Returns whether there were any.
-    fn poll_woken(&mut self) -> bool {
+    /// Polls the futures that were woken, and passes on the outputs of those that are ready. Returns whether there were any.
+    fn poll_woken(&mut self, on_output: &mut dyn FnMut(F::Output)) -> bool {
         let mut woken = core::mem::take(&mut self.scratch);
         let any = self.woken.take(&mut woken);
-        woken.drain(..).for_each(|index| self.poll_slot(index));
+        woken.drain(..).filter_map(|index| self.poll_slot(index)).for_each(on_output);
         self.scratch = woken;
         any
     }
 
-    fn poll_slot(&mut self, index: usize) {
-        let Some(FutureSlot { future, wake_flag, waker, .. }) = self.slots.get_mut(index) else {
-            return;
-        };
+    fn poll_slot(&mut self, index: usize) -> Option<F::Output> {
+        let FutureSlot { future, wake_flag, waker, .. } = self.slots.get_mut(index)?;
         // Before the poll, so that a wake-up from inside of it counts.
         wake_flag.reset();
-        let Some(future) = future.as_mut().as_pin_mut() else { return };
+        let future = future.as_mut().as_pin_mut()?;
         let outcome = catch(|| future.poll(&mut Context::from_waker(waker)));
-        // Handlers catch their own panics. A panic here comes from a destructor and ends the future as well.
-        if !matches!(outcome, Ok(Poll::Pending)) {
-            self.clear_slot(index);
+        if let Ok(Poll::Pending) = outcome {
+            return None;
+        }
+        self.clear_slot(index);
+        match outcome {
+            Ok(Poll::Ready(output)) => Some(output),
+            // Handlers catch their own panics. A panic here comes from a destructor and ends the future as well.
+            _ => None,
         }
     }
 }

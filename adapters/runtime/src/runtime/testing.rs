@@ -21,7 +21,8 @@ use mcp_std::catch;
 use super::{FutureSet, Runtime, start_timer};
 use crate::client::TestPeer;
 use crate::server::{
-    AsyncHandler, Dispatcher, RemoteCall, ServerLoop, StartTimer, TaskSource, dispatch_async_event, run_call,
+    AsyncHandler, Dispatcher, FinishedCall, RemoteCall, ServerLoop, StartTimer, TaskSource,
+    dispatch_async_event, run_call,
 };
 
 /// Wraps a handler for a test's server.
@@ -54,7 +55,12 @@ struct AsyncTestPeer<H, S, F> {
     grace_expired: bool,
 }
 
-impl<H: AsyncHandler, S: Fn(RemoteCall) -> F, F: Future<Output = ()>> TestPeer for AsyncTestPeer<H, S, F> {
+impl<H, S, F> TestPeer for AsyncTestPeer<H, S, F>
+where
+    H: AsyncHandler,
+    S: Fn(RemoteCall) -> F,
+    F: Future<Output = Option<FinishedCall>>,
+{
     fn handle(&mut self, _: &mut dyn ServerLoop, dispatcher: &mut Dispatcher, event: Event) {
         if let Some(event) = dispatcher.accept_event(event) {
             dispatch_async_event(&*self.handler, &event);
@@ -68,13 +74,19 @@ impl<H: AsyncHandler, S: Fn(RemoteCall) -> F, F: Future<Output = ()>> TestPeer f
     fn advance(&mut self, host: &mut dyn ServerLoop, dispatcher: &mut Dispatcher) -> bool {
         self.sleep_queue.lock().now = host.now();
         let _scope = SleepScope::enter(self.sleep_queue.clone());
+        let failed = &mut |call: &_, failure: &_| _ = catch(|| self.handler.failed(call, failure));
         let mut moved = false;
         while let Some(remote) = dispatcher.next_call(host) {
-            self.running.start((), || (self.start)(remote));
+            if let Some(finished) = self.running.start((), || (self.start)(remote)).flatten() {
+                dispatcher.apply_finished(host, finished, failed);
+            }
             moved = true;
         }
-        moved |= self.running.poll_woken();
-        let failed = &mut |call: &_, failure: &_| _ = catch(|| self.handler.failed(call, failure));
+        moved |= self.running.poll_woken(&mut |finished| {
+            if let Some(finished) = finished {
+                dispatcher.apply_finished(host, finished, failed);
+            }
+        });
         moved |= dispatcher.process_messages(host, failed);
         self.grace_expired &= !moved;
         moved

@@ -6,13 +6,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::task::Waker;
 
-use mcp_proto::server::{Announcement, Call, CancelReason, Event};
+use mcp_proto::server::{Announcement, BufferedResult, Call, CancelReason, Event};
 use mcp_proto::{CallId, Instant, Limits};
 use mcp_std::catch;
 use mcp_std::sync::{Inbox, SendError, Sender};
 
 use super::handler::HandlerFailure;
-use super::remote::{ActiveCall, LoopCommand, LoopMessage, RemoteCall};
+use super::remote::{ActiveCall, FinishedCall, HandlerOutcome, LoopCommand, LoopMessage, RemoteCall};
 use super::server_loop::{Backlog, ServerLoop, apply_outcome, max_running_tasks, set_task_message};
 use super::tasks::DriveTasks;
 
@@ -31,6 +31,9 @@ pub struct Dispatcher {
     inbox: Inbox<LoopMessage>,
     /// Messages taken from the inbox, kept to reuse the memory.
     messages: VecDeque<LoopMessage>,
+    /// Buffers for results: at most [`MAX_BUFFERS`], none larger than [`MAX_BUFFER_SIZE`].
+    #[expect(clippy::vec_box, reason = "they are passed on in their boxes")]
+    buffers: Vec<Box<BufferedResult>>,
     slots: Vec<Option<Arc<ActiveCall>>>,
     /// Indices of slots without a call.
     free_slots: Vec<usize>,
@@ -62,6 +65,7 @@ impl Dispatcher {
         Self {
             inbox: Inbox::new(MAX_COMMANDS),
             messages: VecDeque::new(),
+            buffers: Vec::new(),
             slots: Vec::new(),
             free_slots: Vec::new(),
             backlog: Backlog::default(),
@@ -188,6 +192,7 @@ impl Dispatcher {
     }
 
     /// Queues a call or cancels a running one. Returns events that are neither.
+    #[inline]
     pub fn accept_event(&mut self, event: Event) -> Option<Event> {
         match event {
             Event::Call(ref call) if call.is_task_run() => self.waiting_tasks.push(event),
@@ -206,8 +211,7 @@ impl Dispatcher {
 
     /// Returns the next call for a handler, or `None` if the maximum number runs or no call waits.
     pub fn next_call(&mut self, server_loop: &mut dyn ServerLoop) -> Option<RemoteCall> {
-        let event = self.pop_task(server_loop).or_else(|| self.pop_call());
-        let Some(Event::Call(call)) = event else { return None };
+        let Some(Event::Call(call)) = self.next_queue(server_loop)?.pop() else { return None };
         self.running_tasks += usize::from(call.is_task_run());
         let index = self.free_slots.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -217,20 +221,18 @@ impl Dispatcher {
         if let Some(slot) = self.slots.get_mut(index) {
             *slot = Some(running.clone());
         }
-        Some(RemoteCall::new(running, self.inbox.sender()))
+        let buffer = self.buffers.pop();
+        Some(RemoteCall::new(running, self.inbox.sender(), buffer))
     }
 
-    /// Removes and returns the oldest run of a task, if it may run.
-    fn pop_task(&mut self, server_loop: &mut dyn ServerLoop) -> Option<Event> {
-        let may_run = !self.waiting_tasks.is_empty() && self.running_tasks < max_running_tasks(server_loop);
-        if may_run { self.waiting_tasks.pop() } else { None }
-    }
-
-    /// Removes and returns the oldest other call, if it may run.
-    fn pop_call(&mut self) -> Option<Event> {
+    /// Returns the queue whose oldest call may run: runs of tasks come first.
+    fn next_queue(&mut self, server_loop: &mut dyn ServerLoop) -> Option<&mut Backlog> {
+        if !self.waiting_tasks.is_empty() && self.running_tasks < max_running_tasks(server_loop) {
+            return Some(&mut self.waiting_tasks);
+        }
         // Runs of tasks have a limit of their own and do not count for this one (DESIGN-48).
         let may_run = self.running_count() - self.running_tasks < self.max_running;
-        if may_run { self.backlog.pop() } else { None }
+        may_run.then_some(&mut self.backlog)
     }
 
     /// Applies all received messages: outcomes, progress, changes and commands; and [drives](Self::drive_tasks) tasks.
@@ -242,6 +244,9 @@ impl Dispatcher {
         server_loop: &mut dyn ServerLoop,
         on_failure: &mut dyn FnMut(&Call, &HandlerFailure),
     ) -> bool {
+        if self.has_messages() {
+            server_loop.tick();
+        }
         let any = self.apply_messages(server_loop, on_failure);
         self.show_held_messages(server_loop);
         self.drive_tasks(server_loop) || any
@@ -255,7 +260,6 @@ impl Dispatcher {
         if !self.inbox.take(&mut self.messages) {
             return false;
         }
-        server_loop.tick();
         let mut messages = core::mem::take(&mut self.messages);
         for message in messages.drain(..) {
             match message {
@@ -269,11 +273,7 @@ impl Dispatcher {
                         .extend(show_task_message(server_loop, &running).map(|at| (at, running)));
                 }
                 LoopMessage::Finished(running, outcome) => {
-                    // Work that the handler moved to other threads keeps the slot until it ends (DESIGN-56).
-                    if running.release() {
-                        self.free_slot(&running);
-                    }
-                    apply_outcome(server_loop, running.call(), outcome, on_failure);
+                    self.end_call(server_loop, &running, outcome, on_failure);
                 }
                 LoopMessage::Released(running) => self.free_slot(&running),
                 // A condition of the application may panic.
@@ -284,6 +284,37 @@ impl Dispatcher {
         }
         self.messages = messages;
         true
+    }
+
+    /// Applies the outcome of a handler whose future the loop itself has polled. Does not read the clock.
+    pub fn apply_finished(
+        &mut self,
+        server_loop: &mut dyn ServerLoop,
+        finished: FinishedCall,
+        on_failure: &mut dyn FnMut(&Call, &HandlerFailure),
+    ) {
+        // What the handler has sent before its end comes first.
+        self.apply_messages(server_loop, on_failure);
+        let FinishedCall { mut remote, outcome } = finished;
+        remote.mark_finished();
+        self.end_call(server_loop, remote.running(), outcome, on_failure);
+    }
+
+    fn end_call(
+        &mut self,
+        server_loop: &mut dyn ServerLoop,
+        running: &ActiveCall,
+        outcome: HandlerOutcome,
+        on_failure: &mut dyn FnMut(&Call, &HandlerFailure),
+    ) {
+        // Work that the handler moved to other threads keeps the slot until it ends (DESIGN-56).
+        if running.release() {
+            self.free_slot(running);
+        }
+        let buffer = apply_outcome(server_loop, running.call(), outcome, on_failure);
+        if self.buffers.len() < MAX_BUFFERS {
+            self.buffers.extend(buffer.filter(|buffer| buffer.capacity() <= MAX_BUFFER_SIZE));
+        }
     }
 
     fn free_slot(&mut self, running: &ActiveCall) {
@@ -377,5 +408,9 @@ fn discard_item(refused: &SendError<LoopMessage>) -> SendError<()> {
     }
 }
 
+/// Maximum number of buffers that are kept for results.
+const MAX_BUFFERS: usize = 16;
+/// Maximum size in bytes of such a buffer.
+const MAX_BUFFER_SIZE: usize = 4 << 10;
 /// Maximum number of waiting commands. Outcomes of calls are not counted.
 const MAX_COMMANDS: usize = 1024;

@@ -17,7 +17,7 @@ use mcp_proto::{Diagnostic, EncodeError, RawJson, RpcError, UseError};
 use mcp_std::{Panic, catch, catch_async};
 
 use super::cx::{Answered, AsyncCx, Cx, StartTimer};
-use super::remote::RemoteCall;
+use super::remote::{FinishedCall, RemoteCall};
 use super::server_loop::in_scope;
 use super::tasks::TaskSource;
 
@@ -250,9 +250,10 @@ pub trait AsyncHandler {
 
     /// Decides where a call runs: by default inside the future of the server, by [`call`](Self::call).
     ///
-    /// A handler that moves calls to tasks of an executor runs each by [`run_call`] with another handler, and returns a future
-    /// that is ready when the task has ended. The server drops that future to stop the task; until it is ready or dropped, the
-    /// call counts as one of those that run at a time.
+    /// A handler that moves calls to tasks of an executor runs each by [`run_call`] with another handler,
+    /// [reports](FinishedCall::report) the outcome there, and returns a future that is ready when the task has ended. The
+    /// server drops that future to stop the task; until it is ready or dropped, the call counts as one of those that run at
+    /// a time.
     fn place(&self, call: RemoteCall, timer: StartTimer) -> Placement {
         Placement::Inline(call, timer)
     }
@@ -281,13 +282,20 @@ impl<F: AsyncFn(&mut AsyncCx, &Call) -> Result<Answered, RpcError>> AsyncHandler
     }
 }
 
-/// Runs a handler on a call and reports the outcome. Returns early when the call is cancelled.
+/// Runs a handler on a call and returns the outcome. Returns `None` early when the call is cancelled.
 ///
-/// If the handler [places](AsyncHandler::place) the call elsewhere, waits for its end there.
-pub async fn run_call<H: AsyncHandler>(handler: &H, remote: RemoteCall, start_timer: StartTimer) {
+/// If the handler [places](AsyncHandler::place) the call elsewhere, waits for its end there and returns `None`.
+pub async fn run_call<H: AsyncHandler>(
+    handler: &H,
+    remote: RemoteCall,
+    start_timer: StartTimer,
+) -> Option<FinishedCall> {
     let (remote, start_timer) = match handler.place(remote, start_timer) {
         Placement::Inline(remote, start_timer) => (remote, start_timer),
-        Placement::Spawned(end) => return end.await,
+        Placement::Spawned(end) => {
+            end.await;
+            return None;
+        }
     };
     let running = remote.running().clone();
     let mut cx = AsyncCx::from_remote(remote, start_timer);
@@ -307,9 +315,7 @@ pub async fn run_call<H: AsyncHandler>(handler: &H, remote: RemoteCall, start_ti
         })
         .await
     };
-    if let Some(outcome) = outcome {
-        cx.finish(outcome);
-    }
+    outcome.map(|outcome| cx.finish(outcome))
 }
 
 /// A shared handler in the form that one loop uses; calls go to [`run_call`] instead.

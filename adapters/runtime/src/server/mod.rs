@@ -37,7 +37,9 @@ pub use handler::{AsyncHandler, Placement, dispatch_async_event, run_call};
 pub use handler::{Handler, HandlerFailure};
 #[cfg(feature = "http")]
 pub use http::{HttpServer, Shard, TokenOutcome, TokenReply, TokenWorkers};
-pub use remote::{ActiveCall, BeginTask, EncodedResult, HandlerOutcome, LoopCommand, RemoteCall};
+pub use remote::{
+    ActiveCall, BeginTask, EncodedResult, FinishedCall, HandlerOutcome, LoopCommand, RemoteCall,
+};
 pub(crate) use server_loop::dispatch_event;
 pub use server_loop::{Backlog, ChangeSet, ServerLoop, subscribed_resource_changes};
 pub use stream::{CallRunner, Server};

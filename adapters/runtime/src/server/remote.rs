@@ -9,7 +9,9 @@ use core::task::Waker;
 use core::time::Duration;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use mcp_proto::server::{Announcement, Call, CancelReason, Engine, InputRequired, Peer, PreparedResult};
+use mcp_proto::server::{
+    Announcement, BufferedResult, Call, CancelReason, Engine, InputRequired, Peer, PreparedResult,
+};
 use mcp_proto::{Instant, Progress, RawJson, RpcError, UseError};
 use mcp_std::sync::{SendError, Sender};
 use mcp_std::{Panic, catch};
@@ -59,14 +61,16 @@ pub enum HandlerOutcome {
     /// Begins a task, which runs the handler again.
     BeginTask(InputRequired, BeginTask),
     /// Fails the call with an error. A failure is reported to the author of the handler.
-    Fail(RpcError, Option<Arc<HandlerFailure>>),
+    Fail(Box<RpcError>, Option<Arc<HandlerFailure>>),
 }
 
 /// A result that was encoded away from the event loop.
 #[derive(Debug)]
 pub enum EncodedResult {
-    /// Encoded for the revision of the call.
-    Prepared(PreparedResult),
+    /// Encoded for the revision of the call, to be sent once.
+    Buffered(Box<BufferedResult>),
+    /// Encoded for the revision of the call, before it arrived.
+    Prepared(Box<PreparedResult>),
     /// Raw JSON, sent unchanged.
     Raw(RawJson),
 }
@@ -188,6 +192,8 @@ pub struct RemoteCall {
     running: Arc<ActiveCall>,
     sender: Sender<LoopMessage>,
     role: CallRole,
+    /// A buffer for the result, to be used again.
+    buffer: Option<Box<BufferedResult>>,
     /// Whether the handler does not wait any more for the work that has this.
     abandonment: Option<Arc<AtomicBool>>,
 }
@@ -223,8 +229,12 @@ enum CallRole {
 }
 
 impl RemoteCall {
-    pub(super) const fn new(running: Arc<ActiveCall>, sender: Sender<LoopMessage>) -> Self {
-        Self { running, sender, role: CallRole::Handler, abandonment: None }
+    pub(super) const fn new(
+        running: Arc<ActiveCall>,
+        sender: Sender<LoopMessage>,
+        buffer: Option<Box<BufferedResult>>,
+    ) -> Self {
+        Self { running, sender, role: CallRole::Handler, buffer, abandonment: None }
     }
 
     /// Returns the same call for work that its handler moves to another thread, and that may outlive the handler.
@@ -234,8 +244,14 @@ impl RemoteCall {
         self.running.holders.fetch_add(1, Ordering::AcqRel);
         let flag = Arc::new(AtomicBool::new(false));
         let (running, sender, abandonment) = (self.running.clone(), self.sender.clone(), Some(flag.clone()));
-        let work = Self { running: running.clone(), sender, role: CallRole::Work, abandonment };
+        let buffer = None;
+        let work = Self { running: running.clone(), sender, role: CallRole::Work, buffer, abandonment };
         (work, Abandonment { running, flag })
+    }
+
+    /// Notes that the outcome is known. Otherwise dropping this reports that the handler gave up.
+    pub(super) const fn mark_finished(&mut self) {
+        self.role = CallRole::Finished;
     }
 
     fn is_abandoned(&self) -> bool {
@@ -310,9 +326,9 @@ impl RemoteCall {
     }
 
     /// Runs a handler to its end on this thread and reports its outcome. A panic is caught.
-    pub fn run(self, handler: impl FnOnce(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>) {
+    pub fn run(mut self, handler: impl FnOnce(&mut Cx<'_>, &Call) -> Result<Answered, RpcError>) {
         let running = self.running.clone();
-        let mut state = CallState::default();
+        let mut state = CallState::with_buffer(self.take_buffer());
         let mut cx = Cx::new(Backend::Remote(&self), running.call(), &mut state);
         let outcome = catch(|| in_scope(running.call(), || handler(&mut cx, running.call())));
         let outcome = state.into_outcome(running.call(), outcome);
@@ -320,17 +336,39 @@ impl RemoteCall {
     }
 
     /// Reports the outcome of a handler; see [`CallState::into_outcome`].
-    pub fn finish(mut self, outcome: HandlerOutcome) {
-        // Otherwise the drop of `self` would report that the handler gave up.
-        self.role = CallRole::Finished;
-        // After the end of the loop no answer can be sent.
-        let _ = self.sender.send_unbounded(LoopMessage::Finished(self.running.clone(), outcome));
+    pub fn finish(self, outcome: HandlerOutcome) {
+        FinishedCall { remote: self, outcome }.report();
+    }
+
+    /// Takes the buffer for the result.
+    pub(super) const fn take_buffer(&mut self) -> Option<Box<BufferedResult>> {
+        self.buffer.take()
     }
 
     /// Reports that the handler panicked.
     pub fn fail_with_panic(self, panic: Panic) {
         let outcome = HandlerOutcome::from_panic(self.running.call(), panic);
         self.finish(outcome);
+    }
+}
+
+/// A call whose handler has ended, and the outcome: for the loop, or to be [reported](Self::report) to it.
+///
+/// Dropping it fails the call.
+#[derive(Debug)]
+#[must_use = "report it"]
+pub struct FinishedCall {
+    pub(super) remote: RemoteCall,
+    pub(super) outcome: HandlerOutcome,
+}
+
+impl FinishedCall {
+    /// Reports the outcome to the loop, from any thread.
+    pub fn report(self) {
+        let Self { mut remote, outcome } = self;
+        remote.mark_finished();
+        // After the end of the loop no answer can be sent.
+        let _ = remote.sender.send_unbounded(LoopMessage::Finished(remote.running.clone(), outcome));
     }
 }
 
@@ -348,7 +386,7 @@ impl Drop for RemoteCall {
             CallRole::Handler => {
                 let failure = Some(Arc::new(HandlerFailure::Unanswered));
                 let error = RpcError::internal("the handler gave up");
-                LoopMessage::Finished(running, HandlerOutcome::Fail(error, failure))
+                LoopMessage::Finished(running, HandlerOutcome::Fail(error.into(), failure))
             }
         };
         let _ = self.sender.send_unbounded(message);
@@ -358,7 +396,7 @@ impl Drop for RemoteCall {
 impl HandlerOutcome {
     pub(super) fn from_panic(call: &Call, panic: Panic) -> Self {
         Self::Fail(
-            RpcError::internal(format!("the handler of {} panicked", call.describe_target())),
+            RpcError::internal(format!("the handler of {} panicked", call.describe_target())).into(),
             Some(Arc::new(HandlerFailure::Panicked(panic))),
         )
     }

@@ -1,12 +1,13 @@
 //! The interface between handlers and the event loop of any transport.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use mcp_proto::server::{Announcement, Audience, Call, Engine, Event};
-use mcp_proto::{CallId, Change, Instant, Limits, RpcError, UseError};
+use mcp_proto::server::{Announcement, Audience, BufferedResult, Call, Engine, Event};
+use mcp_proto::{CallId, Change, Instant, Limits, RawJson, RpcError, UseError};
 use mcp_std::catch;
 
 use super::cx::{Backend, CallState, Cx};
@@ -140,12 +141,14 @@ pub(super) fn in_scope<T>(call: &Call, run: impl FnOnce() -> T) -> T {
 }
 
 /// Applies the outcome of a handler. `on_failure` receives failures that the author of the handler should know.
+///
+/// Returns the buffer of the result.
 pub(crate) fn apply_outcome(
     server_loop: &mut dyn ServerLoop,
     call: &Call,
     outcome: HandlerOutcome,
     on_failure: &mut dyn FnMut(&Call, &HandlerFailure),
-) {
+) -> Option<Box<BufferedResult>> {
     let now = match &outcome {
         // The clock was read for the answer, which the handler gave itself.
         HandlerOutcome::Answered(_) => server_loop.now(),
@@ -157,23 +160,28 @@ pub(crate) fn apply_outcome(
             if let Some(failure) = failure {
                 on_failure(call, &failure);
             }
-            return;
+            return None;
         }
         HandlerOutcome::Complete(result, failure) => {
-            let outcome = match &result {
-                EncodedResult::Prepared(result) => engine.complete_prepared(now, call.id(), result),
-                EncodedResult::Raw(result) => engine.complete_raw(now, call.id(), result),
+            let mut buffer: Option<Box<BufferedResult>> = None;
+            let sent = match result {
+                EncodedResult::Buffered(result) => {
+                    let result = buffer.insert(result);
+                    engine.complete_buffered(now, call.id(), result)
+                }
+                EncodedResult::Prepared(result) => engine.complete_prepared(now, call.id(), &result),
+                EncodedResult::Raw(result) => engine.complete_raw(now, call.id(), &result),
             };
-            match outcome {
+            match sent {
+                Err(refused) if refused != UseError::Stale => {
+                    (RpcError::internal("the result cannot be sent").into(), Some(Arc::new(refused.into())))
+                }
                 // A stale call was cancelled meanwhile, and a cancelled call has no response.
-                Ok(()) | Err(UseError::Stale) => {
+                _ => {
                     if let Some(failure) = failure {
                         on_failure(call, &failure);
                     }
-                    return;
-                }
-                Err(refused) => {
-                    (RpcError::internal("the result cannot be sent"), Some(Arc::new(refused.into())))
+                    return buffer;
                 }
             }
         }
@@ -181,12 +189,12 @@ pub(crate) fn apply_outcome(
             if let Err(refused) = engine.require_input(now, call, &input_required) {
                 on_failure(call, &HandlerFailure::InputRequest(refused));
             }
-            return;
+            return None;
         }
         HandlerOutcome::BeginTask(input, begin_task) => {
-            let Err(refused) = begin_task(engine, now, call, &input) else { return };
+            let Err(refused) = begin_task(engine, now, call, &input) else { return None };
             let error = RpcError::internal("no task can be created");
-            (error, Some(Arc::new(HandlerFailure::Task(refused))))
+            (error.into(), Some(Arc::new(HandlerFailure::Task(refused))))
         }
         HandlerOutcome::Fail(error, failure) => (error, failure),
     };
@@ -195,6 +203,7 @@ pub(crate) fn apply_outcome(
     if let Some(failure) = failure {
         on_failure(call, &failure);
     }
+    None
 }
 
 /// Returns the time at which a handler answers its call. The clock is read only for an observer that measures it.
@@ -218,37 +227,36 @@ pub(super) fn max_running_tasks(server_loop: &mut dyn ServerLoop) -> usize {
 
 /// Events that arrived while a handler ran.
 ///
-/// Invariant: `bytes` is the sum of the costs in `events`.
+/// Invariant: `bytes` is the sum of the [costs](event_cost) of `events`.
 #[derive(Debug, Default)]
 pub struct Backlog {
-    /// Events with their cost in bytes.
-    events: VecDeque<(Event, usize)>,
+    events: VecDeque<Event>,
     bytes: usize,
 }
 
 impl Backlog {
     /// Adds an event. A cancellation instead removes the waiting call.
+    #[inline]
     pub fn push(&mut self, event: Event) {
-        if let Event::Cancelled { call, .. } = event {
-            self.remove(call);
+        if let Event::Cancelled { call, .. } = &event {
+            self.remove(*call);
             return;
         }
-        let cost = event_cost(&event);
-        self.bytes += cost;
-        self.events.push_back((event, cost));
+        self.bytes += event_cost(&event);
+        self.events.push_back(event);
     }
 
     /// Removes a call.
     pub(super) fn remove(&mut self, call: CallId) {
-        self.events.retain(|(other, _)| !matches!(other, Event::Call(waiting) if waiting.id() == call));
-        self.bytes = self.events.iter().map(|(_, cost)| cost).sum();
+        self.events.retain(|other| !matches!(other, Event::Call(waiting) if waiting.id() == call));
+        self.bytes = self.events.iter().map(event_cost).sum();
     }
 
     /// Removes and returns the oldest event.
+    #[inline]
     pub fn pop(&mut self) -> Option<Event> {
-        let (event, cost) = self.events.pop_front()?;
-        self.bytes -= cost;
-        Some(event)
+        self.bytes -= self.events.front().map_or(0, event_cost);
+        self.events.pop_front()
     }
 
     /// Returns whether no event waits.
@@ -265,13 +273,14 @@ impl Backlog {
 
 /// Returns the approximate size of an event in bytes.
 fn event_cost(event: &Event) -> usize {
+    let len = |json: &RawJson| json.as_bytes().len();
     let params = match event {
-        Event::Call(call) => call.params(),
-        Event::Notification(notification) => notification.params.clone(),
-        Event::Done { outcome, .. } => outcome.as_ref().ok().cloned(),
-        _ => None,
+        Event::Call(call) => call.params_len(),
+        Event::Notification(notification) => notification.params.as_ref().map_or(0, len),
+        Event::Done { outcome, .. } => outcome.as_ref().map_or(0, len),
+        _ => 0,
     };
-    size_of::<Event>() + params.map_or(0, |params| params.as_bytes().len())
+    size_of::<Event>() + params
 }
 
 // Changes that have not been published yet.

@@ -281,9 +281,9 @@ where
         self.running.register(waker);
         while let Some((key, callback)) = self.queued.pop_front() {
             let (handler, replies) = (self.handler.clone(), self.reply_inbox.sender());
-            self.running.start(key, || (self.start)(handler, callback, replies));
+            let _ = self.running.start(key, || (self.start)(handler, callback, replies));
         }
-        self.running.poll_woken();
+        self.running.poll_woken(&mut |()| ());
         self.reply_inbox.take(&mut self.ready_replies);
         self.ready_replies.pop_front()
     }

@@ -26,7 +26,7 @@ use super::server::{DEFAULT_MAX_RUNNING, MAX_TURNS};
 use super::{DeadlineTimer, FutureSet, Runtime, start_timer};
 use crate::Error;
 use crate::server as serve;
-use crate::server::{AsyncHandler, Handle, RemoteCall, SharedHandler, StartTimer, run_call};
+use crate::server::{AsyncHandler, FinishedCall, Handle, RemoteCall, SharedHandler, StartTimer, run_call};
 
 /// An HTTP server in one future, or in [several shards](Self::shards): connections, event streams and handlers.
 ///
@@ -300,7 +300,7 @@ struct ServeLoop<R: Runtime, H> {
 
 impl<R: Runtime, H: AsyncHandler> ServeLoop<R, H> {
     /// Does the work that is possible now. Ready when the server has ended.
-    fn poll<F: Future<Output = ()>>(
+    fn poll<F: Future<Output = Option<FinishedCall>>>(
         &mut self,
         cx: &mut Context<'_>,
         running: &mut FutureSet<F>,
@@ -310,14 +310,14 @@ impl<R: Runtime, H: AsyncHandler> ServeLoop<R, H> {
         self.is_armed = self.is_armed && !self.socket_watch.poll(cx)?;
         for _ in 0..MAX_TURNS {
             self.coalescing_waker.mark_polling();
-            let mut moved = running.poll_woken();
+            let mut moved = running.poll_woken(&mut report);
             if !self.is_armed || self.next_deadline.is_some_and(|at| at <= self.server.now()) {
                 // Polling for readiness without waiting costs less than a wait.
                 self.server.poll_io()?;
             }
-            moved |= self
-                .server
-                .process_events(&mut |calls| calls.for_each(|remote| running.start((), || start(remote))));
+            moved |= self.server.process_events(&mut |calls| {
+                calls.for_each(|remote| report(running.start((), || start(remote)).flatten()))
+            });
             if self.server.is_over() {
                 return Poll::Ready(Ok(()));
             }
@@ -341,6 +341,13 @@ impl<R: Runtime, H: AsyncHandler> ServeLoop<R, H> {
             self.is_armed = !self.socket_watch.poll(cx)?;
         }
         Ok(self.timer.poll(cx, timeout) || !self.is_armed)
+    }
+}
+
+/// Reports the outcome of a handler that the loop has polled to its end, if there is one.
+fn report(finished: Option<FinishedCall>) {
+    if let Some(finished) = finished {
+        finished.report();
     }
 }
 

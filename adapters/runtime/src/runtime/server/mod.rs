@@ -18,8 +18,8 @@ use crate::Error;
 use crate::driver::PipeDriver;
 use crate::inline_map::ErasedBox;
 use crate::server::{
-    AsyncHandler, Dispatcher, Handle, HandlerFailure, RemoteCall, ServerLoop, StartTimer, StorePlace,
-    TaskSource, run_call,
+    AsyncHandler, Dispatcher, FinishedCall, Handle, HandlerFailure, RemoteCall, ServerLoop, StartTimer,
+    StorePlace, TaskSource, run_call,
 };
 use state::State;
 
@@ -298,6 +298,12 @@ impl StreamCore {
     fn apply_commands(&mut self, on_failure: &mut dyn FnMut(&Call, &HandlerFailure)) -> bool {
         let (dispatcher, mut host) = self.parts();
         dispatcher.process_messages(&mut host, on_failure)
+    }
+
+    /// Applies the outcome of a handler that the loop has polled to its end.
+    fn apply_finished(&mut self, finished: FinishedCall, on_failure: &mut dyn FnMut(&Call, &HandlerFailure)) {
+        let (dispatcher, mut host) = self.parts();
+        dispatcher.apply_finished(&mut host, finished, on_failure);
     }
 
     /// Returns the next record of a message.

@@ -15,7 +15,7 @@ use crate::Error;
 use crate::inline_map::ErasedBox;
 use crate::runtime::PollScopedStream;
 use crate::runtime::{AsyncTimer, DeadlineTimer, FutureSet, PollStream, Runtime, timer_after};
-use crate::server::{AsyncHandler, RemoteCall, dispatch_async_event};
+use crate::server::{AsyncHandler, FinishedCall, RemoteCall, dispatch_async_event};
 
 /// State of a server, without the stream and the handlers.
 ///
@@ -38,7 +38,7 @@ impl<R: PollStream<S>, S> State<R, S> {
     }
 
     /// Runs the tasks that have not finished at the end of the stream. Ready when they have, or after the grace period.
-    pub(super) fn poll_tasks<H: AsyncHandler, F: Future<Output = ()>>(
+    pub(super) fn poll_tasks<H: AsyncHandler, F: Future<Output = Option<FinishedCall>>>(
         &mut self,
         cx: &mut Context<'_>,
         handler: &H,
@@ -51,7 +51,7 @@ impl<R: PollStream<S>, S> State<R, S> {
         for _ in 0..MAX_TURNS {
             core.coalescing_waker.mark_polling();
             let mut moved = dispatch_events(core, handler, running, start);
-            moved |= running.poll_woken();
+            moved |= running.poll_woken(&mut |finished| apply_finished(core, handler, finished));
             moved |= apply_commands(core, handler);
             let Some(timeout) = core.time_for_tasks(until) else { return Poll::Ready(()) };
             moved |= self.timer.poll(cx, Some(timeout));
@@ -64,7 +64,7 @@ impl<R: PollStream<S>, S> State<R, S> {
     }
 
     /// Does the work that is possible now. Ready when the server has ended.
-    pub(super) fn poll<H: AsyncHandler, F: Future<Output = ()>>(
+    pub(super) fn poll<H: AsyncHandler, F: Future<Output = Option<FinishedCall>>>(
         &mut self,
         cx: &mut Context<'_>,
         stream: &mut S,
@@ -80,7 +80,7 @@ impl<R: PollStream<S>, S> State<R, S> {
             // A wake-up is mostly caused by input, so reading comes first. Writing last sends all that resulted.
             let mut moved = read::<R, S>(core, timer, *check_hung_up, cx, stream);
             moved |= dispatch_events(core, handler, running, start);
-            moved |= running.poll_woken();
+            moved |= running.poll_woken(&mut |finished| apply_finished(core, handler, finished));
             moved |= apply_commands(core, handler);
             while let Some(record) = core.poll_tap() {
                 // The panic hook has reported the panic.
@@ -119,7 +119,7 @@ impl<R: PollStream<S>, S> State<R, S> {
 }
 
 /// Passes the events that were read to the dispatcher and the handler, and starts calls. Returns whether there were any.
-fn dispatch_events<H: AsyncHandler, F: Future<Output = ()>>(
+fn dispatch_events<H: AsyncHandler, F: Future<Output = Option<FinishedCall>>>(
     core: &mut StreamCore,
     handler: &H,
     running: &mut FutureSet<F>,
@@ -128,7 +128,8 @@ fn dispatch_events<H: AsyncHandler, F: Future<Output = ()>>(
     let mut moved = core.accept_events(&mut |event| dispatch_async_event(handler, event));
     let mut started = 0;
     while let Some(remote) = core.next_call() {
-        running.start((), || start(remote));
+        let finished = running.start((), || start(remote)).flatten();
+        apply_finished(core, handler, finished);
         moved = true;
         started += 1;
         if core.must_answer_first(started) {
@@ -139,6 +140,13 @@ fn dispatch_events<H: AsyncHandler, F: Future<Output = ()>>(
         core.note_progress();
     }
     moved
+}
+
+/// Applies the outcome of a handler that the loop has polled to its end, if there is one.
+fn apply_finished<H: AsyncHandler>(core: &mut StreamCore, handler: &H, finished: Option<FinishedCall>) {
+    if let Some(finished) = finished {
+        core.apply_finished(finished, &mut |call, failure| _ = catch(|| handler.failed(call, failure)));
+    }
 }
 
 /// Applies the messages of handlers and the commands of handles. Returns whether there were any.

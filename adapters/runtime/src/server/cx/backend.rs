@@ -12,7 +12,7 @@ use mcp_std::Panic;
 
 use super::{Answered, CallCx, CallState};
 use crate::server::dispatcher::Dispatcher;
-use crate::server::remote::RemoteCall;
+use crate::server::remote::{FinishedCall, RemoteCall};
 use crate::server::server_loop::ServerLoop;
 
 /// The place where the operations of a handler take effect.
@@ -173,8 +173,9 @@ impl RunningCall for OwnedCall {
 impl CallCx<OwnedCall> {
     /// Creates the context of a call, with the timer of the runtime.
     #[must_use]
-    pub fn from_remote(remote: RemoteCall, start_timer: StartTimer) -> Self {
-        Self(OwnedCall { remote, state: CallState::default(), start_timer })
+    pub fn from_remote(mut remote: RemoteCall, start_timer: StartTimer) -> Self {
+        let state = CallState::with_buffer(remote.take_buffer());
+        Self(OwnedCall { remote, state, start_timer })
     }
 
     /// Returns the call.
@@ -205,10 +206,10 @@ impl CallCx<OwnedCall> {
         CallCx::new(backend, call, state)
     }
 
-    /// Reports the outcome of the handler.
-    pub fn finish(self, outcome: Result<Result<Answered, RpcError>, Panic>) {
+    /// Ends the call with the outcome of the handler.
+    pub fn finish(self, outcome: Result<Result<Answered, RpcError>, Panic>) -> FinishedCall {
         let OwnedCall { remote, state, .. } = self.0;
         let outcome = state.into_outcome(remote.running().call(), outcome);
-        remote.finish(outcome);
+        FinishedCall { remote, outcome }
     }
 }

@@ -15,8 +15,8 @@ use mcp_proto::model::LoggingLevel;
 use mcp_proto::model::TaskId;
 use mcp_proto::server::TaskOptions;
 use mcp_proto::server::{
-    Announcement, Authorization, Call, CancelReason, Engine, Event, HttpRequest, InputRequired, Peer,
-    PreparedResult, Scopes, TaskOffer,
+    Announcement, Authorization, BufferedResult, Call, CancelReason, Engine, Event, HttpRequest,
+    InputRequired, Peer, PreparedResult, Scopes, TaskOffer,
 };
 use mcp_proto::{CallId, EncodeError, Instant, Limit, Progress, RawJson, RpcError, SendStatus, UseError};
 use mcp_std::Panic;
@@ -68,6 +68,8 @@ pub struct CallCx<B>(B);
 /// State of a call while its handler runs.
 #[derive(Debug)]
 pub struct CallState {
+    /// A buffer for a result that is encoded away from the event loop.
+    buffer: Option<Box<BufferedResult>>,
     /// A result that was encoded away from the event loop.
     result: Option<EncodedResult>,
     end: Option<CallEnd>,
@@ -86,6 +88,7 @@ pub struct CallState {
 impl Default for CallState {
     fn default() -> Self {
         Self {
+            buffer: None,
             result: None,
             end: None,
             failure: None,
@@ -135,10 +138,13 @@ impl<B: RunningCall> CallCx<B> {
                 let now = answer_time(server_loop, call);
                 server_loop.engine().complete(now, call.id(), result)
             }
-            Backend::Remote(_) => match PreparedResult::new(call.version(), result) {
-                Ok(result) => state.store_result(EncodedResult::Prepared(result)),
-                Err(error) => Err(error.into()),
-            },
+            Backend::Remote(_) => {
+                let mut buffer = state.buffer.take().unwrap_or_default();
+                match buffer.encode(call.version(), result) {
+                    Ok(()) => state.store_result(EncodedResult::Buffered(buffer)),
+                    Err(error) => Err(error.into()),
+                }
+            }
         };
         state.record_answer(call, outcome)
     }
@@ -175,7 +181,7 @@ impl<B: RunningCall> CallCx<B> {
                 let now = answer_time(server_loop, call);
                 server_loop.engine().complete_prepared(now, call.id(), result)
             }
-            Backend::Remote(_) => state.store_result(EncodedResult::Prepared(result.clone())),
+            Backend::Remote(_) => state.store_result(EncodedResult::Prepared(Box::new(result.clone()))),
         };
         state.record_answer(call, outcome)
     }
@@ -429,6 +435,11 @@ impl<B: RunningCall> CallCx<B> {
 }
 
 impl CallState {
+    /// Creates the state of a call away from the event loop, with a buffer for its result.
+    pub(super) fn with_buffer(buffer: Option<Box<BufferedResult>>) -> Self {
+        Self { buffer, ..Self::default() }
+    }
+
     fn record_failure(&mut self, failure: HandlerFailure) {
         self.failure = Some(Arc::new(failure));
     }
@@ -463,10 +474,10 @@ impl CallState {
             (Ok(Ok(answered)), failure) if answered.is_for(call) => HandlerOutcome::Answered(failure),
             // The handler returned the `Answered` of another call.
             (Ok(Ok(_)), _) => HandlerOutcome::Fail(
-                RpcError::internal("no answer"),
+                RpcError::internal("no answer").into(),
                 Some(Arc::new(HandlerFailure::Unanswered)),
             ),
-            (Ok(Err(error)), failure) => HandlerOutcome::Fail(error, failure),
+            (Ok(Err(error)), failure) => HandlerOutcome::Fail(error.into(), failure),
             (Err(panic), _) => HandlerOutcome::from_panic(call, panic),
         }
     }
