@@ -387,7 +387,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Scans any value and returns its span.
-    #[inline]
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     pub(crate) fn value(&mut self) -> ScannerResult<Span> {
         let first = self.peek();
         let start = self.pos;
