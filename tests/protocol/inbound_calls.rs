@@ -208,13 +208,13 @@ fn buffered_results_are_sent_like_others_and_once() {
             let call = harness.expect_call_for(&call_request(modern_era, "same"));
             // Empty after the last result was sent, and after one that cannot be: nothing is sent twice or in part.
             for _ in 0..2 {
-                let refused = harness.pipe.engine().complete_buffered(harness.now, call.id(), &mut buffer);
+                let refused = buffer.complete(harness.pipe.engine(), harness.now, call.id());
                 assert!(matches!(refused, Err(UseError::Encode(_))), "{length}");
                 harness.assert_idle();
                 buffer.encode(call.version(), &json!([1])).expect_err("not an object");
             }
             buffer.encode(call.version(), &result).expect("an object");
-            harness.pipe.engine().complete_buffered(harness.now, call.id(), &mut buffer).expect("open");
+            buffer.complete(harness.pipe.engine(), harness.now, call.id()).expect("open");
             assert_eq!(harness.expect_reply(), expected, "{length}");
         }
     });

@@ -186,38 +186,6 @@ impl Engine {
         self.close_if_finished(record.channel);
         Ok(())
     }
-
-    /// Answers a call with a buffered result, and empties the buffer. A large one is sent without a copy.
-    ///
-    /// The result must have been serialized for the revision of the call.
-    ///
-    /// # Errors
-    ///
-    /// As [`complete_prepared`](Self::complete_prepared). An encoding error if the buffer is empty.
-    pub fn complete_buffered(
-        &mut self,
-        now: Instant,
-        call: CallId,
-        result: &mut BufferedResult,
-    ) -> Result<(), UseError> {
-        let BufferedResult { text, members } = result;
-        if text.is_empty() {
-            return Err(EncodeError::NotAnObject.into());
-        }
-        if text.len() >= MIN_SHARED_RESULT {
-            let text = RawJson::trusted(core::mem::take(text).into());
-            let result = PreparedResult { text, members: *members, one_line: true };
-            return self.complete_prepared(now, call, &result);
-        }
-        self.answer(now, call, &mut |out, _| {
-            let at = out.len();
-            room(out, text.len())?;
-            out.extend_from_slice(text);
-            Ok(members.shifted(at))
-        })?;
-        text.clear();
-        Ok(())
-    }
 }
 
 /// A result that is serialized once and sent often.
@@ -283,6 +251,33 @@ impl BufferedResult {
                 return Err(error);
             }
         }
+        Ok(())
+    }
+
+    /// Answers a call with the result, and empties the buffer. A large one is sent without a copy.
+    ///
+    /// The result must have been serialized for the revision of the call.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::complete_prepared`]. An encoding error if the buffer is empty.
+    pub fn complete(&mut self, engine: &mut Engine, now: Instant, call: CallId) -> Result<(), UseError> {
+        let Self { text, members } = self;
+        if text.is_empty() {
+            return Err(EncodeError::NotAnObject.into());
+        }
+        if text.len() >= MIN_SHARED_RESULT {
+            let text = RawJson::trusted(core::mem::take(text).into());
+            let result = PreparedResult { text, members: *members, one_line: true };
+            return engine.complete_prepared(now, call, &result);
+        }
+        engine.answer(now, call, &mut |out, _| {
+            let at = out.len();
+            room(out, text.len())?;
+            out.extend_from_slice(text);
+            Ok(members.shifted(at))
+        })?;
+        text.clear();
         Ok(())
     }
 

@@ -165,10 +165,7 @@ pub(crate) fn apply_outcome(
         HandlerOutcome::Complete(result, failure) => {
             let mut buffer: Option<Box<BufferedResult>> = None;
             let sent = match result {
-                EncodedResult::Buffered(result) => {
-                    let result = buffer.insert(result);
-                    engine.complete_buffered(now, call.id(), result)
-                }
+                EncodedResult::Buffered(result) => buffer.insert(result).complete(engine, now, call.id()),
                 EncodedResult::Prepared(result) => engine.complete_prepared(now, call.id(), &result),
                 EncodedResult::Raw(result) => engine.complete_raw(now, call.id(), &result),
             };
