@@ -239,6 +239,8 @@ mod memory;
 pub mod meta;
 mod methods;
 pub mod model;
+#[cfg(feature = "http")]
+mod network;
 pub mod observe;
 mod outbox;
 pub mod pipe;
@@ -276,7 +278,7 @@ pub use entropy::Entropy;
 pub use error::{AuthChallenge, CallError, Fault, HttpError, HttpResponse, UseError};
 pub use extensions::Extensions;
 pub use identity::{Capabilities, ExtensionError, Implementation};
-pub use json::EncodeError;
+pub use json::{CanonicalError, EncodeError};
 pub use limits::{Limit, Limits};
 pub use methods::{Capability, EntryKind};
 pub use outbox::Outbox;
