@@ -287,5 +287,5 @@ pub use rpc::envelope::MalformedMessage;
 pub use rpc::{RequestId, RpcError};
 pub use scope::{ScopeError, Scopes};
 pub use tap::ChannelId;
-pub use time::{Anchor, Instant, TimeoutReason};
+pub use time::{Anchor, Instant, TimeoutReason, iso_8601};
 pub use version::{Era, Version, VersionSet};

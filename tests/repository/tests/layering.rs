@@ -71,7 +71,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("diagnostic", "deprecation methods rpc"),
     ("error", "ascii diagnostic json limits methods raw rpc scope version"),
     // Tasks as both roles see them.
-    ("tasks", "entropy error json meta model rpc"),
+    ("tasks", "entropy error json meta model rpc time"),
     // The interface of an observer of requests.
     ("observe", "error json meta methods model rpc slab tap time version"),
     // Shared by both engines.
