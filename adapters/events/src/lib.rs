@@ -17,6 +17,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`wire`] | messages, errors, the capability, profiles |
 //! | [`webhook`] | secrets, signatures, verification challenges, ids of subscriptions |
 //! | [`address`] | which URLs and addresses a webhook may be delivered to |
 //!
@@ -29,3 +30,4 @@ extern crate std;
 
 pub mod address;
 pub mod webhook;
+pub mod wire;

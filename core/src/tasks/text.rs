@@ -150,7 +150,6 @@ pub(crate) fn task_id(params: &[u8]) -> Result<Cow<'_, str>, RpcError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::String;
 
     // covers: TASK-012, TASK-131
     #[test]
