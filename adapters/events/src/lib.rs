@@ -20,6 +20,7 @@
 //! | [`wire`] | messages, errors, the capability, profiles |
 //! | [`webhook`] | secrets, signatures, verification challenges, ids of subscriptions |
 //! | [`address`] | which URLs and addresses a webhook may be delivered to |
+//! | [`receiver`] | takes deliveries in, verifies them, and drops repetitions |
 //!
 //! It performs no I/O: time, entropy and bytes are arguments, and each bound is a field of a configuration. It is `no_std`, with
 //! `alloc`. SEP-3415 is Final and the extension is in Beta (SEP-3392): **this package may change in a minor release**.
@@ -29,5 +30,6 @@ extern crate alloc;
 extern crate std;
 
 pub mod address;
+pub mod receiver;
 pub mod webhook;
 pub mod wire;

@@ -408,10 +408,12 @@ impl Challenge {
         if !(200..300).contains(&status) {
             return Err(ChallengeError::Status(status));
         }
-        let text = core::str::from_utf8(body).ok().filter(|text| text.len() <= MAX_CHALLENGE_ANSWER);
-        let answer = text.and_then(|text| serde_json::from_str::<ChallengeAnswer>(text).ok());
-        let is_echo =
-            answer.is_some_and(|answer| self.nonce.as_bytes().ct_eq(answer.challenge.as_bytes()).into());
+        let body = Some(body).filter(|body| body.len() <= MAX_CHALLENGE_ANSWER);
+        let answer = body.and_then(|body| RawJson::new(Vec::from(body)).ok());
+        // A text without a canonical form could have the member twice.
+        let answer = answer.filter(|answer| answer.to_canonical().is_ok());
+        let echo = answer.and_then(|answer| answer.member("challenge")?.string());
+        let is_echo = echo.is_some_and(|echo| self.nonce.as_bytes().ct_eq(echo.as_bytes()).into());
         if is_echo { Ok(()) } else { Err(ChallengeError::Echo) }
     }
 }
@@ -420,15 +422,6 @@ impl Challenge {
 impl fmt::Debug for Challenge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Challenge").field("expires_at", &self.expires_at).finish_non_exhaustive()
-    }
-}
-
-mcp_proto::message! {
-    /// Answer of a receiver to a challenge.
-    ChallengeAnswer {
-        /// The nonce of the challenge.
-        challenge: String = "challenge",
-    } {
     }
 }
 

@@ -401,6 +401,13 @@ message! {
         challenge: String = "challenge",
     } {
     }
+
+    /// Answer of a receiver to a [`VerificationEnvelope`].
+    ChallengeEcho {
+        /// The nonce of the challenge.
+        challenge: String = "challenge",
+    } {
+    }
 }
 
 macro_rules! request_params {
