@@ -21,6 +21,7 @@
 //! | [`webhook`] | secrets, signatures, verification challenges, ids of subscriptions |
 //! | [`address`] | which URLs and addresses a webhook may be delivered to |
 //! | [`receiver`] | takes deliveries in, verifies them, and drops repetitions |
+//! | [`delivery`] | sends deliveries to subscribers: challenges, retries, watermarks |
 //!
 //! It performs no I/O: time, entropy and bytes are arguments, and each bound is a field of a configuration. It is `no_std`, with
 //! `alloc`. SEP-3415 is Final and the extension is in Beta (SEP-3392): **this package may change in a minor release**.
@@ -30,6 +31,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod address;
+pub mod delivery;
 pub mod receiver;
 pub mod webhook;
 pub mod wire;

@@ -29,6 +29,7 @@ use hmac::{Hmac, Mac as _};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
+use mcp_proto::http::Url;
 use mcp_proto::{CanonicalError, EncodeError, Instant, RawJson};
 
 /// Header field with the id of a message, the same for all its attempts (EVT-091).
@@ -428,13 +429,24 @@ impl fmt::Debug for Challenge {
 // Subscriptions.
 
 /// What identifies a webhook subscription at a server (EVT-074, EVT-077): all of it is immutable.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriptionKey {
     principal: String,
     url: String,
     name: String,
     /// By the JSON Canonicalization Scheme.
     arguments: String,
+}
+
+/// Omits the query of the URL and the arguments, which may be secrets.
+impl fmt::Debug for SubscriptionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubscriptionKey")
+            .field("principal", &self.principal)
+            .field("url", &Url::redacted(&self.url))
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 impl SubscriptionKey {
