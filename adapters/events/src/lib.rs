@@ -2,7 +2,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(
-    not(test),
+    not(any(fuzzing, test)),
     deny(
         clippy::unwrap_used,
         clippy::expect_used,
@@ -23,6 +23,8 @@
 //! | [`receiver`] | takes deliveries in, verifies them, and drops repetitions |
 //! | [`delivery`] | sends deliveries to subscribers: challenges, retries, watermarks |
 //!
+//! [`troubleshooting`] explains the messages of errors.
+//!
 //! It performs no I/O: time, entropy and bytes are arguments, and each bound is a field of a configuration. It is `no_std`, with
 //! `alloc`. SEP-3415 is Final and the extension is in Beta (SEP-3392): **this package may change in a minor release**.
 
@@ -32,6 +34,15 @@ extern crate std;
 
 pub mod address;
 pub mod delivery;
+#[cfg(test)]
+mod fuzz_tests;
+#[cfg(any(fuzzing, test))]
+#[doc(hidden)]
+#[allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed check is a finding")]
+pub mod fuzzing;
 pub mod receiver;
+#[cfg(any(doc, doctest))]
+#[doc = include_str!("troubleshooting.md")]
+pub mod troubleshooting {}
 pub mod webhook;
 pub mod wire;

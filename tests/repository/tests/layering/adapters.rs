@@ -30,6 +30,17 @@ const SHARED: &[(&str, &[(&str, &str)])] = &[
     ("auth", &[("client", ""), ("token", "client")]),
     ("extensions", &[("cards", ""), ("skills", "")]),
     (
+        "events",
+        &[
+            ("address", ""),
+            ("webhook", ""),
+            ("wire", "webhook"),
+            ("receiver", "webhook wire"),
+            ("delivery", "address webhook wire"),
+            ("fuzzing", "address receiver webhook"),
+        ],
+    ),
+    (
         "runtime",
         &[
             ("cache", ""),
@@ -54,6 +65,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("adapters/std", "mcp-proto"),
     ("adapters/auth", "mcp-proto mcp-std"),
     ("adapters/extensions", "mcp-proto"),
+    ("adapters/events", "mcp-proto"),
     ("adapters/runtime", "mcp-proto mcp-std mcp-auth mcp-extensions"),
     ("adapters/blocking", "mcp-proto mcp-std mcp-auth mcp-extensions mcp-runtime"),
     ("adapters/threads", "mcp-proto mcp-std mcp-auth mcp-extensions mcp-runtime"),
