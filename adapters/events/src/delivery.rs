@@ -39,6 +39,8 @@ mod simulation;
 mod subscription;
 #[cfg(test)]
 mod tests;
+mod values;
+mod verification;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -48,248 +50,28 @@ use core::fmt;
 use core::time::Duration;
 
 use mcp_proto::http::Url;
-use mcp_proto::{Anchor, Entropy, Instant, RawJson, iso_8601};
+use mcp_proto::{Anchor, Entropy, Instant, RawJson};
 
 pub use config::Config;
+pub use values::{
+    Delivery, DeliveryId, Event, Failure, Grant, Outcome, PublishError, Stats, Subscribe, Subscribed,
+    SubscriptionHandle, Ticket,
+};
 
 use crate::webhook::{
-    Challenge, MAX_BODY, MAX_CHALLENGE_ANSWER, MEDIA_TYPE, SUBSCRIPTION_ID, Secret, SubscriptionKey,
-    WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP, sign,
+    Challenge, MAX_BODY, MAX_CHALLENGE_ANSWER, MEDIA_TYPE, SUBSCRIPTION_ID, SubscriptionKey, WEBHOOK_ID,
+    WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP, sign,
 };
 use crate::wire::{
-    CallbackFailure, DeliveryStatus, EventOccurrence, EventsError, MAX_CURSOR, MAX_EVENT_ID, MAX_NAME,
-    Millis, Nullable, Profile, SubscribeEventsResult, TerminatedEnvelope, WebhookIdRule,
+    EventOccurrence, EventsError, MAX_CURSOR, MAX_EVENT_ID, MAX_NAME, Millis, Nullable, Profile,
+    TerminatedEnvelope, WebhookIdRule,
 };
 use queue::{Message, Place, Queue};
 use subscription::{Health, State, Subscription, category, message_id};
+use verification::{ProofKey, Verifications, proof_of};
 
 /// Room in a body for a cursor that may be longer than that of the event.
 const CURSOR_ROOM: usize = MAX_CURSOR + 16;
-
-/// Key of a subscription of [`Deliveries`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SubscriptionHandle(u64);
-
-/// Key of a request that [`Deliveries::poll_transmit`] returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DeliveryId(u64);
-
-/// Key of a call of [`Deliveries::subscribe`] that waits for a challenge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(u64);
-
-/// A subscription to make or to refresh.
-#[derive(Clone, Debug)]
-pub struct Subscribe {
-    /// Principal, URL, name and arguments; the caller has checked the permission for them (EVT-088).
-    pub key: SubscriptionKey,
-    /// The secret of `delivery.secret`.
-    pub secret: Secret,
-    /// The suggestion of `ttlMs`.
-    pub ttl: Option<Nullable<Millis>>,
-    /// Position from which the caller will publish, if this is a new subscription (EVT-078).
-    pub cursor: Option<String>,
-    /// Whether events before that position were skipped, if this is a new subscription (EVT-144).
-    pub truncated: bool,
-    /// What is written to this subscriber.
-    pub profile: Profile,
-}
-
-/// Outcome of [`Deliveries::subscribe`].
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Subscribed {
-    /// It is active.
-    Granted(Grant),
-    /// A challenge goes out first; [`Event::Verified`] or [`Event::Refused`] follows.
-    Verifying(Ticket),
-}
-
-/// A granted subscription.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Grant {
-    /// Its key.
-    pub subscription: SubscriptionHandle,
-    /// Its id on the wire (EVT-076).
-    pub id: String,
-    /// Unix time at which it expires; `None` for no expiry.
-    pub refresh_before: Option<u64>,
-    /// Watermark (EVT-099).
-    pub cursor: Option<String>,
-    /// Whether events were skipped.
-    pub truncated: bool,
-    /// State of the deliveries before this refresh; `None` for a new subscription, whose events the caller publishes from
-    /// [`Subscribe::cursor`] on.
-    pub status: Option<DeliveryStatus>,
-}
-
-impl Grant {
-    /// Returns the result of `events/subscribe` (EVT-080).
-    #[must_use]
-    pub fn to_result(&self) -> SubscribeEventsResult {
-        let result = SubscribeEventsResult::new(self.id.as_str(), self.refresh_before.map(iso_8601))
-            .cursor(self.cursor.clone())
-            .truncated(self.truncated);
-        match &self.status {
-            Some(status) => result.delivery_status(status.clone()),
-            None => result,
-        }
-    }
-}
-
-/// A request to make.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct Delivery {
-    /// For [`Deliveries::handle_answer`].
-    pub id: DeliveryId,
-    /// The URL, checked by [`AddressPolicy::check_url`](crate::address::AddressPolicy::check_url); POST.
-    pub url: Url,
-    /// The header fields apart from those that HTTP itself needs (EVT-090).
-    pub headers: [(&'static str, String); 5],
-    /// The body; what is signed are these bytes.
-    pub body: Vec<u8>,
-    /// When the attempt has failed without an answer.
-    pub deadline: Instant,
-    /// Number of bytes of the body of the answer to read; the rest is ignored.
-    pub max_answer: usize,
-}
-
-/// Omits the query of the URL and the body.
-impl fmt::Debug for Delivery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Delivery")
-            .field("id", &self.id)
-            .field("url", &self.url)
-            .field("body_bytes", &self.body.len())
-            .field("deadline", &self.deadline)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Outcome of a request.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Outcome<'a> {
-    /// An answer came; a redirect is an answer, too.
-    Answer {
-        /// The status.
-        status: u16,
-        /// `Retry-After`, if it is there in seconds.
-        retry_after: Option<Duration>,
-        /// The first bytes of the body.
-        body: &'a [u8],
-    },
-    /// None came.
-    Failed(Failure),
-}
-
-/// Reason why no answer came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Failure {
-    /// The policy does not allow an address of the host; subscribers see `connection_refused`.
-    Blocked,
-    /// The host has no address, or no connection was made, or it broke.
-    Connection,
-    /// The deadline passed.
-    Timeout,
-    /// TLS failed.
-    Tls,
-}
-
-impl Failure {
-    /// Returns what a subscriber is told (EVT-101).
-    const fn category(self) -> CallbackFailure {
-        match self {
-            Self::Blocked | Self::Connection => CallbackFailure::ConnectionRefused,
-            Self::Timeout => CallbackFailure::Timeout,
-            Self::Tls => CallbackFailure::TlsError,
-        }
-    }
-}
-
-/// News for the application.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Event {
-    /// The owner of the URL echoed the challenge: answer the call with the grant.
-    Verified {
-        /// The call.
-        ticket: Ticket,
-        /// The grant.
-        grant: Grant,
-    },
-    /// He did not, or the subscription is refused for another reason: answer the call with the error (EVT-115).
-    Refused {
-        /// The call.
-        ticket: Ticket,
-        /// The error.
-        error: EventsError,
-    },
-    /// Too many attempts failed: nothing is sent until the subscriber refreshes (EVT-100).
-    ///
-    /// One without expiry would wait forever; [`Deliveries::terminate`] ends it (EVT-085).
-    Suspended {
-        /// The subscription.
-        subscription: SubscriptionHandle,
-    },
-    /// The subscription has expired, or its termination is delivered or given up: its handle is stale.
-    Ended {
-        /// The subscription.
-        subscription: SubscriptionHandle,
-    },
-}
-
-/// Reason why an event was not taken; nothing changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PublishError {
-    /// There is no such subscription, or it is ending.
-    #[error("the subscription has ended")]
-    Stale,
-    /// The event id is empty, longer than 256 bytes, or has characters that a header field cannot have.
-    #[error("the event id is not 1 to 256 visible ASCII characters")]
-    EventId,
-    /// The cursor has more than [`MAX_CURSOR`] bytes as JSON.
-    #[error("the cursor is longer than {MAX_CURSOR} bytes")]
-    Cursor,
-    /// The body would be larger than [`MAX_BODY`] (EVT-095).
-    #[error("the event is larger than a delivery may be")]
-    TooLarge,
-    /// A member cannot be written.
-    #[error("the event cannot be encoded")]
-    Encode,
-}
-
-/// Numbers of events since the start: each published event is in exactly one of the others, or is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Taken by [`Deliveries::publish`].
-    pub published: u64,
-    /// Answered with 2xx.
-    pub acknowledged: u64,
-    /// Given up after the last attempt, or answered with 410 or 413.
-    pub abandoned: u64,
-    /// Skipped because the queue was full.
-    pub skipped: u64,
-    /// Dropped with their subscription.
-    pub cancelled: u64,
-}
-
-/// Principal and URL, which a proof is for (EVT-116).
-type ProofKey = (String, String);
-
-/// A challenge, and the calls that wait for it.
-struct Verification {
-    challenge: Challenge,
-    webhook_id: String,
-    url: Url,
-    /// In order; the last one with a key decides. Bounded by `Config::subscriptions_per_principal`.
-    calls: Vec<(Ticket, Subscribe)>,
-}
 
 /// A request that is in flight.
 struct Attempt {
@@ -332,13 +114,7 @@ pub struct Deliveries {
     hosts: BTreeMap<String, Host>,
     /// Hosts with waiting subscriptions of which an attempt has ended.
     released: BTreeSet<String>,
-    /// Challenges that are open; those to send are in `challenges`.
-    verifications: BTreeMap<ProofKey, Verification>,
-    challenges: VecDeque<ProofKey>,
-    /// Number of challenges in the current minute, per host; bounded by `Config::subscriptions`.
-    challenged: BTreeMap<String, (Instant, u32)>,
-    /// Proofs, and until when they count; bounded by `Config::subscriptions`.
-    proofs: BTreeMap<ProofKey, Instant>,
+    verifications: Verifications,
     /// Bounded: each is caused by a call, or is the only one of its kind of a subscription.
     events: VecDeque<Event>,
     stats: Stats,
@@ -350,13 +126,11 @@ impl fmt::Debug for Deliveries {
         f.debug_struct("Deliveries")
             .field("subscriptions", &self.subscriptions.len())
             .field("in_flight", &self.attempts.len())
-            .field("verifications", &self.verifications.len())
+            .field("calls", &self.verifications.calls())
             .field("stats", &self.stats)
             .finish_non_exhaustive()
     }
 }
-
-const MINUTE: Duration = Duration::from_secs(60);
 
 impl Deliveries {
     /// Creates a machine without subscriptions.
@@ -379,10 +153,7 @@ impl Deliveries {
             deadlines: BTreeSet::new(),
             hosts: BTreeMap::new(),
             released: BTreeSet::new(),
-            verifications: BTreeMap::new(),
-            challenges: VecDeque::new(),
-            challenged: BTreeMap::new(),
-            proofs: BTreeMap::new(),
+            verifications: Verifications::default(),
             events: VecDeque::new(),
             stats: Stats::default(),
         }
@@ -448,7 +219,7 @@ impl Deliveries {
             self.remove(handle);
             self.events.push_back(Event::Ended { subscription: handle });
         }
-        let waiting: usize = self.verifications.values().map(|v| v.calls.len()).sum();
+        let waiting = self.verifications.calls();
         let limit = |limit, max: usize| EventsError::ResourceExhausted { limit, max: max as u64 };
         if self.subscriptions.len() + waiting >= self.config.subscriptions {
             return Err(limit("serverSubscriptions", self.config.subscriptions));
@@ -457,30 +228,27 @@ impl Deliveries {
         if self.principals.get(request.key.principal()).is_some_and(|count| *count >= most) {
             return Err(limit("subscriptions", most));
         }
-        let proof = (request.key.principal().to_string(), request.key.url().to_string());
-        if self.config.is_verified(&url) || self.proofs.get(&proof).is_some_and(|until| now < *until) {
+        let proof = proof_of(&request.key);
+        if self.config.is_verified(&url) || self.verifications.is_proved(now, &proof) {
             return Ok(Subscribed::Granted(self.create(now, request, &url)));
         }
-        if !self.verifications.contains_key(&proof) {
-            self.begin_verification(now, &proof, &url)?;
+        if !self.verifications.is_open(&proof) {
+            let mut nonce = [0; 24];
+            self.entropy.fill(&mut nonce);
+            let webhook_id = message_id("verification", self.random());
+            let challenge = Challenge::new(nonce, now);
+            self.verifications.begin(now, &proof, &url, (webhook_id, challenge), &self.config)?;
         }
         let ticket = Ticket(self.number());
         *self.principals.entry(proof.0.clone()).or_default() += 1;
-        if let Some(verification) = self.verifications.get_mut(&proof) {
-            verification.calls.push((ticket, request));
-        }
+        self.verifications.wait(&proof, ticket, request);
         Ok(Subscribed::Verifying(ticket))
     }
 
     /// Forgets a call that waits for a challenge, after its caller has gone.
     pub fn cancel(&mut self, ticket: Ticket) {
-        for (proof, verification) in &mut self.verifications {
-            let before = verification.calls.len();
-            verification.calls.retain(|(other, _)| *other != ticket);
-            if verification.calls.len() < before {
-                let principal = proof.0.clone();
-                return self.release(&principal);
-            }
+        if let Some(principal) = self.verifications.cancel(ticket) {
+            self.release(&principal);
         }
     }
 
@@ -490,13 +258,18 @@ impl Deliveries {
     ///
     /// [`EventsError::SubscriptionNotFound`], unless the profile takes it as a success.
     pub fn unsubscribe(&mut self, key: &SubscriptionKey, profile: &Profile) -> Result<(), EventsError> {
-        let calls = self.refuse_calls(key);
+        let calls = self.verifications.take_calls(key);
+        for ticket in &calls {
+            self.release(key.principal());
+            self.events
+                .push_back(Event::Refused { ticket: *ticket, error: EventsError::SubscriptionNotFound });
+        }
         match self.find(key) {
             Some(handle) => {
                 self.remove(handle);
                 Ok(())
             }
-            None if calls > 0 => Ok(()),
+            None if !calls.is_empty() => Ok(()),
             None if profile.unsubscribe_is_idempotent => Ok(()),
             None => Err(EventsError::SubscriptionNotFound),
         }
@@ -623,7 +396,7 @@ impl Deliveries {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let first = |set: &BTreeSet<(Instant, SubscriptionHandle)>| set.first().map(|(at, _)| *at);
         let is_full = self.attempts.len() >= self.config.in_flight_total;
-        let is_due = !self.challenges.is_empty() || !self.released.is_empty();
+        let is_due = self.verifications.has_challenge() || !self.released.is_empty();
         let at_once = is_due.then_some(self.now);
         let attempt = [first(&self.schedule), at_once].into_iter().flatten().min().filter(|_| !is_full);
         let deadline = self.deadlines.first().map(|(at, _)| *at);
@@ -644,10 +417,8 @@ impl Deliveries {
         if self.attempts.len() >= self.config.in_flight_total {
             return None;
         }
-        while let Some(proof) = self.challenges.pop_front() {
-            if let Some(delivery) = self.begin_challenge(now, proof) {
-                return Some(delivery);
-            }
+        if let Some(delivery) = self.begin_challenge(now) {
+            return Some(delivery);
         }
         while let Some(subscription) = self.next_waiting() {
             if let Some(delivery) = self.begin_attempt(now, subscription) {
@@ -802,91 +573,19 @@ impl Deliveries {
 
     // Challenges.
 
-    /// Refuses the calls that wait for a challenge with a key; returns their number.
-    fn refuse_calls(&mut self, key: &SubscriptionKey) -> usize {
-        let mut refused = Vec::new();
-        for verification in self.verifications.values_mut() {
-            let calls = verification.calls.iter().filter(|(_, call)| call.key == *key);
-            refused.extend(calls.map(|(ticket, _)| *ticket));
-            verification.calls.retain(|(_, call)| call.key != *key);
-        }
-        for ticket in &refused {
-            self.release(key.principal());
-            self.events
-                .push_back(Event::Refused { ticket: *ticket, error: EventsError::SubscriptionNotFound });
-        }
-        refused.len()
-    }
-
-    fn begin_verification(&mut self, now: Instant, proof: &ProofKey, url: &Url) -> Result<(), EventsError> {
-        let most = self.config.challenges_per_host;
-        let exhausted = EventsError::ResourceExhausted { limit: "challenges", max: u64::from(most) };
-        let host = url.origin().host.to_string();
-        if !self.challenged.contains_key(&host) && self.challenged.len() >= self.config.subscriptions {
-            self.challenged.retain(|_, (since, _)| now.saturating_duration_since(*since) < MINUTE);
-            if self.challenged.len() >= self.config.subscriptions {
-                return Err(exhausted);
-            }
-        }
-        let (since, count) = self.challenged.entry(host).or_insert((now, 0));
-        if now.saturating_duration_since(*since) >= MINUTE {
-            (*since, *count) = (now, 0);
-        }
-        if *count >= most {
-            return Err(exhausted);
-        }
-        *count += 1;
-        let mut nonce = [0; 24];
-        self.entropy.fill(&mut nonce);
-        let verification = Verification {
-            challenge: Challenge::new(nonce, now),
-            webhook_id: message_id("verification", self.random()),
-            url: url.clone(),
-            calls: Vec::new(),
-        };
-        self.verifications.insert(proof.clone(), verification);
-        self.challenges.push_back(proof.clone());
-        Ok(())
-    }
-
-    fn begin_challenge(&mut self, now: Instant, proof: ProofKey) -> Option<Delivery> {
-        let verification = self.verifications.get(&proof)?;
-        // The newest secret of the first key: a receiver has it by now.
-        let Some((_, first)) = verification.calls.first() else {
-            self.verifications.remove(&proof);
-            return None;
-        };
-        let same = verification.calls.iter().rev().find(|(_, call)| call.key == first.key);
-        let secret = &same.map_or(first, |(_, call)| call).secret;
-        let body = verification.challenge.body().into_bytes();
+    fn begin_challenge(&mut self, now: Instant) -> Option<Delivery> {
         let unix_secs = self.anchor.unix_secs(now);
-        let headers = headers(
-            &verification.webhook_id,
-            unix_secs,
-            sign([secret], &verification.webhook_id, unix_secs, &body),
-            &first.key.id(),
-        );
-        let url = verification.url.clone();
+        let (proof, url, headers, body) = self.verifications.next_challenge(unix_secs)?;
         let host = url.origin().to_string();
         Some(self.transmit(now, url, host, headers, body, Purpose::Challenge(proof)))
     }
 
     fn end_verification(&mut self, now: Instant, proof: &ProofKey, outcome: &Outcome<'_>) {
-        let Some(verification) = self.verifications.remove(proof) else { return };
-        let failure = match outcome {
-            Outcome::Failed(failure) => Some(failure.category()),
-            Outcome::Answer { status, body, .. } => {
-                let accepted = verification.challenge.accept(now, *status, body);
-                accepted.err().map(|_| CallbackFailure::ChallengeFailed)
-            }
-        };
-        for _ in &verification.calls {
+        let (failure, calls) = self.verifications.end(now, proof, outcome, &self.config);
+        for _ in &calls {
             self.release(&proof.0);
         }
-        if failure.is_none() {
-            self.remember_proof(now, proof);
-        }
-        for (ticket, request) in verification.calls {
+        for (ticket, request) in calls {
             let outcome = match &failure {
                 Some(failure) => Err(EventsError::CallbackEndpoint(failure.clone())),
                 // The proof counts now; limits may have been reached meanwhile.
@@ -898,18 +597,6 @@ impl Deliveries {
                 Err(error) => Some(Event::Refused { ticket, error }),
             });
         }
-    }
-
-    fn remember_proof(&mut self, now: Instant, proof: &ProofKey) {
-        if self.proofs.len() >= self.config.subscriptions {
-            self.proofs.retain(|_, until| now < *until);
-        }
-        if self.proofs.len() >= self.config.subscriptions {
-            // The one that expires first makes room.
-            let first = self.proofs.iter().min_by_key(|(_, until)| **until).map(|(proof, _)| proof.clone());
-            first.map(|proof| self.proofs.remove(&proof));
-        }
-        self.proofs.insert(proof.clone(), now + self.config.proof_life);
     }
 
     // Attempts.
@@ -972,7 +659,7 @@ impl Deliveries {
         now: Instant,
         url: Url,
         host: String,
-        headers: [(&'static str, String); 5],
+        headers: Headers,
         body: Vec<u8>,
         purpose: Purpose,
     ) -> Delivery {
@@ -1046,7 +733,7 @@ impl Deliveries {
             }
         };
         let at = usize::try_from(entry.attempts).unwrap_or_default().saturating_sub(1);
-        let pause = config.backoff.get(at).or(config.backoff.last()).copied().unwrap_or_default();
+        let pause = config.backoff.get(at).or_else(|| config.backoff.last()).copied().unwrap_or_default();
         let due = now + vary(pause, jitter).max(retry_after);
         let is_late = due.saturating_duration_since(entry.since) > config.retry_window;
         if !is_done && entry.attempts < config.attempts && !is_late {
@@ -1118,8 +805,11 @@ fn body(message: &Message, cursor: Option<&str>) -> Vec<u8> {
     }
 }
 
+/// The header fields of a request.
+type Headers = [(&'static str, String); 5];
+
 /// Returns the header fields of every request (EVT-090).
-fn headers(webhook_id: &str, unix_secs: u64, signature: String, id: &str) -> [(&'static str, String); 5] {
+fn headers(webhook_id: &str, unix_secs: u64, signature: String, id: &str) -> Headers {
     [
         ("Content-Type", MEDIA_TYPE.into()),
         (WEBHOOK_ID, webhook_id.into()),

@@ -13,7 +13,7 @@ use mcp_proto::{Anchor, Entropy, Instant, RawJson};
 
 use super::tests::{EPOCH, echo, event, key, request, secret};
 use super::*;
-use crate::webhook::{SignedHead, Verifier};
+use crate::webhook::{Secret, SignedHead, Verifier};
 
 const URLS: [&str; 3] = ["https://a.example/", "https://b.example/x", "https://b.example/y"];
 const PRINCIPALS: [&str; 2] = ["p", "q"];
@@ -38,8 +38,8 @@ struct Seen {
     secrets: Vec<Secret>,
     /// Attempts per `webhook-id`.
     attempts: BTreeMap<String, u32>,
-    /// Time and signature of each attempt.
-    signatures: BTreeSet<(String, String)>,
+    /// Time of the last attempt per `webhook-id`.
+    last: BTreeMap<String, Instant>,
     /// Greatest position that the cursor of a message has had.
     watermark: u64,
     /// Greatest position that was published when a gap was sent.
@@ -164,8 +164,12 @@ impl World {
             let count = seen.attempts.entry(id.into()).or_default();
             *count += 1;
             assert!(*count <= self.config.attempts, "{id}: {count} attempts");
-            let is_new = seen.signatures.insert((format!("{id} {time}"), signature.into()));
-            assert!(is_new, "{id}: an attempt with the time and signature of another");
+            // So its timestamp and signature are others, unless somebody has set the clock back.
+            let last = seen.last.insert(id.into(), self.now);
+            assert!(
+                last.is_none_or(|last| self.now >= last + Duration::from_secs(1)),
+                "{id}: two attempts at once"
+            );
             let body = RawJson::new(delivery.body.clone()).expect("JSON");
             let own = body.member("eventId").and_then(|id| id.string());
             if let Some(own) = &own {
@@ -317,7 +321,7 @@ impl World {
             stats.acknowledged + stats.abandoned + stats.skipped + stats.cancelled + open,
             "every event has one end: {stats:?}"
         );
-        let waiting: usize = self.machine.verifications.values().map(|v| v.calls.len()).sum();
+        let waiting: usize = self.machine.verifications.calls();
         let places: usize = self.machine.principals.values().sum();
         assert_eq!(places, self.machine.len() + waiting, "places of principals");
     }
@@ -327,7 +331,8 @@ impl World {
 #[test]
 fn schedules_keep_the_invariants() {
     let mut total = Stats::default();
-    for seed in 0..60 {
+    let runs = std::env::var("MCP_SIM_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(20);
+    for seed in 0..runs {
         std::println!("seed {seed}");
         let mut world = World::new(seed);
         (0..600).for_each(|_| world.step());
@@ -348,5 +353,5 @@ fn schedules_keep_the_invariants() {
     }
     // The schedules reach every outcome.
     let least = [total.acknowledged, total.abandoned, total.skipped, total.cancelled].into_iter().min();
-    assert!(least > Some(100), "{total:?}");
+    assert!(least > Some(50), "{total:?}");
 }

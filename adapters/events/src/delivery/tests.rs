@@ -4,7 +4,8 @@ use alloc::vec;
 
 use super::*;
 use crate::receiver;
-use crate::wire::{DeliveryMode, Envelope};
+use crate::webhook::Secret;
+use crate::wire::{CallbackFailure, DeliveryMode, Envelope};
 
 pub(super) const EPOCH: u64 = 1_795_600_800;
 const HOOK: &str = "https://hooks.example/mcp/a1";
