@@ -207,7 +207,7 @@ impl Deliveries {
     ///
     /// # Errors
     ///
-    /// The error to answer `events/subscribe` with; nothing changed.
+    /// The error to answer `events/subscribe` with; no live subscription changed.
     pub fn subscribe(&mut self, now: Instant, request: Subscribe) -> Result<Subscribed, EventsError> {
         let now = self.advance(now);
         let url = self.check(&request)?;
@@ -288,8 +288,7 @@ impl Deliveries {
         event: &EventOccurrence,
     ) -> Result<(), PublishError> {
         let now = self.advance(now);
-        let random = self.random();
-        let target = self.subscriptions.get_mut(&subscription).ok_or(PublishError::Stale)?;
+        let target = self.subscriptions.get(&subscription).ok_or(PublishError::Stale)?;
         if target.state == State::Ending {
             return Err(PublishError::Stale);
         }
@@ -304,15 +303,20 @@ impl Deliveries {
         }
         let text = RawJson::encode(&EventOccurrence { cursor: None, ..event.clone() });
         let text = text.map_err(|_| PublishError::Encode)?;
+        if text.member("type").is_some() {
+            return Err(PublishError::Type);
+        }
         if text.as_bytes().len() + CURSOR_ROOM > MAX_BODY {
             return Err(PublishError::TooLarge);
         }
         let webhook_id = match target.profile.webhook_id {
             WebhookIdRule::EventId => id.clone(),
-            WebhookIdRule::Message => message_id("event", random),
+            WebhookIdRule::Message => message_id("event", self.random()),
         };
-        target.queue.push(Message::Event(text), webhook_id, cursor, now);
-        self.stats.published += 1;
+        if let Some(target) = self.subscriptions.get_mut(&subscription) {
+            target.queue.push(Message::Event(text), webhook_id, cursor, now);
+            self.stats.published += 1;
+        }
         self.bound(now, subscription);
         self.reschedule(subscription);
         Ok(())
@@ -616,11 +620,11 @@ impl Deliveries {
     /// Makes room in a queue that is over its bounds (EVT-104).
     fn bound(&mut self, now: Instant, handle: SubscriptionHandle) {
         let (count, bytes) = (self.config.queue_messages, self.config.queue_bytes);
-        let id = message_id("gap", self.random());
-        let Some(subscription) = self.subscriptions.get_mut(&handle) else { return };
-        if !subscription.queue.is_over(count, bytes) {
+        if !self.subscriptions.get(&handle).is_some_and(|s| s.queue.is_over(count, bytes)) {
             return;
         }
+        let id = message_id("gap", self.random());
+        let Some(subscription) = self.subscriptions.get_mut(&handle) else { return };
         // A type without positions has no replay, so a gap would not tell what to do (EVT-147).
         let has_positions = subscription.queue.watermark.is_some() || subscription.queue.has_cursor();
         let has_gap = subscription.profile.has_control_envelopes && has_positions;

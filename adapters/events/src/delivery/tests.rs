@@ -314,6 +314,22 @@ fn failed_attempts_are_repeated_with_new_times() {
     assert_eq!((machine.stats().abandoned, machine.len()), (3, 1), "the subscription lives");
 }
 
+// covers: EVT-091
+#[test]
+fn ids_of_messages_are_those_of_the_profile() {
+    let profile = Profile { webhook_id: WebhookIdRule::Message, ..Profile::SEP };
+    let (mut machine, subscription) = subscribed_with(Config::default(), profile);
+    for position in 1..=2 {
+        machine.publish(at(0), subscription, &event(position)).expect("room");
+    }
+    let [first, second] = [(); 2].map(|()| machine.poll_transmit(at(0)).expect("an attempt"));
+    let id = header(&first, "webhook-id");
+    assert!(id.starts_with("msg_event_") && id != header(&second, "webhook-id"), "{id}");
+    machine.handle_answer(at(0), first.id, &answer(500));
+    let again = machine.poll_transmit(at(7)).expect("an attempt");
+    assert_eq!(header(&again, "webhook-id"), id, "the same for all attempts");
+}
+
 // covers: EVT-099
 #[test]
 fn cursors_are_watermarks() {
@@ -587,7 +603,7 @@ fn a_slow_host_does_not_hold_up_others() {
     assert_eq!(machine.poll_timeout(), Some(at(3_600)), "expiry alone");
 }
 
-// covers: EVT-030, EVT-095
+// covers: EVT-030, EVT-034, EVT-095
 #[test]
 fn events_that_cannot_be_delivered_are_refused() {
     let (mut machine, subscription) = subscribed();
@@ -600,6 +616,10 @@ fn events_that_cannot_be_delivered_are_refused() {
         );
     }
     assert_eq!(publish(event(1).cursor(Some("c".repeat(4_097)))), Err(PublishError::Cursor));
+    let mut typed = RawJson::encode(&event(1)).expect("JSON").as_str().to_string();
+    typed.insert_str(1, r#""type":"gap","#);
+    let typed: EventOccurrence = RawJson::new(typed).expect("JSON").parse().expect("an unknown member");
+    assert_eq!(publish(typed), Err(PublishError::Type));
     let large = |bytes: usize| RawJson::new(format!(r#"{{"x":"{}"}}"#, "y".repeat(bytes))).expect("JSON");
     assert_eq!(publish(EventOccurrence { data: large(MAX_BODY), ..event(1) }), Err(PublishError::TooLarge));
     assert_eq!(

@@ -206,6 +206,9 @@ pub enum PublishError {
     /// The body would be larger than [`MAX_BODY`](crate::webhook::MAX_BODY) (EVT-095).
     #[error("the event is larger than a delivery may be")]
     TooLarge,
+    /// There is a member `type` beside `data`, which would make it a control envelope (EVT-034).
+    #[error("the event has a member `type`, which marks control envelopes")]
+    Type,
     /// A member cannot be written.
     #[error("the event cannot be encoded")]
     Encode,
