@@ -12,7 +12,8 @@ use serde::ser::{self, Serialize, SerializeStruct as _};
 use serde_json::value::RawValue;
 
 use crate::json::{
-    CHECKED_TEXT_NAME, EncodeError, MAX_DEPTH, RAW_VALUE_NAME, Scanner, Serializer, Span, check_utf8,
+    CHECKED_TEXT_NAME, CanonicalError, EncodeError, MAX_DEPTH, RAW_VALUE_NAME, Scanner, Serializer, Span,
+    check_utf8,
 };
 
 /// One valid JSON text: the unit in which payloads pass through the engines.
@@ -138,6 +139,22 @@ impl RawJson {
             crate::json::canonical(&value.0, &mut |part| stream.extend_from_slice(part)).map(|()| stream)
         };
         matches!((stream(self), stream(other)), (Ok(a), Ok(b)) if a == b)
+    }
+
+    /// Returns the text of the value by the JSON Canonicalization Scheme (RFC 8785), as input of a hash that others compute,
+    /// too.
+    ///
+    /// ```
+    /// let value = mcp_proto::RawJson::new(r#"{"b": 5.0, "a": "\u0041"}"#)?;
+    /// assert_eq!(value.to_canonical()?, r#"{"a":"A","b":5}"#);
+    /// # Ok::<(), Box<dyn core::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CanonicalError`] if two members of an object have the same name, or a number is beyond the range of a double.
+    pub fn to_canonical(&self) -> Result<String, CanonicalError> {
+        crate::json::jcs(self.as_str())
     }
 
     /// Returns the text of a JSON string, or `None` for any other value.

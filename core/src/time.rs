@@ -4,6 +4,8 @@
 //! next deadline as an [`Instant`]. Each engine has one epoch; instants of different epochs cannot be compared. Wall
 //! clock time enters only through an [`Anchor`], for values that outlive the process.
 
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 use core::num::NonZeroU64;
 use core::ops::{Add, Sub};
@@ -107,6 +109,43 @@ impl Anchor {
         } else {
             self.unix_secs.saturating_sub((at - now) / 1_000_000)
         }
+    }
+}
+
+// Times as text.
+
+/// Returns a Unix time as ISO 8601 in UTC: `2026-07-28T09:30:00Z`.
+///
+/// Years beyond 9999 have no such form: the last second before them stands for all.
+#[must_use]
+pub fn iso_8601(unix_secs: u64) -> String {
+    let mut out = Vec::with_capacity(20);
+    write_iso_8601(&mut out, unix_secs);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// Appends a Unix time as `2026-07-28T09:30:00Z` (TASK-015).
+pub(crate) fn write_iso_8601(out: &mut Vec<u8>, unix_secs: u64) {
+    // Years beyond 9999 have no form here.
+    let secs = unix_secs.min(253_402_300_799);
+    let (days, rest) = (secs / 86_400, secs % 86_400);
+    // Civil date from days, with years that begin in March (Howard Hinnant's algorithm).
+    let z = days + 719_468;
+    let (era, day_of_era) = (z / 146_097, z % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let digit = |n: u64, unit: u64| b'0' + u8::try_from(n / unit % 10).unwrap_or_default();
+    let two = |n: u64| [digit(n, 10), digit(n, 1)];
+    out.extend_from_slice(&[digit(year, 1_000), digit(year, 100), digit(year, 10), digit(year, 1), b'-']);
+    for (number, end) in
+        [(month, b'-'), (day, b'T'), (rest / 3_600, b':'), (rest / 60 % 60, b':'), (rest % 60, b'Z')]
+    {
+        let [tens, ones] = two(number);
+        out.extend_from_slice(&[tens, ones, end]);
     }
 }
 
@@ -234,5 +273,21 @@ mod tests {
         let a = Anchor::new(Instant::from_micros(5_000_000), 1_000);
         assert_eq!(a.unix_secs(Instant::from_micros(7_500_000)), 1_002);
         assert_eq!(a.unix_secs(Instant::from_micros(0)), 995);
+    }
+
+    // covers: TASK-015
+    #[test]
+    fn times_are_iso_8601() {
+        for (secs, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (1_785_578_402, "2026-08-01T10:00:02Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (u64::MAX, "9999-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(iso_8601(secs), text);
+        }
     }
 }

@@ -4,10 +4,9 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 
 use super::document::Defect;
-use super::network::Network;
+use crate::network::Network;
 use crate::url::{Origin, Url};
 
 const RESOURCE: &str = "/.well-known/oauth-protected-resource";
@@ -118,8 +117,8 @@ impl UrlPolicy<'_> {
         if self.http_hosts.iter().any(|host| **host == *origin.host) {
             return Ok(());
         }
-        let network = literal_network(origin);
-        let is_near = network == literal_network(self.server);
+        let network = Network::of_host(origin);
+        let is_near = network == Network::of_host(self.server);
         match network {
             // Both are on this machine. A server elsewhere must not make the client call into it (SEC-011).
             Some(Network::Loopback) if is_near => Ok(()),
@@ -131,23 +130,6 @@ impl UrlPolicy<'_> {
             _ if !origin.secure => Err(format!("`{what}` is not https").into()),
             _ => Ok(()),
         }
-    }
-}
-
-/// Returns the network of a host that is an address or a name for the loopback interface; names are not resolved here.
-fn literal_network(origin: &Origin) -> Option<Network> {
-    if origin.is_loopback() {
-        return Some(Network::Loopback);
-    }
-    // A dot at the end names the same host.
-    let name = origin.host.strip_suffix('.').unwrap_or(&origin.host);
-    let last = name.rsplit('.').next().unwrap_or_default();
-    let is_number = last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x");
-    match name.parse::<IpAddr>() {
-        Ok(address) => Some(Network::of(address)),
-        // Browsers and resolvers read `127.1` and `0x7f000001` as addresses.
-        Err(_) if is_number => Some(Network::Reserved),
-        Err(_) => None,
     }
 }
 

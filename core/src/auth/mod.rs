@@ -53,7 +53,6 @@ mod document;
 mod flow;
 mod jose;
 mod locations;
-mod network;
 mod record;
 mod request;
 mod search;
@@ -61,6 +60,7 @@ mod server_metadata;
 mod token;
 
 pub use crate::error::authorization::{Error, ErrorKind, FetchFailure, Step};
+pub use crate::network::Network;
 pub use crate::scope::{ScopeError, Scopes};
 pub use client_metadata::{ClientMetadata, ClientMetadataError};
 pub use client_request::Registration;
@@ -75,7 +75,6 @@ pub(crate) use locations::without_query as proof_url;
 pub use locations::{
     resource_metadata as resource_metadata_locations, server_metadata as server_metadata_locations,
 };
-pub use network::Network;
 pub use record::TokenRecord;
 pub use request::{Fetch, FetchId, FetchPolicy, FetchResponse};
 pub use token::{AccessToken, Secret};

@@ -7,7 +7,8 @@ pub mod params;
 pub mod server;
 
 pub use crate::fields;
-pub use crate::url::{Url, UrlError};
+pub use crate::network::Network;
+pub use crate::url::{Origin, Url, UrlError};
 
 use alloc::collections::VecDeque;
 use alloc::string::String;

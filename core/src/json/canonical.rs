@@ -20,8 +20,11 @@
 //! The first pass checks the text and builds a sorted index of its objects; the second pass writes. Neither recurses.
 //! The work is bounded by the length of the text times the logarithm of the number of members. The index takes 16 bytes
 //! per object and per member.
+//!
+//! The same passes write the JSON Canonicalization Scheme, which is another [`Spelling`] (`jcs`).
 
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 use super::scan::{ScanError, Scanner, Span, StringToken};
 
@@ -43,7 +46,51 @@ fn canonical_counted(text: &[u8], sink: &mut dyn FnMut(&[u8]), count: &mut usize
     if text.len() > (u32::MAX / 2) as usize {
         return Err(ScanError::Members(0));
     }
-    ObjectIndex::build(text, count)?.write(sink, count)
+    let mut stream = HashStream(sink);
+    ObjectIndex::build(text, &stream, count)?.write(&mut stream, count)
+}
+
+/// A canonical form: the order of its members, and how its parts are written.
+pub(super) trait Spelling {
+    /// Compares two unescaped names; members with equal names stay in the order of the text.
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
+    /// Writes a bracket, or a comma or colon where JSON has one.
+    fn punctuation(&mut self, mark: u8);
+    fn string(&mut self, text: StringToken<'_>);
+    /// Writes a checked value that is neither a string nor a container.
+    fn scalar(&mut self, first: u8, text: &[u8]);
+}
+
+/// The stream of this module, which needs neither commas nor colons.
+struct HashStream<'s>(&'s mut dyn FnMut(&[u8]));
+
+impl Spelling for HashStream<'_> {
+    #[inline]
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+
+    #[inline]
+    fn punctuation(&mut self, mark: u8) {
+        if !matches!(mark, b',' | b':') {
+            (self.0)(&[mark]);
+        }
+    }
+
+    fn string(&mut self, text: StringToken<'_>) {
+        (self.0)(b"\"");
+        (self.0)(&text.unescaped());
+        (self.0)(END_MARKER);
+    }
+
+    fn scalar(&mut self, first: u8, text: &[u8]) {
+        match first {
+            b'n' => (self.0)(b"n"),
+            b't' => (self.0)(b"t"),
+            b'f' => (self.0)(b"f"),
+            _ => write_number(text, self.0),
+        }
+    }
 }
 
 const END_MARKER: &[u8] = &[0xff];
@@ -52,7 +99,7 @@ const END_MARKER: &[u8] = &[0xff];
 const MAX_EXPONENT: usize = 18;
 
 /// Index of all objects of a text.
-struct ObjectIndex<'a> {
+pub(super) struct ObjectIndex<'a> {
     text: &'a [u8],
     /// Unescaped copies of the names that had escapes; a position beyond the text points into this buffer.
     unescaped: Vec<u8>,
@@ -103,9 +150,21 @@ impl<T> OpenContainers<T> {
     }
 }
 
+/// An object that is being written.
+struct Members<'i> {
+    rest: &'i [IndexedMember],
+    is_first: bool,
+    /// Position behind the object.
+    after: TextPosition,
+}
+
 impl<'a> ObjectIndex<'a> {
     /// Checks the text and indexes its objects.
-    fn build(text: &'a [u8], count: &mut usize) -> Result<Self, ScanError> {
+    pub(super) fn build<S: Spelling>(
+        text: &'a [u8],
+        spelling: &S,
+        count: &mut usize,
+    ) -> Result<Self, ScanError> {
         let mut index = Self { text, unescaped: Vec::new(), objects: Vec::new(), members: Vec::new() };
         let mut s = Scanner::trusted(text);
         // For an object: its number, and the start of its members among the pending ones.
@@ -147,7 +206,7 @@ impl<'a> ObjectIndex<'a> {
                         s.advance(1);
                         // Members of inner objects were drained when those ended, so all behind `first` are of this
                         // object.
-                        index.close(number, pending.drain(first..), s.pos(), count);
+                        index.close(number, pending.drain(first..), s.pos(), spelling, count);
                     }
                     (b']', None) => s.advance(1),
                     _ => return s.fail(),
@@ -177,11 +236,12 @@ impl<'a> ObjectIndex<'a> {
     }
 
     /// Indexes an object that ended before `end`.
-    fn close(
+    fn close<S: Spelling>(
         &mut self,
         number: usize,
         members: impl Iterator<Item = IndexedMember>,
         end: usize,
+        spelling: &S,
         count: &mut usize,
     ) {
         let first = self.members.len();
@@ -192,7 +252,7 @@ impl<'a> ObjectIndex<'a> {
                 let (x, y) = (unescaped_name(text, plain, a.name), unescaped_name(text, plain, b.name));
                 *count += 1 + x.len().min(y.len());
                 // Equal names stay in the order of the text.
-                (x, a.value.at) < (y, b.value.at)
+                spelling.compare(x, y).then(a.value.at.cmp(&b.value.at)).is_lt()
             });
         }
         let object =
@@ -206,32 +266,43 @@ impl<'a> ObjectIndex<'a> {
         TextPosition { at: to_u32(at), objects: to_u32(self.objects.len()) }
     }
 
-    /// Writes the stream.
-    fn write(&self, sink: &mut dyn FnMut(&[u8]), count: &mut usize) -> Result<(), ScanError> {
+    /// Returns the position of a value whose name another member of its object has, too.
+    pub(super) fn duplicate(&self) -> Option<usize> {
+        let name = |member: &IndexedMember| unescaped_name(self.text, &self.unescaped, member.name);
+        self.objects.iter().find_map(|object| {
+            let members = self.members.get(object.first as usize..object.last as usize)?;
+            let mut pairs = members.iter().zip(members.iter().skip(1));
+            pairs.find(|(a, b)| name(a) == name(b)).map(|(_, b)| b.value.at as usize)
+        })
+    }
+
+    /// Writes the canonical form.
+    pub(super) fn write<S: Spelling>(&self, to: &mut S, count: &mut usize) -> Result<(), ScanError> {
         let mut s = Scanner::trusted(self.text);
         let mut objects = 0;
         // An object with its remaining members, or `None` for an array.
-        let mut open: OpenContainers<Option<(&[IndexedMember], TextPosition)>> = OpenContainers::new();
+        let mut open: OpenContainers<Option<Members<'_>>> = OpenContainers::new();
         loop {
             *count += 1;
             match s.peek() {
                 b'{' => {
-                    sink(b"{");
+                    to.punctuation(b'{');
                     let object = self.objects.get(objects as usize).copied().unwrap_or_default();
                     let members = self.members.get(object.first as usize..object.last as usize);
                     objects += 1;
-                    open.push(Some((members.unwrap_or_default(), object.end)));
+                    let rest = members.unwrap_or_default();
+                    open.push(Some(Members { rest, is_first: true, after: object.end }));
                 }
                 b'[' => {
-                    sink(b"[");
+                    to.punctuation(b'[');
                     s.advance(1);
                     open.push(None);
                     if s.peek() != b']' {
                         continue;
                     }
                 }
-                b'"' => write_string(s.string()?, sink),
-                first => write_scalar(first, s.value()?.slice(self.text).unwrap_or_default(), sink),
+                b'"' => to.string(s.string()?),
+                first => to.scalar(first, s.value()?.slice(self.text).unwrap_or_default()),
             }
             // A value has ended, or a container has begun that may be empty.
             loop {
@@ -241,22 +312,27 @@ impl<'a> ObjectIndex<'a> {
                         let more = s.peek() == b',';
                         s.advance(1);
                         if more {
+                            to.punctuation(b',');
                             break;
                         }
-                        sink(b"]");
+                        to.punctuation(b']');
                     }
-                    Some(Some((members, after))) => {
-                        if let Some((member, rest)) = members.split_first() {
-                            *members = rest;
+                    Some(Some(Members { rest, is_first, after })) => {
+                        if let Some((member, others)) = rest.split_first() {
+                            *rest = others;
+                            if !core::mem::take(is_first) {
+                                to.punctuation(b',');
+                            }
                             let raw = unescaped_name(self.text, &self.unescaped, member.name);
-                            write_string(StringToken { raw, escaped: false }, sink);
+                            to.string(StringToken { raw, escaped: false });
+                            to.punctuation(b':');
                             s.seek(member.value.at as usize);
                             // Objects are numbered in the order of the text, so a jump in the text sets their number as
                             // well.
                             objects = member.value.objects;
                             break;
                         }
-                        sink(b"}");
+                        to.punctuation(b'}');
                         s.seek(after.at as usize);
                         objects = after.objects;
                     }
@@ -312,22 +388,6 @@ fn unescaped_name<'a>(text: &'a [u8], plain: &'a [u8], span: Span) -> &'a [u8] {
         None => text.get(start..end),
     }
     .unwrap_or_default()
-}
-
-fn write_string(text: StringToken<'_>, sink: &mut dyn FnMut(&[u8])) {
-    sink(b"\"");
-    sink(&text.unescaped());
-    sink(END_MARKER);
-}
-
-/// Writes a checked value that is neither a string nor a container.
-fn write_scalar(first: u8, text: &[u8], sink: &mut dyn FnMut(&[u8])) {
-    match first {
-        b'n' => sink(b"n"),
-        b't' => sink(b"t"),
-        b'f' => sink(b"f"),
-        _ => write_number(text, sink),
-    }
 }
 
 /// Writes a checked number.

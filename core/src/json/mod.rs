@@ -4,6 +4,7 @@
 //! eight at a time.
 
 mod canonical;
+mod jcs;
 mod member_names;
 mod read;
 mod scan;
@@ -13,6 +14,8 @@ mod text;
 mod write;
 
 pub(crate) use canonical::canonical;
+pub use jcs::CanonicalError;
+pub(crate) use jcs::jcs;
 pub(crate) use member_names::find_duplicate;
 pub(crate) use read::{CHECKED_TEXT_NAME, REREAD_NAME, check_and_read, read_str, read_with};
 pub(crate) use scan::{

@@ -71,7 +71,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("diagnostic", "deprecation methods rpc"),
     ("error", "ascii diagnostic json limits methods raw rpc scope version"),
     // Tasks as both roles see them.
-    ("tasks", "entropy error json meta model rpc"),
+    ("tasks", "entropy error json meta model rpc time"),
     // The interface of an observer of requests.
     ("observe", "error json meta methods model rpc slab tap time version"),
     // Shared by both engines.
@@ -85,6 +85,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("short_base64", ""),
     ("fields", "ascii head short_base64"),
     ("url", "ascii uri"),
+    ("network", "url"),
     // Entries that applications register by name. It answers calls and runs nothing.
     ("router", "change identity json methods model observe raw rpc server shape slab uri validate version"),
     // Engines on byte streams.
@@ -92,7 +93,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // HTTP: `h1` knows nothing of MCP. `http` binds exchanges to engines, with any HTTP implementation.
     ("h1", "ascii driving head limits memory outbox time"),
     // The flow that gets an access token. `http` makes proofs of possession by it.
-    ("auth", "ascii driving entropy error fields head json meta raw scope time uri url version"),
+    ("auth", "ascii driving entropy error fields head json meta network raw scope time uri url version"),
     ("http", HTTP),
 ];
 
@@ -100,7 +101,7 @@ const SHARED: &str = "budget built deadlines diagnostic draft driving error fram
 const ENGINES: &str = "budget built calls change deadlines deprecation diagnostic draft driving entropy error frame identity json limits listen_filter meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
 /// The server also has the types of an HTTP request that handlers see; it does not parse one.
 const SERVER: &str = "ascii budget built calls change deadlines deprecation diagnostic draft driving entropy error extensions frame head identity json limits listen_filter memory meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
-const HTTP: &str = "ascii auth built calls client deadlines deprecation diagnostic draft driving entropy error fields frame h1 head json limits meta methods model outbox raw rpc scope server short_base64 slab tap time uri url version";
+const HTTP: &str = "ascii auth built calls client deadlines deprecation diagnostic draft driving entropy error fields frame h1 head json limits meta methods model network outbox raw rpc scope server short_base64 slab tap time uri url version";
 
 /// The module that names the shared pointer, as `alloc` does; every module may use it.
 const POINTER: &str = "sync";

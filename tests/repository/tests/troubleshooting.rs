@@ -55,7 +55,7 @@ fn every_message_of_the_tool_and_of_the_libraries_is_explained_and_no_other() {
     let report = differences(&messages::read(root()), &pages::read(root()));
     assert!(
         report.is_empty(),
-        "The troubleshooting pages (`core/src/guide`, `adapters/runtime/src/guide`) and the source differ:\n{report}"
+        "The troubleshooting pages (`core/src/guide`, `adapters/runtime/src/guide`, `adapters/events/src`) and the source differ:\n{report}"
     );
 }
 

@@ -30,6 +30,17 @@ const SHARED: &[(&str, &[(&str, &str)])] = &[
     ("auth", &[("client", ""), ("token", "client")]),
     ("extensions", &[("cards", ""), ("skills", "")]),
     (
+        "events",
+        &[
+            ("address", ""),
+            ("webhook", ""),
+            ("wire", "webhook"),
+            ("receiver", "webhook wire"),
+            ("delivery", "address webhook wire"),
+            ("fuzzing", "address receiver webhook"),
+        ],
+    ),
+    (
         "runtime",
         &[
             ("cache", ""),
@@ -45,8 +56,8 @@ const SHARED: &[(&str, &[(&str, &str)])] = &[
 ];
 
 /// Maximum number of modules, and of edges between them.
-const MAX_MODULES: usize = 25;
-const MAX_EDGES: usize = 29;
+const MAX_MODULES: usize = 31;
+const MAX_EDGES: usize = 38;
 
 /// The packages of this workspace that each package may depend on.
 const PACKAGES: &[(&str, &str)] = &[
@@ -54,6 +65,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("adapters/std", "mcp-proto"),
     ("adapters/auth", "mcp-proto mcp-std"),
     ("adapters/extensions", "mcp-proto"),
+    ("adapters/events", "mcp-proto"),
     ("adapters/runtime", "mcp-proto mcp-std mcp-auth mcp-extensions"),
     ("adapters/blocking", "mcp-proto mcp-std mcp-auth mcp-extensions mcp-runtime"),
     ("adapters/threads", "mcp-proto mcp-std mcp-auth mcp-extensions mcp-runtime"),

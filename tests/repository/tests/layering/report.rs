@@ -54,6 +54,7 @@ fn counts_are_printed() {
         "adapters/std/src",
         "adapters/auth/src",
         "adapters/extensions/src",
+        "adapters/events/src",
         "adapters/runtime/src",
         "adapters/blocking/src",
         "adapters/threads/src",

@@ -1,6 +1,8 @@
-//! Which addresses a request of a flow may go to (SEC-011).
+//! Networks of addresses: where a request to a URL of somebody else may go (SEC-011).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::url::Origin;
 
 /// The kind of network that an address belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +30,27 @@ impl Network {
         match address {
             IpAddr::V4(address) => Self::of_v4(address),
             IpAddr::V6(address) => Self::of_v6(address),
+        }
+    }
+
+    /// Returns the network of a host that is an address or a name for the loopback interface; `None` for other names, which
+    /// are not resolved here.
+    ///
+    /// Numbers that only some resolvers read as addresses (`127.1`, `0x7f000001`, `0177.0.0.1`) are
+    /// [`Reserved`](Self::Reserved).
+    #[must_use]
+    pub fn of_host(origin: &Origin) -> Option<Self> {
+        if origin.is_loopback() {
+            return Some(Self::Loopback);
+        }
+        // A dot at the end names the same host.
+        let name = origin.host.strip_suffix('.').unwrap_or(&origin.host);
+        let last = name.rsplit('.').next().unwrap_or_default();
+        let is_number = last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x");
+        match name.parse::<IpAddr>() {
+            Ok(address) => Some(Self::of(address)),
+            Err(_) if is_number => Some(Self::Reserved),
+            Err(_) => None,
         }
     }
 
@@ -128,6 +151,28 @@ mod tests {
             ("fec0::1", Network::Reserved),
         ] {
             assert_eq!(Network::of(address.parse().expect("an address")), network, "{address}");
+        }
+    }
+
+    // covers: SEC-011
+    #[test]
+    fn hosts_that_are_numbers_are_no_names() {
+        for (url, network) in [
+            ("https://localhost.", Some(Network::Loopback)),
+            ("https://a.localhost", Some(Network::Loopback)),
+            ("https://127.0.0.1.", Some(Network::Loopback)),
+            ("https://[::ffff:a9fe:a9fe]", Some(Network::LinkLocal)),
+            ("https://8.8.8.8", Some(Network::Public)),
+            ("https://127.1", Some(Network::Reserved)),
+            ("https://0x7F000001", Some(Network::Reserved)),
+            ("https://2130706433", Some(Network::Reserved)),
+            ("https://0177.0.0.1", Some(Network::Reserved)),
+            ("https://1.1.1.0xff", Some(Network::Reserved)),
+            ("https://1.1.1.1.example", None),
+            ("https://xn--nxasmq6b.example", None),
+        ] {
+            let url = crate::url::Url::parse(url).expect("a URL");
+            assert_eq!(Network::of_host(url.origin()), network, "{url:?}");
         }
     }
 

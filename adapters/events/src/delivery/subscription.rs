@@ -1,0 +1,159 @@
+//! One webhook subscription: its grant, secrets, queue, and what is known about its receiver.
+
+use alloc::format;
+use alloc::string::String;
+use core::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use mcp_proto::http::Url;
+use mcp_proto::{Anchor, Instant, iso_8601};
+
+use super::queue::Queue;
+use crate::webhook::{Secret, SubscriptionKey};
+use crate::wire::{CallbackFailure, DeliveryStatus, Nullable, Profile};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Active,
+    /// No attempts since then (EVT-100).
+    Suspended(Instant),
+    /// `terminated` is in the queue, and nothing else.
+    Ending,
+}
+
+pub(super) struct Subscription {
+    pub(super) key: SubscriptionKey,
+    pub(super) id: String,
+    /// Origin of the URL.
+    pub(super) host: String,
+    pub(super) url: Url,
+    pub(super) profile: Profile,
+    pub(super) secret: Secret,
+    /// The secret before a rotation, and until when it signs, too.
+    pub(super) older: Option<(Secret, Instant)>,
+    /// `None` for no expiry.
+    pub(super) expires_at: Option<Instant>,
+    pub(super) state: State,
+    pub(super) queue: Queue,
+    pub(super) in_flight: usize,
+    /// When it is in the schedule of all.
+    pub(super) scheduled: Option<Instant>,
+    /// No attempts before then, at the request of the receiver.
+    pub(super) throttled_until: Option<Instant>,
+    /// Events were skipped, and no gap envelope tells.
+    pub(super) is_truncated: bool,
+    pub(super) health: Health,
+}
+
+impl Subscription {
+    /// Replaces the secret; the one before signs during the grace (EVT-094).
+    pub(super) fn rotate(&mut self, secret: Secret, until: Instant) {
+        if self.secret != secret {
+            let older = core::mem::replace(&mut self.secret, secret);
+            self.older = Some((older, until));
+        }
+    }
+
+    /// Returns the secrets that sign an attempt.
+    pub(super) fn secrets(&self, now: Instant) -> impl Iterator<Item = &Secret> {
+        let older = self.older.as_ref().filter(|(_, until)| now < *until).map(|(secret, _)| secret);
+        core::iter::once(&self.secret).chain(older)
+    }
+
+    /// Returns when the next attempt is possible.
+    pub(super) fn next_attempt(&self, in_flight: usize) -> Option<Instant> {
+        if matches!(self.state, State::Suspended(_)) || self.in_flight >= in_flight {
+            return None;
+        }
+        let due = self.queue.next_due()?;
+        Some(self.throttled_until.map_or(due, |until| due.max(until)))
+    }
+
+    /// Returns the state for the result of a refresh.
+    pub(super) fn status(&self, now: Instant, anchor: &Anchor) -> DeliveryStatus {
+        let time = |at: Option<Instant>| at.map(|at| iso_8601(anchor.unix_secs(at)));
+        let status = DeliveryStatus::new(!matches!(self.state, State::Suspended(_)))
+            .last_delivery_at(time(self.health.last_delivery_at))
+            .last_error(Nullable(self.health.last_error.clone()));
+        let status = match time(self.health.failed_since) {
+            Some(since) => status.failed_since(since),
+            None => status,
+        };
+        match self.throttled_until.filter(|until| *until > now) {
+            Some(until) => {
+                let wait = until.saturating_duration_since(now).as_millis();
+                status.throttled(true).retry_after_ms(u64::try_from(wait).unwrap_or(u64::MAX))
+            }
+            None => status,
+        }
+    }
+}
+
+/// Outcomes of the attempts of a subscription.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    pub(super) last_delivery_at: Option<Instant>,
+    pub(super) last_error: Option<CallbackFailure>,
+    pub(super) failed_since: Option<Instant>,
+    /// Attempts and failures of the last hour, by periods of ten minutes: number of the period, attempts, failures.
+    periods: [(u64, u32, u32); 6],
+}
+
+const PERIOD: Duration = Duration::from_secs(600);
+
+impl Health {
+    pub(super) fn succeed(&mut self, now: Instant) {
+        self.count(now, 0);
+        self.last_delivery_at = Some(now);
+        self.last_error = None;
+        self.failed_since = None;
+    }
+
+    pub(super) fn fail(&mut self, now: Instant, failure: CallbackFailure) {
+        self.count(now, 1);
+        self.last_error = Some(failure);
+        self.failed_since.get_or_insert(now);
+    }
+
+    fn count(&mut self, now: Instant, failures: u32) {
+        let number = period(now);
+        let at = usize::try_from(number % 6).unwrap_or_default();
+        if let Some(slot) = self.periods.get_mut(at) {
+            if slot.0 != number {
+                *slot = (number, 0, 0);
+            }
+            slot.1 = slot.1.saturating_add(1);
+            slot.2 = slot.2.saturating_add(failures);
+        }
+    }
+
+    /// Returns whether at least `attempts` were made in the last hour, and more than `percent` of them failed (EVT-100).
+    pub(super) fn is_over(&self, now: Instant, attempts: u32, percent: u32) -> bool {
+        let recent = self.periods.iter().filter(|(number, ..)| period(now) - number.min(&period(now)) < 6);
+        let (made, failed) =
+            recent.fold((0, 0), |(made, failed), (_, a, f)| (made + u64::from(*a), failed + u64::from(*f)));
+        made >= u64::from(attempts) && failed * 100 > made * u64::from(percent)
+    }
+
+    /// Forgets failures when deliveries go on.
+    pub(super) fn resume(&mut self) {
+        self.periods = Default::default();
+    }
+}
+
+const fn period(now: Instant) -> u64 {
+    now.as_micros() / (PERIOD.as_secs() * 1_000_000)
+}
+
+/// Returns the category of a status that is no success (EVT-101).
+pub(super) fn category(status: u16) -> CallbackFailure {
+    if status >= 500 { CallbackFailure::Http5xx } else { CallbackFailure::Http4xx }
+}
+
+/// Returns an id of a message that is no event: `msg_gap_…` (EVT-091).
+pub(super) fn message_id(kind: &str, random: [u8; 16]) -> String {
+    let random = URL_SAFE_NO_PAD.encode(random);
+    format!("msg_{kind}_{random}")
+}

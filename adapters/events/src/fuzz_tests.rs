@@ -1,0 +1,1 @@
+../../std/src/fuzz_tests.rs

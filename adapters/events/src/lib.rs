@@ -1,0 +1,48 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(any(fuzzing, test)),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::unreachable,
+        clippy::todo,
+        clippy::unimplemented
+    )
+)]
+//! The Events extension of the Model Context Protocol (SEP-3415), on public interfaces of [`mcp_proto`].
+//!
+//! | module | content |
+//! |---|---|
+//! | [`wire`] | messages, errors, the capability, profiles |
+//! | [`webhook`] | secrets, signatures, verification challenges, ids of subscriptions |
+//! | [`address`] | which URLs and addresses a webhook may be delivered to |
+//! | [`receiver`] | takes deliveries in, verifies them, and drops repetitions |
+//! | [`delivery`] | sends deliveries to subscribers: challenges, retries, watermarks |
+//!
+//! [`troubleshooting`] explains the messages of errors.
+//!
+//! It performs no I/O: time, entropy and bytes are arguments, and each bound is a field of a configuration. It is `no_std`, with
+//! `alloc`. SEP-3415 is Final and the extension is in Beta (SEP-3392): **this package may change in a minor release**.
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod address;
+pub mod delivery;
+#[cfg(test)]
+mod fuzz_tests;
+#[cfg(any(fuzzing, test))]
+#[doc(hidden)]
+#[allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed check is a finding")]
+pub mod fuzzing;
+pub mod receiver;
+#[cfg(any(doc, doctest))]
+#[doc = include_str!("troubleshooting.md")]
+pub mod troubleshooting {}
+pub mod webhook;
+pub mod wire;

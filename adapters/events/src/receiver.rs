@@ -1,0 +1,565 @@
+//! Receiver of webhooks, without I/O: takes requests in, and says what to answer and what to forward.
+//!
+//! It needs no MCP connection: a web server calls [`Receiver::receive`] for each request to its callback path, with the raw
+//! body. What a subscriber has to be told comes with a [`Receipt`]. The caller keeps it durably **first**, then calls
+//! [`Receiver::confirm`], and sends the answer that this returns (EVT-123). Only then the message counts as seen.
+//!
+//! | request | answer |
+//! |---|---|
+//! | not POST, another media type, a body over the limit | 405, 415, 413 |
+//! | a header field is missing, repeated or malformed | 400 |
+//! | a known subscription, and no signature fits | 401 |
+//! | an unknown subscription | 503: the answer to `events/subscribe` may be on its way (EVT-124); 401 for a challenge |
+//! | older or newer than five minutes | 400 |
+//! | a challenge whose signature fits | 200 with the echo; binds the id to a registration without one (EVT-126) |
+//! | seen before | 204 |
+//! | being confirmed | 503: whoever sent it tries again |
+//! | a subscription that has ended or expired | 410 |
+//! | new | what [`Receiver::confirm`] returns: 204, or 503 if it was not kept |
+//!
+//! Repetitions are found by the event id, or by `webhook-id` for control envelopes, within a subscription: two subscriptions of
+//! one receiver may get the same event (EVT-122).
+//!
+//! ```
+//! use mcp_events::receiver::{Limits, Outcome, Receiver, Request};
+//! use mcp_events::webhook::{Secret, sign};
+//!
+//! let mut receiver = Receiver::new(Limits::default());
+//! let secret = Secret::from_entropy([7; 32]);
+//! let subscription = receiver.register(secret.clone()).unwrap();
+//! receiver.bind(subscription, "sub_1").unwrap();
+//!
+//! let body = br#"{"eventId":"e","name":"n","timestamp":"2026-11-25T10:00:00Z","data":{}}"#;
+//! let signature = sign([&secret], "e", 1_795_600_800, body);
+//! let fields = [
+//!     ("Content-Type", &b"application/json"[..]),
+//!     ("webhook-id", b"e"),
+//!     ("webhook-timestamp", b"1795600800"),
+//!     ("webhook-signature", signature.as_bytes()),
+//!     ("X-MCP-Subscription-Id", b"sub_1"),
+//! ];
+//! match receiver.receive(&Request { method: "POST", fields: &fields, body }, 1_795_600_801) {
+//!     // … it is stored here …
+//!     Outcome::Event { event, receipt, .. } => assert_eq!(receiver.confirm(receipt, true).status, 204),
+//!     other => panic!("{other:?}"),
+//! }
+//! ```
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use sha2::{Digest as _, Sha256};
+
+use mcp_proto::RawJson;
+use mcp_proto::head::FieldLine;
+
+use crate::webhook::{
+    MAX_BODY, MEDIA_TYPE, SUBSCRIPTION_ID, Secret, SignedHead, Verifier, VerifyError, WEBHOOK_ID,
+    WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP,
+};
+use crate::wire::{ChallengeEcho, Envelope, EventErrorObject, EventOccurrence};
+
+/// Size of the largest challenge, in bytes.
+const MAX_CHALLENGE: usize = 4 << 10;
+
+/// Bounds of a receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Largest body in bytes; a larger one is answered with 413 (EVT-127). Default: [`MAX_BODY`].
+    pub max_body: usize,
+    /// Number of registrations; [`Receiver::register`] fails beyond it. Default: 1024.
+    pub registrations: usize,
+    /// Number of messages of a subscription that are remembered; the oldest is forgotten first, and would be forwarded
+    /// again. 16 bytes each, twice. Default: 1024.
+    pub remembered: usize,
+    /// Number of messages of a subscription that wait for [`Receiver::confirm`]; further ones are answered with 503.
+    /// Default: 64.
+    pub unconfirmed: usize,
+    /// Seconds after which a message counts as not kept without [`Receiver::confirm`]. Default: 60.
+    pub confirm_secs: u64,
+    /// Seconds in which the older secret is accepted after [`Receiver::rotate`] (EVT-094). Default: 900.
+    pub rotation_secs: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_body: MAX_BODY,
+            registrations: 1024,
+            remembered: 1024,
+            unconfirmed: 64,
+            confirm_secs: 60,
+            rotation_secs: 900,
+        }
+    }
+}
+
+/// Key of a registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RegistrationKey(u64);
+
+/// Reason why a command was refused; nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiverError {
+    /// [`Limits::registrations`] is reached.
+    #[error("the receiver has no room for a registration")]
+    Full,
+    /// There is no such registration.
+    #[error("the registration does not exist")]
+    Stale,
+    /// Another registration has this id.
+    #[error("another registration has this subscription id")]
+    IdTaken,
+}
+
+/// A request to the callback URL.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// The field lines.
+    pub fields: &'a [FieldLine<'a>],
+    /// The body as it arrived: what is signed are these bytes, not the value in them. A caller may stop to read at
+    /// [`Limits::max_body`] and one more byte.
+    pub body: &'a [u8],
+}
+
+/// An HTTP response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The body: JSON for a challenge, else empty.
+    pub body: String,
+}
+
+impl Answer {
+    const fn empty(status: u16) -> Self {
+        Self { status, body: String::new() }
+    }
+}
+
+/// Proof that a message was handed out once; for [`Receiver::confirm`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Receipt {
+    key: RegistrationKey,
+    message: MessageDigest,
+    ends: bool,
+}
+
+/// Outcome of a request.
+#[derive(Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// A new event: keep it, [confirm](Receiver::confirm) it, and send the answer of that.
+    Event {
+        /// Its subscription.
+        subscription: RegistrationKey,
+        /// The event, with the cursor to persist (EVT-125). Its content is untrusted (EVT-160).
+        event: EventOccurrence,
+        /// For [`Receiver::confirm`].
+        receipt: Receipt,
+    },
+    /// Events were skipped: persist the cursor in place of the last one (EVT-146), and confirm.
+    Gap {
+        /// Its subscription.
+        subscription: RegistrationKey,
+        /// The position to resume from; `None` for a type without replay.
+        cursor: Option<String>,
+        /// For [`Receiver::confirm`].
+        receipt: Receipt,
+    },
+    /// The subscription has ended: tell the application (EVT-153), and confirm.
+    Terminated {
+        /// Its subscription.
+        subscription: RegistrationKey,
+        /// The cause.
+        error: EventErrorObject,
+        /// For [`Receiver::confirm`].
+        receipt: Receipt,
+    },
+    /// The server asked for proof: send this answer. It is not forwarded.
+    Challenge {
+        /// Its subscription.
+        subscription: RegistrationKey,
+        /// The answer with the echo.
+        answer: Answer,
+    },
+    /// Known already, or a control envelope of an unknown type: send this answer.
+    Acknowledged(Answer),
+    /// The request is refused: send the status, without the reason.
+    Refused {
+        /// The status.
+        status: u16,
+        /// The reason, for logs.
+        reason: RefusalReason,
+    },
+}
+
+/// Reason why a request was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RefusalReason {
+    /// The method is not POST.
+    #[error("the method of the request is not POST")]
+    Method,
+    /// The media type is not `application/json`.
+    #[error("the media type of the request is not application/json")]
+    MediaType,
+    /// The body is larger than [`Limits::max_body`].
+    #[error("the body is larger than the limit")]
+    TooLarge,
+    /// A header field is missing, repeated, or not ASCII.
+    #[error("the header field `{0}` is missing, repeated or malformed")]
+    Field(&'static str),
+    /// No registration has the id, and no secret without an id fits.
+    #[error("no subscription has this id, and no secret fits")]
+    UnknownId,
+    /// A secret fits, but nobody has bound the id to its registration yet.
+    #[error("the id of the subscription is not bound yet")]
+    Unbound,
+    /// The signature or the time is refused.
+    #[error("{0}")]
+    Verify(#[from] VerifyError),
+    /// The signature fits, and the body is not a message.
+    #[error("the body is not a message of the extension: {0}")]
+    Body(String),
+    /// The subscription has ended or expired.
+    #[error("the subscription has ended")]
+    Ended,
+    /// The message waits for [`Receiver::confirm`], or [`Limits::unconfirmed`] is reached.
+    #[error("the message is not confirmed yet")]
+    Unconfirmed,
+}
+
+/// First half of the SHA-256 of what identifies a message in its subscription.
+type MessageDigest = [u8; 16];
+
+#[derive(Debug)]
+struct Registration {
+    secret: Secret,
+    /// The secret before a rotation, and the Unix time until which it is accepted.
+    older: Option<(Secret, u64)>,
+    id: Option<String>,
+    /// Unix time after which it has expired.
+    expires_at: Option<u64>,
+    has_ended: bool,
+    /// Digests of confirmed messages; `order` has the same ones, the oldest first. Bounded by `Limits::remembered`.
+    seen: BTreeSet<MessageDigest>,
+    order: VecDeque<MessageDigest>,
+    /// Messages that were handed out, and when. Bounded by `Limits::unconfirmed`.
+    unconfirmed: BTreeMap<MessageDigest, u64>,
+}
+
+impl Registration {
+    fn verifier(&self, unix_secs: u64) -> Verifier {
+        let verifier = Verifier::new(self.secret.clone());
+        match &self.older {
+            Some((older, until)) if unix_secs <= *until => verifier.or(older.clone()),
+            _ => verifier,
+        }
+    }
+
+    fn remember(&mut self, message: MessageDigest, limit: usize) {
+        if self.seen.insert(message) {
+            self.order.push_back(message);
+        }
+        while self.order.len() > limit {
+            if let Some(oldest) = self.order.pop_front() {
+                self.seen.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// Receiver of the webhooks of several subscriptions.
+#[derive(Debug)]
+pub struct Receiver {
+    limits: Limits,
+    next: u64,
+    registrations: BTreeMap<RegistrationKey, Registration>,
+    by_id: BTreeMap<String, RegistrationKey>,
+}
+
+impl Receiver {
+    /// Creates a receiver without registrations.
+    #[must_use]
+    pub const fn new(limits: Limits) -> Self {
+        Self { limits, next: 0, registrations: BTreeMap::new(), by_id: BTreeMap::new() }
+    }
+
+    /// Registers a secret, before `events/subscribe` is sent with it: the challenge comes before the result.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiverError::Full`].
+    pub fn register(&mut self, secret: Secret) -> Result<RegistrationKey, ReceiverError> {
+        if self.registrations.len() >= self.limits.registrations {
+            return Err(ReceiverError::Full);
+        }
+        let key = RegistrationKey(self.next);
+        self.next += 1;
+        let registration = Registration {
+            secret,
+            older: None,
+            id: None,
+            expires_at: None,
+            has_ended: false,
+            seen: BTreeSet::new(),
+            order: VecDeque::new(),
+            unconfirmed: BTreeMap::new(),
+        };
+        self.registrations.insert(key, registration);
+        Ok(key)
+    }
+
+    /// Binds the `id` of the result of `events/subscribe`, in place of the one that a challenge had.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiverError::Stale`], [`ReceiverError::IdTaken`].
+    pub fn bind(&mut self, key: RegistrationKey, id: impl Into<String>) -> Result<(), ReceiverError> {
+        let id = id.into();
+        let registration = self.registrations.get_mut(&key).ok_or(ReceiverError::Stale)?;
+        if self.by_id.get(&id).is_some_and(|other| *other != key) {
+            return Err(ReceiverError::IdTaken);
+        }
+        if let Some(previous) = registration.id.replace(id.clone()) {
+            self.by_id.remove(&previous);
+        }
+        self.by_id.insert(id, key);
+        Ok(())
+    }
+
+    /// Sets the Unix time of `refreshBefore`, after which deliveries are answered with 410; `None` for no expiry.
+    ///
+    /// A refresh revives a subscription that has expired or ended.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiverError::Stale`].
+    pub fn set_expiry(&mut self, key: RegistrationKey, unix_secs: Option<u64>) -> Result<(), ReceiverError> {
+        let registration = self.registrations.get_mut(&key).ok_or(ReceiverError::Stale)?;
+        registration.expires_at = unix_secs;
+        registration.has_ended = false;
+        Ok(())
+    }
+
+    /// Replaces the secret, before the refresh that sends the new one; the older one is accepted for
+    /// [`Limits::rotation_secs`] (EVT-094).
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiverError::Stale`].
+    pub fn rotate(
+        &mut self,
+        key: RegistrationKey,
+        secret: Secret,
+        unix_secs: u64,
+    ) -> Result<(), ReceiverError> {
+        let registration = self.registrations.get_mut(&key).ok_or(ReceiverError::Stale)?;
+        let until = unix_secs.saturating_add(self.limits.rotation_secs);
+        let older = core::mem::replace(&mut registration.secret, secret);
+        registration.older = Some((older, until));
+        Ok(())
+    }
+
+    /// Forgets a registration, its secrets and its messages.
+    pub fn remove(&mut self, key: RegistrationKey) {
+        if let Some(id) = self.registrations.remove(&key).and_then(|registration| registration.id) {
+            self.by_id.remove(&id);
+        }
+    }
+
+    /// Returns the id of a subscription, if it is known.
+    #[must_use]
+    pub fn id(&self, key: RegistrationKey) -> Option<&str> {
+        self.registrations.get(&key)?.id.as_deref()
+    }
+
+    /// Takes a request in, at a Unix time (EVT-120 to EVT-128).
+    #[must_use]
+    pub fn receive(&mut self, request: &Request<'_>, unix_secs: u64) -> Outcome {
+        match self.check(request, unix_secs) {
+            Ok(outcome) => outcome,
+            Err(reason) => Outcome::Refused { status: status(&reason), reason },
+        }
+    }
+
+    /// Returns the answer for a message: 204 if it `is_kept`, so that it counts as seen; else 503, so that it comes again.
+    #[expect(clippy::needless_pass_by_value, reason = "a receipt counts once")]
+    pub fn confirm(&mut self, receipt: Receipt, is_kept: bool) -> Answer {
+        let Some(registration) = self.registrations.get_mut(&receipt.key) else { return Answer::empty(410) };
+        registration.unconfirmed.remove(&receipt.message);
+        if !is_kept {
+            return Answer::empty(503);
+        }
+        registration.remember(receipt.message, self.limits.remembered);
+        registration.has_ended |= receipt.ends;
+        Answer::empty(204)
+    }
+
+    fn check(&mut self, request: &Request<'_>, unix_secs: u64) -> Result<Outcome, RefusalReason> {
+        if request.method != "POST" {
+            return Err(RefusalReason::Method);
+        }
+        // 413 comes before the body is hashed.
+        if request.body.len() > self.limits.max_body {
+            return Err(RefusalReason::TooLarge);
+        }
+        let media_type = field(request.fields, "Content-Type").map_err(|_| RefusalReason::MediaType)?;
+        if !media_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(MEDIA_TYPE) {
+            return Err(RefusalReason::MediaType);
+        }
+        let head = SignedHead {
+            id: field(request.fields, WEBHOOK_ID)?,
+            timestamp: field(request.fields, WEBHOOK_TIMESTAMP)?,
+            signature: field(request.fields, WEBHOOK_SIGNATURE)?,
+        };
+        let id = field(request.fields, SUBSCRIPTION_ID)?;
+        match self.by_id.get(id).copied() {
+            Some(key) => self.check_known(key, &head, request.body, unix_secs),
+            None => self.check_unknown(id, &head, request.body, unix_secs),
+        }
+    }
+
+    fn check_known(
+        &mut self,
+        key: RegistrationKey,
+        head: &SignedHead<'_>,
+        body: &[u8],
+        unix_secs: u64,
+    ) -> Result<Outcome, RefusalReason> {
+        let limits = self.limits;
+        let registration = self.registrations.get_mut(&key).ok_or(RefusalReason::UnknownId)?;
+        registration.verifier(unix_secs).verify(head, body, unix_secs)?;
+        let envelope = read(body)?;
+        if let Envelope::Verification(challenge) = envelope {
+            return Ok(echo(key, challenge.challenge));
+        }
+        if registration.has_ended || registration.expires_at.is_some_and(|at| unix_secs >= at) {
+            return Err(RefusalReason::Ended);
+        }
+        let message = match &envelope {
+            Envelope::Event(event) => digest(b"event", &event.event_id),
+            Envelope::Unknown => return Ok(Outcome::Acknowledged(Answer::empty(204))),
+            _ => digest(b"control", head.id),
+        };
+        if registration.seen.contains(&message) {
+            return Ok(Outcome::Acknowledged(Answer::empty(204)));
+        }
+        // Also if the clock was set back: the message is handed out again, which is better than never.
+        registration.unconfirmed.retain(|_, at| unix_secs.abs_diff(*at) < limits.confirm_secs);
+        if registration.unconfirmed.contains_key(&message)
+            || registration.unconfirmed.len() >= limits.unconfirmed
+        {
+            return Err(RefusalReason::Unconfirmed);
+        }
+        registration.unconfirmed.insert(message, unix_secs);
+        let receipt = Receipt { key, message, ends: matches!(envelope, Envelope::Terminated(_)) };
+        Ok(match envelope {
+            Envelope::Event(event) => Outcome::Event { subscription: key, event, receipt },
+            Envelope::Gap(gap) => Outcome::Gap { subscription: key, cursor: gap.cursor.0, receipt },
+            Envelope::Terminated(end) => Outcome::Terminated { subscription: key, error: end.error, receipt },
+            // Both were handled above.
+            Envelope::Verification(_) | Envelope::Unknown => Outcome::Acknowledged(Answer::empty(204)),
+        })
+    }
+
+    /// Checks a request whose id is unknown against the registrations without an id (EVT-124, EVT-126).
+    fn check_unknown(
+        &mut self,
+        id: &str,
+        head: &SignedHead<'_>,
+        body: &[u8],
+        unix_secs: u64,
+    ) -> Result<Outcome, RefusalReason> {
+        // Only a challenge can be answered, and each secret costs a hash of the body.
+        if body.len() > MAX_CHALLENGE {
+            return Err(RefusalReason::UnknownId);
+        }
+        let unbound = self.registrations.iter().filter(|(_, registration)| registration.id.is_none());
+        let mut tried = unbound.map(|(key, registration)| {
+            (*key, registration.verifier(unix_secs).verify(head, body, unix_secs))
+        });
+        let fits = |result: &Result<(), VerifyError>| {
+            matches!(result, Ok(()) | Err(VerifyError::Stale { .. } | VerifyError::Future { .. }))
+        };
+        let Some((key, result)) = tried.find(|(_, result)| fits(result)) else {
+            drop(tried);
+            // 503 would be a false promise: a challenge has no second attempt.
+            return Err(match read(body) {
+                Ok(Envelope::Verification(_)) => RefusalReason::Verify(VerifyError::Mismatch),
+                _ => RefusalReason::UnknownId,
+            });
+        };
+        drop(tried);
+        result?;
+        match read(body)? {
+            Envelope::Verification(challenge) => {
+                // The id is new, and the key exists.
+                let _ = self.bind(key, id);
+                Ok(echo(key, challenge.challenge))
+            }
+            _ => Err(RefusalReason::Unbound),
+        }
+    }
+}
+
+/// Returns the status of a refusal.
+const fn status(reason: &RefusalReason) -> u16 {
+    match reason {
+        RefusalReason::Method => 405,
+        RefusalReason::MediaType => 415,
+        RefusalReason::TooLarge => 413,
+        RefusalReason::Field(_) | RefusalReason::Body(_) => 400,
+        RefusalReason::Verify(VerifyError::Mismatch | VerifyError::NoSignature | VerifyError::Malformed) => {
+            401
+        }
+        RefusalReason::Verify(_) => 400,
+        RefusalReason::UnknownId | RefusalReason::Unbound | RefusalReason::Unconfirmed => 503,
+        RefusalReason::Ended => 410,
+    }
+}
+
+/// Returns the value of a field that is there once.
+fn field<'a>(fields: &[FieldLine<'a>], name: &'static str) -> Result<&'a str, RefusalReason> {
+    let mut values = fields.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
+    let value = values.next().map(|(_, value)| *value).filter(|value| value.is_ascii() && !value.is_empty());
+    // A second one could be read by whoever stands in between.
+    if values.next().is_some() {
+        return Err(RefusalReason::Field(name));
+    }
+    value.and_then(|value| core::str::from_utf8(value).ok()).ok_or(RefusalReason::Field(name))
+}
+
+fn read(body: &[u8]) -> Result<Envelope, RefusalReason> {
+    let body = RawJson::new(Vec::from(body)).map_err(|_| RefusalReason::Body("it is not JSON".into()))?;
+    let envelope = Envelope::read(&body).map_err(|error| RefusalReason::Body(alloc::format!("{error}")))?;
+    match &envelope {
+        Envelope::Event(event) if event.event_id.is_empty() => {
+            Err(RefusalReason::Body("`eventId` is empty".into()))
+        }
+        _ => Ok(envelope),
+    }
+}
+
+fn echo(subscription: RegistrationKey, challenge: String) -> Outcome {
+    let echo = RawJson::encode(&ChallengeEcho::new(challenge));
+    let body = echo.map(|json| json.as_str().into()).unwrap_or_default();
+    Outcome::Challenge { subscription, answer: Answer { status: 200, body } }
+}
+
+fn digest(kind: &[u8], id: &str) -> MessageDigest {
+    let hash = Sha256::new().chain_update(kind).chain_update([0]).chain_update(id).finalize();
+    let mut first = [0; 16];
+    first.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
+    first
+}
+
+#[cfg(test)]
+mod tests;
