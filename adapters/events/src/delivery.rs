@@ -68,7 +68,7 @@ use crate::wire::{
 };
 use queue::{Message, Place, Queue};
 use subscription::{Health, State, Subscription, category, message_id};
-use verification::{ProofKey, Verifications, proof_of};
+use verification::{ProofKey, Verifications, places, proof_of};
 
 /// Room in a body for a cursor that may be longer than that of the event.
 const CURSOR_ROOM: usize = MAX_CURSOR + 16;
@@ -88,8 +88,24 @@ enum Purpose {
 #[derive(Default)]
 struct Host {
     in_flight: usize,
-    /// Subscriptions that wait for an attempt of the host to end.
-    waiting: BTreeSet<SubscriptionHandle>,
+    /// What waits for an attempt of the host to end, by its turn.
+    waiting: BTreeMap<u64, Waiter>,
+}
+
+enum Waiter {
+    Challenge(ProofKey),
+    Message(SubscriptionHandle),
+}
+
+/// What [`Deliveries::poll_transmit`] looks at first: each in turn, so that none holds up the others.
+#[derive(Clone, Copy)]
+enum Lane {
+    /// Challenges to send.
+    Challenges,
+    /// Hosts of which an attempt has ended.
+    Released,
+    /// Subscriptions with messages that are due.
+    Schedule,
 }
 
 /// Webhook deliveries of a server.
@@ -110,10 +126,12 @@ pub struct Deliveries {
     expiries: BTreeSet<(Instant, SubscriptionHandle)>,
     attempts: BTreeMap<DeliveryId, Attempt>,
     deadlines: BTreeSet<(Instant, DeliveryId)>,
-    /// Hosts with attempts or waiting subscriptions.
+    /// Hosts with attempts or waiters.
     hosts: BTreeMap<String, Host>,
-    /// Hosts with waiting subscriptions of which an attempt has ended.
+    /// Hosts with waiters of which an attempt has ended.
     released: BTreeSet<String>,
+    lane: Lane,
+    challenges_in_flight: usize,
     verifications: Verifications,
     /// Bounded: each is caused by a call, or is the only one of its kind of a subscription.
     events: VecDeque<Event>,
@@ -153,6 +171,8 @@ impl Deliveries {
             deadlines: BTreeSet::new(),
             hosts: BTreeMap::new(),
             released: BTreeSet::new(),
+            lane: Lane::Challenges,
+            challenges_in_flight: 0,
             verifications: Verifications::default(),
             events: VecDeque::new(),
             stats: Stats::default(),
@@ -211,6 +231,17 @@ impl Deliveries {
     pub fn subscribe(&mut self, now: Instant, request: Subscribe) -> Result<Subscribed, EventsError> {
         let now = self.advance(now);
         let url = self.check(&request)?;
+        self.admit(now, request, &url, false)
+    }
+
+    /// Grants a subscription, or begins its verification unless it `is_proved`.
+    fn admit(
+        &mut self,
+        now: Instant,
+        request: Subscribe,
+        url: &Url,
+        is_proved: bool,
+    ) -> Result<Subscribed, EventsError> {
         if let Some(handle) = self.find(&request.key) {
             if self.subscriptions.get(&handle).is_some_and(|s| s.state != State::Ending) {
                 return Ok(Subscribed::Granted(self.refresh(now, handle, request)));
@@ -219,7 +250,7 @@ impl Deliveries {
             self.remove(handle);
             self.events.push_back(Event::Ended { subscription: handle });
         }
-        let waiting = self.verifications.calls();
+        let waiting = self.verifications.places();
         let limit = |limit, max: usize| EventsError::ResourceExhausted { limit, max: max as u64 };
         if self.subscriptions.len() + waiting >= self.config.subscriptions {
             return Err(limit("serverSubscriptions", self.config.subscriptions));
@@ -229,23 +260,26 @@ impl Deliveries {
             return Err(limit("subscriptions", most));
         }
         let proof = proof_of(&request.key);
-        if self.config.is_verified(&url) || self.verifications.is_proved(now, &proof) {
-            return Ok(Subscribed::Granted(self.create(now, request, &url)));
+        if is_proved || self.config.is_verified(url) || self.verifications.is_proved(now, &proof) {
+            return Ok(Subscribed::Granted(self.create(now, request, url)));
         }
-        if !self.verifications.is_open(&proof) {
+        let begins = !self.verifications.is_open(&proof);
+        if begins {
             let mut nonce = [0; 24];
             self.entropy.fill(&mut nonce);
             let webhook_id = message_id("verification", self.random());
             let challenge = Challenge::new(nonce, now);
-            self.verifications.begin(now, &proof, &url, (webhook_id, challenge), &self.config)?;
+            self.verifications.begin(now, &proof, url, (webhook_id, challenge), &self.config)?;
         }
         let ticket = Ticket(self.number());
-        *self.principals.entry(proof.0.clone()).or_default() += 1;
-        self.verifications.wait(&proof, ticket, request);
+        if self.verifications.wait(&proof, ticket, request) || begins {
+            *self.principals.entry(proof.0).or_default() += 1;
+        }
         Ok(Subscribed::Verifying(ticket))
     }
 
-    /// Forgets a call that waits for a challenge, after its caller has gone.
+    /// Forgets a call that waits for a challenge, after its caller has gone. The last one of a challenge keeps its place of
+    /// the principal until the challenge is answered, or dropped unsent.
     pub fn cancel(&mut self, ticket: Ticket) {
         if let Some(principal) = self.verifications.cancel(ticket) {
             self.release(&principal);
@@ -258,9 +292,9 @@ impl Deliveries {
     ///
     /// [`EventsError::SubscriptionNotFound`], unless the profile takes it as a success.
     pub fn unsubscribe(&mut self, key: &SubscriptionKey, profile: &Profile) -> Result<(), EventsError> {
-        let calls = self.verifications.take_calls(key);
+        let calls = self.verifications.calls_of(key);
         for ticket in &calls {
-            self.release(key.principal());
+            self.cancel(*ticket);
             self.events
                 .push_back(Event::Refused { ticket: *ticket, error: EventsError::SubscriptionNotFound });
         }
@@ -379,7 +413,10 @@ impl Deliveries {
         self.deadlines.remove(&(attempt.deadline, id));
         self.leave_host(&attempt.host);
         match attempt.purpose {
-            Purpose::Challenge(proof) => self.end_verification(now, &proof, outcome),
+            Purpose::Challenge(proof) => {
+                self.challenges_in_flight -= 1;
+                self.end_verification(now, &proof, outcome);
+            }
             Purpose::Message(subscription, place) => self.end_attempt(now, subscription, place, outcome),
         }
     }
@@ -400,7 +437,8 @@ impl Deliveries {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let first = |set: &BTreeSet<(Instant, SubscriptionHandle)>| set.first().map(|(at, _)| *at);
         let is_full = self.attempts.len() >= self.config.in_flight_total;
-        let is_due = self.verifications.has_challenge() || !self.released.is_empty();
+        let has_challenge = !self.verifications.unsent.is_empty() && self.has_room_for_challenge();
+        let is_due = has_challenge || !self.released.is_empty();
         let at_once = is_due.then_some(self.now);
         let attempt = [first(&self.schedule), at_once].into_iter().flatten().min().filter(|_| !is_full);
         let deadline = self.deadlines.first().map(|(at, _)| *at);
@@ -421,16 +459,57 @@ impl Deliveries {
         if self.attempts.len() >= self.config.in_flight_total {
             return None;
         }
-        if let Some(delivery) = self.begin_challenge(now) {
-            return Some(delivery);
+        for _ in 0..3 {
+            let lane = self.lane;
+            self.lane = match lane {
+                Lane::Challenges => Lane::Released,
+                Lane::Released => Lane::Schedule,
+                Lane::Schedule => Lane::Challenges,
+            };
+            let delivery = match lane {
+                Lane::Challenges => self.next_unsent(now),
+                Lane::Released => self.next_released(now),
+                Lane::Schedule => self.next_scheduled(now),
+            };
+            if delivery.is_some() {
+                return delivery;
+            }
         }
-        while let Some(subscription) = self.next_waiting() {
-            if let Some(delivery) = self.begin_attempt(now, subscription) {
+        None
+    }
+
+    fn next_unsent(&mut self, now: Instant) -> Option<Delivery> {
+        while self.has_room_for_challenge() {
+            let proof = self.verifications.unsent.pop_front()?;
+            if let Some(delivery) = self.begin_challenge(now, proof, false) {
                 return Some(delivery);
             }
         }
+        None
+    }
+
+    fn next_released(&mut self, now: Instant) -> Option<Delivery> {
+        while let Some(waiter) = self.next_waiting() {
+            let delivery = match waiter {
+                Waiter::Message(subscription) => self.begin_attempt(now, subscription, true),
+                Waiter::Challenge(proof) if self.has_room_for_challenge() => {
+                    self.begin_challenge(now, proof, true)
+                }
+                Waiter::Challenge(proof) => {
+                    self.verifications.unsent.push_front(proof);
+                    None
+                }
+            };
+            if delivery.is_some() {
+                return delivery;
+            }
+        }
+        None
+    }
+
+    fn next_scheduled(&mut self, now: Instant) -> Option<Delivery> {
         while let Some((_, subscription)) = self.schedule.first().copied().filter(|(at, _)| *at <= now) {
-            if let Some(delivery) = self.begin_attempt(now, subscription) {
+            if let Some(delivery) = self.begin_attempt(now, subscription, false) {
                 return Some(delivery);
             }
         }
@@ -490,7 +569,7 @@ impl Deliveries {
         let subscription = Subscription {
             key,
             id: id.clone(),
-            host: url.origin().to_string(),
+            host: host_of(url),
             url: url.clone(),
             profile,
             secret,
@@ -500,6 +579,8 @@ impl Deliveries {
             queue: Queue::new(cursor.clone()),
             in_flight: 0,
             scheduled: None,
+            waiting: None,
+            last_turn: now,
             throttled_until: None,
             is_truncated: false,
             health: Health::default(),
@@ -550,7 +631,7 @@ impl Deliveries {
             self.expiries.remove(&(at, handle));
         }
         if let Some(host) = self.hosts.get_mut(&subscription.host) {
-            host.waiting.remove(&handle);
+            subscription.waiting.map(|turn| host.waiting.remove(&turn));
             if host.in_flight == 0 && host.waiting.is_empty() {
                 self.hosts.remove(&subscription.host);
             }
@@ -577,23 +658,39 @@ impl Deliveries {
 
     // Challenges.
 
-    fn begin_challenge(&mut self, now: Instant) -> Option<Delivery> {
+    fn has_room_for_challenge(&self) -> bool {
+        self.challenges_in_flight < self.config.challenges_in_flight()
+    }
+
+    /// Sends a challenge, unless nobody waits for it any more, or it has to wait for its host.
+    fn begin_challenge(&mut self, now: Instant, proof: ProofKey, is_turn: bool) -> Option<Delivery> {
+        let Some(host) = self.verifications.host(&proof) else {
+            self.verifications.forget(&proof);
+            self.release(&proof.0);
+            return None;
+        };
+        if !is_turn && !self.has_room(&host) {
+            self.wait(&host, Waiter::Challenge(proof));
+            return None;
+        }
         let unix_secs = self.anchor.unix_secs(now);
-        let (proof, url, headers, body) = self.verifications.next_challenge(unix_secs)?;
-        let host = url.origin().to_string();
+        let (url, headers, body) = self.verifications.challenge(&proof, unix_secs)?;
+        self.challenges_in_flight += 1;
         Some(self.transmit(now, url, host, headers, body, Purpose::Challenge(proof)))
     }
 
     fn end_verification(&mut self, now: Instant, proof: &ProofKey, outcome: &Outcome<'_>) {
-        let (failure, calls) = self.verifications.end(now, proof, outcome, &self.config);
-        for _ in &calls {
+        let Some((failure, url, calls)) = self.verifications.end(now, proof, outcome, &self.config) else {
+            return;
+        };
+        for _ in 0..places(calls.len()) {
             self.release(&proof.0);
         }
         for (ticket, request) in calls {
             let outcome = match &failure {
                 Some(failure) => Err(EventsError::CallbackEndpoint(failure.clone())),
-                // The proof counts now; limits may have been reached meanwhile.
-                None => self.subscribe(now, request),
+                // It is proved for these calls; limits may have been reached meanwhile.
+                None => self.admit(now, request, &url, true),
             };
             self.events.extend(match outcome {
                 Ok(Subscribed::Granted(grant)) => Some(Event::Verified { ticket, grant }),
@@ -632,8 +729,13 @@ impl Deliveries {
         subscription.is_truncated |= !has_gap && has_positions;
     }
 
-    fn begin_attempt(&mut self, now: Instant, handle: SubscriptionHandle) -> Option<Delivery> {
+    fn begin_attempt(&mut self, now: Instant, handle: SubscriptionHandle, is_turn: bool) -> Option<Delivery> {
+        let has_room =
+            is_turn || self.subscriptions.get(&handle).is_some_and(|target| self.has_room(&target.host));
         let subscription = self.subscriptions.get_mut(&handle)?;
+        if is_turn {
+            subscription.waiting = None;
+        }
         if let Some(at) = subscription.scheduled.take() {
             self.schedule.remove(&(at, handle));
         }
@@ -641,9 +743,12 @@ impl Deliveries {
             self.reschedule(handle);
             return None;
         }
-        let host = self.hosts.entry(subscription.host.clone()).or_default();
-        if host.in_flight >= self.config.in_flight_per_host {
-            host.waiting.insert(handle);
+        if !has_room {
+            if subscription.waiting.is_none() {
+                let host = subscription.host.clone();
+                let turn = self.wait(&host, Waiter::Message(handle));
+                self.subscriptions.get_mut(&handle)?.waiting = Some(turn);
+            }
             return None;
         }
         let (place, entry, cursor) = subscription.queue.begin(now)?;
@@ -653,6 +758,7 @@ impl Deliveries {
         let signature = sign(subscription.secrets(now), &webhook_id, unix_secs, &body);
         let headers = headers(&webhook_id, unix_secs, signature, &subscription.id);
         subscription.in_flight += 1;
+        subscription.last_turn = now;
         let (host, url) = (subscription.host.clone(), subscription.url.clone());
         self.reschedule(handle);
         Some(self.transmit(now, url, host, headers, body, Purpose::Message(handle, place)))
@@ -675,6 +781,19 @@ impl Deliveries {
         Delivery { id, url, headers, body, deadline, max_answer: MAX_CHALLENGE_ANSWER + 1 }
     }
 
+    /// Returns whether an attempt to a host may begin: there is room, and nothing waits for it.
+    fn has_room(&self, host: &str) -> bool {
+        let most = self.config.in_flight_per_host;
+        self.hosts.get(host).is_none_or(|host| host.in_flight < most && host.waiting.is_empty())
+    }
+
+    /// Lets something wait for an attempt of a host to end; returns its turn.
+    fn wait(&mut self, host: &str, waiter: Waiter) -> u64 {
+        let turn = self.number();
+        self.hosts.entry(host.into()).or_default().waiting.insert(turn, waiter);
+        turn
+    }
+
     fn leave_host(&mut self, name: &str) {
         let Some(host) = self.hosts.get_mut(name) else { return };
         host.in_flight -= 1;
@@ -685,12 +804,12 @@ impl Deliveries {
         }
     }
 
-    /// Returns the next subscription that waited for an attempt of its host to end.
-    fn next_waiting(&mut self) -> Option<SubscriptionHandle> {
+    /// Returns what waits longest for an attempt of its host to end, if one has.
+    fn next_waiting(&mut self) -> Option<Waiter> {
         while let Some(name) = self.released.first() {
             let host =
                 self.hosts.get_mut(name).filter(|host| host.in_flight < self.config.in_flight_per_host);
-            if let Some(next) = host.and_then(|host| host.waiting.pop_first()) {
+            if let Some((_, next)) = host.and_then(|host| host.waiting.pop_first()) {
                 return Some(next);
             }
             // None waits, or as many as allowed are in flight again; the end of one of these releases the next.
@@ -786,6 +905,12 @@ impl Deliveries {
 /// Returns whether a cursor fits into every body.
 fn is_cursor(cursor: &str) -> bool {
     RawJson::encode(cursor).is_ok_and(|text| text.as_bytes().len() <= MAX_CURSOR + 2)
+}
+
+/// Returns the name that attempts to a host are counted by: with and without the dot of the root it is one host.
+fn host_of(url: &Url) -> String {
+    let host = url.origin().host.to_string();
+    host.strip_suffix('.').map(String::from).unwrap_or(host)
 }
 
 /// Returns three quarters to five quarters of a duration.

@@ -26,9 +26,9 @@ pub struct Config {
     pub queue_bytes: usize,
     /// Attempts of a subscription at the same time. Default: 4.
     pub in_flight: usize,
-    /// Attempts to a host at the same time; others wait. Default: 16.
+    /// Attempts to a host at the same time; others wait, and are served in the order of their arrival. Default: 16.
     pub in_flight_per_host: usize,
-    /// Attempts at the same time. Default: 256.
+    /// Attempts at the same time; at most a quarter of them, but one, are challenges. Default: 256.
     pub in_flight_total: usize,
     /// Time of an attempt, after which it has failed. Default: 10 s.
     pub attempt_timeout: Duration,
@@ -54,8 +54,12 @@ pub struct Config {
     pub rotation_grace: Duration,
     /// Time for which the proof of a principal and URL counts (EVT-116). Default: 24 h.
     pub proof_life: Duration,
-    /// Number of challenges to a host in a minute (EVT-118); a further one is refused with `ResourceExhausted`.
-    /// Default: 10.
+    /// Number of challenges of a principal in a minute; a further one is refused with `ResourceExhausted`. Default: 30.
+    pub challenges_per_principal: u32,
+    /// Number of failed challenges of a principal to a host in a minute; refused as above (EVT-118). Default: 10.
+    pub failed_challenges: u32,
+    /// Number of challenges to a host in a minute, without those that were echoed; refused as above. Many subscribers may
+    /// share the host. Default: 600.
     pub challenges_per_host: u32,
     /// Number of attempts within an hour from which on a subscription may be suspended (EVT-100). Default: 100.
     pub suspension_attempts: u32,
@@ -87,7 +91,9 @@ impl Default for Config {
             grants_no_expiry: false,
             rotation_grace: Duration::from_secs(900),
             proof_life: Duration::from_secs(86_400),
-            challenges_per_host: 10,
+            challenges_per_principal: 30,
+            failed_challenges: 10,
+            challenges_per_host: 600,
             suspension_attempts: 100,
             suspension_percent: 95,
             verified: Vec::new(),
@@ -109,6 +115,11 @@ impl Config {
 
     pub(super) fn is_verified(&self, url: &Url) -> bool {
         self.verified.contains(url.origin())
+    }
+
+    /// Number of challenges in flight at the same time.
+    pub(super) fn challenges_in_flight(&self) -> usize {
+        (self.in_flight_total / 4).max(1)
     }
 
     /// Raises bounds that would stop everything.

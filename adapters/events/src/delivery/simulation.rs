@@ -71,6 +71,8 @@ impl World {
             in_flight: 3,
             in_flight_per_host: 4,
             in_flight_total: 6,
+            challenges_per_principal: 1_000,
+            failed_challenges: 1_000,
             challenges_per_host: 1_000,
             suspension_attempts: 30,
             suspension_percent: 90,
@@ -141,6 +143,10 @@ impl World {
             (header("webhook-id"), header("webhook-timestamp"), header("webhook-signature"));
         assert_eq!(time, self.wall.to_string(), "the time is that of the attempt");
         assert!(self.machine.attempts.len() <= self.config.in_flight_total);
+        let is_challenge = |attempt: &&Attempt| matches!(attempt.purpose, Purpose::Challenge(_));
+        assert!(self.machine.attempts.values().filter(is_challenge).count() <= 1, "a quarter of six");
+        let busiest = self.machine.hosts.values().map(|host| host.in_flight).max();
+        assert!(busiest <= Some(self.config.in_flight_per_host), "{busiest:?}");
         let head = SignedHead { id, timestamp: time, signature };
         let verifies =
             |secret: &Secret| Verifier::new(secret.clone()).verify(&head, &delivery.body, self.wall).is_ok();
@@ -321,7 +327,7 @@ impl World {
             stats.acknowledged + stats.abandoned + stats.skipped + stats.cancelled + open,
             "every event has one end: {stats:?}"
         );
-        let waiting: usize = self.machine.verifications.calls();
+        let waiting: usize = self.machine.verifications.places();
         let places: usize = self.machine.principals.values().sum();
         assert_eq!(places, self.machine.len() + waiting, "places of principals");
     }

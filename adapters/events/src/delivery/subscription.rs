@@ -26,7 +26,7 @@ pub(super) enum State {
 pub(super) struct Subscription {
     pub(super) key: SubscriptionKey,
     pub(super) id: String,
-    /// Origin of the URL.
+    /// Host of the URL.
     pub(super) host: String,
     pub(super) url: Url,
     pub(super) profile: Profile,
@@ -40,6 +40,10 @@ pub(super) struct Subscription {
     pub(super) in_flight: usize,
     /// When it is in the schedule of all.
     pub(super) scheduled: Option<Instant>,
+    /// Its turn among what waits for the host.
+    pub(super) waiting: Option<u64>,
+    /// Start of the last attempt: others that are due have their turn first, however old the next message is.
+    pub(super) last_turn: Instant,
     /// No attempts before then, at the request of the receiver.
     pub(super) throttled_until: Option<Instant>,
     /// Events were skipped, and no gap envelope tells.
@@ -67,7 +71,7 @@ impl Subscription {
         if matches!(self.state, State::Suspended(_)) || self.in_flight >= in_flight {
             return None;
         }
-        let due = self.queue.next_due()?;
+        let due = self.queue.next_due()?.max(self.last_turn);
         Some(self.throttled_until.map_or(due, |until| due.max(until)))
     }
 

@@ -275,6 +275,10 @@ fn subscriptions_are_refused_before_anything_is_sent() {
     machine.cancel(Ticket(99_999));
     // A new minute.
     assert!(machine.unsubscribe(&key("a", HOOK, "{}"), &Profile::SEP).is_ok(), "the call is refused");
+    assert!(
+        core::iter::from_fn(|| machine.poll_transmit(at(60))).count() == 3,
+        "nobody waits for that of `a`"
+    );
     assert!(machine.subscribe(at(60), request(key("e", HOOK, "{}"))).is_ok());
 }
 
@@ -601,6 +605,223 @@ fn a_slow_host_does_not_hold_up_others() {
     assert_eq!((answered, machine.stats().acknowledged), (12, 12));
     assert!(machine.hosts.is_empty() && machine.released.is_empty());
     assert_eq!(machine.poll_timeout(), Some(at(3_600)), "expiry alone");
+}
+
+/// Subscribes to a URL that needs a challenge, and returns the refusal.
+fn try_verify(
+    machine: &mut Deliveries,
+    secs: u64,
+    principal: &str,
+    url: &str,
+) -> Result<Ticket, EventsError> {
+    match machine.subscribe(at(secs), request(key(principal, url, "{}"))) {
+        Ok(Subscribed::Verifying(ticket)) => Ok(ticket),
+        Ok(Subscribed::Granted(grant)) => panic!("{grant:?}"),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_challenge(delivery: &Delivery) -> bool {
+    header(delivery, "webhook-id").starts_with("msg_verification_")
+}
+
+fn answer_with_echo(machine: &mut Deliveries, secs: u64, challenge: &Delivery) {
+    let echo = echo(challenge);
+    let outcome = Outcome::Answer { status: 200, retry_after: None, body: echo.as_bytes() };
+    machine.handle_answer(at(secs), challenge.id, &outcome);
+}
+
+// covers: EVT-087, EVT-118
+#[test]
+fn challenges_leave_room_for_events() {
+    let config = Config { in_flight_total: 16, challenges_per_principal: 100_000, ..Config::default() };
+    let config = Config { subscriptions_per_principal: 10, ..config };
+    let (mut machine, subscription) = subscribed_with(config, Profile::SEP);
+    let (mut number, mut delivered) = (0, 0);
+    // A principal calls and goes away, again and again; none of his hosts answers.
+    for now in 0..100 {
+        machine.publish(at(now), subscription, &event(now + 1)).expect("room");
+        machine.handle_timeout(at(now));
+        for _ in 0..200 {
+            number += 1;
+            let call = try_verify(&mut machine, now, "stranger", &format!("https://h{number}.example/"));
+            while let Some(delivery) = machine.poll_transmit(at(now)) {
+                if !is_challenge(&delivery) {
+                    delivered += 1;
+                    machine.handle_answer(at(now), delivery.id, &answer(200));
+                }
+            }
+            match call {
+                Ok(ticket) => machine.cancel(ticket),
+                Err(error) => {
+                    assert_eq!(error, EventsError::ResourceExhausted { limit: "subscriptions", max: 10 });
+                }
+            }
+        }
+        assert_eq!(machine.challenges_in_flight, 4, "a quarter");
+        assert_eq!(machine.verifications.places(), machine.principals["stranger"], "places are kept");
+    }
+    assert_eq!(delivered, 100);
+    assert!(try_verify(&mut machine, 100, "another", "https://v.example/").is_ok());
+}
+
+// covers: EVT-118
+#[test]
+fn challenges_wait_for_their_host() {
+    let config = Config { in_flight_per_host: 2, ..Config::default() };
+    let mut machine = machine(config);
+    // With and without the dot of the root, and on another port, it is one host.
+    for (principal, url) in
+        [("a", HOOK), ("b", "https://hooks.example./"), ("c", "https://hooks.example:8443/")]
+    {
+        try_verify(&mut machine, 0, principal, url).expect("a challenge");
+    }
+    let first = machine.poll_transmit(at(0)).expect("a challenge");
+    assert!(machine.poll_transmit(at(0)).is_some() && machine.poll_transmit(at(0)).is_none());
+    answer_with_echo(&mut machine, 1, &first);
+    assert_eq!(machine.poll_timeout(), Some(at(1)));
+    let third = machine.poll_transmit(at(1)).expect("it had to wait");
+    assert_eq!(third.url.origin().port, 8443);
+}
+
+// covers: EVT-115, EVT-118
+#[test]
+fn failed_challenges_are_limited_and_honest_ones_are_not() {
+    let config = Config { failed_challenges: 2, ..Config::default() };
+    let mut machine = machine(config);
+    // Many users of one receiver.
+    for user in 0..50 {
+        let url = format!("https://shared.example/callback_{user}");
+        try_verify(&mut machine, 0, &format!("user-{user}"), &url).expect("a challenge");
+        let challenge = machine.poll_transmit(at(0)).expect("a challenge");
+        answer_with_echo(&mut machine, 0, &challenge);
+    }
+    assert_eq!(machine.len(), 50);
+    let exhausted = |max| Err(EventsError::ResourceExhausted { limit: "challenges", max });
+    for (number, expected) in [(0, None), (1, None), (2, Some(exhausted(2)))] {
+        let url = format!("https://shared.example/{number}");
+        let call = try_verify(&mut machine, 0, "stranger", &url);
+        match expected {
+            Some(expected) => assert_eq!(call, expected),
+            None => {
+                let challenge = machine.poll_transmit(at(0)).expect("a challenge");
+                machine.handle_answer(at(0), challenge.id, &answer(404));
+            }
+        }
+    }
+    // Another one, another host, and a new minute.
+    for (secs, principal, url) in [
+        (0, "other", "https://shared.example/2"),
+        (0, "stranger", "https://elsewhere.example/"),
+        (60, "stranger", "https://shared.example/2"),
+    ] {
+        assert!(try_verify(&mut machine, secs, principal, url).is_ok(), "{secs} {principal} {url}");
+    }
+    // One principal has a rate for all hosts, whatever they answer.
+    let taken = (0..100).take_while(|number| {
+        try_verify(&mut machine, 60, "many", &format!("https://h{number}.example/")).is_ok()
+    });
+    assert_eq!(taken.count(), 30);
+}
+
+// covers: EVT-118
+#[test]
+fn counters_of_challenges_are_bounded() {
+    let config = Config { subscriptions: 3, challenges_per_host: 1, ..Config::default() };
+    let mut machine = machine(config);
+    for number in 0..20 {
+        let url = format!("https://h{number}.example/");
+        let ticket = try_verify(&mut machine, number, &format!("p-{number}"), &url).expect("never refused");
+        machine.cancel(ticket);
+        assert!(machine.poll_transmit(at(number)).is_none(), "nobody waits");
+    }
+    assert_eq!(machine.verifications.counters(), [3, 3, 0]);
+    let exhausted = EventsError::ResourceExhausted { limit: "challenges", max: 1 };
+    assert_eq!(try_verify(&mut machine, 20, "p", "https://h19.example/x"), Err(exhausted));
+    assert!(try_verify(&mut machine, 20, "p", "https://h0.example/").is_ok(), "the oldest is forgotten");
+}
+
+// covers: EVT-116
+#[test]
+fn a_proof_without_life_counts_for_its_calls() {
+    let mut machine = machine(Config { proof_life: Duration::ZERO, ..Config::default() });
+    try_verify(&mut machine, 0, "a", HOOK).expect("a challenge");
+    let challenge = machine.poll_transmit(at(0)).expect("a challenge");
+    answer_with_echo(&mut machine, 0, &challenge);
+    assert!(matches!(&*events(&mut machine), [Event::Verified { .. }]));
+    assert!(machine.poll_transmit(at(0)).is_none());
+    let other = machine.subscribe(at(0), request(key("a", HOOK, r#"{"n":1}"#)));
+    assert!(matches!(other, Ok(Subscribed::Verifying(_))), "{other:?}");
+}
+
+#[test]
+fn subscriptions_of_a_host_have_their_turn() {
+    let mut machine = machine(Config::default().verified_origin(HOOK).expect("a URL"));
+    let subscriptions: Vec<(SubscriptionHandle, String)> = (0..6)
+        .map(|number| {
+            let arguments = RawJson::new(format!(r#"{{"n":{number}}}"#)).expect("JSON");
+            let key = SubscriptionKey::new("p", HOOK, "n", &arguments).expect("a key");
+            match machine.subscribe(at(0), request(key)) {
+                Ok(Subscribed::Granted(grant)) => (grant.subscription, grant.id),
+                other => panic!("{other:?}"),
+            }
+        })
+        .collect();
+    // Five are slow and always have more to send; the last one is fast.
+    let mut open: Vec<(Delivery, u64)> = Vec::new();
+    let mut attempts = [0; 6];
+    for now in 0..500 {
+        for (subscription, _) in &subscriptions {
+            for part in 0..3 {
+                machine.publish(at(now), *subscription, &event(now * 3 + part)).expect("room");
+            }
+        }
+        loop {
+            while let Some(delivery) = machine.poll_transmit(at(now)) {
+                let id = header(&delivery, "X-MCP-Subscription-Id");
+                let number = subscriptions.iter().position(|(_, other)| other == id).expect("ours");
+                attempts[number] += 1;
+                let slow = if number == 5 { 0 } else { 9 };
+                open.push((delivery, now + slow));
+            }
+            let Some(due) = open.iter().position(|(_, at)| *at <= now) else { break };
+            let (delivery, _) = open.swap_remove(due);
+            machine.handle_answer(at(now), delivery.id, &answer(200));
+        }
+    }
+    let least = attempts.iter().min().expect("six");
+    assert!(attempts[5] >= *least && *least > 100, "{attempts:?}");
+}
+
+#[test]
+fn released_hosts_do_not_hold_up_the_schedule() {
+    let other = "https://other.example/";
+    let config = Config { in_flight: 2, in_flight_per_host: 2, in_flight_total: 2, ..Config::default() };
+    let config = config.verified_origin(HOOK).and_then(|config| config.verified_origin(other)).expect("URLs");
+    let mut machine = machine(config);
+    let mut subscribe = |url: &str, arguments, count| {
+        let Ok(Subscribed::Granted(grant)) = machine.subscribe(at(0), request(key("a", url, arguments)))
+        else {
+            panic!("no grant")
+        };
+        for position in 1..=count {
+            machine.publish(at(0), grant.subscription, &event(position)).expect("room");
+        }
+    };
+    subscribe(HOOK, r#"{"n":1}"#, 100);
+    subscribe(HOOK, r#"{"n":2}"#, 100);
+    subscribe(other, "{}", 1);
+    let mut open: VecDeque<Delivery> = VecDeque::new();
+    let attempts_before_the_other = (1..300).find(|now| {
+        open.extend(core::iter::from_fn(|| machine.poll_transmit(at(*now))));
+        if open.iter().any(|delivery| delivery.url.origin().host.starts_with("other")) {
+            return true;
+        }
+        let first = open.pop_front().expect("an attempt");
+        machine.handle_answer(at(*now), first.id, &answer(200));
+        false
+    });
+    assert!(attempts_before_the_other < Some(10), "{attempts_before_the_other:?}");
 }
 
 // covers: EVT-030, EVT-034, EVT-095
