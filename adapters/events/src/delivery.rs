@@ -14,15 +14,19 @@
 //! of the URL in `Host` and TLS, follows no redirect, and reads at most [`Delivery::max_answer`] bytes of the body (EVT-111,
 //! EVT-112). A blocked address is [`Failure::Blocked`].
 //!
-//! - **Nothing is delivered before the owner of the URL has proved that he wants it** (EVT-113): by a challenge, or by
-//!   [`Config::verified_origin`]. A proof counts for a principal and a URL, and never for another principal (EVT-116).
-//! - **Every event is acknowledged, abandoned, or reported by a gap**; [`Stats`] counts each once.
+//! - **Nothing is delivered before the owner of the URL has proved that he wants it** (EVT-113): by a challenge,
+//!   [`Config::verified_origin`], or [`Deliveries::prove`]. A proof counts for a principal and a URL, and never for another principal (EVT-116).
+//! - **Every event is acknowledged, abandoned, skipped, or dropped with its subscription**; [`Stats`] counts each once. What
+//!   was skipped is told by a gap, or by `truncated` at the next refresh, unless its type has no positions.
 //! - **The cursor never passes an open event** (EVT-099).
 //! - **No message is attempted more often than [`Config::attempts`]**; each attempt has its own time and signature (EVT-093).
 //! - Nothing of an answer is in an error, a status or an event: only its category (EVT-101).
 //!
+//! Instants are those of a clock that never goes back: an older one counts as the last one. The clock of the wall is that of
+//! the [`Anchor`].
+//!
 //! State is in memory. A subscription whose grant is long or has no expiry has to outlive a restart (EVT-084); the application
-//! subscribes it again from its own store then.
+//! [proves](Deliveries::prove) and subscribes it again from its own store then.
 //!
 //! [`poll_transmit`]: Deliveries::poll_transmit
 //! [`poll_event`]: Deliveries::poll_event
@@ -278,6 +282,24 @@ impl Deliveries {
         Ok(Subscribed::Verifying(ticket))
     }
 
+    /// Lets a proof count for a principal and a URL until a Unix time (EVT-116): one from before a restart (EVT-117), or one
+    /// that is no challenge, as a document of the receiver (EVT-113).
+    ///
+    /// Before a subscription that outlives a restart is subscribed again, a proof of a minute is enough. Of more proofs than
+    /// [`Config::subscriptions`], the one that ends first is forgotten.
+    pub fn prove(&mut self, now: Instant, principal: &str, url: &str, until: u64) {
+        let now = self.advance(now);
+        let life = Duration::from_secs(until.saturating_sub(self.anchor.unix_secs(now)));
+        self.verifications.prove(&(principal.into(), url.into()), now + life, &self.config);
+    }
+
+    /// Returns the Unix time until which a proof counts, for the store of [`prove`](Self::prove); `None` if there is none.
+    #[must_use]
+    pub fn proved_until(&self, principal: &str, url: &str) -> Option<u64> {
+        let until = self.verifications.proof(&(principal.into(), url.into()))?;
+        Some(self.anchor.unix_secs(until))
+    }
+
     /// Forgets a call that waits for a challenge, after its caller has gone. The last one of a challenge keeps its place of
     /// the principal until the challenge is answered, or dropped unsent.
     pub fn cancel(&mut self, ticket: Ticket) {
@@ -290,8 +312,10 @@ impl Deliveries {
     ///
     /// # Errors
     ///
-    /// [`EventsError::SubscriptionNotFound`], unless the profile takes it as a success.
+    /// [`EventsError::Forbidden`] without a principal (EVT-070); [`EventsError::SubscriptionNotFound`], unless the profile
+    /// takes it as a success.
     pub fn unsubscribe(&mut self, key: &SubscriptionKey, profile: &Profile) -> Result<(), EventsError> {
+        check_principal(key)?;
         let calls = self.verifications.calls_of(key);
         for ticket in &calls {
             self.cancel(*ticket);
@@ -358,7 +382,8 @@ impl Deliveries {
 
     /// Reports events that the application skipped for a subscription: `cursor` is the position to resume from (EVT-104).
     ///
-    /// A profile without control envelopes reports it at the next refresh.
+    /// A gap that waits, and that no event follows, takes the cursor over. A profile without control envelopes, and one whose
+    /// receiver does not take the gap, is told at the next refresh.
     pub fn report_gap(&mut self, now: Instant, subscription: SubscriptionHandle, cursor: &str) {
         let now = self.advance(now);
         let id = message_id("gap", self.random());
@@ -367,7 +392,7 @@ impl Deliveries {
             return;
         }
         if target.profile.has_control_envelopes {
-            target.queue.push(Message::Gap, id, Some(cursor.into()), now);
+            target.queue.push_gap(id, cursor.into(), now);
         } else {
             target.is_truncated = true;
         }
@@ -430,7 +455,7 @@ impl Deliveries {
         self.expire(now);
     }
 
-    /// Returns when to call [`handle_timeout`](Self::handle_timeout) or [`poll_transmit`](Self::poll_transmit) next.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) and [`poll_transmit`](Self::poll_transmit) next.
     ///
     /// An attempt that is due now and waits for one in flight has no deadline of its own.
     #[must_use]
@@ -520,9 +545,7 @@ impl Deliveries {
 
     /// Checks what a subscriber may have chosen wrongly (EVT-070, EVT-071, EVT-110).
     fn check(&self, request: &Subscribe) -> Result<Url, EventsError> {
-        if request.key.principal().is_empty() {
-            return Err(EventsError::Forbidden("webhooks need an authenticated principal".into()));
-        }
+        check_principal(&request.key)?;
         let name = request.key.name();
         if name.is_empty() || name.len() > MAX_NAME {
             return Err(EventsError::InvalidParams(format!("`name` is not 1 to {MAX_NAME} bytes")));
@@ -862,11 +885,13 @@ impl Deliveries {
         if !is_done && entry.attempts < config.attempts && !is_late {
             subscription.queue.retry(place, due);
         } else {
-            if let Some(Message::Event(_)) = subscription.queue.finish(place) {
-                let acknowledged = matches!(outcome, Outcome::Answer { status: 200..=299, .. });
-                let counter =
-                    if acknowledged { &mut self.stats.acknowledged } else { &mut self.stats.abandoned };
-                *counter += 1;
+            let acknowledged = matches!(outcome, Outcome::Answer { status: 200..=299, .. });
+            match subscription.queue.finish(place) {
+                Some(Message::Event(_)) if acknowledged => self.stats.acknowledged += 1,
+                Some(Message::Event(_)) => self.stats.abandoned += 1,
+                // Nobody was told.
+                Some(Message::Gap) => subscription.is_truncated |= !acknowledged,
+                _ => {}
             }
             if subscription.state == State::Ending && subscription.queue.is_empty() {
                 self.remove(handle);
@@ -900,6 +925,14 @@ impl Deliveries {
         self.entropy.fill(&mut random);
         random
     }
+}
+
+/// Refuses a subscriber without a name (EVT-070).
+fn check_principal(key: &SubscriptionKey) -> Result<(), EventsError> {
+    if key.principal().is_empty() {
+        return Err(EventsError::Forbidden("webhooks need an authenticated principal".into()));
+    }
+    Ok(())
 }
 
 /// Returns whether a cursor fits into every body.

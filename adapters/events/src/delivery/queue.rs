@@ -2,6 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use mcp_proto::{Instant, RawJson};
@@ -32,6 +33,10 @@ impl Message {
     }
 }
 
+fn cursor_len(cursor: Option<&String>) -> usize {
+    cursor.map_or(0, String::len)
+}
+
 /// A message that is neither acknowledged nor abandoned.
 pub(super) struct Entry {
     pub(super) message: Message,
@@ -43,6 +48,24 @@ pub(super) struct Entry {
     pub(super) since: Instant,
     /// When it is due; `None` while an attempt is in flight.
     due: Option<Instant>,
+}
+
+impl Entry {
+    fn len(&self) -> usize {
+        self.message.len() + cursor_len(self.cursor.as_ref())
+    }
+
+    /// Returns whether it is a gap that is not in flight.
+    fn is_waiting_gap(&self) -> bool {
+        matches!(self.message, Message::Gap) && self.due.is_some()
+    }
+
+    /// Becomes a new message: a receiver that has seen this one takes it as another.
+    fn become_gap(&mut self, webhook_id: String) {
+        self.message = Message::Gap;
+        self.webhook_id = webhook_id;
+        self.attempts = 0;
+    }
 }
 
 /// Open messages of a subscription.
@@ -93,11 +116,25 @@ impl Queue {
         cursor: Option<String>,
         now: Instant,
     ) {
-        self.bytes += message.len();
         self.due.insert((now, self.next));
         let entry = Entry { message, webhook_id, cursor, attempts: 0, since: now, due: Some(now) };
+        self.bytes += entry.len();
         self.entries.insert(self.next, entry);
         self.next += 1;
+    }
+
+    /// Puts a gap behind the others, or lets the last one take the cursor over if it is a gap that waits.
+    pub(super) fn push_gap(&mut self, webhook_id: String, cursor: String, now: Instant) {
+        let last = self.entries.last_entry().map(|last| last.into_mut()).filter(|last| last.is_waiting_gap());
+        match last {
+            Some(last) => {
+                self.bytes -= last.len();
+                last.become_gap(webhook_id);
+                last.cursor = Some(cursor);
+                self.bytes += last.len();
+            }
+            None => self.push(Message::Gap, webhook_id, Some(cursor), now),
+        }
     }
 
     /// Returns when the next message is due.
@@ -137,14 +174,17 @@ impl Queue {
     /// Removes a message that is acknowledged, abandoned or skipped, and moves the watermark if it was the first.
     pub(super) fn finish(&mut self, place: Place) -> Option<Message> {
         let entry = self.entries.remove(&place)?;
-        self.bytes -= entry.message.len();
+        self.bytes -= entry.len();
         if let Some(due) = entry.due {
             self.due.remove(&(due, place));
         }
         if let Some(cursor) = entry.cursor {
             // Its position is reached together with that of the message before it.
             match self.entries.range_mut(..place).next_back() {
-                Some((_, before)) => before.cursor = Some(cursor),
+                Some((_, before)) => {
+                    self.bytes += cursor.len();
+                    self.bytes -= cursor_len(before.cursor.replace(cursor).as_ref());
+                }
                 None => self.watermark = Some(cursor),
             }
         }
@@ -180,21 +220,36 @@ impl Queue {
                 None => drop(self.finish(place)),
             }
         }
+        self.merge_gaps();
         skipped
     }
 
     fn replace_by_gap(&mut self, place: Place, webhook_id: String, now: Instant) {
         let Some(entry) = self.entries.get_mut(&place) else { return };
-        self.bytes -= entry.message.len();
+        self.bytes -= entry.len();
         if let Some(due) = entry.due.replace(now) {
             self.due.remove(&(due, place));
         }
         self.due.insert((now, place));
-        entry.message = Message::Gap;
-        entry.webhook_id = webhook_id;
-        entry.attempts = 0;
-        entry.since = now;
-        self.bytes += entry.message.len();
+        entry.become_gap(webhook_id);
+        self.bytes += entry.len();
+    }
+
+    /// Merges gaps that wait, and that no event is between.
+    fn merge_gaps(&mut self) {
+        let gaps = self.entries.iter().zip(self.entries.iter().skip(1));
+        let gaps = gaps.filter(|((_, first), (_, second))| first.is_waiting_gap() && second.is_waiting_gap());
+        let pairs: Vec<(Place, Place)> = gaps.map(|((first, _), (second, _))| (*first, *second)).collect();
+        // From the last to the first, so that each hands on what it took over.
+        for (first, second) in pairs.into_iter().rev() {
+            let Some(last) = self.entries.get(&second) else { continue };
+            let (webhook_id, attempts, since) = (last.webhook_id.clone(), last.attempts, last.since);
+            self.finish(second);
+            if let Some(first) = self.entries.get_mut(&first) {
+                first.become_gap(webhook_id);
+                (first.attempts, first.since) = (attempts, since);
+            }
+        }
     }
 
     /// Lets time that passed in a suspension not count (EVT-098).
@@ -213,7 +268,6 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use alloc::format;
-    use alloc::vec::Vec;
 
     use super::*;
 
@@ -288,6 +342,45 @@ mod tests {
         assert_eq!(cursor.as_deref(), Some("c-17"));
         queue.finish(gap);
         assert_eq!((queue.watermark.as_deref(), queue.events()), (Some("c-17"), 2));
+    }
+
+    // covers: EVT-099, EVT-104
+    #[test]
+    fn gaps_that_wait_are_one() {
+        let mut queue = Queue::new(Some("c-0".into()));
+        for position in 1..=100 {
+            queue.push_gap(format!("gap-{position}"), format!("c-{position}"), Instant::ZERO);
+        }
+        assert_eq!(open(&queue), ["gap-100"]);
+        // It was sent, and waits for another attempt: the new one is another message.
+        let (gap, cursor) = begin(&mut queue);
+        assert_eq!(cursor.as_deref(), Some("c-100"));
+        queue.push_gap("gap-101".into(), "c-101".into(), Instant::ZERO);
+        assert_eq!(open(&queue), ["gap-100", "gap-101"], "one is in flight");
+        queue.finish(gap);
+        let (gap, _) = begin(&mut queue);
+        queue.retry(gap, Instant::from_micros(5));
+        queue.push_gap("gap-102".into(), "c-102".into(), Instant::ZERO);
+        assert_eq!(open(&queue), ["gap-102"]);
+        assert_eq!(
+            (queue.next_due(), queue.entry(gap).map(|e| e.attempts)),
+            (Some(Instant::from_micros(5)), Some(0))
+        );
+        // Between events: when these are skipped, the gaps merge.
+        for position in 103..=140 {
+            event(&mut queue, position);
+            queue.push_gap(format!("gap-{position}"), format!("c-{position}"), Instant::ZERO);
+        }
+        assert_eq!(queue.skip(8, usize::MAX, Some("gap".into()), Instant::ZERO), 38);
+        assert_eq!(open(&queue), ["gap-140"]);
+        assert_eq!(queue.bytes, ENTRY_BYTES + "c-140".len());
+        let (gap, cursor) = queue
+            .begin(Instant::from_micros(5))
+            .map(|(at, _, cursor)| (at, cursor.map(String::from)))
+            .expect("it is due");
+        assert_eq!(cursor.as_deref(), Some("c-140"));
+        queue.finish(gap);
+        assert_eq!((queue.watermark.as_deref(), queue.bytes), (Some("c-140"), 0));
     }
 
     #[test]

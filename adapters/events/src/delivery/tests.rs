@@ -245,6 +245,8 @@ fn subscriptions_are_refused_before_anything_is_sent() {
     let refused =
         |machine: &mut Deliveries, key| machine.subscribe(at(0), request(key)).expect_err("refused");
     assert!(matches!(refused(&mut machine, key("", HOOK, "{}")), EventsError::Forbidden(_)));
+    let unsubscribed = machine.unsubscribe(&key("", HOOK, "{}"), &Profile::CHATGPT);
+    assert!(matches!(unsubscribed, Err(EventsError::Forbidden(_))));
     for url in ["http://hooks.example/", "https://127.0.0.1/", "https://hooks.example:22/", "hooks"] {
         assert!(matches!(refused(&mut machine, key("a", url, "{}")), EventsError::InvalidParams(_)), "{url}");
     }
@@ -532,6 +534,68 @@ fn a_receiver_that_is_down_gets_a_gap() {
     let reported = core::iter::from_fn(|| machine.poll_transmit(at(0)))
         .any(|d| text(&d).starts_with(r#"{"type":"gap""#));
     assert!(!reported, "four are in flight");
+}
+
+// covers: EVT-096, EVT-098, EVT-104
+#[test]
+fn a_gap_that_is_given_up_shows_at_the_next_refresh() {
+    let config = Config { queue_messages: 16, ..Config::default() };
+    for status in [500, 410, 413, 200] {
+        let (mut machine, subscription) = subscribed_with(config.clone(), Profile::SEP);
+        for position in 1..=100 {
+            machine.publish(at(0), subscription, &event(position)).expect("room");
+        }
+        let mut gaps = 0;
+        for now in 0..1_000 {
+            while let Some(delivery) = machine.poll_transmit(at(now)) {
+                let is_gap = text(&delivery).starts_with(r#"{"type":"gap""#);
+                gaps += usize::from(is_gap);
+                machine.handle_answer(at(now), delivery.id, &answer(if is_gap { status } else { 200 }));
+            }
+        }
+        assert_eq!(gaps, if status == 500 { 5 } else { 1 });
+        let grant = refresh(&mut machine, 1_000);
+        assert_eq!((grant.truncated, grant.cursor.as_deref()), (status != 200, Some("c-100")), "{status}");
+        assert!(!refresh(&mut machine, 1_000).truncated, "once");
+    }
+}
+
+// covers: EVT-104
+#[test]
+fn reported_gaps_take_no_room() {
+    let (mut machine, subscription) = subscribed();
+    for position in 1..=20_000 {
+        machine.report_gap(at(0), subscription, &format!("c-{position}"));
+    }
+    let gap = machine.poll_transmit(at(0)).expect("a gap");
+    assert_eq!(text(&gap), r#"{"type":"gap","cursor":"c-20000"}"#);
+    assert!(machine.poll_transmit(at(0)).is_none());
+}
+
+// covers: EVT-084, EVT-113, EVT-116, EVT-117
+#[test]
+fn proofs_are_kept_by_the_application() {
+    let mut first = machine(Config::default());
+    try_verify(&mut first, 0, "a", HOOK).expect("a challenge");
+    assert_eq!(first.proved_until("a", HOOK), None);
+    let challenge = first.poll_transmit(at(0)).expect("a challenge");
+    answer_with_echo(&mut first, 5, &challenge);
+    let until = first.proved_until("a", HOOK).expect("a proof");
+    assert_eq!(until, EPOCH + 5 + 86_400);
+    // Another process, with another clock.
+    let anchor = Anchor::new(at(7), EPOCH + 100);
+    let mut second = Deliveries::new(Config::default(), Entropy::new([4; 32], 1), anchor);
+    second.prove(at(7), "a", HOOK, until);
+    assert_eq!(second.proved_until("a", HOOK), Some(until));
+    assert!(matches!(second.subscribe(at(7), request(key("a", HOOK, "{}"))), Ok(Subscribed::Granted(_))));
+    assert!(try_verify(&mut second, 7, "b", HOOK).is_ok(), "another principal");
+    let last = 7 + until - (EPOCH + 100);
+    let more = |n| request(key("a", HOOK, n));
+    assert!(matches!(second.subscribe(at(last - 1), more(r#"{"n":1}"#)), Ok(Subscribed::Granted(_))));
+    assert!(matches!(second.subscribe(at(last), more(r#"{"n":2}"#)), Ok(Subscribed::Verifying(_))));
+    // One that has ended proves nothing.
+    second.prove(at(last), "c", HOOK, EPOCH);
+    assert!(try_verify(&mut second, last, "c", HOOK).is_ok());
 }
 
 // covers: EVT-020, EVT-021, EVT-104, EVT-162
