@@ -7,15 +7,18 @@
 //! | request | answer |
 //! |---|---|
 //! | not POST, another media type, a body over the limit | 405, 415, 413 |
-//! | a header field is missing, repeated or malformed | 400 |
+//! | a header field is missing, repeated or malformed | 400; 401 for signatures |
 //! | a known subscription, and no signature fits | 401 |
-//! | an unknown subscription | 503: the answer to `events/subscribe` may be on its way (EVT-124); 401 for a challenge |
+//! | an unknown subscription | 503: the answer to `events/subscribe` may be on its way (EVT-124); 401 for a challenge of up to 4 KiB |
 //! | older or newer than five minutes | 400 |
 //! | a challenge whose signature fits | 200 with the echo; binds the id to a registration without one (EVT-126) |
 //! | seen before | 204 |
 //! | being confirmed | 503: whoever sent it tries again |
 //! | a subscription that has ended or expired | 410 |
 //! | new | what [`Receiver::confirm`] returns: 204, or 503 if it was not kept |
+//!
+//! Two servers may use one id, as it follows from the same key: each registration with the id is tried, and for a challenge
+//! those without an id as well.
 //!
 //! Repetitions are found by the event id, or by `webhook-id` for control envelopes, within a subscription: two subscriptions of
 //! one receiver may get the same event (EVT-122).
@@ -55,13 +58,16 @@ use mcp_proto::RawJson;
 use mcp_proto::head::FieldLine;
 
 use crate::webhook::{
-    MAX_BODY, MEDIA_TYPE, SUBSCRIPTION_ID, Secret, SignedHead, Verifier, VerifyError, WEBHOOK_ID,
+    MAX_BODY, MEDIA_TYPE, SUBSCRIPTION_ID, Secret, Signed, SignedHead, TOLERANCE, VerifyError, WEBHOOK_ID,
     WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP,
 };
 use crate::wire::{ChallengeEcho, Envelope, EventErrorObject, EventOccurrence};
 
 /// Size of the largest challenge, in bytes.
 const MAX_CHALLENGE: usize = 4 << 10;
+
+/// Number of older secrets of a registration; the oldest is forgotten first.
+const OLDER_SECRETS: usize = 3;
 
 /// Bounds of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +85,8 @@ pub struct Limits {
     pub unconfirmed: usize,
     /// Seconds after which a message counts as not kept without [`Receiver::confirm`]. Default: 60.
     pub confirm_secs: u64,
-    /// Seconds in which the older secret is accepted after [`Receiver::rotate`] (EVT-094). Default: 900.
+    /// Seconds in which older secrets are accepted after the first delivery that the newest one has signed (EVT-094).
+    /// Default: 900.
     pub rotation_secs: u64,
 }
 
@@ -110,9 +117,6 @@ pub enum ReceiverError {
     /// There is no such registration.
     #[error("the registration does not exist")]
     Stale,
-    /// Another registration has this id.
-    #[error("another registration has this subscription id")]
-    IdTaken,
 }
 
 /// A request to the callback URL.
@@ -148,7 +152,8 @@ impl Answer {
 pub struct Receipt {
     key: RegistrationKey,
     message: MessageDigest,
-    ends: bool,
+    /// The epoch of the registration that the message ends.
+    ends: Option<u64>,
 }
 
 /// Outcome of a request.
@@ -242,12 +247,16 @@ type MessageDigest = [u8; 16];
 #[derive(Debug)]
 struct Registration {
     secret: Secret,
-    /// The secret before a rotation, and the Unix time until which it is accepted.
-    older: Option<(Secret, u64)>,
+    /// The secrets before rotations, the oldest first; at most [`OLDER_SECRETS`].
+    older: Vec<Secret>,
+    /// Unix time until which these are accepted; `None` while no delivery was signed by the newest secret.
+    older_until: Option<u64>,
     id: Option<String>,
     /// Unix time after which it has expired.
     expires_at: Option<u64>,
     has_ended: bool,
+    /// Number of revivals: a termination of an earlier one ends nothing.
+    epoch: u64,
     /// Digests of confirmed messages; `order` has the same ones, the oldest first. Bounded by `Limits::remembered`.
     seen: BTreeSet<MessageDigest>,
     order: VecDeque<MessageDigest>,
@@ -256,11 +265,23 @@ struct Registration {
 }
 
 impl Registration {
-    fn verifier(&self, unix_secs: u64) -> Verifier {
-        let verifier = Verifier::new(self.secret.clone());
-        match &self.older {
-            Some((older, until)) if unix_secs <= *until => verifier.or(older.clone()),
-            _ => verifier,
+    /// Returns whether a secret signed the body. The time is not checked.
+    fn fits(&self, signed: &Signed<'_>, body: &[u8], unix_secs: u64) -> bool {
+        let older = self.older.iter().filter(|_| self.older_until.is_none_or(|until| unix_secs <= until));
+        core::iter::once(&self.secret).chain(older.rev()).any(|secret| signed.fits(secret, body))
+    }
+
+    /// Forgets older secrets after their time, which begins when the server signs with the newest one.
+    fn settle(&mut self, signed: &Signed<'_>, body: &[u8], unix_secs: u64, rotation_secs: u64) {
+        if self.older.is_empty() {
+            return;
+        }
+        match self.older_until {
+            Some(until) if unix_secs > until => self.older.clear(),
+            None if signed.fits(&self.secret, body) => {
+                self.older_until = Some(unix_secs.saturating_add(rotation_secs));
+            }
+            _ => {}
         }
     }
 
@@ -282,7 +303,8 @@ pub struct Receiver {
     limits: Limits,
     next: u64,
     registrations: BTreeMap<RegistrationKey, Registration>,
-    by_id: BTreeMap<String, RegistrationKey>,
+    /// Registrations by their ids; those of several servers may have one.
+    by_id: BTreeMap<String, BTreeSet<RegistrationKey>>,
 }
 
 impl Receiver {
@@ -305,10 +327,12 @@ impl Receiver {
         self.next += 1;
         let registration = Registration {
             secret,
-            older: None,
+            older: Vec::new(),
+            older_until: None,
             id: None,
             expires_at: None,
             has_ended: false,
+            epoch: 0,
             seen: BTreeSet::new(),
             order: VecDeque::new(),
             unconfirmed: BTreeMap::new(),
@@ -321,21 +345,28 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// [`ReceiverError::Stale`], [`ReceiverError::IdTaken`].
+    /// [`ReceiverError::Stale`].
     pub fn bind(&mut self, key: RegistrationKey, id: impl Into<String>) -> Result<(), ReceiverError> {
         let id = id.into();
         let registration = self.registrations.get_mut(&key).ok_or(ReceiverError::Stale)?;
-        if self.by_id.get(&id).is_some_and(|other| *other != key) {
-            return Err(ReceiverError::IdTaken);
-        }
-        if let Some(previous) = registration.id.replace(id.clone()) {
-            self.by_id.remove(&previous);
-        }
-        self.by_id.insert(id, key);
+        let previous = registration.id.replace(id.clone());
+        self.unbind(key, previous);
+        self.by_id.entry(id).or_default().insert(key);
         Ok(())
     }
 
-    /// Sets the Unix time of `refreshBefore`, after which deliveries are answered with 410; `None` for no expiry.
+    fn unbind(&mut self, key: RegistrationKey, id: Option<String>) {
+        let Some(id) = id else { return };
+        if let Some(keys) = self.by_id.get_mut(&id) {
+            keys.remove(&key);
+            if keys.is_empty() {
+                self.by_id.remove(&id);
+            }
+        }
+    }
+
+    /// Sets the Unix time of `refreshBefore`; deliveries that were sent after it are answered with 410. `None` for no expiry.
+    /// Both times are those of the server, so its clock does not matter.
     ///
     /// A refresh revives a subscription that has expired or ended.
     ///
@@ -346,11 +377,12 @@ impl Receiver {
         let registration = self.registrations.get_mut(&key).ok_or(ReceiverError::Stale)?;
         registration.expires_at = unix_secs;
         registration.has_ended = false;
+        registration.epoch += 1;
         Ok(())
     }
 
-    /// Replaces the secret, before the refresh that sends the new one; the older one is accepted for
-    /// [`Limits::rotation_secs`] (EVT-094).
+    /// Replaces the secret, before the refresh that sends the new one (EVT-094). Up to three older ones are accepted until the
+    /// server signs with the new one, and for [`Limits::rotation_secs`] from then on. The same secret again changes nothing.
     ///
     /// # Errors
     ///
@@ -362,17 +394,24 @@ impl Receiver {
         unix_secs: u64,
     ) -> Result<(), ReceiverError> {
         let registration = self.registrations.get_mut(&key).ok_or(ReceiverError::Stale)?;
-        let until = unix_secs.saturating_add(self.limits.rotation_secs);
-        let older = core::mem::replace(&mut registration.secret, secret);
-        registration.older = Some((older, until));
+        if registration.secret == secret {
+            return Ok(());
+        }
+        if registration.older_until.take().is_some_and(|until| unix_secs > until) {
+            registration.older.clear();
+        }
+        registration.older.retain(|older| *older != secret);
+        registration.older.push(core::mem::replace(&mut registration.secret, secret));
+        if registration.older.len() > OLDER_SECRETS {
+            registration.older.remove(0);
+        }
         Ok(())
     }
 
     /// Forgets a registration, its secrets and its messages.
     pub fn remove(&mut self, key: RegistrationKey) {
-        if let Some(id) = self.registrations.remove(&key).and_then(|registration| registration.id) {
-            self.by_id.remove(&id);
-        }
+        let id = self.registrations.remove(&key).and_then(|registration| registration.id);
+        self.unbind(key, id);
     }
 
     /// Returns the id of a subscription, if it is known.
@@ -399,7 +438,7 @@ impl Receiver {
             return Answer::empty(503);
         }
         registration.remember(receipt.message, self.limits.remembered);
-        registration.has_ended |= receipt.ends;
+        registration.has_ended |= receipt.ends == Some(registration.epoch);
         Answer::empty(204)
     }
 
@@ -421,33 +460,40 @@ impl Receiver {
             signature: field(request.fields, WEBHOOK_SIGNATURE)?,
         };
         let id = field(request.fields, SUBSCRIPTION_ID)?;
-        match self.by_id.get(id).copied() {
-            Some(key) => self.check_known(key, &head, request.body, unix_secs),
-            None => self.check_unknown(id, &head, request.body, unix_secs),
+        let signed = Signed::new(&head)?;
+        let bound = self.by_id.get(id);
+        let fits = |key: &&RegistrationKey| {
+            self.registrations.get(key).is_some_and(|r| r.fits(&signed, request.body, unix_secs))
+        };
+        match bound.into_iter().flatten().find(fits).copied() {
+            Some(key) => self.check_known(key, &signed, request.body, unix_secs),
+            None => self.check_unbound(id, bound.is_some(), &signed, request.body, unix_secs),
         }
     }
 
+    /// Takes a message in whose signature fits.
     fn check_known(
         &mut self,
         key: RegistrationKey,
-        head: &SignedHead<'_>,
+        signed: &Signed<'_>,
         body: &[u8],
         unix_secs: u64,
     ) -> Result<Outcome, RefusalReason> {
         let limits = self.limits;
         let registration = self.registrations.get_mut(&key).ok_or(RefusalReason::UnknownId)?;
-        registration.verifier(unix_secs).verify(head, body, unix_secs)?;
+        signed.check_time(unix_secs, TOLERANCE)?;
+        registration.settle(signed, body, unix_secs, limits.rotation_secs);
         let envelope = read(body)?;
         if let Envelope::Verification(challenge) = envelope {
             return Ok(echo(key, challenge.challenge));
         }
-        if registration.has_ended || registration.expires_at.is_some_and(|at| unix_secs >= at) {
+        if registration.has_ended || registration.expires_at.is_some_and(|at| signed.unix_secs >= at) {
             return Err(RefusalReason::Ended);
         }
         let message = match &envelope {
             Envelope::Event(event) => digest(b"event", &event.event_id),
             Envelope::Unknown => return Ok(Outcome::Acknowledged(Answer::empty(204))),
-            _ => digest(b"control", head.id),
+            _ => digest(b"control", signed.id),
         };
         if registration.seen.contains(&message) {
             return Ok(Outcome::Acknowledged(Answer::empty(204)));
@@ -460,49 +506,48 @@ impl Receiver {
             return Err(RefusalReason::Unconfirmed);
         }
         registration.unconfirmed.insert(message, unix_secs);
-        let receipt = Receipt { key, message, ends: matches!(envelope, Envelope::Terminated(_)) };
+        let ends = matches!(envelope, Envelope::Terminated(_)).then_some(registration.epoch);
+        let receipt = Receipt { key, message, ends };
         Ok(match envelope {
             Envelope::Event(event) => Outcome::Event { subscription: key, event, receipt },
-            Envelope::Gap(gap) => Outcome::Gap { subscription: key, cursor: gap.cursor.0, receipt },
+            Envelope::Gap(gap) => {
+                let cursor = gap.cursor.and_then(|cursor| cursor.0);
+                Outcome::Gap { subscription: key, cursor, receipt }
+            }
             Envelope::Terminated(end) => Outcome::Terminated { subscription: key, error: end.error, receipt },
             // Both were handled above.
             Envelope::Verification(_) | Envelope::Unknown => Outcome::Acknowledged(Answer::empty(204)),
         })
     }
 
-    /// Checks a request whose id is unknown against the registrations without an id (EVT-124, EVT-126).
-    fn check_unknown(
+    /// Checks a request against the registrations without an id (EVT-124, EVT-126): its id is unknown, or no secret of
+    /// those with this id fits.
+    fn check_unbound(
         &mut self,
         id: &str,
-        head: &SignedHead<'_>,
+        is_known: bool,
+        signed: &Signed<'_>,
         body: &[u8],
         unix_secs: u64,
     ) -> Result<Outcome, RefusalReason> {
+        let unknown = if is_known { VerifyError::Mismatch.into() } else { RefusalReason::UnknownId };
         // Only a challenge can be answered, and each secret costs a hash of the body.
         if body.len() > MAX_CHALLENGE {
-            return Err(RefusalReason::UnknownId);
+            return Err(unknown);
         }
-        let unbound = self.registrations.iter().filter(|(_, registration)| registration.id.is_none());
-        let mut tried = unbound.map(|(key, registration)| {
-            (*key, registration.verifier(unix_secs).verify(head, body, unix_secs))
-        });
-        let fits = |result: &Result<(), VerifyError>| {
-            matches!(result, Ok(()) | Err(VerifyError::Stale { .. } | VerifyError::Future { .. }))
-        };
-        let Some((key, result)) = tried.find(|(_, result)| fits(result)) else {
-            drop(tried);
+        let mut unbound = self.registrations.iter().filter(|(_, registration)| registration.id.is_none());
+        let Some((key, _)) = unbound.find(|(_, other)| other.fits(signed, body, unix_secs)) else {
             // 503 would be a false promise: a challenge has no second attempt.
             return Err(match read(body) {
-                Ok(Envelope::Verification(_)) => RefusalReason::Verify(VerifyError::Mismatch),
-                _ => RefusalReason::UnknownId,
+                Ok(Envelope::Verification(_)) => VerifyError::Mismatch.into(),
+                _ => unknown,
             });
         };
-        drop(tried);
-        result?;
+        let key = *key;
+        signed.check_time(unix_secs, TOLERANCE)?;
         match read(body)? {
             Envelope::Verification(challenge) => {
-                // The id is new, and the key exists.
-                let _ = self.bind(key, id);
+                self.bind(key, id).map_err(|_| RefusalReason::UnknownId)?;
                 Ok(echo(key, challenge.challenge))
             }
             _ => Err(RefusalReason::Unbound),

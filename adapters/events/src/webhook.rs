@@ -51,6 +51,9 @@ pub const CHALLENGE_LIFE: Duration = Duration::from_secs(300);
 /// Size of the largest answer to a challenge that is read, in bytes.
 pub const MAX_CHALLENGE_ANSWER: usize = 4 << 10;
 
+/// Number of well-formed signatures of a delivery that are looked at; more are ignored.
+pub const MAX_SIGNATURES: usize = 16;
+
 /// Version of the signatures that are made and verified here; `v1a` is that of asymmetric ones (EVT-105).
 const SIGNATURE_VERSION: &str = "v1";
 
@@ -280,30 +283,18 @@ impl Verifier {
 
     /// Verifies the signature over the raw body, and then the time (EVT-120, EVT-121, EVT-128).
     ///
-    /// One signature that fits is enough; malformed ones and those of other versions are skipped. The work is one HMAC per
-    /// secret, however many signatures there are.
+    /// One signature that fits is enough; malformed ones and those of other versions are skipped, and so are those behind the
+    /// first [`MAX_SIGNATURES`]. The work is one HMAC per secret, however many signatures there are.
     ///
     /// # Errors
     ///
     /// [`VerifyError`] with the first violated rule.
     pub fn verify(&self, head: &SignedHead<'_>, body: &[u8], unix_secs: u64) -> Result<(), VerifyError> {
-        if head.id.is_empty() {
-            return Err(VerifyError::Id);
-        }
-        let digits = !head.timestamp.is_empty() && head.timestamp.bytes().all(|b| b.is_ascii_digit());
-        let sent: u64 = head.timestamp.parse().ok().filter(|_| digits).ok_or(VerifyError::Timestamp)?;
-        let signatures = signatures(head.signature)?;
-        if !self.secrets.iter().any(|secret| fits(&signatures, secret.mac(head.id, head.timestamp, body))) {
+        let signed = Signed::new(head)?;
+        if !self.secrets.iter().any(|secret| signed.fits(secret, body)) {
             return Err(VerifyError::Mismatch);
         }
-        let tolerance = self.tolerance.as_secs();
-        if let Some(by) = unix_secs.saturating_sub(sent).checked_sub(tolerance + 1) {
-            return Err(VerifyError::Stale { by: by + 1 });
-        }
-        if let Some(by) = sent.saturating_sub(unix_secs).checked_sub(tolerance + 1) {
-            return Err(VerifyError::Future { by: by + 1 });
-        }
-        Ok(())
+        signed.check_time(unix_secs, self.tolerance)
     }
 
     /// Looks for a known mistake of the sender behind a [`VerifyError::Mismatch`], for tools and logs.
@@ -329,7 +320,43 @@ impl Verifier {
     }
 }
 
-/// Returns the well-formed signatures of version `v1`.
+/// A head that is read once, for several secrets.
+pub(crate) struct Signed<'a> {
+    pub(crate) id: &'a str,
+    timestamp: &'a str,
+    /// Unix time of the attempt, which is signed.
+    pub(crate) unix_secs: u64,
+    signatures: Vec<[u8; 32]>,
+}
+
+impl<'a> Signed<'a> {
+    pub(crate) fn new(head: &SignedHead<'a>) -> Result<Self, VerifyError> {
+        let SignedHead { id, timestamp, signature } = *head;
+        if id.is_empty() {
+            return Err(VerifyError::Id);
+        }
+        let digits = !timestamp.is_empty() && timestamp.bytes().all(|b| b.is_ascii_digit());
+        let unix_secs = timestamp.parse().ok().filter(|_| digits).ok_or(VerifyError::Timestamp)?;
+        Ok(Self { id, timestamp, unix_secs, signatures: signatures(signature)? })
+    }
+
+    /// Returns whether a secret made one of the signatures; costs a hash of the body.
+    pub(crate) fn fits(&self, secret: &Secret, body: &[u8]) -> bool {
+        fits(&self.signatures, secret.mac(self.id, self.timestamp, body))
+    }
+
+    /// Compares the time of the attempt with that of the receiver (EVT-121).
+    pub(crate) fn check_time(&self, unix_secs: u64, tolerance: Duration) -> Result<(), VerifyError> {
+        let (sent, tolerance) = (self.unix_secs, tolerance.as_secs());
+        match (unix_secs.saturating_sub(sent), sent.saturating_sub(unix_secs)) {
+            (age, _) if age > tolerance => Err(VerifyError::Stale { by: age - tolerance }),
+            (_, ahead) if ahead > tolerance => Err(VerifyError::Future { by: ahead - tolerance }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns the well-formed signatures of version `v1`, at most [`MAX_SIGNATURES`].
 fn signatures(value: &str) -> Result<Vec<[u8; 32]>, VerifyError> {
     let texts = value.split(' ').filter_map(|signature| match signature.split_once(',') {
         Some((SIGNATURE_VERSION, text)) => Some(text),
@@ -338,6 +365,9 @@ fn signatures(value: &str) -> Result<Vec<[u8; 32]>, VerifyError> {
     let mut error = VerifyError::NoSignature;
     let mut found = Vec::new();
     for text in texts {
+        if found.len() >= MAX_SIGNATURES {
+            break;
+        }
         error = VerifyError::Malformed;
         // 32 bytes are 44 characters; other texts are not decoded.
         let bytes = Some(text).filter(|text| text.len() == 44).and_then(|text| STANDARD.decode(text).ok());

@@ -383,9 +383,9 @@ message! {
 
     /// Control envelope of a webhook: events were skipped (EVT-104).
     GapEnvelope ("type" = "gap") {
-        /// Position to resume from.
-        cursor: Nullable<String> = "cursor",
     } {
+        /// Position to resume from; a server writes it always (EVT-140).
+        any cursor: Nullable<String> = "cursor",
     }
 
     /// Control envelope of a webhook: the subscription has ended (EVT-104).

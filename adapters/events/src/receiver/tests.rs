@@ -182,9 +182,8 @@ fn a_challenge_binds_the_id_of_the_secret_that_fits() {
     // The result of `events/subscribe` decides about the id.
     receiver.bind(second, "sub_2").expect("a free id");
     assert_eq!(refused(early.to(&mut receiver)), 503);
-    assert_eq!(receiver.bind(first, "sub_2"), Err(ReceiverError::IdTaken));
-    receiver.remove(second);
     assert_eq!(receiver.bind(first, "sub_2"), Ok(()));
+    receiver.remove(second);
     assert_eq!(receiver.bind(second, "sub_3"), Err(ReceiverError::Stale));
     // A nonce is text, whatever is in it.
     let quoted =
@@ -192,6 +191,103 @@ fn a_challenge_binds_the_id_of_the_secret_that_fits() {
     match quoted.to(&mut receiver) {
         Outcome::Challenge { answer, .. } => assert_eq!(answer.body, r#"{"challenge":"a\"b\u0000"}"#),
         other => panic!("{other:?}"),
+    }
+}
+
+// covers: EVT-076, EVT-126
+#[test]
+fn an_id_of_two_servers_opens_both() {
+    let mut receiver = Receiver::new(Limits::default());
+    let [first, second] = [1, 2].map(|byte| receiver.register(secret(byte)).expect("room"));
+    let by = |byte: u8, body| Post { secrets: vec![secret(byte)], ..post(body) };
+    // The first server claims the id; the second one has the same principal, name, URL and arguments.
+    for (byte, key) in [(1, first), (2, second), (1, first)] {
+        let outcome = by(byte, CHALLENGE).to(&mut receiver);
+        assert!(
+            matches!(&outcome, Outcome::Challenge { subscription, .. } if *subscription == key),
+            "{outcome:?}"
+        );
+    }
+    for (byte, key) in [(1, first), (2, second)] {
+        assert_eq!(receiver.bind(key, "sub_1"), Ok(()));
+        let outcome = by(byte, EVENT).to(&mut receiver);
+        assert!(
+            matches!(&outcome, Outcome::Event { subscription, .. } if *subscription == key),
+            "{outcome:?}"
+        );
+    }
+    // A stranger is refused as with one registration, and events of one that is not bound yet have to wait.
+    let third = receiver.register(secret(3)).expect("room");
+    assert_eq!(refused(by(9, EVENT).to(&mut receiver)), 401);
+    assert_eq!(refused(by(9, CHALLENGE).to(&mut receiver)), 401);
+    assert_eq!(refused(by(3, EVENT).to(&mut receiver)), 503);
+    receiver.remove(first);
+    assert_eq!(refused(by(1, EVENT).to(&mut receiver)), 401);
+    assert_eq!(refused(by(2, EVENT).to(&mut receiver)), 503, "it is being confirmed");
+    receiver.remove(second);
+    assert!(receiver.by_id.is_empty() && receiver.id(third).is_none());
+}
+
+// covers: EVT-094
+#[test]
+fn older_secrets_are_accepted_until_the_server_has_the_newest() {
+    let (mut receiver, key) = bound();
+    let takes = |receiver: &mut Receiver, byte: u8, at: u64| {
+        let body = EVENT.replace("e1", &format!("{byte}-{at}"));
+        let outcome = Post { secrets: vec![secret(byte)], at, ..post(&body) }.at(receiver, at);
+        matches!(outcome, Outcome::Event { .. })
+    };
+    // The refresh fails, and is tried with the same secret, and with others.
+    for byte in [2, 2, 3] {
+        receiver.rotate(key, secret(byte), NOW).expect("it is there");
+    }
+    let late = NOW + 86_400;
+    assert_eq!([1, 2, 9].map(|byte| takes(&mut receiver, byte, late)), [true, true, false]);
+    // The grace begins.
+    assert!(takes(&mut receiver, 3, late + 1));
+    assert_eq!([1, 2, 3].map(|byte| takes(&mut receiver, byte, late + 901)), [true; 3]);
+    assert_eq!([1, 2, 3].map(|byte| takes(&mut receiver, byte, late + 902)), [false, false, true]);
+    // The same one again does not begin another.
+    receiver.rotate(key, secret(3), late + 903).expect("it is there");
+    assert_eq!([1, 2].map(|byte| takes(&mut receiver, byte, late + 903)), [false; 2]);
+    // Three older ones at most.
+    for byte in 4..=7 {
+        receiver.rotate(key, secret(byte), late + 904).expect("it is there");
+    }
+    let taken = [3, 4, 5, 6, 7].map(|byte| takes(&mut receiver, byte, late + 904));
+    assert_eq!(taken, [false, true, true, true, true]);
+}
+
+// covers: EVT-153
+#[test]
+fn a_late_confirmation_does_not_end_a_revived_subscription() {
+    let (mut receiver, key) = bound();
+    let end = receipt(post(END).to(&mut receiver));
+    receiver.set_expiry(key, Some(NOW + 3_600)).expect("it is there");
+    assert_eq!(receiver.confirm(end, true).status, 204);
+    assert!(matches!(post(EVENT).to(&mut receiver), Outcome::Event { .. }));
+}
+
+// covers: EVT-081
+#[test]
+fn expiry_is_that_of_the_clock_of_the_server() {
+    let (mut receiver, key) = bound();
+    receiver.set_expiry(key, Some(NOW + 60)).expect("it is there");
+    // The clock of the receiver is two minutes ahead.
+    assert!(matches!(
+        Post { at: NOW + 59, ..post(EVENT) }.at(&mut receiver, NOW + 179),
+        Outcome::Event { .. }
+    ));
+    assert_eq!(refused(Post { at: NOW + 60, ..post(EVENT) }.at(&mut receiver, NOW - 60)), 410);
+}
+
+// covers: EVT-140
+#[test]
+fn a_gap_without_a_cursor_is_one() {
+    let (mut receiver, _) = bound();
+    for (id, body) in [("m1", r#"{"type":"gap"}"#), ("m2", r#"{"type":"gap","cursor":null}"#)] {
+        let gap = Post { id, ..post(body) }.to(&mut receiver);
+        assert!(matches!(gap, Outcome::Gap { cursor: None, .. }), "{gap:?}");
     }
 }
 
@@ -267,7 +363,7 @@ fn requests_that_are_no_deliveries_are_refused() {
         "[]",
         "{}",
         "\u{feff}{}",
-        r#"{"type":"gap"}"#,
+        r#"{"type":"gap","cursor":1}"#,
         r#"{"eventId":"","name":"n","timestamp":"t","data":{}}"#,
         r#"{"eventId":"e","eventId":"e","name":"n","timestamp":"t","data":{}}"#,
     ] {

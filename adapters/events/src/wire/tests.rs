@@ -181,7 +181,8 @@ fn bodies_of_webhooks_are_told_apart_by_their_type() {
     let event = read(r#"{"eventId":"e","name":"n","timestamp":"t","data":{"type":"gap"}}"#);
     assert!(matches!(event, Ok(Envelope::Event(_))), "{event:?}");
     let gap = read(r#"{"type":"gap","cursor":"c-90"}"#).expect("an envelope");
-    assert_eq!(gap, Envelope::Gap(GapEnvelope::new("c-90")));
+    assert_eq!(gap, Envelope::Gap(GapEnvelope::new().cursor("c-90")));
+    assert_eq!(read(r#"{"type":"gap"}"#).expect("an envelope"), Envelope::Gap(GapEnvelope::new()), "EVT-140");
     let text = r#"{"type":"terminated","error":{"code":-32024,"message":"Forbidden","data":{"reason":"access revoked"}}}"#;
     match read(text) {
         Ok(Envelope::Terminated(end)) => {
@@ -195,7 +196,7 @@ fn bodies_of_webhooks_are_told_apart_by_their_type() {
     for unknown in [r#"{"type":"later"}"#, r#"{"type":1}"#] {
         assert_eq!(read(unknown).expect("an envelope"), Envelope::Unknown, "{unknown}");
     }
-    for wrong in ["{}", "[]", r#"{"type":"gap"}"#, r#"{"type":"verification","challenge":1}"#] {
+    for wrong in ["{}", "[]", r#"{"type":"gap","cursor":1}"#, r#"{"type":"verification","challenge":1}"#] {
         assert!(read(wrong).is_err(), "{wrong}");
     }
 }
