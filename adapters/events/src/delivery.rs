@@ -128,6 +128,10 @@ pub struct Deliveries {
     /// When each subscription has its next attempt. Invariant: `Subscription::scheduled` has the same instant.
     schedule: BTreeSet<(Instant, SubscriptionHandle)>,
     expiries: BTreeSet<(Instant, SubscriptionHandle)>,
+    /// Subscriptions by the bytes of their queues. Invariant: `Subscription::counted` is the same number.
+    sizes: BTreeSet<(usize, SubscriptionHandle)>,
+    /// Sum of the bytes of all queues.
+    queued: usize,
     attempts: BTreeMap<DeliveryId, Attempt>,
     deadlines: BTreeSet<(Instant, DeliveryId)>,
     /// Hosts with attempts or waiters.
@@ -171,6 +175,8 @@ impl Deliveries {
             principals: BTreeMap::new(),
             schedule: BTreeSet::new(),
             expiries: BTreeSet::new(),
+            sizes: BTreeSet::new(),
+            queued: 0,
             attempts: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             hosts: BTreeMap::new(),
@@ -550,6 +556,10 @@ impl Deliveries {
         if name.is_empty() || name.len() > MAX_NAME {
             return Err(EventsError::InvalidParams(format!("`name` is not 1 to {MAX_NAME} bytes")));
         }
+        let most = self.config.arguments;
+        if request.key.arguments().len() > most {
+            return Err(EventsError::InvalidParams(format!("`arguments` are longer than {most} bytes")));
+        }
         if request.cursor.as_deref().is_some_and(|cursor| !is_cursor(cursor)) {
             return Err(EventsError::InvalidParams(format!("`cursor` is longer than {MAX_CURSOR} bytes")));
         }
@@ -596,11 +606,12 @@ impl Deliveries {
             url: url.clone(),
             profile,
             secret,
-            older: None,
+            older: Vec::new(),
             expires_at: None,
             state: State::Active,
             queue: Queue::new(cursor.clone()),
             in_flight: 0,
+            counted: 0,
             scheduled: None,
             waiting: None,
             last_turn: now,
@@ -615,7 +626,7 @@ impl Deliveries {
 
     fn refresh(&mut self, now: Instant, handle: SubscriptionHandle, request: Subscribe) -> Grant {
         let ttl = self.ttl(request.ttl);
-        let until = now + self.config.rotation_grace;
+        let grace = self.config.rotation_grace;
         let refresh_before = self.grant(now, handle, ttl);
         let mut grant = Grant {
             subscription: handle,
@@ -627,7 +638,7 @@ impl Deliveries {
         };
         if let Some(subscription) = self.subscriptions.get_mut(&handle) {
             grant.status = Some(subscription.status(now, &self.anchor));
-            subscription.rotate(request.secret, until);
+            subscription.rotate(request.secret, now, grace);
             subscription.profile = request.profile;
             if let State::Suspended(since) = subscription.state {
                 subscription.state = State::Active;
@@ -653,6 +664,8 @@ impl Deliveries {
         if let Some(at) = subscription.expires_at {
             self.expiries.remove(&(at, handle));
         }
+        self.sizes.remove(&(subscription.counted, handle));
+        self.queued -= subscription.counted;
         if let Some(host) = self.hosts.get_mut(&subscription.host) {
             subscription.waiting.map(|turn| host.waiting.remove(&turn));
             if host.in_flight == 0 && host.waiting.is_empty() {
@@ -725,8 +738,9 @@ impl Deliveries {
 
     // Attempts.
 
-    /// Puts a subscription into the schedule at the time of its next attempt.
+    /// Puts a subscription into the schedule at the time of its next attempt, after its queue has changed.
     fn reschedule(&mut self, handle: SubscriptionHandle) {
+        self.count(handle);
         let Some(subscription) = self.subscriptions.get_mut(&handle) else { return };
         let next = subscription.next_attempt(self.config.in_flight);
         if subscription.scheduled != next {
@@ -737,19 +751,45 @@ impl Deliveries {
         }
     }
 
-    /// Makes room in a queue that is over its bounds (EVT-104).
+    /// Makes room in a queue that is over its bounds, and in the largest ones if all are over theirs (EVT-104).
     fn bound(&mut self, now: Instant, handle: SubscriptionHandle) {
         let (count, bytes) = (self.config.queue_messages, self.config.queue_bytes);
-        if !self.subscriptions.get(&handle).is_some_and(|s| s.queue.is_over(count, bytes)) {
-            return;
+        if self.subscriptions.get(&handle).is_some_and(|s| s.queue.is_over(count, bytes)) {
+            self.skip(now, handle, count, bytes);
         }
+        self.count(handle);
+        let mut at = (usize::MAX, SubscriptionHandle(u64::MAX));
+        while self.queued > self.config.queued_bytes {
+            // What is in flight stays, so the next one has its turn.
+            let Some(largest) = self.sizes.range(..at).next_back().copied() else { break };
+            at = largest;
+            self.skip(now, largest.1, usize::MAX, largest.0);
+            self.reschedule(largest.1);
+        }
+    }
+
+    /// Skips events until half of the bounds is free.
+    fn skip(&mut self, now: Instant, handle: SubscriptionHandle, count: usize, bytes: usize) {
         let id = message_id("gap", self.random());
         let Some(subscription) = self.subscriptions.get_mut(&handle) else { return };
         // A type without positions has no replay, so a gap would not tell what to do (EVT-147).
         let has_positions = subscription.queue.watermark.is_some() || subscription.queue.has_cursor();
         let has_gap = subscription.profile.has_control_envelopes && has_positions;
-        self.stats.skipped += subscription.queue.skip(count, bytes, has_gap.then_some(id), now);
-        subscription.is_truncated |= !has_gap && has_positions;
+        let skipped = subscription.queue.skip(count, bytes, has_gap.then_some(id), now);
+        self.stats.skipped += skipped;
+        subscription.is_truncated |= skipped > 0 && !has_gap && has_positions;
+    }
+
+    /// Takes in that the bytes of a queue have changed.
+    fn count(&mut self, handle: SubscriptionHandle) {
+        let Some(subscription) = self.subscriptions.get_mut(&handle) else { return };
+        let bytes = subscription.queue.bytes();
+        let before = core::mem::replace(&mut subscription.counted, bytes);
+        if before != bytes {
+            self.sizes.remove(&(before, handle));
+            self.queued = self.queued + bytes - before;
+            self.sizes.extend((bytes > 0).then_some((bytes, handle)));
+        }
     }
 
     fn begin_attempt(&mut self, now: Instant, handle: SubscriptionHandle, is_turn: bool) -> Option<Delivery> {

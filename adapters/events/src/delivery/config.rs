@@ -7,6 +7,9 @@ use mcp_proto::http::{Origin, Url};
 
 use crate::address::{AddressError, AddressPolicy};
 use crate::webhook::MAX_BODY;
+use crate::wire::MAX_CURSOR;
+
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Bounds and choices of [`Deliveries`](super::Deliveries).
 #[derive(Clone, Debug)]
@@ -18,12 +21,17 @@ pub struct Config {
     pub subscriptions: usize,
     /// Number of subscriptions of a principal, those being verified included; refused as above. Default: 100.
     pub subscriptions_per_principal: usize,
+    /// Bytes of the arguments of a subscription as canonical JSON; longer ones are refused as invalid. Default: 16 KiB.
+    pub arguments: usize,
     /// Number of open messages of a subscription; beyond it the oldest become a gap (EVT-104). At least twice
     /// [`in_flight`](Self::in_flight). Default: 1024.
     pub queue_messages: usize,
     /// Bytes of open messages of a subscription, with the same outcome. At least room for what is in flight.
     /// Default: 4 MiB.
     pub queue_bytes: usize,
+    /// Bytes of open messages of all subscriptions; beyond it the oldest of the largest queue become a gap. At least twice
+    /// the room for what is in flight. Default: 256 MiB.
+    pub queued_bytes: usize,
     /// Attempts of a subscription at the same time. Default: 4.
     pub in_flight: usize,
     /// Attempts to a host at the same time; others wait, and are served in the order of their arrival. Default: 16.
@@ -34,8 +42,8 @@ pub struct Config {
     pub attempt_timeout: Duration,
     /// Number of attempts of a message, after which it is abandoned (EVT-097). Default: 5.
     pub attempts: u32,
-    /// Times before the second attempt and so on, varied by a quarter; the last one repeats. Default: 5 s, 30 s, 2 min,
-    /// 5 min.
+    /// Times before the second attempt and so on, at most a day, varied by a quarter; the last one repeats. Default: 5 s,
+    /// 30 s, 2 min, 5 min.
     pub backoff: Vec<Duration>,
     /// Time from the first to the last attempt of a message. Default: 15 min.
     pub retry_window: Duration,
@@ -75,8 +83,10 @@ impl Default for Config {
             addresses: AddressPolicy::new(),
             subscriptions: 10_000,
             subscriptions_per_principal: 100,
+            arguments: 16 << 10,
             queue_messages: 1024,
             queue_bytes: 4 << 20,
+            queued_bytes: 256 << 20,
             in_flight: 4,
             in_flight_per_host: 16,
             in_flight_total: 256,
@@ -122,14 +132,18 @@ impl Config {
         (self.in_flight_total / 4).max(1)
     }
 
-    /// Raises bounds that would stop everything.
+    /// Raises bounds that would stop everything, and lowers those that would overflow.
     pub(super) fn checked(mut self) -> Self {
         self.in_flight = self.in_flight.max(1);
         self.in_flight_per_host = self.in_flight_per_host.max(1);
         self.in_flight_total = self.in_flight_total.max(1);
         self.attempts = self.attempts.max(1);
         self.queue_messages = self.queue_messages.max(2 * self.in_flight + 2);
-        self.queue_bytes = self.queue_bytes.max((2 * self.in_flight + 2) * (MAX_BODY + 1024));
+        let room = |messages: usize| (2 * messages + 2) * (MAX_BODY + 1024 + MAX_CURSOR);
+        self.queue_bytes = self.queue_bytes.max(room(self.in_flight));
+        self.queued_bytes = self.queued_bytes.max(room(self.in_flight_total));
+        // A jitter is added.
+        self.backoff.iter_mut().for_each(|pause| *pause = (*pause).min(DAY));
         self
     }
 }

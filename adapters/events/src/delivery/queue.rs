@@ -104,6 +104,10 @@ impl Queue {
         self.entries.len() > count || self.bytes > bytes
     }
 
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Number of open events.
     pub(super) fn events(&self) -> u64 {
         self.entries.values().filter(|entry| matches!(entry.message, Message::Event(_))).count() as u64

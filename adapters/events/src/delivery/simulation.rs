@@ -327,6 +327,9 @@ impl World {
             stats.acknowledged + stats.abandoned + stats.skipped + stats.cancelled + open,
             "every event has one end: {stats:?}"
         );
+        let bytes: usize = self.machine.subscriptions.values().map(|s| s.queue.bytes()).sum();
+        let sizes: usize = self.machine.sizes.iter().map(|(bytes, _)| bytes).sum();
+        assert_eq!((bytes, bytes), (self.machine.queued, sizes), "bytes of all queues");
         let waiting: usize = self.machine.verifications.places();
         let places: usize = self.machine.principals.values().sum();
         assert_eq!(places, self.machine.len() + waiting, "places of principals");

@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use base64::Engine as _;
@@ -13,6 +14,9 @@ use mcp_proto::{Anchor, Instant, iso_8601};
 use super::queue::Queue;
 use crate::webhook::{Secret, SubscriptionKey};
 use crate::wire::{CallbackFailure, DeliveryStatus, Nullable, Profile};
+
+/// Number of older secrets that sign; the oldest is forgotten first.
+const OLDER_SECRETS: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -31,13 +35,15 @@ pub(super) struct Subscription {
     pub(super) url: Url,
     pub(super) profile: Profile,
     pub(super) secret: Secret,
-    /// The secret before a rotation, and until when it signs, too.
-    pub(super) older: Option<(Secret, Instant)>,
+    /// The secrets before rotations, the oldest first, and until when each signs, too. At most [`OLDER_SECRETS`].
+    pub(super) older: Vec<(Secret, Instant)>,
     /// `None` for no expiry.
     pub(super) expires_at: Option<Instant>,
     pub(super) state: State,
     pub(super) queue: Queue,
     pub(super) in_flight: usize,
+    /// Bytes of the queue, as they are in the order of all queues.
+    pub(super) counted: usize,
     /// When it is in the schedule of all.
     pub(super) scheduled: Option<Instant>,
     /// Its turn among what waits for the host.
@@ -52,17 +58,21 @@ pub(super) struct Subscription {
 }
 
 impl Subscription {
-    /// Replaces the secret; the one before signs during the grace (EVT-094).
-    pub(super) fn rotate(&mut self, secret: Secret, until: Instant) {
-        if self.secret != secret {
-            let older = core::mem::replace(&mut self.secret, secret);
-            self.older = Some((older, until));
+    /// Replaces the secret; those before sign during their grace (EVT-094).
+    pub(super) fn rotate(&mut self, secret: Secret, now: Instant, grace: Duration) {
+        if self.secret == secret {
+            return;
+        }
+        self.older.retain(|(older, until)| now < *until && *older != secret);
+        self.older.push((core::mem::replace(&mut self.secret, secret), now + grace));
+        if self.older.len() > OLDER_SECRETS {
+            self.older.remove(0);
         }
     }
 
-    /// Returns the secrets that sign an attempt.
+    /// Returns the secrets that sign an attempt, the newest first.
     pub(super) fn secrets(&self, now: Instant) -> impl Iterator<Item = &Secret> {
-        let older = self.older.as_ref().filter(|(_, until)| now < *until).map(|(secret, _)| secret);
+        let older = self.older.iter().rev().filter(move |(_, until)| now < *until).map(|(secret, _)| secret);
         core::iter::once(&self.secret).chain(older)
     }
 

@@ -250,6 +250,9 @@ fn subscriptions_are_refused_before_anything_is_sent() {
     for url in ["http://hooks.example/", "https://127.0.0.1/", "https://hooks.example:22/", "hooks"] {
         assert!(matches!(refused(&mut machine, key("a", url, "{}")), EventsError::InvalidParams(_)), "{url}");
     }
+    let arguments = RawJson::new(format!(r#"{{"x":"{}"}}"#, "y".repeat(16 << 10))).expect("JSON");
+    let long = SubscriptionKey::new("a", HOOK, "n", &arguments).expect("a key");
+    assert!(matches!(refused(&mut machine, long), EventsError::InvalidParams(_)));
     let long = Subscribe { cursor: Some("\u{1}".repeat(1_000)), ..request(key("a", HOOK, "{}")) };
     assert!(matches!(machine.subscribe(at(0), long), Err(EventsError::InvalidParams(_))));
     assert!(machine.poll_transmit(at(0)).is_none());
@@ -318,6 +321,24 @@ fn failed_attempts_are_repeated_with_new_times() {
         assert!(machine.poll_transmit(now).is_none(), "{status} is final");
     }
     assert_eq!((machine.stats().abandoned, machine.len()), (3, 1), "the subscription lives");
+}
+
+// covers: EVT-097
+#[test]
+fn pauses_have_a_bound() {
+    let config = Config {
+        backoff: vec![Duration::MAX],
+        retry_window: Duration::MAX,
+        max_retry_after: Duration::MAX,
+        ..Config::default()
+    };
+    let (mut machine, subscription) =
+        subscribed_with(Config { default_ttl: Duration::from_secs(86_400), ..config }, Profile::SEP);
+    machine.publish(at(0), subscription, &event(1)).expect("room");
+    let delivery = machine.poll_transmit(at(0)).expect("an attempt");
+    machine.handle_answer(at(0), delivery.id, &answer(500));
+    let next = machine.poll_timeout().expect("another attempt, or the expiry");
+    assert!(next > at(86_400 / 4 * 3 - 1) && next <= at(86_400), "{next:?}");
 }
 
 // covers: EVT-091
@@ -430,6 +451,33 @@ fn both_secrets_sign_during_the_grace() {
         assert_eq!(header(&delivery, "webhook-signature"), expected, "{secs}");
         machine.handle_answer(at(secs), delivery.id, &answer(200));
     }
+}
+
+// covers: EVT-094
+#[test]
+fn a_second_rotation_keeps_the_first_secret() {
+    let (mut machine, subscription) = subscribed();
+    for (secs, byte) in [(0, 2), (100, 3), (100, 3)] {
+        let rotated = Subscribe { secret: secret(byte), ..request(key("user-17", HOOK, "{}")) };
+        machine.subscribe(at(secs), rotated).expect("a grant");
+    }
+    for (position, secs, secrets) in
+        [(1, 899, vec![3, 2, 1]), (2, 900, vec![3, 2]), (3, 999, vec![3, 2]), (4, 1_000, vec![3])]
+    {
+        machine.publish(at(secs), subscription, &event(position)).expect("room");
+        let delivery = machine.poll_transmit(at(secs)).expect("an attempt");
+        let secrets: Vec<Secret> = secrets.into_iter().map(secret).collect();
+        let expected = sign(&secrets, header(&delivery, "webhook-id"), EPOCH + secs, &delivery.body);
+        assert_eq!(header(&delivery, "webhook-signature"), expected, "{secs}");
+        machine.handle_answer(at(secs), delivery.id, &answer(200));
+    }
+    // Back to an older one; and three older ones at most.
+    for byte in [2, 3, 4, 5, 6] {
+        let rotated = Subscribe { secret: secret(byte), ..request(key("user-17", HOOK, "{}")) };
+        machine.subscribe(at(1_000), rotated).expect("a grant");
+    }
+    let target = machine.subscriptions.get(&subscription).expect("it is there");
+    assert!(target.secrets(at(1_000)).eq(&[6, 5, 4, 3].map(secret)));
 }
 
 // covers: EVT-100, EVT-098, EVT-101
@@ -558,6 +606,42 @@ fn a_gap_that_is_given_up_shows_at_the_next_refresh() {
         assert_eq!((grant.truncated, grant.cursor.as_deref()), (status != 200, Some("c-100")), "{status}");
         assert!(!refresh(&mut machine, 1_000).truncated, "once");
     }
+}
+
+// covers: EVT-104
+#[test]
+fn all_queues_together_have_a_bound() {
+    let config = Config { in_flight_total: 1, queued_bytes: 0, ..Config::default() };
+    let mut machine = machine(config.verified_origin(HOOK).expect("a URL"));
+    let limit = machine.config().queued_bytes;
+    let mut subscribe = |arguments| match machine.subscribe(at(0), request(key("a", HOOK, arguments))) {
+        Ok(Subscribed::Granted(grant)) => grant.subscription,
+        other => panic!("{other:?}"),
+    };
+    let [small, large] = [r#"{"n":1}"#, r#"{"n":2}"#].map(&mut subscribe);
+    let data = RawJson::new(format!(r#"{{"x":"{}"}}"#, "y".repeat(MAX_BODY / 2))).expect("JSON");
+    machine.publish(at(0), small, &event(1)).expect("room");
+    for position in 1..=100 {
+        let event = EventOccurrence { data: data.clone(), ..event(position) };
+        machine.publish(at(0), large, &event).expect("room");
+        assert!(machine.queued <= limit, "{} of {limit}", machine.queued);
+    }
+    let skipped = machine.stats().skipped;
+    assert!(skipped > 50 && machine.queued > limit / 4, "{skipped}");
+    // The small one pays for nothing.
+    machine.publish(at(0), small, &event(2)).expect("room");
+    let sent: Vec<String> = core::iter::from_fn(|| {
+        let delivery = machine.poll_transmit(at(0))?;
+        machine.handle_answer(at(0), delivery.id, &answer(200));
+        Some(header(&delivery, "webhook-id").to_string())
+    })
+    .collect();
+    assert_eq!(sent.iter().filter(|id| id.starts_with("msg_gap_")).count(), 1);
+    assert!(sent.contains(&"evt-1".to_string()) && sent.contains(&"evt-2".to_string()));
+    assert_eq!((machine.queued, machine.sizes.len(), machine.stats().skipped), (0, 0, skipped));
+    machine.publish(at(0), large, &event(101)).expect("room");
+    machine.unsubscribe(&key("a", HOOK, r#"{"n":2}"#), &Profile::SEP).expect("it is there");
+    assert_eq!((machine.queued, machine.sizes.len()), (0, 0));
 }
 
 // covers: EVT-104
