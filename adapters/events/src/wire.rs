@@ -6,9 +6,11 @@
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use mcp_proto::http::Url;
 use mcp_proto::model::message::IntoStatic;
 use mcp_proto::model::{Cursor, EmptyResult, RequestParams, ResultType};
 use mcp_proto::{Capabilities, RawJson, RpcError, Version, message, string_enum};
@@ -148,6 +150,34 @@ impl<'de> Deserialize<'de> for Millis {
     }
 }
 
+/// URL of a receiver, as it was sent. Its debug output omits the query, which may be a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CallbackUrl(pub String);
+
+impl fmt::Debug for CallbackUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&Url::redacted(&self.0))
+    }
+}
+
+impl<T: Into<String>> From<T> for CallbackUrl {
+    fn from(url: T) -> Self {
+        Self(url.into())
+    }
+}
+
+impl Serialize for CallbackUrl {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for CallbackUrl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self)
+    }
+}
+
 message! {
     /// An event type (EVT-011).
     EventType {
@@ -258,7 +288,7 @@ message! {
     /// Member `delivery` of `events/subscribe`.
     WebhookDelivery {
         /// URL of the receiver: `https` (EVT-071).
-        url: String = "url",
+        url: CallbackUrl = "url",
         /// Secret of the subscription (EVT-072).
         secret: Secret = "secret",
     } {
@@ -269,7 +299,7 @@ message! {
     /// Member `delivery` of `events/unsubscribe`.
     WebhookTarget {
         /// URL of the receiver, as it was subscribed with.
-        url: String = "url",
+        url: CallbackUrl = "url",
     } {
         /// `webhook`, and what is meant if it is absent.
         opt mode: DeliveryMode = "mode",

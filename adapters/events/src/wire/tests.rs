@@ -125,11 +125,13 @@ fn messages_of_streams_round_trip() {
 fn subscriptions_round_trip() {
     const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
     let text = format!(
-        r#"{{"name":"n","arguments":{{"limit":5}},"delivery":{{"mode":"webhook","url":"https://h/","secret":"{SECRET}"}},"cursor":"c","maxAgeMs":1,"ttlMs":3600000,"_meta":{{}}}}"#
+        r#"{{"name":"n","arguments":{{"limit":5}},"delivery":{{"mode":"webhook","url":"https://h/p?token=t0ken","secret":"{SECRET}"}},"cursor":"c","maxAgeMs":1,"ttlMs":3600000,"_meta":{{}}}}"#
     );
     let params: SubscribeEventsParams<'_> = assert_params(&text);
     assert_eq!(params.ttl_ms, Some(Nullable(Some(Millis(3_600_000)))));
-    assert!(!format!("{params:?}").contains("AAEC"), "{params:?}");
+    assert_eq!(params.delivery.url, "https://h/p?token=t0ken".into());
+    let debug = format!("{params:?} {:?}", WebhookTarget::new(params.delivery.url.clone().0));
+    assert!(!debug.contains("AAEC") && !debug.contains("t0ken") && debug.contains("https://h/p"), "{debug}");
     for (ttl, expected) in [
         ("", None),
         (r#","ttlMs":null"#, Some(Nullable(None))),
