@@ -400,7 +400,8 @@ impl Deliveries {
         if target.profile.has_control_envelopes {
             target.queue.push_gap(id, cursor.into(), now);
         } else {
-            target.is_truncated = true;
+            let watermark = target.queue.watermark.clone();
+            target.queue.hold(watermark);
         }
         self.bound(now, subscription);
         self.reschedule(subscription);
@@ -616,7 +617,6 @@ impl Deliveries {
             waiting: None,
             last_turn: now,
             throttled_until: None,
-            is_truncated: false,
             health: Health::default(),
         };
         self.subscriptions.insert(handle, subscription);
@@ -647,7 +647,7 @@ impl Deliveries {
             }
             grant.id.clone_from(&subscription.id);
             grant.cursor.clone_from(&subscription.queue.watermark);
-            grant.truncated = core::mem::take(&mut subscription.is_truncated);
+            grant.truncated = subscription.queue.tell();
         }
         self.reschedule(handle);
         grant
@@ -775,9 +775,12 @@ impl Deliveries {
         // A type without positions has no replay, so a gap would not tell what to do (EVT-147).
         let has_positions = subscription.queue.watermark.is_some() || subscription.queue.has_cursor();
         let has_gap = subscription.profile.has_control_envelopes && has_positions;
+        let watermark = subscription.queue.watermark.clone();
         let skipped = subscription.queue.skip(count, bytes, has_gap.then_some(id), now);
         self.stats.skipped += skipped;
-        subscription.is_truncated |= skipped > 0 && !has_gap && has_positions;
+        if skipped > 0 && has_positions && !has_gap {
+            subscription.queue.hold(watermark);
+        }
     }
 
     /// Takes in that the bytes of a queue have changed.
@@ -926,11 +929,14 @@ impl Deliveries {
             subscription.queue.retry(place, due);
         } else {
             let acknowledged = matches!(outcome, Outcome::Answer { status: 200..=299, .. });
+            if matches!(entry.message, Message::Gap) && !acknowledged {
+                // Nobody was told.
+                let watermark = subscription.queue.watermark.clone();
+                subscription.queue.hold(watermark);
+            }
             match subscription.queue.finish(place) {
                 Some(Message::Event(_)) if acknowledged => self.stats.acknowledged += 1,
                 Some(Message::Event(_)) => self.stats.abandoned += 1,
-                // Nobody was told.
-                Some(Message::Gap) => subscription.is_truncated |= !acknowledged,
                 _ => {}
             }
             if subscription.state == State::Ending && subscription.queue.is_empty() {

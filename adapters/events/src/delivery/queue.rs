@@ -79,16 +79,43 @@ pub(super) struct Queue {
     next: Place,
     bytes: usize,
     pub(super) watermark: Option<String>,
+    /// Events were skipped, and no gap tells.
+    is_truncated: bool,
+    /// The watermark before them, while that is so: what follows is sent with it, so that a subscription that is lost before
+    /// a refresh tells is made anew from there.
+    held: Option<String>,
 }
 
 impl Queue {
     pub(super) const fn new(watermark: Option<String>) -> Self {
-        Self { entries: BTreeMap::new(), due: BTreeSet::new(), next: 0, bytes: 0, watermark }
+        Self {
+            entries: BTreeMap::new(),
+            due: BTreeSet::new(),
+            next: 0,
+            bytes: 0,
+            watermark,
+            is_truncated: false,
+            held: None,
+        }
     }
 
     /// Returns an empty queue behind this one: answers to messages of this one find no place in it.
     pub(super) fn successor(&self) -> Self {
         Self { next: self.next, ..Self::new(self.watermark.clone()) }
+    }
+
+    /// Notes that events were skipped without a gap; `watermark` is that before them.
+    pub(super) fn hold(&mut self, watermark: Option<String>) {
+        if !self.is_truncated {
+            self.is_truncated = true;
+            self.held = watermark;
+        }
+    }
+
+    /// Returns whether events were skipped without a gap, which the caller tells.
+    pub(super) fn tell(&mut self) -> bool {
+        self.held = None;
+        core::mem::take(&mut self.is_truncated)
     }
 
     /// Returns whether an open message has a position.
@@ -147,7 +174,7 @@ impl Queue {
     }
 
     /// Takes the next message that is due for an attempt; returns its place, itself, and the cursor to send with it: its
-    /// own if all before it are done, else the watermark (EVT-099).
+    /// own if all before it are done, else the watermark (EVT-099), or that before a skip that nobody was told about.
     pub(super) fn begin(&mut self, now: Instant) -> Option<(Place, &Entry, Option<&str>)> {
         let (_, place) = self.due.first().copied().filter(|(at, _)| *at <= now)?;
         self.due.pop_first();
@@ -159,7 +186,8 @@ impl Queue {
         }
         entry.attempts += 1;
         let own = if is_first { entry.cursor.as_deref() } else { None };
-        let cursor = own.or(self.watermark.as_deref());
+        let is_held = self.is_truncated && !matches!(entry.message, Message::Gap);
+        let cursor = if is_held { self.held.as_deref() } else { own.or(self.watermark.as_deref()) };
         Some((place, entry, cursor))
     }
 

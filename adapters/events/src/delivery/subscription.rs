@@ -52,8 +52,6 @@ pub(super) struct Subscription {
     pub(super) last_turn: Instant,
     /// No attempts before then, at the request of the receiver.
     pub(super) throttled_until: Option<Instant>,
-    /// Events were skipped, and no gap envelope tells.
-    pub(super) is_truncated: bool,
     pub(super) health: Health,
 }
 

@@ -608,6 +608,32 @@ fn a_gap_that_is_given_up_shows_at_the_next_refresh() {
     }
 }
 
+// covers: EVT-099, EVT-144
+#[test]
+fn a_subscription_that_is_lost_before_it_was_told_begins_before_the_skip() {
+    let config = Config { queue_messages: 16, ..Config::default() };
+    let (mut machine, subscription) = subscribed_with(config, Profile::CHATGPT);
+    let first = machine.publish(at(0), subscription, &event(1)).map(|()| machine.poll_transmit(at(0)));
+    let first = first.expect("room").expect("an attempt");
+    machine.handle_answer(at(0), first.id, &answer(200));
+    for position in 2..=100 {
+        machine.publish(at(0), subscription, &event(position)).expect("room");
+    }
+    let deliver = |machine: &mut Deliveries| {
+        let mut last = None;
+        while let Some(delivery) = machine.poll_transmit(at(0)) {
+            last = cursor(&delivery);
+            machine.handle_answer(at(0), delivery.id, &answer(200));
+        }
+        last
+    };
+    assert_eq!(deliver(&mut machine).as_deref(), Some("c-1"), "what the subscriber comes back with");
+    let grant = refresh(&mut machine, 0);
+    assert_eq!((grant.truncated, grant.cursor.as_deref()), (true, Some("c-100")));
+    machine.publish(at(0), subscription, &event(101)).expect("room");
+    assert_eq!(deliver(&mut machine).as_deref(), Some("c-101"), "he was told");
+}
+
 // covers: EVT-104
 #[test]
 fn all_queues_together_have_a_bound() {
