@@ -21,6 +21,7 @@
 //! | [`webhook`] | secrets, signatures, verification challenges, ids of subscriptions |
 //! | [`address`] | which URLs and addresses a webhook may be delivered to |
 //! | [`log`] | the latest events of a type, and cursors into it |
+//! | [`source`] | types, polls and streams of a server |
 //! | [`receiver`] | takes deliveries in, verifies them, and drops repetitions |
 //! | [`delivery`] | sends deliveries to subscribers: challenges, retries, watermarks |
 //!
@@ -43,6 +44,7 @@ mod fuzz_tests;
 pub mod fuzzing;
 pub mod log;
 pub mod receiver;
+pub mod source;
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("troubleshooting.md")]
 pub mod troubleshooting {}

@@ -22,7 +22,10 @@ use crate::wire::EventOccurrence;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogLimits {
-    /// Events that are kept (default 1,024). 0: none, and every cursor of the type is `null`.
+    /// Whether readers can come back (default true). If not, every cursor of the type is `null`, and the log is a buffer for
+    /// readers that are there (EVT-142, EVT-151).
+    pub replays: bool,
+    /// Events that are kept (default 1,024); at least 1.
     pub events: usize,
     /// Bytes of the events that are kept, their data and names (default 1 MiB). The newest one is kept whatever its size.
     pub bytes: usize,
@@ -34,7 +37,7 @@ pub struct LogLimits {
 
 impl Default for LogLimits {
     fn default() -> Self {
-        Self { events: 1_024, bytes: 1 << 20, age: Duration::from_secs(86_400), scan: 1_024 }
+        Self { replays: true, events: 1_024, bytes: 1 << 20, age: Duration::from_secs(86_400), scan: 1_024 }
     }
 }
 
@@ -113,7 +116,7 @@ impl Log {
     /// Returns whether readers can come back to a position (EVT-142).
     #[must_use]
     pub const fn has_cursors(&self) -> bool {
-        self.limits.events > 0
+        self.limits.replays
     }
 
     /// Adds an event. Those that exceed a bound leave the log.
@@ -121,7 +124,7 @@ impl Log {
         let bytes = event.event_id.len() + event.name.len() + event.data.as_bytes().len();
         self.bytes += bytes;
         self.entries.push_back(Entry { at: now, bytes, event });
-        while self.entries.len() > self.limits.events
+        while self.entries.len() > self.limits.events.max(1)
             || (self.bytes > self.limits.bytes && self.entries.len() > 1)
         {
             self.drop_oldest();
@@ -147,6 +150,12 @@ impl Log {
     #[must_use]
     pub fn end(&self) -> Position {
         Position(self.first + self.entries.len() as u64)
+    }
+
+    /// Returns the position in front of the oldest event that is kept.
+    #[must_use]
+    pub const fn start_of_all(&self) -> Position {
+        Position(self.first)
     }
 
     /// Returns the cursor of a position, or `None` if the type has none (EVT-140).
@@ -313,15 +322,15 @@ mod tests {
 
     // covers: EVT-140, EVT-142
     #[test]
-    fn log_that_keeps_nothing_has_no_cursors() {
-        let mut log = log_of(LogLimits { events: 0, ..LogLimits::default() }, 3);
-        assert!(log.is_empty() && !log.has_cursors());
+    fn log_without_replay_has_no_cursors() {
+        let mut log = log_of(LogLimits { replays: false, ..LogLimits::default() }, 3);
+        assert!(!log.has_cursors());
         assert_eq!(log.cursor(log.end()), None);
         // Whatever a client sends: it has it from a time at which there were cursors.
         let start = log.start(at(3), Some("no cursor"), None).expect("ignored");
         assert_eq!(start, Start { position: log.end(), truncated: false });
         log.append(at(4), event(4));
-        assert!(log.read(start.position, 9, |_| true).events.is_empty());
+        assert_eq!(ids(&log.read(start.position, 9, |_| true)), ["evt-4"], "one that is there gets it");
     }
 
     #[test]
