@@ -1,0 +1,481 @@
+//! Events that clients ask for: lists of types, polls, and the streams of requests.
+//!
+//! [`Source`] is one state machine for all of them. The application publishes ([`publish`](Source::publish)); the caller passes
+//! in the requests of clients, and sends what [`poll_message`](Source::poll_message) returns on the stream that it names. A
+//! message that the connection has no room for comes back later ([`hold`](Source::hold)), and nothing is lost or doubled by
+//! that: each stream is a position in the log of its type. One that falls behind the log is told so (EVT-055).
+//!
+//! A stream begins with `active`, has events and heartbeats, and ends by [`close`](Source::close), or with `terminated`
+//! ([`remove`](Source::remove), [`terminate`](Source::terminate)). Streams take turns: one message each.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+use mcp_proto::{Entropy, Instant};
+
+use crate::log::{Log, LogLimits, Position};
+use crate::wire::{
+    DeliveryMode, EventOccurrence, EventType, EventsError, ListEventsResult, Nullable, PollEventsParams,
+    PollEventsResult, StreamEventsParams,
+};
+
+/// Bounds and choices of a [`Source`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourceConfig {
+    /// Silence after which a stream gets a heartbeat (default 10 s; at most 30 s by EVT-057). It is below the interval of
+    /// comments on event streams of HTTP, which carry no cursor (EVT-056).
+    pub heartbeat: Duration,
+    /// Time to the next poll that clients are told (default 30 s).
+    pub next_poll: Duration,
+    /// Largest number of events in the result of a poll, and what a client gets that names none (default 100).
+    pub events_per_poll: usize,
+    /// Types in a page of a list (default 100).
+    pub types_per_page: usize,
+    /// Open streams (default 1,024).
+    pub streams: usize,
+    /// Open streams of one principal; those without a principal count as one (default 64).
+    pub streams_per_principal: usize,
+}
+
+impl Default for SourceConfig {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_secs(10),
+            next_poll: Duration::from_secs(30),
+            events_per_poll: 100,
+            types_per_page: 100,
+            streams: 1_024,
+            streams_per_principal: 64,
+        }
+    }
+}
+
+/// Decides whether an event is for a client, by his arguments and by what he may see.
+pub type Filter = Box<dyn Fn(&EventOccurrence) -> bool + Send + Sync>;
+
+/// Key of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamKey(u64);
+
+/// A message on a stream.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum StreamMessage {
+    /// `notifications/events/active`: the first one, and again where events were missed.
+    Active {
+        /// Position; absent means `null`.
+        cursor: Option<String>,
+        /// Whether events were missed.
+        truncated: bool,
+    },
+    /// `notifications/events/event`.
+    Event(EventOccurrence),
+    /// `notifications/events/heartbeat`.
+    Heartbeat {
+        /// Position; absent means `null`.
+        cursor: Option<String>,
+    },
+    /// `notifications/events/terminated`; the final result follows, and the key is stale.
+    Terminated(EventsError),
+}
+
+/// Reason why an event was not published; nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnknownType {
+    /// No type has the name of the event.
+    #[error("no event type has this name")]
+    Unknown,
+}
+
+struct Type {
+    described: EventType,
+    log: Log,
+    /// Streams that wait for the next event.
+    waiting: BTreeSet<StreamKey>,
+}
+
+/// What of a stream a message changes; kept until the next one, for [`Source::hold`].
+#[derive(Clone)]
+struct Progress {
+    position: Position,
+    /// `active` is due, with this `truncated`.
+    active: Option<bool>,
+    /// Time at which a heartbeat is due.
+    beat_at: Instant,
+}
+
+struct Stream {
+    name: String,
+    principal: Option<String>,
+    filter: Filter,
+    progress: Progress,
+    before: Progress,
+    /// It ends with this.
+    end: Option<EventsError>,
+    /// Invariant: it is among `Source::ready` once if true.
+    is_ready: bool,
+    held_until: Option<Instant>,
+}
+
+/// The event types of a server, their logs, and the streams of clients.
+pub struct Source {
+    config: SourceConfig,
+    entropy: Entropy,
+    types: BTreeMap<String, Type>,
+    streams: BTreeMap<StreamKey, Stream>,
+    principals: BTreeMap<Option<String>, usize>,
+    ready: VecDeque<StreamKey>,
+    /// When each stream is looked at again: heartbeats, and the ends of holds.
+    timers: BTreeSet<(Instant, StreamKey)>,
+    /// The latest time that was passed in.
+    now: Instant,
+    next: u64,
+}
+
+/// Shows numbers alone: events belong to others.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("types", &self.types.len())
+            .field("streams", &self.streams.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    /// Creates a source without types. `entropy` tells its cursors from those of another process.
+    #[must_use]
+    pub const fn new(config: SourceConfig, entropy: Entropy) -> Self {
+        Self {
+            config,
+            entropy,
+            types: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            principals: BTreeMap::new(),
+            ready: VecDeque::new(),
+            timers: BTreeSet::new(),
+            now: Instant::ZERO,
+            next: 0,
+        }
+    }
+
+    // Types.
+
+    /// Adds a type, or describes one anew that has changed additively: nothing that follows it ends (EVT-022).
+    ///
+    /// A type that changed otherwise is [removed](Self::remove) first, with [`EventsError::SchemaChanged`].
+    pub fn add(&mut self, described: EventType, limits: LogLimits) {
+        match self.types.get_mut(&described.name) {
+            Some(known) => known.described = described,
+            None => {
+                let log = Log::new(limits, &mut self.entropy);
+                let name = described.name.clone();
+                self.types.insert(name, Type { described, log, waiting: BTreeSet::new() });
+            }
+        }
+    }
+
+    /// Removes a type, and ends its streams (EVT-020, EVT-021). Returns whether there was one.
+    pub fn remove(&mut self, name: &str, reason: &EventsError) -> bool {
+        let is_known = self.types.remove(name).is_some();
+        self.terminate(|stream, _| (stream == name).then(|| reason.clone()));
+        is_known
+    }
+
+    /// Returns the description of a type.
+    #[must_use]
+    pub fn described(&self, name: &str) -> Option<&EventType> {
+        self.types.get(name).map(|known| &known.described)
+    }
+
+    /// Answers `events/list` with the types that `is_visible` (EVT-010, EVT-011).
+    ///
+    /// A cursor is the name of the last type of the page before, so types that come and go neither repeat nor hide others.
+    #[must_use]
+    pub fn list(&self, cursor: Option<&str>, is_visible: impl Fn(&EventType) -> bool) -> ListEventsResult {
+        let after = |name: &String| cursor.is_none_or(|cursor| name.as_str() > cursor);
+        let described = self.types.iter().filter(|(name, _)| after(name)).map(|(_, known)| &known.described);
+        let mut visible = described.filter(|described| is_visible(described));
+        let page: Vec<EventType> =
+            visible.by_ref().take(self.config.types_per_page.max(1)).cloned().collect();
+        let last = page.last().map(|last| last.name.clone()).filter(|_| visible.next().is_some());
+        let result = ListEventsResult::new(page);
+        match last {
+            Some(name) => result.next_cursor(name),
+            None => result,
+        }
+    }
+
+    // Events.
+
+    /// Publishes an event of a type. Streams that wait for it get it next.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownType`].
+    pub fn publish(&mut self, now: Instant, event: EventOccurrence) -> Result<(), UnknownType> {
+        let known = self.types.get_mut(&event.name).ok_or(UnknownType::Unknown)?;
+        known.log.append(now, event);
+        for key in core::mem::take(&mut known.waiting) {
+            if let Some(stream) = self.streams.get_mut(&key).filter(|stream| stream.held_until.is_none()) {
+                make_ready(&mut self.ready, key, stream);
+            }
+        }
+        Ok(())
+    }
+
+    // Polls.
+
+    /// Answers `events/poll` (EVT-040 to EVT-047). The caller has checked the arguments and the permission for them.
+    ///
+    /// # Errors
+    ///
+    /// The error to answer with.
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        params: &PollEventsParams<'_>,
+        filter: impl Fn(&EventOccurrence) -> bool,
+    ) -> Result<PollEventsResult, EventsError> {
+        let (most, next_poll) = (self.config.events_per_poll.max(1), self.config.next_poll);
+        let known = self.type_with(&params.name, &DeliveryMode::Poll)?;
+        let max = match params.max_events {
+            None => most,
+            Some(0) => return Err(EventsError::InvalidParams("`maxEvents` must be at least 1".into())),
+            Some(max) => usize::try_from(max).unwrap_or(usize::MAX).min(most),
+        };
+        known.log.expire(now);
+        let cursor = params.cursor.as_ref().map(AsRef::as_ref);
+        let max_age = params.max_age_ms.map(Duration::from_millis);
+        let start = known.log.start(now, cursor, max_age);
+        let start = start.map_err(|error| EventsError::InvalidParams(alloc::format!("{error}")))?;
+        let batch = known.log.read(start.position, max, filter);
+        let events: Vec<EventOccurrence> = batch.events.iter().map(|event| (*event).clone()).collect();
+        #[allow(clippy::cast_precision_loss, reason = "far below 2^53 milliseconds")]
+        let next_poll_ms = next_poll.as_millis() as f64;
+        Ok(PollEventsResult::new(events)
+            .cursor(Nullable(known.log.cursor(batch.position)))
+            .truncated(start.truncated && known.log.has_cursors())
+            .has_more(batch.has_more)
+            .next_poll_ms(next_poll_ms))
+    }
+
+    // Streams.
+
+    /// Opens the stream of `events/stream` (EVT-050). The caller has checked the arguments and the permission for them.
+    ///
+    /// # Errors
+    ///
+    /// The error to answer with; there is no stream then.
+    pub fn open(
+        &mut self,
+        now: Instant,
+        params: &StreamEventsParams<'_>,
+        principal: Option<&str>,
+        filter: Filter,
+    ) -> Result<StreamKey, EventsError> {
+        let config = self.config;
+        let known = self.type_with(&params.name, &DeliveryMode::Push)?;
+        known.log.expire(now);
+        let cursor = params.cursor.as_ref().map(AsRef::as_ref);
+        let start = known.log.start(now, cursor, params.max_age_ms.map(Duration::from_millis));
+        let start = start.map_err(|error| EventsError::InvalidParams(alloc::format!("{error}")))?;
+        let truncated = start.truncated && known.log.has_cursors();
+        let principal = principal.map(String::from);
+        let of_principal = self.principals.get(&principal).copied().unwrap_or_default();
+        for (open, max) in
+            [(self.streams.len(), config.streams), (of_principal, config.streams_per_principal)]
+        {
+            if open >= max {
+                return Err(EventsError::ResourceExhausted { limit: "streams", max: max as u64 });
+            }
+        }
+        self.next += 1;
+        let key = StreamKey(self.next);
+        *self.principals.entry(principal.clone()).or_default() += 1;
+        let beat_at = now + config.heartbeat;
+        let progress = Progress { position: start.position, active: Some(truncated), beat_at };
+        let mut stream = Stream {
+            name: params.name.as_ref().into(),
+            principal,
+            filter,
+            before: progress.clone(),
+            progress,
+            end: None,
+            is_ready: false,
+            held_until: None,
+        };
+        make_ready(&mut self.ready, key, &mut stream);
+        self.timers.insert((beat_at, key));
+        self.streams.insert(key, stream);
+        Ok(key)
+    }
+
+    /// Closes a stream whose client has gone or cancelled it (EVT-060). Returns whether it was open.
+    pub fn close(&mut self, key: StreamKey) -> bool {
+        let Some(stream) = self.streams.remove(&key) else { return false };
+        self.timers.remove(&(stream.progress.beat_at, key));
+        if let Some(until) = stream.held_until {
+            self.timers.remove(&(until, key));
+        }
+        if let Some(known) = self.types.get_mut(&stream.name) {
+            known.waiting.remove(&key);
+        }
+        if let Some(count) = self.principals.get_mut(&stream.principal) {
+            *count -= 1;
+            if *count == 0 {
+                self.principals.remove(&stream.principal);
+            }
+        }
+        true
+    }
+
+    /// Ends the streams for which `reason`, called with name and principal, returns one: their clients may not see these events
+    /// any more, for example (EVT-162). Returns their number.
+    pub fn terminate(&mut self, reason: impl Fn(&str, Option<&str>) -> Option<EventsError>) -> usize {
+        let mut count = 0;
+        for (key, stream) in &mut self.streams {
+            if stream.end.is_some() {
+                continue;
+            }
+            if let Some(end) = reason(&stream.name, stream.principal.as_deref()) {
+                stream.end = Some(end);
+                count += 1;
+                if stream.held_until.is_none() {
+                    make_ready(&mut self.ready, *key, stream);
+                }
+            }
+        }
+        count
+    }
+
+    /// Returns the next message to send.
+    ///
+    /// After `None` there may be more to look through: [`poll_timeout`](Self::poll_timeout) has passed then.
+    pub fn poll_message(&mut self, now: Instant) -> Option<(StreamKey, StreamMessage)> {
+        self.now = self.now.max(now);
+        // Of each stream that is ready now once: what a filter holds back must not keep the others from their turn.
+        for _ in 0..self.ready.len() {
+            let key = self.ready.pop_front()?;
+            let Some(stream) = self.streams.get_mut(&key) else { continue };
+            stream.is_ready = false;
+            if let Some(message) = self.next_message(now, key) {
+                return Some((key, message));
+            }
+        }
+        None
+    }
+
+    /// Takes the last message of a stream back, because it could not be sent. It comes again after `until`.
+    ///
+    /// A message that was the last one of its stream cannot come back: its error ends the call without it.
+    pub fn hold(&mut self, key: StreamKey, until: Instant) {
+        let Some(stream) = self.streams.get_mut(&key) else { return };
+        self.timers.remove(&(stream.progress.beat_at, key));
+        stream.progress = stream.before.clone();
+        self.timers.insert((stream.progress.beat_at, key));
+        if let Some(before) = stream.held_until.replace(until) {
+            self.timers.remove(&(before, key));
+        }
+        self.timers.insert((until, key));
+        if let Some(known) = self.types.get_mut(&stream.name) {
+            known.waiting.remove(&key);
+        }
+    }
+
+    /// Handles the deadlines that have passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        while let Some((at, key)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.timers.remove(&(at, key));
+            let Some(stream) = self.streams.get_mut(&key) else { continue };
+            if stream.held_until == Some(at) {
+                stream.held_until = None;
+            }
+            if stream.held_until.is_none() {
+                make_ready(&mut self.ready, key, stream);
+            }
+        }
+    }
+
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout), and [`poll_message`](Self::poll_message) behind it.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.ready.is_empty() { self.timers.first().map(|(at, _)| *at) } else { Some(self.now) }
+    }
+
+    /// Returns the number of open streams.
+    #[must_use]
+    pub fn open_streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    fn type_with(&mut self, name: &str, mode: &DeliveryMode) -> Result<&mut Type, EventsError> {
+        let known = self.types.get_mut(name).ok_or(EventsError::EventNotFound)?;
+        match known.described.delivery.contains(mode) {
+            true => Ok(known),
+            false => Err(EventsError::UnsupportedMode(mode.clone())),
+        }
+    }
+
+    fn next_message(&mut self, now: Instant, key: StreamKey) -> Option<StreamMessage> {
+        let stream = self.streams.get_mut(&key).filter(|stream| stream.held_until.is_none())?;
+        if let Some(end) = stream.end.take() {
+            self.close(key);
+            return Some(StreamMessage::Terminated(end));
+        }
+        let known = self.types.get_mut(&stream.name)?;
+        known.log.expire(now);
+        stream.before = stream.progress.clone();
+        let message = read(stream, known, now);
+        let (beat_before, is_behind) = (stream.before.beat_at, stream.progress.position < known.log.end());
+        if message.is_some() {
+            stream.progress.beat_at = now + self.config.heartbeat;
+        }
+        if message.is_some() || is_behind {
+            // Its turn comes again, behind the others.
+            make_ready(&mut self.ready, key, stream);
+        } else {
+            known.waiting.insert(key);
+        }
+        self.timers.remove(&(beat_before, key));
+        self.timers.insert((stream.progress.beat_at, key));
+        message
+    }
+}
+
+fn make_ready(ready: &mut VecDeque<StreamKey>, key: StreamKey, stream: &mut Stream) {
+    if !core::mem::replace(&mut stream.is_ready, true) {
+        ready.push_back(key);
+    }
+}
+
+/// Reads on in the log of a stream. `None` if no message is due.
+fn read(stream: &mut Stream, known: &Type, now: Instant) -> Option<StreamMessage> {
+    let (log, progress) = (&known.log, &mut stream.progress);
+    if let Some(truncated) = progress.active.take() {
+        return Some(StreamMessage::Active { cursor: log.cursor(progress.position), truncated });
+    }
+    let batch = log.read(progress.position, 1, &stream.filter);
+    if batch.truncated && log.has_cursors() {
+        // EVT-055. The position is that of the oldest event, so this event is not counted as read yet.
+        progress.position = log.start_of_all();
+        return Some(StreamMessage::Active { cursor: log.cursor(progress.position), truncated: true });
+    }
+    progress.position = batch.position;
+    if let Some(event) = batch.events.first() {
+        return Some(StreamMessage::Event((*event).clone().cursor(Nullable(log.cursor(batch.position)))));
+    }
+    // Not while there is more to look through, which may be for the client.
+    let is_due = progress.beat_at <= now && !batch.has_more;
+    is_due.then(|| StreamMessage::Heartbeat { cursor: log.cursor(batch.position) })
+}
+
+#[cfg(test)]
+mod tests;

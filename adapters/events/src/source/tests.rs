@@ -1,0 +1,318 @@
+use alloc::format;
+use alloc::string::ToString as _;
+
+use mcp_proto::RawJson;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn at(secs: u64) -> Instant {
+    Instant::ZERO + SECOND * u32::try_from(secs).expect("small")
+}
+
+fn raw(text: &str) -> RawJson {
+    RawJson::new(text.to_string()).expect("JSON")
+}
+
+fn described(name: &str, modes: &[DeliveryMode]) -> EventType {
+    EventType::new(name, modes.to_vec(), raw("{}")).payload_schema(raw("{}"))
+}
+
+fn event(name: &str, number: u64) -> EventOccurrence {
+    EventOccurrence::new(
+        format!("evt-{number}"),
+        name,
+        "2026-11-25T10:00:00Z",
+        raw(&format!(r#"{{"n":{number}}}"#)),
+    )
+}
+
+fn source_of(limits: LogLimits) -> Source {
+    let mut source = Source::new(SourceConfig::default(), Entropy::new([3; 32], 0));
+    source.add(described("build", &[DeliveryMode::Poll, DeliveryMode::Push]), limits);
+    source.add(described("mail", &[DeliveryMode::Poll]), limits);
+    source
+}
+
+fn all() -> Filter {
+    Box::new(|_| true)
+}
+
+fn open(source: &mut Source, now: Instant, cursor: Option<&str>) -> StreamKey {
+    let params = match cursor {
+        Some(cursor) => StreamEventsParams::new("build").cursor(cursor),
+        None => StreamEventsParams::new("build"),
+    };
+    source.open(now, &params, None, all()).expect("a stream")
+}
+
+fn messages(source: &mut Source, now: Instant) -> Vec<(StreamKey, StreamMessage)> {
+    source.handle_timeout(now);
+    core::iter::from_fn(|| source.poll_message(now)).collect()
+}
+
+fn number(message: &StreamMessage) -> Option<u64> {
+    match message {
+        StreamMessage::Event(event) => event.event_id.strip_prefix("evt-")?.parse().ok(),
+        _ => None,
+    }
+}
+
+// covers: EVT-010, EVT-011
+#[test]
+fn list_pages_by_name_whatever_comes_and_goes() {
+    let mut source =
+        Source::new(SourceConfig { types_per_page: 2, ..SourceConfig::default() }, Entropy::new([3; 32], 0));
+    for name in ["d", "a", "c", "secret", "b"] {
+        source.add(described(name, &[DeliveryMode::Poll]), LogLimits::default());
+    }
+    let visible = |described: &EventType| described.name != "secret";
+    let page = |source: &Source, cursor: Option<&str>| {
+        let page = source.list(cursor, visible);
+        let names: Vec<String> = page.events.iter().map(|described| described.name.clone()).collect();
+        (names.concat(), page.next_cursor)
+    };
+    let (names, cursor) = page(&source, None);
+    assert_eq!((&*names, cursor.as_deref()), ("ab", Some("b")));
+    source.remove("b", &EventsError::EventNotFound);
+    source.add(described("bb", &[DeliveryMode::Poll]), LogLimits::default());
+    let (names, cursor) = page(&source, cursor.as_deref());
+    assert_eq!((&*names, cursor.as_deref()), ("bbc", Some("c")));
+    // The hidden type behind the last page makes no page of its own.
+    assert_eq!(page(&source, Some("c")), ("d".into(), None));
+}
+
+// covers: EVT-041, EVT-042, EVT-043, EVT-046, EVT-047, EVT-144
+#[test]
+fn poll_answers_as_its_cursor_and_bounds_say() {
+    let mut source = source_of(LogLimits { events: 8, ..LogLimits::default() });
+    let poll = |source: &mut Source, params: PollEventsParams<'_>| source.poll(at(20), &params, |_| true);
+    let first = poll(&mut source, PollEventsParams::new("build")).expect("an answer");
+    assert_eq!((first.events.len(), first.has_more, first.truncated), (0, Some(false), Some(false)));
+    assert_eq!(first.next_poll_ms, Some(30_000.0));
+    let cursor = Nullable::text(first.cursor.as_ref()).expect("a cursor").to_string();
+    for n in 0..5 {
+        source.publish(at(n), event("build", n)).expect("a type");
+    }
+    let params = || PollEventsParams::new("build").cursor(&*cursor);
+    let two = poll(&mut source, params().max_events(2u64)).expect("an answer");
+    assert_eq!((two.events.len(), two.has_more, two.truncated), (2, Some(true), Some(false)));
+    assert!(two.events.iter().all(|event| event.cursor.is_none()), "the cursor of a poll is in its result");
+    let rest = Nullable::text(two.cursor.as_ref()).expect("a cursor").to_string();
+    let rest = poll(&mut source, PollEventsParams::new("build").cursor(&*rest)).expect("an answer");
+    assert_eq!((rest.events.len(), rest.has_more), (3, Some(false)));
+    // Only the young: what is left out is told.
+    let young = poll(&mut source, params().max_age_ms(17_500u64)).expect("an answer");
+    assert_eq!((young.events.len(), young.truncated), (2, Some(true)));
+    // Beyond the log.
+    for n in 5..20 {
+        source.publish(at(n), event("build", n)).expect("a type");
+    }
+    let late = poll(&mut source, params()).expect("an answer");
+    assert_eq!((late.events.len(), late.truncated), (8, Some(true)));
+    // What is no poll.
+    let error = |source: &mut Source, params| poll(source, params).expect_err("an error");
+    assert_eq!(error(&mut source, PollEventsParams::new("none")), EventsError::EventNotFound);
+    assert!(matches!(error(&mut source, params().max_events(0u64)), EventsError::InvalidParams(_)));
+    let wrong = PollEventsParams::new("build").cursor("wrong");
+    assert!(matches!(error(&mut source, wrong), EventsError::InvalidParams(_)));
+    source.add(described("pushed", &[DeliveryMode::Push]), LogLimits::default());
+    let unsupported = EventsError::UnsupportedMode(DeliveryMode::Poll);
+    assert_eq!(error(&mut source, PollEventsParams::new("pushed")), unsupported);
+    assert_eq!(source.publish(at(20), event("none", 1)), Err(UnknownType::Unknown));
+}
+
+// covers: EVT-050, EVT-051, EVT-056, EVT-057, EVT-060, EVT-065
+#[test]
+fn stream_begins_with_active_and_beats_when_it_is_quiet() {
+    let mut source = source_of(LogLimits::default());
+    source.publish(at(0), event("build", 0)).expect("a type");
+    let key = open(&mut source, at(1), None);
+    let sent = messages(&mut source, at(1));
+    let [(_, StreamMessage::Active { cursor: Some(cursor), truncated: false })] = &*sent else {
+        panic!("{sent:?}")
+    };
+    source.publish(at(2), event("build", 1)).expect("a type");
+    let sent = messages(&mut source, at(2));
+    let [(_, StreamMessage::Event(first))] = &*sent else { panic!("{sent:?}") };
+    assert_eq!(first.event_id, "evt-1");
+    let after = Nullable::text(first.cursor.as_ref()).expect("a cursor");
+    assert_ne!(after, cursor);
+    // Ten seconds behind the last message, not before, and then again.
+    assert_eq!(source.poll_timeout(), Some(at(12)));
+    assert_eq!(messages(&mut source, at(11)), []);
+    for now in [12, 22] {
+        let beat = StreamMessage::Heartbeat { cursor: Some(after.into()) };
+        assert_eq!(messages(&mut source, at(now)), [(key, beat)]);
+    }
+    // A reconnect with that cursor misses nothing.
+    source.publish(at(23), event("build", 2)).expect("a type");
+    let again = open(&mut source, at(24), Some(after));
+    let numbers: Vec<_> = messages(&mut source, at(24)).iter().map(|(key, m)| (*key, number(m))).collect();
+    assert_eq!(numbers, [(key, Some(2)), (again, None), (again, Some(2))]);
+    for key in [key, again] {
+        assert!(source.close(key) && !source.close(key));
+    }
+    assert_eq!((source.open_streams(), source.poll_timeout()), (0, None));
+    assert!(source.timers.is_empty() && source.principals.is_empty());
+    assert!(source.types.values().all(|known| known.waiting.is_empty()));
+}
+
+// covers: EVT-055, EVT-142, EVT-147
+#[test]
+fn stream_that_falls_behind_is_told_once_and_goes_on() {
+    for replays in [true, false] {
+        let mut source = source_of(LogLimits { events: 3, replays, ..LogLimits::default() });
+        let key = open(&mut source, at(0), None);
+        assert_eq!(messages(&mut source, at(0)).len(), 1);
+        for n in 0..9 {
+            source.publish(at(1), event("build", n)).expect("a type");
+        }
+        let sent = messages(&mut source, at(1));
+        let numbers: Vec<_> = sent.iter().filter_map(|(_, m)| number(m)).collect();
+        assert_eq!(numbers, [6, 7, 8]);
+        let gaps = sent.iter().filter(|(_, m)| matches!(m, StreamMessage::Active { truncated: true, .. }));
+        assert_eq!(gaps.count(), usize::from(replays));
+        let cursors = sent.iter().any(|(_, m)| match m {
+            StreamMessage::Event(event) => Nullable::text(event.cursor.as_ref()).is_some(),
+            _ => false,
+        });
+        assert_eq!(cursors, replays);
+        source.close(key);
+    }
+}
+
+// covers: EVT-020, EVT-021, EVT-022, EVT-162
+#[test]
+fn streams_end_by_their_type_and_by_their_principal() {
+    let mut source = source_of(LogLimits::default());
+    let params = StreamEventsParams::new("build");
+    let [ann, bob] =
+        ["ann", "bob"].map(|name| source.open(at(0), &params, Some(name), all()).expect("a stream"));
+    messages(&mut source, at(0));
+    source.add(described("build", &[DeliveryMode::Push]).description("more"), LogLimits::default());
+    source.publish(at(1), event("build", 1)).expect("a type");
+    let forbidden = EventsError::Forbidden("access revoked".into());
+    let revoked = |_: &str, principal: Option<&str>| (principal == Some("ann")).then(|| forbidden.clone());
+    assert_eq!(source.terminate(revoked), 1);
+    assert_eq!(source.terminate(revoked), 0);
+    // Nothing that was published before reaches the one who lost access.
+    let sent = messages(&mut source, at(1));
+    assert!(sent.contains(&(ann, StreamMessage::Terminated(forbidden.clone()))), "{sent:?}");
+    assert_eq!(sent.iter().filter(|(key, _)| *key == ann).count(), 1);
+    assert_eq!(sent.iter().filter_map(|(key, m)| Some((*key, number(m)?))).collect::<Vec<_>>(), [(bob, 1)]);
+    assert!(source.remove("build", &EventsError::EventNotFound));
+    assert_eq!(messages(&mut source, at(2)), [(bob, StreamMessage::Terminated(EventsError::EventNotFound))]);
+    assert_eq!(source.open(at(3), &params, None, all()), Err(EventsError::EventNotFound));
+    assert_eq!((source.open_streams(), source.poll_timeout()), (0, None));
+}
+
+// covers: EVT-064, EVT-087
+#[test]
+fn limits_of_streams_are_per_server_and_per_principal() {
+    let config = SourceConfig { streams: 3, streams_per_principal: 2, ..SourceConfig::default() };
+    let mut source = Source::new(config, Entropy::new([3; 32], 0));
+    source.add(described("build", &[DeliveryMode::Push]), LogLimits::default());
+    let params = StreamEventsParams::new("build");
+    let mut open = |principal| source.open(at(0), &params, principal, all());
+    let first = open(Some("ann")).expect("one");
+    open(Some("ann")).expect("two");
+    let exhausted = |max| Err(EventsError::ResourceExhausted { limit: "streams", max });
+    assert_eq!(open(Some("ann")), exhausted(2));
+    open(None).expect("another party");
+    assert_eq!(open(Some("bob")), exhausted(3));
+    source.close(first);
+    assert!(source.open(at(0), &params, Some("ann"), all()).is_ok());
+}
+
+// covers: EVT-053, EVT-150, EVT-145
+/// Streams with filters, messages that find no room, clients that go: each gets every event that is for it once and in order, or is
+/// told of a gap in front of what it missed.
+#[test]
+fn every_stream_gets_its_events_once_or_a_gap() {
+    for seed in 0..40u8 {
+        let mut entropy = Entropy::new([seed; 32], 0);
+        let mut random = |below: u64| {
+            let mut bytes = [0; 8];
+            entropy.fill(&mut bytes);
+            u64::from_le_bytes(bytes) % below
+        };
+        let mut source = source_of(LogLimits { events: 16, scan: 3, ..LogLimits::default() });
+        // For each stream: its divisor, the first number that it may get, and whether a gap is open.
+        let mut expected: BTreeMap<StreamKey, (u64, u64, bool)> = BTreeMap::new();
+        let (mut published, mut now) = (0, 0);
+        for _ in 0..600 {
+            now += random(4);
+            match random(8) {
+                0 if expected.len() < 6 => {
+                    let divisor = 1 + random(7);
+                    let filter: Filter = Box::new(move |e| {
+                        number(&StreamMessage::Event(e.clone())).is_some_and(|n| n % divisor == 0)
+                    });
+                    let key =
+                        source.open(at(now), &StreamEventsParams::new("build"), None, filter).expect("room");
+                    expected.insert(key, (divisor, published, false));
+                }
+                1 => {
+                    if let Some(key) =
+                        expected.keys().nth(usize::try_from(random(6)).expect("small")).copied()
+                    {
+                        expected.remove(&key);
+                        assert!(source.close(key));
+                    }
+                }
+                2..=4 => {
+                    for _ in 0..random(6) {
+                        source.publish(at(now), event("build", published)).expect("a type");
+                        published += 1;
+                    }
+                }
+                _ => {
+                    source.handle_timeout(at(now));
+                    for _ in 0..random(40) {
+                        let Some((key, message)) = source.poll_message(at(now)) else { continue };
+                        let (divisor, next, gap) = expected.get_mut(&key).expect("an open stream");
+                        if random(5) == 0 {
+                            source.hold(key, at(now + random(5)));
+                            continue;
+                        }
+                        match &message {
+                            StreamMessage::Active { truncated, .. } => *gap |= truncated,
+                            StreamMessage::Event(_) => {
+                                let number = number(&message).expect("a number");
+                                assert_eq!(number % *divisor, 0);
+                                assert!(number >= *next, "{number} again or out of order, seed {seed}");
+                                let missed = (*next..number).any(|n| n % *divisor == 0);
+                                assert!(*gap || !missed, "{next} to {number} without a gap, seed {seed}");
+                                (*next, *gap) = (number + 1, false);
+                            }
+                            StreamMessage::Heartbeat { .. } => {
+                                assert!(*gap || (*next..published).all(|n| n % *divisor != 0), "seed {seed}");
+                            }
+                            StreamMessage::Terminated(error) => panic!("{error:?}"),
+                        }
+                    }
+                }
+            }
+        }
+        // In the end all of them catch up.
+        for _ in 0..20 {
+            now += 10;
+            source.handle_timeout(at(now));
+            while let Some((key, message)) = source.poll_message(at(now)) {
+                let (_, next, gap) = expected.get_mut(&key).expect("an open stream");
+                match &message {
+                    StreamMessage::Active { truncated, .. } => *gap |= truncated,
+                    _ => *next = number(&message).map_or(*next, |n| n + 1),
+                }
+            }
+        }
+        for (key, (divisor, next, _)) in expected {
+            let last = (0..published).rev().find(|n| n % divisor == 0).map_or(0, |n| n + 1);
+            assert!(next >= last, "{key:?} has read to {next} of {last}, seed {seed}");
+            source.close(key);
+        }
+        assert!(source.timers.is_empty() && source.principals.is_empty(), "seed {seed}");
+    }
+}
