@@ -224,7 +224,7 @@ pub(super) fn max_running_tasks(server_loop: &mut dyn ServerLoop) -> usize {
 
 /// Events that arrived while a handler ran.
 ///
-/// Invariant: `bytes` is the sum of the [costs](event_cost) of `events`.
+/// Invariant: `bytes` is the sum of the costs of `events`.
 #[derive(Debug, Default)]
 pub struct Backlog {
     events: VecDeque<Event>,
