@@ -36,6 +36,8 @@ const SHARED: &[(&str, &[(&str, &str)])] = &[
             ("webhook", ""),
             ("wire", "webhook"),
             ("receiver", "webhook wire"),
+            ("log", "wire"),
+            ("source", "log wire"),
             ("delivery", "address webhook wire"),
             ("fuzzing", "address receiver webhook"),
         ],
