@@ -20,7 +20,6 @@
 //! | [`wire`] | messages, errors, the capability, profiles |
 //! | [`webhook`] | secrets, signatures, verification challenges, ids of subscriptions |
 //! | [`address`] | which URLs and addresses a webhook may be delivered to |
-//! | [`log`] | the latest events of a type, and cursors into it |
 //! | [`source`] | types, polls and streams of a server |
 //! | [`receiver`] | takes deliveries in, verifies them, and drops repetitions |
 //! | [`delivery`] | sends deliveries to subscribers: challenges, retries, watermarks |
@@ -42,7 +41,6 @@ mod fuzz_tests;
 #[doc(hidden)]
 #[allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed check is a finding")]
 pub mod fuzzing;
-pub mod log;
 pub mod receiver;
 pub mod source;
 #[cfg(any(doc, doctest))]

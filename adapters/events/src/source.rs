@@ -8,6 +8,10 @@
 //! A stream begins with `active`, has events and heartbeats, and ends by [`close`](Source::close), or with `terminated`
 //! ([`remove`](Source::remove), [`terminate`](Source::terminate)). Streams take turns: one message each.
 
+mod log;
+#[cfg(test)]
+mod tests;
+
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -17,11 +21,13 @@ use core::time::Duration;
 
 use mcp_proto::{Entropy, Instant};
 
-use crate::log::{Log, LogLimits, Position};
+pub use log::LogLimits;
+
 use crate::wire::{
     DeliveryMode, EventOccurrence, EventType, EventsError, ListEventsResult, Nullable, PollEventsParams,
     PollEventsResult, StreamEventsParams,
 };
+use log::{Log, Position};
 
 /// Bounds and choices of a [`Source`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -476,6 +482,3 @@ fn read(stream: &mut Stream, known: &Type, now: Instant) -> Option<StreamMessage
     let is_due = progress.beat_at <= now && !batch.has_more;
     is_due.then(|| StreamMessage::Heartbeat { cursor: log.cursor(batch.position) })
 }
-
-#[cfg(test)]
-mod tests;

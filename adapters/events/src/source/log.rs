@@ -18,7 +18,7 @@ use mcp_proto::{Entropy, Instant};
 
 use crate::wire::EventOccurrence;
 
-/// Bounds of a [`Log`].
+/// Bounds of the log of an event type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogLimits {
@@ -31,7 +31,7 @@ pub struct LogLimits {
     pub bytes: usize,
     /// Age at which an event is no longer kept (default one day).
     pub age: Duration,
-    /// Events that one [`read`](Log::read) looks at (default 1,024); at least 1.
+    /// Events that one look at the log considers (default 1,024); at least 1.
     pub scan: usize,
 }
 
@@ -43,34 +43,34 @@ impl Default for LogLimits {
 
 /// A position in a [`Log`]: behind all events that a reader has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position(u64);
+pub(super) struct Position(u64);
 
 /// Where a reader begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Start {
+pub(super) struct Start {
     /// The position.
-    pub position: Position,
+    pub(super) position: Position,
     /// Whether events that the reader asked for are left out (EVT-144).
-    pub truncated: bool,
+    pub(super) truncated: bool,
 }
 
 /// What a [`read`](Log::read) found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Batch<'l> {
+pub(super) struct Batch<'l> {
     /// The events that the filter let through, in order.
-    pub events: Vec<&'l EventOccurrence>,
+    pub(super) events: Vec<&'l EventOccurrence>,
     /// The position behind them, and behind all events that the filter held back.
-    pub position: Position,
+    pub(super) position: Position,
     /// Whether there are events behind that position.
-    pub has_more: bool,
+    pub(super) has_more: bool,
     /// Whether events in front of the first one have left the log before they were read.
-    pub truncated: bool,
+    pub(super) truncated: bool,
 }
 
 /// A cursor that is not one of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`cursor` is not one of this server")]
-pub struct InvalidCursor;
+pub(super) struct InvalidCursor;
 
 #[derive(Debug)]
 struct Entry {
@@ -81,7 +81,7 @@ struct Entry {
 
 /// The latest events of a type.
 #[derive(Debug)]
-pub struct Log {
+pub(super) struct Log {
     limits: LogLimits,
     /// Tells cursors of this log from those of another one of the type.
     epoch: u32,
@@ -93,34 +93,20 @@ pub struct Log {
 
 impl Log {
     /// Creates a log without events.
-    #[must_use]
-    pub fn new(limits: LogLimits, entropy: &mut Entropy) -> Self {
+    pub(super) fn new(limits: LogLimits, entropy: &mut Entropy) -> Self {
         let mut epoch = [0; 4];
         entropy.fill(&mut epoch);
         let epoch = u32::from_le_bytes(epoch);
         Self { limits, epoch, entries: VecDeque::new(), first: 0, bytes: 0 }
     }
 
-    /// Returns the number of events that are kept.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Returns whether no event is kept.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// Returns whether readers can come back to a position (EVT-142).
-    #[must_use]
-    pub const fn has_cursors(&self) -> bool {
+    pub(super) const fn has_cursors(&self) -> bool {
         self.limits.replays
     }
 
     /// Adds an event. Those that exceed a bound leave the log.
-    pub fn append(&mut self, now: Instant, event: EventOccurrence) {
+    pub(super) fn append(&mut self, now: Instant, event: EventOccurrence) {
         let bytes = event.event_id.len() + event.name.len() + event.data.as_bytes().len();
         self.bytes += bytes;
         self.entries.push_back(Entry { at: now, bytes, event });
@@ -133,7 +119,7 @@ impl Log {
     }
 
     /// Drops the events that are too old.
-    pub fn expire(&mut self, now: Instant) {
+    pub(super) fn expire(&mut self, now: Instant) {
         while self.entries.front().is_some_and(|oldest| is_older(now, oldest.at, self.limits.age)) {
             self.drop_oldest();
         }
@@ -147,20 +133,17 @@ impl Log {
     }
 
     /// Returns the position behind all events: that of a reader who begins now (EVT-041).
-    #[must_use]
-    pub fn end(&self) -> Position {
+    pub(super) fn end(&self) -> Position {
         Position(self.first + self.entries.len() as u64)
     }
 
     /// Returns the position in front of the oldest event that is kept.
-    #[must_use]
-    pub const fn start_of_all(&self) -> Position {
+    pub(super) const fn start_of_all(&self) -> Position {
         Position(self.first)
     }
 
     /// Returns the cursor of a position, or `None` if the type has none (EVT-140).
-    #[must_use]
-    pub fn cursor(&self, position: Position) -> Option<String> {
+    pub(super) fn cursor(&self, position: Position) -> Option<String> {
         self.has_cursors().then(|| format!("{:08x}.{:x}", self.epoch, position.0))
     }
 
@@ -172,7 +155,7 @@ impl Log {
     /// # Errors
     ///
     /// The text is no cursor of any log.
-    pub fn start(
+    pub(super) fn start(
         &self,
         now: Instant,
         cursor: Option<&str>,
@@ -198,8 +181,7 @@ impl Log {
     }
 
     /// Reads up to `max` events behind a position that `filter` lets through.
-    #[must_use]
-    pub fn read(
+    pub(super) fn read(
         &self,
         from: Position,
         max: usize,
@@ -361,19 +343,19 @@ mod tests {
     fn every_bound_drops_the_oldest_events() {
         let one = "evt-0".len() + "build.finished".len() + r#"{"n":0}"#.len();
         let log = log_of(LogLimits { bytes: 3 * one, ..LogLimits::default() }, 8);
-        assert_eq!((log.len(), log.bytes), (3, 3 * one));
+        assert_eq!((log.entries.len(), log.bytes), (3, 3 * one));
         let log = log_of(LogLimits { bytes: 0, ..LogLimits::default() }, 8);
-        assert_eq!((log.len(), log.bytes), (1, one), "the newest one is kept");
+        assert_eq!((log.entries.len(), log.bytes), (1, one), "the newest one is kept");
         let mut log = log_of(LogLimits { age: Duration::from_secs(2), ..LogLimits::default() }, 8);
-        assert_eq!(log.len(), 3);
+        assert_eq!(log.entries.len(), 3);
         log.expire(at(9));
-        assert_eq!(log.len(), 1);
+        assert_eq!(log.entries.len(), 1);
         // A clock that was set back makes nothing old, and nothing fails.
         log.expire(at(0));
         log.append(at(0), event(8));
-        assert_eq!(log.len(), 2);
+        assert_eq!(log.entries.len(), 2);
         log.expire(at(1_000));
-        assert_eq!((log.len(), log.bytes, log.end()), (0, 0, Position(9)));
+        assert_eq!((log.entries.len(), log.bytes, log.end()), (0, 0, Position(9)));
     }
 
     #[test]
