@@ -80,19 +80,18 @@ pub(crate) fn is_running(id: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Returns the running child processes of this process that have the given name.
+/// Returns the running child process of this process that has the given argument.
 #[cfg(target_os = "linux")]
-pub(crate) fn child_pids(name: &str) -> Vec<u32> {
+pub(crate) fn child_with(argument: &str) -> Option<u32> {
     let parent = std::process::id().to_string();
-    let all = std::fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let children = all.filter(|id: &u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        let is_child = stat.contains(&format!(" {parent} "));
-        stat.contains(&format!("({name})")) && is_child && !stat.contains(") Z ")
-    });
-    children.collect()
+    let all = std::fs::read_dir("/proc").unwrap();
+    let mut ids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    ids.find(|id: &u32| {
+        let read = |file: &str| std::fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default();
+        let stat = read("stat");
+        let is_child = stat.contains(&format!(" {parent} ")) && !stat.contains(") Z ");
+        is_child && read("cmdline").split('\0').any(|arg| arg == argument)
+    })
 }
 
 /// Returns the command lines of all processes that contain `text`.

@@ -16,7 +16,7 @@ use crate::adapter::package::{Client, Error, Program};
 use crate::adapter::{EXAMPLE, block_on_reactor as block_on, sleep};
 use crate::futures::client::{BoxFuture, TaskSet, pair};
 #[cfg(target_os = "linux")]
-use crate::suites::client_support::{child_pids, command_lines_with, is_running, odd_server_after};
+use crate::suites::client_support::{child_with, command_lines_with, is_running, odd_server_after};
 use crate::suites::client_support::{odd_server, short_timeouts, tool_handler};
 use crate::support::{example, text, with_timeout};
 
@@ -48,11 +48,12 @@ fn server_exit_fails_all_waiting_calls() {
 #[cfg(target_os = "linux")]
 #[test]
 fn last_handle_ends_server_process() {
-    with_timeout(|| {
+    // By an argument of its own: other tests have servers at the same time.
+    let own_server = |mode| odd_server(mode).arg("of-last-handle");
+    with_timeout(move || {
         for mode in ["ignores-eof", "banner"] {
-            let before = child_pids("odd_server");
-            let client = block_on(short_timeouts().spawn(odd_server(mode))).unwrap();
-            let id = child_pids("odd_server").into_iter().find(|id| !before.contains(id)).unwrap();
+            let client = block_on(short_timeouts().spawn(own_server(mode))).unwrap();
+            let id = child_with("of-last-handle").unwrap();
             let (other, call) = (client.clone(), client.start_tool("any", &json!({}), &CallOptions::new()));
             drop(client);
             assert_eq!(text(&block_on(other.call_tool("any", &json!({}))).unwrap()), "ok");
@@ -65,10 +66,9 @@ fn last_handle_ends_server_process() {
             }
         }
         // A connect that is dropped before it completes.
-        let before = child_pids("odd_server");
-        let mut connecting = pin!(short_timeouts().spawn(odd_server("silent")));
+        let mut connecting = pin!(short_timeouts().spawn(own_server("silent")));
         assert!(block_on(poll_once(&mut connecting)).is_none());
-        let id = child_pids("odd_server").into_iter().find(|id| !before.contains(id)).unwrap();
+        let id = child_with("of-last-handle").unwrap();
         block_on(or(async { drop(connecting.as_mut().await) }, async {
             sleep(Duration::from_millis(5)).await;
         }));

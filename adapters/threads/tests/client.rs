@@ -20,7 +20,7 @@ use mcp_threads::{Client, ClientHandler, Error, Program};
 use serde_json::json;
 
 #[cfg(target_os = "linux")]
-use crate::suites::client_support::{child_pids, command_lines_with, is_running, odd_server_after};
+use crate::suites::client_support::{child_with, command_lines_with, is_running, odd_server_after};
 use crate::suites::client_support::{odd_server, server_config, short_timeouts, tool_handler};
 
 type ServerThread = JoinHandle<Result<(), Error>>;
@@ -336,9 +336,10 @@ fn server_exit_fails_all_waiting_calls() {
 fn last_handle_ends_server_process() {
     with_timeout(|| {
         for mode in ["ignores-eof", "banner"] {
-            let client = short_timeouts().spawn(odd_server(mode)).unwrap();
-            let id = client.known_era().map(|_| child_pids("odd_server").into_iter().max().expect("a child"));
-            let id = id.expect("a server");
+            // By an argument of its own: other tests have servers at the same time.
+            let client = short_timeouts().spawn(odd_server(mode).arg("of-last-handle")).unwrap();
+            assert!(client.known_era().is_some());
+            let id = child_with("of-last-handle").expect("a child");
             let (other, call) = (client.clone(), client.start_tool("any", &json!({}), &CallOptions::new()));
             drop(client);
             assert_eq!(text(&other.call_tool("any", &json!({})).unwrap()), "ok");
