@@ -27,7 +27,7 @@ use crate::wire::{
     DeliveryMode, EventOccurrence, EventType, EventsError, ListEventsResult, Nullable, PollEventsParams,
     PollEventsResult, StreamEventsParams,
 };
-use log::{Log, Position};
+use log::{Log, Position, Start};
 
 /// Bounds and choices of a [`Source`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +104,20 @@ struct Type {
     log: Log,
     /// Streams that wait for the next event.
     waiting: BTreeSet<StreamKey>,
+}
+
+impl Type {
+    /// Finds where a poll or a stream begins.
+    fn start(
+        &mut self,
+        now: Instant,
+        cursor: Option<&str>,
+        max_age_ms: Option<u64>,
+    ) -> Result<Start, EventsError> {
+        self.log.expire(now);
+        let start = self.log.start(now, cursor, max_age_ms.map(Duration::from_millis));
+        start.map_err(|error| EventsError::InvalidParams(alloc::format!("{error}")))
+    }
 }
 
 /// What of a stream a message changes; kept until the next one, for [`Source::hold`].
@@ -256,18 +270,14 @@ impl Source {
             Some(0) => return Err(EventsError::InvalidParams("`maxEvents` must be at least 1".into())),
             Some(max) => usize::try_from(max).unwrap_or(usize::MAX).min(most),
         };
-        known.log.expire(now);
-        let cursor = params.cursor.as_ref().map(AsRef::as_ref);
-        let max_age = params.max_age_ms.map(Duration::from_millis);
-        let start = known.log.start(now, cursor, max_age);
-        let start = start.map_err(|error| EventsError::InvalidParams(alloc::format!("{error}")))?;
+        let start = known.start(now, params.cursor.as_ref().map(AsRef::as_ref), params.max_age_ms)?;
         let batch = known.log.read(start.position, max, filter);
         let events: Vec<EventOccurrence> = batch.events.iter().map(|event| (*event).clone()).collect();
         #[allow(clippy::cast_precision_loss, reason = "far below 2^53 milliseconds")]
         let next_poll_ms = next_poll.as_millis() as f64;
         Ok(PollEventsResult::new(events)
             .cursor(Nullable(known.log.cursor(batch.position)))
-            .truncated(start.truncated && known.log.has_cursors())
+            .truncated(start.truncated)
             .has_more(batch.has_more)
             .next_poll_ms(next_poll_ms))
     }
@@ -288,11 +298,7 @@ impl Source {
     ) -> Result<StreamKey, EventsError> {
         let config = self.config;
         let known = self.type_with(&params.name, &DeliveryMode::Push)?;
-        known.log.expire(now);
-        let cursor = params.cursor.as_ref().map(AsRef::as_ref);
-        let start = known.log.start(now, cursor, params.max_age_ms.map(Duration::from_millis));
-        let start = start.map_err(|error| EventsError::InvalidParams(alloc::format!("{error}")))?;
-        let truncated = start.truncated && known.log.has_cursors();
+        let start = known.start(now, params.cursor.as_ref().map(AsRef::as_ref), params.max_age_ms)?;
         let principal = principal.map(String::from);
         let of_principal = self.principals.get(&principal).copied().unwrap_or_default();
         for (open, max) in
@@ -306,7 +312,7 @@ impl Source {
         let key = StreamKey(self.next);
         *self.principals.entry(principal.clone()).or_default() += 1;
         let beat_at = now + config.heartbeat;
-        let progress = Progress { position: start.position, active: Some(truncated), beat_at };
+        let progress = Progress { position: start.position, active: Some(start.truncated), beat_at };
         let mut stream = Stream {
             name: params.name.as_ref().into(),
             principal,
