@@ -14,6 +14,7 @@ pub(crate) mod conversation;
 pub(crate) mod crowds;
 #[cfg(unix)]
 pub(crate) mod driving;
+pub(crate) mod events;
 pub(crate) mod handles;
 pub(crate) mod http;
 pub(crate) mod input_requests;

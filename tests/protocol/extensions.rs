@@ -297,8 +297,21 @@ fn long_lived_call_is_refused_in_batch() {
     // Alone it is accepted, and the end of the input ends it.
     let call = harness.expect_call_for(&json!({"jsonrpc": "2.0", "id": 3, "method": FOLLOW}));
     harness.eof();
-    harness.advance(secs(3_600));
     harness.expect_cancelled(&call);
+}
+
+// covers: SUB-001, LIFE-019
+#[test]
+fn long_lived_call_is_answered_at_a_shutdown() {
+    let mut harness = ServerHarness::server(followed_server(mcp_proto::Limits::default()), Chunker::Whole);
+    let call = harness.expect_call_for(&follow(1));
+    assert!(!harness.pipe.engine().is_shutting_down());
+    let now = harness.now;
+    harness.pipe.shutdown(now, secs(5));
+    harness.assert_idle();
+    assert!(harness.pipe.engine().is_shutting_down());
+    assert_eq!(harness.complete(call.id(), &json!({}))["result"], json!({}));
+    assert!(harness.pipe.is_drained());
 }
 
 // covers: HTTP-014, CANC-014

@@ -21,6 +21,7 @@
 //! | [`webhook`] | secrets, signatures, verification challenges, ids of subscriptions |
 //! | [`address`] | which URLs and addresses a webhook may be delivered to |
 //! | [`source`] | types, polls and streams of a server |
+//! | `server` | the same on any adapter, as an extension of a router (feature `server`) |
 //! | [`receiver`] | takes deliveries in, verifies them, and drops repetitions |
 //! | [`delivery`] | sends deliveries to subscribers: challenges, retries, watermarks |
 //!
@@ -30,7 +31,7 @@
 //! constant. It is `no_std`, with `alloc`. SEP-3415 is Final and the extension is in Beta (SEP-3392): **this package may change in a minor release**.
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "server"))]
 extern crate std;
 
 pub mod address;
@@ -42,6 +43,8 @@ mod fuzz_tests;
 #[allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed check is a finding")]
 pub mod fuzzing;
 pub mod receiver;
+#[cfg(feature = "server")]
+pub mod server;
 pub mod source;
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("troubleshooting.md")]

@@ -5,6 +5,9 @@
 //! message that the connection has no room for comes back later ([`hold`](Source::hold)), and nothing is lost or doubled by
 //! that: each stream is a position in the log of its type. One that falls behind the log is told so (EVT-055).
 //!
+//! Several callers can drive the streams of one source, each on a thread of its own for example: each has a [`Lane`], and sees the
+//! messages and deadlines of its own streams alone.
+//!
 //! A stream begins with `active`, has events and heartbeats, and ends by [`close`](Source::close), or with `terminated`
 //! ([`remove`](Source::remove), [`terminate`](Source::terminate)). Streams take turns: one message each.
 
@@ -67,6 +70,25 @@ pub type Filter = Box<dyn Fn(&EventOccurrence) -> bool + Send + Sync>;
 /// Key of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamKey(u64);
+
+/// Key of the streams that one caller drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lane(u64);
+
+#[derive(Default)]
+struct LaneState {
+    ready: VecDeque<StreamKey>,
+    /// When each stream is looked at again: heartbeats, and the ends of holds.
+    timers: BTreeSet<(Instant, StreamKey)>,
+}
+
+impl LaneState {
+    fn make_ready(&mut self, key: StreamKey, stream: &mut Stream) {
+        if !core::mem::replace(&mut stream.is_ready, true) {
+            self.ready.push_back(key);
+        }
+    }
+}
 
 /// A message on a stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,6 +153,7 @@ struct Progress {
 }
 
 struct Stream {
+    lane: Lane,
     name: String,
     principal: Option<String>,
     filter: Filter,
@@ -138,7 +161,7 @@ struct Stream {
     before: Progress,
     /// It ends with this.
     end: Option<EventsError>,
-    /// Invariant: it is among `Source::ready` once if true.
+    /// Invariant: it is among `LaneState::ready` of its lane once if true.
     is_ready: bool,
     held_until: Option<Instant>,
 }
@@ -150,9 +173,8 @@ pub struct Source {
     types: BTreeMap<String, Type>,
     streams: BTreeMap<StreamKey, Stream>,
     principals: BTreeMap<Option<String>, usize>,
-    ready: VecDeque<StreamKey>,
-    /// When each stream is looked at again: heartbeats, and the ends of holds.
-    timers: BTreeSet<(Instant, StreamKey)>,
+    /// Invariant: those of all streams are here.
+    lanes: BTreeMap<Lane, LaneState>,
     /// The latest time that was passed in.
     now: Instant,
     next: u64,
@@ -178,8 +200,7 @@ impl Source {
             types: BTreeMap::new(),
             streams: BTreeMap::new(),
             principals: BTreeMap::new(),
-            ready: VecDeque::new(),
-            timers: BTreeSet::new(),
+            lanes: BTreeMap::new(),
             now: Instant::ZERO,
             next: 0,
         }
@@ -244,7 +265,7 @@ impl Source {
         known.log.append(now, event);
         for key in core::mem::take(&mut known.waiting) {
             if let Some(stream) = self.streams.get_mut(&key).filter(|stream| stream.held_until.is_none()) {
-                make_ready(&mut self.ready, key, stream);
+                make_ready(&mut self.lanes, key, stream);
             }
         }
         Ok(())
@@ -284,14 +305,38 @@ impl Source {
 
     // Streams.
 
+    /// Adds a lane without streams.
+    pub fn add_lane(&mut self) -> Lane {
+        self.next += 1;
+        let lane = Lane(self.next);
+        self.lanes.insert(lane, LaneState::default());
+        lane
+    }
+
+    /// Removes a lane, and closes its streams.
+    pub fn remove_lane(&mut self, lane: Lane) {
+        let of_lane = self.streams.iter().filter(|(_, stream)| stream.lane == lane).map(|(key, _)| *key);
+        for key in of_lane.collect::<Vec<_>>() {
+            self.close(key);
+        }
+        self.lanes.remove(&lane);
+    }
+
+    /// Returns whether a lane has streams to look at: [`poll_message`](Self::poll_message) may have something.
+    #[must_use]
+    pub fn is_ready(&self, lane: Lane) -> bool {
+        self.lanes.get(&lane).is_some_and(|lane| !lane.ready.is_empty())
+    }
+
     /// Opens the stream of `events/stream` (EVT-050). The caller has checked the arguments and the permission for them.
     ///
     /// # Errors
     ///
-    /// The error to answer with; there is no stream then.
+    /// The error to answer with; there is no stream then. A lane that was removed has no room for any.
     pub fn open(
         &mut self,
         now: Instant,
+        lane: Lane,
         params: &StreamEventsParams<'_>,
         principal: Option<&str>,
         filter: Filter,
@@ -310,10 +355,14 @@ impl Source {
         }
         self.next += 1;
         let key = StreamKey(self.next);
+        let Some(lane_state) = self.lanes.get_mut(&lane) else {
+            return Err(EventsError::ResourceExhausted { limit: "streams", max: 0 });
+        };
         *self.principals.entry(principal.clone()).or_default() += 1;
         let beat_at = now + config.heartbeat;
         let progress = Progress { position: start.position, active: Some(start.truncated), beat_at };
         let mut stream = Stream {
+            lane,
             name: params.name.as_ref().into(),
             principal,
             filter,
@@ -323,8 +372,8 @@ impl Source {
             is_ready: false,
             held_until: None,
         };
-        make_ready(&mut self.ready, key, &mut stream);
-        self.timers.insert((beat_at, key));
+        lane_state.make_ready(key, &mut stream);
+        lane_state.timers.insert((beat_at, key));
         self.streams.insert(key, stream);
         Ok(key)
     }
@@ -332,9 +381,11 @@ impl Source {
     /// Closes a stream whose client has gone or cancelled it (EVT-060). Returns whether it was open.
     pub fn close(&mut self, key: StreamKey) -> bool {
         let Some(stream) = self.streams.remove(&key) else { return false };
-        self.timers.remove(&(stream.progress.beat_at, key));
-        if let Some(until) = stream.held_until {
-            self.timers.remove(&(until, key));
+        if let Some(lane) = self.lanes.get_mut(&stream.lane) {
+            lane.timers.remove(&(stream.progress.beat_at, key));
+            if let Some(until) = stream.held_until {
+                lane.timers.remove(&(until, key));
+            }
         }
         if let Some(known) = self.types.get_mut(&stream.name) {
             known.waiting.remove(&key);
@@ -360,21 +411,21 @@ impl Source {
                 stream.end = Some(end);
                 count += 1;
                 if stream.held_until.is_none() {
-                    make_ready(&mut self.ready, *key, stream);
+                    make_ready(&mut self.lanes, *key, stream);
                 }
             }
         }
         count
     }
 
-    /// Returns the next message to send.
+    /// Returns the next message to send on a stream of a lane.
     ///
     /// After `None` there may be more to look through: [`poll_timeout`](Self::poll_timeout) has passed then.
-    pub fn poll_message(&mut self, now: Instant) -> Option<(StreamKey, StreamMessage)> {
+    pub fn poll_message(&mut self, now: Instant, lane: Lane) -> Option<(StreamKey, StreamMessage)> {
         self.now = self.now.max(now);
         // Of each stream that is ready now once: what a filter holds back must not keep the others from their turn.
-        for _ in 0..self.ready.len() {
-            let key = self.ready.pop_front()?;
+        for _ in 0..self.lanes.get(&lane)?.ready.len() {
+            let key = self.lanes.get_mut(&lane)?.ready.pop_front()?;
             let Some(stream) = self.streams.get_mut(&key) else { continue };
             stream.is_ready = false;
             if let Some(message) = self.next_message(now, key) {
@@ -389,37 +440,40 @@ impl Source {
     /// A message that was the last one of its stream cannot come back: its error ends the call without it.
     pub fn hold(&mut self, key: StreamKey, until: Instant) {
         let Some(stream) = self.streams.get_mut(&key) else { return };
-        self.timers.remove(&(stream.progress.beat_at, key));
+        let Some(lane) = self.lanes.get_mut(&stream.lane) else { return };
+        lane.timers.remove(&(stream.progress.beat_at, key));
         stream.progress = stream.before.clone();
-        self.timers.insert((stream.progress.beat_at, key));
+        lane.timers.insert((stream.progress.beat_at, key));
         if let Some(before) = stream.held_until.replace(until) {
-            self.timers.remove(&(before, key));
+            lane.timers.remove(&(before, key));
         }
-        self.timers.insert((until, key));
+        lane.timers.insert((until, key));
         if let Some(known) = self.types.get_mut(&stream.name) {
             known.waiting.remove(&key);
         }
     }
 
-    /// Handles the deadlines that have passed.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    /// Handles the deadlines of a lane that have passed.
+    pub fn handle_timeout(&mut self, now: Instant, lane: Lane) {
         self.now = self.now.max(now);
-        while let Some((at, key)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
-            self.timers.remove(&(at, key));
+        let Some(lane) = self.lanes.get_mut(&lane) else { return };
+        while let Some((at, key)) = lane.timers.first().copied().filter(|(at, _)| *at <= now) {
+            lane.timers.remove(&(at, key));
             let Some(stream) = self.streams.get_mut(&key) else { continue };
             if stream.held_until == Some(at) {
                 stream.held_until = None;
             }
             if stream.held_until.is_none() {
-                make_ready(&mut self.ready, key, stream);
+                lane.make_ready(key, stream);
             }
         }
     }
 
     /// Returns when to call [`handle_timeout`](Self::handle_timeout), and [`poll_message`](Self::poll_message) behind it.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.ready.is_empty() { self.timers.first().map(|(at, _)| *at) } else { Some(self.now) }
+    pub fn poll_timeout(&self, lane: Lane) -> Option<Instant> {
+        let lane = self.lanes.get(&lane)?;
+        if lane.ready.is_empty() { lane.timers.first().map(|(at, _)| *at) } else { Some(self.now) }
     }
 
     /// Returns the number of open streams.
@@ -452,19 +506,21 @@ impl Source {
         }
         if message.is_some() || is_behind {
             // Its turn comes again, behind the others.
-            make_ready(&mut self.ready, key, stream);
+            make_ready(&mut self.lanes, key, stream);
         } else {
             known.waiting.insert(key);
         }
-        self.timers.remove(&(beat_before, key));
-        self.timers.insert((stream.progress.beat_at, key));
+        if let Some(lane) = self.lanes.get_mut(&stream.lane) {
+            lane.timers.remove(&(beat_before, key));
+            lane.timers.insert((stream.progress.beat_at, key));
+        }
         message
     }
 }
 
-fn make_ready(ready: &mut VecDeque<StreamKey>, key: StreamKey, stream: &mut Stream) {
-    if !core::mem::replace(&mut stream.is_ready, true) {
-        ready.push_back(key);
+fn make_ready(lanes: &mut BTreeMap<Lane, LaneState>, key: StreamKey, stream: &mut Stream) {
+    if let Some(lane) = lanes.get_mut(&stream.lane) {
+        lane.make_ready(key, stream);
     }
 }
 

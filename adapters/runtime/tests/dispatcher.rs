@@ -61,7 +61,7 @@ impl DispatcherBench {
     fn read(&mut self, line: &str) {
         self.server_loop.0.handle_input(Instant::ZERO, line.as_bytes());
         while let Some(event) = self.server_loop.0.poll_event(Instant::ZERO) {
-            if let Some(other) = self.dispatcher.accept_event(event) {
+            if let Some(other) = self.dispatcher.accept_event(&mut self.server_loop, event) {
                 assert!(!matches!(other, Event::Call(_) | Event::Cancelled { .. }), "{other:?}");
             }
         }

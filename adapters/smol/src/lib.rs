@@ -404,7 +404,7 @@ pub use mcp_runtime::server::ServerTasks;
 pub use mcp_runtime::server::layers;
 pub use mcp_runtime::server::router;
 pub use mcp_runtime::server::{
-    Answered, AsyncCx as Cx, AsyncHandler as Handler, Cx as BlockingCx, Handle, HandlerFailure, TaskSource,
+    Answered, AsyncCx as Cx, AsyncHandler as Handler, Attachments, Cx as BlockingCx, Handle, HandlerFailure,
 };
 #[cfg(unix)]
 pub use mcp_runtime::server::{StreamConnection, StreamServer, StreamServerHandle};

@@ -10,7 +10,7 @@ use mcp_proto::{Diagnostic, RawJson, RpcError};
 use mcp_runtime::Error;
 use mcp_runtime::client::{TestPeer, TestRouter};
 use mcp_runtime::server::router::{self, Flavor, Functions, ServeFunctions, Shared};
-use mcp_runtime::server::{Answered, Cx, HandlerFailure, TaskSource};
+use mcp_runtime::server::{Answered, Attachments, Cx, HandlerFailure};
 use mcp_std::io::Duplex;
 
 use crate::handler::Handler;
@@ -128,8 +128,8 @@ impl Handler for Router {
         Self::for_each_tool(self, visit);
     }
 
-    fn tasks(&self) -> Option<TaskSource> {
-        self.task_source()
+    fn attachments(&self) -> Attachments {
+        Self::attachments(self)
     }
 
     fn event(&self, event: &Event) {

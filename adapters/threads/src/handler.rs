@@ -8,7 +8,7 @@ use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, RawJson, RpcError};
 use mcp_runtime::server as serve;
-use mcp_runtime::server::{Answered, Cx, HandlerFailure, TaskSource};
+use mcp_runtime::server::{Answered, Attachments, Cx, HandlerFailure};
 
 /// A server's handler, which may run on several threads at a time.
 ///
@@ -75,9 +75,9 @@ pub trait Handler: Send + Sync + 'static {
         let _ = visit;
     }
 
-    /// Returns the tasks of the server: see [`serve::Handler::tasks`].
-    fn tasks(&self) -> Option<TaskSource> {
-        None
+    /// Returns the tasks and extensions of the server: see [`serve::Handler::attachments`].
+    fn attachments(&self) -> Attachments {
+        Attachments::default()
     }
 
     /// Receives every other event: opened sessions, completed outbound calls.
@@ -136,8 +136,8 @@ impl<H: Handler> serve::Handler for SharedHandler<H> {
         self.0.for_each_tool(visit);
     }
 
-    fn tasks(&mut self) -> Option<TaskSource> {
-        self.0.tasks()
+    fn attachments(&mut self) -> Attachments {
+        self.0.attachments()
     }
 
     fn event(&mut self, event: &Event) {

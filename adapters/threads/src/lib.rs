@@ -317,7 +317,7 @@ pub use mcp_runtime::client::{BlockingCalls, BlockingClientNext, ClientHandler, 
 pub use mcp_runtime::server::ServerTasks;
 pub use mcp_runtime::server::layers;
 pub use mcp_runtime::server::router;
-pub use mcp_runtime::server::{Answered, Cx, Handle, HandlerFailure, TaskSource};
+pub use mcp_runtime::server::{Answered, Attachments, Cx, Handle, HandlerFailure};
 #[cfg(unix)]
 pub use mcp_runtime::server::{StreamConnection, StreamServer, StreamServerHandle};
 pub use mcp_runtime::{

@@ -12,7 +12,7 @@ use mcp_proto::http::HeadRecord;
 use mcp_proto::server::{Call, Event, Notification};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, RawJson, RpcError};
-use mcp_runtime::server::{Placement, RemoteCall, StartTimer, TaskSource, run_call};
+use mcp_runtime::server::{Attachments, Placement, RemoteCall, StartTimer, run_call};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinHandle;
 
@@ -125,8 +125,8 @@ impl Handler for Spawned {
         Handler::for_each_tool(&*self.router, visit);
     }
 
-    fn tasks(&self) -> Option<TaskSource> {
-        self.router.task_source()
+    fn attachments(&self) -> Attachments {
+        self.router.attachments()
     }
 
     fn event(&self, event: &Event) {

@@ -10,7 +10,7 @@ use mcp_proto::server::{Call, Event};
 use mcp_proto::tap::TapRecord;
 use mcp_runtime::server::router::{Futures, Router, Shared};
 use mcp_runtime::server::{
-    AsyncHandler, HandlerFailure, RemoteCall, StartTimer, TaskSource, dispatch_async_event, run_call,
+    AsyncHandler, Attachments, HandlerFailure, RemoteCall, StartTimer, dispatch_async_event, run_call,
 };
 
 /// The future of a running handler.
@@ -33,8 +33,8 @@ pub(crate) trait Application: Send + Sync {
     /// Calls `visit` with the name and the input schema of each tool.
     fn for_each_tool(&self, visit: &mut dyn FnMut(&str, &RawJson));
 
-    /// Returns the tasks of the server.
-    fn tasks(&self) -> Option<TaskSource>;
+    /// Returns the tasks and extensions of the server.
+    fn attachments(&self) -> Attachments;
 }
 
 impl<R: 'static> Application for Router<Futures<R, Shared>>
@@ -65,7 +65,7 @@ where
         AsyncHandler::for_each_tool(self, visit);
     }
 
-    fn tasks(&self) -> Option<TaskSource> {
-        AsyncHandler::tasks(self)
+    fn attachments(&self) -> Attachments {
+        AsyncHandler::attachments(self)
     }
 }

@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde::de::{self, Visitor};
 
 use crate::json::{self, Scanner, Span};
-use crate::rpc::clip;
+use crate::raw::RawJson;
+use crate::rpc::{RpcError, clip};
 
 /// Maximum number of names in a path; deeper errors are reported with its beginning.
 const MAX_PATH_DEPTH: usize = 8;
@@ -24,6 +25,18 @@ pub(crate) fn read_arguments<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T
         // Only a type without content can be made of nothing, and it accepts any value.
         T::deserialize(EmptyDeserializer).map_err(|_: de::value::Error| describe_error(text, &error))
     })
+}
+
+/// Reads the arguments of a call, as those of a tool are read: for methods of an application that have some.
+///
+/// A type without content (`()`) takes any object.
+///
+/// # Errors
+///
+/// The error response for the client. It names the argument that does not fit.
+pub fn parse_arguments<'a, T: Deserialize<'a>>(arguments: &'a RawJson) -> Result<T, RpcError> {
+    read_arguments(arguments.as_bytes())
+        .map_err(|error| RpcError::invalid_params(alloc::format!("`params.arguments`: {error}")))
 }
 
 /// A deserializer that has only a unit.

@@ -137,6 +137,12 @@ impl Config {
         self
     }
 
+    /// Returns the capabilities that were declared, for what adds its own to them.
+    #[must_use]
+    pub fn effective_capabilities(&self) -> &Capabilities {
+        &self.settings.capabilities
+    }
+
     /// Sets the instructions for clients, in plain language.
     #[must_use]
     pub fn instructions(mut self, instructions: impl Into<String>) -> Self {

@@ -58,7 +58,8 @@ impl CustomMethod {
 
     /// Leaves calls of this method open until the application answers them, as subscriptions are.
     ///
-    /// They have no age limit, are not among the [live calls](super::Engine::live_calls), and neither wait for others nor make
+    /// They end when the input of their client does, as subscriptions do, and not after
+    /// [`Limits::eof_grace_period`](crate::Limits::eof_grace_period). They have no age limit, are not among the [live calls](super::Engine::live_calls), and neither wait for others nor make
     /// others wait. A byte stream has at most [`Limits::max_subscriptions`](crate::Limits::max_subscriptions) of them;
     /// further ones are refused with -32603, as a member of a batch is with -32600. Notifications go out by
     /// [`Engine::notify`](super::Engine::notify) on the [channel](super::Call::channel) of the call, over HTTP as events of its

@@ -186,6 +186,8 @@ impl Engine {
             // At a shutdown subscribers get their final result; otherwise the client has gone and reads none.
             if *fault == Fault::Closed {
                 self.end_subscriptions(now, ChannelId(channel));
+            } else {
+                self.cancel_long_lived(channel);
             }
             // The listener of a legacy session is no request, so it is left for this.
             let unsubscribed = self.changes.end_all(&mut self.endpoint, channel);
@@ -202,6 +204,13 @@ impl Engine {
         for channel in self.endpoint.open_channels() {
             self.end_input(now, channel, &Fault::Closed, grace);
         }
+    }
+
+    /// Returns whether [`shutdown`](Self::shutdown) was called. What keeps [long-lived](super::CustomMethod::long_lived) calls open
+    /// answers them then.
+    #[must_use]
+    pub const fn is_shutting_down(&self) -> bool {
+        self.shutting_down
     }
 
     /// Processes the deadlines that have passed. Early or spurious calls have no effect.
@@ -618,6 +627,20 @@ impl Engine {
         // Complete batches that wait for memory would keep the channel open, although its time is over.
         batch::drop_owed_batches(&mut self.endpoint, channel);
         self.close_if_finished(channel);
+    }
+
+    /// Cancels the long-lived calls of a channel: they would take the whole grace period, since nothing ends them.
+    fn cancel_long_lived(&mut self, channel: Key) {
+        if self.endpoint.inbound.long_lived == 0 {
+            return;
+        }
+        for key in self.endpoint.live_calls(channel) {
+            let is_long_lived = self.endpoint.inbound.calls.get(key).is_some_and(|call| call.is_long_lived);
+            if is_long_lived && self.endpoint.drop_call(key).is_some() {
+                self.events
+                    .push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Disconnected });
+            }
+        }
     }
 
     /// Closes a channel whose input has ended once nothing is left to do.

@@ -591,11 +591,6 @@ impl Exchanges<'_> {
         self.engine.events.len() >= self.engine.endpoint.limits.max_events
     }
 
-    /// Returns whether new requests are refused.
-    pub(crate) const fn is_shutting_down(&self) -> bool {
-        self.engine.shutting_down
-    }
-
     /// Returns the channel of the session that an exchange belongs to.
     pub(crate) fn parent_of(&self, key: Key) -> Option<Key> {
         self.engine.endpoint.channels.get(key)?.role.stream.parent()

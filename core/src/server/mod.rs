@@ -35,6 +35,7 @@ mod sums_tests;
 mod tasks;
 
 pub use crate::scope::Scopes;
+pub use arguments::parse_arguments;
 pub(crate) use arguments::read_arguments;
 pub use audience::{Announcement, Audience};
 #[cfg(feature = "http")]

@@ -5,6 +5,8 @@ use mcp_proto::RawJson;
 
 use super::*;
 
+/// The first lane of each source here.
+const LANE: Lane = Lane(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 fn at(secs: u64) -> Instant {
@@ -30,6 +32,7 @@ fn event(name: &str, number: u64) -> EventOccurrence {
 
 fn source_of(limits: LogLimits) -> Source {
     let mut source = Source::new(SourceConfig::default(), Entropy::new([3; 32], 0));
+    assert_eq!(source.add_lane(), LANE);
     source.add(described("build", &[DeliveryMode::Poll, DeliveryMode::Push]), limits);
     source.add(described("mail", &[DeliveryMode::Poll]), limits);
     source
@@ -44,12 +47,12 @@ fn open(source: &mut Source, now: Instant, cursor: Option<&str>) -> StreamKey {
         Some(cursor) => StreamEventsParams::new("build").cursor(cursor),
         None => StreamEventsParams::new("build"),
     };
-    source.open(now, &params, None, all()).expect("a stream")
+    source.open(now, LANE, &params, None, all()).expect("a stream")
 }
 
 fn messages(source: &mut Source, now: Instant) -> Vec<(StreamKey, StreamMessage)> {
-    source.handle_timeout(now);
-    core::iter::from_fn(|| source.poll_message(now)).collect()
+    source.handle_timeout(now, LANE);
+    core::iter::from_fn(|| source.poll_message(now, LANE)).collect()
 }
 
 fn number(message: &StreamMessage) -> Option<u64> {
@@ -140,7 +143,7 @@ fn stream_begins_with_active_and_beats_when_it_is_quiet() {
     let after = Nullable::text(first.cursor.as_ref()).expect("a cursor");
     assert_ne!(after, cursor);
     // Ten seconds behind the last message, not before, and then again.
-    assert_eq!(source.poll_timeout(), Some(at(12)));
+    assert_eq!(source.poll_timeout(LANE), Some(at(12)));
     assert_eq!(messages(&mut source, at(11)), []);
     for now in [12, 22] {
         let beat = StreamMessage::Heartbeat { cursor: Some(after.into()) };
@@ -154,8 +157,8 @@ fn stream_begins_with_active_and_beats_when_it_is_quiet() {
     for key in [key, again] {
         assert!(source.close(key) && !source.close(key));
     }
-    assert_eq!((source.open_streams(), source.poll_timeout()), (0, None));
-    assert!(source.timers.is_empty() && source.principals.is_empty());
+    assert_eq!((source.open_streams(), source.poll_timeout(LANE)), (0, None));
+    assert!(source.lanes[&LANE].timers.is_empty() && source.principals.is_empty());
     assert!(source.types.values().all(|known| known.waiting.is_empty()));
 }
 
@@ -189,7 +192,7 @@ fn streams_end_by_their_type_and_by_their_principal() {
     let mut source = source_of(LogLimits::default());
     let params = StreamEventsParams::new("build");
     let [ann, bob] =
-        ["ann", "bob"].map(|name| source.open(at(0), &params, Some(name), all()).expect("a stream"));
+        ["ann", "bob"].map(|name| source.open(at(0), LANE, &params, Some(name), all()).expect("a stream"));
     messages(&mut source, at(0));
     source.add(described("build", &[DeliveryMode::Push]).description("more"), LogLimits::default());
     source.publish(at(1), event("build", 1)).expect("a type");
@@ -204,8 +207,8 @@ fn streams_end_by_their_type_and_by_their_principal() {
     assert_eq!(sent.iter().filter_map(|(key, m)| Some((*key, number(m)?))).collect::<Vec<_>>(), [(bob, 1)]);
     assert!(source.remove("build", &EventsError::EventNotFound));
     assert_eq!(messages(&mut source, at(2)), [(bob, StreamMessage::Terminated(EventsError::EventNotFound))]);
-    assert_eq!(source.open(at(3), &params, None, all()), Err(EventsError::EventNotFound));
-    assert_eq!((source.open_streams(), source.poll_timeout()), (0, None));
+    assert_eq!(source.open(at(3), LANE, &params, None, all()), Err(EventsError::EventNotFound));
+    assert_eq!((source.open_streams(), source.poll_timeout(LANE)), (0, None));
 }
 
 // covers: EVT-064, EVT-087
@@ -213,9 +216,10 @@ fn streams_end_by_their_type_and_by_their_principal() {
 fn limits_of_streams_are_per_server_and_per_principal() {
     let config = SourceConfig { streams: 3, streams_per_principal: 2, ..SourceConfig::default() };
     let mut source = Source::new(config, Entropy::new([3; 32], 0));
+    assert_eq!(source.add_lane(), LANE);
     source.add(described("build", &[DeliveryMode::Push]), LogLimits::default());
     let params = StreamEventsParams::new("build");
-    let mut open = |principal| source.open(at(0), &params, principal, all());
+    let mut open = |principal| source.open(at(0), LANE, &params, principal, all());
     let first = open(Some("ann")).expect("one");
     open(Some("ann")).expect("two");
     let exhausted = |max| Err(EventsError::ResourceExhausted { limit: "streams", max });
@@ -223,12 +227,16 @@ fn limits_of_streams_are_per_server_and_per_principal() {
     open(None).expect("another party");
     assert_eq!(open(Some("bob")), exhausted(3));
     source.close(first);
-    assert!(source.open(at(0), &params, Some("ann"), all()).is_ok());
+    assert!(source.open(at(0), LANE, &params, Some("ann"), all()).is_ok());
+    // With its lane, every stream goes, and none can be opened any more.
+    source.remove_lane(LANE);
+    assert_eq!((source.open_streams(), source.poll_timeout(LANE)), (0, None));
+    assert_eq!(source.open(at(0), LANE, &params, Some("ann"), all()), exhausted(0));
 }
 
 // covers: EVT-053, EVT-150, EVT-145
 /// Streams with filters, messages that find no room, clients that go: each gets every event that is for it once and in order, or is
-/// told of a gap in front of what it missed.
+/// told of a gap in front of what it missed. They are on two lanes.
 #[test]
 fn every_stream_gets_its_events_once_or_a_gap() {
     for seed in 0..40u8 {
@@ -239,8 +247,9 @@ fn every_stream_gets_its_events_once_or_a_gap() {
             u64::from_le_bytes(bytes) % below
         };
         let mut source = source_of(LogLimits { events: 16, scan: 3, ..LogLimits::default() });
-        // For each stream: its divisor, the first number that it may get, and whether a gap is open.
-        let mut expected: BTreeMap<StreamKey, (u64, u64, bool)> = BTreeMap::new();
+        let lanes = [LANE, source.add_lane()];
+        // For each stream: its lane, its divisor, the first number that it may get, and whether a gap is open.
+        let mut expected: BTreeMap<StreamKey, (Lane, u64, u64, bool)> = BTreeMap::new();
         let (mut published, mut now) = (0, 0);
         for _ in 0..600 {
             now += random(4);
@@ -250,9 +259,9 @@ fn every_stream_gets_its_events_once_or_a_gap() {
                     let filter: Filter = Box::new(move |e| {
                         number(&StreamMessage::Event(e.clone())).is_some_and(|n| n % divisor == 0)
                     });
-                    let key =
-                        source.open(at(now), &StreamEventsParams::new("build"), None, filter).expect("room");
-                    expected.insert(key, (divisor, published, false));
+                    let (lane, params) = (lanes[random(2) as usize], StreamEventsParams::new("build"));
+                    let key = source.open(at(now), lane, &params, None, filter).expect("room");
+                    expected.insert(key, (lane, divisor, published, false));
                 }
                 1 => {
                     if let Some(key) =
@@ -269,10 +278,12 @@ fn every_stream_gets_its_events_once_or_a_gap() {
                     }
                 }
                 _ => {
-                    source.handle_timeout(at(now));
+                    let lane = lanes[random(2) as usize];
+                    source.handle_timeout(at(now), lane);
                     for _ in 0..random(40) {
-                        let Some((key, message)) = source.poll_message(at(now)) else { continue };
-                        let (divisor, next, gap) = expected.get_mut(&key).expect("an open stream");
+                        let Some((key, message)) = source.poll_message(at(now), lane) else { continue };
+                        let (own, divisor, next, gap) = expected.get_mut(&key).expect("an open stream");
+                        assert_eq!(*own, lane);
                         if random(5) == 0 {
                             source.hold(key, at(now + random(5)));
                             continue;
@@ -299,20 +310,24 @@ fn every_stream_gets_its_events_once_or_a_gap() {
         // In the end all of them catch up.
         for _ in 0..20 {
             now += 10;
-            source.handle_timeout(at(now));
-            while let Some((key, message)) = source.poll_message(at(now)) {
-                let (_, next, gap) = expected.get_mut(&key).expect("an open stream");
+            lanes.iter().for_each(|lane| source.handle_timeout(at(now), *lane));
+            while let Some((key, message)) = lanes.iter().find_map(|lane| source.poll_message(at(now), *lane))
+            {
+                let (.., next, gap) = expected.get_mut(&key).expect("an open stream");
                 match &message {
                     StreamMessage::Active { truncated, .. } => *gap |= truncated,
                     _ => *next = number(&message).map_or(*next, |n| n + 1),
                 }
             }
         }
-        for (key, (divisor, next, _)) in expected {
+        for (key, (_, divisor, next, _)) in expected {
             let last = (0..published).rev().find(|n| n % divisor == 0).map_or(0, |n| n + 1);
             assert!(next >= last, "{key:?} has read to {next} of {last}, seed {seed}");
             source.close(key);
         }
-        assert!(source.timers.is_empty() && source.principals.is_empty(), "seed {seed}");
+        assert!(
+            source.lanes.values().all(|lane| lane.timers.is_empty()) && source.principals.is_empty(),
+            "seed {seed}"
+        );
     }
 }

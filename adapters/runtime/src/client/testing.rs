@@ -20,7 +20,7 @@ use mcp_std::process::ShutdownTimeouts;
 use crate::Error;
 use crate::server as serve;
 use crate::server::router::{Flavor, Router};
-use crate::server::{Backlog, Dispatcher, Handler, ServerLoop, StorePlace, TaskSource};
+use crate::server::{Attachments, Backlog, Dispatcher, Handler, ServerLoop, StorePlace};
 use mcp_proto::client::{Config, Engine, Event};
 use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::tap::TapRecord;
@@ -52,9 +52,9 @@ pub trait TestPeer {
         None
     }
 
-    /// Returns the tasks of the server; see [`Handler::tasks`].
-    fn tasks(&mut self) -> Option<TaskSource> {
-        None
+    /// Returns what the server gives to its loop; see [`Handler::attachments`].
+    fn attachments(&mut self) -> Attachments {
+        Attachments::default()
     }
 
     /// Wakes handlers that sleep until `now` or earlier.
@@ -81,8 +81,8 @@ impl<H: Handler> TestPeer for Inline<H> {
         let _ = catch(|| self.0.tap(record));
     }
 
-    fn tasks(&mut self) -> Option<TaskSource> {
-        self.0.tasks()
+    fn attachments(&mut self) -> Attachments {
+        self.0.attachments()
     }
 }
 
@@ -165,7 +165,7 @@ impl TestConnection {
         let pipe = pipe::Client::new(Arc::new(config), now);
         let client = TestClientEnd { pipe, now, events: VecDeque::new() };
         let mut connection = Self { client, server_id, error: None };
-        if let Some(Err(error)) = connection.with_server_end(TestServerEnd::install_tasks) {
+        if let Some(Err(error)) = connection.with_server_end(TestServerEnd::attach) {
             connection.error = Some(io::Error::other(error.to_string()));
         }
         connection
@@ -231,14 +231,13 @@ fn transfer(from: &mut impl Pipe, to: &mut impl Pipe, now: Instant) -> bool {
 }
 
 impl TestServerEnd {
-    /// Gives the tasks of the handler to the engine. Their store runs on this thread.
-    fn install_tasks(&mut self, client: &mut TestClientEnd) -> Result<(), Error> {
-        let Some(tasks) = self.peer.tasks() else { return Ok(()) };
+    /// Takes what the handler gives to its loop. A store of tasks runs on this thread.
+    fn attach(&mut self, client: &mut TestClientEnd) -> Result<(), Error> {
+        let attachments = self.peer.attachments();
         let anchor = mcp_std::Clock::start().anchor();
         let Self { pipe, backlog, dispatcher, .. } = self;
-        let driver = tasks.install(&mut TestLoop { pipe, backlog, client }, anchor, StorePlace::Inline)?;
-        dispatcher.set_tasks(driver);
-        Ok(())
+        let server_loop = &mut TestLoop { pipe, backlog, client };
+        attachments.install(dispatcher, server_loop, anchor, StorePlace::Inline)
     }
 
     /// Moves bytes in both directions and lets the client read. Returns whether there were any.
@@ -263,7 +262,7 @@ impl TestServerEnd {
             }
             let Self { pipe, backlog, dispatcher, peer, .. } = self;
             moved |= peer.advance(&mut TestLoop { pipe, backlog, client }, dispatcher);
-            moved |= dispatcher.drive_tasks(&mut TestLoop { pipe, backlog, client });
+            moved |= dispatcher.drive(&mut TestLoop { pipe, backlog, client });
             while let Some(record) = self.pipe.engine().poll_tap() {
                 self.peer.tap(&record);
             }
@@ -282,7 +281,9 @@ impl TestServerEnd {
 
     /// Returns the time of the next work without input.
     fn next_deadline(&mut self) -> Option<Instant> {
-        self.pipe.poll_timeout().into_iter().chain(self.peer.next_deadline()).min()
+        let deadlines =
+            [self.pipe.poll_timeout(), self.peer.next_deadline(), self.dispatcher.next_deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {

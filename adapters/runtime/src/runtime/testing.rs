@@ -21,7 +21,7 @@ use mcp_std::catch;
 use super::{FutureSet, Runtime, start_timer};
 use crate::client::TestPeer;
 use crate::server::{
-    AsyncHandler, Dispatcher, FinishedCall, RemoteCall, ServerLoop, StartTimer, TaskSource,
+    AsyncHandler, Attachments, Dispatcher, FinishedCall, RemoteCall, ServerLoop, StartTimer,
     dispatch_async_event, run_call,
 };
 
@@ -61,8 +61,8 @@ where
     S: Fn(RemoteCall) -> F,
     F: Future<Output = Option<FinishedCall>>,
 {
-    fn handle(&mut self, _: &mut dyn ServerLoop, dispatcher: &mut Dispatcher, event: Event) {
-        if let Some(event) = dispatcher.accept_event(event) {
+    fn handle(&mut self, host: &mut dyn ServerLoop, dispatcher: &mut Dispatcher, event: Event) {
+        if let Some(event) = dispatcher.accept_event(host, event) {
             dispatch_async_event(&*self.handler, &event);
         }
     }
@@ -92,8 +92,8 @@ where
         moved
     }
 
-    fn tasks(&mut self) -> Option<TaskSource> {
-        self.handler.tasks()
+    fn attachments(&mut self) -> Attachments {
+        self.handler.attachments()
     }
 
     fn wait_real_time(&mut self) -> bool {

@@ -7,10 +7,11 @@ use alloc::vec::Vec;
 use core::task::Waker;
 
 use mcp_proto::server::{Announcement, BufferedResult, Call, CancelReason, Event};
-use mcp_proto::{CallId, Instant, Limits};
+use mcp_proto::{CallId, Instant, Limits, RpcError};
 use mcp_std::catch;
 use mcp_std::sync::{Inbox, SendError, Sender};
 
+use super::attachments::LoopExtension;
 use super::handler::HandlerFailure;
 use super::remote::{ActiveCall, FinishedCall, HandlerOutcome, LoopCommand, LoopMessage, RemoteCall};
 use super::server_loop::{Backlog, ServerLoop, apply_outcome, max_running_tasks, set_task_message};
@@ -45,8 +46,18 @@ pub struct Dispatcher {
     /// Whether the last turn began with messages.
     processed_first: bool,
     tasks: TaskSlot,
+    extensions: Extensions,
     /// Running tasks whose descriptions may be shown later, with the time.
     held_messages: Vec<(Instant, Arc<ActiveCall>)>,
+}
+
+/// The extensions on the loop.
+struct Extensions(Vec<Box<dyn LoopExtension>>);
+
+impl core::fmt::Debug for Extensions {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Extensions").field(&self.0.len()).finish()
+    }
 }
 
 /// The driver of the task store, if the server has tasks.
@@ -74,6 +85,7 @@ impl Dispatcher {
             running_tasks: 0,
             processed_first: false,
             tasks: TaskSlot(None),
+            extensions: Extensions(Vec::new()),
             held_messages: Vec::new(),
         }
     }
@@ -89,9 +101,35 @@ impl Dispatcher {
         self.tasks.0.is_some()
     }
 
-    /// Passes changes of tasks to the store, and its outcomes to the engine. Returns whether there were any.
-    pub fn drive_tasks(&mut self, server_loop: &mut dyn ServerLoop) -> bool {
-        self.tasks.0.as_mut().is_some_and(|tasks| tasks.drive(server_loop))
+    /// Adds the part of an extension on this loop.
+    pub fn add_extension(&mut self, extension: Box<dyn LoopExtension>) {
+        self.extensions.0.push(extension);
+    }
+
+    /// Passes changes of tasks to the store, and its outcomes to the engine; sends what is due of extensions. Returns whether
+    /// there was anything.
+    pub fn drive(&mut self, server_loop: &mut dyn ServerLoop) -> bool {
+        let mut any = self.tasks.0.as_mut().is_some_and(|tasks| tasks.drive(server_loop));
+        for extension in &mut self.extensions.0 {
+            // The panic hook has reported the panic.
+            any |= catch(|| extension.drive(server_loop)).unwrap_or(false);
+        }
+        any
+    }
+
+    /// Passes an event to the extension that it is for. Returns false if it is for others.
+    pub(super) fn extend(&mut self, server_loop: &mut dyn ServerLoop, event: &Event) -> bool {
+        self.extensions.0.iter_mut().any(|extension| {
+            // Of a call whose extension panicked nobody else would know how to answer it.
+            catch(|| extension.handle_event(server_loop, event)).unwrap_or_else(|_| {
+                if let Event::Call(call) = event {
+                    let now = server_loop.now();
+                    let failed = RpcError::internal("the extension panicked");
+                    let _ = server_loop.engine().fail(now, call.id(), &failed);
+                }
+                true
+            })
+        })
     }
 
     /// Waits for the changes that the store has not finished, up to a few seconds, at the end of the server.
@@ -104,12 +142,17 @@ impl Dispatcher {
     /// Returns when [`process_messages`](Self::process_messages) has to be called again.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
+        let extensions = self.extensions.0.iter().filter_map(|extension| extension.next_deadline());
+        self.next_held_message().into_iter().chain(extensions).min()
+    }
+
+    fn next_held_message(&self) -> Option<Instant> {
         self.held_messages.iter().map(|(at, _)| *at).min()
     }
 
     /// Shows the descriptions of tasks that were held back.
     fn show_held_messages(&mut self, server_loop: &mut dyn ServerLoop) {
-        if self.next_deadline().is_some_and(|at| at <= server_loop.now()) {
+        if self.next_held_message().is_some_and(|at| at <= server_loop.now()) {
             self.held_messages.retain_mut(|(at, running)| match show_task_message(server_loop, running) {
                 Some(later) => {
                     *at = later;
@@ -191,9 +234,12 @@ impl Dispatcher {
         self.backlog.is_full(limits)
     }
 
-    /// Queues a call or cancels a running one. Returns events that are neither.
+    /// Queues a call or cancels a running one, or passes the event to an extension. Returns events that are for none of them.
     #[inline]
-    pub fn accept_event(&mut self, event: Event) -> Option<Event> {
+    pub fn accept_event(&mut self, server_loop: &mut dyn ServerLoop, event: Event) -> Option<Event> {
+        if self.extend(server_loop, &event) {
+            return None;
+        }
         match event {
             Event::Call(ref call) if call.is_task_run() => self.waiting_tasks.push(event),
             Event::Call(_) => self.backlog.push(event),
@@ -235,7 +281,7 @@ impl Dispatcher {
         may_run.then_some(&mut self.backlog)
     }
 
-    /// Applies all received messages: outcomes, progress, changes and commands; and [drives](Self::drive_tasks) tasks.
+    /// Applies all received messages: outcomes, progress, changes and commands; and [drives](Self::drive) tasks and extensions.
     /// Returns whether there was any work.
     ///
     /// `on_failure` receives failures that the authors of handlers should know.
@@ -249,7 +295,7 @@ impl Dispatcher {
         }
         let any = self.apply_messages(server_loop, on_failure);
         self.show_held_messages(server_loop);
-        self.drive_tasks(server_loop) || any
+        self.drive(server_loop) || any
     }
 
     fn apply_messages(

@@ -16,10 +16,10 @@ use mcp_proto::tap::TapRecord;
 use mcp_proto::{Diagnostic, EncodeError, RawJson, RpcError, UseError};
 use mcp_std::{Panic, catch, catch_async};
 
+use super::attachments::Attachments;
 use super::cx::{Answered, AsyncCx, Cx, StartTimer};
 use super::remote::{FinishedCall, RemoteCall};
 use super::server_loop::in_scope;
-use super::tasks::TaskSource;
 
 /// The application code of a server.
 ///
@@ -94,11 +94,11 @@ pub trait Handler {
         let _ = visit;
     }
 
-    /// Returns the tasks of the server. Each loop calls it once, before it runs.
+    /// Returns the tasks and extensions of the server. Each loop calls it once, before it runs.
     ///
     /// By default there are none. A handler that wraps a router passes on those of the router.
-    fn tasks(&mut self) -> Option<TaskSource> {
-        None
+    fn attachments(&mut self) -> Attachments {
+        Attachments::default()
     }
 
     /// Receives every other event, for example new sessions and the outcomes of requests to the client.
@@ -236,11 +236,11 @@ pub trait AsyncHandler {
         let _ = visit;
     }
 
-    /// Returns the tasks of the server. Each loop calls it once, before it runs.
+    /// Returns the tasks and extensions of the server. Each loop calls it once, before it runs.
     ///
     /// By default there are none. A handler that wraps a router passes on those of the router.
-    fn tasks(&self) -> Option<TaskSource> {
-        None
+    fn attachments(&self) -> Attachments {
+        Attachments::default()
     }
 
     /// Receives every other event: opened sessions, completed outbound calls.
@@ -353,8 +353,8 @@ impl<H: AsyncHandler> Handler for SharedHandler<H> {
         self.0.for_each_tool(visit);
     }
 
-    fn tasks(&mut self) -> Option<TaskSource> {
-        self.0.tasks()
+    fn attachments(&mut self) -> Attachments {
+        self.0.attachments()
     }
 
     fn event(&mut self, event: &Event) {

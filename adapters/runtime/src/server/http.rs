@@ -76,9 +76,7 @@ impl<H: Handler> HttpServer<H> {
 
     fn from_loop(mut inner: ErasedBox<HttpLoop>, mut handler: H) -> Result<Self, Error> {
         inner.state.register_tools(&mut handler)?;
-        if let Some(tasks) = handler.tasks() {
-            inner.install_tasks(&tasks)?;
-        }
+        inner.attach(&handler.attachments())?;
         Ok(Self { handler, inner })
     }
 

@@ -2,6 +2,7 @@
 //!
 //! An adapter adds the loop that drives them. Everything between the loop and the engine is here.
 
+mod attachments;
 #[cfg(feature = "http")]
 mod connection;
 #[cfg(feature = "http")]
@@ -21,6 +22,7 @@ mod stream;
 mod stream_server;
 mod tasks;
 
+pub use attachments::{Attachments, LoopExtension, ServerExtension};
 #[cfg(feature = "http")]
 pub use connection::MigratedConnection;
 #[cfg(feature = "http")]

@@ -90,6 +90,9 @@ pub(crate) fn dispatch_event(
     handler: &mut dyn Handler,
     event: &Event,
 ) {
+    if dispatcher.extend(server_loop, event) {
+        return;
+    }
     // The panic hook has reported the panic.
     let _ = match event {
         Event::Call(call) => return run_handler(server_loop, dispatcher, handler, call),

@@ -35,7 +35,7 @@ pub struct Server<D, H> {
     /// Whether other threads can wake the loop.
     is_waker_registered: bool,
     /// Whether the loop has the tasks of the handler.
-    has_asked_for_tasks: bool,
+    has_attachments: bool,
     /// Whether the last turn ended before all work was done.
     has_more_work: bool,
     fault: Option<Fault>,
@@ -71,7 +71,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
             dispatcher,
             remote_runner: None,
             is_waker_registered: false,
-            has_asked_for_tasks: false,
+            has_attachments: false,
             has_more_work: false,
             fault: None,
         }
@@ -172,18 +172,20 @@ impl<D: Duplex, H: Handler> Server<D, H> {
         &mut self.handler
     }
 
-    /// Takes over the tasks of the handler, if it has any, before the first turn.
-    fn install_tasks(&mut self) -> Result<(), Error> {
-        if core::mem::replace(&mut self.has_asked_for_tasks, true) {
+    /// Takes what the handler gives to its loop, before the first turn.
+    fn attach(&mut self) -> Result<(), Error> {
+        if core::mem::replace(&mut self.has_attachments, true) {
             return Ok(());
         }
-        let Some(tasks) = self.handler.tasks() else { return Ok(()) };
-        // The store wakes the loop.
+        let attachments = self.handler.attachments();
+        if attachments.is_empty() {
+            return Ok(());
+        }
+        // The store of tasks and the extensions wake the loop.
         self.register_waker()?;
         let (anchor, place) = (self.state.driver.anchor(), StorePlace::Worker(self.dispatcher.commands()));
         let mut server_loop = StreamLoop { state: &mut self.state, stream: &mut self.stream };
-        self.dispatcher.set_tasks(tasks.install(&mut server_loop, anchor, place)?);
-        Ok(())
+        attachments.install(&mut self.dispatcher, &mut server_loop, anchor, place)
     }
 
     /// Lets the tasks that still run finish after the end of the stream, within the grace period, and the store write
@@ -210,7 +212,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
 
     /// Runs one turn of the event loop. Returns `false` when the server has stopped.
     fn turn(&mut self, until: Option<Instant>) -> Result<bool, Error> {
-        self.install_tasks()?;
+        self.attach()?;
         if !self.state.pipe.is_drained() && self.dispatcher.processes_messages_first() {
             self.process_events();
             return Ok(true);
@@ -266,7 +268,7 @@ impl<D: Duplex, H: Handler> Server<D, H> {
             // Calls that were read earlier may start now.
             let mut progressed = self.start_remote_calls();
             let mut server_loop = StreamLoop { state: &mut self.state, stream: &mut self.stream };
-            progressed |= self.dispatcher.drive_tasks(&mut server_loop);
+            progressed |= self.dispatcher.drive(&mut server_loop);
             self.dispatch_tap();
             progressed |= self.state.write(&mut self.stream);
             if !progressed {
@@ -294,8 +296,12 @@ impl<D: Duplex, H: Handler> Server<D, H> {
             self.fault = Some(fault);
             return;
         }
-        let event =
-            if self.remote_runner.is_some() { self.dispatcher.accept_event(event) } else { Some(event) };
+        let mut server_loop = StreamLoop { state: &mut self.state, stream: &mut self.stream };
+        let event = if self.remote_runner.is_some() {
+            self.dispatcher.accept_event(&mut server_loop, event)
+        } else {
+            Some(event)
+        };
         let Some(event) = event else { return };
         let is_call = matches!(event, Event::Call(_));
         if is_call {

@@ -72,14 +72,13 @@ impl Core {
         }
     }
 
-    /// Gives the tasks of the application to the engine.
-    pub(super) fn install_tasks(&mut self) -> Result<bool, Error> {
-        let Some(tasks) = self.application.tasks() else { return Ok(false) };
+    /// Takes what the application gives to its loops. Returns whether there are tasks.
+    pub(super) fn attach(&mut self) -> Result<bool, Error> {
+        let attachments = self.application.attachments();
         let anchor = Anchor::new(self.host.tick(), self.timer.unix_seconds());
         let place = StorePlace::Worker(self.dispatcher.commands());
-        let driver = tasks.install(&mut self.host, anchor, place)?;
-        self.dispatcher.set_tasks(driver);
-        Ok(true)
+        attachments.install(&mut self.dispatcher, &mut self.host, anchor, place)?;
+        Ok(self.dispatcher.has_tasks())
     }
 
     /// Sets what decides about tokens.
@@ -154,14 +153,14 @@ impl Core {
         let mut progressed = dispatcher.process_messages(host, on_failure);
         while let Some(event) = host.poll_event() {
             progressed = true;
-            if let Some(event) = dispatcher.accept_event(event) {
+            if let Some(event) = dispatcher.accept_event(host, event) {
                 application.event(&event);
             }
         }
         if starts_calls {
             outcome.calls.extend(core::iter::from_fn(|| dispatcher.next_call(host)));
         }
-        progressed |= dispatcher.drive_tasks(host);
+        progressed |= dispatcher.drive(host);
         let is_overloaded = dispatcher.is_congested(host.server.engine().config().effective_limits());
         host.server.set_overloaded(is_overloaded);
         if core::mem::take(&mut host.tools_changed) {

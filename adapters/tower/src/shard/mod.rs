@@ -133,7 +133,7 @@ impl Shard {
         })
     }
 
-    /// Registers the tools, and gives the tasks to the engine. Returns whether there are tasks.
+    /// Registers the tools, and takes what the application gives to its loops. Returns whether there are tasks.
     pub(crate) fn prepare(&self, tokens: Option<&TokenWorkers>) -> Result<bool, Error> {
         let core = &mut *self.core();
         let application = core.application.clone();
@@ -141,7 +141,7 @@ impl Shard {
         if let Some(tokens) = tokens {
             core.set_tokens(tokens.clone());
         }
-        core.install_tasks()
+        core.attach()
     }
 
     /// Sets the other shards of the service.

@@ -169,7 +169,7 @@ impl Server {
         if self.exchanges.len() > self.config.max_exchanges {
             return HeadDecision::Refused(overloaded("too many exchanges are under way"));
         }
-        if self.engine.exchanges().is_shutting_down() && head.method != "DELETE" {
+        if self.engine.is_shutting_down() && head.method != "DELETE" {
             return HeadDecision::Refused(shutting_down());
         }
         match self.config.protected_resource() {

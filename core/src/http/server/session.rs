@@ -414,7 +414,7 @@ impl Server {
         match self.sessions.get_mut(key) {
             // SEC-005: the session id alone does not authenticate.
             Some(session) if session.principal.as_deref() == x.principal() && !session.is_http_sse => {
-                if !self.engine.exchanges().is_shutting_down()
+                if !self.engine.is_shutting_down()
                     && self.engine.exchange_status(ChannelId(session.channel)).is_closed
                 {
                     // The application closed the channel (HTTP-070).

@@ -18,8 +18,8 @@ use crate::Error;
 use crate::driver::PipeDriver;
 use crate::inline_map::ErasedBox;
 use crate::server::{
-    AsyncHandler, Dispatcher, FinishedCall, Handle, HandlerFailure, RemoteCall, ServerLoop, StartTimer,
-    StorePlace, TaskSource, run_call,
+    AsyncHandler, Attachments, Dispatcher, FinishedCall, Handle, HandlerFailure, RemoteCall, ServerLoop,
+    StartTimer, StorePlace, run_call,
 };
 use state::State;
 
@@ -63,9 +63,7 @@ impl<R: PollStream<S>, S, H: AsyncHandler> Server<R, S, H> {
         let Self { mut stream, handler, mut state } = self;
         let mut running = FutureSet::new(state.core.coalescing_waker.waker());
         state.core.register_waker();
-        if let Some(tasks) = handler.tasks() {
-            state.core.install_tasks(&tasks)?;
-        }
+        state.core.attach(&handler.attachments())?;
         poll_fn(|cx| {
             state.poll(cx, &mut stream, &handler, &mut running, &|remote| {
                 run_call(&handler, remote, StartTimer::Function(start_timer::<R>))
@@ -213,12 +211,11 @@ impl StreamCore {
         self.dispatcher.register(self.coalescing_waker.waker());
     }
 
-    /// Gives the tasks of the handler to the engine.
-    fn install_tasks(&mut self, tasks: &TaskSource) -> Result<(), Error> {
+    /// Takes what the handler gives to its loop.
+    fn attach(&mut self, attachments: &Attachments) -> Result<(), Error> {
         let (anchor, place) = (self.drive.anchor(), StorePlace::Worker(self.dispatcher.commands()));
         let (dispatcher, mut host) = self.parts();
-        dispatcher.set_tasks(tasks.install(&mut host, anchor, place)?);
-        Ok(())
+        attachments.install(dispatcher, &mut host, anchor, place)
     }
 
     /// Returns until when the tasks that have not finished at the end of the stream may run; `None` without tasks.
@@ -262,7 +259,8 @@ impl StreamCore {
             match event {
                 Event::Closed { fault, .. } => self.fault = Some(fault),
                 event => {
-                    if let Some(event) = self.dispatcher.accept_event(event) {
+                    let (dispatcher, mut host) = self.parts();
+                    if let Some(event) = dispatcher.accept_event(&mut host, event) {
                         on_event(&event);
                     }
                 }

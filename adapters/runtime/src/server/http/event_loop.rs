@@ -18,12 +18,13 @@ use super::shards::ShardMessage;
 use super::state::{State, TokenOutcome, TokenWorkers};
 use crate::Error;
 use crate::inline_map::ErasedBox;
+use crate::server::attachments::Attachments;
 use crate::server::connections::Connections;
 use crate::server::dispatcher::Dispatcher;
 use crate::server::handler::Handler;
 use crate::server::server_loop::{ServerLoop as _, dispatch_event};
 use crate::server::stream::{CallRunner, MAX_PASSES_PER_TURN, SendCallRunner};
-use crate::server::tasks::{StorePlace, TaskSource};
+use crate::server::tasks::StorePlace;
 
 /// The server without its handler.
 #[derive(Debug)]
@@ -141,14 +142,16 @@ impl HttpLoop {
         Ok(!self.is_over())
     }
 
-    /// Gives the tasks of the handler to the engine.
-    pub(super) fn install_tasks(&mut self, tasks: &TaskSource) -> Result<(), Error> {
-        // The store wakes the loop.
+    /// Takes what the handler gives to its loop.
+    pub(super) fn attach(&mut self, attachments: &Attachments) -> Result<(), Error> {
+        if attachments.is_empty() {
+            return Ok(());
+        }
+        // The store of tasks and the extensions wake the loop.
         self.enable_waker()?;
         let (anchor, place) =
             (self.state.connections.anchor(), StorePlace::Worker(self.dispatcher.commands()));
-        self.dispatcher.set_tasks(tasks.install(&mut self.state, anchor, place)?);
-        Ok(())
+        attachments.install(&mut self.dispatcher, &mut self.state, anchor, place)
     }
 
     /// Returns whether the server has ended: it was shut down, no connection is open, and no task runs.
@@ -209,7 +212,7 @@ impl HttpLoop {
                 // Handlers that ended immediately do not need another pass.
                 progressed |= self.process_messages(handler);
             }
-            progressed |= self.dispatcher.drive_tasks(&mut self.state);
+            progressed |= self.dispatcher.drive(&mut self.state);
             let overloaded = self.dispatcher.is_congested(self.state.config.effective_limits());
             // HTTP refuses requests early instead of letting them wait (DESIGN-14).
             self.state.server.set_overloaded(overloaded);
@@ -238,7 +241,8 @@ impl HttpLoop {
     }
 
     fn handle_event(&mut self, handler: &mut dyn LoopHandler, event: Event, is_remote: bool) {
-        let event = if is_remote { self.dispatcher.accept_event(event) } else { Some(event) };
+        let event =
+            if is_remote { self.dispatcher.accept_event(&mut self.state, event) } else { Some(event) };
         let Some(event) = event else { return };
         if matches!(event, Event::Call(_)) {
             // Answers to other calls must not wait for this handler.

@@ -23,9 +23,9 @@ use super::flavor::{FallbackCall, Functions, Futures, Local, Shared, Sharing, St
 use super::layer::{LayerRef, Middleware, Next, intercept_future};
 use super::updates::lock;
 use super::{Flavor, Router, RouterState};
+use crate::server::attachments::Attachments;
 use crate::server::cx::{Answered, AsyncCx, CallCx, Cx, RunningCall};
 use crate::server::handler::{AsyncHandler, Handler, HandlerFailure};
-use crate::server::tasks::TaskSource;
 
 /// Remaining step of a routed call.
 #[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
@@ -422,9 +422,9 @@ impl<F: Flavor> Router<F> {
         self.state.load().core.tools().for_each(|tool| visit(&tool.name, &tool.input_schema));
     }
 
-    /// Returns the tasks of the router; see [`Handler::tasks`].
-    pub fn task_source(&self) -> Option<TaskSource> {
-        self.state.load().tasks.clone()
+    /// Returns the tasks and extensions of the router; see [`Handler::attachments`].
+    pub fn attachments(&self) -> Attachments {
+        self.state.load().attachments.clone()
     }
 
     /// Takes an event other than a call; see [`Handler::event`].
@@ -491,8 +491,8 @@ impl<R: 'static> Handler for Router<Functions<R, Local>> {
         Self::for_each_tool(self, visit);
     }
 
-    fn tasks(&mut self) -> Option<TaskSource> {
-        self.task_source()
+    fn attachments(&mut self) -> Attachments {
+        Self::attachments(self)
     }
 
     fn event(&mut self, event: &Event) {
@@ -537,8 +537,8 @@ impl<R: 'static, S: Sharing> AsyncHandler for Router<Futures<R, S>> {
         Self::for_each_tool(self, visit);
     }
 
-    fn tasks(&self) -> Option<TaskSource> {
-        self.task_source()
+    fn attachments(&self) -> Attachments {
+        Self::attachments(self)
     }
 
     fn event(&self, event: &Event) {

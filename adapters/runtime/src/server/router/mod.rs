@@ -25,7 +25,9 @@ use mcp_proto::server::{Announcement, Call, Caller, Config};
 use mcp_std::catch;
 use mcp_std::io::Duplex;
 
+use super::attachments::{Attachments, ServerExtension};
 use super::handler::HandlerFailure;
+#[cfg(feature = "tasks")]
 use super::tasks::TaskSource;
 use crate::Error;
 use flavor::{FallbackCall, StoredHandler};
@@ -248,7 +250,7 @@ struct RouterState<F: Flavor> {
     errors: RegisterErrors,
     fallback: Option<F::Stored<FallbackCall>>,
     observers: Observers<F::Sharing>,
-    tasks: Option<TaskSource>,
+    attachments: Attachments,
     /// Whether the router serves, so that later registrations are announced as changes.
     is_serving: bool,
     /// The rights to see and use entries, which engines look up; clones share them.
@@ -263,7 +265,7 @@ impl<F: Flavor> Clone for RouterState<F> {
             errors: self.errors.clone(),
             fallback: self.fallback.clone(),
             observers: self.observers.clone(),
-            tasks: self.tasks.clone(),
+            attachments: self.attachments.clone(),
             is_serving: self.is_serving,
             access_rules: self.access_rules.clone(),
         }
@@ -312,7 +314,7 @@ impl<F: Flavor> Router<F> {
             errors: RegisterErrors::default(),
             fallback: None,
             observers: Observers::default(),
-            tasks: None,
+            attachments: Attachments::default(),
             is_serving: false,
             access_rules: Arc::default(),
         };
@@ -343,6 +345,7 @@ impl<F: Flavor> Router<F> {
         }
         let added = self.state_mut().core.nest(prefix, state.core).map(drop);
         if added.is_ok() {
+            self.state_mut().attachments.extensions.extend(state.attachments.extensions);
             inner.updates.0.forward_to(&self.updates.0);
         }
         self.record(added)
@@ -389,7 +392,15 @@ impl<F: Flavor> Router<F> {
     /// tasks has one shard. Those of a [nested](Self::nest) router are dropped.
     #[cfg(feature = "tasks")]
     pub fn tasks(&mut self, tasks: super::tasks::ServerTasks) -> &mut Self {
-        self.state_mut().tasks = Some(TaskSource::new(tasks));
+        self.state_mut().attachments.tasks = Some(TaskSource::new(tasks));
+        self
+    }
+
+    /// Adds an extension of the protocol that answers its methods itself. Layers and the fallback see none of its calls.
+    ///
+    /// Those of a [nested](Self::nest) router are added too.
+    pub fn extension(&mut self, extension: impl ServerExtension + 'static) -> &mut Self {
+        self.state_mut().attachments.extensions.push(Arc::new(extension));
         self
     }
 
@@ -407,7 +418,7 @@ impl<F: Flavor> Router<F> {
         if let Err(invalid) = state.core.check_apps(state.fallback.is_some()) {
             errors.append(invalid);
         }
-        if state.tasks.is_none() {
+        if state.attachments.tasks.is_none() {
             state.core.check_tools_without_tasks(&mut errors);
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
@@ -429,9 +440,11 @@ impl<F: Flavor> Router<F> {
         let config = config.resource_audience(move |uri| {
             resources.read().unwrap_or_else(PoisonError::into_inner).resource_audience(uri)
         });
-        Ok(config.tool_audience(move |name| {
+        let config = config.tool_audience(move |name| {
             tools.read().unwrap_or_else(PoisonError::into_inner).tool_audience(name)
-        }))
+        });
+        let extensions = &state.attachments.extensions;
+        Ok(extensions.iter().fold(config, |config, extension| extension.configure(config)))
     }
 
     /// Adds a function that decides which entries a caller sees; see [`router::Router::visibility`].

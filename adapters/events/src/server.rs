@@ -1,0 +1,490 @@
+//! Events of a server on any adapter: its types, what it publishes, and the answers to its clients (feature `server`).
+//!
+//! [`Events`] is an extension of a router (`router.extension(events.clone())`). Its methods are answered on the loops of the
+//! server, beside the handlers: an open stream takes neither a thread nor a place among the running calls. Clones share the same
+//! events, and publish from any thread.
+//!
+//! ```
+//! use mcp_events::server::{Event, Events};
+//! use mcp_proto::RawJson;
+//!
+//! let events = Events::new()?;
+//! let any = || RawJson::new(r#"{"type":"object"}"#);
+//! let finished = events.add(Event::new("build.finished", any()?, any()?).description("A build has ended"));
+//! finished.publish(&RawJson::new(r#"{"build":7,"ok":true}"#)?)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! With the feature `schemars`, `Event::typed` takes the schemas from types.
+
+mod registration;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mcp_proto::model::{EmptyResult, NotificationMeta, ResultMeta};
+use mcp_proto::server::{self, Call, Caller, Config, CustomMethod};
+use mcp_proto::{CallId, ChannelId, Entropy, Era, Instant, RawJson, RequestId, RpcError, UseError};
+use mcp_runtime::server::{CommandSender, LoopExtension, ServerExtension, ServerLoop};
+use mcp_std::{Clock, entropy};
+use serde::Serialize;
+
+pub use registration::{Event, PublishError, Publisher};
+
+use crate::source::{Filter, Lane, Source, SourceConfig, StreamKey, StreamMessage};
+use crate::wire::{
+    self, DeliveryMode, EventErrorObject, EventOccurrence, EventType, EventsCapability, EventsError,
+    ListEventsParams, Nullable, PollEventsParams, Profile, StreamActiveParams, StreamErrorParams,
+    StreamEventsParams, StreamHeartbeatParams,
+};
+use registration::Access;
+
+/// The events of a server.
+#[derive(Clone)]
+pub struct Events(Arc<Shared>);
+
+struct Shared {
+    profile: Profile,
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+struct State {
+    source: Source,
+    access: BTreeMap<String, Arc<Access>>,
+    loops: BTreeMap<Lane, JoinedLoop>,
+    /// The latest time of a loop.
+    now: Instant,
+    entropy: Entropy,
+}
+
+/// A loop of the server, as the publishers see it.
+struct JoinedLoop {
+    commands: CommandSender,
+    /// Whether it was woken, and has not looked since then.
+    is_woken: bool,
+}
+
+impl Events {
+    /// Creates events without types, with the default bounds and [`Profile::SEP`].
+    ///
+    /// # Errors
+    ///
+    /// The operating system has no source of randomness.
+    pub fn new() -> io::Result<Self> {
+        Self::with(SourceConfig::default(), Profile::SEP)
+    }
+
+    /// Creates events without types.
+    ///
+    /// # Errors
+    ///
+    /// The operating system has no source of randomness.
+    pub fn with(config: SourceConfig, profile: Profile) -> io::Result<Self> {
+        let entropy = || io::Result::Ok(Entropy::new(entropy::seed()?, entropy::nonce()));
+        let state = State {
+            source: Source::new(config, entropy()?),
+            access: BTreeMap::new(),
+            loops: BTreeMap::new(),
+            now: Instant::ZERO,
+            entropy: entropy()?,
+        };
+        Ok(Self(Arc::new(Shared { profile, clock: Clock::start(), state: Mutex::new(state) })))
+    }
+
+    /// Adds a type, or describes one anew that has changed additively (EVT-022). Returns what publishes its events.
+    ///
+    /// A type that changed otherwise is [removed](Self::remove) first, with [`EventsError::SchemaChanged`].
+    pub fn add<A, P>(&self, event: Event<A, P>) -> Publisher<P>
+    where
+        A: serde::de::DeserializeOwned + Send + Sync + 'static,
+        P: serde::de::DeserializeOwned + 'static,
+    {
+        let (described, limits, access) = event.into_parts();
+        let name = described.name.clone();
+        let mut state = self.0.lock();
+        state.source.add(described, limits);
+        state.access.insert(name.clone(), Arc::new(access));
+        drop(state);
+        Publisher::new(self.clone(), name)
+    }
+
+    /// Removes a type, and ends its streams with `reason` (EVT-020, EVT-021). Returns whether there was one.
+    pub fn remove(&self, name: &str, reason: &EventsError) -> bool {
+        self.0.change(|state, _| {
+            state.access.remove(name);
+            state.source.remove(name, reason)
+        })
+    }
+
+    /// Publishes an event of a type, with an id and a time of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`PublishError`]; nothing was published then.
+    pub fn publish(&self, event: EventOccurrence) -> Result<(), PublishError> {
+        if !(1..=wire::MAX_EVENT_ID).contains(&event.event_id.len()) {
+            return Err(PublishError::EventId);
+        }
+        self.0.change(|state, now| state.source.publish(now, event)).map_err(|_| PublishError::Removed)
+    }
+
+    /// Ends the streams for which `reason`, called with type and principal, returns one: their clients may not see these
+    /// events any more, for example (EVT-162). Returns their number.
+    pub fn terminate(&self, reason: impl Fn(&str, Option<&str>) -> Option<EventsError>) -> usize {
+        self.0.change(|state, _| state.source.terminate(reason))
+    }
+
+    /// Returns the number of open streams.
+    #[must_use]
+    pub fn open_streams(&self) -> usize {
+        self.0.lock().source.open_streams()
+    }
+
+    /// Returns an id for an event that has none of its own.
+    fn random_id(&self) -> String {
+        let mut bytes = [0; 16];
+        self.0.lock().entropy.fill(&mut bytes);
+        alloc::format!("evt_{:032x}", u128::from_le_bytes(bytes))
+    }
+}
+
+/// Shows numbers alone: events belong to others.
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.0.lock();
+        f.debug_struct("Events")
+            .field("source", &state.source)
+            .field("loops", &state.loops.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes something, and wakes the loops that have to send something for it.
+    fn change<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> T {
+        let mut state = self.lock();
+        let now = self.clock.now().max(state.now);
+        let outcome = change(&mut state, now);
+        let State { source, loops, .. } = &mut *state;
+        let ready = loops.iter_mut().filter(|(lane, joined)| source.is_ready(**lane) && !joined.is_woken);
+        let woken: Vec<CommandSender> = ready
+            .map(|(_, joined)| {
+                joined.is_woken = true;
+                joined.commands.clone()
+            })
+            .collect();
+        // A waker may run its loop at once, which locks.
+        drop(state);
+        for commands in woken {
+            // A loop that has ended has no streams.
+            let _ = commands.send_unbounded(|_| ());
+        }
+        outcome
+    }
+
+    /// Finds what decides about a type that a caller may see.
+    fn access(&self, name: &str, caller: &Caller) -> Result<Arc<Access>, EventsError> {
+        let access = self.lock().access.get(name).cloned();
+        // To others, a type is as if it did not exist.
+        access.filter(|access| access.is_visible(caller)).ok_or(EventsError::EventNotFound)
+    }
+
+    fn list(&self, params: &ListEventsParams, caller: &Caller) -> wire::ListEventsResult {
+        let all: Vec<_> =
+            self.lock().access.iter().map(|(name, access)| (name.clone(), access.clone())).collect();
+        // Without the lock, because functions of the application run.
+        let visible: BTreeMap<String, bool> =
+            all.into_iter().map(|(name, access)| (name, access.is_visible(caller))).collect();
+        let is_visible = |described: &EventType| visible.get(&described.name).copied().unwrap_or(false);
+        self.lock().source.list(params.cursor.as_deref(), is_visible)
+    }
+}
+
+impl ServerExtension for Events {
+    fn configure(&self, config: Config) -> Config {
+        let profile = &self.0.profile;
+        let capabilities = config.effective_capabilities().clone();
+        let config = config.capabilities(profile.declare(capabilities, EventsCapability::new()));
+        let method = |name: &str| {
+            let method = CustomMethod::new(name);
+            if profile.declares_extension { method.of_extension(wire::EXTENSION) } else { method }
+        };
+        [wire::LIST, wire::POLL, wire::SUBSCRIBE, wire::UNSUBSCRIBE]
+            .into_iter()
+            .fold(config, |config, name| config.custom_method(method(name)))
+            .custom_method(method(wire::STREAM).long_lived())
+    }
+
+    fn join(&self, server_loop: &mut dyn ServerLoop, commands: CommandSender) -> Box<dyn LoopExtension> {
+        let mut state = self.0.lock();
+        let lane = state.source.add_lane();
+        state.loops.insert(lane, JoinedLoop { commands, is_woken: false });
+        let began = (server_loop.tick(), self.0.clock.now().max(state.now));
+        drop(state);
+        Box::new(EventsLoop {
+            shared: self.0.clone(),
+            lane,
+            began,
+            streams: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            deadline: None,
+        })
+    }
+}
+
+/// The events on one loop, with the streams of its clients.
+///
+/// Invariant: `calls` has the calls of `streams`.
+struct EventsLoop {
+    shared: Arc<Shared>,
+    lane: Lane,
+    /// The same time by the clock of the loop, and by that of the source.
+    began: (Instant, Instant),
+    streams: BTreeMap<StreamKey, OpenStream>,
+    calls: BTreeMap<CallId, StreamKey>,
+    /// When there is something to do, by the clock of the loop.
+    deadline: Option<Instant>,
+}
+
+/// The call of `events/stream`.
+struct OpenStream {
+    call: CallId,
+    channel: ChannelId,
+    id: RequestId,
+}
+
+impl LoopExtension for EventsLoop {
+    fn handle_event(&mut self, server_loop: &mut dyn ServerLoop, event: &server::Event) -> bool {
+        match event {
+            server::Event::Call(call) => self.handle_call(server_loop, call),
+            server::Event::Cancelled { call, .. } => match self.calls.remove(call) {
+                Some(key) => {
+                    self.streams.remove(&key);
+                    self.shared.lock().source.close(key)
+                }
+                None => false,
+            },
+            _ => false,
+        }
+    }
+
+    fn drive(&mut self, server_loop: &mut dyn ServerLoop) -> bool {
+        if server_loop.engine().is_shutting_down() {
+            self.end_all(server_loop);
+        }
+        let loop_now = server_loop.now();
+        let now = self.source_time(loop_now);
+        let shared = self.shared.clone();
+        let mut state = shared.lock();
+        state.now = state.now.max(now);
+        if let Some(joined) = state.loops.get_mut(&self.lane) {
+            joined.is_woken = false;
+        }
+        if self.streams.is_empty() {
+            self.deadline = None;
+            return false;
+        }
+        state.source.handle_timeout(now, self.lane);
+        let mut sent = 0;
+        while sent < MAX_MESSAGES_PER_TURN {
+            let Some((key, message)) = state.source.poll_message(now, self.lane) else { break };
+            sent += 1;
+            match self.send(server_loop, key, message) {
+                Ok(()) => {}
+                Err(UseError::Full(_)) => state.source.hold(key, now + RETRY_INTERVAL),
+                Err(_) => {
+                    self.forget(key);
+                    state.source.close(key);
+                }
+            }
+        }
+        let due = state.source.poll_timeout(self.lane);
+        self.deadline = due.map(|at| loop_now + at.saturating_duration_since(now));
+        sent > 0
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+}
+
+impl EventsLoop {
+    /// Returns the time of the source at a time of the loop.
+    fn source_time(&self, now: Instant) -> Instant {
+        let (of_loop, of_source) = self.began;
+        of_source + now.saturating_duration_since(of_loop)
+    }
+
+    /// Answers a call of the extension. Returns false if it is of another method.
+    fn handle_call(&mut self, server_loop: &mut dyn ServerLoop, call: &Call) -> bool {
+        let method = call.method();
+        if !METHODS.contains(&method) {
+            return false;
+        }
+        let is_served = match call.version().era() {
+            Era::Modern => true,
+            // There is no way to tell the messages of one stream from those of another (EVT-008).
+            Era::Legacy => self.shared.profile.is_legacy_allowed && method != wire::STREAM,
+        };
+        let outcome = match method {
+            _ if !is_served => Err(RpcError::method_not_found(method)),
+            wire::LIST => call.parse().map(|params| {
+                let result = self.shared.list(&params, call.caller());
+                complete(server_loop, call, &result);
+            }),
+            wire::POLL => self.poll(server_loop, call),
+            wire::STREAM => self.open(server_loop, call),
+            _ => Err(EventsError::UnsupportedMode(DeliveryMode::Webhook).to_rpc(&self.shared.profile)),
+        };
+        if let Err(error) = outcome {
+            let now = server_loop.now();
+            // A stale call was cancelled, and has no response.
+            let _ = server_loop.engine().fail(now, call.id(), &error);
+        }
+        true
+    }
+
+    /// Returns the filter of a subscription: the caller may have it, and its arguments are right.
+    fn filter(&self, call: &Call, name: &str, arguments: Option<RawJson>) -> Result<Filter, RpcError> {
+        let arguments = arguments.unwrap_or_else(RawJson::empty_object);
+        let access = self.shared.access(name, call.caller());
+        let filter = access.and_then(|access| access.accept(&arguments, call.caller()));
+        filter.map_err(|error| error.to_rpc(&self.shared.profile))
+    }
+
+    fn poll(&self, server_loop: &mut dyn ServerLoop, call: &Call) -> Result<(), RpcError> {
+        let params: PollEventsParams<'_> = call.parse()?;
+        let filter = self.filter(call, &params.name, params.arguments.clone())?;
+        let now = self.source_time(server_loop.tick());
+        let polled = self.shared.lock().source.poll(now, &params, filter);
+        let result = polled.map_err(|error| error.to_rpc(&self.shared.profile))?;
+        complete(server_loop, call, &result);
+        Ok(())
+    }
+
+    fn open(&mut self, server_loop: &mut dyn ServerLoop, call: &Call) -> Result<(), RpcError> {
+        let params: StreamEventsParams<'_> = call.parse()?;
+        let filter = self.filter(call, &params.name, params.arguments.clone())?;
+        let now = self.source_time(server_loop.tick());
+        // Stale: it was cancelled before it came here.
+        let Some(id) = server_loop.engine().request_id(call.id()).cloned() else { return Ok(()) };
+        let principal = call.caller().principal();
+        let opened = self.shared.lock().source.open(now, self.lane, &params, principal, filter);
+        let key = opened.map_err(|error| error.to_rpc(&self.shared.profile))?;
+        self.streams.insert(key, OpenStream { call: call.id(), channel: call.channel(), id });
+        self.calls.insert(call.id(), key);
+        Ok(())
+    }
+
+    /// Sends a message on its stream.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Full`]: it can be sent later. Otherwise the stream has ended.
+    fn send(
+        &mut self,
+        server_loop: &mut dyn ServerLoop,
+        key: StreamKey,
+        message: StreamMessage,
+    ) -> Result<(), UseError> {
+        let stream = self.streams.get(&key).ok_or(UseError::Stale)?;
+        let (now, call, channel) = (server_loop.now(), stream.call, stream.channel);
+        let meta = |own: Option<&RawJson>| stream_meta(own, &stream.id);
+        let engine = server_loop.engine();
+        match message {
+            StreamMessage::Active { cursor, truncated } => {
+                let params = StreamActiveParams::new().cursor(Nullable(cursor)).truncated(truncated);
+                engine.notify(now, channel, wire::ACTIVE, Some(&params.meta(meta(None)?)))
+            }
+            StreamMessage::Event(event) => {
+                let meta = meta(event.meta.as_ref())?;
+                engine.notify(now, channel, wire::EVENT, Some(&event.meta(meta)))
+            }
+            StreamMessage::Heartbeat { cursor } => {
+                let params = StreamHeartbeatParams::new().cursor(Nullable(cursor)).meta(meta(None)?);
+                engine.notify(now, channel, wire::HEARTBEAT, Some(&params))
+            }
+            StreamMessage::Terminated(error) => {
+                let object: EventErrorObject = error.to_object(&self.shared.profile);
+                let params = StreamErrorParams::new(object).meta(meta(None)?);
+                let told = engine.notify(now, channel, wire::TERMINATED, Some(&params));
+                let ended = match told {
+                    Ok(()) => engine.complete(now, call, &final_result(&stream.id)?),
+                    // It does not come again, so the error ends the call without it.
+                    Err(_) => engine.fail(now, call, &error.to_rpc(&self.shared.profile)),
+                };
+                self.forget(key);
+                ended
+            }
+        }
+    }
+
+    /// Ends all streams with their final results, because the server ends.
+    fn end_all(&mut self, server_loop: &mut dyn ServerLoop) {
+        let now = server_loop.now();
+        self.calls.clear();
+        for (key, stream) in core::mem::take(&mut self.streams) {
+            self.shared.lock().source.close(key);
+            if let Ok(result) = final_result(&stream.id) {
+                // Stale: its client has gone.
+                let _ = server_loop.engine().complete(now, stream.call, &result);
+            }
+        }
+    }
+
+    fn forget(&mut self, key: StreamKey) {
+        if let Some(stream) = self.streams.remove(&key) {
+            self.calls.remove(&stream.call);
+        }
+    }
+}
+
+impl Drop for EventsLoop {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.source.remove_lane(self.lane);
+        state.loops.remove(&self.lane);
+    }
+}
+
+/// Completes a call; with an error if the result cannot be sent.
+fn complete<T: Serialize>(server_loop: &mut dyn ServerLoop, call: &Call, result: &T) {
+    let now = server_loop.now();
+    let engine = server_loop.engine();
+    if engine.complete(now, call.id(), result).is_err() {
+        // Refused if the call is stale, and then there is nobody to tell.
+        let _ = engine.fail(now, call.id(), &RpcError::internal("the result cannot be sent"));
+    }
+}
+
+/// Returns `_meta` of a message on a stream: that of the event, and the id of the request (EVT-052).
+fn stream_meta(own: Option<&RawJson>, id: &RequestId) -> Result<RawJson, UseError> {
+    let meta = own.and_then(|own| own.parse::<NotificationMeta>().ok()).unwrap_or_default();
+    Ok(RawJson::encode(&meta.subscription_id(id.clone()))?)
+}
+
+/// Returns the result that ends a stream (EVT-059).
+fn final_result(id: &RequestId) -> Result<EmptyResult, UseError> {
+    let meta = RawJson::encode(&ResultMeta::new().subscription_id(id.clone()))?;
+    Ok(EmptyResult::new().meta(meta))
+}
+
+const METHODS: [&str; 5] = [wire::LIST, wire::POLL, wire::STREAM, wire::SUBSCRIBE, wire::UNSUBSCRIBE];
+/// Time after which a message is sent again that had no room.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// Messages after which the loop does other work.
+const MAX_MESSAGES_PER_TURN: usize = 256;

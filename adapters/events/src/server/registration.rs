@@ -1,0 +1,270 @@
+//! Event types as an application registers them, and what publishes their events.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::marker::PhantomData;
+use std::time::SystemTime;
+
+use mcp_proto::server::{Caller, parse_arguments};
+use mcp_proto::{EncodeError, RawJson, iso_8601};
+use mcp_std::catch;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Events;
+use crate::source::{Filter, LogLimits};
+use crate::wire::{DeliveryMode, EventOccurrence, EventType, EventsError};
+
+type IsVisible = Box<dyn Fn(&Caller) -> bool + Send + Sync>;
+type Authorize<A> = Box<dyn Fn(&A, &Caller) -> Result<(), EventsError> + Send + Sync>;
+type Matches<A, P> = alloc::sync::Arc<dyn Fn(&A, &P) -> bool + Send + Sync>;
+type Accept = Box<dyn Fn(&RawJson, &Caller) -> Result<Filter, EventsError> + Send + Sync>;
+
+/// An event type to register: arguments `A` of its subscriptions, and payloads `P` of its events.
+///
+/// By default it is polled and streamed, everybody sees it, and every subscription gets every event.
+pub struct Event<A = RawJson, P = RawJson> {
+    described: EventType,
+    limits: LogLimits,
+    is_visible: Option<IsVisible>,
+    authorize: Option<Authorize<A>>,
+    matches: Option<Matches<A, P>>,
+}
+
+impl Event {
+    /// Creates a type by its schemas. Arguments are checked by [`authorize`](Self::authorize) alone.
+    #[must_use]
+    pub fn new(name: impl Into<String>, input_schema: RawJson, payload_schema: RawJson) -> Self {
+        Self::with_schemas(name, input_schema, payload_schema)
+    }
+}
+
+#[cfg(feature = "schemars")]
+impl<A, P> Event<A, P>
+where
+    A: mcp_proto::router::schema::schemars::JsonSchema,
+    P: mcp_proto::router::schema::schemars::JsonSchema,
+{
+    /// Creates a type by those of its arguments (`()` for none) and payloads. The documentation comment of the payload becomes the
+    /// description.
+    ///
+    /// ```
+    /// use mcp_events::server::{Event, Events};
+    /// use mcp_proto::router::schema::schemars;
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Branch { branch: String }
+    ///
+    /// /// A build has ended.
+    /// #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    /// struct Build { branch: String, ok: bool }
+    ///
+    /// let events = Events::new()?;
+    /// let finished = Event::<Branch, Build>::typed("build.finished")
+    ///     .matching(|wanted, build| wanted.branch == build.branch);
+    /// let finished = events.add(finished);
+    /// finished.publish(&Build { branch: "main".into(), ok: true })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn typed(name: impl Into<String>) -> Self {
+        use mcp_proto::router::schema::{self, Profile};
+        let name = name.into();
+        let payload_schema = schema::result::<P>(Profile::Standard);
+        let description = payload_schema.member("description").and_then(|text| text.string());
+        let mut event =
+            Self::with_schemas(name.clone(), schema::tool::<A>(name).input_schema, payload_schema);
+        event.described.description = description;
+        event
+    }
+}
+
+impl<A, P> Event<A, P> {
+    /// Creates a type by types of its arguments and payloads, and schemas that describe them.
+    #[must_use]
+    pub fn with_schemas(name: impl Into<String>, input_schema: RawJson, payload_schema: RawJson) -> Self {
+        let modes = Vec::from([DeliveryMode::Poll, DeliveryMode::Push]);
+        Self {
+            described: EventType::new(name, modes, input_schema).payload_schema(payload_schema),
+            limits: LogLimits::default(),
+            is_visible: None,
+            authorize: None,
+            matches: None,
+        }
+    }
+
+    /// Sets the description.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.described.description = Some(description.into());
+        self
+    }
+
+    /// Sets the modes of delivery (EVT-012).
+    #[must_use]
+    pub fn modes(mut self, modes: impl IntoIterator<Item = DeliveryMode>) -> Self {
+        self.described.delivery = modes.into_iter().collect();
+        self
+    }
+
+    /// Sets what is kept of its events.
+    #[must_use]
+    pub const fn log(mut self, limits: LogLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets who sees the type: to all others it is as if it did not exist.
+    #[must_use]
+    pub fn visible_to(mut self, is_visible: impl Fn(&Caller) -> bool + Send + Sync + 'static) -> Self {
+        self.is_visible = Some(Box::new(is_visible));
+        self
+    }
+
+    /// Sets who may subscribe with which arguments. It returns the error to answer with: [`EventsError::Forbidden`] or
+    /// [`EventsError::InvalidParams`] (EVT-070).
+    #[must_use]
+    pub fn authorize(
+        mut self,
+        authorize: impl Fn(&A, &Caller) -> Result<(), EventsError> + Send + Sync + 'static,
+    ) -> Self {
+        self.authorize = Some(Box::new(authorize));
+        self
+    }
+
+    /// Sets which events a subscription gets, by its arguments.
+    ///
+    /// It is called for each event and subscription, on the loop of the server and while others wait: it must be fast, and must
+    /// not publish. Events for which it panics are not delivered.
+    #[must_use]
+    pub fn matching(mut self, matches: impl Fn(&A, &P) -> bool + Send + Sync + 'static) -> Self {
+        self.matches = Some(alloc::sync::Arc::new(matches));
+        self
+    }
+}
+
+impl<A: DeserializeOwned + Send + Sync + 'static, P: DeserializeOwned + 'static> Event<A, P> {
+    pub(super) fn into_parts(self) -> (EventType, LogLimits, Access) {
+        let Self { described, limits, is_visible, authorize, matches } = self;
+        let accept = move |arguments: &RawJson, caller: &Caller| -> Result<Filter, EventsError> {
+            let arguments: A = parse_arguments(arguments)
+                .map_err(|error| EventsError::InvalidParams(error.message.into()))?;
+            if let Some(authorize) = &authorize {
+                authorize(&arguments, caller)?;
+            }
+            let Some(matches) = matches.clone() else { return Ok(Box::new(|_| true)) };
+            Ok(Box::new(move |event| {
+                let payload = event.data.parse::<P>();
+                payload.is_ok_and(|payload| catch(|| matches(&arguments, &payload)).unwrap_or(false))
+            }))
+        };
+        (described, limits, Access { is_visible, accept: Box::new(accept) })
+    }
+}
+
+impl<A, P> fmt::Debug for Event<A, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event")
+            .field("described", &self.described)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What decides about subscriptions to a type.
+pub(super) struct Access {
+    is_visible: Option<IsVisible>,
+    accept: Accept,
+}
+
+impl Access {
+    /// Returns whether a caller sees the type; not if the application panics.
+    pub(super) fn is_visible(&self, caller: &Caller) -> bool {
+        self.is_visible.as_ref().is_none_or(|is_visible| catch(|| is_visible(caller)).unwrap_or(false))
+    }
+
+    /// Returns the filter of a subscription.
+    pub(super) fn accept(&self, arguments: &RawJson, caller: &Caller) -> Result<Filter, EventsError> {
+        catch(|| (self.accept)(arguments, caller))
+            .unwrap_or_else(|_| Err(EventsError::Forbidden("the server failed to decide".into())))
+    }
+}
+
+/// Publishes the events of one type, from any thread. Clones publish the same type.
+pub struct Publisher<P> {
+    events: Events,
+    name: String,
+    payload: PhantomData<fn(&P)>,
+}
+
+impl<P> Clone for Publisher<P> {
+    fn clone(&self) -> Self {
+        Self::new(self.events.clone(), self.name.clone())
+    }
+}
+
+impl<P> Publisher<P> {
+    pub(super) const fn new(events: Events, name: String) -> Self {
+        Self { events, name, payload: PhantomData }
+    }
+
+    /// Returns the name of the type.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl<P: Serialize> Publisher<P> {
+    /// Publishes an event that happens now, with a new id.
+    ///
+    /// # Errors
+    ///
+    /// [`PublishError`]; nothing was published then.
+    pub fn publish(&self, payload: &P) -> Result<(), PublishError> {
+        self.publish_as(self.events.random_id(), SystemTime::now(), payload)
+    }
+
+    /// Publishes an event with the id that it has where it comes from, so that it is the same on every path (EVT-031), and the
+    /// time at which it happened.
+    ///
+    /// # Errors
+    ///
+    /// [`PublishError`]; nothing was published then.
+    pub fn publish_as(
+        &self,
+        id: impl Into<String>,
+        happened_at: SystemTime,
+        payload: &P,
+    ) -> Result<(), PublishError> {
+        let unix = happened_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let data = RawJson::encode(payload)?;
+        if !data.is_object() {
+            return Err(EncodeError::NotAnObject.into());
+        }
+        self.events.publish(EventOccurrence::new(id, &*self.name, iso_8601(unix.as_secs()), data))
+    }
+}
+
+impl<P> fmt::Debug for Publisher<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Reason why an event was not published; nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// The type was removed.
+    #[error("the event type was removed")]
+    Removed,
+    /// The id is empty, or longer than 256 bytes.
+    #[error("the event id does not have 1 to 256 bytes")]
+    EventId,
+    /// The payload cannot be written as a JSON object.
+    #[error("the payload cannot be written: {0}")]
+    Payload(#[from] EncodeError),
+}

@@ -1,0 +1,454 @@
+use alloc::format;
+use alloc::string::ToString as _;
+use alloc::vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use mcp_proto::pipe::{self, Pipe as _};
+use mcp_proto::server::Identity;
+use mcp_proto::{Limits, Version};
+use mcp_runtime::server::Dispatcher;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::source::LogLimits;
+
+/// A loop on virtual time, whose client is the test.
+struct TestLoop {
+    pipe: pipe::Server,
+    now: Instant,
+}
+
+impl ServerLoop for TestLoop {
+    fn engine(&mut self) -> &mut server::Engine {
+        self.pipe.engine()
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn tick(&mut self) -> Instant {
+        self.now
+    }
+
+    fn poll_event_during_call(&mut self) -> Option<server::Event> {
+        None
+    }
+
+    fn defer(&mut self, _: server::Event) {}
+
+    fn write(&mut self) -> bool {
+        false
+    }
+
+    fn wait(&mut self, _: Instant) {}
+}
+
+struct Harness {
+    server: TestLoop,
+    /// Keeps the commands of the loop open.
+    dispatcher: Dispatcher,
+    extension: Box<dyn LoopExtension>,
+    /// Output that is not a whole line yet.
+    rest: Vec<u8>,
+}
+
+impl Harness {
+    fn new(events: &Events) -> Self {
+        Self::with(events, Limits::default())
+    }
+
+    fn with(events: &Events, limits: Limits) -> Self {
+        let config = events.configure(Config::new("test", "1").limits(limits));
+        let now = Instant::ZERO + Duration::from_secs(1_000);
+        let mut server = TestLoop { pipe: pipe::Server::new(Arc::new(config), now), now };
+        let dispatcher = Dispatcher::new(1);
+        let extension = events.join(&mut server, dispatcher.commands());
+        Self { server, dispatcher, extension, rest: Vec::new() }
+    }
+
+    fn feed(&mut self, message: &Value) {
+        let now = self.server.now;
+        self.server.pipe.handle_input(now, format!("{message}\n").as_bytes());
+        self.process();
+    }
+
+    fn process(&mut self) {
+        let now = self.server.now;
+        while let Some(event) = self.server.pipe.poll_event(now) {
+            let is_end = matches!(event, server::Event::Closed { .. } | server::Event::SessionOpened { .. });
+            assert!(self.extension.handle_event(&mut self.server, &event) || is_end, "{event:?}");
+        }
+        while self.extension.drive(&mut self.server) {}
+    }
+
+    /// Passes virtual time, with the deadlines of the extension.
+    fn advance(&mut self, time: Duration) {
+        let until = self.server.now + time;
+        loop {
+            let next = self.extension.next_deadline().filter(|at| *at <= until);
+            self.server.now = next.unwrap_or(until).max(self.server.now);
+            let now = self.server.now;
+            self.server.pipe.handle_timeout(now);
+            self.process();
+            if next.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Takes everything that was sent.
+    fn sent(&mut self) -> Vec<Value> {
+        let now = self.server.now;
+        while !self.server.pipe.transmit().is_empty() {
+            let output = self.server.pipe.transmit().to_vec();
+            self.server.pipe.consume(output.len());
+            self.rest.extend(output);
+        }
+        let _ = now;
+        let end = self.rest.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        let lines: Vec<u8> = self.rest.drain(..end).collect();
+        let lines = String::from_utf8(lines).expect("text");
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    fn request(&mut self, id: u32, method: &str, params: Value) -> Vec<Value> {
+        let mut params = params;
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+        });
+        self.feed(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        self.sent()
+    }
+
+    fn result(&mut self, id: u32, method: &str, params: Value) -> Value {
+        let sent = self.request(id, method, params);
+        assert_eq!((sent.len(), &sent[0]["id"]), (1, &json!(id)), "{sent:?}");
+        sent[0]["result"].clone()
+    }
+
+    fn error(&mut self, id: u32, method: &str, params: Value) -> (i64, Value) {
+        let sent = self.request(id, method, params);
+        assert_eq!((sent.len(), &sent[0]["id"]), (1, &json!(id)), "{sent:?}");
+        (sent[0]["error"]["code"].as_i64().expect("an error"), sent[0]["error"]["data"].clone())
+    }
+}
+
+fn raw(text: &str) -> RawJson {
+    RawJson::new(text.to_string()).expect("JSON")
+}
+
+fn build() -> Event<Value, Value> {
+    Event::with_schemas("build", raw(r#"{"type":"object"}"#), raw(r#"{"type":"object"}"#)).matching(
+        |wanted: &Value, build: &Value| wanted["branch"].is_null() || wanted["branch"] == build["branch"],
+    )
+}
+
+fn built(publisher: &Publisher<Value>, number: u32, branch: &str) {
+    publisher
+        .publish_as(format!("evt-{number}"), std::time::UNIX_EPOCH, &json!({"branch": branch, "n": number}))
+        .expect("published");
+}
+
+fn methods(sent: &[Value]) -> Vec<&str> {
+    sent.iter().map(|m| m["method"].as_str().unwrap_or("-")).collect()
+}
+
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+// covers: EVT-001, EVT-010, EVT-011, EVT-041, EVT-042, EVT-047
+#[test]
+fn list_and_poll_are_answered_on_the_loop() {
+    let events = Events::new().expect("entropy");
+    let publisher = events.add(build().description("A build has ended").modes([DeliveryMode::Poll]));
+    let mut harness = Harness::new(&events);
+    let discovered = harness.result(1, "server/discover", json!({}));
+    assert_eq!(discovered["capabilities"]["extensions"][wire::EXTENSION], json!({}));
+    assert_eq!(discovered["capabilities"]["events"], json!({}));
+    let list = harness.result(2, wire::LIST, json!({}));
+    assert_eq!(list["events"][0]["name"], "build");
+    assert_eq!(list["events"][0]["delivery"], json!(["poll"]));
+    assert_eq!(list["resultType"], "complete");
+    let first = harness.result(3, wire::POLL, json!({"name": "build", "arguments": {"branch": "main"}}));
+    assert_eq!(first["events"], json!([]));
+    for (n, branch) in [(1, "main"), (2, "side"), (3, "main")] {
+        built(&publisher, n, branch);
+    }
+    let params = json!({"name": "build", "arguments": {"branch": "main"}, "cursor": first["cursor"]});
+    let polled = harness.result(4, wire::POLL, params);
+    let ids: Vec<&Value> =
+        polled["events"].as_array().expect("events").iter().map(|e| &e["eventId"]).collect();
+    assert_eq!(ids, ["evt-1", "evt-3"]);
+    assert_eq!(polled["events"][0]["timestamp"], "1970-01-01T00:00:00Z");
+    // What is refused: the type, the mode, the cursor, the arguments, the parameters.
+    assert_eq!(harness.error(5, wire::POLL, json!({"name": "none"})).0, -32023);
+    let (code, data) = harness.error(6, wire::STREAM, json!({"name": "build"}));
+    assert_eq!((code, &data["value"]), (-32026, &json!("push")));
+    assert_eq!(harness.error(7, wire::POLL, json!({"name": "build", "cursor": "x"})).0, -32602);
+    assert_eq!(harness.error(8, wire::POLL, json!({"name": "build", "arguments": []})).0, -32602);
+    assert_eq!(harness.error(9, wire::POLL, json!({})).0, -32602);
+    let delivery = json!({"mode": "webhook", "url": "https://h.example/", "secret": "whsec_AAAA"});
+    let (code, data) = harness.error(10, wire::SUBSCRIBE, json!({"name": "build", "delivery": delivery}));
+    assert_eq!((code, &data["value"]), (-32026, &json!("webhook")));
+}
+
+// covers: EVT-050, EVT-051, EVT-052, EVT-054, EVT-056, EVT-057, EVT-059
+#[test]
+fn stream_has_its_messages_and_ends_with_its_result() {
+    let events = Events::new().expect("entropy");
+    let publisher = events.add(build());
+    let mut harness = Harness::new(&events);
+    let sent = harness.request(7, wire::STREAM, json!({"name": "build", "arguments": {"branch": "main"}}));
+    assert_eq!(methods(&sent), [wire::ACTIVE]);
+    assert_eq!(sent[0]["params"]["_meta"][SUBSCRIPTION], 7);
+    assert_eq!(sent[0]["params"]["truncated"], false);
+    let mut event =
+        EventOccurrence::new("evt-0", "build", "2026-11-25T10:00:00Z", raw(r#"{"branch":"main"}"#));
+    event.meta = Some(raw(r#"{"com.example/n":1,"io.modelcontextprotocol/subscriptionId":"forged"}"#));
+    events.publish(event).expect("published");
+    built(&publisher, 1, "side");
+    built(&publisher, 2, "main");
+    harness.process();
+    let sent = harness.sent();
+    assert_eq!(methods(&sent), [wire::EVENT, wire::EVENT]);
+    assert_eq!(sent[0]["params"]["_meta"], json!({SUBSCRIPTION: 7, "com.example/n": 1}));
+    assert_eq!(sent[1]["params"]["eventId"], "evt-2");
+    // While it is silent, it lives.
+    harness.advance(Duration::from_secs(35));
+    let sent = harness.sent();
+    assert_eq!(methods(&sent), [wire::HEARTBEAT; 3]);
+    let cursor = &sent[2]["params"]["cursor"];
+    // Another one resumes where this one is.
+    built(&publisher, 3, "main");
+    let sent = harness.request(8, wire::STREAM, json!({"name": "build", "cursor": cursor}));
+    let of = |id: u32| sent.iter().filter(move |m| m["params"]["_meta"][SUBSCRIPTION] == id).count();
+    assert_eq!((of(7), of(8)), (1, 2), "{sent:?}");
+    // Its client cancels one: nothing follows. The other one ends because the type is removed.
+    harness.feed(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}));
+    assert_eq!(events.open_streams(), 1);
+    assert!(events.remove("build", &EventsError::EventNotFound));
+    harness.process();
+    let sent = harness.sent();
+    assert_eq!(methods(&sent), [wire::TERMINATED, "-"]);
+    assert_eq!(sent[0]["params"]["error"]["code"], -32023);
+    assert_eq!((&sent[1]["id"], &sent[1]["result"]["_meta"][SUBSCRIPTION]), (&json!(8), &json!(8)));
+    assert_eq!((events.open_streams(), harness.extension.next_deadline()), (0, None));
+    assert_eq!(publisher.publish(&json!({})), Err(PublishError::Removed));
+}
+
+// covers: EVT-053, EVT-055
+#[test]
+fn full_outbox_delays_messages_and_loses_none() {
+    let events = Events::new().expect("entropy");
+    let publisher = events.add(build().log(LogLimits { events: 40, ..LogLimits::default() }));
+    let mut limits = Limits::default();
+    limits.outbox_high_water = 2_000;
+    let mut harness = Harness::with(&events, limits);
+    harness.request(1, wire::STREAM, json!({"name": "build"}));
+    (0..30).for_each(|n| built(&publisher, n, "main"));
+    // The client does not read: the loop waits, without turning.
+    harness.process();
+    let held = harness.extension.next_deadline().expect("a deadline");
+    assert_eq!(held, harness.server.now + RETRY_INTERVAL);
+    let mut seen = Vec::new();
+    for _ in 0..60 {
+        seen.extend(harness.sent());
+        harness.advance(RETRY_INTERVAL);
+    }
+    let ids = seen.iter().filter(|m| m["method"] == wire::EVENT).map(|m| m["params"]["eventId"].to_string());
+    assert_eq!(ids.collect::<Vec<_>>(), (0..30).map(|n| format!("\"evt-{n}\"")).collect::<Vec<_>>());
+    // One that falls behind the log is told so.
+    (30..100).for_each(|n| built(&publisher, n, "main"));
+    let mut seen = Vec::new();
+    for _ in 0..60 {
+        harness.advance(RETRY_INTERVAL);
+        seen.extend(harness.sent());
+    }
+    let gap = seen.iter().position(|m| m["method"] == wire::ACTIVE).expect("a gap");
+    assert_eq!(seen[gap]["params"]["truncated"], true);
+    assert_eq!(seen.last().expect("messages")["params"]["eventId"], "evt-99");
+}
+
+// covers: EVT-008, EVT-162
+#[test]
+fn access_is_checked_for_each_subscription() {
+    let events = Events::new().expect("entropy");
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    events.add(build().visible_to(|caller| caller.principal() == Some("ann")).authorize(
+        move |arguments, _| {
+            count.fetch_add(1, Ordering::SeqCst);
+            match arguments["branch"].as_str() {
+                Some("secret") => Err(EventsError::Forbidden("not yours".into())),
+                Some("panic") => panic!("a bug of the application"),
+                _ => Ok(()),
+            }
+        },
+    ));
+    let mut harness = Harness::new(&events);
+    let channel = harness.server.pipe.channel();
+    assert_eq!(harness.result(1, wire::LIST, json!({}))["events"], json!([]));
+    assert_eq!(harness.error(2, wire::STREAM, json!({"name": "build"})).0, -32023);
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    let ann = server::Authorization::new(Identity::new("ann"));
+    harness.server.engine().set_authorization(channel, Some(ann));
+    assert_eq!(harness.result(3, wire::LIST, json!({}))["events"][0]["name"], "build");
+    let arguments = |branch| json!({"name": "build", "arguments": {"branch": branch}});
+    let (code, data) = harness.error(4, wire::STREAM, arguments("secret"));
+    assert_eq!((code, &data["reason"]), (-32024, &json!("not yours")));
+    assert_eq!(harness.error(5, wire::POLL, arguments("panic")).0, -32024);
+    assert_eq!(methods(&harness.request(6, wire::STREAM, arguments("main"))), [wire::ACTIVE]);
+    // Access is lost while the stream is open.
+    assert_eq!(events.terminate(|_, _| None), 0);
+    let lost = |_: &str, principal: Option<&str>| {
+        (principal == Some("ann")).then(|| EventsError::Forbidden("left the team".into()))
+    };
+    assert_eq!(events.terminate(lost), 1);
+    harness.process();
+    let sent = harness.sent();
+    assert_eq!(
+        (methods(&sent), &sent[0]["params"]["error"]["code"]),
+        (vec![wire::TERMINATED, "-"], &json!(-32024))
+    );
+}
+
+// covers: EVT-008
+#[test]
+fn revisions_with_handshake_have_what_the_profile_says() {
+    for (profile, code) in [(Profile::SEP, Some(-32601)), (Profile::CHATGPT, None)] {
+        let events = Events::with(SourceConfig::default(), profile).expect("entropy");
+        events.add(build());
+        let mut harness = Harness::new(&events);
+        harness.feed(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "protocolVersion": Version::V2025_11_25.to_string(), "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"}}}));
+        harness.feed(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        let opened = harness.sent();
+        let declared = opened[0]["result"]["capabilities"]["events"].is_object();
+        assert_eq!(declared, code.is_none());
+        let mut ask = |method: &str| {
+            let params = json!({"name": "build"});
+            harness.feed(&json!({"jsonrpc": "2.0", "id": 2, "method": method, "params": params}));
+            harness.sent()[0]["error"]["code"].as_i64()
+        };
+        assert_eq!((ask(wire::LIST), ask(wire::POLL)), (code, code));
+        assert_eq!(ask(wire::STREAM), Some(-32601));
+    }
+}
+
+// covers: EVT-059, EVT-060
+#[test]
+fn streams_end_with_the_server_and_with_their_client() {
+    let events = Events::new().expect("entropy");
+    let publisher = events.add(build());
+    let mut harness = Harness::new(&events);
+    harness.request(1, wire::STREAM, json!({"name": "build"}));
+    let now = harness.server.now;
+    harness.server.pipe.shutdown(now, Duration::from_secs(5));
+    harness.process();
+    harness.process();
+    let sent = harness.sent();
+    assert_eq!((&sent[0]["id"], &sent[0]["result"]["_meta"][SUBSCRIPTION]), (&json!(1), &json!(1)));
+    assert!(harness.server.pipe.is_drained(), "the grace period is not waited for");
+    // The client leaves.
+    let mut harness = Harness::new(&events);
+    harness.request(1, wire::STREAM, json!({"name": "build"}));
+    harness.server.pipe.handle_eof(harness.server.now);
+    harness.process();
+    assert_eq!(events.open_streams(), 0);
+    assert!(harness.server.pipe.is_drained());
+    // The loop ends with its streams.
+    let mut harness = Harness::new(&events);
+    harness.request(1, wire::STREAM, json!({"name": "build"}));
+    assert_eq!(events.open_streams(), 1);
+    drop(harness);
+    assert_eq!(events.open_streams(), 0);
+    publisher.publish(&json!({})).expect("nobody hears it");
+}
+
+#[test]
+fn loops_are_woken_once_and_only_for_their_streams() {
+    let events = Events::new().expect("entropy");
+    let publisher = events.add(build());
+    let [mut busy, mut idle] = [(); 2].map(|()| Harness::new(&events));
+    busy.request(1, wire::STREAM, json!({"name": "build", "arguments": {"branch": "main"}}));
+    let count = |harness: &mut Harness| {
+        let mut commands = 0;
+        // A command that does nothing is all that wakes a loop.
+        while harness.dispatcher.process_messages(&mut harness.server, &mut |_, _| ()) {
+            commands += 1;
+        }
+        commands
+    };
+    assert_eq!((count(&mut busy), count(&mut idle)), (0, 0));
+    (0..5).for_each(|n| built(&publisher, n, "main"));
+    assert_eq!((count(&mut busy), count(&mut idle)), (1, 0));
+    busy.process();
+    assert_eq!(busy.sent().len(), 5);
+    built(&publisher, 5, "main");
+    assert_eq!((count(&mut busy), count(&mut idle)), (1, 0));
+}
+
+#[test]
+fn payloads_and_ids_are_checked() {
+    let events = Events::new().expect("entropy");
+    let publisher: Publisher<Value> = events.add(build());
+    assert_eq!(publisher.publish(&json!(1)), Err(PublishError::Payload(mcp_proto::EncodeError::NotAnObject)));
+    let now = std::time::SystemTime::now();
+    for id in [String::new(), "x".repeat(257)] {
+        assert_eq!(publisher.publish_as(id, now, &json!({})), Err(PublishError::EventId));
+    }
+    let mut harness = Harness::new(&events);
+    let cursor = harness.result(1, wire::POLL, json!({"name": "build"}))["cursor"].clone();
+    publisher.publish(&json!({})).expect("published");
+    publisher.publish(&json!({})).expect("published");
+    let polled = harness.result(2, wire::POLL, json!({"name": "build", "cursor": cursor}));
+    let ids: Vec<&str> = (0..2).map(|n| polled["events"][n]["eventId"].as_str().expect("an id")).collect();
+    assert!(ids[0] != ids[1] && ids[0].len() == 36, "{ids:?}");
+}
+
+#[cfg(feature = "schemars")]
+mod typed {
+    use super::*;
+    use mcp_proto::router::schema::schemars;
+
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Branch {
+        branch: String,
+    }
+
+    /// A build has ended.
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    struct Build {
+        branch: String,
+        number: u32,
+    }
+
+    // covers: EVT-011, EVT-033
+    #[test]
+    fn schemas_come_from_types() {
+        let events = Events::new().expect("entropy");
+        let publisher = events.add(
+            Event::<Branch, Build>::typed("build").matching(|wanted, build| wanted.branch == build.branch),
+        );
+        events.add(Event::<(), Build>::typed("any"));
+        let mut harness = Harness::new(&events);
+        let list = harness.result(1, wire::LIST, json!({}));
+        let [any, build] = [&list["events"][0], &list["events"][1]];
+        assert_eq!(build["description"], "A build has ended.");
+        assert_eq!(build["inputSchema"]["required"], json!(["branch"]));
+        assert_eq!(build["payloadSchema"]["properties"]["number"]["type"], "integer");
+        assert_eq!(any["inputSchema"]["additionalProperties"], false);
+        assert_eq!(harness.error(2, wire::STREAM, json!({"name": "build"})).0, -32602);
+        harness.request(3, wire::STREAM, json!({"name": "build", "arguments": {"branch": "main"}}));
+        publisher.publish(&Build { branch: "side".into(), number: 1 }).expect("published");
+        publisher.publish(&Build { branch: "main".into(), number: 2 }).expect("published");
+        harness.process();
+        let sent = harness.sent();
+        assert_eq!((sent.len(), &sent[0]["params"]["data"]["number"]), (1, &json!(2)));
+        // `()` takes an empty object.
+        assert_eq!(methods(&harness.request(4, wire::STREAM, json!({"name": "any"}))), [wire::ACTIVE]);
+    }
+}

@@ -1,0 +1,283 @@
+//! Suite: an extension that answers beside the handlers, on the example of events: over HTTP and on a byte stream.
+//!
+//! `crate::adapter` names the adapter under test.
+
+#![allow(unused_mut, reason = "only some adapters take a handle of `&mut self`")]
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Instant, SystemTime};
+
+use mcp_events::server::{Event, Events, Publisher};
+use mcp_events::source::SourceConfig;
+use mcp_events::wire::Profile;
+use mcp_proto::RawJson;
+use mcp_proto::http::server::Config as Http;
+use mcp_std::io::Interest;
+use serde_json::{Value, json};
+
+use crate::adapter::{Error, Handle, HttpServer, Router, run_http, serve_with_handle, server_handle};
+use crate::support::{DEADLINE, with_timeout};
+
+/// Interval of heartbeats; longer than what a test waits for otherwise.
+const HEARTBEAT: Duration = Duration::from_millis(400);
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+fn raw(text: &str) -> RawJson {
+    RawJson::new(text.to_owned()).expect("JSON")
+}
+
+fn events() -> (Events, Publisher<Value>) {
+    let mut config = SourceConfig::default();
+    config.heartbeat = HEARTBEAT;
+    let events = Events::with(config, Profile::SEP).expect("entropy");
+    let any = || raw(r#"{"type":"object"}"#);
+    let publisher = events.add(Event::<Value, Value>::with_schemas("build", any(), any()));
+    (events, publisher)
+}
+
+fn publish(publisher: &Publisher<Value>, number: usize, text: &str) {
+    let payload = json!({"number": number, "text": text});
+    publisher.publish_as(format!("evt-{number}"), SystemTime::now(), &payload).expect("published");
+}
+
+/// Waits until this number of streams is open.
+fn await_streams(events: &Events, count: usize) {
+    let begun = Instant::now();
+    while events.open_streams() != count {
+        assert!(begun.elapsed() < DEADLINE, "{} streams are open", events.open_streams());
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn router(events: &Events) -> Router {
+    let mut router = Router::new("builds", "1");
+    router.extension(events.clone());
+    router
+}
+
+fn request(id: usize, method: &str, name: &str) -> String {
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}});
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": {"name": name, "_meta": meta}}).to_string()
+}
+
+struct Served {
+    address: SocketAddr,
+    handle: Handle,
+    thread: JoinHandle<Result<(), Error>>,
+}
+
+impl Served {
+    fn new(events: &Events) -> Self {
+        let events = events.clone();
+        let (started, starts) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let router = router(&events);
+            let mut server = HttpServer::bind("127.0.0.1:0", router.config()?, Http::new(), router)?;
+            started.send((server.address()?, server_handle!(server))).expect("a receiver");
+            run_http(server)
+        });
+        let (address, handle) = starts.recv_timeout(DEADLINE).expect("the server listens");
+        Self { address, handle, thread }
+    }
+
+    fn send(&self, id: usize, method: &str) -> Reader {
+        let body = request(id, method, "build");
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n\
+             Mcp-Method: {method}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut stream = TcpStream::connect(self.address).expect("a connection");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a socket");
+        stream.write_all((head + &body).as_bytes()).expect("room");
+        Reader { stream, read: Vec::new() }
+    }
+
+    fn stop(self) {
+        let begun = Instant::now();
+        self.handle.shutdown(DEADLINE);
+        self.thread.join().expect("no panic").expect("no error");
+        assert!(begun.elapsed() < DEADLINE / 2, "an open stream takes the whole grace period");
+    }
+}
+
+/// What a client reads of a response.
+struct Reader {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Reader {
+    /// Reads the next message of an event stream, or the body of another response.
+    fn message(&mut self) -> Value {
+        loop {
+            // A message is one line: `data: {…}`, or a body.
+            let is_line = |line: &&[u8]| line.starts_with(b"data: {") || line.starts_with(b"{");
+            let line = self.read.split_inclusive(|b| *b == b'\n').find(is_line);
+            let start = line.map(|line| line.as_ptr() as usize - self.read.as_ptr() as usize);
+            if let (Some(line), Some(start)) = (line, start) {
+                let text = String::from_utf8_lossy(line).trim_start_matches("data: ").to_owned();
+                if let Ok(message) = serde_json::from_str(text.trim_end()) {
+                    let end = start + line.len();
+                    self.read.drain(..end);
+                    return message;
+                }
+            }
+            let mut buffer = [0; 65_536];
+            let count = self.stream.read(&mut buffer).expect("a message");
+            assert!(count > 0, "ends after {}", String::from_utf8_lossy(&self.read));
+            self.read.extend_from_slice(&buffer[..count]);
+        }
+    }
+
+    /// Reads messages until one is no heartbeat.
+    fn news(&mut self) -> Value {
+        loop {
+            let message = self.message();
+            if message["method"] != "notifications/events/heartbeat" {
+                return message;
+            }
+        }
+    }
+}
+
+// covers: EVT-050, EVT-051, EVT-052, EVT-059, EVT-060, EVT-062
+#[test]
+fn streams_over_http_follow_what_any_thread_publishes() {
+    with_timeout(|| {
+        let (events, publisher) = events();
+        let served = Served::new(&events);
+        assert_eq!(served.send(0, "events/list").message()["result"]["events"][0]["name"], "build");
+        let mut readers: Vec<Reader> = (1..=4).map(|id| served.send(id, "events/stream")).collect();
+        for (n, reader) in readers.iter_mut().enumerate() {
+            let active = reader.message();
+            assert_eq!(active["method"], "notifications/events/active");
+            assert_eq!(active["params"]["_meta"][SUBSCRIPTION], n + 1);
+        }
+        let publishing = publisher.clone();
+        thread::spawn(move || (0..50).for_each(|n| publish(&publishing, n, "x"))).join().expect("no panic");
+        for reader in &mut readers {
+            for n in 0..50 {
+                assert_eq!(reader.news()["params"]["eventId"], format!("evt-{n}"));
+            }
+        }
+        // While they are silent, they live.
+        assert_eq!(readers[0].message()["method"], "notifications/events/heartbeat");
+        // The streams of a client that goes end; the others go on, and end with the server.
+        drop(readers.pop());
+        await_streams(&events, 3);
+        publish(&publisher, 50, "x");
+        readers.iter_mut().for_each(|reader| assert_eq!(reader.news()["params"]["eventId"], "evt-50"));
+        served.stop();
+        for (n, reader) in readers.iter_mut().enumerate() {
+            let last = reader.news();
+            assert_eq!((&last["id"], &last["result"]["_meta"][SUBSCRIPTION]), (&json!(n + 1), &json!(n + 1)));
+        }
+        assert_eq!(events.open_streams(), 0);
+    });
+}
+
+// covers: EVT-053
+#[test]
+fn client_that_does_not_read_delays_itself_alone() {
+    with_timeout(|| {
+        let (events, publisher) = events();
+        let served = Served::new(&events);
+        let [mut slow, mut fast] = [1, 2].map(|id| served.send(id, "events/stream"));
+        await_streams(&events, 2);
+        fast.message();
+        // More than the buffers of the connection take, and less than the log keeps.
+        let text = "x".repeat(20_000);
+        for n in 0..40 {
+            publish(&publisher, n, &text);
+            assert_eq!(fast.news()["params"]["eventId"], format!("evt-{n}"));
+        }
+        slow.message();
+        for n in 0..40 {
+            assert_eq!(slow.news()["params"]["eventId"], format!("evt-{n}"));
+        }
+        served.stop();
+    });
+}
+
+// covers: EVT-050, EVT-056, EVT-060
+#[test]
+fn stream_on_a_byte_stream_ends_with_its_cancellation() {
+    with_timeout(|| {
+        let (events, publisher) = events();
+        let config = router(&events).config().expect("nothing was refused");
+        let of_server = events.clone();
+        let (mut stream, handle, serving) = serve_with_handle(config, move || router(&of_server));
+        let mut read = Vec::new();
+        let mut next = |stream: &mut dyn mcp_std::io::Duplex| -> Value {
+            loop {
+                if let Some(end) = read.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = read.drain(..=end).collect();
+                    return serde_json::from_slice(&line).expect("JSON");
+                }
+                let mut buffer = [0; 4_096];
+                match stream.read(&mut buffer) {
+                    Ok(count) => {
+                        assert!(count > 0, "the stream ends");
+                        read.extend_from_slice(&buffer[..count]);
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        stream.wait(Interest::READ, Some(DEADLINE)).expect("a stream");
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        let opened = request(1, "events/stream", "build") + "\n";
+        stream.write(opened.as_bytes()).expect("room");
+        assert_eq!(next(&mut *stream)["method"], "notifications/events/active");
+        publish(&publisher, 1, "x");
+        assert_eq!(next(&mut *stream)["params"]["eventId"], "evt-1");
+        assert_eq!(next(&mut *stream)["method"], "notifications/events/heartbeat");
+        let cancelled =
+            json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+        stream.write(format!("{cancelled}\n").as_bytes()).expect("room");
+        await_streams(&events, 0);
+        // Nobody hears it, and another one begins behind it.
+        publish(&publisher, 2, "x");
+        let opened = request(2, "events/stream", "build") + "\n";
+        stream.write(opened.as_bytes()).expect("room");
+        let mut message = next(&mut *stream);
+        while message["params"]["_meta"][SUBSCRIPTION] == 1 {
+            message = next(&mut *stream);
+        }
+        assert_eq!(message["method"], "notifications/events/active");
+        publish(&publisher, 3, "x");
+        assert_eq!(next(&mut *stream)["params"]["eventId"], "evt-3");
+        let begun = Instant::now();
+        handle.shutdown(DEADLINE);
+        assert_eq!(next(&mut *stream)["result"]["_meta"][SUBSCRIPTION], 2);
+        serving.join().expect("no panic").expect("no error");
+        assert!(begun.elapsed() < DEADLINE / 2);
+    });
+}
+
+// covers: EVT-060
+#[test]
+fn server_ends_at_once_when_the_client_of_a_stream_leaves() {
+    with_timeout(|| {
+        let (events, _publisher) = events();
+        let config = router(&events).config().expect("nothing was refused");
+        let of_server = events.clone();
+        let (mut stream, _handle, serving) = serve_with_handle(config, move || router(&of_server));
+        stream.write((request(1, "events/stream", "build") + "\n").as_bytes()).expect("room");
+        await_streams(&events, 1);
+        let begun = Instant::now();
+        drop(stream);
+        serving.join().expect("no panic").expect("no error");
+        assert!(begun.elapsed() < Duration::from_secs(2), "the grace period of calls is not that of streams");
+        assert_eq!(events.open_streams(), 0);
+    });
+}
