@@ -27,8 +27,8 @@
 //!
 //! [`troubleshooting`] explains the messages of errors.
 //!
-//! It performs no I/O: time, entropy and bytes are arguments, and each bound is a field of a configuration or a public
-//! constant. It is `no_std`, with `alloc`. SEP-3415 is Final and the extension is in Beta (SEP-3392): **this package may change in a minor release**.
+//! Apart from `server` it performs no I/O: time, entropy and bytes are arguments, and each bound is a field of a configuration or a public
+//! constant. Without features it is `no_std`, with `alloc`. SEP-3415 is Final and the extension is in Beta (SEP-3392): **this package may change in a minor release**.
 
 extern crate alloc;
 #[cfg(any(test, feature = "server"))]
