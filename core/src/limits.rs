@@ -140,7 +140,8 @@ pub struct Limits {
     ///
     /// Reached: `initialize` is refused with -32602.
     pub max_peer_info: usize,
-    /// Longest `_meta` text that is kept to recognize an equal one in the next request (default 1 KiB, small 0 = off).
+    /// Longest `_meta` text, and longest capabilities of a client that is asked, that are kept to recognize equal ones in the
+    /// next request (default 1 KiB, small 0 = off).
     pub max_meta_cache: usize,
 
     /// Bytes that have to be free, in one piece, before a request is taken (default 0 = not asked, small 1 KiB, tiny 1 KiB).

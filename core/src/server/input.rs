@@ -202,7 +202,8 @@ pub(super) fn begin_round(
         return Err(UseError::Full(Limit::Inputs));
     }
     let is_run = engine.is_run(call.id.0);
-    let declared = Capabilities::read(engine.peer(call).capabilities.as_bytes());
+    let text = engine.peer(call).capabilities;
+    let declared = engine.request_check.read_capabilities(&text, &engine.endpoint.limits);
     for (key, request) in requests.iter() {
         if is_run && call.version.is_legacy() {
             // The client that collects the result is asked, which may be another one.

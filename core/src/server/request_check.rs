@@ -12,7 +12,9 @@ use super::config::Config;
 use super::log;
 use crate::calls::inbound::BatchKey;
 use crate::draft::Deviation;
+use crate::identity::Capabilities;
 use crate::json::string;
+use crate::limits::Limits;
 use crate::methods::{self, MethodRule};
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
@@ -64,11 +66,13 @@ pub(super) struct ReceivedRequest<'a> {
     pub(super) has_known_meta: bool,
 }
 
-/// Checks requests, and remembers the last valid `_meta`.
+/// Checks requests, and remembers the last valid `_meta` and the last capabilities.
 #[derive(Debug, Default)]
 pub(super) struct RequestCheck {
     /// Boxed, because a legacy server never has one.
     last_meta: Option<Box<MetaCache>>,
+    /// The text of the capabilities that were read last, and what they declare.
+    last_capabilities: Option<(RawJson, Capabilities)>,
 }
 
 /// The last valid `_meta` text, with the offsets of its parts.
@@ -87,9 +91,23 @@ impl RequestCheck {
         self.last_meta.as_deref().map(|known| (&*known.text, &known.parts))
     }
 
-    /// Forgets the last `_meta`.
+    /// Forgets the last `_meta` and the last capabilities.
     pub(super) fn trim(&mut self) {
-        self.last_meta = None;
+        (self.last_meta, self.last_capabilities) = (None, None);
+    }
+
+    /// Reads the capabilities of a client. A client repeats them: an equal text is not read again.
+    pub(super) fn read_capabilities(&mut self, text: &RawJson, limits: &Limits) -> Capabilities {
+        match &self.last_capabilities {
+            Some((last, declared)) if last == text => declared.clone(),
+            _ => {
+                let declared = Capabilities::read(text.as_bytes());
+                if text.as_bytes().len() <= limits.max_meta_cache {
+                    self.last_capabilities = Some((text.compact(), declared.clone()));
+                }
+                declared
+            }
+        }
     }
 
     /// Finds the era of a request and checks it. Returns `None` if the engine answers it.
