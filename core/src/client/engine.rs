@@ -128,6 +128,19 @@ impl Engine {
 
     /// Returns the next event.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
+        self.has_event(now);
+        self.take_event()
+    }
+
+    /// Returns the oldest event that there is already.
+    #[inline]
+    pub(crate) fn take_event(&mut self) -> Option<Event> {
+        self.common.events.pop_front()
+    }
+
+    /// Returns whether there is an event. Errors that there was no memory for are sent before.
+    #[inline]
+    pub(crate) fn has_event(&mut self, now: Instant) -> bool {
         self.common.endpoint.tick(now);
         self.common.endpoint.check.polled();
         if self.common.endpoint.owed > 0 {
@@ -135,7 +148,7 @@ impl Engine {
             while endpoint::send_owed(&mut self.common.endpoint).is_some() {}
             self.common.count_answer(before);
         }
-        self.common.events.pop_front()
+        !self.common.events.is_empty()
     }
 
     /// Returns whether a message can be taken: an answer to it has memory, or the server is still to read earlier ones.

@@ -51,6 +51,22 @@ impl Client {
             self.decoder.push_owned(bytes);
         }
     }
+
+    /// Decodes one message, or the end of the input. Returns false if there is none, or if decoding is paused.
+    fn decode_next(&mut self, now: Instant) -> bool {
+        // After the end of the input, back-pressure has no purpose: the rest is decoded immediately.
+        let can_read = self.engine.can_answer(self.channel) && !self.engine.is_stalled();
+        if self.engine.is_closed() || !(can_read || self.eof) {
+            return false;
+        }
+        match self.decoder.next_line() {
+            Some(Line::Frame(frame)) => self.engine.handle_message(now, self.channel, frame),
+            Some(Line::TooLong(oversize)) => self.engine.handle_oversize(now, self.channel, oversize),
+            None if self.eof => self.engine.end_input(now, self.decoder.partial()),
+            None => return false,
+        }
+        true
+    }
 }
 
 impl Pipe for Client {
@@ -80,25 +96,9 @@ impl Pipe for Client {
     }
 
     fn poll_event(&mut self, now: Instant) -> Option<Event> {
-        loop {
-            let event = self.engine.poll_event(now);
-            if event.is_some() {
-                return event;
-            }
-            // After the end of the input, back-pressure has no purpose: the rest is decoded immediately.
-            let can_read = self.engine.can_answer(self.channel) && !self.engine.is_stalled();
-            if self.engine.is_closed() || !(can_read || self.eof) {
-                return None;
-            }
-            match self.decoder.next_line() {
-                Some(Line::Frame(frame)) => self.engine.handle_message(now, self.channel, frame),
-                Some(Line::TooLong(oversize)) => self.engine.handle_oversize(now, self.channel, oversize),
-                None if self.eof => {
-                    self.engine.end_input(now, self.decoder.partial());
-                }
-                None => return None,
-            }
-        }
+        // Taken once there is one, instead of passed on: events are large.
+        while !self.engine.has_event(now) && self.decode_next(now) {}
+        self.engine.take_event()
     }
 
     fn wants_input(&self) -> bool {

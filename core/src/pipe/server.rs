@@ -79,6 +79,30 @@ impl Server {
         }
     }
 
+    /// Decodes one message, or the end of the input. Returns false if there is none, or if decoding is paused.
+    fn decode_next(&mut self, now: Instant) -> bool {
+        // Asked before each message, because the answer to the last one may have taken the room.
+        self.is_starved = !can_answer(&mut self.engine, self.channel);
+        if self.is_starved || self.engine.is_stalled(self.channel) {
+            return false;
+        }
+        match self.decoder.next_line() {
+            Some(Line::Frame(frame)) => self.engine.handle_message(now, self.channel, frame),
+            Some(Line::TooLong(oversize)) => self.engine.handle_oversize(now, self.channel, oversize),
+            None if self.eof => {
+                let fault = match self.decoder.partial() {
+                    0 => Fault::Eof,
+                    bytes => Fault::Truncated { bytes },
+                };
+                let grace = self.engine.config().effective_limits().eof_grace_period;
+                // Once: from here on the engine is stalled on this channel.
+                self.engine.end_input(now, self.channel.0, &fault, grace);
+            }
+            None => return false,
+        }
+        true
+    }
+
     /// Refuses new requests, and closes the channel when all calls are answered or `grace` has passed.
     pub fn shutdown(&mut self, now: Instant, grace: Duration) {
         self.eof = true;
@@ -119,31 +143,9 @@ impl Pipe for Server {
     }
 
     fn poll_event(&mut self, now: Instant) -> Option<Event> {
-        loop {
-            let event = self.engine.poll_event(now);
-            if event.is_some() {
-                return event;
-            }
-            // Asked before each message, because the answer to the last one may have taken the room.
-            self.is_starved = !can_answer(&mut self.engine, self.channel);
-            if self.is_starved || self.engine.is_stalled(self.channel) {
-                return None;
-            }
-            match self.decoder.next_line() {
-                Some(Line::Frame(frame)) => self.engine.handle_message(now, self.channel, frame),
-                Some(Line::TooLong(oversize)) => self.engine.handle_oversize(now, self.channel, oversize),
-                None if self.eof => {
-                    let fault = match self.decoder.partial() {
-                        0 => Fault::Eof,
-                        bytes => Fault::Truncated { bytes },
-                    };
-                    let grace = self.engine.config().effective_limits().eof_grace_period;
-                    // Once: from here on the engine is stalled on this channel, which ends the loop above.
-                    self.engine.end_input(now, self.channel.0, &fault, grace);
-                }
-                None => return None,
-            }
-        }
+        // Taken once there is one, instead of passed on: events are large.
+        while !self.engine.has_event(now) && self.decode_next(now) {}
+        self.engine.take_event()
     }
 
     fn wants_input(&self) -> bool {

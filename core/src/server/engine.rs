@@ -236,21 +236,32 @@ impl Engine {
     /// Returns the next event.
     #[inline]
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
+        self.has_event(now);
+        self.take_event()
+    }
+
+    /// Returns the oldest event that there is already.
+    #[inline]
+    pub(crate) fn take_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Returns whether there is an event. Waiting requests are admitted until there is one.
+    #[inline]
+    pub(crate) fn has_event(&mut self, now: Instant) -> bool {
         self.endpoint.tick(now);
         self.endpoint.check.polled();
         // May be what a channel waited for to close, which is an event.
         while let Some(channel) = endpoint::send_owed(&mut self.endpoint) {
             self.close_if_finished(channel);
         }
-        loop {
-            if let Some(event) = self.events.pop_front() {
-                return Some(event);
-            }
-            // A request that is admitted may be answered without an event, so the next one is tried.
+        // A request that is admitted may be answered without an event, so the next one is tried.
+        while self.events.is_empty() {
             if !self.admit_waiting() {
-                return None;
+                return false;
             }
         }
+        true
     }
 
     /// Returns whether [`Limits::max_live_calls`](crate::Limits::max_live_calls) is reached, so new requests wait.
