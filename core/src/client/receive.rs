@@ -54,7 +54,7 @@ impl Engine {
     fn receive_one(&mut self, channel: Key, batch: Option<BatchKey>, frame: &Bytes, own: Option<&RequestId>) {
         match envelope::parse(frame, &self.common.endpoint.limits, None) {
             Err(rejected) => self.reject(channel, batch, rejected, frame, own),
-            Ok(envelope) => {
+            Ok(mut envelope) => {
                 // Faults end a connection only in a row.
                 if let Some(c) = self.common.endpoint.channels.get_mut(channel) {
                     c.consecutive_faults = 0;
@@ -65,7 +65,7 @@ impl Engine {
                     Kind::Request => {
                         // Answers are counted apart from calls: a server that asks faster than it reads is not read any more.
                         let before = self.common.outbox_len();
-                        self.receive_request(channel, batch, frame, envelope);
+                        self.receive_request(channel, batch, frame, &mut envelope);
                         self.common.count_answer(before);
                     }
                 }
@@ -308,9 +308,10 @@ impl Engine {
         channel: Key,
         batch: Option<BatchKey>,
         frame: &Bytes,
-        envelope: Envelope<'_>,
+        envelope: &mut Envelope<'_>,
     ) {
-        let Envelope { id: Some(id), method, params, .. } = envelope else { return };
+        let Some(id) = envelope.id.take() else { return };
+        let (method, params) = (core::mem::take(&mut envelope.method), &envelope.params);
         if self.drop_misplaced(channel, &id, &method) {
             return;
         }
@@ -322,7 +323,7 @@ impl Engine {
         }
         let source = RequestSource { channel, batch, id: &id };
         let taken = accept_method(self, rule, version, method)
-            .and_then(|method| take_request(self, source, version, (rule, method), frame, &params));
+            .and_then(|method| take_request(self, source, version, (rule, method), frame, params));
         if let Err(error) = taken {
             self.common.endpoint.send_error(channel, batch, Some(&id), &error);
         }

@@ -379,10 +379,10 @@ impl Exchanges<'_> {
         header_check: Option<&dyn HeaderCheck>,
     ) {
         match envelope {
-            Ok(envelope) => {
+            Ok(mut envelope) => {
                 let root = self.engine.endpoint.root_channel(key);
                 let source = MessageSource { channel: key, root, batch: None, waited: false, header_check };
-                self.engine.receive_parsed(source, message, envelope);
+                self.engine.receive_parsed(source, message, &mut envelope);
             }
             Err(rejected) => self.engine.reject(key, None, rejected),
         }

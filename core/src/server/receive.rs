@@ -59,7 +59,7 @@ impl Engine {
     fn receive_one(&mut self, source: MessageSource<'_>, frame: &Bytes) {
         match self.parse(frame) {
             Err(rejected) => self.reject(source.channel, source.batch, rejected),
-            Ok(envelope) => self.receive_parsed(source, frame, envelope),
+            Ok(mut envelope) => self.receive_parsed(source, frame, &mut envelope),
         }
     }
 
@@ -72,7 +72,7 @@ impl Engine {
         &mut self,
         source: MessageSource<'_>,
         frame: &Bytes,
-        envelope: Envelope<'_>,
+        envelope: &mut Envelope<'_>,
     ) {
         // Faults end a connection only in a row.
         if let Some(c) = self.endpoint.channels.get_mut(source.channel) {
@@ -80,8 +80,8 @@ impl Engine {
         }
         match envelope.kind {
             Kind::Request => self.receive_request(source, frame, envelope),
-            Kind::Notification => self.receive_notification(source.root, frame, &envelope),
-            Kind::Response => self.receive_response(source.root, frame, &envelope),
+            Kind::Notification => self.receive_notification(source.root, frame, envelope),
+            Kind::Response => self.receive_response(source.root, frame, envelope),
         }
     }
 
@@ -124,11 +124,11 @@ impl Engine {
                         unnamed.get_or_insert(rejected.reason);
                         self.reject(channel, source.batch, rejected);
                     }
-                    Ok(envelope) => {
+                    Ok(mut envelope) => {
                         has_others = true;
                         has_handshake |=
                             envelope.kind == Kind::Request && &*envelope.method == methods::INITIALIZE;
-                        self.receive_parsed(source, &member, envelope);
+                        self.receive_parsed(source, &member, &mut envelope);
                     }
                 }
             }
@@ -190,20 +190,19 @@ impl Engine {
     }
 
     /// Takes a request: an error, an answer of the engine, a place in the queue, or a call for the application.
-    fn receive_request(&mut self, source: MessageSource<'_>, frame: &Bytes, envelope: Envelope<'_>) {
-        let Envelope { id: Some(id), method, params, has_known_meta, .. } = envelope else {
-            return;
-        };
+    fn receive_request(&mut self, source: MessageSource<'_>, frame: &Bytes, envelope: &mut Envelope<'_>) {
+        let Some(id) = envelope.id.take() else { return };
+        let Envelope { method, params, has_known_meta, .. } = &*envelope;
         if self.in_flight(source.root, &id) {
             // An answer to the second request would end the first one at the peer (DESIGN-09).
             return self.diagnose(source.channel, Diagnostic::DuplicateId(id));
         }
-        let request = ReceivedRequest { source, frame, method: &method, params: &params, has_known_meta };
+        let request = ReceivedRequest { source, frame, method, params, has_known_meta: *has_known_meta };
         let accepted = match check_request(self, &request) {
             Ok(Some(accepted)) => accepted,
             Ok(None) => {
                 observe_direct(self, &request, &id);
-                self.answer_in_engine(source, frame, &id, &method, &params);
+                self.answer_in_engine(source, frame, &id, method, params);
                 return end_direct_answer(&mut self.endpoint);
             }
             Err(error) => {
@@ -419,17 +418,17 @@ fn deliver_call(
     channel: Key,
     accepted: AcceptedRequest,
     frame: &Bytes,
-    params: ParamsSpans,
+    params: &ParamsSpans,
 ) -> Result<(), RpcError> {
     let AcceptedRequest { version, method, fits_headers, .. } = accepted;
     let mut caller = channel::caller(&engine.endpoint, channel);
     if engine.endpoint.observing.is_some() {
-        let observed = RequestedParams::Read { frame, spans: &params };
+        let observed = RequestedParams::Read { frame, spans: params };
         caller.observation = observe_call(&mut engine.endpoint, key, &method, observed);
     }
     let task = CallTask::Offer(TaskOffer::None);
     let (id, channel, frame) = (CallId(key), ChannelId(channel), frame.clone());
-    let mut call = Call { id, channel, version, method, frame, params, retry: None, caller, task };
+    let mut call = Call { id, channel, version, method, frame, params: *params, retry: None, caller, task };
     if let Some(tasks) = engine.tasks.as_ref() {
         call.task = CallTask::Offer(tasks.offer(version, &call)?);
     }
