@@ -56,7 +56,10 @@ fn plain_prefix_long(text: &[u8]) -> usize {
         rest = tail;
     }
     if cfg!(target_pointer_width = "64") {
-        while let Some((_, tail)) = rest.split_first_chunk::<16>().filter(|(block, _)| is_plain(block)) {
+        while let Some((_, tail)) = rest.split_first_chunk::<32>().filter(|(block, _)| is_plain(block)) {
+            rest = tail;
+        }
+        if let Some((_, tail)) = rest.split_first_chunk::<16>().filter(|(block, _)| is_plain(block)) {
             rest = tail;
         }
     }
