@@ -162,6 +162,9 @@ impl Config {
     }
 }
 
+/// The beginning of an [`ElicitResult`](crate::model::ElicitResult) of a user who has accepted.
+const ACCEPTED: &[u8] = br#"{"action":"accept""#;
+
 /// Checks that a response is a plain result of the method (MRTR-018, ELIC-018, SAMP-005, ROOT-005).
 ///
 /// # Errors
@@ -174,6 +177,11 @@ pub(super) fn check_input_response(
 ) -> Result<(), UseError> {
     if members.contains(TopLevelMembers::RESULT_TYPE) {
         return Err(UseError::ReservedKey("resultType".into()));
+    }
+    // Nearly every answer. The type that wrote it has no wrong member, and may have any content beside this action.
+    let is_accepted = members.contains(TopLevelMembers::ELICIT_RESULT) && text.starts_with(ACCEPTED);
+    if is_accepted && method == methods::ELICIT {
+        return Ok(());
     }
     // Our serializer wrote the text, so it is not validated again.
     let read = InputResponse::from_text(method, core::str::from_utf8(text).unwrap_or_default());
@@ -711,7 +719,39 @@ mod url_elicitations_tests {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::Serializer;
     use crate::methods::Capability;
+    use crate::model::{ElicitAction, ElicitResult};
+
+    // covers: MRTR-018, ELIC-018
+    #[test]
+    fn answer_that_is_not_read_back_would_pass_the_check() {
+        fn check<T: serde::Serialize>(method: &str, answer: &T) -> (bool, bool) {
+            let mut text = Vec::new();
+            let members = Serializer::object(&mut text, answer, None).expect("an object");
+            let read = InputResponse::from_text(method, core::str::from_utf8(&text).expect("UTF-8"));
+            (check_input_response(method, members, &text).is_ok(), read.is_ok())
+        }
+        let values = [
+            1.5.into(),
+            1e300.into(),
+            7.into(),
+            true.into(),
+            "\"".into(),
+            alloc::vec![String::from("a")].into(),
+        ];
+        for value in values {
+            assert_eq!(check(methods::ELICIT, &ElicitResult::accept([("a", value)])), (true, true));
+        }
+        let accepted = || ElicitResult::accept([("a", "b".into())]);
+        assert_eq!(check(methods::LIST_ROOTS, &accepted()), (false, false), "another method");
+        let declined = ElicitResult { action: ElicitAction::Decline, ..accepted() };
+        assert_eq!(check(methods::ELICIT, &declined), (false, false), "content beside a refusal");
+        let other = ElicitResult::new(ElicitAction::Other("accepted".into()));
+        assert_eq!(check(methods::ELICIT, &other), (false, false), "an unknown action");
+        let forged: serde_json::Value = serde_json::json!({ "action": "accept", "content": { "a": {} } });
+        assert_eq!(check(methods::ELICIT, &forged), (false, false), "a value of no form");
+    }
 
     // covers: MRTR-009, ERR-021
     #[test]

@@ -17,6 +17,9 @@ use super::text::{Text, room};
 /// Name of the newtype whose content has to be an object.
 pub(crate) const OBJECT_MARKER: &str = "$object";
 
+/// Name of the newtype that an [`ElicitResult`](crate::model::ElicitResult) is.
+const ELICIT_RESULT_NAME: &str = "$mcp::ElicitResult";
+
 /// Prefix of the newtype names of values that the engines refuse to send; the rest of the name goes into the error.
 ///
 /// Other serializers write such a value, so that a received one can be shown and stored.
@@ -268,6 +271,9 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         v: &T,
     ) -> Result<(), EncodeError> {
         let substitute = self.look_up_shape(name)?;
+        if self.depth == 0 && name == ELICIT_RESULT_NAME {
+            self.members.bits |= TopLevelMembers::ELICIT_RESULT;
+        }
         let start = self.text.buffer.len();
         v.serialize(&mut *self)?;
         if name == OBJECT_MARKER && self.text.buffer.get(start) != Some(&b'{') {
@@ -597,6 +603,8 @@ impl TopLevelMembers {
     pub(crate) const INPUT_RESPONSES: u8 = 16;
     pub(crate) const REQUEST_STATE: u8 = 32;
     pub(crate) const INPUT_REQUESTS: u8 = 64;
+    /// Not a member: the object was written from an [`ElicitResult`](crate::model::ElicitResult).
+    pub(crate) const ELICIT_RESULT: u8 = 128;
 
     pub(crate) const fn contains(self, bit: u8) -> bool {
         self.bits & bit != 0
