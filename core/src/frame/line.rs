@@ -206,6 +206,10 @@ impl LineDecoder {
             self.skip_if_oversize();
             return None;
         }
+        // Asked again after each line, nearly always in vain.
+        if self.scanned == self.buf.len() {
+            return None;
+        }
         let fresh = self.buf.get(self.scanned..).unwrap_or_default();
         let Some(at) = find_newline(fresh) else {
             self.scanned = self.buf.len();
@@ -251,6 +255,7 @@ impl LineDecoder {
     }
 
     /// Moves the rest of owned input to the end of the buffer.
+    #[inline]
     fn merge_owned(&mut self) {
         if !self.owned.is_empty() {
             let owned = core::mem::take(&mut self.owned);
@@ -259,11 +264,17 @@ impl LineDecoder {
     }
 
     /// Stops storing the unfinished line once it is too long. Complete lines must have been taken before.
+    #[inline]
     fn skip_if_oversize(&mut self) {
         // One byte more may be the carriage return of a line that just fits.
-        if self.buf.len() <= self.max.saturating_add(1) || self.skip.is_some() {
-            return;
+        if self.buf.len() > self.max.saturating_add(1) && self.skip.is_none() {
+            self.skip_oversize();
         }
+    }
+
+    /// Does so for more bytes than a line may have, unless a line among them is complete.
+    #[cold]
+    fn skip_oversize(&mut self) {
         if self.scanned < self.buf.len() {
             let fresh = self.buf.get(self.scanned..).unwrap_or_default();
             if find_newline(fresh).is_some() {
