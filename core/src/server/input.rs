@@ -281,8 +281,10 @@ pub struct InputRequired {
     collector: Option<Box<CollectedInput>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct CollectedInput {
+    /// Sends what is collected. A pointer, so that only programs whose handlers ask link the code (`core/docs/size.md`).
+    submit: SubmitInput,
     requests: InputRequests<'static>,
     state: Vec<u8>,
     /// Values for the next delivery.
@@ -290,7 +292,14 @@ struct CollectedInput {
     tasks: Option<QuestionTasks>,
 }
 
+type SubmitInput = fn(&CollectedInput, &mut Engine, Instant, &Call) -> Result<(), UseError>;
+
 impl CollectedInput {
+    fn new() -> Self {
+        let requests = InputRequests::default();
+        Self { submit: Self::submit, requests, state: Vec::new(), kept: Vec::new(), tasks: None }
+    }
+
     fn add_request(&mut self, key: &str, request: InputRequest<'static>) {
         self.requests.insert(key, request);
     }
@@ -323,7 +332,7 @@ impl CollectedInput {
     }
 
     fn submit(&self, engine: &mut Engine, now: Instant, call: &Call) -> Result<(), UseError> {
-        let Self { requests, state, kept, tasks } = self;
+        let Self { requests, state, kept, tasks, submit: _ } = self;
         let outcome = begin_round(engine, now, call, Round { requests, state, kept, tasks: *tasks });
         if let Err(refused) = &outcome {
             // The call may have ended meanwhile, so nothing has to be answered.
@@ -624,7 +633,7 @@ impl InputRequired {
     }
 
     fn collector(&mut self) -> &mut CollectedInput {
-        self.collector.get_or_insert_default()
+        self.collector.get_or_insert_with(|| Box::new(CollectedInput::new()))
     }
 }
 
@@ -654,7 +663,7 @@ impl Engine {
         input: &InputRequired,
     ) -> Result<(), UseError> {
         match &input.collector {
-            Some(collector) => collector.submit(self, now, call),
+            Some(collector) => (collector.submit)(collector, self, now, call),
             None => {
                 self.fail(now, call.id(), &unsupported_input_error())?;
                 Err(UseError::ReservedMethod(call.method().into()))
