@@ -123,7 +123,7 @@ fn answer_method(
 fn listen(engine: &mut Engine, request: &TaskRequestFrame<'_>, text: &[u8]) -> Result<Answer, RpcError> {
     let (channel, id) = (request.source.channel, request.id);
     let mut tasks = Vec::new();
-    let mut host = engine.tasks.as_mut();
+    let host = &mut engine.tasks;
     let mut cx = TaskContext {
         endpoint: &mut engine.endpoint,
         config: &engine.config,
@@ -131,7 +131,7 @@ fn listen(engine: &mut Engine, request: &TaskRequestFrame<'_>, text: &[u8]) -> R
         ended: Vec::new(),
     };
     let accept = |cx: &mut TaskContext<'_>, ids: &[TaskId]| {
-        let Some(host) = &mut host else { return Ok(None) };
+        let Some(host) = host.as_mut() else { return Ok(None) };
         tasks = host.accept_listener(cx, request, ids)?;
         Ok(Some(tasks.clone()))
     };
