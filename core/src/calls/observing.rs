@@ -2,14 +2,12 @@
 //!
 //! The feature `observe` leaves it out of a build.
 
-use alloc::collections::BTreeMap;
-
 use super::endpoint::{Endpoint, Role};
 use crate::error::{CallError, Fault};
 use crate::observe::{Observation, Observer, OpenRequest, Requested, RequestedParams, SessionEnd};
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, RpcError};
-use crate::slab::Key;
+use crate::slab::{Key, SecondaryMap};
 use crate::sync::Arc;
 use crate::tap::Direction;
 use crate::time::Instant;
@@ -42,7 +40,7 @@ pub(crate) struct Observing {
     /// Request that the engine is answering by itself.
     direct: Option<OpenRequest>,
     /// Open sessions, by their channel: revision and time of beginning.
-    sessions: BTreeMap<Key, (Version, Instant)>,
+    sessions: SecondaryMap<(Version, Instant)>,
 }
 
 impl Observing {
@@ -53,7 +51,7 @@ impl Observing {
             sent_bytes: 0,
             sent_error: None,
             direct: None,
-            sessions: BTreeMap::new(),
+            sessions: SecondaryMap::default(),
         }
     }
 }
@@ -66,14 +64,14 @@ impl Observing {
 
     /// Ends the session of a channel, if it had one.
     pub(crate) fn end_session(&mut self, at: Instant, channel: Key, direction: Direction, fault: &Fault) {
-        let Some((version, began_at)) = self.sessions.remove(&channel) else { return };
+        let Some((version, began_at)) = self.sessions.remove(channel) else { return };
         let is_fault = !matches!(fault, Fault::Eof | Fault::Closed);
         self.observer.session_ended(&SessionEnd { direction, version, began_at, ended_at: at, is_fault });
     }
 
     /// Returns the revision of the session of a root channel.
     pub(crate) fn version(&self, channel: Key) -> Option<Version> {
-        self.sessions.get(&channel).map(|(version, _)| *version)
+        self.sessions.get(channel).map(|(version, _)| *version)
     }
 
     /// Records the message that was received last.
