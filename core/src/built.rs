@@ -1,11 +1,12 @@
 //! Parts of the engines that a feature leaves out.
 //!
 //! Each has a marker. Without the feature the marker is a type without values, so nothing can make a [`Part`] of it, and the
-//! compiler drops every branch that handles the part. The field, and the code that drops it, stay. The code of the part
+//! compiler drops every branch that handles the part, and the code that drops it. The field stays. The code of the part
 //! needs no `cfg` of its own.
 
 use alloc::boxed::Box;
-use core::marker::PhantomData;
+use core::convert::Infallible;
+use core::fmt;
 
 /// Declares the marker of a feature, or of a condition on features.
 macro_rules! marker {
@@ -22,6 +23,28 @@ macro_rules! marker {
 
         impl Feature for $name {
             const IS_BUILT: bool = Self::IS_BUILT;
+            #[cfg($($built)+)]
+            type Stored<T> = Kept<T>;
+            #[cfg(not($($built)+))]
+            type Stored<T> = Infallible;
+
+            #[inline(always)]
+            fn get() -> Option<Self> {
+                Self::get()
+            }
+
+            #[inline(always)]
+            #[cfg_attr(not($($built)+), allow(unused_variables, reason = "there is no marker"))]
+            fn store<T>(self, value: T) -> Self::Stored<T> {
+                #[cfg($($built)+)]
+                {
+                    Kept(value)
+                }
+                #[cfg(not($($built)+))]
+                {
+                    match self {}
+                }
+            }
         }
 
         impl $name {
@@ -78,42 +101,97 @@ marker! {
 }
 
 /// A part of the engines that a feature builds.
-pub(crate) trait Feature {
+pub(crate) trait Feature: Sized {
     const IS_BUILT: bool;
+
+    /// What a [`Part`] has of its value: a type without values if the feature is not built, so that no code drops one.
+    type Stored<T>: Stored<T>;
+
+    /// Returns the marker if the feature is built.
+    fn get() -> Option<Self>;
+
+    fn store<T>(self, value: T) -> Self::Stored<T>;
+}
+
+pub(crate) trait Stored<T> {
+    fn value(&self) -> &T;
+
+    fn value_mut(&mut self) -> &mut T;
+
+    fn into_value(self) -> T;
+}
+
+/// The value of a part whose feature is built.
+pub(crate) struct Kept<T>(T);
+
+impl<T> Stored<T> for Kept<T> {
+    #[inline(always)]
+    fn value(&self) -> &T {
+        &self.0
+    }
+
+    #[inline(always)]
+    fn value_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+
+    #[inline(always)]
+    fn into_value(self) -> T {
+        self.0
+    }
+}
+
+impl<T> Stored<T> for Infallible {
+    #[inline(always)]
+    fn value(&self) -> &T {
+        match *self {}
+    }
+
+    #[inline(always)]
+    fn value_mut(&mut self) -> &mut T {
+        match *self {}
+    }
+
+    #[inline(always)]
+    fn into_value(self) -> T {
+        match self {}
+    }
 }
 
 /// A part that is made when it is needed. It is never there if its feature is not built, and the compiler knows it.
-#[derive(Debug)]
-pub(crate) struct Part<F, T> {
-    value: Option<Box<T>>,
-    feature: PhantomData<F>,
+pub(crate) struct Part<F: Feature, T> {
+    value: Option<Box<F::Stored<T>>>,
 }
 
-impl<F, T> Default for Part<F, T> {
+impl<F: Feature, T> Default for Part<F, T> {
     fn default() -> Self {
         Self::NONE
     }
 }
 
-impl<F, T> Part<F, T> {
-    pub(crate) const NONE: Self = Self { value: None, feature: PhantomData };
-
-    /// Creates a part that is there.
-    pub(crate) fn new(_: F, value: T) -> Self {
-        Self { value: Some(Box::new(value)), feature: PhantomData }
-    }
-
-    /// Returns the part, and makes it if it is not there.
-    pub(crate) fn get_or_insert_default(&mut self, _: F) -> &mut T
-    where
-        T: Default,
-    {
-        self.value.get_or_insert_default()
+impl<F: Feature, T: fmt::Debug> fmt::Debug for Part<F, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Part").field(&self.as_ref()).finish()
     }
 }
 
 // Inlined everywhere, because the branches that handle a part which is not built would stay otherwise.
 impl<F: Feature, T> Part<F, T> {
+    pub(crate) const NONE: Self = Self { value: None };
+
+    /// Creates a part that is there.
+    pub(crate) fn new(feature: F, value: T) -> Self {
+        Self { value: Some(Box::new(feature.store(value))) }
+    }
+
+    /// Returns the part, and makes it if it is not there.
+    pub(crate) fn get_or_insert_default(&mut self, feature: F) -> &mut T
+    where
+        T: Default,
+    {
+        self.value.get_or_insert_with(|| Box::new(feature.store(T::default()))).value_mut()
+    }
+
     /// Makes the part if it is set, and its feature is built.
     #[inline(always)]
     pub(crate) fn from_setting<S>(setting: Option<S>, make: impl FnOnce(S) -> T) -> Self {
@@ -126,23 +204,24 @@ impl<F: Feature, T> Part<F, T> {
 
     #[inline(always)]
     pub(crate) fn as_ref(&self) -> Option<&T> {
-        if F::IS_BUILT { self.value.as_deref() } else { None }
+        self.value.as_deref().map(Stored::value)
     }
 
     #[inline(always)]
     pub(crate) fn as_mut(&mut self) -> Option<&mut T> {
-        if F::IS_BUILT { self.value.as_deref_mut() } else { None }
+        self.value.as_deref_mut().map(Stored::value_mut)
     }
 
     /// Returns the part, and makes it if it is not there. Returns `None` if its feature is not built.
     #[inline(always)]
     pub(crate) fn get_or_make(&mut self, make: impl FnOnce() -> T) -> Option<&mut T> {
-        if F::IS_BUILT { Some(self.value.get_or_insert_with(|| Box::new(make()))) } else { None }
+        let feature = F::get()?;
+        Some(self.value.get_or_insert_with(|| Box::new(feature.store(make()))).value_mut())
     }
 
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Option<T> {
-        if F::IS_BUILT { self.value.take().map(|part| *part) } else { None }
+        self.value.take().map(|part| (*part).into_value())
     }
 
     #[inline(always)]
