@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::any::Any;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -284,24 +285,33 @@ pub struct InputRequired {
 #[derive(Debug)]
 struct CollectedInput {
     /// Sends what is collected. A pointer, so that only programs whose handlers ask link the code (`core/docs/size.md`).
-    submit: SubmitInput,
-    requests: InputRequests<'static>,
+    submit: fn(&Self, &mut Engine, Instant, &Call) -> Result<(), UseError>,
+    /// [`InputRequests`], and `()` while there are none: the code that drops them is linked with the first one.
+    requests: Box<dyn Any + Send + Sync>,
     state: Vec<u8>,
     /// Values for the next delivery.
     kept: Vec<(Box<str>, RawJson)>,
     tasks: Option<QuestionTasks>,
 }
 
-type SubmitInput = fn(&CollectedInput, &mut Engine, Instant, &Call) -> Result<(), UseError>;
-
 impl CollectedInput {
     fn new() -> Self {
-        let requests = InputRequests::default();
-        Self { submit: Self::submit, requests, state: Vec::new(), kept: Vec::new(), tasks: None }
+        Self {
+            submit: Self::submit,
+            requests: Box::new(()),
+            state: Vec::new(),
+            kept: Vec::new(),
+            tasks: None,
+        }
     }
 
     fn add_request(&mut self, key: &str, request: InputRequest<'static>) {
-        self.requests.insert(key, request);
+        if self.is_empty() {
+            self.requests = Box::new(InputRequests::default());
+        }
+        if let Some(requests) = self.requests.downcast_mut::<InputRequests<'static>>() {
+            requests.insert(key, request);
+        }
     }
 
     fn set_state(&mut self, state: Vec<u8>) {
@@ -317,11 +327,11 @@ impl CollectedInput {
     }
 
     fn discard_requests(&mut self) {
-        (self.requests, self.tasks) = (InputRequests::default(), None);
+        (self.requests, self.tasks) = (Box::new(()), None);
     }
 
     fn is_empty(&self) -> bool {
-        self.requests.is_empty()
+        self.requests.is::<()>()
     }
 
     fn carry_into(&self, retry: &mut RetryContext) {
@@ -333,6 +343,8 @@ impl CollectedInput {
 
     fn submit(&self, engine: &mut Engine, now: Instant, call: &Call) -> Result<(), UseError> {
         let Self { requests, state, kept, tasks, submit: _ } = self;
+        let none = InputRequests::default();
+        let requests = requests.downcast_ref().unwrap_or(&none);
         let outcome = begin_round(engine, now, call, Round { requests, state, kept, tasks: *tasks });
         if let Err(refused) = &outcome {
             // The call may have ended meanwhile, so nothing has to be answered.
