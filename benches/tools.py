@@ -42,6 +42,48 @@ def build(*what, where=ROOT, env=None):
     run(["cargo", "build", "--release", "--quiet", *what], cwd=where, env=env, stderr=None)
 
 
+# Settings of the profile of a small program: `core/docs/size.md`.
+SMALLEST = dict(lto='"fat"', codegen_units="1", opt_level='"z"', panic='"abort"')
+
+
+def program(package, source, settings=None, features=()):
+    """Builds a source text as a program of its own that depends on one of our packages, and returns its path.
+
+    The programs of users are like that. An example in the workspace gets the features that the tests of its package need.
+    """
+    settings = settings or {}
+    folder = os.path.join(target(), "programs")
+    os.makedirs(os.path.join(folder, "src"), exist_ok=True)
+    adapter = os.path.join(ROOT, "adapters", package.removeprefix("mcp-"))
+    manifest = f"""
+        [package]
+        name = "program"
+        edition = "2024"
+        [dependencies]
+        {package} = {{ path = "{adapter}", features = {json.dumps(list(features))} }}
+        serde = {{ version = "1", features = ["derive"] }}
+        serde_json = "1"
+        tokio = {{ version = "1", features = ["macros", "rt-multi-thread"], optional = {json.dumps(package != "mcp-tokio")} }}
+        [profile.release]
+        """ + "".join(f"{key.replace('_', '-')} = {value}\n" for key, value in settings.items()) + """
+        [workspace]
+        """
+    for name, text in (("Cargo.toml", manifest), ("src/main.rs", source)):
+        with open(os.path.join(folder, name), "w") as file:
+            file.write(text)
+    # The versions that our own programs have.
+    shutil.copy(os.path.join(ROOT, "Cargo.lock"), folder)
+    built = os.path.join(folder, "target", "-".join(settings.values()).replace('"', "") or "release")
+    build(where=folder, env=dict(os.environ, CARGO_TARGET_DIR=built))
+    return os.path.join(built, "release", "program")
+
+
+def first_program(readme):
+    """Returns the first Rust program of a page."""
+    with open(readme) as page:
+        return re.search(r"```rust,no_run\n(.*?)```", page.read(), re.DOTALL)[1]
+
+
 def stripped(path):
     """Returns the size of a program without symbols, in MB."""
     with tempfile.TemporaryDirectory() as d:
