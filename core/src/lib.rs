@@ -271,7 +271,7 @@ mod version;
 
 pub use calls::inbound::{CallId, Progress, SendStatus};
 pub use calls::outbound::{CallKey, CallOptions};
-pub use change::Change;
+pub use change::{Change, CustomList, CustomListError};
 pub use deprecation::DeprecatedFeature;
 pub use diagnostic::Diagnostic;
 pub use entropy::Entropy;

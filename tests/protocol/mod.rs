@@ -9,6 +9,7 @@ mod cancel;
 mod classify;
 pub(crate) mod common;
 mod connection_admission;
+mod custom_lists;
 mod deprecations;
 mod deviations;
 mod downgrade;

@@ -160,6 +160,7 @@ fn change_name(change: &Change) -> &str {
         Change::Prompts => "prompts",
         Change::Resources => "resources",
         Change::Resource(uri) => uri,
+        Change::Custom(list) => list.member(),
         _ => "something",
     }
 }

@@ -334,6 +334,8 @@ impl Cache {
                 self.invalidate(scope, Invalidation::Resources)
             }
             Change::Resource(uri) => self.invalidate(scope, Invalidation::Resource(uri.clone())),
+            // Results of methods that the protocol does not define are not kept.
+            Change::Custom(_) => {}
         }
     }
 

@@ -9,10 +9,12 @@ use super::input_tasks::hosted::InputTasks;
 use super::tasks::TaskPolling;
 use crate::calls::endpoint::Settings;
 use crate::calls::pings::KeepAlivePing;
+use crate::change::{CustomList, CustomListError};
 use crate::error::CallError;
 use crate::identity::{ExtensionError, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
+use crate::listen_filter::CustomLists;
 use crate::meta;
 use crate::model::{ElicitUrlParams, InputRequest};
 use crate::observe::Observer;
@@ -59,6 +61,7 @@ pub struct Config {
     pub(crate) known_era: Option<KnownEra>,
     pub(crate) send_info: bool,
     pub(crate) custom_methods: Vec<String>,
+    pub(super) custom_lists: CustomLists,
     /// The code that reads input requests, if capabilities were declared.
     pub(super) inputs: Option<InputSupport>,
     /// The support of tasks, if calls may become tasks.
@@ -78,6 +81,7 @@ impl Config {
             known_era: None,
             send_info: true,
             custom_methods: Vec::new(),
+            custom_lists: CustomLists::new(),
             inputs: None,
             tasks: None,
             input_tasks: None,
@@ -150,6 +154,18 @@ impl Config {
     pub const fn any_custom_method(mut self) -> Self {
         self.settings.accepts_any_custom_method = true;
         self
+    }
+
+    /// Reads the notifications of a list of an extension as [changes](super::Event::Changed) of the subscriptions that ask for
+    /// it ([`SubscriptionFilter::custom_list`](crate::model::SubscriptionFilter::custom_list)).
+    ///
+    /// # Errors
+    ///
+    /// [`CustomListError::Taken`] if the protocol or another registered list has one of its names,
+    /// [`CustomListError::Full`] if five others are registered.
+    pub fn custom_list(mut self, list: CustomList) -> Result<Self, CustomListError> {
+        self.custom_lists.register(list)?;
+        Ok(self)
     }
 
     /// Returns whether a method that no revision defines is accepted.

@@ -407,12 +407,7 @@ impl Engine {
             methods::ACKNOWLEDGED => {
                 self.subscriptions.receive_acknowledged(&mut self.common, channel, params);
             }
-            method @ (methods::TOOLS_CHANGED
-            | methods::PROMPTS_CHANGED
-            | methods::RESOURCES_CHANGED
-            | methods::RESOURCE_UPDATED) => {
-                self.subscriptions.receive_change(&mut self.common, channel, method, params);
-            }
+            method if self.subscriptions.receive_change(&mut self.common, channel, method, params) => {}
             method => {
                 let params = whole.map(|p| RawJson::trusted(frame.slice_ref(p)));
                 // A task that no call follows is the application's.

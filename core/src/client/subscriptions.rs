@@ -23,7 +23,7 @@ use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, UseError};
 use crate::json::{Serializer, object_members, string};
 use crate::limits::Limit;
-use crate::listen_filter::{LIST_CHANGES, ListSet, ListenFilter, PROMPTS, RESOURCES, TOOLS, declared_lists};
+use crate::listen_filter::{CustomLists, ListSet, ListenFilter, PROMPTS, RESOURCES, TOOLS, declared_lists};
 use crate::methods::{self, Capability};
 use crate::model::SubscriptionFilter;
 use crate::shape;
@@ -126,35 +126,33 @@ impl Subscription {
         let is_renewed = self.acknowledgment == Acknowledgment::AwaitedAgain;
         self.acknowledgment = Acknowledgment::Received;
         let key = self.key(key);
-        common.events.push_back(Event::Subscribed { key, honoured: self.filter() });
+        let custom = &common.config.custom_lists;
+        common.events.push_back(Event::Subscribed { key, honoured: self.filter(custom) });
         if is_renewed {
-            let lists =
-                LIST_CHANGES.into_iter().filter(|(list, _)| self.lists & list != 0).map(|(_, change)| change);
             let resources = self.uris.iter().map(|uri| Change::Resource(String::from(&**uri)));
-            for change in lists.chain(resources) {
+            for change in custom.changes(self.lists).chain(resources) {
                 common.events.push_back(Event::Changed { key: Some(key), change });
             }
         }
     }
 
-    fn wants(&self, change: &Change) -> bool {
+    fn wants(&self, change: &Change, custom: &CustomLists) -> bool {
         match change {
-            Change::Tools => self.lists & TOOLS != 0,
-            Change::Prompts => self.lists & PROMPTS != 0,
-            Change::Resources => self.lists & RESOURCES != 0,
             Change::Resource(uri) => self.uris.iter().any(|resource| covers(resource, uri)),
+            list => self.lists & custom.set_of(list) != 0,
         }
     }
 
     /// Returns the filter for the application.
-    fn filter(&self) -> SubscriptionFilter {
+    fn filter(&self, custom: &CustomLists) -> SubscriptionFilter {
         let mut filter = SubscriptionFilter::new();
         filter.tools_list_changed = (self.lists & TOOLS != 0).then_some(true);
         filter.prompts_list_changed = (self.lists & PROMPTS != 0).then_some(true);
         filter.resources_list_changed = (self.lists & RESOURCES != 0).then_some(true);
         let uris = || self.uris.iter().map(|uri| String::from(&**uri)).collect();
         filter.resource_subscriptions = (!self.uris.is_empty()).then(uris);
-        filter
+        let wanted = custom.iter().filter(|(bit, _)| self.lists & bit != 0);
+        wanted.fold(filter, |filter, (_, list)| filter.custom_list(list))
     }
 }
 
@@ -271,7 +269,7 @@ impl Subscriptions {
         let limits = &common.endpoint.limits;
         let mut sub = Subscription {
             serial: 0,
-            lists: lists_of(filter),
+            lists: lists_of(filter, &common.config.custom_lists),
             uris: sorted_uris(filter.resource_subscriptions.iter().flatten()),
             memberships: Vec::new(),
             acknowledgment: Acknowledgment::Awaited,
@@ -406,7 +404,9 @@ impl Subscriptions {
         }
         // One that was sent before its subscription ended is not read.
         let Some(listen) = subscription_of(common, channel, method, params) else { return };
-        let Ok(answer) = ListenFilter::read(params) else { return common.diagnose(invalid()) };
+        let Ok(answer) = ListenFilter::read(params, &common.config.custom_lists) else {
+            return common.diagnose(invalid());
+        };
         let found = self.find_by_listen(common, listen).filter(|(_, sub)| !sub.is_acknowledged());
         let Some((key, sub)) = found else {
             return common.diagnose(Diagnostic::UnsolicitedNotification(method.into()));
@@ -444,7 +444,7 @@ impl Subscriptions {
     pub(in crate::client) fn renew_listen(&mut self, common: &mut CommonState, request: Key) -> Option<Key> {
         let main = common.main_channel?;
         let (key, sub) = self.find_by_listen(common, request)?;
-        let (filter, subscription) = (sub.filter(), sub.key(key));
+        let (filter, subscription) = (sub.filter(&common.config.custom_lists), sub.key(key));
         common.endpoint.outbound.calls.remove(request);
         match listen(common, main, key, &filter) {
             Ok(request) => {
@@ -546,6 +546,8 @@ impl Subscriptions {
             Change::Tools => add(tools),
             Change::Prompts => add(prompts),
             Change::Resources => add(resources),
+            // The legacy era has none.
+            Change::Custom(_) => {}
             Change::Resource(uri) => self.visit_covering(uri, |resource| {
                 if let Some(resource) = self.resources.get(resource) {
                     add(&resource.subscribers);
@@ -565,7 +567,8 @@ impl Subscriptions {
         let (key, sub) = self.find_by_listen(common, listen)?;
         // Only the server knows which resources are parts of the subscribed ones.
         let may_be_part = matches!(change, Change::Resource(_)) && !sub.uris.is_empty();
-        (sub.is_acknowledged() && (may_be_part || sub.wants(change))).then(|| sub.key(key))
+        let is_wanted = may_be_part || sub.wants(change, &common.config.custom_lists);
+        (sub.is_acknowledged() && is_wanted).then(|| sub.key(key))
     }
 
     /// Ends all subscriptions with the connection (SUB-015, SUB-017).
@@ -604,11 +607,15 @@ fn promised_lists(common: &CommonState) -> ListSet {
 }
 
 /// Returns the lists of a filter.
-fn lists_of(filter: &SubscriptionFilter) -> ListSet {
+fn lists_of(filter: &SubscriptionFilter, custom: &CustomLists) -> ListSet {
     let is_set = |flag: Option<bool>, list| if flag == Some(true) { list } else { 0 };
-    is_set(filter.tools_list_changed, TOOLS)
+    let of_protocol = is_set(filter.tools_list_changed, TOOLS)
         | is_set(filter.prompts_list_changed, PROMPTS)
-        | is_set(filter.resources_list_changed, RESOURCES)
+        | is_set(filter.resources_list_changed, RESOURCES);
+    custom
+        .iter()
+        .filter(|(_, list)| filter.has_custom_list(*list))
+        .fold(of_protocol, |all, (bit, _)| all | bit)
 }
 
 /// Returns URIs sorted and without duplicates.
@@ -679,20 +686,17 @@ struct UriParams<'a> {
 // Notifications, and the subscriptions that they are of.
 
 impl Subscriptions {
-    /// Handles a change notification. A server may send one to a client without any subscription: a change of a list is
-    /// reported, because a cached list is outdated, and anything else is diagnosed.
+    /// Handles a change notification; returns false if it is something else. A server may send one to a client without any
+    /// subscription: a change of a list is reported, because a cached list is outdated, and anything else is diagnosed.
     pub(super) fn receive_change(
         &mut self,
         common: &mut CommonState,
         channel: Key,
         method: &str,
         params: &[u8],
-    ) {
+    ) -> bool {
         let change = match method {
-            methods::TOOLS_CHANGED => Change::Tools,
-            methods::PROMPTS_CHANGED => Change::Prompts,
-            methods::RESOURCES_CHANGED => Change::Resources,
-            _ => {
+            methods::RESOURCE_UPDATED => {
                 let mut uri = None;
                 object_members(params, |name, value| {
                     if name == b"uri" {
@@ -701,20 +705,31 @@ impl Subscriptions {
                 });
                 match uri {
                     Some(uri) => Change::Resource(uri),
-                    None => return common.diagnose(Diagnostic::InvalidNotification(method.into())),
+                    None => {
+                        common.diagnose(Diagnostic::InvalidNotification(method.into()));
+                        return true;
+                    }
                 }
             }
+            _ => match common.config.custom_lists.announced_by(method) {
+                // Legacy revisions have no such lists, so this is a notification as any other.
+                Some(Change::Custom(_)) if !common.is_modern() => return false,
+                Some(change) => change,
+                None => return false,
+            },
         };
         if !common.is_modern() {
             let wanting = self.subscribers(&change);
-            return receive_legacy_change(common, method, change, wanting);
+            receive_legacy_change(common, method, change, wanting);
+            return true;
         }
-        let Some(listen) = subscription_of(common, channel, method, params) else { return };
+        let Some(listen) = subscription_of(common, channel, method, params) else { return true };
         match self.subscriber(common, listen, &change) {
             Some(subscription) => common.events.push_change(Some(subscription), change),
             // SUB-003, SUB-004
             None => common.diagnose(Diagnostic::UnsolicitedNotification(method.into())),
         }
+        true
     }
 }
 

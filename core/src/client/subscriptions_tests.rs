@@ -4,6 +4,8 @@ use alloc::format;
 use alloc::sync::Arc;
 
 use super::*;
+use crate::calls::outbound::OutboundCalls;
+use crate::change::CustomList;
 use crate::client::config::Config;
 use crate::client::event::Peer;
 use crate::identity::Capabilities;
@@ -13,7 +15,11 @@ use crate::version::{Version, VersionSet};
 
 /// Returns the state of a client that is connected to a server of a revision.
 fn connected(version: Version) -> CommonState {
-    let mut common = CommonState::new(Arc::new(Config::new("test", "1").versions(VersionSet::only(version))));
+    connected_with(Config::new("test", "1"), version)
+}
+
+fn connected_with(config: Config, version: Version) -> CommonState {
+    let mut common = CommonState::new(Arc::new(config.versions(VersionSet::only(version))));
     common.main_channel = Some(common.endpoint.open_channel(false, ()));
     let capabilities: &[u8] = br#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#;
     common.peer = Some(Peer {
@@ -187,6 +193,41 @@ fn change_reaches_each_wanting_subscription_once_in_order() {
     assert_eq!(part, [Some(keys[0]), Some(keys[2])]);
     assert_eq!(changed(methods::TOOLS_CHANGED, b"{}"), [Some(keys[1])]);
     assert_eq!(changed(methods::PROMPTS_CHANGED, b"{}"), [None]);
+}
+
+// covers: SUB-008, SUB-012
+#[test]
+fn equal_changes_of_custom_lists_are_merged_until_they_are_polled() {
+    let lists =
+        [("a", "n/a"), ("b", "n/b")].map(|(member, notification)| CustomList::new(member, notification));
+    let config =
+        lists.iter().fold(Config::new("test", "1"), |config, list| config.custom_list(*list).expect("room"));
+    let (mut common, mut subs) = (connected_with(config, Version::V2026_07_28), Subscriptions::default());
+    let main = common.main_channel.expect("open");
+    let filter = lists.iter().fold(SubscriptionFilter::new(), |filter, list| filter.custom_list(*list));
+    let key = subs.subscribe(&mut common, &filter).expect("room");
+    let (listen, _) = common.endpoint.outbound.calls.iter().next().expect("a request");
+    let meta =
+        format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{}}}"#, OutboundCalls::wire_id(listen));
+    let acknowledged = format!(r#"{{"notifications":{{"b":true,"a":true}},{meta}}}"#);
+    subs.receive_acknowledged(&mut common, main, acknowledged.as_bytes());
+    assert!(
+        matches!(common.events.pop_front(), Some(Event::Subscribed { honoured, .. }) if honoured == filter)
+    );
+    for method in ["n/b", "n/a", "n/b", "n/a", "n/b"] {
+        assert!(subs.receive_change(&mut common, main, method, format!("{{{meta}}}").as_bytes()));
+    }
+    for list in [lists[1], lists[0]] {
+        let expected = Change::Custom(list);
+        assert!(
+            matches!(common.events.pop_front(), Some(Event::Changed { key: Some(k), change }) if k == key && change == expected)
+        );
+    }
+    assert!(common.events.is_empty());
+    // Those that wait go with their subscription.
+    subs.receive_change(&mut common, main, "n/a", format!("{{{meta}}}").as_bytes());
+    subs.unsubscribe(&mut common, key).expect("open");
+    assert!(common.events.is_empty());
 }
 
 // covers: SUB-012

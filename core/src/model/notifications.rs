@@ -4,10 +4,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
+use bytes::Bytes;
+
 use super::base::{ProgressToken, ResultType};
 use super::message::message;
 use super::string_enum::string_enum;
 use super::tasks::TaskId;
+use crate::change::CustomList;
 use crate::raw::RawJson;
 use crate::rpc::RequestId;
 
@@ -149,6 +152,24 @@ message! {
     } {
         /// Kind of the result; the server's engine sets it.
         opt result_type: ResultType = "resultType",
+    }
+}
+
+impl SubscriptionFilter {
+    /// Asks for a list of an extension, by its member in [`extra`](#structfield.extra).
+    ///
+    /// A client reports its changes if it has registered the list
+    /// ([`Config::custom_list`](crate::client::Config::custom_list)).
+    #[must_use]
+    pub fn custom_list(mut self, list: CustomList) -> Self {
+        self.extra.insert(list.member(), RawJson::trusted(Bytes::from_static(b"true")));
+        self
+    }
+
+    /// Returns whether the filter has a list of an extension.
+    #[must_use]
+    pub fn has_custom_list(&self, list: CustomList) -> bool {
+        self.extra.get(list.member()).is_some_and(|wanted| wanted.as_str() == "true")
     }
 }
 

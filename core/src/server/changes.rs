@@ -14,7 +14,7 @@ use crate::built::{Part, Subscribing};
 use crate::calls::endpoint::EndpointTimer;
 use crate::identity::Capabilities;
 use crate::json::{escaped_len, write_str};
-use crate::listen_filter::{self, ListenFilter, declared_lists};
+use crate::listen_filter::{self, CustomLists, ListenFilter, declared_lists};
 use crate::model::TaskId;
 use crate::rpc::{self, RequestId, RpcError};
 use crate::slab::Key;
@@ -56,10 +56,11 @@ impl Changes {
         announcement: &Announcement<'_>,
     ) -> usize {
         let Some(table) = self.table.as_mut() else { return 0 };
-        let Some(target) = table.find_target(announcement.change()) else { return 0 };
+        let Some(target) = table.find_target(announcement.change(), &config.custom_lists) else { return 0 };
         let (audience, of_resource) = (announcement.audience(), config.audience_of(announcement.change()));
         let is_everyone = audience.is_everyone() && of_resource.is_everyone();
-        let (mut count, mut message, mut interests) = (0, ChangeMessage::default(), table.interests(target));
+        let (mut count, mut interests) = (0, table.interests(target));
+        let mut message = ChangeMessage::new(target, &config.custom_lists);
         while let Some(interest) = table.next(&mut interests) {
             // Without conditions no caller is made, which would cost some copies for each receiver.
             if !is_everyone {
@@ -82,7 +83,7 @@ impl Changes {
     }
 
     /// Sends the deferred notifications of a channel if there is room.
-    pub(super) fn handle_timeout(&mut self, endpoint: &mut ServerEndpoint, channel: Key) {
+    pub(super) fn handle_timeout(&mut self, endpoint: &mut ServerEndpoint, config: &Config, channel: Key) {
         if !Subscribing::IS_BUILT {
             return;
         }
@@ -93,7 +94,8 @@ impl Changes {
         for interest in deferred {
             // An interest may have ended since, or it was notified in the meantime.
             if let Some(target) = table.target(interest).filter(|_| table.undefer(interest)) {
-                notify(table, endpoint, target, interest, &mut ChangeMessage::default());
+                let mut message = ChangeMessage::new(target, &config.custom_lists);
+                notify(table, endpoint, target, interest, &mut message);
             }
         }
     }
@@ -121,7 +123,7 @@ impl Changes {
         if cx.endpoint.limits.is_out_of_memory(copied) {
             return Err(RpcError::internal(OUT_OF_MEMORY));
         }
-        let mut filter = ListenFilter::read(params)?;
+        let mut filter = ListenFilter::read(params, &cx.config.custom_lists)?;
         // What the server does not offer is left out, and the acknowledgment shows it.
         filter.restrict(&cx.config.settings.capabilities);
         if let Some(ids) = filter.task_ids.take() {
@@ -163,7 +165,7 @@ impl Changes {
                 table.subscribe(&mut c.role.listeners, key, uri).map(|uri| interest_event(&uri, true)),
             );
         }
-        acknowledge(endpoint, channel, id, &filter, extra);
+        acknowledge(endpoint, channel, id, extra, |out| filter.write(out, &config.custom_lists));
         Ok(events)
     }
 
@@ -349,13 +351,13 @@ fn acknowledge(
     endpoint: &mut ServerEndpoint,
     channel: Key,
     id: &RequestId,
-    filter: &ListenFilter,
     extra: usize,
+    write_filter: impl FnOnce(&mut Vec<u8>),
 ) {
     endpoint.send(channel, extra, |out| {
         rpc::notification_head(out, methods::ACKNOWLEDGED);
         out.extend_from_slice(b",\"params\":{\"notifications\":");
-        filter.write(out);
+        write_filter(out);
         out.extend_from_slice(b",\"_meta\":");
         write_subscription_meta(out, id);
         out.push(b'}');
@@ -396,8 +398,8 @@ fn write_subscription_meta(out: &mut Vec<u8>, id: &RequestId) {
 }
 
 /// An encoded change notification. It is equal for all listeners, except for the subscription id.
-#[derive(Default)]
 struct ChangeMessage {
+    method: &'static str,
     /// Bytes that the URI takes in the text for all listeners, and in an outbox.
     room: Option<usize>,
     /// Encoded up to the subscription id; empty until it is needed.
@@ -407,6 +409,15 @@ struct ChangeMessage {
 }
 
 impl ChangeMessage {
+    fn new(target: ChangeTarget, custom: &CustomLists) -> Self {
+        let method = match target {
+            ChangeTarget::Resource(_) => methods::RESOURCE_UPDATED,
+            // The position is that of a list, so it has a notification.
+            ChangeTarget::List(list) => custom.notification(list).unwrap_or_default(),
+        };
+        Self { method, room: None, with_id: Vec::new(), without_id: Vec::new() }
+    }
+
     fn room(&mut self, table: &Subscriptions, target: ChangeTarget) -> usize {
         let uri = || table.uri(target).map_or(0, |uri| escaped_len(uri.as_bytes()));
         // Twice: the text is kept for all listeners, and copied into an outbox.
@@ -424,7 +435,7 @@ impl ChangeMessage {
             Some(id) => {
                 // Encoded once for all listeners, which differ only in the id behind it.
                 if self.with_id.is_empty() {
-                    write_head(&mut self.with_id, target);
+                    rpc::notification_head(&mut self.with_id, self.method);
                     self.with_id.extend_from_slice(b",\"params\":{");
                     if let Some(uri) = table.uri(target) {
                         write_uri(&mut self.with_id, uri);
@@ -440,7 +451,7 @@ impl ChangeMessage {
             }
             None => {
                 if self.without_id.is_empty() {
-                    write_head(&mut self.without_id, target);
+                    rpc::notification_head(&mut self.without_id, self.method);
                     if let Some(uri) = table.uri(target) {
                         self.without_id.extend_from_slice(b",\"params\":{");
                         write_uri(&mut self.without_id, uri);
@@ -452,18 +463,6 @@ impl ChangeMessage {
         }
         rpc::end(out);
     }
-}
-
-fn write_head(out: &mut Vec<u8>, target: ChangeTarget) {
-    rpc::notification_head(
-        out,
-        match target {
-            ChangeTarget::List(0) => methods::TOOLS_CHANGED,
-            ChangeTarget::List(1) => methods::PROMPTS_CHANGED,
-            ChangeTarget::List(_) => methods::RESOURCES_CHANGED,
-            ChangeTarget::Resource(_) => methods::RESOURCE_UPDATED,
-        },
-    );
 }
 
 fn write_uri(out: &mut Vec<u8>, uri: &str) {

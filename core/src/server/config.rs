@@ -12,10 +12,11 @@ use super::custom_method::CustomMethod;
 use crate::built::Subscribing;
 use crate::calls::endpoint::Settings;
 use crate::calls::pings::KeepAlivePing;
-use crate::change::Change;
+use crate::change::{Change, CustomList, CustomListError};
 use crate::identity::{Capabilities, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
+use crate::listen_filter::CustomLists;
 use crate::meta;
 use crate::methods::Capability;
 use crate::observe::Observer;
@@ -66,6 +67,7 @@ pub struct Config {
     pub(crate) instructions: Option<String>,
     pub(crate) advertise_legacy: bool,
     pub(super) custom_methods: Vec<CustomMethod>,
+    pub(super) custom_lists: CustomLists,
     pub(super) subscription_scopes: Option<SubscriptionScopes>,
     resource_audience: Option<EntryAudience>,
     tool_audience: Option<EntryAudience>,
@@ -90,6 +92,7 @@ impl Config {
             instructions: None,
             advertise_legacy: true,
             custom_methods: Vec::new(),
+            custom_lists: CustomLists::new(),
             subscription_scopes: None,
             resource_audience: None,
             tool_audience: None,
@@ -219,6 +222,21 @@ impl Config {
     pub fn custom_method(mut self, method: impl Into<CustomMethod>) -> Self {
         self.custom_methods.push(method.into());
         self
+    }
+
+    /// Honours a list of an extension in the filter of `subscriptions/listen`, and lets
+    /// [`publish`](super::Engine::publish) announce its changes.
+    ///
+    /// Register it only if the extension is declared and promises changes of the list. A list that is not registered is
+    /// absent from the acknowledgment (SUB-006).
+    ///
+    /// # Errors
+    ///
+    /// [`CustomListError::Taken`] if the protocol or another registered list has one of its names,
+    /// [`CustomListError::Full`] if five others are registered.
+    pub fn custom_list(mut self, list: CustomList) -> Result<Self, CustomListError> {
+        self.custom_lists.register(list)?;
+        Ok(self)
     }
 
     /// Sets which scopes the token of a subscription to a resource needs: `scopes` returns them for its caller

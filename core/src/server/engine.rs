@@ -769,7 +769,9 @@ impl BoundEngine for Engine {
                         if is_shutdown { CancelReason::Shutdown } else { CancelReason::Disconnected };
                     self.abort_channel(channel, &reason);
                 }
-                EndpointTimer::Changes(channel) => self.changes.handle_timeout(&mut self.endpoint, channel),
+                EndpointTimer::Changes(channel) => {
+                    self.changes.handle_timeout(&mut self.endpoint, &self.config, channel)
+                }
                 EndpointTimer::SessionLog(channel) => _ = self.advance_log(channel, None),
                 EndpointTimer::Trim => self.trim(),
                 EndpointTimer::Negotiation(_) => {}

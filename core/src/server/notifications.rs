@@ -37,8 +37,9 @@ impl Engine {
     ///
     /// Modern clients are notified on each `subscriptions/listen` whose filter matches (SUB-003, SUB-008). Legacy
     /// sessions are notified if the capability promises it (RES-012, PROMPT-009) or if they subscribed to the resource
-    /// (RES-011, RES-028). Notifications are level-triggered: while one waits to be sent, an equal change adds none. A
-    /// peer that does not read is notified when it does. URIs are compared literally.
+    /// (RES-011, RES-028); they have no [custom lists](crate::CustomList). Notifications are level-triggered: while one
+    /// waits to be sent, an equal change adds none. A peer that does not read is notified when it does. URIs are compared
+    /// literally.
     pub fn publish<'a>(&mut self, now: Instant, change: impl Into<Announcement<'a>>) -> usize {
         self.endpoint.tick(now);
         self.changes.publish(&mut self.endpoint, &self.config, &change.into())

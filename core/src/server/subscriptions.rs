@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 
 use crate::change::Change;
-use crate::listen_filter::{LIST_CHANGES, ListSet};
+use crate::listen_filter::{CustomLists, ListSet, bit};
 use crate::rpc::RequestId;
 use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::tree::{Tree, TreeLinks, TreeNode};
@@ -197,7 +197,7 @@ impl SentChanges {
 /// A list or a subscribed resource that has changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ChangeTarget {
-    /// A list, by its index in [`LIST_CHANGES`].
+    /// A list, by its position among those that the configuration has ([`CustomLists`]).
     List(usize),
     Resource(Key),
 }
@@ -205,7 +205,7 @@ pub(super) enum ChangeTarget {
 /// The interest of one listener in one list or resource.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Interest {
-    /// A listener, and the index of the list in [`LIST_CHANGES`].
+    /// A listener, and the position of the list.
     List(Key, usize),
     /// A subscription to a resource.
     Resource(Key),
@@ -214,7 +214,7 @@ pub(super) enum Interest {
 /// The interests in a target, one after the other; valid while no listener is opened or closed.
 #[derive(Debug)]
 pub(super) enum Interests {
-    /// Index of a list, a set of lists, and a position among its listeners.
+    /// Position of a list, and of a set of lists, and one among the listeners of that set.
     List(usize, usize, usize),
     /// The next subscription to a resource.
     Resource(Option<Key>),
@@ -223,8 +223,8 @@ pub(super) enum Interests {
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     listeners: Slab<ChangeListener>,
-    /// Slots of the listeners of each set of lists.
-    by_lists: [Vec<u32>; 8],
+    /// Each set of lists that a listener has, with the slots of its listeners, in the order of the sets.
+    by_lists: Vec<(ListSet, Vec<u32>)>,
     resources: Slab<SubscribedResource>,
     /// The resources, ordered by URI.
     by_uri: Tree,
@@ -235,7 +235,7 @@ impl Subscriptions {
     pub(super) const fn new() -> Self {
         Self {
             listeners: Slab::new(),
-            by_lists: [const { Vec::new() }; 8],
+            by_lists: Vec::new(),
             resources: Slab::new(),
             by_uri: Tree::new(),
             subscriptions: Slab::new(),
@@ -266,7 +266,7 @@ impl Subscriptions {
         of.by_id.insert(&mut self.listeners, place, key);
         of.count += 1;
         // A listener of no list is in no set, and its position is never used.
-        let peers = self.by_lists.get_mut(usize::from(lists)).filter(|_| lists != 0);
+        let peers = listeners_of(&mut self.by_lists, lists);
         if let (Some(peers), Some(listener)) = (peers, self.listeners.get_mut(key)) {
             listener.position = u32::try_from(peers.len()).unwrap_or(u32::MAX);
             peers.push(key.slot);
@@ -378,9 +378,7 @@ impl Subscriptions {
         });
         of.count = of.count.saturating_sub(1);
         let Some(listener) = self.listeners.remove(key) else { return Vec::new() };
-        if let Some(peers) =
-            self.by_lists.get_mut(usize::from(listener.lists)).filter(|_| listener.lists != 0)
-        {
+        if let Some(peers) = listeners_of(&mut self.by_lists, listener.lists) {
             let at = listener.position as usize;
             if at < peers.len() {
                 peers.swap_remove(at);
@@ -404,10 +402,10 @@ impl Subscriptions {
     }
 
     /// Returns the target of a change, if it can have listeners.
-    pub(super) fn find_target(&mut self, change: &Change) -> Option<ChangeTarget> {
+    pub(super) fn find_target(&mut self, change: &Change, custom: &CustomLists) -> Option<ChangeTarget> {
         match change {
             Change::Resource(uri) => self.find_resource(uri).map(ChangeTarget::Resource),
-            list => LIST_CHANGES.iter().position(|(_, other)| other == list).map(ChangeTarget::List),
+            list => custom.position(list).map(ChangeTarget::List),
         }
     }
 
@@ -432,8 +430,8 @@ impl Subscriptions {
             }
             Interests::List(list, set, at) => loop {
                 // The end of the sets ends the loop. A set without the list is skipped as a whole.
-                let listeners = self.by_lists.get(*set)?;
-                match listeners.get(*at).filter(|_| *set & usize::from(kind(*list)) != 0) {
+                let (lists, listeners) = self.by_lists.get(*set)?;
+                match listeners.get(*at).filter(|_| lists & bit(*list) != 0) {
                     Some(slot) => {
                         *at += 1;
                         return self.listeners.key_at(*slot).map(|key| Interest::List(key, *list));
@@ -470,7 +468,7 @@ impl Subscriptions {
         match interest {
             Interest::List(key, list) => {
                 let listener = self.listeners.get(key);
-                listener.is_some_and(|l| l.epoch == epoch && l.notified & kind(list) != 0)
+                listener.is_some_and(|l| l.epoch == epoch && l.notified & bit(list) != 0)
             }
             Interest::Resource(key) => self.subscriptions.get(key).is_some_and(|s| s.epoch == epoch),
         }
@@ -485,9 +483,9 @@ impl Subscriptions {
                 if listener.epoch != epoch {
                     (listener.epoch, listener.notified) = (epoch, 0);
                 }
-                listener.notified |= kind(list);
+                listener.notified |= bit(list);
                 // What is deferred would repeat this notification.
-                listener.deferred &= !kind(list);
+                listener.deferred &= !bit(list);
             }
             Interest::Resource(key) => {
                 if let Some(subscription) = self.subscriptions.get_mut(key) {
@@ -501,8 +499,8 @@ impl Subscriptions {
     pub(super) fn defer(&mut self, interest: Interest) -> bool {
         match interest {
             Interest::List(key, list) => self.listeners.get_mut(key).is_some_and(|listener| {
-                let is_new = listener.deferred & kind(list) == 0;
-                listener.deferred |= kind(list);
+                let is_new = listener.deferred & bit(list) == 0;
+                listener.deferred |= bit(list);
                 is_new
             }),
             Interest::Resource(key) => {
@@ -516,7 +514,7 @@ impl Subscriptions {
     pub(super) fn is_deferred(&self, interest: Interest) -> bool {
         match interest {
             Interest::List(key, list) => {
-                self.listeners.get(key).is_some_and(|listener| listener.deferred & kind(list) != 0)
+                self.listeners.get(key).is_some_and(|listener| listener.deferred & bit(list) != 0)
             }
             Interest::Resource(key) => self.subscriptions.get(key).is_some_and(|s| s.deferred),
         }
@@ -528,7 +526,7 @@ impl Subscriptions {
         match interest {
             Interest::List(key, list) => {
                 if let Some(listener) = self.listeners.get_mut(key) {
-                    listener.deferred &= !kind(list);
+                    listener.deferred &= !bit(list);
                 }
             }
             Interest::Resource(key) => {
@@ -549,20 +547,29 @@ impl Subscriptions {
     }
 
     pub(super) fn trim(&mut self) {
+        self.by_lists.retain(|(_, listeners)| !listeners.is_empty());
         self.listeners.trim();
         self.resources.trim();
         self.subscriptions.trim();
     }
 }
 
-/// Returns the bit of a list.
-fn kind(list: usize) -> ListSet {
-    LIST_CHANGES.get(list).map_or(0, |(kind, _)| *kind)
+/// Returns the slots of the listeners of a set of lists, which is added if it is not there; `None` for no lists.
+fn listeners_of(by_lists: &mut Vec<(ListSet, Vec<u32>)>, lists: ListSet) -> Option<&mut Vec<u32>> {
+    if lists == 0 {
+        return None;
+    }
+    let at = by_lists.binary_search_by_key(&lists, |(set, _)| *set).unwrap_or_else(|at| {
+        by_lists.insert(at, (lists, Vec::new()));
+        at
+    });
+    by_lists.get_mut(at).map(|(_, listeners)| listeners)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::change::CustomList;
     use crate::listen_filter::{RESOURCES, TOOLS};
     use crate::testing::{Rng, rounds};
     use alloc::collections::BTreeSet;
@@ -570,9 +577,22 @@ mod tests {
     use alloc::string::String;
 
     const CHANNEL: Key = Key { slot: 0, generation: 0 };
+    const CUSTOM: [CustomList; 5] = [
+        CustomList::new("a", "notifications/a"),
+        CustomList::new("b", "notifications/b"),
+        CustomList::new("c", "notifications/c"),
+        CustomList::new("d", "notifications/d"),
+        CustomList::new("e", "notifications/e"),
+    ];
+
+    fn custom_lists() -> CustomLists {
+        let mut lists = CustomLists::new();
+        CUSTOM.iter().for_each(|list| lists.register(*list).expect("room"));
+        lists
+    }
 
     fn audience(subs: &mut Subscriptions, change: &Change) -> Option<Vec<Key>> {
-        let target = subs.find_target(change)?;
+        let target = subs.find_target(change, &custom_lists())?;
         let subs = &*subs;
         let mut audience = subs.interests(target);
         let listener = |interest| match interest {
@@ -612,7 +632,7 @@ mod tests {
         let a = subs.open(&mut of, CHANNEL, None, TOOLS).expect("new");
         subs.subscribe(&mut of, a, "x:1");
         for change in [Change::Tools, Change::Resource("x:1".into())] {
-            let target = subs.find_target(&change).expect("a target");
+            let target = subs.find_target(&change, &custom_lists()).expect("a target");
             let interest = subs.next(&mut subs.interests(target)).expect("an interest");
             assert!(!subs.was_notified(interest, 1));
             subs.mark_notified(interest, 1);
@@ -630,14 +650,14 @@ mod tests {
     #[test]
     fn every_change_finds_its_listeners_after_every_step() {
         for seed in 0..rounds(30) {
-            let (mut rng, mut subs) = (Rng::new(seed), Subscriptions::new());
+            let (mut rng, mut subs, custom) = (Rng::new(seed), Subscriptions::new(), custom_lists());
             let mut channels = [ChannelListeners::new(), ChannelListeners::new()];
             let mut model: Vec<(usize, Key, ListSet, BTreeSet<String>)> = Vec::new();
             for id in 0..300 {
                 let (at, uri) = (rng.below(model.len()), format!("x:{}", rng.below(5)));
                 match (rng.below(6), model.get_mut(at)) {
                     (0 | 1, _) => {
-                        let (on, lists) = (rng.below(2), u8::try_from(rng.below(8)).unwrap_or(0));
+                        let (on, lists) = (rng.below(2), u8::try_from(rng.below(256)).unwrap_or(0));
                         let key = subs.open(&mut channels[on], CHANNEL, Some(RequestId::int(id)), lists);
                         model.push((on, key.expect("new"), lists, BTreeSet::new()));
                     }
@@ -652,15 +672,17 @@ mod tests {
                     (_, Some(_)) => {
                         let (on, key, ..) = model.swap_remove(at);
                         subs.close(&mut channels[on], key);
+                        subs.trim();
                     }
                     _ => {}
                 }
                 let sorted =
                     |found: Option<Vec<Key>>| found.unwrap_or_default().into_iter().collect::<BTreeSet<_>>();
-                for (kind, change) in &LIST_CHANGES {
+                for change in custom.changes(ListSet::MAX) {
+                    let kind = custom.set_of(&change);
                     let expected =
                         model.iter().filter(|(_, _, lists, _)| lists & kind != 0).map(|(_, key, ..)| *key);
-                    assert_eq!(sorted(audience(&mut subs, change)), expected.collect());
+                    assert_eq!(sorted(audience(&mut subs, &change)), expected.collect());
                 }
                 for uri in (0..5).map(|n| format!("x:{n}")) {
                     let expected =

@@ -62,7 +62,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // The members that each type has in each revision, by name.
     ("shape", "built json methods rpc version"),
     // The types. The shaping code knows only their names.
-    ("model", "ascii json meta methods raw rpc shape uri version"),
+    ("model", "ascii change json meta methods raw rpc shape uri version"),
     // Rules of drafts, by name, and their error codes.
     ("draft", "rpc"),
     ("identity", "json meta methods model raw shape version"),
