@@ -5,22 +5,20 @@
 //! runs a store on a thread of its own, so that a slow disk delays no other request.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::task::Waker;
 use core::time::Duration;
+use std::io;
 use std::path::PathBuf;
-use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError};
-use std::{io, thread};
 
 use mcp_proto::server::TaskRecordError;
 
 use crate::catch;
 use crate::durable_file::FileError;
-use crate::sync::{Inbox, Sender};
+use crate::sync::Workers;
 
 mod file;
 #[cfg(test)]
@@ -272,13 +270,7 @@ pub struct TaskStoreOutcome {
 ///
 /// Its queue is bounded: while it is full, the server keeps the changes itself and takes the next one later. When the
 /// worker is dropped, its thread finishes what is queued.
-pub struct TaskStoreWorker {
-    jobs: SyncSender<TaskStoreJob>,
-    outcomes: Inbox<TaskStoreOutcome>,
-    taken: VecDeque<TaskStoreOutcome>,
-    /// Disconnected when the thread has ended.
-    ended: mpsc::Receiver<()>,
-}
+pub struct TaskStoreWorker(Workers<TaskStoreJob, TaskStoreOutcome>);
 
 impl TaskStoreWorker {
     /// Starts the thread. At most `capacity` jobs wait (at least 1).
@@ -287,23 +279,13 @@ impl TaskStoreWorker {
     ///
     /// The error of the operating system if no thread can be started.
     pub fn start(store: Arc<dyn TaskStore>, capacity: usize) -> io::Result<Self> {
-        let (jobs, queue) = mpsc::sync_channel(capacity.max(1));
-        // No more outcomes exist than jobs, and the server takes them before it submits more.
-        let outcomes = Inbox::new(usize::MAX);
-        let sender = outcomes.sender();
-        let (alive, ended) = mpsc::channel();
-        thread::Builder::new().name("mcp-task-store".into()).spawn(move || {
-            // Dropped in reverse order: once the end is seen, the store is free for the next server.
-            let _alive: mpsc::Sender<()> = alive;
-            let store = store;
-            run_jobs(&*store, &queue, &sender);
-        })?;
-        Ok(Self { jobs, outcomes, taken: VecDeque::new(), ended })
+        let run = move |job: TaskStoreJob| job.run(&*store);
+        Ok(Self(Workers::start("mcp-task-store", 1, capacity, run)?))
     }
 
     /// Registers the waker that is woken when an outcome can be taken.
     pub fn register(&self, waker: &Waker) {
-        self.outcomes.register(waker);
+        self.0.register(waker);
     }
 
     /// Submits a job.
@@ -312,34 +294,20 @@ impl TaskStoreWorker {
     ///
     /// The job if the queue is full.
     pub fn submit(&self, job: TaskStoreJob) -> Result<(), TaskStoreJob> {
-        self.jobs.try_send(job).map_err(|refused| match refused {
-            TrySendError::Full(job) | TrySendError::Disconnected(job) => job,
-        })
+        self.0.submit(job)
     }
 
     /// Returns the next outcome, in the order of submission.
     pub fn poll_outcome(&mut self) -> Option<TaskStoreOutcome> {
-        if self.taken.is_empty() {
-            self.outcomes.take(&mut self.taken);
-        }
-        self.taken.pop_front()
+        self.0.poll_outcome()
     }
 
     /// Waits up to `timeout` for the end of all submitted jobs, and ends the thread. Returns whether all have ended.
     ///
-    /// Jobs that have not are finished if the process lives long enough.
+    /// Jobs that have not are finished if the process lives long enough. The store is free for the next server after that.
     #[must_use]
     pub fn finish(self, timeout: Duration) -> bool {
-        let Self { jobs, ended, .. } = self;
-        drop(jobs);
-        matches!(ended.recv_timeout(timeout), Err(RecvTimeoutError::Disconnected))
-    }
-}
-
-fn run_jobs(store: &dyn TaskStore, jobs: &mpsc::Receiver<TaskStoreJob>, outcomes: &Sender<TaskStoreOutcome>) {
-    for job in jobs {
-        // After the server has ended, its jobs are still done, and their outcomes are dropped.
-        let _ = outcomes.send_unbounded(job.run(store));
+        self.0.finish(timeout)
     }
 }
 

@@ -2,9 +2,11 @@
 
 mod inbox;
 mod wakers;
+mod workers;
 
 pub use inbox::{Inbox, SendError, Sender};
 pub use wakers::{CoalescingWaker, FlagWaker, IndexedWaker};
+pub use workers::Workers;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::{Mutex, mpsc};
+use std::thread;
 use std::time::Instant;
 
 use super::file::{FileKind, file_kind, file_name, header_line};

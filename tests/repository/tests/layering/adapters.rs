@@ -21,7 +21,7 @@ const SHARED: &[(&str, &[(&str, &str)])] = &[
             ("tls", "poll io"),
             ("process", "poll clock io"),
             ("durable_file", ""),
-            ("sync", ""),
+            ("sync", "catch"),
             ("task_store", "sync catch durable_file"),
             ("testing", "clock"),
             ("net_stream", "poll io tls"),
