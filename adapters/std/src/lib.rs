@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`io`] | byte streams ([`io::Duplex`]): stdio, sockets, serial lines, memory, and any reader with a writer |
 //! | [`process`] | server processes: start, stream, shutdown; termination signals |
+//! | `http_client` | single HTTP requests: lookup, connection, TLS, exchange (feature `http`) |
 //! | `tls` | HTTP over TLS by `rustls`: roots of a client, certificate of a server (feature `tls`) |
 //! | `schema` | validation of values against JSON Schemas (feature `validate`) |
 //! | [`task_store`] | tasks of a server that outlive its process |
@@ -23,7 +24,7 @@
 //!
 //! # Semantic versioning
 //!
-//! What an adapter exports is covered, with all its methods. The modules [`poll`], [`sync`] and [`durable_file`],
+//! What an adapter exports is covered, with all its methods. The modules [`poll`], [`sync`], [`durable_file`] and `http_client`,
 //! [`io::interleave_families`], [`io::known_addresses`], [`io::Socket::has_input`] and [`io::SocketControl`] are for adapters alone, and
 //! may change in any release; each adapter depends on this crate by an exact version (`=`).
 //!
@@ -31,6 +32,7 @@
 //!
 //! | feature | effect |
 //! |---|---|
+//! | `http` | module `http_client` |
 //! | `signals` | [`process`]: reactions to `SIGTERM` and `SIGINT` (Unix) |
 //! | `tls` | HTTP over TLS, by `rustls` with `ring` |
 //! | `validate` | JSON Schema validation, by `jsonschema` |
@@ -79,6 +81,8 @@ pub mod entropy;
 mod folder_in_tests;
 #[cfg(all(test, feature = "validate"))]
 mod fuzz_tests;
+#[cfg(feature = "http")]
+pub mod http_client;
 pub mod io;
 mod net_stream;
 pub mod poll;

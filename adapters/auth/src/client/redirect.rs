@@ -16,10 +16,11 @@ use mcp_proto::h1::HttpLimits;
 use mcp_proto::h1::server::{Connection, Event};
 use mcp_proto::head::{BodySize, Fields, RequestHead, values};
 
-use super::interaction::{Budget, Cancellation, Ended};
+use super::interaction::Cancellation;
 use mcp_std::Clock;
 use mcp_std::io::{Duplex as _, Listener, Socket, is_resource_exhausted};
 use mcp_std::poll::{Interest, Ready, Selector};
+use mcp_std::sync::{Budget, Ended};
 
 #[cfg(test)]
 mod tests;
@@ -112,7 +113,7 @@ impl RedirectListener {
             accepted: None,
         };
         waiting.selector.add(&self.listener, LISTENER, Interest::READ)?;
-        waiting.run(&Budget::until(deadline, cancellation))
+        waiting.run(&cancellation.until(deadline))
     }
 }
 

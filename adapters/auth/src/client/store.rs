@@ -19,8 +19,9 @@ use ring::digest;
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 
-use super::interaction::{Budget, Cancellation, Ended};
+use super::interaction::Cancellation;
 use mcp_std::durable_file::{FileError, FileLock, beside, create_folder, replace_content};
+use mcp_std::sync::{Budget, Ended};
 
 #[cfg(test)]
 mod tests;
@@ -234,7 +235,7 @@ impl TokenStore for MemoryStore {
     }
 
     fn lock(&self, key: &str, wait: Duration, cancellation: &Cancellation) -> Result<StoreLock, StoreError> {
-        let taken = retry(&Budget::new(wait, cancellation), || {
+        let taken = retry(&cancellation.within(wait), || {
             let is_new = self.content().locked.insert(key.into());
             Ok(is_new.then(|| StoreLock::new(Guard { store: self.clone(), key: key.into() })))
         })?;
@@ -434,7 +435,7 @@ fn lock_file(
 ) -> Result<FileLock, StoreError> {
     let attempt = || FileLock::try_new(lock_path).map_err(|error| StoreError::io(lock_path, "lock", error));
     let locked = || StoreError::Locked { path: Some(path.into()), wait };
-    retry(&Budget::new(wait, cancellation), attempt)?.ok_or_else(locked)
+    retry(&cancellation.within(wait), attempt)?.ok_or_else(locked)
 }
 
 /// Follows the symbolic links that a path ends in, also to a file that does not exist.

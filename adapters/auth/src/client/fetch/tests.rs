@@ -1,8 +1,10 @@
 //! The fetcher against servers on threads of this process.
 
+use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
@@ -10,7 +12,12 @@ use std::thread;
 use std::time::Instant;
 
 use mcp_proto::Entropy;
-use mcp_proto::auth::{Config, Event, Flow, Network, Trigger};
+use mcp_proto::auth::{Config, Event, Flow, Trigger};
+use mcp_proto::head::Fields;
+use mcp_proto::http::client::Url;
+use mcp_std::Clock;
+#[cfg(target_os = "linux")]
+use mcp_std::io::Socket;
 
 use super::*;
 
@@ -94,9 +101,9 @@ impl Call {
         fields: &Fields,
         body: &[u8],
     ) -> Result<FetchResponse, FetchFailure> {
-        let (timeout, max_body) = (self.timeout, self.max_body);
-        let policy = Bounds { timeout, max_body, reachable_from: self.from.as_ref() };
-        fetcher.send(&Outgoing { method, url: &self.url, fields, body, policy }, &self.cancellation)
+        let response_body = BodyBound::Refuse(self.max_body);
+        let request = HttpRequest { method, url: &self.url, fields, body, response_body };
+        fetcher.send(&request, self.from.as_ref(), &self.cancellation.within(self.timeout))
     }
 }
 
@@ -475,7 +482,7 @@ fn https_without_tls_is_a_clear_failure() {
 mod tls {
     use super::*;
     use mcp_std::NetStream;
-    use mcp_std::io::Socket;
+    use mcp_std::io::{Duplex as _, Socket};
     use mcp_std::poll::Interest;
     use mcp_std::tls::ServerTls;
 
