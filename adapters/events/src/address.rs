@@ -4,7 +4,7 @@
 //! when it is taken, and the addresses of its host right before each connection: for each delivery, each verification, and
 //! each receiver document. The caller resolves the host, passes **all** addresses to [`AddressPolicy::check_addresses`],
 //! connects to one of these addresses and to no other, and keeps the name of the URL for `Host` and TLS. It never follows a
-//! redirect (EVT-112), and uses a kept connection only for the host that it was checked for.
+//! redirect (EVT-112), and uses a kept connection only for the host that it was checked for. The module `post` does this on `std`.
 //!
 //! ```
 //! use mcp_events::address::AddressPolicy;

@@ -12,7 +12,7 @@
 //! For each request the caller resolves the host, checks **all** its addresses with
 //! [`AddressPolicy::check_addresses`](crate::address::AddressPolicy::check_addresses), connects to one of them with the name
 //! of the URL in `Host` and TLS, follows no redirect, and reads at most [`Delivery::max_answer`] bytes of the body (EVT-111,
-//! EVT-112). A blocked address is [`Failure::Blocked`].
+//! EVT-112). A blocked address is [`Failure::Blocked`]. The module `post` does this on `std`.
 //!
 //! - **Nothing is delivered before the owner of the URL has proved that he wants it** (EVT-113): by a challenge,
 //!   [`Config::verified_origin`], or [`Deliveries::prove`]. A proof counts for a principal and a URL, and never for another principal (EVT-116).
@@ -477,6 +477,12 @@ impl Deliveries {
         [attempt, deadline, first(&self.expiries)].into_iter().flatten().min()
     }
 
+    /// Returns whether [`poll_event`](Self::poll_event) has news.
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// Returns the next news.
     #[must_use]
     pub fn poll_event(&mut self) -> Option<Event> {
@@ -841,10 +847,15 @@ impl Deliveries {
     ) -> Delivery {
         let id = DeliveryId(self.number());
         let deadline = now + self.config.attempt_timeout;
+        let max_answer = match purpose {
+            Purpose::Challenge(_) => MAX_CHALLENGE_ANSWER + 1,
+            // Its status tells all.
+            Purpose::Message(..) => 0,
+        };
         self.hosts.entry(host.clone()).or_default().in_flight += 1;
         self.attempts.insert(id, Attempt { purpose, host, deadline });
         self.deadlines.insert((deadline, id));
-        Delivery { id, url, headers, body, deadline, max_answer: MAX_CHALLENGE_ANSWER + 1 }
+        Delivery { id, url, headers, body, deadline, max_answer }
     }
 
     /// Returns whether an attempt to a host may begin: there is room, and nothing waits for it.

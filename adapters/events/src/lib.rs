@@ -23,15 +23,17 @@
 //! | [`source`] | types, polls and streams of a server |
 //! | `server` | the same on any adapter, as an extension of a router (feature `server`) |
 //! | [`receiver`] | takes deliveries in, verifies them, and drops repetitions |
-//! | [`delivery`] | sends deliveries to subscribers: challenges, retries, watermarks |
+//! | [`delivery`] | deliveries to subscribers: challenges, retries, watermarks |
+//! | `post` | sends them on `std`: HTTPS requests, and a thread that drives `delivery` (feature `post`) |
 //!
 //! [`troubleshooting`] explains the messages of errors.
 //!
-//! Apart from `server` it performs no I/O: time, entropy and bytes are arguments, and each bound is a field of a configuration or a public
-//! constant. Without features it is `no_std`, with `alloc`. SEP-3415 is Final and the extension is in Beta (SEP-3392): **this package may change in a minor release**.
+//! Apart from `server` and `post` it performs no I/O: time, entropy and bytes are arguments, and each bound is a field of a
+//! configuration or a public constant. Without features it is `no_std`, with `alloc`. SEP-3415 is Final and the extension is in Beta
+//! (SEP-3392): **this package may change in a minor release**.
 
 extern crate alloc;
-#[cfg(any(test, feature = "server"))]
+#[cfg(any(feature = "post", feature = "server", test))]
 extern crate std;
 
 pub mod address;
@@ -42,6 +44,8 @@ mod fuzz_tests;
 #[doc(hidden)]
 #[allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed check is a finding")]
 pub mod fuzzing;
+#[cfg(feature = "post")]
+pub mod post;
 pub mod receiver;
 #[cfg(feature = "server")]
 pub mod server;

@@ -100,7 +100,8 @@ pub struct Delivery {
     pub body: Vec<u8>,
     /// When the attempt has failed without an answer.
     pub deadline: Instant,
-    /// Number of bytes of the body of the answer to read; the rest is ignored.
+    /// Number of bytes of the body of the answer to read; the rest is ignored, and need not come. Zero if the status is
+    /// all that counts.
     pub max_answer: usize,
 }
 
