@@ -27,12 +27,64 @@ impl AsciiCaseExt for [u8] {
     }
 }
 
-/// Returns the first byte of a word, a letter in lower case; 0 for an empty word.
+/// A word of 4 to 24 bytes that others are compared with in any case.
+///
+/// Its length is a part of its type, so that a comparison is two to four operations for each eight bytes. It is exact: the bit
+/// that tells the cases apart is ignored only where the word has a letter, and no third byte differs from a letter in that bit
+/// alone.
 #[cfg(feature = "http")]
-#[inline]
-pub(crate) fn first_letter(word: &[u8]) -> u8 {
-    word.first().map_or(0, u8::to_ascii_lowercase)
+pub(crate) struct CaselessWord<const N: usize> {
+    lower: [u8; N],
+    case_bits: [u8; N],
 }
+
+#[cfg(feature = "http")]
+impl<const N: usize> CaselessWord<N> {
+    /// Number of bytes that are compared at once.
+    const BLOCK: usize = if N < 8 { 4 } else { 8 };
+
+    #[allow(clippy::indexing_slicing, reason = "only the compiler runs it")]
+    pub(crate) const fn new(word: &str) -> Self {
+        // Three blocks, which may overlap, are the whole word.
+        assert!(word.len() == N && Self::BLOCK <= N && N <= 3 * Self::BLOCK);
+        let word = word.as_bytes();
+        let (mut lower, mut case_bits, mut at) = ([0; N], [0; N], 0);
+        while at < N {
+            lower[at] = word[at].to_ascii_lowercase();
+            case_bits[at] = if word[at].is_ascii_alphabetic() { b'a' ^ b'A' } else { 0 };
+            at += 1;
+        }
+        Self { lower, case_bits }
+    }
+
+    /// Returns whether `word` is this word, apart from the case of ASCII letters.
+    #[inline(always)]
+    pub(crate) fn is(&self, word: &[u8]) -> bool {
+        let Ok(word) = <&[u8; N]>::try_from(word) else { return false };
+        let agrees =
+            |at| Self::block(word, at) | Self::block(&self.case_bits, at) == Self::block(&self.lower, at);
+        agrees(0) && agrees(Self::BLOCK.min(N - Self::BLOCK)) && agrees(N - Self::BLOCK)
+    }
+
+    #[inline(always)]
+    fn block(bytes: &[u8; N], at: usize) -> u64 {
+        let rest = bytes.get(at..).unwrap_or_default();
+        match rest.first_chunk() {
+            Some(block) if Self::BLOCK == 8 => u64::from_le_bytes(*block),
+            _ => rest.first_chunk().map_or(0, |block| u32::from_le_bytes(*block).into()),
+        }
+    }
+}
+
+/// Returns whether a text is the constant word `$word`, apart from the case of ASCII letters.
+#[cfg(feature = "http")]
+macro_rules! is_word {
+    ($text:expr, $word:expr) => {
+        const { $crate::ascii::CaselessWord::<{ $word.len() }>::new($word) }.is($text)
+    };
+}
+#[cfg(feature = "http")]
+pub(crate) use is_word;
 
 /// Returns eight bytes with upper-case ASCII letters as lower-case ones.
 const fn lower_case(bytes: [u8; 8]) -> u64 {
@@ -75,6 +127,24 @@ mod tests {
                         &[before, b, after ^ 0x20, 0, 0, 0, 0, 0],
                     );
                     assert_agrees(&[before, a, after, 0, 0, 0, 0, 0], &[before, b, after, 0, 0, 0, 0, 0]);
+                }
+            }
+        }
+        // Words that are constant.
+        #[cfg(feature = "http")]
+        for at in 0..20 {
+            for byte in 0..=u8::MAX {
+                let mut other = *b"mCp-Protocol-Version";
+                other[at] = byte;
+                for length in 0..=20 {
+                    let other = &other[..length];
+                    let same = |word: &str| other.eq_ignore_ascii_case(word.as_bytes());
+                    assert_eq!(is_word!(other, "Mcp-"), same("Mcp-"), "{other:?}");
+                    assert_eq!(is_word!(other, "MCP-Pr"), same("MCP-Pr"), "{other:?}");
+                    assert_eq!(is_word!(other, "MCP-Prot"), same("MCP-Prot"), "{other:?}");
+                    assert_eq!(is_word!(other, "mcp-protoco"), same("mcp-protoco"), "{other:?}");
+                    const WHOLE: &str = "MCP-Protocol-Version";
+                    assert_eq!(is_word!(other, WHOLE), same(WHOLE), "{other:?}");
                 }
             }
         }

@@ -5,7 +5,7 @@
 use alloc::borrow::Cow;
 use alloc::string::String;
 
-use crate::ascii::{AsciiCaseExt as _, first_letter};
+use crate::ascii::{AsciiCaseExt as _, is_word};
 use crate::head::{FieldLine, values};
 use crate::short_base64::{decode_padded, encode_padded};
 
@@ -128,24 +128,24 @@ pub(crate) enum KnownField {
 impl KnownField {
     /// Returns the field with a name, in any case (HTTP-037).
     ///
-    /// Looks at the length and the first letter first, because most fields are none of these.
-    #[inline]
+    /// Looks at the length first, because most fields are none of these.
+    #[inline(always)]
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        let is = |known: &str| name == known || name.eq_ignore_case(known);
-        match (name.len(), first_letter(name.as_bytes())) {
-            (4, b'h') if is(HOST) => Some(Self::Host),
-            (4, b'd') if is(DPOP) => Some(Self::Dpop),
-            (6, b'a') if is(ACCEPT) => Some(Self::Accept),
-            (6, b'o') if is(ORIGIN) => Some(Self::Origin),
-            (8, b'm') if is(NAME) => Some(Self::Name),
-            (10, b'm') if is(METHOD) => Some(Self::Method),
-            (12, b'c') if is(CONTENT_TYPE) => Some(Self::ContentType),
-            (13, b'a') if is(AUTHORIZATION) => Some(Self::Authorization),
-            (13, b'l') if is(LAST_EVENT_ID) => Some(Self::LastEventId),
-            (14, b'm') if is(SESSION_ID) => Some(Self::SessionId),
-            (16, b'c') if is(CONTENT_ENCODING) => Some(Self::ContentEncoding),
-            (20, b'm') if is(PROTOCOL_VERSION) => Some(Self::ProtocolVersion),
-            (10.., b'm') if is_param_field(name) => Some(Self::Param),
+        let name = name.as_bytes();
+        match name.len() {
+            4 if is_word!(name, HOST) => Some(Self::Host),
+            4 if is_word!(name, DPOP) => Some(Self::Dpop),
+            6 if is_word!(name, ACCEPT) => Some(Self::Accept),
+            6 if is_word!(name, ORIGIN) => Some(Self::Origin),
+            8 if is_word!(name, NAME) => Some(Self::Name),
+            10 if is_word!(name, METHOD) => Some(Self::Method),
+            12 if is_word!(name, CONTENT_TYPE) => Some(Self::ContentType),
+            13 if is_word!(name, AUTHORIZATION) => Some(Self::Authorization),
+            13 if is_word!(name, LAST_EVENT_ID) => Some(Self::LastEventId),
+            14 if is_word!(name, SESSION_ID) => Some(Self::SessionId),
+            16 if is_word!(name, CONTENT_ENCODING) => Some(Self::ContentEncoding),
+            20 if is_word!(name, PROTOCOL_VERSION) => Some(Self::ProtocolVersion),
+            10.. if is_param_field(name) => Some(Self::Param),
             _ => None,
         }
     }
@@ -157,8 +157,9 @@ pub(crate) fn is_mcp_field(name: &str) -> bool {
 }
 
 /// Returns whether a field repeats a tool argument.
-fn is_param_field(name: &str) -> bool {
-    name.get(..PARAM_PREFIX.len()).is_some_and(|start| start.eq_ignore_case(PARAM_PREFIX))
+#[inline(always)]
+fn is_param_field(name: &[u8]) -> bool {
+    name.get(..PARAM_PREFIX.len()).is_some_and(|start| is_word!(start, PARAM_PREFIX))
 }
 
 const BASE64_PREFIX: &str = "=?base64?";

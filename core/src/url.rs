@@ -9,6 +9,8 @@ use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 
 use crate::ascii::AsciiCaseExt as _;
+#[cfg(feature = "http")]
+use crate::ascii::is_word;
 use crate::uri::{self, BRACKET, HASH, PERCENT, QUERY, SEGMENT, SLASH};
 
 /// Length of the longest accepted URL, in bytes.
@@ -262,14 +264,17 @@ impl fmt::Debug for Url {
     }
 }
 
-/// Returns whether a host name, or an IPv6 address in brackets, is this machine: `localhost`, `127.0.0.1`, `[::1]`.
+/// Returns what follows a name of this machine at the front of an authority: `localhost`, `127.0.0.1`, `[::1]`.
 ///
 /// It is for `Host` and `Origin` of requests, which a page of another site may have chosen, and narrower than
 /// [`Origin::is_loopback`], which is for addresses to connect to: a page below `localhost` or at another loopback address
 /// may be another user's or another program's.
 #[cfg(feature = "http")]
-pub(crate) fn is_loopback_name(name: &[u8]) -> bool {
-    matches!(name, b"127.0.0.1" | b"[::1]") || name.eq_ignore_case(b"localhost")
+pub(crate) fn strip_loopback_name(authority: &[u8]) -> Option<&[u8]> {
+    match authority.split_at_checked("localhost".len()) {
+        Some((name, rest)) if name == b"127.0.0.1" || is_word!(name, "localhost") => Some(rest),
+        _ => authority.strip_prefix(b"[::1]"),
+    }
 }
 
 /// Returns the path and query of the text after an authority, without dot segments.

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use super::HttpLimits;
 use super::body::{Framing, RequestBodyInfo};
 use super::error::Reason;
-use crate::ascii::{AsciiCaseExt as _, first_letter};
+use crate::ascii::{AsciiCaseExt as _, is_word};
 use crate::head::{FieldLine, RequestHead, ResponseHead, byte_set, is_token};
 
 /// Largest number of fields that the fast path accepts; a head with more takes the general path.
@@ -40,9 +40,9 @@ pub(super) enum ParsedResponse<R, F> {
 
 /// The outcome of the fast path.
 pub(super) enum FastParse<R, F> {
-    /// A complete head of this many bytes, or the fault in it.
-    Parsed(Result<(R, RequestFraming), HeadFault>, usize),
-    /// The general path decides: the head is incomplete, too long, has many fields, or has unusual line ends.
+    /// A complete head of this many bytes.
+    Parsed(R, RequestFraming, usize),
+    /// The general path decides: the head is incomplete, too long, faulty, or has many fields.
     Undecided(F),
 }
 
@@ -61,18 +61,15 @@ pub(super) fn parse_request_fast<R, F: FnOnce(RequestHead<'_>, &RequestBodyInfo)
     // A fault goes to the general path, too, which finds its reason and its place.
     let Ok(httparse::Status::Complete(length)) = read else { return FastParse::Undecided(on_head) };
     let head = bytes.get(..length).unwrap_or_default();
-    // `httparse` accepts lines that end without a carriage return, which this module refuses.
-    let is_regular = length <= limits.max_head
-        && parsed.headers.len() <= limits.max_fields
-        && head.ends_with(b"\r\n\r\n")
-        // The byte before a name is a line feed; the one before that must be a carriage return.
-        && parsed.headers.iter().all(|h| head.get(offset_in(head, h.name.as_bytes()).wrapping_sub(2)) == Some(&b'\r'));
-    if !is_regular {
+    // `httparse` accepts a last line that ends without a carriage return, which this module refuses.
+    if length > limits.max_head || parsed.headers.len() > limits.max_fields || !head.ends_with(b"\r\n\r\n") {
         return FastParse::Undecided(on_head);
     }
     let mut fields: [FieldLine<'_>; FAST_MAX_FIELDS] = [("", &[]); FAST_MAX_FIELDS];
-    let checked = check_request(head, &parsed, limits, &mut fields);
-    FastParse::Parsed(checked.map(|(head, framing)| (on_head(head, &framing.body), framing)), length)
+    match check_request(head, &parsed, limits, &mut fields) {
+        Ok((head, framing)) => FastParse::Parsed(on_head(head, &framing.body), framing, length),
+        Err(_) => FastParse::Undecided(on_head),
+    }
 }
 
 /// Parses a complete request head and lends it to `on_head`, unless there is a fault.
@@ -99,6 +96,7 @@ pub(super) fn parse_request<R>(
 }
 
 /// Applies the rules that `httparse` does not check. Copies the fields to `fields`, which are as many at least.
+#[inline]
 fn check_request<'f, 'h: 'f>(
     head: &'h [u8],
     parsed: &httparse::Request<'_, 'h>,
@@ -236,7 +234,7 @@ struct FramingFields<'a> {
 
 impl<'a> FramingFields<'a> {
     /// Copies `headers` to `fields` and evaluates those that control framing.
-    #[inline]
+    #[inline(always)]
     fn collect(
         headers: &[httparse::Header<'a>],
         fields: &mut [FieldLine<'a>],
@@ -246,43 +244,47 @@ impl<'a> FramingFields<'a> {
         let mut framing_fields = Self::default();
         for (header, field) in headers.iter().zip(fields) {
             *field = (header.name, header.value);
-            // By length and first letter, because most fields are none of these.
-            let known = match (header.name.len(), first_letter(header.name.as_bytes())) {
-                (4, b'h') => framing_fields.read_host(header),
-                (6, b'e') => framing_fields.read_expect(header),
-                (10, b'c') => framing_fields.read_connection(header),
-                (14, b'c') => framing_fields.read_content_length(header),
-                (17, b't') => framing_fields.read_transfer_encoding(header, is_http10),
-                _ => Ok(()),
+            let name = header.name.as_bytes();
+            let at = offset_in(head, name);
+            // The byte before a name is a line feed. `httparse` accepts it without a carriage return.
+            if head.get(at.wrapping_sub(2)) != Some(&b'\r') {
+                return Err((Reason::Field, at));
+            }
+            // By the length first, because most fields are none of these.
+            let known = match name.len() {
+                4 if is_word!(name, "host") => framing_fields.read_host(header),
+                6 if is_word!(name, "expect") => framing_fields.read_expect(header),
+                10 if is_word!(name, "connection") => framing_fields.read_connection(header),
+                14 if is_word!(name, "content-length") => framing_fields.read_content_length(header),
+                17 if is_word!(name, "transfer-encoding") => {
+                    framing_fields.read_transfer_encoding(header, is_http10)
+                }
+                _ => continue,
             };
-            known.map_err(|reason| (reason, offset_in(head, header.name.as_bytes())))?;
+            known.map_err(|reason| (reason, at))?;
         }
         Ok(framing_fields)
     }
 
     #[inline]
-    fn read_host(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
-        if is_named(header, b"Host", b"host") {
-            self.host = Some(header.value);
-            self.host_count += 1;
-        }
+    const fn read_host(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
+        self.host = Some(header.value);
+        self.host_count += 1;
         Ok(())
     }
 
     #[inline]
     fn read_expect(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
-        if is_named(header, b"Expect", b"expect") {
-            let known = header.value.eq_ignore_case(b"100-continue");
-            self.expects_continue |= known;
-            self.has_unknown_expectation |= !known;
-        }
+        let known = header.value.eq_ignore_case(b"100-continue");
+        self.expects_continue |= known;
+        self.has_unknown_expectation |= !known;
         Ok(())
     }
 
     #[inline]
     fn read_connection(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
         // The most frequent value needs no splitting.
-        if is_named(header, b"Connection", b"connection") && header.value != b"keep-alive" {
+        if header.value != b"keep-alive" {
             let mut options = header.value.split(|b| *b == b',').map(<[u8]>::trim_ascii);
             self.closes_connection |=
                 options.any(|option| option.len() == 5 && option.eq_ignore_case(b"close"));
@@ -293,9 +295,6 @@ impl<'a> FramingFields<'a> {
     /// Reads `Content-Length`; a repeated or non-numeric length is a fault (RFC 9112, 6.2 and 6.3).
     #[inline]
     fn read_content_length(&mut self, header: &httparse::Header<'a>) -> Result<(), Reason> {
-        if !is_named(header, b"Content-Length", b"content-length") {
-            return Ok(());
-        }
         let digits = header.value;
         // Nineteen digits fit `u64`, so the sum below cannot overflow.
         if self.content_length.is_some() || !(1..=19).contains(&digits.len()) {
@@ -321,9 +320,6 @@ impl<'a> FramingFields<'a> {
         header: &httparse::Header<'a>,
         is_http10: bool,
     ) -> Result<(), Reason> {
-        if !is_named(header, b"Transfer-Encoding", b"transfer-encoding") {
-            return Ok(());
-        }
         // HTTP/1.0 has no codings: a proxy in between may have passed the field on without acting on it (RFC 9112,
         // 6.1).
         if is_http10 || self.is_chunked || header.value.is_empty() {
@@ -335,13 +331,6 @@ impl<'a> FramingFields<'a> {
         self.is_chunked = true;
         if self.content_length.is_some() { Err(Reason::ConflictingLengths) } else { Ok(()) }
     }
-}
-
-/// Returns whether a field has this name; `usual` and `lower` are its two most frequent spellings.
-#[inline]
-fn is_named<const N: usize>(header: &httparse::Header<'_>, usual: &[u8; N], lower: &[u8; N]) -> bool {
-    let name = header.name.as_bytes();
-    name == usual || name == lower || name.eq_ignore_case(lower)
 }
 
 /// Returns the path of a request target (RFC 9112, 3.2), if the form of the target is acceptable to a server.

@@ -95,8 +95,8 @@ impl HeadParser {
     pub fn parse<R>(&self, on_head: impl FnOnce(crate::head::RequestHead<'_>) -> R) -> Option<R> {
         let look =
             fields::parse_request_fast(self.inbox.bytes(), &self.limits, |request, _| on_head(request));
-        let fields::FastParse::Parsed(read, _) = look else { return None };
-        Some(read.ok()?.0)
+        let fields::FastParse::Parsed(read, ..) = look else { return None };
+        Some(read)
     }
 }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::body::{BodyRead, BodyReader, BodyWriter, Framing, has_framing_field, put_length};
 use super::connection::{self, Eviction, EvictionClass};
 use super::error::{ConnectionFault, Reason, WriteError};
-use super::fields::{self, FastParse, HeadFault, RequestFraming};
+use super::fields::{self, FastParse, RequestFraming};
 use super::table::{self, RecvState, Refusal, SendState, Trigger};
 use crate::head::{BodySize, Fields, RequestHead, is_token};
 use crate::time::Instant;
@@ -239,7 +239,9 @@ impl Connection {
         let on_head = match self.inbox.is_fresh() {
             false => on_head,
             true => match fields::parse_request_fast(self.inbox.bytes(), &self.limits, on_head) {
-                FastParse::Parsed(read, length) => return self.accept_head(read, length),
+                FastParse::Parsed(read, framing, length) => {
+                    return Ok(self.accept_head(read, framing, length));
+                }
                 FastParse::Undecided(on_head) => on_head,
             },
         };
@@ -248,19 +250,15 @@ impl Connection {
         };
         let head = self.inbox.bytes().get(..found.length).unwrap_or_default();
         let read = fields::parse_request(head, found.lines, &self.limits, on_head);
-        self.accept_head(read, found.length)
+        let (read, framing) = read.map_err(|(reason, at)| self.inbox.fault(reason, at))?;
+        Ok(self.accept_head(read, framing, found.length))
     }
 
-    fn accept_head<R>(
-        &mut self,
-        read: Result<(Option<R>, RequestFraming), HeadFault>,
-        length: usize,
-    ) -> Result<Option<Event<R>>, ConnectionFault> {
-        let (r, framing) = read.map_err(|(reason, at)| self.inbox.fault(reason, at))?;
+    fn accept_head<R>(&mut self, r: Option<R>, framing: RequestFraming, length: usize) -> Option<Event<R>> {
         let Some(r) = r else {
             // The scan ended behind the head. Without this step the next poll would search the head there.
             self.inbox.rewind();
-            return Ok(None);
+            return None;
         };
         self.inbox.advance(length);
         self.closing |= framing.closes_connection;
@@ -271,7 +269,7 @@ impl Connection {
         self.role.blank_skipped = false;
         // A request begins with the first byte of its head: `wait_started` has that time until this line.
         (self.role.request_started, self.wait_started) = (self.wait_started, self.now);
-        Ok(Some(Event::Head(r)))
+        Some(Event::Head(r))
     }
 
     /// Ends the connection with a fault, and responds if no response has begun.

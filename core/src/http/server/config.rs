@@ -11,7 +11,7 @@ use super::protected::Protected;
 use crate::ascii::AsciiCaseExt as _;
 use crate::built::{Authorizing, Sessions};
 use crate::sync::Arc;
-use crate::url::is_loopback_name;
+use crate::url::strip_loopback_name;
 
 /// The configuration of a server over HTTP.
 ///
@@ -320,7 +320,7 @@ impl Config {
 
     /// Returns whether a `Host` is allowed; not called if the check is disabled.
     pub(super) fn allows_host(&self, host: &[u8]) -> bool {
-        is_loopback_name(strip_port(host))
+        is_loopback(host)
             || self.hosts.iter().any(|known| {
                 // Behind a proxy the scheme is unknown, so the default ports of both count as no port.
                 let bare = host.strip_suffix(b":443").or_else(|| host.strip_suffix(b":80"));
@@ -332,22 +332,19 @@ impl Config {
     /// Returns whether an `Origin` is allowed; not called if the check is disabled.
     pub(super) fn allows_origin(&self, origin: &[u8]) -> bool {
         let authority = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
-        authority.is_some_and(|a| is_loopback_name(strip_port(a)))
+        authority.is_some_and(is_loopback)
             || self.origins.iter().any(|known| known.as_bytes().eq_ignore_case(origin))
     }
 }
 
-/// Returns the name in `name`, `name:port`, `[address]` or `[address]:port`; empty if the port is invalid.
-fn strip_port(authority: &[u8]) -> &[u8] {
-    let at = match authority {
-        // The colons of a bare address in brackets begin no port.
-        [.., b']'] => None,
-        _ => authority.iter().rposition(|b| *b == b':'),
-    };
-    let Some((name, port)) = at.and_then(|at| authority.split_at_checked(at)) else { return authority };
-    let digits = port.get(1..).unwrap_or_default();
-    let is_port = (1..=5).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
-    if is_port { name } else { b"" }
+/// Returns whether an authority is a name of this machine, with or without a port.
+fn is_loopback(authority: &[u8]) -> bool {
+    let port = strip_loopback_name(authority);
+    port.is_some_and(|port| match port {
+        [] => true,
+        [b':', digits @ ..] => (1..=5).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit),
+        _ => false,
+    })
 }
 
 impl Config {
@@ -373,6 +370,7 @@ impl Config {
     }
 
     /// Returns the public document at a path.
+    #[inline]
     pub(super) fn document_at(&self, path: &str) -> Option<&PublicDocument> {
         self.documents.iter().find(|document| document.is_at(path, &self.path))
     }
