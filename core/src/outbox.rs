@@ -333,8 +333,10 @@ impl Outbox {
 
     /// Drops all bytes, keeps a small buffer and resets the counter.
     pub(crate) fn clear_for_reuse(&mut self) {
-        self.discard(usize::MAX);
-        self.segments.clear();
+        if !self.is_empty() || !self.segments.is_empty() {
+            self.discard(usize::MAX);
+            self.segments.clear();
+        }
         self.consumed = 0;
     }
 

@@ -98,17 +98,17 @@ impl ExchangeTable {
     /// Opens an exchange with the memory of a closed one.
     pub(super) fn open(&mut self, kind: Kind, now: Instant) -> Key {
         // A stream stays open and may never write again, so the spare memory is left to the next request.
-        let spare = match kind {
-            Kind::Get | Kind::HttpSse => SpareBuffers::default(),
-            _ => core::mem::take(&mut self.spare),
+        let (headers, out) = match kind {
+            Kind::Get | Kind::HttpSse => Default::default(),
+            _ => (core::mem::take(&mut self.spare.header_buffer), core::mem::take(&mut self.spare.out)),
         };
-        self.slab.insert(ServerExchange::new(kind, now, spare))
+        self.slab.insert(ServerExchange::new(kind, now, headers, out))
     }
 
     /// Opens the exchange of a stream whose client is gone and may resume it.
     pub(super) fn open_detached(&mut self, now: Instant) -> Key {
         // The spare memory is left to the next request: this exchange has no client to write for.
-        let mut x = ServerExchange::new(Kind::Post, now, SpareBuffers::default());
+        let mut x = ServerExchange::new(Kind::Post, now, Vec::new(), Outbox::default());
         x.client = ClientPresence::Gone;
         self.slab.insert(x)
     }
@@ -125,6 +125,23 @@ impl ExchangeTable {
         if self.slab.is_empty() && self.trim_at.is_none() {
             self.trim_at = Some(now + TRIM_DELAY);
         }
+    }
+
+    /// Returns memory for a stream of the engine.
+    pub(super) fn take_stream_buffers(&mut self) -> ExchangeBuffers {
+        core::mem::take(&mut self.spare.stream)
+    }
+
+    /// Keeps the memory of a stream that ended, for the next one.
+    pub(super) fn keep_stream_buffers(&mut self, buffers: ExchangeBuffers) {
+        if SpareBuffers::is_kept(buffers.capacity()) {
+            self.spare.stream = buffers;
+        }
+    }
+
+    /// Returns empty fields for a response, with reused memory.
+    pub(super) fn take_fields(&mut self) -> Fields {
+        core::mem::take(&mut self.spare.fields)
     }
 
     // ---- output ----------------------------------------------------------------------------------------------
@@ -650,10 +667,6 @@ pub(super) struct ServerExchange {
     pub(super) session_use: SessionUse,
     pub(super) response: Option<Response>,
     pub(super) out: Outbox,
-    /// Memory for the fields of the response.
-    spare_fields: Fields,
-    /// Memory for a stream of the engine.
-    pub(super) spare: ExchangeBuffers,
     /// Nothing will be added to `out`.
     pub(super) output_complete: bool,
     client: ClientPresence,
@@ -738,12 +751,12 @@ impl ListNode for ServerExchange {
 }
 
 impl ServerExchange {
-    fn new(kind: Kind, now: Instant, parts: SpareBuffers) -> Self {
+    fn new(kind: Kind, now: Instant, header_buffer: Vec<u8>, out: Outbox) -> Self {
         Self {
             kind,
             phase: RequestPhase::ReceivingBody,
             form: ResponseForm::Undecided,
-            headers: RequestHeaders::new(parts.header_buffer),
+            headers: RequestHeaders::new(header_buffer),
             request: None,
             rejection: None,
             cors: None,
@@ -753,9 +766,7 @@ impl ServerExchange {
             last_event: 0,
             session_use: SessionUse::Member,
             response: None,
-            out: parts.out,
-            spare_fields: parts.fields,
-            spare: parts.stream,
+            out,
             output_complete: false,
             client: ClientPresence::Here,
             unwritten: Part::NONE,
@@ -819,11 +830,6 @@ impl ServerExchange {
         self.is_open_ended() && matches!(self.kind, Kind::Get | Kind::Post)
     }
 
-    /// Returns empty fields for a response, with reused memory.
-    pub(super) fn fields(&mut self) -> Fields {
-        core::mem::take(&mut self.spare_fields)
-    }
-
     /// Sets the response, and adds the fields of every response.
     pub(super) fn respond(&mut self, status: u16, mut fields: Fields, size: BodySize) {
         if let Some(cors) = self.cors {
@@ -838,7 +844,7 @@ impl ServerExchange {
     }
 }
 
-/// Memory of a closed exchange, for the next one.
+/// Memory of closed exchanges, for the next one.
 #[derive(Debug, Default)]
 struct SpareBuffers {
     header_buffer: Vec<u8>,
@@ -848,24 +854,30 @@ struct SpareBuffers {
 }
 
 impl SpareBuffers {
-    /// Larger buffers are not kept.
+    /// Larger buffers are not kept: one large response must not hold its memory until the server is idle.
     const MAX_CAPACITY: usize = 4 << 10;
+
+    /// Returns whether memory of this capacity takes the place of what is kept.
+    const fn is_kept(capacity: usize) -> bool {
+        0 < capacity && capacity <= Self::MAX_CAPACITY
+    }
 
     /// Takes the memory of an exchange that closes. Returns its party.
     fn reclaim(&mut self, x: &mut ServerExchange) -> Option<Authorization> {
-        self.header_buffer = x.headers.take_buffer();
-        self.header_buffer.clear();
-        self.fields = x.response.take().map_or_else(|| x.fields(), |response| response.fields);
-        self.fields.clear();
-        core::mem::swap(&mut self.out, &mut x.out);
-        self.out.clear_for_reuse();
-        core::mem::swap(&mut self.stream, &mut x.spare);
-        // One large response must not hold its memory until the server is idle.
-        if self.header_buffer.capacity() > Self::MAX_CAPACITY
-            || self.out.capacity() > Self::MAX_CAPACITY
-            || self.stream.capacity() > Self::MAX_CAPACITY
-        {
-            *self = Self::default();
+        let mut header_buffer = x.headers.take_buffer();
+        if Self::is_kept(header_buffer.capacity()) {
+            header_buffer.clear();
+            self.header_buffer = header_buffer;
+        }
+        if Self::is_kept(x.out.capacity()) {
+            core::mem::swap(&mut self.out, &mut x.out);
+            self.out.clear_for_reuse();
+        }
+        let fields = x.response.take().map(|response| response.fields);
+        // Fields without lines have no memory.
+        if let Some(mut fields) = fields.filter(|fields| !fields.is_empty()) {
+            fields.clear();
+            self.fields = fields;
         }
         x.authorization.take()
     }

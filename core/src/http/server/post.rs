@@ -301,8 +301,8 @@ impl Server {
             }
             PostRoute::Standalone | PostRoute::PresumedVersion(_) => None,
         };
-        let spare = self.exchanges.get_mut(key).map(|x| core::mem::take(&mut x.spare)).unwrap_or_default();
-        let stream = self.engine.exchanges().open_channel(now, parent, key, spare);
+        let buffers = self.exchanges.take_stream_buffers();
+        let stream = self.engine.exchanges().open_channel(now, parent, key, buffers);
         if authorization.is_some() {
             // The session has the party of its last request, for what happens outside of calls.
             if let Some(parent) = parent {
@@ -351,7 +351,7 @@ impl Server {
             return self.finish(key);
         } else if silent {
             x.stream = None;
-            x.spare = self.engine.exchanges().remove(self.now, stream);
+            self.exchanges.keep_stream_buffers(self.engine.exchanges().remove(self.now, stream));
             match (reason, needs_answer) {
                 (Some(reason), _) => self.exchanges.refuse(key, &refusal::malformed(reason)),
                 // Only an exchange of its own can refuse a duplicate id without ending the first call (DESIGN-09).

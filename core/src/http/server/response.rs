@@ -92,6 +92,7 @@ impl Server {
 
     /// Sends the only message as the body (HTTP-023).
     fn answer_single_message(&mut self, key: Key, stream: Key, progress: ExchangeStatus) {
+        let mut fields = self.exchanges.take_fields();
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.form = ResponseForm::Json;
         if x.session_use == SessionUse::Begins
@@ -104,7 +105,6 @@ impl Server {
         if let Some(outbox) = self.engine.outbox(ChannelId(stream)) {
             outbox.move_message(&mut x.out);
         }
-        let mut fields = x.fields();
         fields.push(fields::CONTENT_TYPE, fields::JSON.as_bytes());
         self.sessions.push_id(x, &mut fields);
         let forbidden = match x.scheme {
@@ -211,10 +211,7 @@ impl Server {
         }
         match (stream, kind) {
             (Some(stream), Kind::Post) => {
-                let spare = self.engine.exchanges().remove(self.now, stream);
-                if let Some(x) = self.exchanges.get_mut(key) {
-                    x.spare = spare;
-                }
+                self.exchanges.keep_stream_buffers(self.engine.exchanges().remove(self.now, stream));
             }
             // This is the channel of the session, which goes on. Its messages go to the newest GET stream that is
             // left.
@@ -238,6 +235,10 @@ impl Server {
         x.mark_client_gone();
         if x.unwritten.is_some() {
             return self.close_broken_get_stream(key);
+        }
+        if x.stream.is_none() && x.session().is_none() {
+            // Nothing else knows of it: it is answered, or was never passed to the engine.
+            return self.remove(key);
         }
         x.out.clear();
         if let Some(session) =
