@@ -126,6 +126,9 @@ pub(crate) enum KnownField {
 }
 
 impl KnownField {
+    /// Number of these fields.
+    pub(crate) const COUNT: usize = Self::SessionId as usize + 1;
+
     /// Returns the field with a name, in any case (HTTP-037).
     ///
     /// Looks at the length first, because most fields are none of these.

@@ -60,7 +60,11 @@ impl Server {
     /// Call it before the body is complete: from then on it may be `None`, because the handlers have the request. It is `None`
     /// for a request that is no POST, too. A [`Connection`](super::Connection) describes itself.
     pub fn request_mut(&mut self, exchange: ExchangeId) -> Option<&mut HttpRequest> {
-        Arc::get_mut(self.exchanges.get_mut(exchange.0)?.request.as_mut()?)
+        let x = self.exchanges.get_mut(exchange.0)?;
+        if x.kind == Kind::Post && x.phase != RequestPhase::Active {
+            x.request.get_or_insert_with(|| call_request(&self.path));
+        }
+        Arc::get_mut(x.request.as_mut()?)
     }
 
     /// Opens an exchange that answers with 503, because its connection exceeds a limit of the caller.
@@ -83,15 +87,15 @@ impl Server {
         self.tick(now);
         let (path, query) = split_target(head.target);
         let kind = self.config.exchange_kind(head.method, path);
-        let key = self.exchanges.open(kind, self.now);
+        let (key, request) =
+            (self.exchanges.open(kind, self.now), self.shown_request(kind, path, head.fields));
         let Some(x) = self.exchanges.get_mut(key) else { return ExchangeId(key) };
         // This precedes every decision: a page that is let in may read its refusal, too.
         x.cors = self.config.cors;
-        let headers = AdmissionHeaders::parse(head.fields, &self.config, &mut x.headers);
-        if matches!(kind, Kind::Post | Kind::HttpSsePost) {
-            let path = if path == &*self.path { self.path.clone() } else { path.into() };
-            x.request = Some(Arc::new(HttpRequest::new(path, self.config.visible_fields_of(head.fields))));
-        }
+        let headers = AdmissionHeaders::new(head.fields);
+        // Without CORS no response repeats the origin, so it is not kept.
+        x.headers.record(&headers, x.cors.is_some());
+        x.request = request;
         let (described, document) = (self.config.resource_described_at(path), self.config.document_at(path));
         let is_public = described.is_some() || document.is_some();
         if is_public {
@@ -118,7 +122,7 @@ impl Server {
             (None, None, None) if is_refused => {
                 HeadDecision::Refused(overloaded("too many connections are open"))
             }
-            (None, None, None) => match (self.admit(key, head, &headers, path, recent), identity) {
+            (None, None, None) => match (self.admit(key, kind, head, &headers, path, recent), identity) {
                 (HeadDecision::Admitted, Some(identity)) if self.config.protected_resource().is_none() => {
                     admit_as(self, key, Authorization::new(identity))
                 }
@@ -133,37 +137,34 @@ impl Server {
         ExchangeId(key)
     }
 
+    /// Returns the request as handlers see it, unless it is [made with the call](call_request).
+    #[inline]
+    fn shown_request(&self, kind: Kind, path: &str, fields: &[FieldLine<'_>]) -> Option<Arc<HttpRequest>> {
+        let path = match kind {
+            // Most requests show no fields, and one that is refused is shown to nobody.
+            Kind::Post if self.config.visible_fields.is_empty() => return None,
+            Kind::Post => self.path.clone(),
+            Kind::HttpSsePost => path.into(),
+            _ => return None,
+        };
+        Some(Arc::new(HttpRequest::new(path, self.config.visible_fields_of(fields))))
+    }
+
     /// Decides whether the request is admitted.
     fn admit(
         &mut self,
         key: Key,
+        kind: Kind,
         head: &RequestHead<'_>,
         headers: &AdmissionHeaders<'_>,
         path: &str,
         recent: Option<&mut RecentToken>,
     ) -> HeadDecision {
-        let serves_legacy = !self.engine.config().legacy_versions().is_empty();
-        let allowed = self.config.allowed_methods(path, serves_legacy);
-        // Browsers send no token with a preflight, so it is answered before authorization.
-        if let Some(cors) = self.config.cors.filter(|_| head.method == "OPTIONS" && allowed.is_some()) {
-            let fields = cors.preflight_fields(self);
-            self.exchanges.answer_empty(key, 204, fields);
-            return HeadDecision::Answered;
-        }
-        let Some(allowed) = allowed else {
-            let message = format!("nothing is served here; the endpoint is {}", self.config.path);
-            return HeadDecision::Refused(Refusal::with_error(404, RpcError::invalid_request(message)));
-        };
-        if !allowed.methods.contains(&head.method) {
-            let reason = if serves_legacy && Sessions::IS_BUILT {
-                "the method is none that is served here"
-            } else {
-                "this server has POST alone"
-            };
-            let mut fields = Fields::new();
-            fields.push(fields::ALLOW, allowed.list.as_bytes()); // HTTP-039, HTTP-080
-            self.exchanges.refuse_with(key, &Refusal::new(405, reason), fields);
-            return HeadDecision::Answered;
+        // The endpoint has POST in any case.
+        if kind != Kind::Post {
+            if let Some(decision) = self.check_method(key, head, path) {
+                return decision;
+            }
         }
         // The exchange of this request is in the table already, so a full table is one above the limit.
         if self.exchanges.len() > self.config.max_exchanges {
@@ -174,8 +175,9 @@ impl Server {
         }
         match self.config.protected_resource() {
             Some(_) => {
-                let (method, token, proof) = (head.method, headers.token, headers.proof);
-                self.check_token(key, &Credentials { method, path, token, proof }, recent)
+                let (token, proof) =
+                    (headers.single(KnownField::Authorization), headers.single(KnownField::Dpop));
+                self.check_token(key, &Credentials { method: head.method, path, token, proof }, recent)
             }
             None if self.validator.is_none() => HeadDecision::Admitted,
             // A validator without a protected resource is a mistake of the program: every request is refused.
@@ -183,6 +185,34 @@ impl Server {
                 HeadDecision::Refused(Refusal::new(500, "tokens are validated, but no resource is protected"))
             }
         }
+    }
+
+    /// Checks the path and its methods, and answers preflight requests. Returns `None` if the request may go on.
+    fn check_method(&mut self, key: Key, head: &RequestHead<'_>, path: &str) -> Option<HeadDecision> {
+        let serves_legacy = !self.engine.config().legacy_versions().is_empty();
+        let allowed = self.config.allowed_methods(path, serves_legacy);
+        // Browsers send no token with a preflight, so it is answered before authorization.
+        if let Some(cors) = self.config.cors.filter(|_| head.method == "OPTIONS" && allowed.is_some()) {
+            let fields = cors.preflight_fields(self);
+            self.exchanges.answer_empty(key, 204, fields);
+            return Some(HeadDecision::Answered);
+        }
+        let Some(allowed) = allowed else {
+            let message = format!("nothing is served here; the endpoint is {}", self.config.path);
+            return Some(HeadDecision::Refused(Refusal::with_error(404, RpcError::invalid_request(message))));
+        };
+        if !allowed.methods.contains(&head.method) {
+            let reason = if serves_legacy && Sessions::IS_BUILT {
+                "the method is none that is served here"
+            } else {
+                "this server has POST alone"
+            };
+            let mut fields = Fields::new();
+            fields.push(fields::ALLOW, allowed.list.as_bytes()); // HTTP-039, HTTP-080
+            self.exchanges.refuse_with(key, &Refusal::new(405, reason), fields);
+            return Some(HeadDecision::Answered);
+        }
+        None
     }
 
     // ---- admitted requests -----------------------------------------------------------------------------------
@@ -198,7 +228,10 @@ impl Server {
             // The target names the session.
             x.set_session(HttpSse::session_id(query).and_then(|id| self.sessions.find(id)));
         }
-        self.proceed(key);
+        // A POST without a fault goes on with its body, of which there is nothing yet.
+        if x.rejection.is_some() || !matches!(x.kind, Kind::Post | Kind::HttpSsePost) {
+            self.proceed(key);
+        }
     }
 
     /// Continues an admitted exchange.
@@ -227,6 +260,11 @@ impl Server {
             Kind::Other => process_delete(self, key),
         }
     }
+}
+
+/// Returns the request of a call to the endpoint, which shows no fields.
+pub(super) fn call_request(endpoint: &Arc<str>) -> Arc<HttpRequest> {
+    Arc::new(HttpRequest::new(endpoint.clone(), Fields::new()))
 }
 
 /// Handles DELETE: the client ends its session (HTTP-073, HTTP-075).
@@ -271,12 +309,19 @@ impl Config {
             return Ok(());
         }
         // A missing or repeated `Host` names no single host, so neither passes the check.
-        match headers.host {
+        match headers.single(KnownField::Host) {
             SingleValue::One(host) if self.allows_host(host) => {}
             SingleValue::One(host) => return Err(Diagnostic::RefusedHost { host: shown(host) }),
             _ => return Err(Diagnostic::RefusedHost { host: String::new() }),
         }
-        match headers.denied_origin.filter(|_| !is_public) {
+        let mut denied = None;
+        // One refused origin decides, whatever other `Origin` fields say.
+        headers.visit(KnownField::Origin, |origin| {
+            if !self.allows_origin(origin) {
+                denied = Some(origin);
+            }
+        });
+        match denied.filter(|_| !is_public) {
             Some(origin) => Err(Diagnostic::RefusedOrigin { origin: shown(origin) }),
             None => Ok(()),
         }
@@ -337,10 +382,15 @@ struct AllowedMethods {
 /// Returns the first fault in an admitted head, in the order of HTTP-029; `too_long` is the length if it is too large.
 fn check_head(kind: Kind, headers: &AdmissionHeaders<'_>, too_long: Option<u64>) -> Option<HeadRejection> {
     let posts = matches!(kind, Kind::Post | Kind::HttpSsePost);
-    let accepted = &headers.accepted_types;
+    let mut accepted = AcceptedTypes::default();
+    headers.visit(KnownField::Accept, |value| accepted.add_accept(value));
+    let mut is_encoded = false;
+    headers.visit(KnownField::ContentEncoding, |value| {
+        is_encoded |= !value.trim_ascii().eq_ignore_case(b"identity");
+    });
     match () {
-        () if posts && !is_json(headers.content_type) => Some(HeadRejection::ContentType),
-        () if posts && headers.is_encoded => Some(HeadRejection::ContentEncoding),
+        () if posts && !is_json(headers.single(KnownField::ContentType)) => Some(HeadRejection::ContentType),
+        () if posts && is_encoded => Some(HeadRejection::ContentEncoding),
         () if kind == Kind::Post && !(accepted.accepts_json() && accepted.accepts_events()) => {
             Some(HeadRejection::Accept)
         }
@@ -354,52 +404,64 @@ fn check_head(kind: Kind, headers: &AdmissionHeaders<'_>, too_long: Option<u64>)
     }
 }
 
-/// The fields that decide the admission of a request.
-#[derive(Default)]
-struct AdmissionHeaders<'a> {
-    host: SingleValue<'a>,
-    /// The origin, if it is not allowed.
-    denied_origin: Option<&'a [u8]>,
-    token: SingleValue<'a>,
-    proof: SingleValue<'a>,
-    content_type: SingleValue<'a>,
-    /// The body has a content coding.
-    is_encoded: bool,
-    accepted_types: AcceptedTypes,
+/// The fields of a request that a server evaluates.
+pub(super) struct AdmissionHeaders<'a> {
+    all: &'a [FieldLine<'a>],
+    /// What is known of each field; [`visit`](Self::visit) has the values of one that occurs several times.
+    values: [SingleValue<'a>; KnownField::COUNT],
 }
 
 impl<'a> AdmissionHeaders<'a> {
-    /// Evaluates each field once; copies those to compare with the body to `request_headers`.
-    fn parse(all: &'a [FieldLine<'a>], config: &Config, request_headers: &mut RequestHeaders) -> Self {
-        let mut headers = Self::default();
+    /// Looks at the name of each field once.
+    ///
+    /// This is not inlined: the values would then be copied from the table to places of their own.
+    #[inline(never)]
+    fn new(all: &'a [FieldLine<'a>]) -> Self {
+        let mut headers = Self { all, values: [SingleValue::Absent; KnownField::COUNT] };
         for (name, value) in all {
-            match KnownField::from_name(name) {
-                None => {}
-                Some(KnownField::Host) => headers.host.add(value),
-                Some(KnownField::Authorization) => headers.token.add(value),
-                Some(KnownField::Dpop) => headers.proof.add(value),
-                Some(KnownField::ContentType) => headers.content_type.add(value),
-                Some(KnownField::ContentEncoding) => {
-                    headers.is_encoded |= !value.trim_ascii().eq_ignore_case(b"identity");
-                }
-                Some(KnownField::Accept) => headers.accepted_types.add_accept(value),
-                Some(known) => {
-                    if known == KnownField::Origin {
-                        // One refused origin decides, whatever other `Origin` fields say.
-                        if !config.allows_origin(value) {
-                            headers.denied_origin = Some(value);
-                        }
-                        // Without CORS no response repeats the origin, so it is not kept.
-                        if config.cors.is_none() {
-                            continue;
-                        }
-                    }
-                    request_headers.record(known, name, value);
-                }
+            let known = KnownField::from_name(name);
+            if let Some(found) = known.and_then(|known| headers.values.get_mut(known as usize)) {
+                found.add(value);
             }
         }
         headers
     }
+
+    /// Returns the value of a field that must occur at most once.
+    #[inline(always)]
+    pub(super) fn single(&self, known: KnownField) -> SingleValue<'a> {
+        self.values.get(known as usize).copied().unwrap_or_default()
+    }
+
+    /// Passes all values of a field, in order.
+    #[inline]
+    fn visit(&self, known: KnownField, mut visitor: impl FnMut(&'a [u8])) {
+        match self.single(known) {
+            SingleValue::Absent => {}
+            SingleValue::One(value) => visitor(value),
+            SingleValue::Repeated => {
+                let all = self.all.iter().filter(|(name, _)| is_known(name, known));
+                all.for_each(|(_, value)| visitor(value));
+            }
+        }
+    }
+
+    /// Returns the fields that repeat arguments.
+    #[inline]
+    pub(super) fn params(&self) -> impl Iterator<Item = &'a FieldLine<'a>> {
+        let all = match self.single(KnownField::Param) {
+            SingleValue::Absent => &[],
+            _ => self.all,
+        };
+        all.iter().filter(|(name, _)| is_known(name, KnownField::Param))
+    }
+}
+
+/// Returns whether a name is that of a field. This is not inlined, because it is rarely needed.
+#[cold]
+#[inline(never)]
+fn is_known(name: &str, known: KnownField) -> bool {
+    KnownField::from_name(name) == Some(known)
 }
 
 /// Returns whether the content type is JSON (HTTP-013).

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::Server;
+use super::admission::call_request;
 use super::exchange_table::{ExchangeId, Kind, RequestPhase, ServerExchange, SessionKey, SessionUse};
 use super::http_sse::HttpSse;
 use super::refusal::{
@@ -312,7 +313,8 @@ impl Server {
         }
         // The handlers share the request from now on, so it cannot be changed any more (`request_mut`).
         let request = self.exchanges.get_mut(key).and_then(|x| x.request.take());
-        self.engine.exchanges().set_http_request(stream, request);
+        let request = request.unwrap_or_else(|| call_request(&self.path));
+        self.engine.exchanges().set_http_request(stream, Some(request));
         if let PostRoute::PresumedVersion(version) = route {
             self.engine.exchanges().begin_stateless_session(stream, version);
         }

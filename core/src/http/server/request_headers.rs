@@ -8,8 +8,10 @@ use core::fmt;
 
 use bytes::Bytes;
 
+use super::admission::AdmissionHeaders;
 use super::config::Config;
 use super::refusal::{Refusal, unsupported_version};
+use super::token::SingleValue;
 use crate::ascii::AsciiCaseExt as _;
 use crate::draft::{Deviation, Draft};
 use crate::head::{FieldLine, Fields, is_token};
@@ -64,28 +66,52 @@ impl RequestHeaders {
         core::mem::take(&mut self.buffer)
     }
 
-    /// Copies a field if it is needed later.
+    /// Copies the fields that repeat parts of the body, or name a session.
+    pub(super) fn record(&mut self, headers: &AdmissionHeaders<'_>, with_origin: bool) {
+        self.version = self.copy(headers.single(KnownField::ProtocolVersion));
+        self.method = self.copy(headers.single(KnownField::Method));
+        self.name = self.copy(headers.single(KnownField::Name));
+        self.session = self.copy(headers.single(KnownField::SessionId));
+        self.last_event_id = self.copy(headers.single(KnownField::LastEventId));
+        if with_origin {
+            self.origin = self.copy(headers.single(KnownField::Origin));
+        }
+        // Once for all, because nearly every value is ASCII.
+        if !self.buffer.is_ascii() {
+            self.check_text();
+        }
+        headers.params().for_each(|(name, value)| self.record_param(name, value));
+    }
+
+    /// Copies the value of a field that must occur at most once (XHDR-027).
     #[inline]
-    pub(super) fn record(&mut self, known: KnownField, name: &str, value: &[u8]) {
-        let slot = match known {
-            KnownField::ProtocolVersion => &mut self.version,
-            KnownField::Method => &mut self.method,
-            KnownField::Name => &mut self.name,
-            KnownField::SessionId => &mut self.session,
-            KnownField::LastEventId => &mut self.last_event_id,
-            KnownField::Origin => &mut self.origin,
-            KnownField::Param => return self.record_param(name, value),
-            KnownField::Accept
-            | KnownField::Authorization
-            | KnownField::ContentEncoding
-            | KnownField::ContentType
-            | KnownField::Dpop
-            | KnownField::Host => return,
-        };
-        *slot = match (*slot, append_text(&mut self.buffer, value)) {
-            (SingleField::Absent, Some((from, to))) => SingleField::Span(from, to),
-            _ => SingleField::Unreadable, // XHDR-027
-        };
+    fn copy(&mut self, value: SingleValue<'_>) -> SingleField {
+        match value {
+            SingleValue::Absent => SingleField::Absent,
+            SingleValue::One(value) => append(&mut self.buffer, value)
+                .map_or(SingleField::Unreadable, |(from, to)| SingleField::Span(from, to)),
+            SingleValue::Repeated => SingleField::Unreadable,
+        }
+    }
+
+    /// Marks copied values that are not text.
+    #[cold]
+    fn check_text(&mut self) {
+        for field in [
+            &mut self.version,
+            &mut self.method,
+            &mut self.name,
+            &mut self.session,
+            &mut self.last_event_id,
+            &mut self.origin,
+        ] {
+            if let SingleField::Span(from, to) = *field {
+                let value = self.buffer.get(from as usize..to as usize).unwrap_or_default();
+                if core::str::from_utf8(value).is_err() {
+                    *field = SingleField::Unreadable;
+                }
+            }
+        }
     }
 
     /// Removes the origin, so that its page cannot read the response.
@@ -243,9 +269,12 @@ fn repeats(header: &[u8], value: &str) -> bool {
 
 /// Appends a value if it is text, and returns its position.
 fn append_text(text: &mut Vec<u8>, value: &[u8]) -> Option<(u32, u32)> {
-    if !value.is_ascii() && core::str::from_utf8(value).is_err() {
-        return None;
-    }
+    core::str::from_utf8(value).ok()?;
+    append(text, value)
+}
+
+/// Appends a value, and returns its position.
+fn append(text: &mut Vec<u8>, value: &[u8]) -> Option<(u32, u32)> {
     let from = u32::try_from(text.len()).ok()?;
     text.extend_from_slice(value);
     Some((from, u32::try_from(text.len()).ok()?))
@@ -447,6 +476,7 @@ impl Config {
     }
 
     /// Returns the fields of a request that handlers may see.
+    #[inline]
     pub(super) fn visible_fields_of(&self, all: &[FieldLine<'_>]) -> Fields {
         let mut visible = Fields::new();
         if self.visible_fields.is_empty() {

@@ -486,7 +486,8 @@ pub(super) enum SingleValue<'a> {
 }
 
 impl<'a> SingleValue<'a> {
-    pub(super) fn add(&mut self, value: &'a [u8]) {
+    #[inline]
+    pub(super) const fn add(&mut self, value: &'a [u8]) {
         *self = if matches!(self, Self::Absent) { Self::One(value) } else { Self::Repeated };
     }
 }
