@@ -57,7 +57,7 @@
 
 mod deliverer;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use alloc::string::ToString as _;
 use alloc::sync::Arc;

@@ -15,11 +15,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! With the feature `schemars`, `Event::typed` takes the schemas from types.
+//! With the feature `schemars`, `Event::typed` takes the schemas from types. With the feature `post`, `Events::webhooks` delivers to
+//! webhooks, too. Changes of the types are announced to those who subscribed to [`EVENTS_LIST`].
 
 mod registration;
 #[cfg(test)]
 mod tests;
+#[cfg_attr(not(feature = "post"), path = "server/no_webhooks.rs")]
+mod webhooks;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -27,26 +30,40 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use mcp_proto::model::{EmptyResult, NotificationMeta, ResultMeta};
-use mcp_proto::server::{self, Call, Caller, Config, CustomMethod};
-use mcp_proto::{CallId, ChannelId, Entropy, Era, Instant, RawJson, RequestId, RpcError, UseError};
+use mcp_proto::server::{self, Announcement, Call, Caller, Config, CustomMethod};
+use mcp_proto::{
+    CallId, Change, ChannelId, CustomList, Entropy, Era, Instant, RawJson, RequestId, RpcError, UseError,
+};
 use mcp_runtime::server::{CommandSender, LoopExtension, ServerExtension, ServerLoop};
 use mcp_std::{Clock, entropy};
 use serde::Serialize;
 
 pub use registration::{Event, PublishError, Publisher};
 
-use crate::source::{Filter, Lane, Source, SourceConfig, StreamKey, StreamMessage};
+use crate::delivery::Subscribe;
+use crate::source::{Filter, Lane, Resume, Source, SourceConfig, StreamKey, StreamMessage, UnknownType};
+use crate::webhook::SubscriptionKey;
 use crate::wire::{
     self, DeliveryMode, EventErrorObject, EventOccurrence, EventType, EventsCapability, EventsError,
     ListEventsParams, Nullable, PollEventsParams, Profile, StreamActiveParams, StreamErrorParams,
-    StreamEventsParams, StreamHeartbeatParams,
+    StreamEventsParams, StreamHeartbeatParams, SubscribeEventsParams, SubscribeEventsResult,
+    UnsubscribeEventsParams,
 };
 use registration::Access;
+use webhooks::Webhooks;
+
+/// The list of types, whose changes clients can subscribe to (EVT-016).
+pub const EVENTS_LIST: CustomList = CustomList::new(wire::LISTEN_MEMBER, wire::LIST_CHANGED);
+
+/// The answer of `events/subscribe`.
+type Answer = Result<SubscribeEventsResult, EventsError>;
 
 /// The events of a server.
 #[derive(Clone)]
@@ -56,12 +73,43 @@ struct Shared {
     profile: Profile,
     clock: Clock,
     state: Mutex<State>,
+    /// Whether the deliverer of webhooks has events.
+    has_news: AtomicBool,
+}
+
+/// The state while it is locked. The events of the deliverer are taken when it is not any more.
+struct Locked<'a> {
+    // Dropped first.
+    state: MutexGuard<'a, State>,
+    _after: AfterLock<'a>,
+}
+
+struct AfterLock<'a>(&'a Shared);
+
+impl Drop for AfterLock<'_> {
+    fn drop(&mut self) {
+        self.0.take_news();
+    }
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
 }
 
 struct State {
     source: Source,
     access: BTreeMap<String, Arc<Access>>,
     loops: BTreeMap<Lane, JoinedLoop>,
+    webhooks: Option<Box<Webhooks>>,
     /// The latest time of a loop.
     now: Instant,
     entropy: Entropy,
@@ -95,10 +143,12 @@ impl Events {
             source: Source::new(config, entropy()?),
             access: BTreeMap::new(),
             loops: BTreeMap::new(),
+            webhooks: None,
             now: Instant::ZERO,
             entropy: entropy()?,
         };
-        Ok(Self(Arc::new(Shared { profile, clock: Clock::start(), state: Mutex::new(state) })))
+        let (clock, state, has_news) = (Clock::start(), Mutex::new(state), AtomicBool::new(false));
+        Ok(Self(Arc::new(Shared { profile, clock, state, has_news })))
     }
 
     /// Adds a type, or describes one anew that has changed additively (EVT-022). Returns what publishes its events.
@@ -115,15 +165,23 @@ impl Events {
         state.source.add(described, limits);
         state.access.insert(name.clone(), Arc::new(access));
         drop(state);
+        self.0.announce_list();
         Publisher::new(self.clone(), name)
     }
 
     /// Removes a type, and ends its streams with `reason` (EVT-020, EVT-021). Returns whether there was one.
     pub fn remove(&self, name: &str, reason: &EventsError) -> bool {
-        self.0.change(|state, _| {
+        let is_known = self.0.change(|state, _| {
             state.access.remove(name);
+            if let Some(webhooks) = &mut state.webhooks {
+                webhooks.terminate(&|other, _| (other == name).then(|| reason.clone()));
+            }
             state.source.remove(name, reason)
-        })
+        });
+        if is_known {
+            self.0.announce_list();
+        }
+        is_known
     }
 
     /// Publishes an event of a type, with an id and a time of its own.
@@ -131,17 +189,31 @@ impl Events {
     /// # Errors
     ///
     /// [`PublishError`]; nothing was published then.
-    pub fn publish(&self, event: EventOccurrence) -> Result<(), PublishError> {
+    pub fn publish(&self, event: &EventOccurrence) -> Result<(), PublishError> {
         if !(1..=wire::MAX_EVENT_ID).contains(&event.event_id.len()) {
             return Err(PublishError::EventId);
         }
-        self.0.change(|state, now| state.source.publish(now, event)).map_err(|_| PublishError::Removed)
+        let published = self.0.change(|state, now| {
+            let State { source, webhooks, .. } = state;
+            source.publish(now, event.clone())?;
+            if let Some(webhooks) = webhooks {
+                webhooks.publish(event, source.cursor(&event.name));
+            }
+            Ok::<_, UnknownType>(())
+        });
+        published.map_err(|_| PublishError::Removed)
     }
 
-    /// Ends the streams for which `reason`, called with type and principal, returns one: their clients may not see these
-    /// events any more, for example (EVT-162). Returns their number.
+    /// Ends the streams and webhook subscriptions for which `reason`, called with type and principal, returns one: their clients
+    /// may not see these events any more, for example (EVT-162). Returns their number.
     pub fn terminate(&self, reason: impl Fn(&str, Option<&str>) -> Option<EventsError>) -> usize {
-        self.0.change(|state, _| state.source.terminate(reason))
+        self.0.change(|state, _| {
+            let of_webhooks = state
+                .webhooks
+                .as_mut()
+                .map_or(0, |webhooks| webhooks.terminate(&|name, principal| reason(name, Some(principal))));
+            of_webhooks + state.source.terminate(reason)
+        })
     }
 
     /// Returns the number of open streams.
@@ -170,8 +242,9 @@ impl fmt::Debug for Events {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Locked<'_> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Locked { state, _after: AfterLock(self) }
     }
 
     /// Changes something, and wakes the loops that have to send something for it.
@@ -179,21 +252,43 @@ impl Shared {
         let mut state = self.lock();
         let now = self.clock.now().max(state.now);
         let outcome = change(&mut state, now);
-        let State { source, loops, .. } = &mut *state;
-        let ready = loops.iter_mut().filter(|(lane, joined)| source.is_ready(**lane) && !joined.is_woken);
-        let woken: Vec<CommandSender> = ready
-            .map(|(_, joined)| {
-                joined.is_woken = true;
-                joined.commands.clone()
-            })
-            .collect();
+        let woken = state.wake();
         // A waker may run its loop at once, which locks.
         drop(state);
-        for commands in woken {
-            // A loop that has ended has no streams.
-            let _ = commands.send_unbounded(|_| ());
-        }
+        wake_all(woken);
         outcome
+    }
+
+    /// Takes the events of the deliverer of webhooks, unless another thread has the lock: it does that then when it is done.
+    fn take_news(&self) {
+        while self.has_news.load(Ordering::SeqCst) {
+            let mut state = match self.state.try_lock() {
+                Ok(state) => state,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            self.has_news.store(false, Ordering::SeqCst);
+            let State { source, webhooks, .. } = &mut *state;
+            if let Some(webhooks) = webhooks {
+                webhooks.take_news(source);
+            }
+            let woken = state.wake();
+            drop(state);
+            wake_all(woken);
+        }
+    }
+
+    /// Announces that the list of types has changed (EVT-016).
+    fn announce_list(&self) {
+        let loops: Vec<CommandSender> =
+            self.lock().loops.values().map(|joined| joined.commands.clone()).collect();
+        for commands in loops {
+            // Each loop tells its own subscribers. One that has ended has none.
+            let _ = commands.send_unbounded(|server_loop| {
+                let now = server_loop.tick();
+                server_loop.engine().publish(now, Announcement::new(Change::Custom(EVENTS_LIST)));
+            });
+        }
     }
 
     /// Finds what decides about a type that a caller may see.
@@ -214,11 +309,41 @@ impl Shared {
     }
 }
 
+impl State {
+    /// Notes that the loops are woken which have something to send, and returns how.
+    fn wake(&mut self) -> Vec<CommandSender> {
+        let Self { source, loops, webhooks, .. } = self;
+        let has_work = |lane: Lane| {
+            source.is_ready(lane) || webhooks.as_ref().is_some_and(|webhooks| webhooks.has_answers(lane))
+        };
+        let ready = loops.iter_mut().filter(|(lane, joined)| !joined.is_woken && has_work(**lane));
+        ready
+            .map(|(_, joined)| {
+                joined.is_woken = true;
+                joined.commands.clone()
+            })
+            .collect()
+    }
+}
+
+fn wake_all(loops: Vec<CommandSender>) {
+    for commands in loops {
+        // A loop that has ended has nothing to send.
+        let _ = commands.send_unbounded(|_| ());
+    }
+}
+
 impl ServerExtension for Events {
     fn configure(&self, config: Config) -> Config {
         let profile = &self.0.profile;
+        let (config, announces) = match config.clone().custom_list(EVENTS_LIST) {
+            Ok(config) => (config, true),
+            // The application has given the names away.
+            Err(_) => (config, false),
+        };
         let capabilities = config.effective_capabilities().clone();
-        let config = config.capabilities(profile.declare(capabilities, EventsCapability::new()));
+        let capability = EventsCapability::new().list_changed(announces);
+        let config = config.capabilities(profile.declare(capabilities, capability));
         let method = |name: &str| {
             let method = CustomMethod::new(name);
             if profile.declares_extension { method.of_extension(wire::EXTENSION) } else { method }
@@ -276,7 +401,10 @@ impl LoopExtension for EventsLoop {
                     self.streams.remove(&key);
                     self.shared.lock().source.close(key)
                 }
-                None => false,
+                None => {
+                    let mut state = self.shared.lock();
+                    state.webhooks.as_mut().is_some_and(|webhooks| webhooks.cancel(self.lane, *call))
+                }
             },
             _ => false,
         }
@@ -294,12 +422,18 @@ impl LoopExtension for EventsLoop {
         if let Some(joined) = state.loops.get_mut(&self.lane) {
             joined.is_woken = false;
         }
+        let mut sent = 0;
+        while let Some((call, answer)) =
+            state.webhooks.as_mut().and_then(|webhooks| webhooks.poll_answer(self.lane))
+        {
+            sent += 1;
+            answer_later(server_loop, call, &self.shared.profile, answer);
+        }
         if self.streams.is_empty() {
             self.deadline = None;
-            return false;
+            return sent > 0;
         }
         state.source.handle_timeout(now, self.lane);
-        let mut sent = 0;
         while sent < MAX_MESSAGES_PER_TURN {
             let Some((key, message)) = state.source.poll_message(now, self.lane) else { break };
             sent += 1;
@@ -348,7 +482,8 @@ impl EventsLoop {
             }),
             wire::POLL => self.poll(server_loop, call),
             wire::STREAM => self.open(server_loop, call),
-            _ => Err(EventsError::UnsupportedMode(DeliveryMode::Webhook).to_rpc(&self.shared.profile)),
+            wire::SUBSCRIBE => self.subscribe(server_loop, call),
+            _ => self.unsubscribe(server_loop, call),
         };
         if let Err(error) = outcome {
             let now = server_loop.now();
@@ -387,6 +522,60 @@ impl EventsLoop {
         let key = opened.map_err(|error| error.to_rpc(&self.shared.profile))?;
         self.streams.insert(key, OpenStream { call: call.id(), channel: call.channel(), id });
         self.calls.insert(call.id(), key);
+        Ok(())
+    }
+
+    fn subscribe(&self, server_loop: &mut dyn ServerLoop, call: &Call) -> Result<(), RpcError> {
+        let params: SubscribeEventsParams<'_> = call.parse()?;
+        let profile = self.shared.profile;
+        let wrong = |error: EventsError| error.to_rpc(&profile);
+        check_mode(params.delivery.mode.as_ref()).map_err(wrong)?;
+        let filter = self.filter(call, &params.name, params.arguments.clone())?;
+        let now = self.source_time(server_loop.tick());
+        let key =
+            subscription_key(call.caller(), &params.delivery.url.0, &params.name, params.arguments.as_ref());
+        let key = key.map_err(wrong)?;
+        let mut state = self.shared.lock();
+        let State { source, webhooks, .. } = &mut *state;
+        let Some(webhooks) = webhooks else {
+            return Err(wrong(EventsError::UnsupportedMode(DeliveryMode::Webhook)));
+        };
+        let resume = source
+            .resume(now, &params.name, params.cursor.as_ref().map(AsRef::as_ref), params.max_age_ms)
+            .map_err(wrong)?;
+        let subscribe = Subscribe {
+            key,
+            secret: params.delivery.secret,
+            ttl: params.ttl_ms,
+            cursor: resume.cursor.clone(),
+            truncated: resume.truncated,
+            profile,
+        };
+        let request = Request { name: params.name.into_owned(), subscribe, filter, resume };
+        let answer = webhooks.subscribe(source, (self.lane, call.id()), request).map_err(wrong)?;
+        drop(state);
+        if let Some(result) = answer {
+            complete(server_loop, call, &result);
+        }
+        Ok(())
+    }
+
+    fn unsubscribe(&self, server_loop: &mut dyn ServerLoop, call: &Call) -> Result<(), RpcError> {
+        let params: UnsubscribeEventsParams<'_> = call.parse()?;
+        let profile = self.shared.profile;
+        let wrong = |error: EventsError| error.to_rpc(&profile);
+        check_mode(params.delivery.mode.as_ref()).map_err(wrong)?;
+        let key =
+            subscription_key(call.caller(), &params.delivery.url.0, &params.name, params.arguments.as_ref());
+        let key = key.map_err(wrong)?;
+        let mut state = self.shared.lock();
+        let ended = match &mut state.webhooks {
+            Some(webhooks) => webhooks.unsubscribe(&key, &profile),
+            None => Err(EventsError::SubscriptionNotFound),
+        };
+        drop(state);
+        ended.map_err(wrong)?;
+        complete(server_loop, call, &EmptyResult::new());
         Ok(())
     }
 
@@ -458,6 +647,9 @@ impl Drop for EventsLoop {
         let mut state = self.shared.lock();
         state.source.remove_lane(self.lane);
         state.loops.remove(&self.lane);
+        if let Some(webhooks) = &mut state.webhooks {
+            webhooks.remove_lane(self.lane);
+        }
     }
 }
 
@@ -469,6 +661,47 @@ fn complete<T: Serialize>(server_loop: &mut dyn ServerLoop, call: &Call, result:
         // Refused if the call is stale, and then there is nobody to tell.
         let _ = engine.fail(now, call.id(), &RpcError::internal("the result cannot be sent"));
     }
+}
+
+/// Answers a call of `events/subscribe` that has waited.
+fn answer_later(server_loop: &mut dyn ServerLoop, call: CallId, profile: &Profile, answer: Answer) {
+    let now = server_loop.now();
+    let engine = server_loop.engine();
+    // Stale: it was cancelled meanwhile.
+    let _ = match answer {
+        Ok(result) => engine.complete(now, call, &result),
+        Err(error) => engine.fail(now, call, &error.to_rpc(profile)),
+    };
+}
+
+/// A checked call of `events/subscribe`.
+#[cfg_attr(not(feature = "post"), expect(dead_code, reason = "webhooks read it"))]
+struct Request {
+    name: String,
+    subscribe: Subscribe,
+    filter: Filter,
+    resume: Resume,
+}
+
+/// Checks the mode of a request about webhooks: `webhook`, which is also meant if it is absent.
+fn check_mode(mode: Option<&DeliveryMode>) -> Result<(), EventsError> {
+    match mode {
+        None | Some(DeliveryMode::Webhook) => Ok(()),
+        Some(other) => Err(EventsError::UnsupportedMode(other.clone())),
+    }
+}
+
+/// Returns the key of a webhook subscription. Its principal is empty if the caller has none, and then it is refused (EVT-070).
+fn subscription_key(
+    caller: &Caller,
+    url: &str,
+    name: &str,
+    arguments: Option<&RawJson>,
+) -> Result<SubscriptionKey, EventsError> {
+    let none = RawJson::empty_object();
+    let principal = caller.principal().unwrap_or_default();
+    SubscriptionKey::new(principal, url, name, arguments.unwrap_or(&none))
+        .map_err(|error| EventsError::InvalidParams(alloc::format!("`params.arguments`: {error}")))
 }
 
 /// Returns `_meta` of a message on a stream: that of the event, and the id of the request (EVT-052).

@@ -112,14 +112,31 @@ pub enum StreamMessage {
     Terminated(EventsError),
 }
 
-/// Reason why an event was not published; nothing changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Where the deliveries of a webhook subscription begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum UnknownType {
-    /// No type has the name of the event.
-    #[error("no event type has this name")]
-    Unknown,
+pub struct Resume {
+    /// Cursor of the position; absent if the type has none.
+    pub cursor: Option<String>,
+    /// Whether events that the client asked for are left out (EVT-144).
+    pub truncated: bool,
+    position: Position,
 }
+
+/// What a webhook subscription is to get first.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Replay {
+    /// The events, in order, each with its cursor.
+    pub events: Vec<EventOccurrence>,
+    /// Cursor behind a gap in front of them: events left the log since [`Source::resume`].
+    pub gap: Option<String>,
+}
+
+/// No type has the name of the event; nothing was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no event type has this name")]
+pub struct UnknownType;
 
 struct Type {
     described: EventType,
@@ -261,7 +278,7 @@ impl Source {
     ///
     /// [`UnknownType`].
     pub fn publish(&mut self, now: Instant, event: EventOccurrence) -> Result<(), UnknownType> {
-        let known = self.types.get_mut(&event.name).ok_or(UnknownType::Unknown)?;
+        let known = self.types.get_mut(&event.name).ok_or(UnknownType)?;
         known.log.append(now, event);
         for key in core::mem::take(&mut known.waiting) {
             if let Some(stream) = self.streams.get_mut(&key).filter(|stream| stream.held_until.is_none()) {
@@ -301,6 +318,55 @@ impl Source {
             .truncated(start.truncated)
             .has_more(batch.has_more)
             .next_poll_ms(next_poll_ms))
+    }
+
+    // Webhooks.
+
+    /// Finds where the deliveries of `events/subscribe` begin (EVT-078). The caller has checked the arguments and the permission
+    /// for them.
+    ///
+    /// # Errors
+    ///
+    /// The error to answer with.
+    pub fn resume(
+        &mut self,
+        now: Instant,
+        name: &str,
+        cursor: Option<&str>,
+        max_age_ms: Option<u64>,
+    ) -> Result<Resume, EventsError> {
+        let known = self.type_with(name, &DeliveryMode::Webhook)?;
+        let start = known.start(now, cursor, max_age_ms)?;
+        let cursor = known.log.cursor(start.position);
+        Ok(Resume { cursor, truncated: start.truncated, position: start.position })
+    }
+
+    /// Returns what a subscription has missed since its start. What is published after this call is for the caller to deliver.
+    #[must_use]
+    pub fn replay(&self, name: &str, resume: &Resume, filter: impl Fn(&EventOccurrence) -> bool) -> Replay {
+        let mut replay = Replay { events: Vec::new(), gap: None };
+        let Some(known) = self.types.get(name) else { return replay };
+        let mut position = resume.position;
+        loop {
+            // One at a time, because the cursor of an event is the position behind it.
+            let batch = known.log.read(position, 1, &filter);
+            if batch.truncated {
+                replay.gap = known.log.cursor(known.log.start_of_all());
+            }
+            position = batch.position;
+            let cursor = || Nullable(known.log.cursor(position));
+            replay.events.extend(batch.events.iter().map(|event| (*event).clone().cursor(cursor())));
+            if !batch.has_more {
+                return replay;
+            }
+        }
+    }
+
+    /// Returns the cursor behind all events of a type; `None` if it has none.
+    #[must_use]
+    pub fn cursor(&self, name: &str) -> Option<String> {
+        let log = &self.types.get(name)?.log;
+        log.cursor(log.end())
     }
 
     // Streams.

@@ -25,7 +25,7 @@ use crate::wire::{CallbackFailure, EventOccurrence, EventsError, Profile};
 
 const ROOT: &[u8] = include_bytes!("../../tests/certificates/root.pem");
 /// For `localhost` and the addresses of this machine.
-const SERVER: &[u8] = include_bytes!("../../tests/certificates/server.pem");
+pub(crate) const SERVER: &[u8] = include_bytes!("../../tests/certificates/server.pem");
 /// For `*.other.example`.
 const OTHER: &[u8] = include_bytes!("../../tests/certificates/other.pem");
 const UNKNOWN: &[u8] = include_bytes!("../../tests/certificates/unknown.pem");
@@ -35,17 +35,17 @@ const KEY: &[u8] = include_bytes!("../../tests/certificates/key.pem");
 const SOON: Duration = Duration::from_secs(30);
 
 /// A request that a receiver got.
-struct Request {
-    head: String,
-    body: Vec<u8>,
+pub(crate) struct Request {
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
 }
 
 /// The connection of a receiver, after the request.
-struct Peer(NetStream);
+pub(crate) struct Peer(NetStream);
 
 impl Peer {
     /// Writes; returns whether the other end is there.
-    fn write(&mut self, mut bytes: &[u8]) -> bool {
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             match self.0.write(bytes) {
                 Ok(n) => bytes = &bytes[n..],
@@ -85,14 +85,14 @@ impl Peer {
 }
 
 /// A receiver that answers each connection by a function, on a thread for each.
-struct TestReceiver {
+pub(crate) struct TestReceiver {
     port: u16,
     connections: Arc<AtomicUsize>,
-    requests: mpsc::Receiver<Request>,
+    pub(crate) requests: mpsc::Receiver<Request>,
 }
 
 impl TestReceiver {
-    fn start(chain: &[u8], answer: impl Fn(&Request, &mut Peer) + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(chain: &[u8], answer: impl Fn(&Request, &mut Peer) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (tls, answer) = (ServerTls::from_pem(chain, KEY).unwrap(), Arc::new(answer));
@@ -123,7 +123,7 @@ impl TestReceiver {
         })
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("https://localhost:{}/hook?a=1", self.port)
     }
 
@@ -132,11 +132,11 @@ impl TestReceiver {
     }
 }
 
-fn answer(status: &str, body: &str) -> String {
+pub(crate) fn answer(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-fn poster() -> Poster {
+pub(crate) fn poster() -> Poster {
     Poster::new().tls(ClientTls::without_system_roots().root_pem(ROOT).unwrap())
 }
 

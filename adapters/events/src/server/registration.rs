@@ -244,7 +244,7 @@ impl<P: Serialize> Publisher<P> {
         if !data.is_object() {
             return Err(EncodeError::NotAnObject.into());
         }
-        self.events.publish(EventOccurrence::new(id, &*self.name, iso_8601(unix.as_secs()), data))
+        self.events.publish(&EventOccurrence::new(id, &*self.name, iso_8601(unix.as_secs()), data))
     }
 }
 

@@ -165,8 +165,7 @@ fn list_and_poll_are_answered_on_the_loop() {
     let publisher = events.add(build().description("A build has ended").modes([DeliveryMode::Poll]));
     let mut harness = Harness::new(&events);
     let discovered = harness.result(1, "server/discover", json!({}));
-    assert_eq!(discovered["capabilities"]["extensions"][wire::EXTENSION], json!({}));
-    assert_eq!(discovered["capabilities"]["events"], json!({}));
+    assert_eq!(discovered["capabilities"]["events"], json!({"listChanged": true}));
     let list = harness.result(2, wire::LIST, json!({}));
     assert_eq!(list["events"][0]["name"], "build");
     assert_eq!(list["events"][0]["delivery"], json!(["poll"]));
@@ -189,7 +188,7 @@ fn list_and_poll_are_answered_on_the_loop() {
     assert_eq!(harness.error(7, wire::POLL, json!({"name": "build", "cursor": "x"})).0, -32602);
     assert_eq!(harness.error(8, wire::POLL, json!({"name": "build", "arguments": []})).0, -32602);
     assert_eq!(harness.error(9, wire::POLL, json!({})).0, -32602);
-    let delivery = json!({"mode": "webhook", "url": "https://h.example/", "secret": "whsec_AAAA"});
+    let delivery = json!({"mode": "webhook", "url": "https://h.example/", "secret": "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="});
     let (code, data) = harness.error(10, wire::SUBSCRIBE, json!({"name": "build", "delivery": delivery}));
     assert_eq!((code, &data["value"]), (-32026, &json!("webhook")));
 }
@@ -207,7 +206,7 @@ fn stream_has_its_messages_and_ends_with_its_result() {
     let mut event =
         EventOccurrence::new("evt-0", "build", "2026-11-25T10:00:00Z", raw(r#"{"branch":"main"}"#));
     event.meta = Some(raw(r#"{"com.example/n":1,"io.modelcontextprotocol/subscriptionId":"forged"}"#));
-    events.publish(event).expect("published");
+    events.publish(&event).expect("published");
     built(&publisher, 1, "side");
     built(&publisher, 2, "main");
     harness.process();
@@ -408,6 +407,31 @@ fn payloads_and_ids_are_checked() {
     let ids: Vec<&str> = (0..2).map(|n| polled["events"][n]["eventId"].as_str().expect("an id")).collect();
     assert!(ids[0] != ids[1] && ids[0].len() == 36, "{ids:?}");
 }
+
+// covers: EVT-016, EVT-017, EVT-018
+#[test]
+fn changes_of_the_list_reach_their_subscribers() {
+    let events = Events::new().expect("entropy");
+    let mut harness = Harness::new(&events);
+    let filter = json!({"notifications": {"eventsListChanged": true, "toolsListChanged": true}});
+    let sent = harness.request(1, "subscriptions/listen", filter);
+    assert_eq!(sent[0]["params"]["notifications"], json!({"eventsListChanged": true}));
+    let discovered = harness.result(2, "server/discover", json!({}));
+    assert_eq!(discovered["capabilities"]["extensions"][wire::EXTENSION], json!({"listChanged": true}));
+    let announced = |harness: &mut Harness| {
+        while harness.dispatcher.process_messages(&mut harness.server, &mut |_, _| ()) {}
+        let sent = harness.sent();
+        methods(&sent).iter().map(|method| (*method).to_string()).collect::<Vec<_>>()
+    };
+    events.add(build());
+    assert_eq!(announced(&mut harness), [wire::LIST_CHANGED]);
+    assert!(events.remove("build", &EventsError::EventNotFound));
+    assert!(!events.remove("build", &EventsError::EventNotFound));
+    assert_eq!(announced(&mut harness), [wire::LIST_CHANGED]);
+}
+
+#[cfg(feature = "post")]
+mod webhooks;
 
 #[cfg(feature = "schemars")]
 mod typed {

@@ -123,7 +123,7 @@ fn poll_answers_as_its_cursor_and_bounds_say() {
     source.add(described("pushed", &[DeliveryMode::Push]), LogLimits::default());
     let unsupported = EventsError::UnsupportedMode(DeliveryMode::Poll);
     assert_eq!(error(&mut source, PollEventsParams::new("pushed")), unsupported);
-    assert_eq!(source.publish(at(20), event("none", 1)), Err(UnknownType::Unknown));
+    assert_eq!(source.publish(at(20), event("none", 1)), Err(UnknownType));
 }
 
 // covers: EVT-050, EVT-051, EVT-056, EVT-057, EVT-060, EVT-065
@@ -330,4 +330,37 @@ fn every_stream_gets_its_events_once_or_a_gap() {
             "seed {seed}"
         );
     }
+}
+
+// covers: EVT-078, EVT-144
+#[test]
+fn replay_has_what_came_between_resume_and_now_and_tells_of_a_gap() {
+    let mut source = source_of(LogLimits { events: 8, ..LogLimits::default() });
+    let resumed = source.resume(at(0), "build", None, None);
+    assert_eq!(resumed, Err(EventsError::UnsupportedMode(DeliveryMode::Webhook)));
+    source.add(described("hook", &[DeliveryMode::Webhook]), LogLimits { events: 8, ..LogLimits::default() });
+    let resume = source.resume(at(0), "hook", None, None).expect("a start");
+    assert!(!resume.truncated);
+    let even =
+        |event: &EventOccurrence| number(&StreamMessage::Event(event.clone())).is_some_and(|n| n % 2 == 0);
+    assert_eq!(source.replay("hook", &resume, even), Replay { events: Vec::new(), gap: None });
+    (0..5).for_each(|n| source.publish(at(n), event("hook", n)).expect("a type"));
+    let replay = source.replay("hook", &resume, even);
+    let ids: Vec<&str> = replay.events.iter().map(|event| &*event.event_id).collect();
+    assert_eq!((ids, replay.gap), (Vec::from(["evt-0", "evt-2", "evt-4"]), None));
+    // The cursor of each is a place to resume from.
+    let cursor = Nullable::text(replay.events[1].cursor.as_ref()).expect("a cursor").to_string();
+    let rest = source.resume(at(9), "hook", Some(&cursor), None).expect("a start");
+    assert_eq!(source.replay("hook", &rest, even).events.len(), 1);
+    // More than the log keeps: the gap is told with the cursor behind it.
+    (5..30).for_each(|n| source.publish(at(n), event("hook", n)).expect("a type"));
+    let replay = source.replay("hook", &resume, even);
+    assert_eq!(replay.events.iter().map(|event| &*event.event_id).next(), Some("evt-22"));
+    let gap = replay.gap.expect("a gap");
+    let behind = source.resume(at(30), "hook", Some(&gap), None).expect("a start");
+    assert!(!behind.truncated);
+    assert_eq!(source.replay("hook", &behind, even).events.len(), 4);
+    // A type that was removed has nothing more.
+    source.remove("hook", &EventsError::EventNotFound);
+    assert_eq!(source.replay("hook", &resume, even), Replay { events: Vec::new(), gap: None });
 }

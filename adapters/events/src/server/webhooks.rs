@@ -1,0 +1,251 @@
+//! Webhook subscriptions of a server: between its source, its loops, and what delivers (feature `post`).
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
+use alloc::task::Wake;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+use core::task::Waker;
+
+use mcp_proto::{CallId, Instant};
+
+use super::{Answer, Events, Request, Shared};
+use crate::delivery::{self, Deliveries, Grant, Subscribed, SubscriptionHandle, Ticket};
+use crate::post::Deliverer;
+use crate::source::{Filter, Lane, Resume, Source};
+use crate::webhook::SubscriptionKey;
+use crate::wire::{EventOccurrence, EventsError, Nullable, Profile, SubscribeEventsResult};
+
+/// Webhook subscriptions, and the calls that wait for a challenge.
+pub(super) struct Webhooks {
+    deliverer: Deliverer,
+    subscribers: BTreeMap<SubscriptionHandle, Subscriber>,
+    waiting: BTreeMap<Ticket, Waiting>,
+    /// Answers that the loops have not taken yet.
+    answers: Vec<(Lane, CallId, Answer)>,
+}
+
+struct Subscriber {
+    name: String,
+    principal: String,
+    filter: Filter,
+}
+
+/// A call that waits for the challenge of its URL.
+struct Waiting {
+    lane: Lane,
+    call: CallId,
+    begin: Begin,
+}
+
+/// What a new subscription begins with.
+struct Begin {
+    subscriber: Subscriber,
+    resume: Resume,
+}
+
+impl Events {
+    /// Delivers to webhooks: types with [`DeliveryMode::Webhook`](crate::wire::DeliveryMode::Webhook) can be subscribed to then, by callers that are authenticated
+    /// (EVT-070).
+    ///
+    /// The events of `deliverer` are taken by this. Subscriptions are in memory (EVT-084).
+    pub fn webhooks(&self, deliverer: Deliverer) {
+        deliverer.register(&Waker::from(Arc::new(News(Arc::downgrade(&self.0)))));
+        let webhooks = Webhooks {
+            deliverer,
+            subscribers: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            answers: Vec::new(),
+        };
+        self.0.lock().webhooks = Some(Box::new(webhooks));
+    }
+
+    /// Calls functions of the machine that delivers, for proofs or numbers; `None` without [webhooks](Self::webhooks).
+    pub fn with_deliveries<R>(&self, f: impl FnOnce(&mut Deliveries, Instant) -> R) -> Option<R> {
+        self.0.lock().webhooks.as_ref().map(|webhooks| webhooks.deliverer.with(f))
+    }
+}
+
+/// Told by the deliverer that it has events: on its thread, or on one that calls it and has the lock.
+struct News(Weak<Shared>);
+
+impl Wake for News {
+    fn wake(self: Arc<Self>) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.has_news.store(true, Ordering::SeqCst);
+            shared.take_news();
+        }
+    }
+}
+
+impl Webhooks {
+    /// Delivers an event that was just published to those who subscribed to it. `cursor` is the position behind it.
+    pub(super) fn publish(&mut self, event: &EventOccurrence, cursor: Option<String>) {
+        let subscribers = self.subscribers.iter().filter(|(_, s)| s.name == event.name && (s.filter)(event));
+        let handles: Vec<SubscriptionHandle> = subscribers.map(|(handle, _)| *handle).collect();
+        if handles.is_empty() {
+            return;
+        }
+        let event = event.clone().cursor(Nullable(cursor));
+        self.deliverer.with(|deliveries, now| {
+            for handle in handles {
+                // Refused if it has just ended, or if the event cannot be a delivery, and then no subscriber can get it.
+                let _ = deliveries.publish(now, handle, &event);
+            }
+        });
+    }
+
+    /// Handles `events/subscribe`. `None`: the answer comes later, for this call of this lane.
+    ///
+    /// # Errors
+    ///
+    /// The error to answer with.
+    pub(super) fn subscribe(
+        &mut self,
+        source: &Source,
+        (lane, call): (Lane, CallId),
+        request: Request,
+    ) -> Result<Option<SubscribeEventsResult>, EventsError> {
+        let Request { name, subscribe, filter, resume } = request;
+        let subscriber = Subscriber { name, principal: subscribe.key.principal().into(), filter };
+        let begin = Begin { subscriber, resume };
+        match self.deliverer.with(|deliveries, now| deliveries.subscribe(now, subscribe))? {
+            Subscribed::Granted(grant) => Ok(Some(self.begin(source, &grant, begin))),
+            Subscribed::Verifying(ticket) => {
+                self.waiting.insert(ticket, Waiting { lane, call, begin });
+                Ok(None)
+            }
+        }
+    }
+
+    /// Handles `events/unsubscribe`.
+    ///
+    /// # Errors
+    ///
+    /// The error to answer with.
+    pub(super) fn unsubscribe(
+        &mut self,
+        key: &SubscriptionKey,
+        profile: &Profile,
+    ) -> Result<(), EventsError> {
+        self.deliverer.with(|deliveries, _| {
+            if let Some(handle) = deliveries.find(key) {
+                self.subscribers.remove(&handle);
+            }
+            deliveries.unsubscribe(key, profile)
+        })
+    }
+
+    /// Forgets a call that waits, whose client has gone.
+    pub(super) fn cancel(&mut self, lane: Lane, call: CallId) -> bool {
+        let is_it = |waiting: &Waiting| waiting.lane == lane && waiting.call == call;
+        let found = self.waiting.iter().find(|(_, waiting)| is_it(waiting)).map(|(ticket, _)| *ticket);
+        if let Some(ticket) = found {
+            self.waiting.remove(&ticket);
+            self.deliverer.with(|deliveries, _| deliveries.cancel(ticket));
+        }
+        let before = self.answers.len();
+        self.answers.retain(|(other, id, _)| (*other, *id) != (lane, call));
+        found.is_some() || self.answers.len() < before
+    }
+
+    /// Forgets the calls of a loop that has ended.
+    pub(super) fn remove_lane(&mut self, lane: Lane) {
+        let gone: Vec<Ticket> = self
+            .waiting
+            .iter()
+            .filter(|(_, waiting)| waiting.lane == lane)
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        for ticket in gone {
+            self.waiting.remove(&ticket);
+            self.deliverer.with(|deliveries, _| deliveries.cancel(ticket));
+        }
+        self.answers.retain(|(other, ..)| *other != lane);
+    }
+
+    /// Ends the subscriptions for which `reason`, called with type and principal, returns one. Returns their number.
+    pub(super) fn terminate(&mut self, reason: &dyn Fn(&str, &str) -> Option<EventsError>) -> usize {
+        let ended = self
+            .subscribers
+            .iter()
+            .filter_map(|(handle, s)| Some((*handle, reason(&s.name, &s.principal)?)))
+            .collect::<Vec<_>>();
+        for (handle, error) in &ended {
+            self.subscribers.remove(handle);
+            self.deliverer.with(|deliveries, now| deliveries.terminate(now, *handle, error));
+        }
+        // Those that are not granted yet: nobody may be granted a type that is gone.
+        let waiting = self.waiting.iter().filter_map(|(ticket, waiting)| {
+            let Subscriber { name, principal, .. } = &waiting.begin.subscriber;
+            Some((*ticket, reason(name, principal)?))
+        });
+        for (ticket, error) in waiting.collect::<Vec<_>>() {
+            self.deliverer.with(|deliveries, _| deliveries.cancel(ticket));
+            if let Some(Waiting { lane, call, .. }) = self.waiting.remove(&ticket) {
+                self.answers.push((lane, call, Err(error)));
+            }
+        }
+        ended.len()
+    }
+
+    /// Returns whether a loop has answers to give.
+    pub(super) fn has_answers(&self, lane: Lane) -> bool {
+        self.answers.iter().any(|(other, ..)| *other == lane)
+    }
+
+    /// Returns an answer for a call of a lane.
+    pub(super) fn poll_answer(&mut self, lane: Lane) -> Option<(CallId, Answer)> {
+        let at = self.answers.iter().position(|(other, ..)| *other == lane)?;
+        let (_, call, answer) = self.answers.remove(at);
+        Some((call, answer))
+    }
+
+    /// Takes the events of the deliverer.
+    pub(super) fn take_news(&mut self, source: &Source) {
+        while let Some(event) = self.deliverer.poll_event() {
+            match event {
+                // Of one that was cancelled meanwhile the subscription gets nothing, and expires.
+                delivery::Event::Verified { ticket, grant } => {
+                    if let Some(Waiting { lane, call, begin }) = self.waiting.remove(&ticket) {
+                        let result = self.begin(source, &grant, begin);
+                        self.answers.push((lane, call, Ok(result)));
+                    }
+                }
+                delivery::Event::Refused { ticket, error } => {
+                    if let Some(Waiting { lane, call, .. }) = self.waiting.remove(&ticket) {
+                        self.answers.push((lane, call, Err(error)));
+                    }
+                }
+                delivery::Event::Ended { subscription } => {
+                    self.subscribers.remove(&subscription);
+                }
+                delivery::Event::Suspended { .. } => {}
+            }
+        }
+    }
+
+    /// Begins a granted subscription: what it has missed since its start goes first.
+    fn begin(&mut self, source: &Source, grant: &Grant, begin: Begin) -> SubscribeEventsResult {
+        let Begin { subscriber, resume } = begin;
+        let handle = grant.subscription;
+        // A refresh goes on where it is.
+        if self.subscribers.contains_key(&handle) {
+            return grant.to_result();
+        }
+        let replay = source.replay(&subscriber.name, &resume, &subscriber.filter);
+        self.deliverer.with(|deliveries, now| {
+            if let Some(cursor) = &replay.gap {
+                deliveries.report_gap(now, handle, cursor);
+            }
+            for event in &replay.events {
+                // As in `publish`.
+                let _ = deliveries.publish(now, handle, event);
+            }
+        });
+        self.subscribers.insert(handle, subscriber);
+        grant.to_result()
+    }
+}
