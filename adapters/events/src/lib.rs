@@ -21,7 +21,7 @@
 //! | [`webhook`] | secrets, signatures, verification challenges, ids of subscriptions |
 //! | [`address`] | which URLs and addresses a webhook may be delivered to |
 //! | [`source`] | types, polls and streams of a server |
-//! | `server` | the same on any adapter, as an extension of a router (feature `server`) |
+//! | `server` | the same on any adapter, as an extension of a router (feature `server`; with `schemars` schemas from types) |
 //! | [`receiver`] | takes deliveries in, verifies them, and drops repetitions |
 //! | [`delivery`] | deliveries to subscribers: challenges, retries, watermarks |
 //! | `post` | sends them on `std`: HTTPS requests, and a thread that drives `delivery` (feature `post`) |

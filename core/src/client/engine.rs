@@ -128,27 +128,8 @@ impl Engine {
 
     /// Returns the next event.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
-        self.has_event(now);
-        self.take_event()
-    }
-
-    /// Returns the oldest event that there is already.
-    #[inline]
-    pub(crate) fn take_event(&mut self) -> Option<Event> {
-        self.common.events.pop_front()
-    }
-
-    /// Returns whether there is an event. Errors that there was no memory for are sent before.
-    #[inline]
-    pub(crate) fn has_event(&mut self, now: Instant) -> bool {
-        self.common.endpoint.tick(now);
-        self.common.endpoint.check.polled();
-        if self.common.endpoint.owed > 0 {
-            let before = self.common.outbox_len();
-            while endpoint::send_owed(&mut self.common.endpoint).is_some() {}
-            self.common.count_answer(before);
-        }
-        !self.common.events.is_empty()
+        has_event(self, now);
+        take_event(self)
     }
 
     /// Returns whether a message can be taken: an answer to it has memory, or the server is still to read earlier ones.
@@ -599,4 +580,23 @@ impl BoundEngine for Engine {
     fn is_idle(&self) -> bool {
         self.common.endpoint.is_idle()
     }
+}
+
+/// Returns the oldest event that there is already.
+#[inline]
+pub(crate) fn take_event(engine: &mut Engine) -> Option<Event> {
+    engine.common.events.pop_front()
+}
+
+/// Returns whether there is an event. Errors that there was no memory for are sent before.
+#[inline]
+pub(crate) fn has_event(engine: &mut Engine, now: Instant) -> bool {
+    engine.common.endpoint.tick(now);
+    engine.common.endpoint.check.polled();
+    if engine.common.endpoint.owed > 0 {
+        let before = engine.common.outbox_len();
+        while endpoint::send_owed(&mut engine.common.endpoint).is_some() {}
+        engine.common.count_answer(before);
+    }
+    !engine.common.events.is_empty()
 }

@@ -36,6 +36,7 @@ pub use cache::{Cache, CacheKey, CacheScope, CacheTicket};
 pub use completer::{Completer, Keystroke, KeystrokeKey};
 pub use config::Config;
 pub use engine::Engine;
+pub(crate) use engine::{has_event, take_event};
 pub use event::LogMessage;
 pub use event::{Event, Notification, Peer, ServerRequest, SubscriptionKey};
 pub use exchanges::{Exchanges, OutgoingMessage};

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize, de};
 use super::ValidationError;
 use super::codec::{ReadByContent, Rereads};
 use super::elicitation::{ElicitSchema, ElicitValue};
+use super::map::Map;
 use super::message::{MemberKey, message};
 use super::string_enum::string_enum;
 use crate::json::{check_and_read, object_members};
@@ -262,7 +263,11 @@ impl<'de> ReadByContent<'de> for PrimitiveSchemaDefinition {
             "\"boolean\"" => value.read().map(Self::Boolean),
             "\"array\"" if any_of => value.read().map(Self::TitledMultiSelect),
             "\"array\"" => value.read().map(Self::MultiSelect),
-            _ => value.read().map(Self::Other),
+            _ => {
+                // Kept as it is, unless a member occurs twice.
+                value.read::<Map<de::IgnoredAny>>()?;
+                value.read().map(Self::Other)
+            }
         }
     }
 }

@@ -97,8 +97,8 @@ impl Pipe for Client {
 
     fn poll_event(&mut self, now: Instant) -> Option<Event> {
         // Taken once there is one, instead of passed on: events are large.
-        while !self.engine.has_event(now) && self.decode_next(now) {}
-        self.engine.take_event()
+        while !crate::client::has_event(&mut self.engine, now) && self.decode_next(now) {}
+        crate::client::take_event(&mut self.engine)
     }
 
     fn wants_input(&self) -> bool {

@@ -187,7 +187,7 @@ impl Engine {
             if *fault == Fault::Closed {
                 self.end_subscriptions(now, ChannelId(channel));
             } else {
-                self.cancel_long_lived(channel);
+                cancel_long_lived(self, channel);
             }
             // The listener of a legacy session is no request, so it is left for this.
             let unsubscribed = self.changes.end_all(&mut self.endpoint, channel);
@@ -236,32 +236,8 @@ impl Engine {
     /// Returns the next event.
     #[inline]
     pub fn poll_event(&mut self, now: Instant) -> Option<Event> {
-        self.has_event(now);
-        self.take_event()
-    }
-
-    /// Returns the oldest event that there is already.
-    #[inline]
-    pub(crate) fn take_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-
-    /// Returns whether there is an event. Waiting requests are admitted until there is one.
-    #[inline]
-    pub(crate) fn has_event(&mut self, now: Instant) -> bool {
-        self.endpoint.tick(now);
-        self.endpoint.check.polled();
-        // May be what a channel waited for to close, which is an event.
-        while let Some(channel) = endpoint::send_owed(&mut self.endpoint) {
-            self.close_if_finished(channel);
-        }
-        // A request that is admitted may be answered without an event, so the next one is tried.
-        while self.events.is_empty() {
-            if !self.admit_waiting() {
-                return false;
-            }
-        }
-        true
+        has_event(self, now);
+        take_event(self)
     }
 
     /// Returns whether [`Limits::max_live_calls`](crate::Limits::max_live_calls) is reached, so new requests wait.
@@ -281,17 +257,7 @@ impl Engine {
             c.input_end.is_some()
                 // Without a stream for it, the output does not leave however long the client waits.
                 || (c.outbox.len() >= limits.outbox_high_water && !c.role.stream.has_no_get_stream())
-                || self.has_unread_input(channel.0)
-        })
-    }
-
-    /// Returns whether input of a channel waits until the application has handled earlier input.
-    fn has_unread_input(&self, channel: Key) -> bool {
-        let limits = &self.endpoint.limits;
-        self.endpoint.channels.get(channel).is_some_and(|c| {
-            let is_full = |backlog: &Backlog| backlog.is_full(c.role.waiting, limits);
-            self.events.len() >= limits.max_events
-                || self.backlog.as_ref().map_or(limits.max_waiting_requests == 0, is_full)
+                || has_unread_input(self, channel.0)
         })
     }
 
@@ -561,7 +527,7 @@ impl Engine {
         let Some(outcome) = request.timeout_error(self.endpoint.now) else { return };
         let (purpose, channel) = (request.purpose, request.channel);
         if purpose == CallPurpose::KeepAlive
-            && self.endpoint.restart_ping_wait(key, self.has_unread_input(channel))
+            && self.endpoint.restart_ping_wait(key, has_unread_input(self, channel))
         {
             return;
         }
@@ -638,20 +604,6 @@ impl Engine {
         // Complete batches that wait for memory would keep the channel open, although its time is over.
         batch::drop_owed_batches(&mut self.endpoint, channel);
         self.close_if_finished(channel);
-    }
-
-    /// Cancels the long-lived calls of a channel: they would take the whole grace period, since nothing ends them.
-    fn cancel_long_lived(&mut self, channel: Key) {
-        if self.endpoint.inbound.long_lived == 0 {
-            return;
-        }
-        for key in self.endpoint.live_calls(channel) {
-            let is_long_lived = self.endpoint.inbound.calls.get(key).is_some_and(|call| call.is_long_lived);
-            if is_long_lived && self.endpoint.drop_call(key).is_some() {
-                self.events
-                    .push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Disconnected });
-            }
-        }
     }
 
     /// Closes a channel whose input has ended once nothing is left to do.
@@ -794,6 +746,55 @@ impl BoundEngine for Engine {
     fn is_idle(&self) -> bool {
         self.endpoint.is_idle()
     }
+}
+
+/// Returns the oldest event that there is already.
+#[inline]
+pub(crate) fn take_event(engine: &mut Engine) -> Option<Event> {
+    engine.events.pop_front()
+}
+
+/// Returns whether there is an event. Waiting requests are admitted until there is one.
+#[inline]
+pub(crate) fn has_event(engine: &mut Engine, now: Instant) -> bool {
+    engine.endpoint.tick(now);
+    engine.endpoint.check.polled();
+    // May be what a channel waited for to close, which is an event.
+    while let Some(channel) = endpoint::send_owed(&mut engine.endpoint) {
+        engine.close_if_finished(channel);
+    }
+    // A request that is admitted may be answered without an event, so the next one is tried.
+    while engine.events.is_empty() {
+        if !engine.admit_waiting() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Cancels the long-lived calls of a channel: they would take the whole grace period, since nothing ends them.
+fn cancel_long_lived(engine: &mut Engine, channel: Key) {
+    if engine.endpoint.inbound.long_lived == 0 {
+        return;
+    }
+    for key in engine.endpoint.live_calls(channel) {
+        let is_long_lived = engine.endpoint.inbound.calls.get(key).is_some_and(|call| call.is_long_lived);
+        if is_long_lived && engine.endpoint.drop_call(key).is_some() {
+            engine
+                .events
+                .push_back(Event::Cancelled { call: CallId(key), reason: CancelReason::Disconnected });
+        }
+    }
+}
+
+/// Returns whether input of a channel waits until the application has handled earlier input.
+fn has_unread_input(engine: &Engine, channel: Key) -> bool {
+    let limits = &engine.endpoint.limits;
+    engine.endpoint.channels.get(channel).is_some_and(|c| {
+        let is_full = |backlog: &Backlog| backlog.is_full(c.role.waiting, limits);
+        engine.events.len() >= limits.max_events
+            || engine.backlog.as_ref().map_or(limits.max_waiting_requests == 0, is_full)
+    })
 }
 
 /// Returns whether the next message of a channel can be taken; see [`endpoint::can_answer`].

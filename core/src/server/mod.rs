@@ -47,9 +47,9 @@ pub use authorization::{Caller, ProvenKey};
 pub use config::Config;
 pub use custom_method::CustomMethod;
 pub use engine::Engine;
-pub(crate) use engine::can_answer;
 #[cfg(feature = "http")]
 pub(crate) use engine::is_out_of_memory;
+pub(crate) use engine::{can_answer, has_event, take_event};
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 #[cfg(feature = "http")]
 pub(crate) use exchanges::ExchangeBuffers;

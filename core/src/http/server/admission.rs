@@ -88,7 +88,7 @@ impl Server {
         let (path, query) = split_target(head.target);
         let kind = self.config.exchange_kind(head.method, path);
         let (key, request) =
-            (self.exchanges.open(kind, self.now), self.shown_request(kind, path, head.fields));
+            (self.exchanges.open(kind, self.now), shown_request(self, kind, path, head.fields));
         let Some(x) = self.exchanges.get_mut(key) else { return ExchangeId(key) };
         // This precedes every decision: a page that is let in may read its refusal, too.
         x.cors = self.config.cors;
@@ -137,19 +137,6 @@ impl Server {
         ExchangeId(key)
     }
 
-    /// Returns the request as handlers see it, unless it is [made with the call](call_request).
-    #[inline]
-    fn shown_request(&self, kind: Kind, path: &str, fields: &[FieldLine<'_>]) -> Option<Arc<HttpRequest>> {
-        let path = match kind {
-            // Most requests show no fields, and one that is refused is shown to nobody.
-            Kind::Post if self.config.visible_fields.is_empty() => return None,
-            Kind::Post => self.path.clone(),
-            Kind::HttpSsePost => path.into(),
-            _ => return None,
-        };
-        Some(Arc::new(HttpRequest::new(path, self.config.visible_fields_of(fields))))
-    }
-
     /// Decides whether the request is admitted.
     fn admit(
         &mut self,
@@ -162,7 +149,7 @@ impl Server {
     ) -> HeadDecision {
         // The endpoint has POST in any case.
         if kind != Kind::Post {
-            if let Some(decision) = self.check_method(key, head, path) {
+            if let Some(decision) = check_method(self, key, head, path) {
                 return decision;
             }
         }
@@ -185,34 +172,6 @@ impl Server {
                 HeadDecision::Refused(Refusal::new(500, "tokens are validated, but no resource is protected"))
             }
         }
-    }
-
-    /// Checks the path and its methods, and answers preflight requests. Returns `None` if the request may go on.
-    fn check_method(&mut self, key: Key, head: &RequestHead<'_>, path: &str) -> Option<HeadDecision> {
-        let serves_legacy = !self.engine.config().legacy_versions().is_empty();
-        let allowed = self.config.allowed_methods(path, serves_legacy);
-        // Browsers send no token with a preflight, so it is answered before authorization.
-        if let Some(cors) = self.config.cors.filter(|_| head.method == "OPTIONS" && allowed.is_some()) {
-            let fields = cors.preflight_fields(self);
-            self.exchanges.answer_empty(key, 204, fields);
-            return Some(HeadDecision::Answered);
-        }
-        let Some(allowed) = allowed else {
-            let message = format!("nothing is served here; the endpoint is {}", self.config.path);
-            return Some(HeadDecision::Refused(Refusal::with_error(404, RpcError::invalid_request(message))));
-        };
-        if !allowed.methods.contains(&head.method) {
-            let reason = if serves_legacy && Sessions::IS_BUILT {
-                "the method is none that is served here"
-            } else {
-                "this server has POST alone"
-            };
-            let mut fields = Fields::new();
-            fields.push(fields::ALLOW, allowed.list.as_bytes()); // HTTP-039, HTTP-080
-            self.exchanges.refuse_with(key, &Refusal::new(405, reason), fields);
-            return Some(HeadDecision::Answered);
-        }
-        None
     }
 
     // ---- admitted requests -----------------------------------------------------------------------------------
@@ -260,6 +219,52 @@ impl Server {
             Kind::Other => process_delete(self, key),
         }
     }
+}
+
+/// Returns the request as handlers see it, unless it is [made with the call](call_request).
+#[inline]
+fn shown_request(
+    server: &Server,
+    kind: Kind,
+    path: &str,
+    fields: &[FieldLine<'_>],
+) -> Option<Arc<HttpRequest>> {
+    let path = match kind {
+        // Most requests show no fields, and one that is refused is shown to nobody.
+        Kind::Post if server.config.visible_fields.is_empty() => return None,
+        Kind::Post => server.path.clone(),
+        Kind::HttpSsePost => path.into(),
+        _ => return None,
+    };
+    Some(Arc::new(HttpRequest::new(path, server.config.visible_fields_of(fields))))
+}
+
+/// Checks the path and its methods, and answers preflight requests. Returns `None` if the request may go on.
+fn check_method(server: &mut Server, key: Key, head: &RequestHead<'_>, path: &str) -> Option<HeadDecision> {
+    let serves_legacy = !server.engine.config().legacy_versions().is_empty();
+    let allowed = server.config.allowed_methods(path, serves_legacy);
+    // Browsers send no token with a preflight, so it is answered before authorization.
+    if let Some(cors) = server.config.cors.filter(|_| head.method == "OPTIONS" && allowed.is_some()) {
+        let fields = cors.preflight_fields(server);
+        server.exchanges.answer_empty(key, 204, fields);
+        return Some(HeadDecision::Answered);
+    }
+    let Some(allowed) = allowed else {
+        let message = format!("nothing is served here; the endpoint is {}", server.config.path);
+        return Some(HeadDecision::Refused(Refusal::with_error(404, RpcError::invalid_request(message))));
+    };
+    if !allowed.methods.contains(&head.method) {
+        let reason = if serves_legacy && Sessions::IS_BUILT {
+            "the method is none that is served here"
+        } else {
+            "this server has POST alone"
+        };
+        let mut fields = Fields::new();
+        fields.push(fields::ALLOW, allowed.list.as_bytes()); // HTTP-039, HTTP-080
+        server.exchanges.refuse_with(key, &Refusal::new(405, reason), fields);
+        return Some(HeadDecision::Answered);
+    }
+    None
 }
 
 /// Returns the request of a call to the endpoint, which shows no fields.

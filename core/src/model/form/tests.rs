@@ -55,7 +55,9 @@ fn field_kind_is_recognised_by_shape() {
         let kept: PrimitiveSchemaDefinition = serde_json::from_str(odd).expect("kept");
         assert!(matches!(kept, PrimitiveSchemaDefinition::Other(raw) if raw.as_str() == odd));
     }
-    assert!(serde_json::from_str::<PrimitiveSchemaDefinition>("true").is_err());
+    for wrong in ["true", r#"{"x":1,"type":"object","x":2}"#, r#"{"type":"object","type":"object"}"#] {
+        assert!(serde_json::from_str::<PrimitiveSchemaDefinition>(wrong).is_err(), "{wrong}");
+    }
     assert_missing::<PrimitiveSchemaDefinition>(r#"{"type":"array"}"#, "items");
     assert_missing::<PrimitiveSchemaDefinition>(r#"{"type":"string","oneOf":[{"const":"a"}]}"#, "title");
     assert_missing::<PrimitiveSchemaDefinition>(r#"{"type":"string","enumNames":[]}"#, "enum");

@@ -30,6 +30,11 @@ const ROWS: &[(&str, usize, &str)] = &[
     ("c/src/server.rs", 1, "C has a number for what is an enum here"),
     ("events/src/delivery/values.rs", 1, "the status of a subscription, which is no status of HTTP"),
     ("events/src/receiver.rs", 1, "an endpoint for webhooks, which is no endpoint of MCP"),
+    (
+        "events/src/server.rs",
+        3,
+        "the extension is served in the eras that its profile says, and streams in one",
+    ),
     ("events/src/wire.rs", 1, "the revisions in which a capability of the extension is declared"),
     ("runtime/src/client/layers/call_port.rs", 1, "an application asks whether a request calls its tool"),
     ("runtime/src/client/layers/mod.rs", 1, "the code is that of the layer for limits, and of no document"),
