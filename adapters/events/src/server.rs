@@ -39,7 +39,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use mcp_proto::model::{EmptyResult, NotificationMeta, ResultMeta};
 use mcp_proto::server::{self, Announcement, Call, Caller, Config, CustomMethod};
 use mcp_proto::{
-    CallId, Change, ChannelId, CustomList, Entropy, Era, Instant, RawJson, RequestId, RpcError, UseError,
+    CallId, Change, ChannelId, CustomList, EncodeError, Entropy, Era, Instant, RawJson, RequestId, RpcError,
+    UseError,
 };
 use mcp_runtime::server::{CommandSender, LoopExtension, ServerExtension, ServerLoop};
 use mcp_std::{Clock, entropy};
@@ -110,6 +111,8 @@ struct State {
     access: BTreeMap<String, Arc<Access>>,
     loops: BTreeMap<Lane, JoinedLoop>,
     webhooks: Option<Box<Webhooks>>,
+    /// Raised when access may have been lost: a check before that counts no more.
+    epoch: u64,
     /// The latest time of a loop.
     now: Instant,
     entropy: Entropy,
@@ -144,6 +147,7 @@ impl Events {
             access: BTreeMap::new(),
             loops: BTreeMap::new(),
             webhooks: None,
+            epoch: 0,
             now: Instant::ZERO,
             entropy: entropy()?,
         };
@@ -172,6 +176,7 @@ impl Events {
     /// Removes a type, and ends its streams with `reason` (EVT-020, EVT-021). Returns whether there was one.
     pub fn remove(&self, name: &str, reason: &EventsError) -> bool {
         let is_known = self.0.change(|state, _| {
+            state.epoch += 1;
             state.access.remove(name);
             if let Some(webhooks) = &mut state.webhooks {
                 webhooks.terminate(&|other, _| (other == name).then(|| reason.clone()));
@@ -190,8 +195,14 @@ impl Events {
     ///
     /// [`PublishError`]; nothing was published then.
     pub fn publish(&self, event: &EventOccurrence) -> Result<(), PublishError> {
-        if !(1..=wire::MAX_EVENT_ID).contains(&event.event_id.len()) {
+        // It becomes a header field of deliveries.
+        let id = &event.event_id;
+        if !(1..=wire::MAX_EVENT_ID).contains(&id.len()) || !id.bytes().all(|b| b.is_ascii_graphic()) {
             return Err(PublishError::EventId);
+        }
+        // In the log, it would be in the way of all that comes behind it.
+        if !event.data.is_object() || event.meta.as_ref().is_some_and(|meta| !meta.is_object()) {
+            return Err(EncodeError::NotAnObject.into());
         }
         let published = self.0.change(|state, now| {
             let State { source, webhooks, .. } = state;
@@ -206,8 +217,11 @@ impl Events {
 
     /// Ends the streams and webhook subscriptions for which `reason`, called with type and principal, returns one: their clients
     /// may not see these events any more, for example (EVT-162). Returns their number.
+    ///
+    /// `reason` must not use these events.
     pub fn terminate(&self, reason: impl Fn(&str, Option<&str>) -> Option<EventsError>) -> usize {
         self.0.change(|state, _| {
+            state.epoch += 1;
             let of_webhooks = state
                 .webhooks
                 .as_mut()
@@ -233,11 +247,12 @@ impl Events {
 /// Shows numbers alone: events belong to others.
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.0.lock();
-        f.debug_struct("Events")
-            .field("source", &state.source)
-            .field("loops", &state.loops.len())
-            .finish_non_exhaustive()
+        let mut shown = f.debug_struct("Events");
+        // Not while a function of the application runs under the lock.
+        if let Ok(state) = self.0.state.try_lock() {
+            shown.field("source", &state.source).field("loops", &state.loops.len());
+        }
+        shown.finish_non_exhaustive()
     }
 }
 
@@ -257,6 +272,11 @@ impl Shared {
         drop(state);
         wake_all(woken);
         outcome
+    }
+
+    /// Returns an answer for a call that has waited on a lane.
+    fn poll_answer(&self, lane: Lane) -> Option<(CallId, Answer)> {
+        self.lock().webhooks.as_mut()?.poll_answer(lane)
     }
 
     /// Takes the events of the deliverer of webhooks, unless another thread has the lock: it does that then when it is done.
@@ -417,36 +437,38 @@ impl LoopExtension for EventsLoop {
         let loop_now = server_loop.now();
         let now = self.source_time(loop_now);
         let shared = self.shared.clone();
-        let mut state = shared.lock();
-        state.now = state.now.max(now);
-        if let Some(joined) = state.loops.get_mut(&self.lane) {
-            joined.is_woken = false;
-        }
-        let mut sent = 0;
-        while let Some((call, answer)) =
-            state.webhooks.as_mut().and_then(|webhooks| webhooks.poll_answer(self.lane))
         {
+            let mut state = shared.lock();
+            state.now = state.now.max(now);
+            if let Some(joined) = state.loops.get_mut(&self.lane) {
+                joined.is_woken = false;
+            }
+            state.source.handle_timeout(now, self.lane);
+        }
+        // An observer of the application may use the events when a call ends, so nothing is sent under the lock.
+        let mut sent = 0;
+        while let Some((call, answer)) = shared.poll_answer(self.lane) {
             sent += 1;
-            answer_later(server_loop, call, &self.shared.profile, answer);
+            answer_later(server_loop, call, &shared.profile, answer);
         }
-        if self.streams.is_empty() {
-            self.deadline = None;
-            return sent > 0;
-        }
-        state.source.handle_timeout(now, self.lane);
         while sent < MAX_MESSAGES_PER_TURN {
-            let Some((key, message)) = state.source.poll_message(now, self.lane) else { break };
+            let polled = shared.lock().source.poll_message(now, self.lane);
+            let Some((key, message)) = polled else { break };
             sent += 1;
             match self.send(server_loop, key, message) {
                 Ok(()) => {}
-                Err(UseError::Full(_)) => state.source.hold(key, now + RETRY_INTERVAL),
+                Err(UseError::Full(_)) => shared.lock().source.hold(key, now + RETRY_INTERVAL),
                 Err(_) => {
-                    self.forget(key);
-                    state.source.close(key);
+                    if let Some(stream) = self.forget(key) {
+                        // Refused if the call is stale, and then its client has gone.
+                        let error = RpcError::internal("the stream cannot go on");
+                        let _ = server_loop.engine().fail(loop_now, stream.call, &error);
+                    }
+                    shared.lock().source.close(key);
                 }
             }
         }
-        let due = state.source.poll_timeout(self.lane);
+        let due = shared.lock().source.poll_timeout(self.lane);
         self.deadline = due.map(|at| loop_now + at.saturating_duration_since(now));
         sent > 0
     }
@@ -493,19 +515,34 @@ impl EventsLoop {
         true
     }
 
-    /// Returns the filter of a subscription: the caller may have it, and its arguments are right.
-    fn filter(&self, call: &Call, name: &str, arguments: Option<RawJson>) -> Result<Filter, RpcError> {
+    /// Returns the filter of a subscription: the caller may have it, and its arguments are right. Returns the state with it, in
+    /// which that still holds.
+    fn filter(
+        &self,
+        call: &Call,
+        name: &str,
+        arguments: Option<RawJson>,
+    ) -> Result<(Filter, Locked<'_>), RpcError> {
         let arguments = arguments.unwrap_or_else(RawJson::empty_object);
-        let access = self.shared.access(name, call.caller());
-        let filter = access.and_then(|access| access.accept(&arguments, call.caller()));
-        filter.map_err(|error| error.to_rpc(&self.shared.profile))
+        loop {
+            let epoch = self.shared.lock().epoch;
+            let access = self.shared.access(name, call.caller());
+            let filter = access.and_then(|access| access.accept(&arguments, call.caller()));
+            let filter = filter.map_err(|error| error.to_rpc(&self.shared.profile))?;
+            let state = self.shared.lock();
+            // Otherwise access may have been lost while the application decided (EVT-162).
+            if state.epoch == epoch {
+                return Ok((filter, state));
+            }
+        }
     }
 
     fn poll(&self, server_loop: &mut dyn ServerLoop, call: &Call) -> Result<(), RpcError> {
         let params: PollEventsParams<'_> = call.parse()?;
-        let filter = self.filter(call, &params.name, params.arguments.clone())?;
         let now = self.source_time(server_loop.tick());
-        let polled = self.shared.lock().source.poll(now, &params, filter);
+        let (filter, mut state) = self.filter(call, &params.name, params.arguments.clone())?;
+        let polled = state.source.poll(now, &params, filter);
+        drop(state);
         let result = polled.map_err(|error| error.to_rpc(&self.shared.profile))?;
         complete(server_loop, call, &result);
         Ok(())
@@ -513,12 +550,13 @@ impl EventsLoop {
 
     fn open(&mut self, server_loop: &mut dyn ServerLoop, call: &Call) -> Result<(), RpcError> {
         let params: StreamEventsParams<'_> = call.parse()?;
-        let filter = self.filter(call, &params.name, params.arguments.clone())?;
         let now = self.source_time(server_loop.tick());
         // Stale: it was cancelled before it came here.
         let Some(id) = server_loop.engine().request_id(call.id()).cloned() else { return Ok(()) };
         let principal = call.caller().principal();
-        let opened = self.shared.lock().source.open(now, self.lane, &params, principal, filter);
+        let (filter, mut state) = self.filter(call, &params.name, params.arguments.clone())?;
+        let opened = state.source.open(now, self.lane, &params, principal, filter);
+        drop(state);
         let key = opened.map_err(|error| error.to_rpc(&self.shared.profile))?;
         self.streams.insert(key, OpenStream { call: call.id(), channel: call.channel(), id });
         self.calls.insert(call.id(), key);
@@ -530,12 +568,11 @@ impl EventsLoop {
         let profile = self.shared.profile;
         let wrong = |error: EventsError| error.to_rpc(&profile);
         check_mode(params.delivery.mode.as_ref()).map_err(wrong)?;
-        let filter = self.filter(call, &params.name, params.arguments.clone())?;
         let now = self.source_time(server_loop.tick());
         let key =
             subscription_key(call.caller(), &params.delivery.url.0, &params.name, params.arguments.as_ref());
         let key = key.map_err(wrong)?;
-        let mut state = self.shared.lock();
+        let (filter, mut state) = self.filter(call, &params.name, params.arguments.clone())?;
         let State { source, webhooks, .. } = &mut *state;
         let Some(webhooks) = webhooks else {
             return Err(wrong(EventsError::UnsupportedMode(DeliveryMode::Webhook)));
@@ -592,6 +629,10 @@ impl EventsLoop {
     ) -> Result<(), UseError> {
         let stream = self.streams.get(&key).ok_or(UseError::Stale)?;
         let (now, call, channel) = (server_loop.now(), stream.call, stream.channel);
+        // A cancellation may wait behind a handler that blocks its loop.
+        if server_loop.engine().request_id(call).is_none() {
+            return Err(UseError::Stale);
+        }
         let meta = |own: Option<&RawJson>| stream_meta(own, &stream.id);
         let engine = server_loop.engine();
         match message {
@@ -635,10 +676,10 @@ impl EventsLoop {
         }
     }
 
-    fn forget(&mut self, key: StreamKey) {
-        if let Some(stream) = self.streams.remove(&key) {
-            self.calls.remove(&stream.call);
-        }
+    fn forget(&mut self, key: StreamKey) -> Option<OpenStream> {
+        let stream = self.streams.remove(&key)?;
+        self.calls.remove(&stream.call);
+        Some(stream)
     }
 }
 
@@ -667,11 +708,14 @@ fn complete<T: Serialize>(server_loop: &mut dyn ServerLoop, call: &Call, result:
 fn answer_later(server_loop: &mut dyn ServerLoop, call: CallId, profile: &Profile, answer: Answer) {
     let now = server_loop.now();
     let engine = server_loop.engine();
-    // Stale: it was cancelled meanwhile.
-    let _ = match answer {
+    let sent = match answer {
         Ok(result) => engine.complete(now, call, &result),
         Err(error) => engine.fail(now, call, &error.to_rpc(profile)),
     };
+    if sent.is_err() {
+        // Refused if it was cancelled meanwhile.
+        let _ = engine.fail(now, call, &RpcError::internal("the result cannot be sent"));
+    }
 }
 
 /// A checked call of `events/subscribe`.

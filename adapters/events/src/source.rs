@@ -47,7 +47,7 @@ pub struct SourceConfig {
     pub types_per_page: usize,
     /// Open streams (default 1,024).
     pub streams: usize,
-    /// Open streams of one principal; those without a principal count as one (default 64).
+    /// Open streams of one principal (default 64). Those without a principal are bounded by [`streams`](Self::streams) alone.
     pub streams_per_principal: usize,
 }
 
@@ -412,10 +412,12 @@ impl Source {
         let start = known.start(now, params.cursor.as_ref().map(AsRef::as_ref), params.max_age_ms)?;
         let principal = principal.map(String::from);
         let of_principal = self.principals.get(&principal).copied().unwrap_or_default();
-        for (open, max) in
-            [(self.streams.len(), config.streams), (of_principal, config.streams_per_principal)]
-        {
-            if open >= max {
+        let is_known = principal.is_some();
+        for (open, max, is_bounded) in [
+            (self.streams.len(), config.streams, true),
+            (of_principal, config.streams_per_principal, is_known),
+        ] {
+            if open >= max && is_bounded {
                 return Err(EventsError::ResourceExhausted { limit: "streams", max: max as u64 });
             }
         }

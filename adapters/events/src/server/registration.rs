@@ -19,7 +19,7 @@ use crate::wire::{DeliveryMode, EventOccurrence, EventType, EventsError};
 
 type IsVisible = Box<dyn Fn(&Caller) -> bool + Send + Sync>;
 type Authorize<A> = Box<dyn Fn(&A, &Caller) -> Result<(), EventsError> + Send + Sync>;
-type Matches<A, P> = alloc::sync::Arc<dyn Fn(&A, &P) -> bool + Send + Sync>;
+type Matches<A, P> = alloc::sync::Arc<dyn Fn(Option<&str>, &A, &P) -> bool + Send + Sync>;
 type Accept = Box<dyn Fn(&RawJson, &Caller) -> Result<Filter, EventsError> + Send + Sync>;
 
 /// An event type to register: arguments `A` of its subscriptions, and payloads `P` of its events.
@@ -139,7 +139,17 @@ impl<A, P> Event<A, P> {
     /// It is called for each event and subscription, on the loop of the server and while others wait: it must be fast, and must
     /// not publish. Events for which it panics are not delivered.
     #[must_use]
-    pub fn matching(mut self, matches: impl Fn(&A, &P) -> bool + Send + Sync + 'static) -> Self {
+    pub fn matching(self, matches: impl Fn(&A, &P) -> bool + Send + Sync + 'static) -> Self {
+        self.matching_for(move |_, arguments, payload| matches(arguments, payload))
+    }
+
+    /// Sets which events a subscription gets, as [`matching`](Self::matching) does, by its principal as well: each user gets the
+    /// mail that is his, for example. There is no principal without authentication.
+    #[must_use]
+    pub fn matching_for(
+        mut self,
+        matches: impl Fn(Option<&str>, &A, &P) -> bool + Send + Sync + 'static,
+    ) -> Self {
         self.matches = Some(alloc::sync::Arc::new(matches));
         self
     }
@@ -155,9 +165,13 @@ impl<A: DeserializeOwned + Send + Sync + 'static, P: DeserializeOwned + 'static>
                 authorize(&arguments, caller)?;
             }
             let Some(matches) = matches.clone() else { return Ok(Box::new(|_| true)) };
+            let principal = caller.principal().map(String::from);
             Ok(Box::new(move |event| {
-                let payload = event.data.parse::<P>();
-                payload.is_ok_and(|payload| catch(|| matches(&arguments, &payload)).unwrap_or(false))
+                let is_match = || {
+                    let payload = event.data.parse::<P>();
+                    payload.is_ok_and(|payload| matches(principal.as_deref(), &arguments, &payload))
+                };
+                catch(is_match).unwrap_or(false)
             }))
         };
         (described, limits, Access { is_visible, accept: Box::new(accept) })
@@ -261,10 +275,10 @@ pub enum PublishError {
     /// The type was removed.
     #[error("the event type was removed")]
     Removed,
-    /// The id is empty, or longer than 256 bytes.
-    #[error("the event id does not have 1 to 256 bytes")]
+    /// The id is empty, longer than 256 bytes, or has other characters than visible ASCII ones.
+    #[error("the event id is not 1 to 256 visible ASCII characters")]
     EventId,
-    /// The payload cannot be written as a JSON object.
+    /// The payload, or the metadata of the event, cannot be written as a JSON object.
     #[error("the payload cannot be written: {0}")]
     Payload(#[from] EncodeError),
 }

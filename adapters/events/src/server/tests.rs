@@ -394,9 +394,13 @@ fn loops_are_woken_once_and_only_for_their_streams() {
 fn payloads_and_ids_are_checked() {
     let events = Events::new().expect("entropy");
     let publisher: Publisher<Value> = events.add(build());
-    assert_eq!(publisher.publish(&json!(1)), Err(PublishError::Payload(mcp_proto::EncodeError::NotAnObject)));
+    assert_eq!(publisher.publish(&json!(1)), Err(PublishError::Payload(EncodeError::NotAnObject)));
     let now = std::time::SystemTime::now();
-    for id in [String::new(), "x".repeat(257)] {
+    let mut event = EventOccurrence::new("evt", "build", "2026-11-25T10:00:00Z", raw("7"));
+    assert!(matches!(events.publish(&event), Err(PublishError::Payload(_))));
+    (event.data, event.meta) = (raw("{}"), Some(raw("[]")));
+    assert!(matches!(events.publish(&event), Err(PublishError::Payload(_))));
+    for id in [String::new(), "x".repeat(257), "evt 1".into(), "\u{e9}".into()] {
         assert_eq!(publisher.publish_as(id, now, &json!({})), Err(PublishError::EventId));
     }
     let mut harness = Harness::new(&events);
@@ -406,6 +410,60 @@ fn payloads_and_ids_are_checked() {
     let polled = harness.result(2, wire::POLL, json!({"name": "build", "cursor": cursor}));
     let ids: Vec<&str> = (0..2).map(|n| polled["events"][n]["eventId"].as_str().expect("an id")).collect();
     assert!(ids[0] != ids[1] && ids[0].len() == 36, "{ids:?}");
+}
+
+// covers: EVT-162
+#[test]
+fn each_principal_gets_what_is_its_own_and_a_check_before_a_loss_counts_no_more() {
+    let events = Events::new().expect("entropy");
+    let (revoking, allowed) = (events.clone(), Arc::new(AtomicUsize::new(2)));
+    let is_allowed = allowed.clone();
+    let mail = Event::<Value, Value>::with_schemas("mail", raw(r#"{"type":"object"}"#), raw("{}"))
+        .matching_for(|principal, _, mail| mail["to"].as_str() == principal)
+        // While the second one is decided about, access is lost.
+        .authorize(move |_, _| match is_allowed.load(Ordering::SeqCst) {
+            2 => Ok(()),
+            1 => {
+                is_allowed.store(0, Ordering::SeqCst);
+                revoking.terminate(|_, _| None);
+                Ok(())
+            }
+            _ => Err(EventsError::Forbidden("left".into())),
+        });
+    let publisher = events.add(mail);
+    let mut harness = Harness::new(&events);
+    let channel = harness.server.pipe.channel();
+    let ann = server::Authorization::new(Identity::new("ann"));
+    harness.server.engine().set_authorization(channel, Some(ann));
+    harness.request(1, wire::STREAM, json!({"name": "mail"}));
+    publisher.publish(&json!({"to": "bob"})).expect("published");
+    publisher.publish(&json!({"to": "ann"})).expect("published");
+    harness.process();
+    let sent = harness.sent();
+    assert_eq!((sent.len(), &sent[0]["params"]["data"]["to"]), (1, &json!("ann")));
+    allowed.store(1, Ordering::SeqCst);
+    assert_eq!(harness.error(2, wire::STREAM, json!({"name": "mail"})).0, -32024);
+    assert_eq!(events.open_streams(), 1);
+}
+
+// covers: EVT-060
+#[test]
+fn nothing_follows_a_cancellation_that_waits_behind_a_handler() {
+    let events = Events::new().expect("entropy");
+    let publisher = events.add(build());
+    let mut harness = Harness::new(&events);
+    harness.request(1, wire::STREAM, json!({"name": "build"}));
+    let now = harness.server.now;
+    let cancelled =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+    harness.server.pipe.handle_input(now, format!("{cancelled}\n").as_bytes());
+    // A loop whose handler runs has the event, and has not handed it on.
+    let event = harness.server.pipe.poll_event(now).expect("the cancellation");
+    built(&publisher, 1, "main");
+    while harness.extension.drive(&mut harness.server) {}
+    assert_eq!(harness.sent(), [Value::Null; 0]);
+    harness.extension.handle_event(&mut harness.server, &event);
+    assert_eq!((events.open_streams(), harness.extension.next_deadline()), (0, None));
 }
 
 // covers: EVT-016, EVT-017, EVT-018

@@ -59,10 +59,13 @@ impl Events {
             waiting: BTreeMap::new(),
             answers: Vec::new(),
         };
+        // Some may have come before there was a waker.
+        self.0.has_news.store(true, Ordering::SeqCst);
         self.0.lock().webhooks = Some(Box::new(webhooks));
     }
 
-    /// Calls functions of the machine that delivers, for proofs or numbers; `None` without [webhooks](Self::webhooks).
+    /// Calls functions of the machine that delivers, for proofs or numbers; `None` without [webhooks](Self::webhooks). They must not
+    /// use these events.
     pub fn with_deliveries<R>(&self, f: impl FnOnce(&mut Deliveries, Instant) -> R) -> Option<R> {
         self.0.lock().webhooks.as_ref().map(|webhooks| webhooks.deliverer.with(f))
     }
@@ -91,8 +94,7 @@ impl Webhooks {
         let event = event.clone().cursor(Nullable(cursor));
         self.deliverer.with(|deliveries, now| {
             for handle in handles {
-                // Refused if it has just ended, or if the event cannot be a delivery, and then no subscriber can get it.
-                let _ = deliveries.publish(now, handle, &event);
+                deliver(deliveries, now, handle, &event);
             }
         });
     }
@@ -241,11 +243,23 @@ impl Webhooks {
                 deliveries.report_gap(now, handle, cursor);
             }
             for event in &replay.events {
-                // As in `publish`.
-                let _ = deliveries.publish(now, handle, event);
+                deliver(deliveries, now, handle, event);
             }
         });
         self.subscribers.insert(handle, subscriber);
         grant.to_result()
+    }
+}
+
+/// Puts an event into the queue of a subscription. What cannot be a delivery becomes a gap, so that its subscriber hears of it.
+fn deliver(deliveries: &mut Deliveries, now: Instant, handle: SubscriptionHandle, event: &EventOccurrence) {
+    match deliveries.publish(now, handle, event) {
+        // It has just ended.
+        Ok(()) | Err(delivery::PublishError::Stale) => {}
+        Err(_) => {
+            if let Some(cursor) = Nullable::text(event.cursor.as_ref()) {
+                deliveries.report_gap(now, handle, cursor);
+            }
+        }
     }
 }

@@ -262,7 +262,7 @@ impl TestServerEnd {
             }
             let Self { pipe, backlog, dispatcher, peer, .. } = self;
             moved |= peer.advance(&mut TestLoop { pipe, backlog, client }, dispatcher);
-            moved |= dispatcher.drive(&mut TestLoop { pipe, backlog, client });
+            moved |= dispatcher.process_messages(&mut TestLoop { pipe, backlog, client }, &mut |_, _| ());
             while let Some(record) = self.pipe.engine().poll_tap() {
                 self.peer.tap(&record);
             }

@@ -278,6 +278,8 @@ impl<H: Handler> HttpServer<H> {
     /// Call [`poll`](Self::poll) afterwards until it returns `false`.
     pub fn shutdown(&mut self, grace: Duration) {
         ServerLoop::shutdown(&mut self.inner.state, grace);
+        // Extensions end their calls in the next turn, before it waits.
+        self.inner.has_more_work = true;
     }
 
     /// Returns the server binding. The next [`poll`](Self::poll) writes its output.

@@ -150,6 +150,8 @@ impl<D: Duplex, H: Handler> Server<D, H> {
     /// Call [`poll`](Self::poll) afterwards until it returns `false`.
     pub fn shutdown(&mut self, grace: Duration) {
         self.state.shutdown(grace);
+        // Extensions end their calls in the next turn, before it waits.
+        self.has_more_work = true;
     }
 
     /// Returns the engine, for example to send a notification. The next [`poll`](Self::poll) writes its output.

@@ -581,7 +581,8 @@ impl CallState {
             if self.end.is_some() || (polled && server_loop.now() >= until) {
                 return;
             }
-            server_loop.wait(held.map_or(until, |at| at.min(until)));
+            let deadlines = [held, dispatcher.next_deadline()];
+            server_loop.wait(deadlines.into_iter().flatten().fold(until, Instant::min));
             // Commands may, for example, shut the server down; and other tasks are stored. No remote handler runs, so there are no failures.
             dispatcher.process_messages(server_loop, &mut |_, _| {});
             polled = true;

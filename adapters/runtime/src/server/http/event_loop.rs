@@ -37,7 +37,7 @@ pub(super) struct HttpLoop {
     /// Ends a wait of the loop.
     waker: Option<Waker>,
     /// Whether the last turn ended before all work was done.
-    has_more_work: bool,
+    pub(super) has_more_work: bool,
 }
 
 /// Starts remote handlers. `None` if handlers run on this thread.
