@@ -21,7 +21,7 @@ use crate::Error;
 
 // Tasks that a handler gives to the event loop that runs it.
 
-/// Tasks that a handler gives to the event loop that runs it; see [`Handler::tasks`](crate::server::Handler::tasks).
+/// Tasks that a handler gives to the event loop that runs it; see [`Handler::attachments`](crate::server::Handler::attachments).
 ///
 /// Only one loop can have them. It is a trait object, so that a server without tasks is linked without their code.
 pub struct TaskSource(Arc<dyn InstallTasks>);
