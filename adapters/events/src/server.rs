@@ -52,10 +52,10 @@ use crate::delivery::Subscribe;
 use crate::source::{Filter, Lane, Resume, Source, SourceConfig, StreamKey, StreamMessage, UnknownType};
 use crate::webhook::SubscriptionKey;
 use crate::wire::{
-    self, DeliveryMode, EventErrorObject, EventOccurrence, EventType, EventsCapability, EventsError,
-    ListEventsParams, Nullable, PollEventsParams, Profile, StreamActiveParams, StreamErrorParams,
-    StreamEventsParams, StreamHeartbeatParams, SubscribeEventsParams, SubscribeEventsResult,
-    UnsubscribeEventsParams,
+    self, CallbackUrl, DeliveryMode, EventErrorObject, EventOccurrence, EventType, EventsCapability,
+    EventsError, ListEventsParams, Nullable, PollEventsParams, Profile, StreamActiveParams,
+    StreamErrorParams, StreamEventsParams, StreamHeartbeatParams, SubscribeEventsParams,
+    SubscribeEventsResult, UnsubscribeEventsParams, WebhookDelivery, WebhookTarget,
 };
 use registration::Access;
 use webhooks::Webhooks;
@@ -208,7 +208,7 @@ impl Events {
             let State { source, webhooks, .. } = state;
             source.publish(now, event.clone())?;
             if let Some(webhooks) = webhooks {
-                webhooks.publish(event, source.cursor(&event.name));
+                webhooks.publish(source, event);
             }
             Ok::<_, UnknownType>(())
         });
@@ -440,8 +440,12 @@ impl LoopExtension for EventsLoop {
         {
             let mut state = shared.lock();
             state.now = state.now.max(now);
-            if let Some(joined) = state.loops.get_mut(&self.lane) {
-                joined.is_woken = false;
+            let joined = state.loops.get_mut(&self.lane);
+            let is_woken = joined.is_some_and(|joined| core::mem::take(&mut joined.is_woken));
+            let is_due = self.deadline.is_some_and(|at| at <= loop_now);
+            // In most turns there is nothing: the loop serves other calls. Answers come with a wake-up.
+            if !is_woken && !is_due && !state.source.is_ready(self.lane) {
+                return false;
             }
             state.source.handle_timeout(now, self.lane);
         }
@@ -449,7 +453,10 @@ impl LoopExtension for EventsLoop {
         let mut sent = 0;
         while let Some((call, answer)) = shared.poll_answer(self.lane) {
             sent += 1;
-            answer_later(server_loop, call, &shared.profile, answer);
+            match answer {
+                Ok(result) => complete(server_loop, call, &result),
+                Err(error) => fail(server_loop, call, &error.to_rpc(&shared.profile)),
+            }
         }
         while sent < MAX_MESSAGES_PER_TURN {
             let polled = shared.lock().source.poll_message(now, self.lane);
@@ -460,9 +467,7 @@ impl LoopExtension for EventsLoop {
                 Err(UseError::Full(_)) => shared.lock().source.hold(key, now + RETRY_INTERVAL),
                 Err(_) => {
                     if let Some(stream) = self.forget(key) {
-                        // Refused if the call is stale, and then its client has gone.
-                        let error = RpcError::internal("the stream cannot go on");
-                        let _ = server_loop.engine().fail(loop_now, stream.call, &error);
+                        fail(server_loop, stream.call, &RpcError::internal("the stream cannot go on"));
                     }
                     shared.lock().source.close(key);
                 }
@@ -500,7 +505,7 @@ impl EventsLoop {
             _ if !is_served => Err(RpcError::method_not_found(method)),
             wire::LIST => call.parse().map(|params| {
                 let result = self.shared.list(&params, call.caller());
-                complete(server_loop, call, &result);
+                complete(server_loop, call.id(), &result);
             }),
             wire::POLL => self.poll(server_loop, call),
             wire::STREAM => self.open(server_loop, call),
@@ -508,9 +513,7 @@ impl EventsLoop {
             _ => self.unsubscribe(server_loop, call),
         };
         if let Err(error) = outcome {
-            let now = server_loop.now();
-            // A stale call was cancelled, and has no response.
-            let _ = server_loop.engine().fail(now, call.id(), &error);
+            fail(server_loop, call.id(), &error);
         }
         true
     }
@@ -544,7 +547,7 @@ impl EventsLoop {
         let polled = state.source.poll(now, &params, filter);
         drop(state);
         let result = polled.map_err(|error| error.to_rpc(&self.shared.profile))?;
-        complete(server_loop, call, &result);
+        complete(server_loop, call.id(), &result);
         Ok(())
     }
 
@@ -567,10 +570,10 @@ impl EventsLoop {
         let params: SubscribeEventsParams<'_> = call.parse()?;
         let profile = self.shared.profile;
         let wrong = |error: EventsError| error.to_rpc(&profile);
-        check_mode(params.delivery.mode.as_ref()).map_err(wrong)?;
         let now = self.source_time(server_loop.tick());
+        let WebhookDelivery { url, mode, .. } = &params.delivery;
         let key =
-            subscription_key(call.caller(), &params.delivery.url.0, &params.name, params.arguments.as_ref());
+            subscription_key(call.caller(), mode.as_ref(), url, &params.name, params.arguments.as_ref());
         let key = key.map_err(wrong)?;
         let (filter, mut state) = self.filter(call, &params.name, params.arguments.clone())?;
         let State { source, webhooks, .. } = &mut *state;
@@ -592,7 +595,7 @@ impl EventsLoop {
         let answer = webhooks.subscribe(source, (self.lane, call.id()), request).map_err(wrong)?;
         drop(state);
         if let Some(result) = answer {
-            complete(server_loop, call, &result);
+            complete(server_loop, call.id(), &result);
         }
         Ok(())
     }
@@ -601,9 +604,9 @@ impl EventsLoop {
         let params: UnsubscribeEventsParams<'_> = call.parse()?;
         let profile = self.shared.profile;
         let wrong = |error: EventsError| error.to_rpc(&profile);
-        check_mode(params.delivery.mode.as_ref()).map_err(wrong)?;
+        let WebhookTarget { url, mode, .. } = &params.delivery;
         let key =
-            subscription_key(call.caller(), &params.delivery.url.0, &params.name, params.arguments.as_ref());
+            subscription_key(call.caller(), mode.as_ref(), url, &params.name, params.arguments.as_ref());
         let key = key.map_err(wrong)?;
         let mut state = self.shared.lock();
         let ended = match &mut state.webhooks {
@@ -612,7 +615,7 @@ impl EventsLoop {
         };
         drop(state);
         ended.map_err(wrong)?;
-        complete(server_loop, call, &EmptyResult::new());
+        complete(server_loop, call.id(), &EmptyResult::new());
         Ok(())
     }
 
@@ -694,27 +697,19 @@ impl Drop for EventsLoop {
     }
 }
 
-/// Completes a call; with an error if the result cannot be sent.
-fn complete<T: Serialize>(server_loop: &mut dyn ServerLoop, call: &Call, result: &T) {
+/// Completes a call; with an error if the result cannot be sent. Without effect on a call that was cancelled.
+fn complete<T: Serialize>(server_loop: &mut dyn ServerLoop, call: CallId, result: &T) {
     let now = server_loop.now();
-    let engine = server_loop.engine();
-    if engine.complete(now, call.id(), result).is_err() {
-        // Refused if the call is stale, and then there is nobody to tell.
-        let _ = engine.fail(now, call.id(), &RpcError::internal("the result cannot be sent"));
+    if server_loop.engine().complete(now, call, result).is_err() {
+        let _ = server_loop.engine().fail(now, call, &RpcError::internal("the result cannot be sent"));
     }
 }
 
-/// Answers a call of `events/subscribe` that has waited.
-fn answer_later(server_loop: &mut dyn ServerLoop, call: CallId, profile: &Profile, answer: Answer) {
+/// Fails a call; with a short error if that one cannot be sent. Without effect on a call that was cancelled.
+fn fail(server_loop: &mut dyn ServerLoop, call: CallId, error: &RpcError) {
     let now = server_loop.now();
-    let engine = server_loop.engine();
-    let sent = match answer {
-        Ok(result) => engine.complete(now, call, &result),
-        Err(error) => engine.fail(now, call, &error.to_rpc(profile)),
-    };
-    if sent.is_err() {
-        // Refused if it was cancelled meanwhile.
-        let _ = engine.fail(now, call, &RpcError::internal("the result cannot be sent"));
+    if server_loop.engine().fail(now, call, error).is_err() {
+        let _ = server_loop.engine().fail(now, call, &RpcError::internal("the result cannot be sent"));
     }
 }
 
@@ -727,24 +722,21 @@ struct Request {
     resume: Resume,
 }
 
-/// Checks the mode of a request about webhooks: `webhook`, which is also meant if it is absent.
-fn check_mode(mode: Option<&DeliveryMode>) -> Result<(), EventsError> {
-    match mode {
-        None | Some(DeliveryMode::Webhook) => Ok(()),
-        Some(other) => Err(EventsError::UnsupportedMode(other.clone())),
-    }
-}
-
-/// Returns the key of a webhook subscription. Its principal is empty if the caller has none, and then it is refused (EVT-070).
+/// Returns the key of a webhook subscription. The mode is `webhook`, or absent. The principal is empty if the caller has none, and
+/// then the subscription is refused (EVT-070).
 fn subscription_key(
     caller: &Caller,
-    url: &str,
+    mode: Option<&DeliveryMode>,
+    url: &CallbackUrl,
     name: &str,
     arguments: Option<&RawJson>,
 ) -> Result<SubscriptionKey, EventsError> {
+    if let Some(other) = mode.filter(|mode| **mode != DeliveryMode::Webhook) {
+        return Err(EventsError::UnsupportedMode(other.clone()));
+    }
     let none = RawJson::empty_object();
     let principal = caller.principal().unwrap_or_default();
-    SubscriptionKey::new(principal, url, name, arguments.unwrap_or(&none))
+    SubscriptionKey::new(principal, &*url.0, name, arguments.unwrap_or(&none))
         .map_err(|error| EventsError::InvalidParams(alloc::format!("`params.arguments`: {error}")))
 }
 

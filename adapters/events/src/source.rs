@@ -123,7 +123,7 @@ pub struct Resume {
     position: Position,
 }
 
-/// What a webhook subscription is to get first.
+/// The events that a webhook subscription has missed before it was granted.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Replay {

@@ -1,4 +1,4 @@
-//! What stands for webhooks in a build without the feature `post`: there are none.
+//! Webhooks in a build without the feature `post`: a type without values, so that there are none.
 
 use mcp_proto::CallId;
 
@@ -11,7 +11,7 @@ use crate::wire::{EventOccurrence, EventsError, Profile, SubscribeEventsResult};
 pub(super) enum Webhooks {}
 
 impl Webhooks {
-    pub(super) fn publish(&mut self, _: &EventOccurrence, _: Option<alloc::string::String>) {
+    pub(super) fn publish(&mut self, _: &Source, _: &EventOccurrence) {
         match *self {}
     }
 

@@ -187,7 +187,7 @@ impl<A, P> fmt::Debug for Event<A, P> {
     }
 }
 
-/// What decides about subscriptions to a type.
+/// Who sees a type, and which subscriptions to it are accepted.
 pub(super) struct Access {
     is_visible: Option<IsVisible>,
     accept: Accept,

@@ -99,13 +99,11 @@ impl Harness {
 
     /// Takes everything that was sent.
     fn sent(&mut self) -> Vec<Value> {
-        let now = self.server.now;
         while !self.server.pipe.transmit().is_empty() {
             let output = self.server.pipe.transmit().to_vec();
             self.server.pipe.consume(output.len());
             self.rest.extend(output);
         }
-        let _ = now;
         let end = self.rest.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         let lines: Vec<u8> = self.rest.drain(..end).collect();
         let lines = String::from_utf8(lines).expect("text");

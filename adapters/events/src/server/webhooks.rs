@@ -40,7 +40,7 @@ struct Waiting {
     begin: Begin,
 }
 
-/// What a new subscription begins with.
+/// A subscription that is not granted yet, and where its events begin.
 struct Begin {
     subscriber: Subscriber,
     resume: Resume,
@@ -84,14 +84,14 @@ impl Wake for News {
 }
 
 impl Webhooks {
-    /// Delivers an event that was just published to those who subscribed to it. `cursor` is the position behind it.
-    pub(super) fn publish(&mut self, event: &EventOccurrence, cursor: Option<String>) {
+    /// Delivers an event that was just published, the newest one of its type, to those who subscribed to it.
+    pub(super) fn publish(&mut self, source: &Source, event: &EventOccurrence) {
         let subscribers = self.subscribers.iter().filter(|(_, s)| s.name == event.name && (s.filter)(event));
         let handles: Vec<SubscriptionHandle> = subscribers.map(|(handle, _)| *handle).collect();
         if handles.is_empty() {
             return;
         }
-        let event = event.clone().cursor(Nullable(cursor));
+        let event = event.clone().cursor(Nullable(source.cursor(&event.name)));
         self.deliverer.with(|deliveries, now| {
             for handle in handles {
                 deliver(deliveries, now, handle, &event);
@@ -179,7 +179,7 @@ impl Webhooks {
             self.subscribers.remove(handle);
             self.deliverer.with(|deliveries, now| deliveries.terminate(now, *handle, error));
         }
-        // Those that are not granted yet: nobody may be granted a type that is gone.
+        // Those that are not granted yet are refused.
         let waiting = self.waiting.iter().filter_map(|(ticket, waiting)| {
             let Subscriber { name, principal, .. } = &waiting.begin.subscriber;
             Some((*ticket, reason(name, principal)?))

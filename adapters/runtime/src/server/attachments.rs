@@ -1,4 +1,4 @@
-//! What a handler gives to the event loop that runs it: tasks, and extensions with methods of their own.
+//! Attachments of a handler: the tasks and the extensions that its event loop takes over.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -45,7 +45,7 @@ pub trait LoopExtension: Send {
     fn next_deadline(&self) -> Option<Instant>;
 }
 
-/// What a handler gives to each event loop that runs it; see [`Handler::attachments`](super::Handler::attachments).
+/// The tasks and extensions that each event loop takes from its handler; see [`Handler::attachments`](super::Handler::attachments).
 #[derive(Clone, Default)]
 pub struct Attachments {
     pub(super) tasks: Option<TaskSource>,

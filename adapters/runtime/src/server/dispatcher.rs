@@ -120,7 +120,7 @@ impl Dispatcher {
     /// Passes an event to the extension that it is for. Returns false if it is for others.
     pub(super) fn extend(&mut self, server_loop: &mut dyn ServerLoop, event: &Event) -> bool {
         self.extensions.0.iter_mut().any(|extension| {
-            // Of a call whose extension panicked nobody else would know how to answer it.
+            // After a panic, the call is not for others, which do not know its method.
             catch(|| extension.handle_event(server_loop, event)).unwrap_or_else(|_| {
                 if let Event::Call(call) = event {
                     let now = server_loop.now();
