@@ -8,7 +8,7 @@ use core::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::shard::{Exchange, Piece, Waiter};
+use crate::shard::{Exchange, Piece};
 
 /// The body of a response, which is produced as it is polled.
 ///
@@ -24,27 +24,24 @@ enum Source {
         /// Bytes that were returned and do not count as sent yet.
         unconsumed: usize,
     },
-    Text(Option<Bytes>),
+    Whole(Option<Bytes>),
 }
 
 impl McpBody {
     /// Creates the body of a response of the engine, whose length is `left` if it is known.
-    pub(crate) fn new(exchange: Exchange, left: Option<u64>) -> Self {
-        match left {
-            Some(0) => Self(Source::Text(None)),
-            _ => Self(Source::Exchange { exchange, left, unconsumed: 0 }),
-        }
+    pub(crate) const fn new(exchange: Exchange, left: Option<u64>) -> Self {
+        Self(Source::Exchange { exchange, left, unconsumed: 0 })
     }
 
-    /// Creates the body of a refusal.
-    pub(crate) fn text(text: &'static str) -> Self {
-        Self(Source::Text(Some(Bytes::from_static(text.as_bytes()))))
+    /// Creates a body that is there as a whole.
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        Self(Source::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())))
     }
 
     /// Returns the next piece, or `None` at the end.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let (exchange, left, unconsumed) = match &mut self.0 {
-            Source::Text(text) => return Poll::Ready(text.take()),
+            Source::Whole(bytes) => return Poll::Ready(bytes.take()),
             Source::Exchange { exchange, left, unconsumed } => (exchange, left, unconsumed),
         };
         let mut waker = None;
@@ -56,12 +53,12 @@ impl McpBody {
                     if exchange.has_work() {
                         exchange.turn();
                     }
-                    exchange.shard().forget(Waiter::Body(exchange.index()));
+                    exchange.stop_waiting();
                     *left = left.map(|left| left.saturating_sub(piece.len() as u64));
                     return Poll::Ready(Some(piece));
                 }
                 Piece::End => {
-                    self.0 = Source::Text(None);
+                    self.0 = Source::Whole(None);
                     return Poll::Ready(None);
                 }
                 Piece::Nothing if waker.is_some() && !exchange.has_work() => return Poll::Pending,
@@ -90,14 +87,14 @@ impl Body for McpBody {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Source::Exchange { left, .. } => *left == Some(0),
-            Source::Text(text) => text.is_none(),
+            Source::Whole(bytes) => bytes.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Source::Exchange { left, .. } => left.map_or_else(SizeHint::default, SizeHint::with_exact),
-            Source::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, Bytes::len) as u64),
+            Source::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
         }
     }
 }

@@ -10,17 +10,18 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
 
-use bytes::Buf as _;
+use bytes::{Buf as _, Bytes};
 use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, request};
 use http_body::Body;
-use mcp_proto::head::{BodySize, FieldLine, RequestHead};
+use mcp_proto::head::{FieldLine, RequestHead};
 use mcp_proto::http::fields;
 use mcp_std::catch;
 
 use crate::McpBody;
-use crate::request_view::{RequestView, SeenRequest};
-use crate::shard::{Exchange, RequestState, Shard, ShardSleep, Waiter};
+use crate::request_view::SeenRequest;
+use crate::service::Inner;
+use crate::shard::{Exchange, RequestState, ResponseBody, ShardSleep};
 
 /// The response of an [`McpService`](crate::McpService). It never fails.
 ///
@@ -28,25 +29,23 @@ use crate::shard::{Exchange, RequestState, Shard, ShardSleep, Waiter};
 #[must_use = "futures do nothing unless polled"]
 pub struct ResponseFuture<B> {
     state: State<B>,
-    body_timeout: Duration,
 }
 
 enum State<B> {
-    Start { request: Box<Request<B>>, shards: Arc<[Arc<Shard>]>, first: usize, view: RequestView },
-    Receiving { exchange: Exchange, body: Pin<Box<B>>, timeout: Option<Pin<Box<ShardSleep>>> },
+    Start { request: Box<Request<B>>, service: Arc<Inner> },
+    Receiving { exchange: Exchange, body: Pin<Box<B>>, timeout: BodyTimeout },
     Done,
 }
 
+/// When the body of a request is too late.
+struct BodyTimeout {
+    after: Duration,
+    sleep: Option<Pin<Box<ShardSleep>>>,
+}
+
 impl<B: Body> ResponseFuture<B> {
-    /// Creates the response to a request, which goes to the shard `first` unless it belongs to another one.
-    pub(crate) fn new(
-        request: Request<B>,
-        shards: Arc<[Arc<Shard>]>,
-        first: usize,
-        body_timeout: Duration,
-        view: RequestView,
-    ) -> Self {
-        Self { state: State::Start { request: Box::new(request), shards, first, view }, body_timeout }
+    pub(crate) fn new(request: Request<B>, service: Arc<Inner>) -> Self {
+        Self { state: State::Start { request: Box::new(request), service } }
     }
 }
 
@@ -55,22 +54,25 @@ impl<B: Body> Future for ResponseFuture<B> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        let mut opened = None;
         if let State::Start { .. } = &this.state {
-            if let State::Start { request, shards, first, view } =
-                core::mem::replace(&mut this.state, State::Done)
-            {
+            if let State::Start { request, service } = core::mem::replace(&mut this.state, State::Done) {
                 let (head, body) = request.into_parts();
                 // Before anything is locked: this is code of the application.
-                let Ok(seen) = catch(|| view.of(&head)) else {
+                let Ok(seen) = catch(|| service.view.of(&head)) else {
                     let why = "the request cannot be described";
                     return Poll::Ready(Ok(refusal(StatusCode::INTERNAL_SERVER_ERROR, why)));
                 };
-                let Some(exchange) = open(&head, &body, &shards, first, &seen) else { return Poll::Pending };
-                this.state = State::Receiving { exchange, body: Box::pin(body), timeout: None };
+                let Some((exchange, request_state)) = open(&head, &body, &service, &seen) else {
+                    return Poll::Pending;
+                };
+                let timeout = BodyTimeout { after: service.body_timeout, sleep: None };
+                this.state = State::Receiving { exchange, body: Box::pin(body), timeout };
+                opened = Some(request_state);
             }
         }
         let State::Receiving { exchange, body, timeout } = &mut this.state else { return Poll::Pending };
-        let response = match poll_request(exchange, body.as_mut(), timeout, this.body_timeout, cx) {
+        let response = match poll_request(exchange, body.as_mut(), timeout, opened, cx) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Err((status, why))) => refusal(status, why),
             Poll::Ready(Ok(())) => match core::mem::replace(&mut this.state, State::Done) {
@@ -93,10 +95,9 @@ impl<B> fmt::Debug for ResponseFuture<B> {
 fn open(
     head: &request::Parts,
     body: &impl Body,
-    shards: &[Arc<Shard>],
-    first: usize,
+    service: &Inner,
     seen: &SeenRequest,
-) -> Option<Exchange> {
+) -> Option<(Exchange, RequestState)> {
     let mut fields: Vec<FieldLine<'_>> = Vec::with_capacity(head.headers.len() + 1);
     fields.extend(head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
     // A request over HTTP/2 names its host in its target only.
@@ -108,43 +109,47 @@ fn open(
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let request = RequestHead { method: head.method.as_str(), target, fields: &fields };
     let length = body.size_hint().exact();
-    let shard = shards.get(first)?;
+    let (shards, shard) = (&service.shards, service.next_shard()?);
     let other = match shard.open(&request, length, false, seen) {
-        Ok(exchange) => return Some(exchange),
+        Ok(opened) => return Some(opened),
         Err(other) => shards.get(usize::from(other)).unwrap_or(shard),
     };
     other.open(&request, length, true, seen).ok()
 }
 
-/// Reads the body of a request, and waits for its response.
+/// Reads the body of a request, and waits for its response. `opened`: its state, if it was opened just now.
 fn poll_request<B: Body>(
-    exchange: &Exchange,
+    exchange: &mut Exchange,
     mut body: Pin<&mut B>,
-    timeout: &mut Option<Pin<Box<ShardSleep>>>,
-    body_timeout: Duration,
+    timeout: &mut BodyTimeout,
+    mut opened: Option<RequestState>,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), (StatusCode, &'static str)>> {
     let mut is_registered = false;
+    // The clock was read when it was opened.
+    let tick = opened.is_none();
     for _ in 0..MAX_ATTEMPTS {
-        match exchange.request_state(is_registered.then_some(cx.waker())) {
+        let waker = is_registered.then_some(cx.waker());
+        match opened.take().unwrap_or_else(|| exchange.request_state(waker)) {
             RequestState::Decided => {
-                exchange.shard().forget(Waiter::Response(exchange.index()));
+                exchange.stop_waiting();
                 return Poll::Ready(Ok(()));
             }
             RequestState::WantsBody => match body.as_mut().poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     let piece = frame.into_data().ok().map(|mut data| data.copy_to_bytes(data.remaining()));
-                    exchange.handle_body(piece, body.is_end_stream());
+                    exchange.handle_body(piece, body.is_end_stream(), tick);
                     continue;
                 }
-                Poll::Ready(None) => exchange.handle_body(None, true),
+                Poll::Ready(None) => exchange.handle_body(None, true, tick),
                 Poll::Ready(Some(Err(_))) => {
                     return Poll::Ready(Err((StatusCode::BAD_REQUEST, "the body of the request broke off")));
                 }
                 Poll::Pending => {
-                    let begin = || Box::pin(ShardSleep::new(&Arc::downgrade(exchange.shard()), body_timeout));
-                    let timeout = timeout.get_or_insert_with(begin);
-                    if timeout.as_mut().poll(cx).is_ready() {
+                    let begin =
+                        || Box::pin(ShardSleep::new(&Arc::downgrade(exchange.shard()), timeout.after));
+                    let sleep = timeout.sleep.get_or_insert_with(begin);
+                    if sleep.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(Err((StatusCode::REQUEST_TIMEOUT, "the body took too long")));
                     }
                     if is_registered && !exchange.has_work() {
@@ -153,7 +158,7 @@ fn poll_request<B: Body>(
                 }
             },
             RequestState::Waits => {
-                *timeout = None;
+                timeout.sleep = None;
                 if is_registered && !exchange.has_work() {
                     return Poll::Pending;
                 }
@@ -168,9 +173,9 @@ fn poll_request<B: Body>(
 }
 
 /// Returns the response of the engine.
-fn into_response(exchange: Exchange) -> Response<McpBody> {
+fn into_response(mut exchange: Exchange) -> Response<McpBody> {
     let mut response = Response::new(());
-    let left = exchange.with_response(|head| {
+    let taken = exchange.take_response(|head| {
         *response.status_mut() =
             StatusCode::from_u16(head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         for (name, value) in head.fields.iter() {
@@ -179,19 +184,17 @@ fn into_response(exchange: Exchange) -> Response<McpBody> {
                 response.headers_mut().append(name, value);
             }
         }
-        match head.size {
-            BodySize::None => Some(0),
-            BodySize::Exact(length) => Some(length),
-            BodySize::Stream => None,
-        }
     });
-    match left {
-        Some(left) => {
-            exchange.begin_body();
-            response.map(|()| McpBody::new(exchange, left))
-        }
-        None => refusal(StatusCode::SERVICE_UNAVAILABLE, "the server has ended"),
-    }
+    let Some(((), body)) = taken else {
+        return refusal(StatusCode::SERVICE_UNAVAILABLE, "the server has ended");
+    };
+    let left = match body {
+        ResponseBody::Whole(bytes) => return response.map(|()| McpBody::whole(bytes)),
+        ResponseBody::Pieces(length) => Some(length),
+        ResponseBody::Stream => None,
+    };
+    exchange.begin_body();
+    response.map(|()| McpBody::new(exchange, left))
 }
 
 /// Returns the name of a field. That of all responses with a body is not parsed.
@@ -212,7 +215,7 @@ fn field_value(value: &[u8]) -> Option<HeaderValue> {
 
 /// Returns a response that is not of the engine.
 fn refusal(status: StatusCode, why: &'static str) -> Response<McpBody> {
-    let mut response = Response::new(McpBody::text(why));
+    let mut response = Response::new(McpBody::whole(Bytes::from_static(why.as_bytes())));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     response

@@ -34,12 +34,25 @@ use crate::{McpBody, ResponseFuture, Timer};
 ///
 /// See the [crate](crate) for how to mount it.
 #[derive(Clone)]
-pub struct McpService {
-    shards: Arc<[Arc<Shard>]>,
+pub struct McpService(Arc<Inner>);
+
+/// What the handles to a server share.
+pub(crate) struct Inner {
+    pub(crate) shards: Vec<Arc<Shard>>,
     /// The shard of the next request without a session.
-    next: Arc<AtomicUsize>,
-    body_timeout: Duration,
-    view: RequestView,
+    next: AtomicUsize,
+    pub(crate) body_timeout: Duration,
+    pub(crate) view: RequestView,
+}
+
+impl Inner {
+    /// Returns the shard of the next request, unless that has a session.
+    pub(crate) fn next_shard(&self) -> Option<&Arc<Shard>> {
+        match &*self.shards {
+            [only] => Some(only),
+            all => all.get(self.next.fetch_add(1, Ordering::Relaxed) % all.len().max(1)),
+        }
+    }
 }
 
 impl McpService {
@@ -60,8 +73,7 @@ impl McpService {
 
     /// Serves one request, as [`Service::call`] does, for stacks that take a function.
     pub fn handle<B: Body>(&self, request: Request<B>) -> ResponseFuture<B> {
-        let first = self.next.fetch_add(1, Ordering::Relaxed) % self.shards.len();
-        ResponseFuture::new(request, self.shards.clone(), first, self.body_timeout, self.view.clone())
+        ResponseFuture::new(request, self.0.clone())
     }
 
     /// Returns the future that drives the server between requests, until it is [shut down](Self::shutdown).
@@ -71,7 +83,7 @@ impl McpService {
     /// tasks. Spawn it in a runtime. In tokio (feature `tokio`) the service does that itself while there are such handlers.
     #[must_use = "futures do nothing unless polled"]
     pub fn run(&self) -> Run {
-        Run::new(self.shards.clone())
+        Run::new(self.0.clone())
     }
 
     /// Shuts the server down: new requests get 503, streams end, and what is not answered after `grace` is aborted.
@@ -79,7 +91,7 @@ impl McpService {
     /// This begins at once. The returned future is ready when all responses were taken and no handler runs, or after
     /// `grace`; it drives the server until then. Stop the web server when it is ready: before that, open event streams hold it up.
     pub fn shutdown(&self, grace: Duration) -> Run {
-        for shard in &*self.shards {
+        for shard in &self.0.shards {
             Handle::new(shard.commands()).shutdown(grace);
             shard.settle();
         }
@@ -93,7 +105,7 @@ impl McpService {
     /// [`UseError::Closed`] if the server has stopped.
     pub fn publish<'c>(&self, change: impl Into<Announcement<'c>>) -> Result<(), UseError> {
         // The first shard tells the others.
-        let Some(shard) = self.shards.first() else { return Err(UseError::Closed) };
+        let Some(shard) = self.0.shards.first() else { return Err(UseError::Closed) };
         let published = Handle::new(shard.commands()).publish(change);
         shard.settle();
         published
@@ -108,7 +120,7 @@ impl McpService {
         &self,
         command: impl Fn(&mut Engine, Instant) + Clone + Send + 'static,
     ) -> Result<(), UseError> {
-        for shard in &*self.shards {
+        for shard in &self.0.shards {
             Handle::new(shard.commands()).with_engine(command.clone())?;
             shard.settle();
         }
@@ -133,7 +145,7 @@ impl<B: Body> Service<Request<B>> for McpService {
 
 impl fmt::Debug for McpService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpService").field("shards", &self.shards).finish_non_exhaustive()
+        f.debug_struct("McpService").field("shards", &self.0.shards).finish_non_exhaustive()
     }
 }
 
@@ -141,14 +153,14 @@ impl fmt::Debug for McpService {
 ///
 /// Spawn it, or await it where the server ends. Within the handling of a request it would poll the handlers of others.
 pub struct Run {
-    shards: Arc<[Arc<Shard>]>,
+    service: Arc<Inner>,
     /// Empty before the first poll: a future that is never polled drives nothing.
     drivers: Vec<u64>,
 }
 
 impl Run {
-    fn new(shards: Arc<[Arc<Shard>]>) -> Self {
-        Self { shards, drivers: Vec::new() }
+    const fn new(service: Arc<Inner>) -> Self {
+        Self { service, drivers: Vec::new() }
     }
 }
 
@@ -158,10 +170,10 @@ impl Future for Run {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         if this.drivers.is_empty() {
-            this.drivers = this.shards.iter().map(|shard| shard.add_driver()).collect();
+            this.drivers = this.service.shards.iter().map(|shard| shard.add_driver()).collect();
         }
         let mut is_over = true;
-        for (shard, driver) in this.shards.iter().zip(&this.drivers) {
+        for (shard, driver) in this.service.shards.iter().zip(&this.drivers) {
             shard.turn(Poller::Driver);
             shard.wait(Waiter::Driver(*driver), cx.waker());
             if shard.has_work_for(Poller::Driver) {
@@ -175,13 +187,14 @@ impl Future for Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.shards.iter().zip(&self.drivers).for_each(|(shard, driver)| shard.remove_driver(*driver, true));
+        let shards = self.service.shards.iter();
+        shards.zip(&self.drivers).for_each(|(shard, driver)| shard.remove_driver(*driver, true));
     }
 }
 
 impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("shards", &self.shards).finish_non_exhaustive()
+        f.debug_struct("Run").field("shards", &self.service.shards).finish_non_exhaustive()
     }
 }
 
@@ -339,8 +352,8 @@ impl Builder {
         if shards.is_empty() {
             return Err(io::Error::from(ErrorKind::InvalidInput).into());
         }
-        let (next, body_timeout, view) = (Arc::default(), self.body_timeout, self.view);
-        Ok(McpService { shards: shards.into(), next, body_timeout, view })
+        let (next, body_timeout, view) = (AtomicUsize::new(0), self.body_timeout, self.view);
+        Ok(McpService(Arc::new(Inner { shards, next, body_timeout, view })))
     }
 }
 

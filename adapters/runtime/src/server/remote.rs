@@ -374,20 +374,22 @@ impl FinishedCall {
 
 impl Drop for RemoteCall {
     fn drop(&mut self) {
-        let running = self.running.clone();
-        let message = match self.role {
+        let outcome = match self.role {
             CallRole::Finished => return,
-            CallRole::Work if !running.release() => return,
-            CallRole::Work => LoopMessage::Released(running),
-            CallRole::Handler if self.is_cancelled() => {
-                // Nothing is sent, but the slot has to become free.
-                LoopMessage::Finished(running, HandlerOutcome::Answered(None))
-            }
+            CallRole::Work if !self.running.release() => return,
+            CallRole::Work => None,
+            // Nothing is sent, but the slot has to become free.
+            CallRole::Handler if self.is_cancelled() => Some(HandlerOutcome::Answered(None)),
             CallRole::Handler => {
                 let failure = Some(Arc::new(HandlerFailure::Unanswered));
                 let error = RpcError::internal("the handler gave up");
-                LoopMessage::Finished(running, HandlerOutcome::Fail(error.into(), failure))
+                Some(HandlerOutcome::Fail(error.into(), failure))
             }
+        };
+        let running = self.running.clone();
+        let message = match outcome {
+            Some(outcome) => LoopMessage::Finished(running, outcome),
+            None => LoopMessage::Released(running),
         };
         let _ = self.sender.send_unbounded(message);
     }

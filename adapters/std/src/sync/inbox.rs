@@ -39,6 +39,10 @@ struct State<T> {
 }
 
 impl<T> InboxShared<T> {
+    fn expect_items(&self) {
+        self.has_items.store(true, Ordering::Release);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -83,8 +87,9 @@ impl<T> Inbox<T> {
 
     /// Moves all items into `queue` in the order of sending, and returns whether there were any.
     pub fn take(&self, queue: &mut VecDeque<T>) -> bool {
-        // Cleared before the queue is taken: an item that is sent meanwhile sets it again.
-        if !self.0.has_items.swap(false, Ordering::AcqRel) {
+        // Most looks find nothing, and a load costs less than a swap. Cleared before the queue is taken: an item that is sent
+        // meanwhile sets it again.
+        if self.is_empty() || !self.0.has_items.swap(false, Ordering::AcqRel) {
             return false;
         }
         let mut state = self.0.lock();
@@ -105,7 +110,7 @@ impl<T> Inbox<T> {
 
     /// Lets items wake nothing until the next [`take`](Self::take), for a loop that will take them before it waits.
     pub fn expect_items(&self) {
-        self.0.has_items.store(true, Ordering::Release);
+        self.0.expect_items();
     }
 
     /// Refuses items from now on; queued items can still be taken.
@@ -197,6 +202,11 @@ impl<T> Sender<T> {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// As [`Inbox::expect_items`], for a loop that does not have its inbox at hand.
+    pub fn expect_items(&self) {
+        self.0.expect_items();
     }
 
     /// Returns whether this is a sender of `inbox`.

@@ -16,6 +16,8 @@ use crate::sync::Sender;
 pub struct CoalescingWaker {
     shared: Arc<CoalescingWakerInner>,
     waker: Waker,
+    /// The same as in `shared`, to be compared without the lock.
+    task_waker: Waker,
 }
 
 #[derive(Debug)]
@@ -57,7 +59,7 @@ impl CoalescingWaker {
     pub fn new() -> Self {
         let state = AtomicU8::new(POLLING);
         let shared = Arc::new(CoalescingWakerInner { state, task_waker: Mutex::new(Waker::noop().clone()) });
-        Self { waker: Waker::from(shared.clone()), shared }
+        Self { waker: Waker::from(shared.clone()), shared, task_waker: Waker::noop().clone() }
     }
 
     /// Returns the waker that notifies the task.
@@ -67,8 +69,11 @@ impl CoalescingWaker {
     }
 
     /// Records the waker of the task. Call it at the start of a poll.
-    pub fn begin_poll(&self, task_waker: &Waker) {
-        self.shared.task_waker.lock().unwrap_or_else(PoisonError::into_inner).clone_from(task_waker);
+    pub fn begin_poll(&mut self, task_waker: &Waker) {
+        if !self.task_waker.will_wake(task_waker) {
+            self.task_waker.clone_from(task_waker);
+            self.shared.task_waker.lock().unwrap_or_else(PoisonError::into_inner).clone_from(task_waker);
+        }
     }
 
     /// Marks the task as looking for work, which consumes earlier notifications.
@@ -176,7 +181,7 @@ mod tests {
     fn coalescing_waker_wakes_only_a_sleeping_task() {
         let count = Arc::new(TaskWakeCount::default());
         let woken = || count.0.load(Ordering::SeqCst);
-        let coalescing = CoalescingWaker::new();
+        let mut coalescing = CoalescingWaker::new();
         // Before the first poll, which happens anyway.
         coalescing.waker().wake_by_ref();
         coalescing.begin_poll(&Waker::from(count.clone()));

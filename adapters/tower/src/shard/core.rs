@@ -16,7 +16,7 @@ use mcp_runtime::server::{
 use mcp_std::catch;
 
 use super::host::Host;
-use super::{Inbox, Shard, lock};
+use super::{Inbox, Poller, RequestState, Shard, lock};
 use crate::handler::Application;
 use crate::{Sleep, Timer};
 
@@ -88,22 +88,23 @@ impl Core {
         self.tokens = Some(tokens);
     }
 
-    /// Does the work that is there, as far as it needs no code that waits. `starts_calls`: handlers may be started.
-    pub(super) fn pass(&mut self, shard: &Shard, starts_calls: bool) -> Outcome {
+    /// Does the work that is there, as far as it needs no code that waits. For a `poller`, handlers may be started.
+    pub(super) fn pass(&mut self, shard: &Shard, poller: Option<Poller<'_>>) -> Outcome {
         let mut outcome = Outcome::default();
         let now = self.host.tick();
-        let Inbox { gone, decided, changes } = core::mem::take(&mut *lock(&shard.inbox));
-        for exchange in gone {
-            self.host.server.handle_gone(now, exchange);
-        }
-        for (exchange, decision) in decided {
-            self.decide(exchange, decision);
-        }
-        if let Some(changes) = changes {
-            self.host.publish_here(&changes);
+        if let Some(Inbox { gone, decided, changes }) = shard.take_input() {
+            for exchange in gone {
+                self.host.server.handle_gone(now, exchange);
+            }
+            for (exchange, decision) in decided {
+                self.decide(exchange, decision);
+            }
+            if let Some(changes) = changes {
+                self.host.publish_here(&changes);
+            }
         }
         self.handle_deadlines(shard, now, &mut outcome);
-        let is_done = (0..MAX_ROUNDS).any(|_| !self.round(shard, starts_calls, &mut outcome));
+        let is_done = (0..MAX_ROUNDS).any(|_| !self.round(shard, poller.is_some(), &mut outcome));
         if !is_done {
             shard.has_work.store(true, Ordering::SeqCst);
         }
@@ -111,14 +112,15 @@ impl Core {
             shard.is_shutting_down.store(true, Ordering::SeqCst);
         }
         let now = self.host.now();
-        let mut waiting = lock(&shard.waiting);
         while let Some(exchange) = self.host.server.poll_ready(now) {
-            outcome.wakers.extend(waiting.remove_exchange(exchange.index()));
+            // It looks for itself.
+            if !poller.is_some_and(|poller| poller.is_home(exchange.index())) {
+                outcome.wakers.extend(lock(&shard.waiting).remove_exchange(exchange.index()));
+            }
         }
         if self.is_aborted {
-            outcome.wakers.extend(waiting.take_all());
+            outcome.wakers.extend(lock(&shard.waiting).take_all());
         }
-        drop(waiting);
         // Handlers are polled when they are started, and another pass follows.
         if outcome.calls.is_empty() {
             self.arm(shard);
@@ -128,11 +130,23 @@ impl Core {
         outcome
     }
 
+    /// Returns how far a request is.
+    pub(super) fn request_state(&self, id: ExchangeId) -> RequestState {
+        let server = &self.host.server;
+        if server.response(id).is_some() || server.is_finished(id) || self.is_aborted {
+            RequestState::Decided
+        } else if server.wants_body(id) {
+            RequestState::WantsBody
+        } else {
+            RequestState::Waits
+        }
+    }
+
     fn handle_deadlines(&mut self, shard: &Shard, now: Instant, outcome: &mut Outcome) {
         if self.host.server.poll_timeout().is_some_and(|at| at <= now) {
             self.host.server.handle_timeout(now);
         }
-        outcome.wakers.extend(lock(&shard.sleepers).take_due(now));
+        outcome.wakers.extend(shard.sleepers.take_due(now));
         if self.host.shutdown_deadline.is_some_and(|at| at <= now) && !self.is_aborted {
             self.is_aborted = true;
             self.finish_tasks();
@@ -209,7 +223,7 @@ impl Core {
         let shard = shard.this.clone();
         let reply = move |outcome| {
             if let Some(shard) = shard.upgrade() {
-                lock(&shard.inbox).decided.push((exchange, outcome));
+                shard.add_input(|inbox| inbox.decided.push((exchange, outcome)));
                 shard.wake(Some(exchange.index()));
             }
         };
@@ -235,13 +249,15 @@ impl Core {
         }
         let now = self.host.now();
         let own = self.host.shutdown_deadline.filter(|_| !self.is_aborted);
-        let slept = lock(&shard.sleepers).next_deadline();
+        let slept = shard.sleepers.next_deadline();
         let engine = self.host.server.poll_timeout();
         let next = engine.into_iter().chain(own).chain(slept).chain(self.dispatcher.next_deadline()).min();
         let Some(next) = next else { return };
         // A runtime that was shut down may have taken its timers along: they are not waited for any longer.
         let is_past = self.sleep_until.is_some_and(|at| at + TOLERANCE < now);
-        if shard.timer_fired.swap(false, Ordering::SeqCst) || is_past {
+        let has_fired =
+            shard.timer_fired.load(Ordering::SeqCst) && shard.timer_fired.swap(false, Ordering::SeqCst);
+        if has_fired || is_past {
             (self.sleep, self.sleep_until) = (None, None);
         }
         if self.sleep_until.is_some_and(|set| set <= next + TOLERANCE) {

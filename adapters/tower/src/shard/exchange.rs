@@ -5,8 +5,9 @@ use core::sync::atomic::Ordering::SeqCst;
 use core::task::Waker;
 
 use bytes::Bytes;
-use mcp_proto::head::RequestHead;
-use mcp_proto::http::server::{ExchangeId, Response};
+use mcp_proto::Instant;
+use mcp_proto::head::{BodySize, RequestHead};
+use mcp_proto::http::server::{ExchangeId, Response, Server};
 use mcp_runtime::server::ServerLoop as _;
 
 use super::handlers::Phase;
@@ -19,6 +20,10 @@ pub(crate) struct Exchange {
     shard: Arc<Shard>,
     id: ExchangeId,
     home: Arc<Home>,
+    /// Whether a waker of the response or the body may wait.
+    waits: bool,
+    /// Whether its response was taken completely, and the engine has forgotten it.
+    is_released: bool,
 }
 
 /// How far a request is.
@@ -30,6 +35,17 @@ pub(crate) enum RequestState {
     Waits,
     /// There is a response, or there will be none.
     Decided,
+}
+
+/// The body of a response, when its head is known.
+#[derive(Debug)]
+pub(crate) enum ResponseBody {
+    /// It is there, and was taken.
+    Whole(Bytes),
+    /// This number of bytes, to be taken in pieces.
+    Pieces(u64),
+    /// An unknown number of bytes.
+    Stream,
 }
 
 /// The next part of a body.
@@ -48,7 +64,7 @@ impl Shard {
         length: Option<u64>,
         is_final: bool,
         seen: &SeenRequest,
-    ) -> Result<Exchange, u8> {
+    ) -> Result<(Exchange, RequestState), u8> {
         let core = &mut *self.core();
         if let Some(other) = core.host.server.other_shard(head).filter(|_| !is_final) {
             return Err(other);
@@ -65,16 +81,17 @@ impl Shard {
         }
         self.open.fetch_add(1, SeqCst);
         self.has_work.store(true, SeqCst);
-        Ok(Exchange { shard: self.clone(), id, home })
+        let state = core.request_state(id);
+        Ok((Exchange { shard: self.clone(), id, home, waits: false, is_released: false }, state))
     }
 
-    /// Ends an exchange that its caller has dropped.
-    fn close(&self, id: ExchangeId) {
-        if self.release(id) {
+    /// Ends an exchange that its caller has dropped, and perhaps released before.
+    fn close(&self, id: ExchangeId, is_released: bool) {
+        if is_released || self.release(id) {
             self.open.fetch_sub(1, SeqCst);
             return self.tell_drivers_if_over();
         }
-        lock(&self.inbox).gone.push(id);
+        self.add_input(|inbox| inbox.gone.push(id));
         self.open.fetch_sub(1, SeqCst);
         self.settle();
     }
@@ -97,33 +114,27 @@ impl Exchange {
         &self.shard
     }
 
-    pub(crate) const fn index(&self) -> usize {
-        self.id.index()
-    }
-
     /// Does the work of the shard. Returns whether there is more.
     pub(crate) fn turn(&self) -> bool {
         self.shard.turn(Poller::Home(&self.home))
     }
 
     /// Returns how far the request is. If it waits, so does `waker` from then on.
-    pub(crate) fn request_state(&self, waker: Option<&Waker>) -> RequestState {
-        let core = &mut *self.shard.core();
-        let server = &core.host.server;
-        if server.response(self.id).is_some() || server.is_finished(self.id) || core.is_aborted {
-            return RequestState::Decided;
+    pub(crate) fn request_state(&mut self, waker: Option<&Waker>) -> RequestState {
+        let core = self.shard.core();
+        let state = core.request_state(self.id);
+        // Before the engine is unlocked, which decides. While its body is awaited, the request may be refused.
+        if let Some(waker) = waker.filter(|_| state != RequestState::Decided) {
+            self.waits = true;
+            self.shard.wait(Waiter::Response(self.id.index()), waker);
         }
-        // While its body is awaited, the request may be refused.
-        if let Some(waker) = waker {
-            self.shard.wait(Waiter::Response(self.index()), waker);
-        }
-        if server.wants_body(self.id) { RequestState::WantsBody } else { RequestState::Waits }
+        state
     }
 
-    /// Receives a part of the body of the request, if there is one, and its end.
-    pub(crate) fn handle_body(&self, piece: Option<Bytes>, is_end: bool) {
+    /// Receives a part of the body of the request, if there is one, and its end. Without `tick`, at the last time that was read.
+    pub(crate) fn handle_body(&self, piece: Option<Bytes>, is_end: bool, tick: bool) {
         let core = &mut *self.shard.core();
-        let now = core.host.tick();
+        let now = if tick { core.host.tick() } else { core.host.now() };
         if let Some(piece) = piece {
             core.host.server.handle_body(now, self.id, piece);
         }
@@ -133,16 +144,45 @@ impl Exchange {
         self.shard.has_work.store(true, SeqCst);
     }
 
-    /// Reads the head of the response. `None`: there will be none, because the service has ended.
-    pub(crate) fn with_response<T>(&self, read: impl FnOnce(&Response) -> T) -> Option<T> {
-        self.shard.core().host.server.response(self.id).map(read)
+    /// Reads the head of the response, and takes the body along if that is there as a whole. `None`: there will be no response,
+    /// because the service has ended.
+    pub(crate) fn take_response<T>(
+        &mut self,
+        read: impl FnOnce(&Response) -> T,
+    ) -> Option<(T, ResponseBody)> {
+        let core = &mut *self.shard.core();
+        // Nothing in a body of known length depends on the time.
+        let now = core.host.now();
+        let server = &mut core.host.server;
+        let response = server.response(self.id)?;
+        let (read, size) = (read(response), response.size);
+        let body = match size {
+            BodySize::None => Bytes::new(),
+            BodySize::Stream => return Some((read, ResponseBody::Stream)),
+            BodySize::Exact(length) if server.transmit(now, self.id).len() as u64 == length => {
+                take_bytes(server, now, self.id)
+            }
+            BodySize::Exact(length) => return Some((read, ResponseBody::Pieces(length))),
+        };
+        // Otherwise the end of the exchange does the work that is there.
+        self.is_released = !self.shard.has_work.load(SeqCst) && server.is_finished(self.id);
+        if self.is_released {
+            server.release(now, self.id);
+            core.arm(&self.shard);
+        }
+        Some((read, ResponseBody::Whole(body)))
     }
 
     /// Takes the next piece of the body. If there is none, `waker` waits for it.
     ///
     /// A piece of a stream counts as sent once the next one is wanted (`unconsumed`): one that is lost with its connection
     /// goes to another stream of the session.
-    pub(crate) fn take_piece(&self, is_stream: bool, unconsumed: &mut usize, waker: Option<&Waker>) -> Piece {
+    pub(crate) fn take_piece(
+        &mut self,
+        is_stream: bool,
+        unconsumed: &mut usize,
+        waker: Option<&Waker>,
+    ) -> Piece {
         let core = &mut *self.shard.core();
         // Nothing in a body of known length depends on the time.
         let now = if is_stream { core.host.tick() } else { core.host.now() };
@@ -167,9 +207,23 @@ impl Exchange {
             return Piece::End;
         }
         if let Some(waker) = waker {
-            self.shard.wait(Waiter::Body(self.index()), waker);
+            self.waits = true;
+            self.shard.wait(Waiter::Body(self.id.index()), waker);
         }
         Piece::Nothing
+    }
+
+    /// Waits no longer, and passes on what it may have been woken for.
+    pub(crate) fn stop_waiting(&mut self) {
+        self.remove_waker();
+        self.shard.pass_on();
+    }
+
+    fn remove_waker(&mut self) {
+        if core::mem::take(&mut self.waits) {
+            let waker = lock(&self.shard.waiting).remove_exchange(self.id.index());
+            drop(waker);
+        }
     }
 
     /// Returns whether the shard has work that no turn has begun with, or this request a handler to poll.
@@ -185,12 +239,21 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        let waker = lock(&self.shard.waiting).remove_exchange(self.index());
-        drop(waker);
-        self.shard.close(self.id);
+        self.remove_waker();
+        self.shard.close(self.id, self.is_released);
         // After the end of those that a disconnect cancels.
         self.shard.advance(&self.home, Phase::Gone);
     }
+}
+
+/// Takes what [`transmit`](Server::transmit) shows.
+fn take_bytes(server: &mut Server, now: Instant, id: ExchangeId) -> Bytes {
+    if let Some(segment) = server.transmit_owned(now, id) {
+        return segment;
+    }
+    let bytes = Bytes::copy_from_slice(server.transmit(now, id));
+    server.consume(id, bytes.len());
+    bytes
 }
 
 /// Largest piece of a body that is copied.

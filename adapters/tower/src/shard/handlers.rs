@@ -8,8 +8,9 @@ use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use alloc::task::Wake;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use core::task::{Context, Poll, Waker};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use mcp_runtime::server::ActiveCall;
 use mcp_std::catch;
@@ -19,15 +20,20 @@ use crate::handler::CallFuture;
 
 /// The running handlers. No lock is held while one is polled or dropped.
 #[derive(Default)]
-pub(super) struct Handlers(Mutex<Slots>);
+pub(super) struct Handlers {
+    slots: Mutex<Slots>,
+    /// Number of handlers whose home is not [`Phase::Response`]. Changes under the lock.
+    fostered: AtomicUsize,
+    /// Whether [`Slots::cancelled`] may have entries. Changes under the lock.
+    has_cancelled: AtomicBool,
+}
 
-/// Invariants: `free` has the indexes of the slots without a handler, `fostered` is the number of handlers whose home is not
-/// [`Phase::Response`]. A queue may have entries that were polled in the meantime: their slots are not `is_queued`.
+/// Invariants: `free` has the indexes of the slots without a handler. A queue may have entries that were polled in the meantime:
+/// their slots are not `is_queued`.
 #[derive(Default)]
 struct Slots {
     slots: Vec<Slot>,
     free: Vec<usize>,
-    fostered: usize,
     /// Handlers for a driver.
     for_driver: VecDeque<Entry>,
     /// Handlers whose calls are cancelled, for everybody: they end, and no code of the application runs but destructors.
@@ -43,20 +49,20 @@ type Entry = (usize, u64);
 struct Slot {
     /// Distinguishes the handlers that were in this slot.
     generation: u64,
-    handler: Option<RunningHandler>,
     /// Absent while it is polled.
-    future: Option<CallFuture>,
+    handler: Option<RunningHandler>,
+    is_polled: bool,
     /// Whether it is in a queue.
     is_queued: bool,
     /// Woken while it was polled.
     is_woken: bool,
 }
 
-#[derive(Clone)]
 struct RunningHandler {
     call: Arc<ActiveCall>,
     waker: Waker,
     home: Option<Arc<Home>>,
+    future: CallFuture,
 }
 
 /// The request of a handler, as far as it concerns who polls it.
@@ -100,6 +106,11 @@ pub(crate) enum Poller<'a> {
 }
 
 impl Poller<'_> {
+    /// Returns whether this polls an exchange.
+    pub(super) fn is_home(self, index: usize) -> bool {
+        matches!(self, Self::Home(home) if home.index == index)
+    }
+
     pub(super) fn wake_target(self) -> WakeTarget {
         match self {
             Self::Home(home) => WakeTarget::Exchange(home.index),
@@ -129,66 +140,52 @@ impl Home {
 }
 
 impl Slots {
-    /// Queues a handler for its poller. Returns what to wake.
-    fn queue(&mut self, entry: Entry) -> Option<WakeTarget> {
-        let slot = self.slots.get_mut(entry.0)?;
-        slot.is_queued = true;
-        let handler = slot.handler.as_ref()?;
-        if handler.call.is_cancelled() {
-            self.cancelled.push_back(entry);
-            return Some(WakeTarget::Anybody);
-        }
-        if let Some(home) = &handler.home {
-            let mut state = lock(&home.state);
-            if state.phase == Phase::Response || state.phase == Phase::Body && !self.has_driver {
-                state.woken.push_back(entry);
-                return Some(WakeTarget::Exchange(home.index));
-            }
-        }
-        self.for_driver.push_back(entry);
-        Some(WakeTarget::Driver)
-    }
-
     /// Takes a handler that is queued, to poll it.
-    fn take(&mut self, (index, generation): Entry) -> Option<(usize, RunningHandler, CallFuture)> {
+    fn take(&mut self, (index, generation): Entry) -> Option<RunningHandler> {
         let slot = self.slots.get_mut(index)?;
         if slot.generation != generation || !core::mem::take(&mut slot.is_queued) {
             return None;
         }
-        Some((index, slot.handler.clone()?, slot.future.take()?))
+        slot.is_polled = true;
+        slot.handler.take()
     }
 }
 
 impl Handlers {
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        lock(&self.slots)
+    }
+
     /// Returns the number of running handlers.
     pub(super) fn len(&self) -> usize {
-        let slots = lock(&self.0);
+        let slots = self.lock();
         slots.slots.len() - slots.free.len()
     }
 
     /// Returns the number of handlers that a driver is to poll.
-    #[cfg(feature = "tokio")]
     pub(super) fn fostered(&self) -> usize {
-        lock(&self.0).fostered
+        self.fostered.load(SeqCst)
     }
 
     /// Returns whether a handler waits for a poller.
     pub(super) fn has_woken(&self, poller: Poller<'_>) -> bool {
         match poller {
             Poller::Home(home) => home.has_woken(),
-            Poller::Driver => !lock(&self.0).for_driver.is_empty(),
+            Poller::Driver => self.fostered() > 0 && !self.lock().for_driver.is_empty(),
         }
     }
 
-    /// Adds a handler, which is to be polled. Returns who is to do that.
-    pub(super) fn add(
+    /// Adds a handler. `is_here`: the caller polls the response of its home, and so it is polled at once. Returns who else is to
+    /// poll it.
+    pub(super) fn start(
         &self,
         shard: &Weak<Shard>,
-        call: Arc<ActiveCall>,
+        call: &Arc<ActiveCall>,
         future: CallFuture,
         home: Option<Arc<Home>>,
+        is_here: bool,
     ) -> Option<WakeTarget> {
-        let mut slots = lock(&self.0);
+        let mut slots = self.lock();
         let index = slots.free.pop().unwrap_or_else(|| {
             slots.slots.push(Slot::default());
             slots.slots.len() - 1
@@ -198,75 +195,125 @@ impl Handlers {
             state.handlers += 1;
             state.phase
         });
-        slots.fostered += usize::from(phase != Some(Phase::Response));
+        if phase != Some(Phase::Response) {
+            self.fostered.fetch_add(1, SeqCst);
+        }
         let slot = slots.slots.get_mut(index)?;
         slot.generation += 1;
-        let generation = slot.generation;
-        let waker = Waker::from(Arc::new(HandlerWaker { shard: shard.clone(), index, generation }));
-        let handler = RunningHandler { call, waker, home };
-        slot.handler = Some(handler.clone());
-        slot.future = Some(future);
+        let entry = (index, slot.generation);
+        let waker = HandlerWaker { shard: shard.clone(), index, generation: slot.generation };
+        let waker = Waker::from(Arc::new(waker));
         slot.is_woken = false;
-        let target = slots.queue((index, generation));
+        let handler = RunningHandler { call: call.clone(), waker: waker.clone(), home, future };
+        slot.is_polled = is_here && phase == Some(Phase::Response);
+        if slot.is_polled {
+            drop(slots);
+            // Another handler, or the loop, may cancel it while it is polled.
+            call.register_cancel_waker(&waker);
+            self.poll_taken(entry, handler);
+            return None;
+        }
+        slot.handler = Some(handler);
+        let target = self.queue(&mut slots, entry);
         drop(slots);
         // It may be cancelled before it is polled.
-        handler.call.register_cancel_waker(&handler.waker);
+        call.register_cancel_waker(&waker);
         target
     }
 
-    /// Polls the handlers that wait for a poller. Returns whether there were any.
-    pub(super) fn poll_woken(&self, poller: Poller<'_>) -> bool {
-        let next = || match poller {
-            Poller::Home(home) => lock(&home.state).woken.pop_front(),
-            Poller::Driver => lock(&self.0).for_driver.pop_front(),
-        };
-        let count = match poller {
-            Poller::Home(home) => lock(&home.state).woken.len(),
-            Poller::Driver => lock(&self.0).for_driver.len(),
-        };
-        (0..count).map_while(|_| next()).filter(|entry| self.poll(*entry)).count() > 0
+    /// Queues a handler for its poller. Returns what to wake.
+    fn queue(&self, slots: &mut Slots, entry: Entry) -> Option<WakeTarget> {
+        let slot = slots.slots.get_mut(entry.0)?;
+        slot.is_queued = true;
+        let handler = slot.handler.as_ref()?;
+        if handler.call.is_cancelled() {
+            slots.cancelled.push_back(entry);
+            self.has_cancelled.store(true, SeqCst);
+            return Some(WakeTarget::Anybody);
+        }
+        if let Some(home) = &handler.home {
+            let mut state = lock(&home.state);
+            if state.phase == Phase::Response || state.phase == Phase::Body && !slots.has_driver {
+                state.woken.push_back(entry);
+                return Some(WakeTarget::Exchange(home.index));
+            }
+        }
+        slots.for_driver.push_back(entry);
+        Some(WakeTarget::Driver)
+    }
+
+    /// Queues a handler anew, if it still waits.
+    fn requeue(&self, slots: &mut Slots, entry: Entry) -> Option<WakeTarget> {
+        slots.slots.get(entry.0).filter(|slot| slot.generation == entry.1 && slot.is_queued)?;
+        self.queue(slots, entry)
+    }
+
+    /// Takes what waits for a poller, to be [polled](Self::poll).
+    pub(super) fn take_woken(&self, poller: Poller<'_>) -> VecDeque<Entry> {
+        match poller {
+            Poller::Home(home) => core::mem::take(&mut lock(&home.state).woken),
+            Poller::Driver => core::mem::take(&mut self.lock().for_driver),
+        }
     }
 
     /// Ends the handlers whose calls are cancelled.
     pub(super) fn end_cancelled(&self) -> bool {
         let mut any = false;
-        loop {
-            let Some(entry) = lock(&self.0).cancelled.pop_front() else { return any };
-            any |= self.poll(entry);
+        while self.has_cancelled.load(SeqCst) {
+            let mut slots = self.lock();
+            let next = slots.cancelled.pop_front();
+            self.has_cancelled.store(!slots.cancelled.is_empty(), SeqCst);
+            drop(slots);
+            any |= next.is_some_and(|entry| self.poll(entry));
         }
+        any
     }
 
     /// Polls a handler, if it still waits for that.
-    fn poll(&self, entry: Entry) -> bool {
-        let Some((index, handler, mut future)) = lock(&self.0).take(entry) else { return false };
-        let _span = handler.home.as_ref().map(|home| home.span.enter());
-        let outcome = catch(|| future.as_mut().poll(&mut Context::from_waker(&handler.waker)));
-        // Handlers catch their own panics. A panic here comes from a destructor and ends the future as well.
-        if matches!(outcome, Ok(Poll::Pending)) {
-            self.put_back(entry, future);
-            return true;
+    pub(super) fn poll(&self, entry: Entry) -> bool {
+        let taken = self.lock().take(entry);
+        taken.map(|handler| self.poll_taken(entry, handler)).is_some()
+    }
+
+    /// Polls a handler whose slot says so.
+    fn poll_taken(&self, entry: Entry, handler: RunningHandler) {
+        let RunningHandler { call, waker, home, mut future } = handler;
+        let pending = {
+            let _span = home.as_ref().map(|home| home.span.enter());
+            // Handlers catch their own panics. A panic here comes from a destructor and ends the future as well.
+            match catch(|| future.as_mut().poll(&mut Context::from_waker(&waker))) {
+                Ok(Poll::Pending) => Some(future),
+                _ => {
+                    let _ = catch(|| drop(future));
+                    None
+                }
+            }
+        };
+        if let Some(future) = pending {
+            return self.put_back(entry, RunningHandler { call, waker, home, future });
         }
-        let _ = catch(|| drop(future));
-        let mut slots = lock(&self.0);
-        let phase = handler.home.as_ref().map(|home| {
+        let mut slots = self.lock();
+        let phase = home.as_ref().map(|home| {
             let mut state = lock(&home.state);
             state.handlers = state.handlers.saturating_sub(1);
             state.phase
         });
-        slots.fostered -= usize::from(phase != Some(Phase::Response));
-        if let Some(slot) = slots.slots.get_mut(index) {
-            slot.handler = None;
-            slots.free.push(index);
+        if phase != Some(Phase::Response) {
+            self.fostered.fetch_sub(1, SeqCst);
         }
-        true
+        if let Some(slot) = slots.slots.get_mut(entry.0) {
+            slot.is_polled = false;
+            slots.free.push(entry.0);
+        }
     }
 
-    fn put_back(&self, entry: Entry, future: CallFuture) {
-        let mut slots = lock(&self.0);
+    fn put_back(&self, entry: Entry, handler: RunningHandler) {
+        let mut slots = self.lock();
         let Some(slot) = slots.slots.get_mut(entry.0) else { return };
-        slot.future = Some(future);
         let is_woken = core::mem::take(&mut slot.is_woken);
-        let waker = slot.handler.as_ref().filter(|_| is_woken).map(|handler| handler.waker.clone());
+        let waker = is_woken.then(|| handler.waker.clone());
+        slot.is_polled = false;
+        slot.handler = Some(handler);
         drop(slots);
         // Somebody else may be to poll it by now.
         waker.into_iter().for_each(Waker::wake);
@@ -274,41 +321,41 @@ impl Handlers {
 
     /// Queues a handler that was woken. Returns who is to poll it, unless that is known already.
     fn mark_woken(&self, index: usize, generation: u64) -> Option<WakeTarget> {
-        let mut slots = lock(&self.0);
-        let slot = slots.slots.get_mut(index)?;
-        let handler = slot.handler.as_ref().filter(|_| slot.generation == generation)?;
-        if slot.future.is_none() {
+        let mut slots = self.lock();
+        let slot = slots.slots.get_mut(index).filter(|slot| slot.generation == generation)?;
+        if slot.is_polled {
             // Its poller queues it.
             slot.is_woken = true;
             return None;
         }
+        let handler = slot.handler.as_ref()?;
         // A cancelled one is queued for everybody: its own poller may not be polled for long.
         if slot.is_queued && !handler.call.is_cancelled() {
             return None;
         }
-        slots.queue((index, generation))
+        self.queue(&mut slots, (index, generation))
     }
 
     /// Moves a request to its next phase, or the one after it. Returns whether it has handlers that go on.
     pub(super) fn advance(&self, home: &Home, phase: Phase) -> bool {
-        let mut slots = lock(&self.0);
+        let mut slots = self.lock();
         let mut state = lock(&home.state);
-        if state.phase == Phase::Response {
-            slots.fostered += state.handlers;
+        if state.phase == Phase::Response && state.handlers > 0 {
+            self.fostered.fetch_add(state.handlers, SeqCst);
         }
         state.phase = phase;
         let goes_on = state.handlers > 0;
         let woken = core::mem::take(&mut state.woken);
         drop(state);
         for entry in woken {
-            requeue(&mut slots, entry);
+            self.requeue(&mut slots, entry);
         }
         goes_on
     }
 
     /// Sets whether the shard has a driver. Returns what to wake, because handlers change their poller.
     pub(super) fn set_driver(&self, has_driver: bool) -> Vec<WakeTarget> {
-        let mut slots = lock(&self.0);
+        let mut slots = self.lock();
         if core::mem::replace(&mut slots.has_driver, has_driver) == has_driver {
             return Vec::new();
         }
@@ -323,14 +370,8 @@ impl Handlers {
         } else {
             core::mem::take(&mut slots.for_driver).into()
         };
-        waiting.into_iter().filter_map(|entry| requeue(&mut slots, entry)).collect()
+        waiting.into_iter().filter_map(|entry| self.requeue(&mut slots, entry)).collect()
     }
-}
-
-/// Queues a handler anew, if it still waits.
-fn requeue(slots: &mut Slots, entry: Entry) -> Option<WakeTarget> {
-    slots.slots.get(entry.0).filter(|slot| slot.generation == entry.1 && slot.is_queued)?;
-    slots.queue(entry)
 }
 
 /// Wakes a handler: queues it, and wakes its poller.

@@ -39,7 +39,7 @@ use self::waiting::Waiting;
 use crate::Timer;
 use crate::handler::Application;
 
-pub(crate) use self::exchange::{Exchange, Piece, RequestState};
+pub(crate) use self::exchange::{Exchange, Piece, RequestState, ResponseBody};
 pub(crate) use self::handlers::{Home, Poller};
 pub(crate) use self::sleepers::ShardSleep;
 pub(crate) use self::waiting::Waiter;
@@ -65,8 +65,10 @@ pub(crate) struct Shard {
     application: Arc<dyn Application>,
     handlers: Handlers,
     waiting: Mutex<Waiting>,
-    sleepers: Mutex<Sleepers>,
+    sleepers: Sleepers,
     inbox: Mutex<Inbox>,
+    /// Whether there may be something in `inbox`.
+    has_input: AtomicBool,
     /// Whether the service was shut down.
     is_shutting_down: AtomicBool,
     /// Whether the drivers were told that it is over.
@@ -113,8 +115,9 @@ impl Shard {
                 application,
                 handlers: Handlers::default(),
                 waiting: Mutex::default(),
-                sleepers: Mutex::default(),
+                sleepers: Sleepers::new(),
                 inbox: Mutex::default(),
+                has_input: AtomicBool::new(false),
                 is_shutting_down: AtomicBool::new(false),
                 has_told_drivers: AtomicBool::new(false),
                 has_work: AtomicBool::new(false),
@@ -194,6 +197,22 @@ impl Shard {
         Some(CoreGuard { core, _scope: TurnScope::enter(self, None) })
     }
 
+    /// Adds input for the next pass.
+    fn add_input(&self, add: impl FnOnce(&mut Inbox)) {
+        let mut inbox = lock(&self.inbox);
+        add(&mut inbox);
+        self.has_input.store(true, SeqCst);
+    }
+
+    /// Takes the input, if there is any.
+    fn take_input(&self) -> Option<Inbox> {
+        self.has_input.load(SeqCst).then(|| {
+            let mut inbox = lock(&self.inbox);
+            self.has_input.store(false, SeqCst);
+            ::core::mem::take(&mut *inbox)
+        })
+    }
+
     // ---- driving ---------------------------------------------------------------------------------------------
 
     /// Does the work that is there, and polls the handlers that `poller` is to poll. Returns whether there is more.
@@ -201,12 +220,18 @@ impl Shard {
         let _scope = TurnScope::enter(self, Some(poller));
         for _ in 0..MAX_TURNS {
             self.has_work.store(false, SeqCst);
-            let outcome = self.core().pass(self, true);
-            for call in self.finish_pass(outcome) {
-                self.start(call);
+            let outcome = self.core().pass(self, Some(poller));
+            let calls = self.finish_pass(outcome);
+            let woken = self.handlers.take_woken(poller);
+            let is_polling = !calls.is_empty() || !woken.is_empty();
+            if is_polling {
+                // The next pass takes what they send, so that wakes nobody.
+                self.commands.expect_messages();
             }
+            woken.into_iter().for_each(|entry| _ = self.handlers.poll(entry));
+            calls.into_iter().for_each(|call| self.start(call, poller));
             let has_ended = self.handlers.end_cancelled();
-            if !self.handlers.poll_woken(poller) && !has_ended && !self.has_work_for(poller) {
+            if !is_polling && !has_ended && !self.has_work_for(poller) {
                 self.tell_drivers_if_over();
                 self.end_temporary_driver();
                 if self.handlers.has_woken(Poller::Driver) {
@@ -226,12 +251,13 @@ impl Shard {
         self.has_work.load(SeqCst) || self.handlers.has_woken(poller)
     }
 
-    /// Starts the handler of a call, and has it polled.
-    fn start(&self, call: RemoteCall) {
+    /// Starts the handler of a call, and polls it if `poller` is to do that; otherwise has it polled.
+    fn start(&self, call: RemoteCall, poller: Poller<'_>) {
         let running = call.running().clone();
         let home = running.call().extension::<Arc<Home>>().cloned();
         let future = self.application.clone().start(call, self.start_timer.clone());
-        let target = self.handlers.add(&self.this, running, future, home);
+        let is_here = matches!((poller, &home), (Poller::Home(own), Some(home)) if Arc::ptr_eq(own, home));
+        let target = self.handlers.start(&self.this, &running, future, home, is_here);
         self.ensure_driver();
         if let Some(target) = target {
             self.wake_for_handler(target);
@@ -249,7 +275,7 @@ impl Shard {
         self.has_work.store(false, SeqCst);
         let outcome = {
             let mut core = self.core();
-            let outcome = core.pass(self, false);
+            let outcome = core.pass(self, None);
             if core.dispatcher.has_waiting() {
                 // Whoever polls next starts the calls for which there may be room now.
                 self.has_work.store(true, SeqCst);
@@ -273,7 +299,7 @@ impl Shard {
         if outcome.unshared.is_some() || outcome.unshared_shutdown.is_some() {
             for other in others {
                 if let Some(changes) = &outcome.unshared {
-                    lock(&other.inbox).changes.get_or_insert_default().merge(changes);
+                    other.add_input(|inbox| inbox.changes.get_or_insert_default().merge(changes));
                 }
                 if let Some(grace) = outcome.unshared_shutdown {
                     let _ = other.commands.send_unbounded(move |server| server.shutdown(grace));
@@ -352,7 +378,9 @@ impl Shard {
         drop(waiting);
         let is_served = |target: &WakeTarget| *target != WakeTarget::Driver;
         targets.into_iter().filter(is_served).for_each(|target| self.wake_for_handler(target));
-        self.forget(Waiter::Driver(number));
+        let waker = lock(&self.waiting).remove(Waiter::Driver(number));
+        drop(waker);
+        self.pass_on();
         // It may have been woken for a handler.
         if (may_spawn || !is_last) && self.handlers.has_woken(Poller::Driver) {
             self.wake_for_handler(WakeTarget::Driver);
@@ -390,10 +418,8 @@ impl Shard {
         }
     }
 
-    /// Removes somebody who does not wait any more, and passes on what it may have been woken for.
-    pub(crate) fn forget(&self, waiter: Waiter) {
-        let waker = lock(&self.waiting).remove(waiter);
-        drop(waker);
+    /// Passes on what somebody may have been woken for who does not wait any more.
+    fn pass_on(&self) {
         if self.has_work.load(SeqCst) {
             self.wake(None);
         }
