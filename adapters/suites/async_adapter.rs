@@ -214,6 +214,7 @@ forward_blocking! {
     fn list_resources(&self) -> Vec<Resource>;
     fn list_resource_templates(&self) -> Vec<ResourceTemplate>;
     fn list_prompts(&self) -> Vec<mcp_proto::model::Prompt>;
+    fn read_pins(&self, peer: &client::Peer) -> package::pins::Pins;
     fn list_skills(&self) -> Vec<package::skills::Skill>;
     fn get_skill(&self, uri: &str) -> package::skills::Skill;
     fn read_directory(&self, uri: &str) -> Vec<Resource>;
@@ -245,6 +246,10 @@ impl Client {
 
     pub(crate) fn peer(&self) -> &client::Peer {
         self.0.peer()
+    }
+
+    pub(crate) fn pin(&self, pins: package::pins::Pins) {
+        self.0.pin(pins);
     }
 
     pub(crate) fn call_tool_for_app<T: Serialize>(

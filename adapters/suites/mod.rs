@@ -24,6 +24,7 @@ pub(crate) mod layers;
 pub(crate) mod line_streams;
 pub(crate) mod observer;
 pub(crate) mod pair;
+pub(crate) mod pins;
 pub(crate) mod protected;
 pub(crate) mod request_in_view;
 pub(crate) mod router;

@@ -6,6 +6,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`cards`] | server cards and `server.json` (SEP-2127), with the feature `http` |
+//! | [`pins`] | digests of definitions, and what has changed since they were pinned |
 //! | [`skills`] | skills: entries and their verification (SEP-2640); with `yaml` front matter, by `saphyr-parser`; with `std` folders |
 //!
 //! It is `no_std` (with `alloc`) without the feature `std`. Programs usually depend on one adapter, which has these modules under
@@ -32,4 +33,5 @@ pub mod cards;
 mod folder_in_tests;
 #[cfg(all(test, feature = "yaml"))]
 mod fuzz_tests;
+pub mod pins;
 pub mod skills;

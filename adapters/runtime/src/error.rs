@@ -37,6 +37,9 @@ pub enum Error {
     UnexpectedResult(String),
     /// A structured result does not match the output schema of its tool (TOOL-016).
     OutputSchemaViolation(Arc<OutputSchemaViolation>),
+    /// A tool is not as it was pinned, so its call was not sent ([`AsyncCalls::pin`](crate::client::AsyncCalls::pin)). The text names
+    /// the tool and what has changed.
+    Pinned(String),
     /// A file of a skill must not be used: it, or the entry of its skill, is not as it has to be (SKILL-030).
     #[cfg(feature = "skills")]
     Skill(Box<SkillError>),
@@ -189,6 +192,7 @@ impl fmt::Display for Error {
             Self::Call(error) => write!(Escaped(f), "{error}"),
             Self::Use(error) => write!(Escaped(f), "{error}"),
             Self::UnexpectedResult(text) => write!(Escaped(f), "{text}"),
+            Self::Pinned(why) => write!(Escaped(f), "the call was not sent: {why}"),
             Self::OutputSchemaViolation(violation) => write!(Escaped(f), "{violation}"),
             #[cfg(feature = "skills")]
             Self::Skill(error) => write!(Escaped(f), "{error}"),
@@ -314,6 +318,7 @@ impl core::error::Error for Error {
             | Self::Use(_)
             | Self::UnexpectedResult(_)
             | Self::OutputSchemaViolation(_)
+            | Self::Pinned(_)
             | Self::Url { .. }
             | Self::Register(_)
             | Self::Tasks(_)

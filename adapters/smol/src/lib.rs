@@ -388,7 +388,7 @@ pub use mcp_auth::client as auth;
 pub use mcp_auth::token;
 #[cfg(feature = "http")]
 pub use mcp_extensions::cards;
-pub use mcp_extensions::skills;
+pub use mcp_extensions::{pins, skills};
 pub use mcp_proto;
 #[cfg(feature = "schemars")]
 pub use mcp_proto::router::schema::{Typed, schemars};

@@ -170,7 +170,7 @@ pub use client::{connect, connect_with};
 pub use mcp_auth::client as auth;
 pub use mcp_auth::token;
 pub use mcp_extensions::cards;
-pub use mcp_extensions::skills;
+pub use mcp_extensions::{pins, skills};
 pub use mcp_proto;
 pub use mcp_proto::http::server::Config as HttpConfig;
 #[cfg(feature = "schemars")]

@@ -1,11 +1,16 @@
 //! Results of the server that a client remembers: cached results, output schemas of tools, and which run as tasks.
 
-use alloc::string::String;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
+use core::fmt;
 use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::SharedCache;
+use mcp_extensions::pins::Pins;
 use mcp_proto::Change;
 use mcp_proto::EntryKind;
 use mcp_proto::RawJson;
@@ -43,6 +48,24 @@ struct State {
     tools_generation: u64,
     /// The server, and its tools that run as tasks, if calls may become tasks.
     tasks: Option<(Arc<Peer>, ToolTasks)>,
+    pinned_tools: Option<PinnedTools>,
+}
+
+/// The tools of a server: why a call of each is refused, if it is.
+type ToolVerdicts = BTreeMap<String, Result<(), String>>;
+
+/// The tools of a client with pins.
+struct PinnedTools {
+    /// Compares a list with the pins. A pointer, so that only programs that pin link the code.
+    compare: Box<dyn Fn(&[RawJson]) -> ToolVerdicts + Send>,
+    /// `None` until the list was read since it has changed.
+    known: Option<ToolVerdicts>,
+}
+
+impl fmt::Debug for PinnedTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PinnedTools").field("is_known", &self.known.is_some()).finish_non_exhaustive()
+    }
 }
 
 impl ResultCache {
@@ -101,6 +124,9 @@ impl ResultCache {
         }
         if *change == Change::Tools {
             state.tools_generation += 1;
+            if let Some(pinned) = &mut state.pinned_tools {
+                pinned.known = None;
+            }
         }
         if let Some((_, tools)) = &mut state.tasks {
             tools.handle_change(change);
@@ -144,6 +170,36 @@ impl ResultCache {
         if let Some(app_tools) = &mut state.app_tools {
             app_tools.set_tools(entries);
         }
+        if let Some(PinnedTools { compare, known }) = &mut state.pinned_tools {
+            *known = Some(compare(entries));
+        }
+    }
+
+    /// Refuses calls of tools that are not as they were pinned.
+    pub fn pin_tools(&self, pins: Pins) {
+        let compare = Box::new(move |entries: &[RawJson]| {
+            let checked = pins.check_list(EntryKind::Tool, entries).into_iter();
+            checked.map(|(name, verdict)| (name, verdict.map_err(|finding| finding.to_string()))).collect()
+        });
+        self.lock().pinned_tools = Some(PinnedTools { compare, known: None });
+    }
+
+    /// Returns whether there are pins.
+    #[must_use]
+    pub fn has_pinned_tools(&self) -> bool {
+        self.lock().pinned_tools.is_some()
+    }
+
+    /// Checks whether a tool is as it was pinned, if there are pins. Returns `None` if the list of tools has to be fetched for that.
+    ///
+    /// # Errors
+    ///
+    /// What has changed.
+    pub fn check_pinned_tool(&self, tool: &str) -> Option<Result<(), String>> {
+        let state = self.lock();
+        let Some(pinned) = &state.pinned_tools else { return Some(Ok(())) };
+        let verdict = pinned.known.as_ref()?.get(tool).cloned();
+        Some(verdict.unwrap_or_else(|| Err(format!("tool `{}` is not listed", tool.escape_debug()))))
     }
 
     /// Lets the next lists of tools say which ones apps may call.

@@ -122,7 +122,8 @@ impl<B: ClientBackend> AsyncCalls<B> {
     /// Starts the call of a tool without waiting for its result; otherwise as [`start`](Self::start).
     ///
     /// It may follow a task, as [`call_tool`](Self::call_tool) does. A tool of a server of 2025-11-25 that must run as a
-    /// task needs a list of tools before ([`list_tools`](Self::list_tools)).
+    /// task needs a list of tools before ([`list_tools`](Self::list_tools)), and so does any tool if there are
+    /// [pins](Self::pin).
     ///
     /// # Errors
     ///
@@ -133,6 +134,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         arguments: &T,
         options: &CallOptions,
     ) -> Result<B::PendingCall, Error> {
+        self.check_pin(name)?;
         let task = self.backend.result_cache().task_request(name, None);
         self.backend.begin(false, ToolCall { name, arguments, task, options })
     }
@@ -340,6 +342,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         };
         // Servers refuse a plain call of such a tool in different ways. Without a list the tool is called plainly.
         let _ = self.learn_tool_tasks().await;
+        self.learn_pinned(name).await?;
         let task = self.backend.result_cache().task_request(name, None);
         self.perform(ToolCall { name, arguments, task, options }, wants_progress, report).await
     }

@@ -8,10 +8,11 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::io;
 
+use mcp_extensions::pins::Pins;
 use mcp_extensions::skills::Skill;
 #[cfg(feature = "skills")]
 use mcp_extensions::skills::SkillContent;
-use mcp_proto::client::{InputId, Keystroke, StartedTask, SubscriptionKey, TaskHandle};
+use mcp_proto::client::{InputId, Keystroke, Peer, StartedTask, SubscriptionKey, TaskHandle};
 use mcp_proto::model::{
     CallToolResult, CompleteParams, CompleteResult, CompletionReference, GetPromptResult, InputResponse,
     InputResponses, LoggingLevel, Prompt, ReadResourceResult, RequestParams, Resource, ResourceTemplate,
@@ -288,6 +289,24 @@ impl<B: ClientBackend> BlockingCalls<B> {
         arguments: &T,
     ) -> Result<CallToolResult<'static>, Error> {
         complete(self.calls.call_tool_for_app(name, arguments))
+    }
+
+    /// Refuses calls of tools that are not as they were when `pins` were made, from now on, before anything is sent.
+    ///
+    /// Whether a tool is as it was is known from the list of tools, which is read before the first call, and again after the
+    /// server has said that it has changed. A tool without a pin is refused as well. What is sent by [`request`](Self::request)
+    /// is not looked at.
+    pub fn pin(&self, pins: Pins) {
+        self.calls.pin(pins);
+    }
+
+    /// Reads the definitions of the server: all lists that it has, and its instructions. `peer` is that of the client.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list), and [`Error::UnexpectedResult`] if an entry cannot be pinned.
+    pub fn read_pins(&self, peer: &Peer) -> Result<Pins, Error> {
+        complete(self.calls.read_pins(peer))
     }
 
     /// Calls a tool as [`call_tool_with`](Self::call_tool_with) does, and returns its result as it was received.

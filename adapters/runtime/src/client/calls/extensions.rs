@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use mcp_extensions::pins::Pins;
 use mcp_extensions::skills::{GetSkillParams, ReadDirectoryParams, Skill};
 #[cfg(feature = "skills")]
 use mcp_extensions::skills::{MAX_TOTAL_SIZE, SkillContent, SkillError, SkillUri, read_front_matter};
@@ -161,6 +162,61 @@ impl<B: ClientBackend> AsyncCalls<B> {
     }
 }
 
+// Definitions of a server, compared with those that somebody has looked at.
+
+/// # Pins
+impl<B: ClientBackend> AsyncCalls<B> {
+    /// Refuses calls of tools that are not as they were when `pins` were made, from now on, before anything is sent.
+    ///
+    /// Whether a tool is as it was is known from the list of tools, which is read before the first call, and again after the
+    /// server has said that it has changed. A tool without a pin is refused as well. What is sent by [`request`](Self::request)
+    /// is not looked at.
+    pub fn pin(&self, pins: Pins) {
+        self.backend.result_cache().pin_tools(pins);
+    }
+
+    /// Reads the definitions of the server: all lists that it has, and its instructions. `peer` is that of the client.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list), and [`Error::UnexpectedResult`] if an entry cannot be pinned.
+    pub async fn read_pins(&self, peer: &Peer) -> Result<Pins, Error> {
+        let mut pins = Pins::new().instructions(peer.instructions.as_deref());
+        for kind in EntryKind::ALL {
+            // Skills have digests of their own.
+            if kind != EntryKind::Skill && peer.has(kind.capability()) {
+                let entries = self.list(kind).await?;
+                pins =
+                    pins.entries(kind, &entries).map_err(|why| Error::UnexpectedResult(why.to_string()))?;
+            }
+        }
+        Ok(pins)
+    }
+
+    /// Fetches the list of tools if it is needed for the pin of a tool, and checks that.
+    pub(super) async fn learn_pinned(&self, name: &str) -> Result<(), Error> {
+        let cache = self.backend.result_cache();
+        if cache.has_pinned_tools() {
+            // A change notification may have arrived unread.
+            self.backend.catch_up().await?;
+        }
+        for _ in 0..MAX_LISTS {
+            if cache.check_pinned_tool(name).is_some() {
+                break;
+            }
+            self.list(EntryKind::Tool).await?;
+        }
+        self.check_pin(name)
+    }
+
+    /// Checks the pin of a tool, if there are pins.
+    pub(super) fn check_pin(&self, name: &str) -> Result<(), Error> {
+        let verdict = self.backend.result_cache().check_pinned_tool(name);
+        let unknown = || Err("the list of tools has changed, or was not read before".into());
+        verdict.unwrap_or_else(unknown).map_err(Error::Pinned)
+    }
+}
+
 // Files of skills, verified against the entry of their skill.
 
 /// Decodes Base64 with the standard alphabet.
@@ -261,6 +317,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         let peer = self.task_peer()?;
         let cache = self.backend.result_cache();
         self.learn_tool_tasks().await?;
+        self.learn_pinned(name).await?;
         let wanted = ttl.map_or(TaskRequest::detached(), |ttl| TaskRequest::detached().ttl(ttl));
         let task = cache.task_request(name, Some(wanted));
         let options = &CallOptions::new();

@@ -134,6 +134,9 @@ impl<B: ClientBackend> AsyncCalls<B> {
             RequestKind::Tool(wanted) => {
                 // Layers may have chosen another tool.
                 let tool = params.parse::<CallToolParams<'_>>().ok();
+                if let Some(tool) = &tool {
+                    self.check_pin(&tool.name)?;
+                }
                 let task = tool.as_ref().and_then(|tool| cache.task_request(&tool.name, wanted));
                 match tool.filter(|_| task.is_some()) {
                     Some(CallToolParams { name, arguments, .. }) => {
