@@ -4,6 +4,7 @@ pub(crate) mod authorization;
 mod help;
 mod login;
 mod parse;
+mod pins;
 mod serve;
 mod server;
 mod skills;
@@ -23,10 +24,11 @@ use crate::demo::TourStep;
 pub(crate) use authorization::AuthorizationArgs;
 use help::{
     BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, COMPLETIONS_HELP, INSPECT_HELP, LISTEN_HELP,
-    LOGIN_HELP, PROMPT_HELP, READ_HELP, SERVE_HELP, after_help, remote_usage, usage,
+    LOGIN_HELP, PIN_HELP, PROMPT_HELP, READ_HELP, SERVE_HELP, VERIFY_HELP, after_help, remote_usage, usage,
 };
 pub(crate) use login::{LogInArgs, LogOutArgs, WhoamiArgs};
 pub(crate) use parse::{add_name_tip, add_server_tips, wants_json};
+pub(crate) use pins::{PinArgs, VerifyArgs};
 pub(crate) use serve::{BridgeArgs, CallRate, LayerArgs, ProtectionArgs, ServeArgs, ServeHttpArgs};
 pub(crate) use server::{ServerArgs, ServerPlaceArgs, is_url, socket, url, with_server};
 pub(crate) use skills::{SkillsCommand, SkillsListArgs, SkillsShowArgs, SkillsVerifyArgs};
@@ -91,6 +93,19 @@ pub(crate) enum Command {
     /// Lists, shows and verifies the skills of a server.
     #[command(subcommand)]
     Skills(SkillsCommand),
+    /// Writes down the definitions of a server, after you have looked at them.
+    ///
+    /// Tools, prompts, resources, resource templates and instructions, each with a digest, as JSON. `verify` compares them
+    /// with what the server lists later.
+    #[command(after_help = PIN_HELP, after_long_help = PIN_HELP)]
+    #[command(override_usage = usage!("mcp-probe pin [OPTIONS]"))]
+    Pin(PinArgs),
+    /// Tells what has changed since a server was pinned.
+    ///
+    /// Prints a line for each difference. The exit code is 1 if there is one.
+    #[command(after_help = VERIFY_HELP, after_long_help = VERIFY_HELP)]
+    #[command(override_usage = usage!("mcp-probe verify [OPTIONS] <LOCKFILE>"))]
+    Verify(VerifyArgs),
     /// Measures round-trip times to a server.
     #[command(override_usage = usage!("mcp-probe ping [OPTIONS]"))]
     Ping(PingArgs),
@@ -148,6 +163,7 @@ impl Command {
             Self::Prompt(args) => args.request_args.json,
             Self::Complete(args) => args.request_args.json,
             Self::Skills(command) => command.prints_json_object(),
+            Self::Verify(args) => args.json || args.sarif,
             Self::Ping(args) => args.json,
             Self::Login(args) => args.json,
             Self::Whoami(args) => args.json,
@@ -156,6 +172,7 @@ impl Command {
             | Self::Serve(_)
             | Self::Bridge(_)
             | Self::Logout(_)
+            | Self::Pin(_)
             | Self::Demo(_)
             | Self::Completions(_) => false,
         }

@@ -6,6 +6,7 @@ mod runtimes;
 use core::time::Duration;
 
 use mcp_blocking::{ClientHandler, Error};
+use mcp_extensions::pins::Pins;
 use mcp_extensions::skills::{Skill, SkillContent};
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Peer, StartedTask, SubscriptionKey, TaskHandle};
@@ -187,6 +188,16 @@ impl Client {
 
     pub(crate) fn list(&mut self, kind: EntryKind) -> Result<Vec<RawJson>, Error> {
         with_client!(self, client => client.list(kind))
+    }
+
+    /// Reads the definitions of the server.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::request()`].
+    pub(crate) fn read_pins(&mut self) -> Result<Pins, Error> {
+        let peer = self.peer().clone();
+        with_client!(self, client => client.read_pins(&peer))
     }
 
     pub(crate) fn list_prompts(&mut self) -> Result<Vec<Prompt>, Error> {

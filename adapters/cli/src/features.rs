@@ -68,6 +68,8 @@ pub(crate) fn check(command: &Command) -> Result<(), CommandFailure> {
         Command::Prompt(args) => needs.target(&args.request_args.target),
         Command::Complete(args) => needs.target(&args.request_args.target),
         Command::Listen(args) => needs.target(&args.target),
+        Command::Pin(args) => needs.target(&args.target),
+        Command::Verify(args) => needs.target(&args.target),
         Command::Ping(args) => needs.target(&args.target),
         Command::Skills(SkillsCommand::List(args)) => needs.target(&args.target),
         Command::Skills(SkillsCommand::Show(args)) => needs.target(&args.target),

@@ -48,6 +48,7 @@ mod ordered;
 mod output;
 mod paint;
 mod ping;
+mod pins;
 mod progress;
 mod prompt;
 mod read;
@@ -115,6 +116,8 @@ fn run(command: Command) -> Result<(), CommandFailure> {
         Command::Complete(args) => complete::run(&args),
         Command::Listen(args) => listen::run(&args),
         Command::Skills(command) => skills::run(&command),
+        Command::Pin(args) => pins::pin(&args),
+        Command::Verify(args) => pins::verify(&args),
         Command::Ping(args) => ping::run(&args),
         #[cfg(feature = "auth")]
         Command::Login(args) => login::run(&args),

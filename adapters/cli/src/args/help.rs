@@ -131,6 +131,18 @@ Examples:
   mcp-probe skills verify skill://acme/refunds/SKILL.md \\
       http://127.0.0.1:8080/mcp";
 
+pub(super) const PIN_HELP: &str = "\
+A server can change what its tools say after you have approved them. Look at
+them (mcp-probe inspect), pin them, and let `verify` tell what has changed.
+
+Examples:
+  mcp-probe pin --output mail.lock.json https://example.com/mcp";
+
+pub(super) const VERIFY_HELP: &str = "\
+Examples:
+  mcp-probe verify mail.lock.json https://example.com/mcp
+  mcp-probe verify --sarif mail.lock.json -- my-server > findings.sarif";
+
 pub(super) const PROMPT_HELP: &str = "\
 Examples:
   mcp-probe prompt travel_plan country=norway days=5 -- \\

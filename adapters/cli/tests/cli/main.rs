@@ -32,6 +32,7 @@ mod http;
 mod input;
 mod listen;
 mod pages;
+mod pins;
 #[cfg(unix)]
 mod protected_server;
 #[cfg(unix)]

@@ -1,0 +1,157 @@
+//! The commands `pin` and `verify`: a lock file of the definitions of a server, and what has changed since.
+
+use std::fs;
+use std::path::Path;
+
+use mcp_extensions::pins::{Change, DifferenceKind, Finding, Pins};
+use mcp_proto::{EntryKind, RawJson};
+use serde_json::{Value, json};
+
+use crate::args::{PinArgs, VerifyArgs};
+use crate::escape;
+use crate::failure::CommandFailure;
+use crate::output::{count, print, print_json};
+use crate::paint::Paint;
+use crate::session::ClientSession;
+
+pub(crate) fn pin(args: &PinArgs) -> Result<(), CommandFailure> {
+    let mut session = ClientSession::open(&args.target, None)?;
+    let pins = session.client.read_pins().map_err(|error| session.failure(&error));
+    session.close();
+    let pins = pins?;
+    let failed =
+        |error: &dyn core::fmt::Display| CommandFailure::failed(format!("cannot write the pins: {error}"));
+    let text = serde_json::to_string_pretty(&pins).map_err(|error| failed(&error))?;
+    let Some(path) = &args.output else {
+        // Characters unsafe on a terminal are escaped, which keeps the value the same.
+        return print(&format!("{}\n", escape::lines(&text)));
+    };
+    fs::write(path, text + "\n").map_err(|error| failed(&format!("{}: {error}", path.display())))?;
+    print(&format!("{} ({})\n", escape::line(&summary(&pins)), pins.digest()))
+}
+
+/// Returns how many entries of each kind there are.
+fn summary(pins: &Pins) -> String {
+    let kinds = [EntryKind::Tool, EntryKind::Prompt, EntryKind::Resource, EntryKind::ResourceTemplate];
+    let counts = kinds.map(|kind| count(pins.names(kind).count(), &kind.to_string()));
+    format!("pinned {}", counts.join(", "))
+}
+
+pub(crate) fn verify(args: &VerifyArgs) -> Result<(), CommandFailure> {
+    let pinned = read_lock(&args.lock)?;
+    let mut session = ClientSession::open(&args.target, None)?;
+    let listed = session.client.read_pins().map_err(|error| session.failure(&error));
+    session.close();
+    let listed = listed?;
+    let findings = pinned.compare(&listed);
+    if args.sarif {
+        print_value(&sarif(&findings, &args.lock))?;
+    } else if args.json {
+        let findings: Vec<Value> = findings.iter().map(describe).collect();
+        let digests = (pinned.digest().to_string(), listed.digest().to_string());
+        print_value(&json!({ "pinned": digests.0, "listed": digests.1, "findings": findings }))?;
+    } else {
+        let paint = Paint::for_stdout();
+        let mut out = String::new();
+        for finding in &findings {
+            out.push_str(&format!("{}\n", escape::line(&finding.to_string())));
+        }
+        if findings.is_empty() {
+            out.push_str(&format!("{}\n", paint.dim("everything is as it was pinned")));
+        }
+        print(&out)?;
+    }
+    if findings.is_empty() {
+        return Ok(());
+    }
+    let failure = CommandFailure::failed(format!(
+        "{} since the server was pinned",
+        count(findings.len(), "difference")
+    ));
+    Err(failure.after_result())
+}
+
+fn read_lock(path: &Path) -> Result<Pins, CommandFailure> {
+    let wrong = |error: &dyn core::fmt::Display| {
+        CommandFailure::usage(format!("the lock file {} cannot be read: {error}", path.display()))
+    };
+    let text = fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    serde_json::from_str(&text).map_err(|error| wrong(&error))
+}
+
+fn print_value(value: &Value) -> Result<(), CommandFailure> {
+    print_json(&RawJson::encode(value).map_err(|error| CommandFailure::failed(error.to_string()))?)
+}
+
+/// Returns the name of what has happened to an entry, in JSON and as a rule in SARIF.
+const fn change_name(change: &Change) -> &'static str {
+    match change {
+        Change::Added => "added",
+        Change::Removed => "removed",
+        Change::Renamed { .. } => "renamed",
+        Change::Changed(_) => "changed",
+        _ => "unreadable",
+    }
+}
+
+fn describe(finding: &Finding) -> Value {
+    let kind = finding.kind.map_or("instructions".into(), |kind| kind.to_string());
+    let mut described = json!({
+        "kind": kind, "name": finding.name, "change": change_name(&finding.change), "message": finding.to_string(),
+    });
+    match &finding.change {
+        Change::Renamed { from } => described["from"] = json!(from),
+        Change::Changed(differences) => {
+            let differences = differences.iter().map(|difference| {
+                let kind = match difference.kind {
+                    DifferenceKind::Added => "added",
+                    DifferenceKind::Removed => "removed",
+                    DifferenceKind::Flipped => "flipped",
+                    DifferenceKind::Wider => "wider",
+                    DifferenceKind::Narrower => "narrower",
+                    _ => "changed",
+                };
+                json!({ "pointer": difference.pointer, "kind": kind })
+            });
+            described["differences"] = differences.collect();
+        }
+        _ => {}
+    }
+    described
+}
+
+/// Returns a report in SARIF 2.1.0, whose findings are located in the lock file.
+fn sarif(findings: &[Finding], lock: &Path) -> Value {
+    let rules = [
+        ("added", "An entry is listed that is not pinned"),
+        ("removed", "A pinned entry is not listed any more"),
+        ("renamed", "A pinned entry is listed under another name"),
+        ("changed", "A definition is not as it was pinned"),
+        ("unreadable", "A definition cannot be compared"),
+    ];
+    let rules = rules.map(|(id, text)| json!({ "id": id, "shortDescription": { "text": text } }));
+    let results: Vec<Value> = findings
+        .iter()
+        .map(|finding| {
+            // What is not there any more cannot mislead a model.
+            let level = if finding.change == Change::Removed { "warning" } else { "error" };
+            json!({
+                "ruleId": change_name(&finding.change),
+                "level": level,
+                "message": { "text": finding.to_string() },
+                "locations": [{
+                    "physicalLocation": { "artifactLocation": { "uri": lock.to_string_lossy() } },
+                    "logicalLocations": [{ "name": finding.name }],
+                }],
+            })
+        })
+        .collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": { "name": "mcp-probe", "version": env!("CARGO_PKG_VERSION"), "rules": rules } },
+            "results": results,
+        }],
+    })
+}
