@@ -14,7 +14,7 @@ use crate::methods::Capability;
 use crate::raw::RawJson;
 use crate::shape;
 use crate::version::Version;
-use extensions::Extensions;
+use extensions::{Declarations, Extensions};
 
 pub use crate::model::Implementation;
 
@@ -57,8 +57,8 @@ pub struct Capabilities {
 /// Capabilities without a flag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct NamedCapabilities {
-    /// Further members of the capability object, each with the first revision that it is sent to.
-    members: Vec<(String, RawJson, Version)>,
+    /// Further members of the capability object.
+    members: Declarations,
     extensions: Extensions,
 }
 
@@ -196,8 +196,8 @@ impl Capabilities {
     /// Adds a member to the capability object, or replaces it.
     ///
     /// The member holds features that client and server have agreed on (`experimental`), for example. `since` is the
-    /// first revision that the member is sent to. The members of `extensions` are added to the declared
-    /// [extensions](Self::extension) for all revisions; those that are not valid are left out.
+    /// first revision that the member is sent to; revisions before keep what was added for them. The members of `extensions`
+    /// are added to the declared [extensions](Self::extension) for all revisions; those that are not valid are left out.
     #[must_use]
     pub fn with_member(mut self, name: impl Into<String>, value: RawJson, since: Version) -> Self {
         let name = name.into();
@@ -205,8 +205,7 @@ impl Capabilities {
             if name == extensions::MEMBER {
                 named.extensions.merge(value.as_bytes());
             } else {
-                named.members.retain(|(known, ..)| *known != name);
-                named.members.push((name, value, since));
+                named.members.insert(name, value, since);
             }
         });
         self
@@ -220,11 +219,6 @@ impl Capabilities {
         self.flags = self.flags & !extensions::ALL_FLAGS | named.extensions.flags();
         self.named = Some(named).filter(|named| **named != NamedCapabilities::default());
         result
-    }
-
-    /// Returns the further members of the capability object.
-    fn members(&self) -> &[(String, RawJson, Version)] {
-        self.named.as_deref().map_or(&[], |named| &named.members)
     }
 
     /// Returns whether `capability` is declared.
@@ -332,15 +326,13 @@ impl Capabilities {
             }
             out.push(b'}');
         }
-        for (name, value, since) in self.members() {
-            if version >= *since {
+        if let Some(named) = &self.named {
+            for (name, value) in named.members.of(version) {
                 push_comma(out, start);
                 write_str(out, name);
                 out.push(b':');
                 append_one_line(out, value.as_bytes());
             }
-        }
-        if let Some(named) = &self.named {
             named.extensions.write(out, version, start);
         }
         out.push(b'}');
@@ -459,7 +451,8 @@ impl From<&Capabilities> for ClientCapabilities {
             let settings = RawJson::trusted(bytes::Bytes::from_static(b"{}"));
             object.extensions = Some([(meta::TASKS_EXTENSION, settings)].into_iter().collect());
         }
-        for (name, value, _) in capabilities.members() {
+        let members = capabilities.named.iter().flat_map(|named| named.members.of(Version::V2026_07_28));
+        for (name, value) in members {
             object.extra.insert(name, value.clone());
         }
         object
@@ -762,6 +755,31 @@ mod tests {
             let settings = declared_extension(&all, "a.example/b", version).expect("declared");
             assert_eq!(settings.as_str(), "{\"x\":1}");
         }
+        // Each revision has what was declared last for it or for one before.
+        let dated = Capabilities::new()
+            .extension("a/b", json("{\"x\":1}"))
+            .and_then(|c| c.extension_since("a/b", json("{}"), Version::V2026_07_28))
+            .and_then(|c| c.extension_since("c/d", json("{}"), Version::V2025_11_25))
+            .expect("valid")
+            .with_member("m", json("1"), Version::V2024_11_05)
+            .with_member("m", json("2"), Version::V2026_07_28);
+        for (version, expected) in [
+            (Version::V2025_06_18, r#"{"m":1,"extensions":{"a/b":{"x":1}}}"#),
+            (Version::V2025_11_25, r#"{"m":1,"extensions":{"a/b":{"x":1},"c/d":{}}}"#),
+            (Version::V2026_07_28, r#"{"m":2,"extensions":{"a/b":{},"c/d":{}}}"#),
+        ] {
+            assert_eq!(written(|o| dated.write(o, version)), expected, "{version}");
+            assert_eq!(dated.declares_extension("c/d", version), expected.contains("c/d"), "{version}");
+        }
+        assert_eq!(dated.extensions().map(|(_, text)| text.as_str()).collect::<Vec<_>>(), ["{}", "{}"]);
+        let mut adopted = Capabilities::new().extension("c/d", json("{\"y\":1}")).expect("valid");
+        adopted.adopt_extensions(&dated);
+        let object = written(|o| adopted.write(o, Version::V2025_06_18));
+        assert_eq!(object, r#"{"extensions":{"c/d":{"y":1},"a/b":{"x":1}}}"#);
+        // The first revision again: it replaces all.
+        let all = dated.extension("a/b", json("{\"z\":1}")).expect("valid");
+        let object = written(|o| all.write(o, Version::V2026_07_28));
+        assert_eq!(object, r#"{"m":2,"extensions":{"a/b":{"z":1},"c/d":{}}}"#);
         let twice = |n: Capabilities| n.with_member("experimental", json("{}"), Version::V2024_11_05);
         let twice = twice(twice(Capabilities::new()));
         assert_eq!(written(|o| twice.write(o, Version::V2025_11_25)), r#"{"experimental":{}}"#);

@@ -318,14 +318,20 @@ impl Shared {
         access.filter(|access| access.is_visible(caller)).ok_or(EventsError::EventNotFound)
     }
 
-    fn list(&self, params: &ListEventsParams, caller: &Caller) -> wire::ListEventsResult {
+    /// Answers `events/list`. Those who have no streams see neither their mode nor types that have no other.
+    fn list(&self, params: &ListEventsParams, caller: &Caller, era: Era) -> wire::ListEventsResult {
         let all: Vec<_> =
             self.lock().access.iter().map(|(name, access)| (name.clone(), access.clone())).collect();
         // Without the lock, because functions of the application run.
         let visible: BTreeMap<String, bool> =
             all.into_iter().map(|(name, access)| (name, access.is_visible(caller))).collect();
-        let is_visible = |described: &EventType| visible.get(&described.name).copied().unwrap_or(false);
-        self.lock().source.list(params.cursor.as_deref(), is_visible)
+        let has = |mode: &DeliveryMode| has_streams(era) || *mode != DeliveryMode::Push;
+        let is_visible = |described: &EventType| {
+            visible.get(&described.name).copied().unwrap_or(false) && described.delivery.iter().any(has)
+        };
+        let mut page = self.lock().source.list(params.cursor.as_deref(), is_visible);
+        page.events.iter_mut().for_each(|described| described.delivery.retain(has));
+        page
     }
 }
 
@@ -496,15 +502,13 @@ impl EventsLoop {
         if !METHODS.contains(&method) {
             return false;
         }
-        let is_served = match call.version().era() {
-            Era::Modern => true,
-            // There is no way to tell the messages of one stream from those of another (EVT-008).
-            Era::Legacy => self.shared.profile.is_legacy_allowed && method != wire::STREAM,
-        };
+        let era = call.version().era();
+        let is_served = (era == Era::Modern || self.shared.profile.is_legacy_allowed)
+            && (method != wire::STREAM || has_streams(era));
         let outcome = match method {
             _ if !is_served => Err(RpcError::method_not_found(method)),
             wire::LIST => call.parse().map(|params| {
-                let result = self.shared.list(&params, call.caller());
+                let result = self.shared.list(&params, call.caller(), era);
                 complete(server_loop, call.id(), &result);
             }),
             wire::POLL => self.poll(server_loop, call),
@@ -695,6 +699,12 @@ impl Drop for EventsLoop {
             webhooks.remove_lane(self.lane);
         }
     }
+}
+
+/// Returns whether clients of an era have `events/stream`. In the older one there is no way to tell the messages of one stream from
+/// those of another (EVT-008).
+fn has_streams(era: Era) -> bool {
+    era == Era::Modern
 }
 
 /// Completes a call; with an error if the result cannot be sent. Without effect on a call that was cancelled.

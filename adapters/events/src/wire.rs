@@ -740,24 +740,25 @@ impl Profile {
     };
 
     /// Declares events among the capabilities of a server (EVT-001, EVT-002).
+    ///
+    /// Clients of revisions with a handshake see a declaration only if their methods are there (EVT-008), and never
+    /// `listChanged`: they have no `subscriptions/listen`.
     #[must_use]
     pub fn declare(&self, capabilities: Capabilities, events: EventsCapability) -> Capabilities {
-        let settings = if events.list_changed {
-            RawJson::new(r#"{"listChanged":true}"#).unwrap_or_else(|_| RawJson::empty_object())
-        } else {
-            RawJson::empty_object()
-        };
-        let since = if self.is_legacy_allowed { Version::V2024_11_05 } else { Version::V2026_07_28 };
-        let capabilities = match self.declares_extension {
-            // The identifier is valid, so nothing is refused.
-            true => capabilities.clone().extension(EXTENSION, settings.clone()).unwrap_or(capabilities),
-            false => capabilities,
-        };
-        if self.declares_member {
-            capabilities.with_member(CAPABILITY, settings, since)
-        } else {
-            capabilities
-        }
+        let legacy = EventsCapability::new();
+        let declared =
+            [(Version::V2024_11_05, legacy, self.is_legacy_allowed), (Version::V2026_07_28, events, true)];
+        declared.into_iter().filter(|(.., is_declared)| *is_declared).fold(
+            capabilities,
+            |all, (since, events, _)| {
+                let all = match self.declares_extension {
+                    // The identifier is valid, so nothing is refused.
+                    true => all.clone().extension_since(EXTENSION, events.settings(), since).unwrap_or(all),
+                    false => all,
+                };
+                if self.declares_member { all.with_member(CAPABILITY, events.settings(), since) } else { all }
+            },
+        )
     }
 }
 
@@ -780,6 +781,11 @@ impl EventsCapability {
     #[must_use]
     pub const fn new() -> Self {
         Self { list_changed: false }
+    }
+
+    fn settings(self) -> RawJson {
+        let settings = if self.list_changed { r#"{"listChanged":true}"# } else { "{}" };
+        RawJson::new(settings).unwrap_or_else(|_| RawJson::empty_object())
     }
 
     /// Sets whether changes of the list are announced.

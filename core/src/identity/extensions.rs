@@ -25,43 +25,77 @@ pub enum ExtensionError {
     Settings(String),
 }
 
+/// The revision of a declaration that is for all of them.
+const FIRST: Version = Version::V2024_11_05;
+
+/// The revision whose declarations are those of the application, which looks at them without a revision.
+const LAST: Version = Version::V2026_07_28;
+
 /// Number of extensions that are read of one object: each is searched for among the others.
 const MAX_EXTENSIONS: usize = 256;
 
+/// Names with their values, each from a revision on.
+///
+/// Invariant: of entries with the same name, the later one is of a later revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Declarations(Vec<(String, RawJson, Version)>);
+
+impl Declarations {
+    /// Adds a value for a revision and those after it, or replaces what these had.
+    pub(super) fn insert(&mut self, name: String, value: RawJson, since: Version) {
+        self.0.retain(|(known, _, of)| *known != name || *of <= since);
+        match self.0.iter_mut().find(|(known, _, of)| *known == name && *of == since) {
+            Some((_, known, _)) => *known = value,
+            None => self.0.push((name, value, since)),
+        }
+    }
+
+    /// Returns the names and values of a revision.
+    pub(super) fn of(&self, version: Version) -> impl Iterator<Item = (&str, &RawJson)> {
+        self.0
+            .iter()
+            .filter(move |(name, _, since)| {
+                // Revisions first: the entries of a peer, which may be many, are all of the oldest.
+                let replaces = |(other, _, of): &(String, RawJson, Version)| {
+                    of > since && *of <= version && other == name
+                };
+                *since <= version && !self.0.iter().any(replaces)
+            })
+            .map(|(name, value, _)| (&**name, value))
+    }
+}
+
 /// Extensions with their settings, by identifier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Extensions(Vec<(String, RawJson)>);
+pub(super) struct Extensions(Declarations);
 
 impl Extensions {
-    /// Adds an extension, or replaces its settings.
-    fn insert(&mut self, id: &str, settings: RawJson) -> Result<(), ExtensionError> {
+    /// Adds an extension for a revision and those after it, or replaces its settings for these.
+    fn insert(&mut self, id: &str, settings: RawJson, since: Version) -> Result<(), ExtensionError> {
         if !meta::is_extension_id(id) {
             return Err(ExtensionError::Identifier(id.into()));
         }
         if !settings.is_object() {
             return Err(ExtensionError::Settings(id.into()));
         }
-        match self.0.iter_mut().find(|(known, _)| known == id) {
-            Some((_, known)) => *known = settings,
-            None => self.0.push((id.into(), settings)),
-        }
+        self.0.insert(id.into(), settings, since);
         Ok(())
     }
 
     /// Adds an extension with a valid identifier and valid settings, unless it is declared.
     pub(super) fn insert_if_absent(&mut self, id: &str, settings: RawJson) {
         if self.iter().all(|(known, _)| known != id) {
-            self.0.push((id.into(), settings));
+            self.0.insert(id.into(), settings, FIRST);
         }
     }
 
     /// Adds the extensions of a member `extensions`, up to [`MAX_EXTENSIONS`]. Entries that are not valid are left out.
     pub(super) fn merge(&mut self, member: &[u8]) {
         object_members(member, |id, settings| {
-            if self.0.len() < MAX_EXTENSIONS {
+            if self.0.0.len() < MAX_EXTENSIONS {
                 // Copied, because a part of the frame would keep the whole frame alive for the whole session.
                 let settings = RawJson::trusted(bytes::Bytes::copy_from_slice(settings));
-                let _ = core::str::from_utf8(id).map(|id| self.insert(id, settings));
+                let _ = core::str::from_utf8(id).map(|id| self.insert(id, settings, FIRST));
             }
         });
     }
@@ -71,15 +105,15 @@ impl Extensions {
         self.iter().fold(0, |all, (id, text)| all | flags(id.as_bytes(), text.as_bytes()))
     }
 
-    /// Returns the extensions by identifier.
+    /// Returns the extensions of the newest revision by identifier.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &RawJson)> {
-        self.0.iter().map(|(id, settings)| (&**id, settings))
+        self.0.of(LAST)
     }
 
     /// Appends the member `extensions` with what `version` has, unless that is nothing.
     pub(super) fn write(&self, out: &mut Vec<u8>, version: Version, object_start: usize) {
         let mut start = None;
-        for (id, settings) in self.iter().filter(|(id, _)| meta::extension_exists_in(id, version)) {
+        for (id, settings) in self.0.of(version).filter(|(id, _)| meta::extension_exists_in(id, version)) {
             let start = *start.get_or_insert_with(|| {
                 push_comma(out, object_start);
                 write_str(out, MEMBER);
@@ -146,23 +180,39 @@ impl Capabilities {
     ///
     /// [`ExtensionError`] if the identifier is not valid ([`is_extension_id`](crate::meta::is_extension_id)) or the
     /// settings are not an object.
-    pub fn extension(mut self, id: &str, settings: RawJson) -> Result<Self, ExtensionError> {
-        self.change_named(|named| named.extensions.insert(id, settings))?;
+    pub fn extension(self, id: &str, settings: RawJson) -> Result<Self, ExtensionError> {
+        self.extension_since(id, settings, FIRST)
+    }
+
+    /// Declares an extension as [`extension`](Self::extension) does, for a revision and those after it. Revisions before keep the
+    /// declaration that was made for them, or have none: one with other settings, or none, for clients of an older era.
+    ///
+    /// # Errors
+    ///
+    /// As [`extension`](Self::extension).
+    pub fn extension_since(
+        mut self,
+        id: &str,
+        settings: RawJson,
+        since: Version,
+    ) -> Result<Self, ExtensionError> {
+        self.change_named(|named| named.extensions.insert(id, settings, since))?;
         Ok(self)
     }
 
     /// Withdraws the declaration of an extension.
     #[must_use]
     pub fn without_extension(mut self, id: &str) -> Self {
-        self.change_named(|named| named.extensions.0.retain(|(known, _)| known != id));
+        self.change_named(|named| named.extensions.0.0.retain(|(known, ..)| known != id));
         self
     }
 
     /// Declares the extensions of `other` that are not declared here.
     pub(crate) fn adopt_extensions(&mut self, other: &Self) {
-        for (id, settings) in other.extensions() {
-            if !self.has_extension(id) {
-                self.change_named(|named| named.extensions.0.push((id.into(), settings.clone())));
+        let known: Vec<String> = self.extensions().map(|(id, _)| id.into()).collect();
+        for (id, settings, since) in other.named.iter().flat_map(|named| &named.extensions.0.0) {
+            if !known.contains(id) {
+                self.change_named(|named| named.extensions.0.insert(id.clone(), settings.clone(), *since));
             }
         }
     }
@@ -176,7 +226,7 @@ impl Capabilities {
         };
         let settings = RawJson::trusted(bytes::Bytes::from_static(settings));
         // Cannot fail: both arguments are valid.
-        let _ = self.change_named(|named| named.extensions.insert(meta::SKILLS_EXTENSION, settings));
+        let _ = self.change_named(|named| named.extensions.insert(meta::SKILLS_EXTENSION, settings, FIRST));
         self
     }
 
@@ -186,7 +236,13 @@ impl Capabilities {
         self.extensions().any(|(known, _)| known == id)
     }
 
-    /// Iterates over the declared extensions and their settings.
+    /// Returns whether an extension is declared to clients of a revision.
+    pub(crate) fn declares_extension(&self, id: &str, version: Version) -> bool {
+        let mut declared = self.named.iter().flat_map(|named| named.extensions.0.of(version));
+        meta::extension_exists_in(id, version) && declared.any(|(known, _)| known == id)
+    }
+
+    /// Iterates over the declared extensions and their settings, as they are in the newest revision.
     pub fn extensions(&self) -> impl Iterator<Item = (&str, &RawJson)> {
         self.named.iter().flat_map(|named| named.extensions.iter())
     }

@@ -5,7 +5,6 @@ use alloc::string::String;
 
 use crate::identity::{Capabilities, declared_extension};
 use crate::json::write_str;
-use crate::meta::extension_exists_in;
 use crate::raw::RawJson;
 use crate::rpc::{RpcError, code};
 use crate::version::{Era, Version};
@@ -39,7 +38,7 @@ impl CustomMethod {
         Self { name: name.into(), extension: None, requires_client: false, is_long_lived: false }
     }
 
-    /// Assigns the method to an extension. It is unknown (-32601) unless the server declared the extension.
+    /// Assigns the method to an extension. It is unknown (-32601) in revisions in which the server does not declare the extension.
     #[must_use]
     pub fn of_extension(mut self, id: impl Into<String>) -> Self {
         self.extension = Some(id.into());
@@ -102,7 +101,7 @@ impl CustomMethod {
     ) -> Result<(), RpcError> {
         let Some(id) = self.extension.as_deref() else { return Ok(()) };
         // To its clients, a server without the extension does not have the method (DESIGN-32).
-        if !server.has_extension(id) || !extension_exists_in(id, version) {
+        if !server.declares_extension(id, version) {
             return Err(RpcError::method_not_found(&self.name));
         }
         // Asked last, because it reads the capabilities of the client.

@@ -311,27 +311,44 @@ fn access_is_checked_for_each_subscription() {
     );
 }
 
-// covers: EVT-008
+// covers: EVT-002, EVT-008, EVT-012
 #[test]
 fn revisions_with_handshake_have_what_the_profile_says() {
     for (profile, code) in [(Profile::SEP, Some(-32601)), (Profile::CHATGPT, None)] {
         let events = Events::with(SourceConfig::default(), profile).expect("entropy");
         events.add(build());
+        events.add(Event::new("streamed", raw("{}"), raw("{}")).modes([DeliveryMode::Push]));
         let mut harness = Harness::new(&events);
         harness.feed(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
             "protocolVersion": Version::V2025_11_25.to_string(), "capabilities": {},
             "clientInfo": {"name": "t", "version": "1"}}}));
         harness.feed(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         let opened = harness.sent();
-        let declared = opened[0]["result"]["capabilities"]["events"].is_object();
-        assert_eq!(declared, code.is_none());
+        // What is declared is there, and works.
+        let declared = &opened[0]["result"]["capabilities"];
+        let expected = if code.is_none() { json!({}) } else { Value::Null };
+        assert_eq!([&declared["events"], &declared["extensions"][wire::EXTENSION]], [&expected, &expected]);
         let mut ask = |method: &str| {
             let params = json!({"name": "build"});
             harness.feed(&json!({"jsonrpc": "2.0", "id": 2, "method": method, "params": params}));
-            harness.sent()[0]["error"]["code"].as_i64()
+            harness.sent()[0].clone()
         };
-        assert_eq!((ask(wire::LIST), ask(wire::POLL)), (code, code));
-        assert_eq!(ask(wire::STREAM), Some(-32601));
+        let listed = ask(wire::LIST);
+        assert_eq!(listed["error"]["code"].as_i64(), code);
+        if code.is_none() {
+            let shown = listed["result"]["events"].as_array().expect("a list");
+            let shown = shown.iter().map(|e| (&e["name"], &e["delivery"])).collect::<Vec<_>>();
+            assert_eq!(shown, [(&json!("build"), &json!(["poll"]))]);
+        }
+        assert_eq!(ask(wire::POLL)["error"]["code"].as_i64(), code);
+        assert_eq!(ask(wire::STREAM)["error"]["code"], -32601);
+        // Others see it all.
+        let mut modern = Harness::new(&events);
+        let discovered = modern.result(1, "server/discover", json!({}));
+        assert_eq!(discovered["capabilities"]["extensions"][wire::EXTENSION], json!({"listChanged": true}));
+        let listed = modern.result(2, wire::LIST, json!({}));
+        assert_eq!(listed["events"][0]["delivery"], json!(["poll", "push"]));
+        assert_eq!(listed["events"].as_array().map(Vec::len), Some(2));
     }
 }
 
