@@ -215,6 +215,24 @@ impl Events {
         published.map_err(|_| PublishError::Removed)
     }
 
+    /// Reports that events of a type were lost: on streams, in polls, and to webhooks.
+    fn report_gap(&self, name: &str) -> Result<(), PublishError> {
+        let reported = self.0.change(|state, now| {
+            let State { source, webhooks, .. } = state;
+            source.report_gap(now, name)?;
+            if let Some(webhooks) = webhooks {
+                webhooks.report_gap(source, name);
+            }
+            Ok::<_, UnknownType>(())
+        });
+        reported.map_err(|_| PublishError::Removed)
+    }
+
+    fn report_error(&self, name: &str, error: &EventsError) -> Result<(), PublishError> {
+        let reported = self.0.change(|state, _| state.source.report_error(name, error));
+        reported.map_err(|_| PublishError::Removed)
+    }
+
     /// Ends the streams and webhook subscriptions for which `reason`, called with type and principal, returns one: their clients
     /// may not see these events any more, for example (EVT-162). Returns their number.
     ///
@@ -654,6 +672,10 @@ impl EventsLoop {
             StreamMessage::Heartbeat { cursor } => {
                 let params = StreamHeartbeatParams::new().cursor(Nullable(cursor)).meta(meta(None)?);
                 engine.notify(now, channel, wire::HEARTBEAT, Some(&params))
+            }
+            StreamMessage::Error(error) => {
+                let params = StreamErrorParams::new(error.to_object(&self.shared.profile)).meta(meta(None)?);
+                engine.notify(now, channel, wire::ERROR, Some(&params))
             }
             StreamMessage::Terminated(error) => {
                 let object: EventErrorObject = error.to_object(&self.shared.profile);

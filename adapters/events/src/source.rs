@@ -108,6 +108,8 @@ pub enum StreamMessage {
         /// Position; absent means `null`.
         cursor: Option<String>,
     },
+    /// `notifications/events/error`: the stream goes on (EVT-054).
+    Error(EventsError),
     /// `notifications/events/terminated`; the final result follows, and the key is stale.
     Terminated(EventsError),
 }
@@ -129,7 +131,7 @@ pub struct Resume {
 pub struct Replay {
     /// The events, in order, each with its cursor.
     pub events: Vec<EventOccurrence>,
-    /// Cursor behind a gap in front of them: events left the log since [`Source::resume`].
+    /// Cursor of a gap in front of them: events left the log since [`Source::resume`], or there is a gap among them.
     pub gap: Option<String>,
 }
 
@@ -165,6 +167,8 @@ struct Progress {
     position: Position,
     /// `active` is due, with this `truncated`.
     active: Option<bool>,
+    /// An error that is due: the newest of those that were reported.
+    error: Option<EventsError>,
     /// Time at which a heartbeat is due.
     beat_at: Instant,
 }
@@ -278,14 +282,55 @@ impl Source {
     ///
     /// [`UnknownType`].
     pub fn publish(&mut self, now: Instant, event: EventOccurrence) -> Result<(), UnknownType> {
-        let known = self.types.get_mut(&event.name).ok_or(UnknownType)?;
-        known.log.append(now, event);
+        let name = event.name.clone();
+        let known = self.types.get_mut(&name).ok_or(UnknownType)?;
+        known.log.append(now, Some(event));
+        self.wake_waiting(&name);
+        Ok(())
+    }
+
+    /// Reports that events of a type were lost before they were published: streams get `active` again (EVT-055), and polls
+    /// `truncated` (EVT-145). Readers that begin later are not told. Without cursors a gap would tell nothing, so there is none (EVT-147).
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownType`].
+    pub fn report_gap(&mut self, now: Instant, name: &str) -> Result<(), UnknownType> {
+        let known = self.types.get_mut(name).ok_or(UnknownType)?;
+        if known.log.has_cursors() {
+            known.log.append(now, None);
+            self.wake_waiting(name);
+        }
+        Ok(())
+    }
+
+    /// Reports an error that passes, of what the events come from, on every open stream of a type; they go on (EVT-054). Of several
+    /// errors that a stream has no room for, the newest is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownType`].
+    pub fn report_error(&mut self, name: &str, error: &EventsError) -> Result<(), UnknownType> {
+        if !self.types.contains_key(name) {
+            return Err(UnknownType);
+        }
+        for (key, stream) in self.streams.iter_mut().filter(|(_, stream)| stream.name == name) {
+            stream.progress.error = Some(error.clone());
+            if stream.held_until.is_none() {
+                make_ready(&mut self.lanes, *key, stream);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the streams of a type that wait for its next event look at its log.
+    fn wake_waiting(&mut self, name: &str) {
+        let Some(known) = self.types.get_mut(name) else { return };
         for key in core::mem::take(&mut known.waiting) {
             if let Some(stream) = self.streams.get_mut(&key).filter(|stream| stream.held_until.is_none()) {
                 make_ready(&mut self.lanes, key, stream);
             }
         }
-        Ok(())
     }
 
     // Polls.
@@ -315,7 +360,7 @@ impl Source {
         let next_poll_ms = next_poll.as_millis() as f64;
         Ok(PollEventsResult::new(events)
             .cursor(Nullable(known.log.cursor(batch.position)))
-            .truncated(start.truncated)
+            .truncated(start.truncated || batch.gap.is_some())
             .has_more(batch.has_more)
             .next_poll_ms(next_poll_ms))
     }
@@ -350,8 +395,14 @@ impl Source {
         loop {
             // One at a time, because the cursor of an event is the position behind it.
             let batch = known.log.read(position, 1, &filter);
-            if batch.truncated {
-                replay.gap = known.log.cursor(known.log.start_of_all());
+            if let Some(gap) = batch.gap {
+                // In front of all events, so behind none of those that follow it.
+                let at = if replay.events.is_empty() {
+                    gap
+                } else {
+                    resume.position.max(known.log.start_of_all())
+                };
+                replay.gap = known.log.cursor(at);
             }
             position = batch.position;
             let cursor = || Nullable(known.log.cursor(position));
@@ -428,7 +479,8 @@ impl Source {
         };
         *self.principals.entry(principal.clone()).or_default() += 1;
         let beat_at = now + config.heartbeat;
-        let progress = Progress { position: start.position, active: Some(start.truncated), beat_at };
+        let progress =
+            Progress { position: start.position, active: Some(start.truncated), error: None, beat_at };
         let mut stream = Stream {
             lane,
             name: params.name.as_ref().into(),
@@ -510,7 +562,10 @@ impl Source {
         let Some(stream) = self.streams.get_mut(&key) else { return };
         let Some(lane) = self.lanes.get_mut(&stream.lane) else { return };
         lane.timers.remove(&(stream.progress.beat_at, key));
+        // An error may have been reported meanwhile.
+        let error = stream.progress.error.take();
         stream.progress = stream.before.clone();
+        stream.progress.error = error.or(stream.progress.error.take());
         lane.timers.insert((stream.progress.beat_at, key));
         if let Some(before) = stream.held_until.replace(until) {
             lane.timers.remove(&(before, key));
@@ -598,10 +653,13 @@ fn read(stream: &mut Stream, known: &Type, now: Instant) -> Option<StreamMessage
     if let Some(truncated) = progress.active.take() {
         return Some(StreamMessage::Active { cursor: log.cursor(progress.position), truncated });
     }
+    if let Some(error) = progress.error.take() {
+        return Some(StreamMessage::Error(error));
+    }
     let batch = log.read(progress.position, 1, &stream.filter);
-    if batch.truncated && log.has_cursors() {
-        // EVT-055. The position is that of the oldest event, so this event is not counted as read yet.
-        progress.position = log.start_of_all();
+    if let Some(gap) = batch.gap.filter(|_| log.has_cursors()) {
+        // EVT-055. The event behind the gap does not count as read yet.
+        progress.position = gap;
         return Some(StreamMessage::Active { cursor: log.cursor(progress.position), truncated: true });
     }
     progress.position = batch.position;

@@ -511,16 +511,19 @@ pub enum EventsErrorKind {
     Unsupported,
     /// The receiver did not prove that it wants deliveries.
     CallbackEndpoint,
+    /// The server, or what the events come from, fails for now.
+    Internal,
 }
 
 impl EventsErrorKind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::InvalidParams,
         Self::NotFound,
         Self::Forbidden,
         Self::ResourceExhausted,
         Self::Unsupported,
         Self::CallbackEndpoint,
+        Self::Internal,
     ];
 
     /// Returns the code in a set.
@@ -537,6 +540,7 @@ impl EventsErrorKind {
             Self::ResourceExhausted => first - 2,
             Self::Unsupported => first - 3,
             Self::CallbackEndpoint => first - 4,
+            Self::Internal => -32603,
         }
     }
 
@@ -555,6 +559,7 @@ impl EventsErrorKind {
             Self::ResourceExhausted => "ResourceExhausted",
             Self::Unsupported => "Unsupported",
             Self::CallbackEndpoint => "CallbackEndpointError",
+            Self::Internal => "InternalError",
         }
     }
 }
@@ -587,6 +592,8 @@ pub enum EventsError {
     },
     /// The receiver did not prove that it wants deliveries (EVT-115).
     CallbackEndpoint(CallbackFailure),
+    /// The server, or what the events come from, fails for now; with a text for clients.
+    Internal(String),
 }
 
 impl EventsError {
@@ -600,6 +607,7 @@ impl EventsError {
             Self::ResourceExhausted { .. } => EventsErrorKind::ResourceExhausted,
             Self::UnsupportedMode(_) | Self::SchemaChanged { .. } => EventsErrorKind::Unsupported,
             Self::CallbackEndpoint(_) => EventsErrorKind::CallbackEndpoint,
+            Self::Internal(_) => EventsErrorKind::Internal,
         }
     }
 
@@ -607,12 +615,12 @@ impl EventsError {
     #[must_use]
     pub fn to_object(&self, profile: &Profile) -> EventErrorObject {
         let message = match self {
-            Self::InvalidParams(reason) => reason,
+            Self::InvalidParams(reason) | Self::Internal(reason) => reason,
             other => other.kind().message(),
         };
         let error = EventErrorObject::new(self.kind().code(profile.codes), message);
         let data = match self {
-            Self::InvalidParams(_) => return error,
+            Self::InvalidParams(_) | Self::Internal(_) => return error,
             Self::EventNotFound => ErrorData::kind("event"),
             Self::SubscriptionNotFound => ErrorData::kind("subscription"),
             Self::Forbidden(reason) => ErrorData { reason: Some(reason), ..ErrorData::default() },

@@ -15,6 +15,10 @@ impl Webhooks {
         match *self {}
     }
 
+    pub(super) fn report_gap(&mut self, _: &Source, _: &str) {
+        match *self {}
+    }
+
     pub(super) fn subscribe(
         &mut self,
         _: &Source,

@@ -229,6 +229,27 @@ impl<P> Publisher<P> {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// Reports an error that passes, of what the events come from, on every open stream of the type. They go on (EVT-054). Polls and
+    /// webhooks have no place for it.
+    ///
+    /// # Errors
+    ///
+    /// [`PublishError::Removed`].
+    pub fn report_error(&self, error: &EventsError) -> Result<(), PublishError> {
+        self.events.report_error(&self.name, error)
+    }
+
+    /// Reports that events were lost before they could be published: streams get `active` again (EVT-055), the next polls
+    /// `truncated` (EVT-145), and webhooks a `gap` (EVT-104), or `truncated` at the next refresh if their profile has no control
+    /// envelopes. The position of a gap is kept as that of an event is; a type without positions has none (EVT-147).
+    ///
+    /// # Errors
+    ///
+    /// [`PublishError::Removed`].
+    pub fn report_gap(&self) -> Result<(), PublishError> {
+        self.events.report_gap(&self.name)
+    }
 }
 
 impl<P: Serialize> Publisher<P> {

@@ -268,6 +268,27 @@ fn full_outbox_delays_messages_and_loses_none() {
     assert_eq!(seen.last().expect("messages")["params"]["eventId"], "evt-99");
 }
 
+// covers: EVT-054, EVT-055
+#[test]
+fn errors_and_gaps_are_told_on_streams_that_go_on() {
+    let events = Events::new().expect("entropy");
+    let publisher = events.add(build());
+    let mut harness = Harness::new(&events);
+    harness.request(7, wire::STREAM, json!({"name": "build"}));
+    publisher.report_error(&EventsError::Internal("upstream 503".into())).expect("reported");
+    publisher.report_gap().expect("reported");
+    built(&publisher, 1, "main");
+    harness.process();
+    let sent = harness.sent();
+    assert_eq!(methods(&sent), [wire::ERROR, wire::ACTIVE, wire::EVENT]);
+    assert_eq!(sent[0]["params"]["error"], json!({"code": -32603, "message": "upstream 503"}));
+    assert_eq!(sent[0]["params"]["_meta"][SUBSCRIPTION], 7);
+    assert_eq!(sent[1]["params"]["truncated"], true);
+    assert!(events.remove("build", &EventsError::EventNotFound));
+    assert_eq!(publisher.report_gap(), Err(PublishError::Removed));
+    assert_eq!(publisher.report_error(&EventsError::EventNotFound), Err(PublishError::Removed));
+}
+
 // covers: EVT-008, EVT-162
 #[test]
 fn access_is_checked_for_each_subscription() {

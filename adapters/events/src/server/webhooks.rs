@@ -99,6 +99,16 @@ impl Webhooks {
         });
     }
 
+    /// Tells the subscribers of a type that events were lost, up to the newest position of the type.
+    pub(super) fn report_gap(&mut self, source: &Source, name: &str) {
+        let Some(cursor) = source.cursor(name) else { return };
+        self.deliverer.with(|deliveries, now| {
+            for (handle, _) in self.subscribers.iter().filter(|(_, subscriber)| subscriber.name == name) {
+                deliveries.report_gap(now, *handle, &cursor);
+            }
+        });
+    }
+
     /// Handles `events/subscribe`. `None`: the answer comes later, for this call of this lane.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use mcp_proto::{Entropy, Instant};
+use mcp_proto::{Entropy, Instant, RawJson};
 
 use crate::wire::EventOccurrence;
 
@@ -25,9 +25,9 @@ pub struct LogLimits {
     /// Whether readers can come back (default true). If not, every cursor of the type is `null`, and the log is a buffer for
     /// readers that are there (EVT-142, EVT-151).
     pub replays: bool,
-    /// Events that are kept (default 1,024); at least 1.
+    /// Events that are kept, and gaps between them (default 1,024); at least 1.
     pub events: usize,
-    /// Bytes of the events that are kept, their data and names (default 1 MiB). The newest one is kept whatever its size.
+    /// Bytes of the events that are kept, as JSON text (default 1 MiB). The newest one is kept whatever its size.
     pub bytes: usize,
     /// Age at which an event is no longer kept (default one day).
     pub age: Duration,
@@ -63,8 +63,9 @@ pub(super) struct Batch<'l> {
     pub(super) position: Position,
     /// Whether there are events behind that position.
     pub(super) has_more: bool,
-    /// Whether events in front of the first one have left the log before they were read.
-    pub(super) truncated: bool,
+    /// Position behind a gap in front of the first event: events have left the log before they were read, or were lost before
+    /// they were published.
+    pub(super) gap: Option<Position>,
 }
 
 /// A cursor that is not one of a log.
@@ -76,7 +77,8 @@ pub(super) struct InvalidCursor;
 struct Entry {
     at: Instant,
     bytes: usize,
-    event: EventOccurrence,
+    /// `None`: what was to stand here was lost. It has a position, so that each reader passes it once.
+    event: Option<EventOccurrence>,
 }
 
 /// The latest events of a type.
@@ -105,9 +107,9 @@ impl Log {
         self.limits.replays
     }
 
-    /// Adds an event. Those that exceed a bound leave the log.
-    pub(super) fn append(&mut self, now: Instant, event: EventOccurrence) {
-        let bytes = event.event_id.len() + event.name.len() + event.data.as_bytes().len();
+    /// Adds an event, or a gap without one. What exceeds a bound leaves the log.
+    pub(super) fn append(&mut self, now: Instant, event: Option<EventOccurrence>) {
+        let bytes = event.as_ref().map_or(0, text_len);
         self.bytes += bytes;
         self.entries.push_back(Entry { at: now, bytes, event });
         while self.entries.len() > self.limits.events.max(1)
@@ -193,21 +195,33 @@ impl Log {
             events: Vec::new(),
             position: Position(begin),
             has_more: false,
-            truncated: from.0 < self.first,
+            gap: (from.0 < self.first).then_some(Position(begin)),
         };
         for entry in self.entries.iter().skip(skipped).take(self.limits.scan.max(1)) {
-            let is_wanted = filter(&entry.event);
-            if is_wanted && batch.events.len() >= max {
+            let wanted = match &entry.event {
+                Some(event) => Some(event).filter(|event| filter(event)),
+                // The next batch begins with it.
+                None if !batch.events.is_empty() => break,
+                None => None,
+            };
+            if wanted.is_some() && batch.events.len() >= max {
                 break;
             }
             batch.position.0 += 1;
-            if is_wanted {
-                batch.events.push(&entry.event);
+            if entry.event.is_none() {
+                batch.gap = Some(batch.position);
             }
+            batch.events.extend(wanted);
         }
         batch.has_more = batch.position < self.end();
         batch
     }
+}
+
+/// Returns the length of the JSON text of an event.
+fn text_len(event: &EventOccurrence) -> usize {
+    // One that cannot be written is refused before.
+    RawJson::encode(event).map_or(0, |text| text.as_bytes().len())
 }
 
 /// Returns whether more than `age` has passed since `at`.
@@ -225,7 +239,6 @@ fn parse_hex(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mcp_proto::RawJson;
 
     const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -240,7 +253,7 @@ mod tests {
 
     fn log_of(limits: LogLimits, events: u64) -> Log {
         let mut log = Log::new(limits, &mut Entropy::new([7; 32], 0));
-        (0..events).for_each(|number| log.append(at(number), event(number)));
+        (0..events).for_each(|number| log.append(at(number), Some(event(number))));
         log
     }
 
@@ -254,14 +267,14 @@ mod tests {
         let mut log = log_of(LogLimits::default(), 3);
         let start = log.start(at(9), None, Some(Duration::ZERO)).expect("no cursor");
         assert_eq!(start, Start { position: log.end(), truncated: false });
-        (3..8).for_each(|number| log.append(at(number), event(number)));
+        (3..8).for_each(|number| log.append(at(number), Some(event(number))));
         let (mut position, mut seen) = (start.position, Vec::new());
         for expected_more in [true, true, false] {
             let cursor = log.cursor(position).expect("a cursor");
             let start = log.start(at(9), Some(&cursor), None).expect("its own");
             assert_eq!(start, Start { position, truncated: false });
             let batch = log.read(position, 2, |_| true);
-            assert_eq!((batch.has_more, batch.truncated), (expected_more, false));
+            assert_eq!((batch.has_more, batch.gap), (expected_more, None));
             seen.extend(ids(&batch));
             position = batch.position;
         }
@@ -275,13 +288,13 @@ mod tests {
         let limits = LogLimits { events: 4, ..LogLimits::default() };
         let mut log = log_of(limits, 4);
         let old = log.cursor(log.start(at(4), None, None).expect("end").position).expect("a cursor");
-        (4..9).for_each(|number| log.append(at(number), event(number)));
+        (4..9).for_each(|number| log.append(at(number), Some(event(number))));
         let start = log.start(at(9), Some(&old), None).expect("its own");
         assert!(start.truncated);
         assert_eq!(ids(&log.read(start.position, 9, |_| true)), ["evt-5", "evt-6", "evt-7", "evt-8"]);
         // A reader that held its position meanwhile learns it, too.
-        assert!(log.read(Position(4), 9, |_| true).truncated);
-        assert!(!log.read(Position(5), 9, |_| true).truncated);
+        assert_eq!(log.read(Position(4), 9, |_| true).gap, Some(Position(5)));
+        assert_eq!(log.read(Position(5), 9, |_| true).gap, None);
         // An age moves the start only if something is skipped.
         let all = log.cursor(Position(5)).expect("a cursor");
         for (age, first, truncated) in
@@ -295,11 +308,36 @@ mod tests {
         assert_eq!(start, Start { position: log.end(), truncated: true });
         // Of another log, and ahead of this one: after a crash that lost what was published last.
         let mut other = Log::new(limits, &mut Entropy::new([8; 32], 0));
-        other.append(at(0), event(0));
+        other.append(at(0), Some(event(0)));
         for foreign in [log.cursor(log.end()).expect("a cursor"), format!("{:08x}.ff", other.epoch)] {
             let start = other.start(at(9), Some(&foreign), None).expect("a cursor of a log");
             assert_eq!(start, Start { position: Position(0), truncated: true }, "{foreign}");
         }
+    }
+
+    // covers: EVT-055, EVT-145
+    #[test]
+    fn gap_between_events_is_passed_once_by_each_reader() {
+        let mut log = log_of(LogLimits::default(), 2);
+        let at_gap = log.end();
+        log.append(at(2), None);
+        log.append(at(3), Some(event(3)));
+        log.append(at(4), None);
+        let mut reads = Vec::new();
+        let mut position = Position(0);
+        loop {
+            let batch = log.read(position, 9, |_| true);
+            reads.push((ids(&batch).concat(), batch.gap));
+            position = batch.position;
+            if !batch.has_more {
+                break;
+            }
+        }
+        let expected = [("evt-0evt-1", None), ("evt-3", Some(Position(3))), ("", Some(Position(5)))];
+        assert_eq!(reads, expected.map(|(ids, gap)| (ids.into(), gap)));
+        // One who had read everything learns it, too, and one who begins behind it does not.
+        assert_eq!(log.read(at_gap, 1, |_| false).gap, Some(Position(5)));
+        assert_eq!(log.read(log.end(), 1, |_| true).gap, None);
     }
 
     // covers: EVT-140, EVT-142
@@ -311,7 +349,7 @@ mod tests {
         // Whatever a client sends: it has it from a time at which there were cursors.
         let start = log.start(at(3), Some("no cursor"), None).expect("ignored");
         assert_eq!(start, Start { position: log.end(), truncated: false });
-        log.append(at(4), event(4));
+        log.append(at(4), Some(event(4)));
         assert_eq!(ids(&log.read(start.position, 9, |_| true)), ["evt-4"], "one that is there gets it");
     }
 
@@ -341,18 +379,23 @@ mod tests {
 
     #[test]
     fn every_bound_drops_the_oldest_events() {
-        let one = "evt-0".len() + "build.finished".len() + r#"{"n":0}"#.len();
+        let one = text_len(&event(0));
         let log = log_of(LogLimits { bytes: 3 * one, ..LogLimits::default() }, 8);
         assert_eq!((log.entries.len(), log.bytes), (3, 3 * one));
         let log = log_of(LogLimits { bytes: 0, ..LogLimits::default() }, 8);
         assert_eq!((log.entries.len(), log.bytes), (1, one), "the newest one is kept");
+        // All of an event counts.
+        let meta = RawJson::new(format!(r#"{{"com.example/n":"{}"}}"#, "x".repeat(3 * one))).expect("JSON");
+        let mut log = log_of(LogLimits { bytes: 3 * one, ..LogLimits::default() }, 3);
+        log.append(at(3), Some(event(3).meta(meta)));
+        assert_eq!(log.entries.len(), 1);
         let mut log = log_of(LogLimits { age: Duration::from_secs(2), ..LogLimits::default() }, 8);
         assert_eq!(log.entries.len(), 3);
         log.expire(at(9));
         assert_eq!(log.entries.len(), 1);
         // A clock that was set back makes nothing old, and nothing fails.
         log.expire(at(0));
-        log.append(at(0), event(8));
+        log.append(at(0), Some(event(8)));
         assert_eq!(log.entries.len(), 2);
         log.expire(at(1_000));
         assert_eq!((log.entries.len(), log.bytes, log.end()), (0, 0, Position(9)));

@@ -186,6 +186,55 @@ fn stream_that_falls_behind_is_told_once_and_goes_on() {
     }
 }
 
+// covers: EVT-054, EVT-055, EVT-145, EVT-147
+#[test]
+fn errors_and_gaps_from_upstream_reach_those_who_are_there() {
+    for replays in [true, false] {
+        let mut source = source_of(LogLimits { replays, ..LogLimits::default() });
+        assert_eq!(source.report_gap(at(0), "none"), Err(UnknownType));
+        let error = EventsError::Internal("upstream 503".into());
+        assert_eq!(source.report_error("none", &error), Err(UnknownType));
+        let key = open(&mut source, at(0), None);
+        source.report_error("build", &error).expect("a type");
+        // The first message is `active`, whatever happened before it (EVT-051).
+        let sent = messages(&mut source, at(0)).into_iter().map(|(_, m)| m).collect::<Vec<_>>();
+        assert!(matches!(sent[0], StreamMessage::Active { truncated: false, .. }), "{sent:?}");
+        assert_eq!(sent[1..], [StreamMessage::Error(error.clone())]);
+        let poll = PollEventsParams::new("build");
+        let begun = source.poll(at(0), &poll, |_| true).expect("polled").cursor.and_then(|cursor| cursor.0);
+        source.publish(at(1), event("build", 1)).expect("a type");
+        source.report_gap(at(1), "build").expect("a type");
+        source.publish(at(1), event("build", 2)).expect("a type");
+        let sent = messages(&mut source, at(1)).into_iter().map(|(_, m)| m).collect::<Vec<_>>();
+        let numbers: Vec<Option<u64>> = sent.iter().map(number).collect();
+        if !replays {
+            assert_eq!(numbers, [Some(1), Some(2)]);
+            continue;
+        }
+        assert_eq!(numbers, [Some(1), None, Some(2)]);
+        let StreamMessage::Active { truncated: true, cursor: Some(behind) } = &sent[1] else {
+            panic!("{sent:?}")
+        };
+        // A poll has the events in front of it, and then the gap and those behind it.
+        let mut cursor = begun.expect("a cursor");
+        for (expected, truncated) in [("evt-1", false), ("evt-2", true)] {
+            let page = source.poll(at(2), &poll.clone().cursor(cursor), |_| true).expect("polled");
+            assert_eq!((&*page.events[0].event_id, page.truncated), (expected, Some(truncated)));
+            cursor = page.cursor.and_then(|cursor| cursor.0).expect("a cursor");
+        }
+        let page = source.poll(at(2), &poll.clone().cursor(behind.as_str()), |_| true).expect("polled");
+        assert_eq!((page.events.len(), page.truncated), (1, Some(false)));
+        // While there is no room: the newest error is sent, and nothing is lost for it.
+        source.publish(at(3), event("build", 3)).expect("a type");
+        let (_, first) = source.poll_message(at(3), LANE).expect("an event");
+        source.report_error("build", &EventsError::Internal("upstream 502".into())).expect("a type");
+        source.hold(key, at(4));
+        source.report_error("build", &error).expect("a type");
+        assert_eq!(messages(&mut source, at(3)), []);
+        assert_eq!(messages(&mut source, at(4)), [(key, StreamMessage::Error(error)), (key, first)]);
+    }
+}
+
 // covers: EVT-020, EVT-021, EVT-022, EVT-162
 #[test]
 fn streams_end_by_their_type_and_by_their_principal() {
@@ -301,7 +350,9 @@ fn every_stream_gets_its_events_once_or_a_gap() {
                             StreamMessage::Heartbeat { .. } => {
                                 assert!(*gap || (*next..published).all(|n| n % *divisor != 0), "seed {seed}");
                             }
-                            StreamMessage::Terminated(error) => panic!("{error:?}"),
+                            StreamMessage::Error(error) | StreamMessage::Terminated(error) => {
+                                panic!("{error:?}")
+                            }
                         }
                     }
                 }
@@ -360,6 +411,14 @@ fn replay_has_what_came_between_resume_and_now_and_tells_of_a_gap() {
     let behind = source.resume(at(30), "hook", Some(&gap), None).expect("a start");
     assert!(!behind.truncated);
     assert_eq!(source.replay("hook", &behind, even).events.len(), 4);
+    // One that was reported: in front of all, with a position behind none of them.
+    let resume = source.resume(at(30), "hook", None, None).expect("a start");
+    source.publish(at(30), event("hook", 30)).expect("a type");
+    source.report_gap(at(30), "hook").expect("a type");
+    let replay = source.replay("hook", &resume, even);
+    assert_eq!((replay.events.len(), &replay.gap), (1, &resume.cursor));
+    let replay = source.replay("hook", &resume, |_| false);
+    assert_eq!((replay.events.len(), replay.gap), (0, source.cursor("hook")));
     // A type that was removed has nothing more.
     source.remove("hook", &EventsError::EventNotFound);
     assert_eq!(source.replay("hook", &resume, even), Replay { events: Vec::new(), gap: None });

@@ -71,7 +71,7 @@ fn delivered(receiver: &TestReceiver) -> Value {
     }
 }
 
-// covers: EVT-070, EVT-075, EVT-078, EVT-080, EVT-113, EVT-130
+// covers: EVT-070, EVT-075, EVT-078, EVT-080, EVT-104, EVT-113, EVT-130
 #[test]
 fn subscription_is_proved_replayed_delivered_and_ended() {
     let receiver = receiver();
@@ -103,6 +103,9 @@ fn subscription_is_proved_replayed_delivered_and_ended() {
     assert!(refreshed["deliveryStatus"].is_object(), "{refreshed}");
     built(&publisher, 6, "main");
     assert_eq!(delivered(&receiver)["eventId"], "evt-6");
+    publisher.report_gap().expect("reported");
+    let gap = delivered(&receiver);
+    assert_eq!((&gap["type"], gap["cursor"].is_string()), (&json!("gap"), true), "{gap}");
     let target =
         json!({"name": "build", "arguments": {"branch": "main"}, "delivery": {"url": receiver.url()}});
     assert_eq!(harness.result(4, wire::UNSUBSCRIBE, target.clone())["resultType"], "complete");
