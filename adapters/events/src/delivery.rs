@@ -233,7 +233,7 @@ impl Deliveries {
     // Commands.
 
     /// Makes a subscription, or refreshes the one with the same key (EVT-075): a new grant, the secret replaced, deliveries
-    /// resumed, and its cursor left as it is (EVT-078).
+    /// resumed, and its cursor and profile left as they are (EVT-078).
     ///
     /// # Errors
     ///
@@ -645,7 +645,6 @@ impl Deliveries {
         if let Some(subscription) = self.subscriptions.get_mut(&handle) {
             grant.status = Some(subscription.status(now, &self.anchor));
             subscription.rotate(request.secret, now, grace);
-            subscription.profile = request.profile;
             if let State::Suspended(since) = subscription.state {
                 subscription.state = State::Active;
                 subscription.health.resume();

@@ -43,7 +43,7 @@ use mcp_proto::{
     UseError,
 };
 use mcp_runtime::server::{CommandSender, LoopExtension, ServerExtension, ServerLoop};
-use mcp_std::{Clock, entropy};
+use mcp_std::{Clock, catch, entropy};
 use serde::Serialize;
 
 pub use registration::{Event, PublishError, Publisher};
@@ -64,13 +64,17 @@ use webhooks::Webhooks;
 pub const EVENTS_LIST: CustomList = CustomList::new(wire::LISTEN_MEMBER, wire::LIST_CHANGED);
 
 /// The answer of `events/subscribe`.
-type Answer = Result<SubscribeEventsResult, EventsError>;
+type Answer = Result<SubscribeEventsResult, RpcError>;
+
+/// Chooses the profile of a caller.
+type FindProfile = Arc<dyn Fn(&Caller) -> Profile + Send + Sync>;
 
 /// The events of a server.
 #[derive(Clone)]
 pub struct Events(Arc<Shared>);
 
 struct Shared {
+    /// What is declared, and the profile of callers who have none of their own.
     profile: Profile,
     clock: Clock,
     state: Mutex<State>,
@@ -107,6 +111,7 @@ impl DerefMut for Locked<'_> {
 }
 
 struct State {
+    find_profile: Option<FindProfile>,
     source: Source,
     access: BTreeMap<String, Arc<Access>>,
     loops: BTreeMap<Lane, JoinedLoop>,
@@ -143,6 +148,7 @@ impl Events {
     pub fn with(config: SourceConfig, profile: Profile) -> io::Result<Self> {
         let entropy = || io::Result::Ok(Entropy::new(entropy::seed()?, entropy::nonce()));
         let state = State {
+            find_profile: None,
             source: Source::new(config, entropy()?),
             access: BTreeMap::new(),
             loops: BTreeMap::new(),
@@ -153,6 +159,15 @@ impl Events {
         };
         let (clock, state, has_news) = (Clock::start(), Mutex::new(state), AtomicBool::new(false));
         Ok(Self(Arc::new(Shared { profile, clock, state, has_news })))
+    }
+
+    /// Chooses the profile of each caller by a function: the codes of errors, and what is written to webhooks. A webhook subscription
+    /// keeps the profile that it was made with.
+    ///
+    /// What a server declares, and whether it serves revisions with a handshake, is the same for all: it is that of the profile which
+    /// these events were created with, and so is that of a caller for whom the function panics. It must be fast.
+    pub fn profile_for(&self, find_profile: impl Fn(&Caller) -> Profile + Send + Sync + 'static) {
+        self.0.lock().find_profile = Some(Arc::new(find_profile));
     }
 
     /// Adds a type, or describes one anew that has changed additively (EVT-022). Returns what publishes its events.
@@ -290,6 +305,12 @@ impl Shared {
         drop(state);
         wake_all(woken);
         outcome
+    }
+
+    /// Returns the profile of a caller.
+    fn profile(&self, caller: &Caller) -> Profile {
+        let find_profile = self.lock().find_profile.clone();
+        find_profile.and_then(|find| catch(|| find(caller)).ok()).unwrap_or(self.profile)
     }
 
     /// Returns an answer for a call that has waited on a lane.
@@ -434,6 +455,7 @@ struct OpenStream {
     call: CallId,
     channel: ChannelId,
     id: RequestId,
+    profile: Profile,
 }
 
 impl LoopExtension for EventsLoop {
@@ -479,7 +501,7 @@ impl LoopExtension for EventsLoop {
             sent += 1;
             match answer {
                 Ok(result) => complete(server_loop, call, &result),
-                Err(error) => fail(server_loop, call, &error.to_rpc(&shared.profile)),
+                Err(error) => fail(server_loop, call, &error),
             }
         }
         while sent < MAX_MESSAGES_PER_TURN {
@@ -545,6 +567,7 @@ impl EventsLoop {
     fn filter(
         &self,
         call: &Call,
+        profile: &Profile,
         name: &str,
         arguments: Option<RawJson>,
     ) -> Result<(Filter, Locked<'_>), RpcError> {
@@ -553,7 +576,7 @@ impl EventsLoop {
             let epoch = self.shared.lock().epoch;
             let access = self.shared.access(name, call.caller());
             let filter = access.and_then(|access| access.accept(&arguments, call.caller()));
-            let filter = filter.map_err(|error| error.to_rpc(&self.shared.profile))?;
+            let filter = filter.map_err(|error| error.to_rpc(profile))?;
             let state = self.shared.lock();
             // Otherwise access may have been lost while the application decided (EVT-162).
             if state.epoch == epoch {
@@ -565,10 +588,11 @@ impl EventsLoop {
     fn poll(&self, server_loop: &mut dyn ServerLoop, call: &Call) -> Result<(), RpcError> {
         let params: PollEventsParams<'_> = call.parse()?;
         let now = self.source_time(server_loop.tick());
-        let (filter, mut state) = self.filter(call, &params.name, params.arguments.clone())?;
+        let profile = self.shared.profile(call.caller());
+        let (filter, mut state) = self.filter(call, &profile, &params.name, params.arguments.clone())?;
         let polled = state.source.poll(now, &params, filter);
         drop(state);
-        let result = polled.map_err(|error| error.to_rpc(&self.shared.profile))?;
+        let result = polled.map_err(|error| error.to_rpc(&profile))?;
         complete(server_loop, call.id(), &result);
         Ok(())
     }
@@ -579,25 +603,26 @@ impl EventsLoop {
         // Stale: it was cancelled before it came here.
         let Some(id) = server_loop.engine().request_id(call.id()).cloned() else { return Ok(()) };
         let principal = call.caller().principal();
-        let (filter, mut state) = self.filter(call, &params.name, params.arguments.clone())?;
+        let profile = self.shared.profile(call.caller());
+        let (filter, mut state) = self.filter(call, &profile, &params.name, params.arguments.clone())?;
         let opened = state.source.open(now, self.lane, &params, principal, filter);
         drop(state);
-        let key = opened.map_err(|error| error.to_rpc(&self.shared.profile))?;
-        self.streams.insert(key, OpenStream { call: call.id(), channel: call.channel(), id });
+        let key = opened.map_err(|error| error.to_rpc(&profile))?;
+        self.streams.insert(key, OpenStream { call: call.id(), channel: call.channel(), id, profile });
         self.calls.insert(call.id(), key);
         Ok(())
     }
 
     fn subscribe(&self, server_loop: &mut dyn ServerLoop, call: &Call) -> Result<(), RpcError> {
         let params: SubscribeEventsParams<'_> = call.parse()?;
-        let profile = self.shared.profile;
+        let profile = self.shared.profile(call.caller());
         let wrong = |error: EventsError| error.to_rpc(&profile);
         let now = self.source_time(server_loop.tick());
         let WebhookDelivery { url, mode, .. } = &params.delivery;
         let key =
             subscription_key(call.caller(), mode.as_ref(), url, &params.name, params.arguments.as_ref());
         let key = key.map_err(wrong)?;
-        let (filter, mut state) = self.filter(call, &params.name, params.arguments.clone())?;
+        let (filter, mut state) = self.filter(call, &profile, &params.name, params.arguments.clone())?;
         let State { source, webhooks, .. } = &mut *state;
         let Some(webhooks) = webhooks else {
             return Err(wrong(EventsError::UnsupportedMode(DeliveryMode::Webhook)));
@@ -624,7 +649,7 @@ impl EventsLoop {
 
     fn unsubscribe(&self, server_loop: &mut dyn ServerLoop, call: &Call) -> Result<(), RpcError> {
         let params: UnsubscribeEventsParams<'_> = call.parse()?;
-        let profile = self.shared.profile;
+        let profile = self.shared.profile(call.caller());
         let wrong = |error: EventsError| error.to_rpc(&profile);
         let WebhookTarget { url, mode, .. } = &params.delivery;
         let key =
@@ -674,17 +699,17 @@ impl EventsLoop {
                 engine.notify(now, channel, wire::HEARTBEAT, Some(&params))
             }
             StreamMessage::Error(error) => {
-                let params = StreamErrorParams::new(error.to_object(&self.shared.profile)).meta(meta(None)?);
+                let params = StreamErrorParams::new(error.to_object(&stream.profile)).meta(meta(None)?);
                 engine.notify(now, channel, wire::ERROR, Some(&params))
             }
             StreamMessage::Terminated(error) => {
-                let object: EventErrorObject = error.to_object(&self.shared.profile);
+                let object: EventErrorObject = error.to_object(&stream.profile);
                 let params = StreamErrorParams::new(object).meta(meta(None)?);
                 let told = engine.notify(now, channel, wire::TERMINATED, Some(&params));
                 let ended = match told {
                     Ok(()) => engine.complete(now, call, &final_result(&stream.id)?),
                     // It does not come again, so the error ends the call without it.
-                    Err(_) => engine.fail(now, call, &error.to_rpc(&self.shared.profile)),
+                    Err(_) => engine.fail(now, call, &error.to_rpc(&stream.profile)),
                 };
                 self.forget(key);
                 ended

@@ -39,7 +39,7 @@ pub struct Subscribe {
     pub cursor: Option<String>,
     /// Whether events before that position were skipped, if this is a new subscription (EVT-144).
     pub truncated: bool,
-    /// What is written to this subscriber.
+    /// What is written to this subscriber, if this is a new subscription.
     pub profile: Profile,
 }
 

@@ -154,6 +154,7 @@ fn methods(sent: &[Value]) -> Vec<&str> {
     sent.iter().map(|m| m["method"].as_str().unwrap_or("-")).collect()
 }
 
+const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 // covers: EVT-001, EVT-010, EVT-011, EVT-041, EVT-042, EVT-047
@@ -186,7 +187,7 @@ fn list_and_poll_are_answered_on_the_loop() {
     assert_eq!(harness.error(7, wire::POLL, json!({"name": "build", "cursor": "x"})).0, -32602);
     assert_eq!(harness.error(8, wire::POLL, json!({"name": "build", "arguments": []})).0, -32602);
     assert_eq!(harness.error(9, wire::POLL, json!({})).0, -32602);
-    let delivery = json!({"mode": "webhook", "url": "https://h.example/", "secret": "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="});
+    let delivery = json!({"mode": "webhook", "url": "https://h.example/", "secret": SECRET});
     let (code, data) = harness.error(10, wire::SUBSCRIBE, json!({"name": "build", "delivery": delivery}));
     assert_eq!((code, &data["value"]), (-32026, &json!("webhook")));
 }
@@ -370,6 +371,36 @@ fn revisions_with_handshake_have_what_the_profile_says() {
         let listed = modern.result(2, wire::LIST, json!({}));
         assert_eq!(listed["events"][0]["delivery"], json!(["poll", "push"]));
         assert_eq!(listed["events"].as_array().map(Vec::len), Some(2));
+    }
+}
+
+// covers: EVT-021, EVT-047
+#[test]
+fn each_caller_has_the_profile_that_the_application_chooses() {
+    let events = Events::new().expect("entropy");
+    events.add(build());
+    events.profile_for(|caller| match caller.principal() {
+        Some("chatgpt") => Profile::CHATGPT,
+        Some("panic") => panic!("a bug of the application"),
+        _ => Profile::SEP,
+    });
+    for (principal, not_found) in [("ann", -32023), ("chatgpt", -32011), ("panic", -32023)] {
+        let mut harness = Harness::new(&events);
+        let channel = harness.server.pipe.channel();
+        let party = server::Authorization::new(Identity::new(principal));
+        harness.server.engine().set_authorization(channel, Some(party));
+        for method in [wire::POLL, wire::STREAM] {
+            assert_eq!(harness.error(1, method, json!({"name": "none"})).0, not_found, "{principal}");
+        }
+        let target = json!({"name": "build", "delivery": {"url": "https://h.example/", "secret": SECRET}});
+        let unsupported = harness.error(2, wire::SUBSCRIBE, target.clone()).0;
+        assert_eq!(unsupported, not_found - 3, "{principal}");
+        assert_eq!(harness.error(3, wire::UNSUBSCRIBE, target).0, not_found, "{principal}");
+        // A stream keeps it to its end.
+        harness.request(4, wire::STREAM, json!({"name": "build"}));
+        events.terminate(|_, _| Some(EventsError::EventNotFound));
+        harness.process();
+        assert_eq!(harness.sent()[0]["params"]["error"]["code"], not_found, "{principal}");
     }
 }
 

@@ -37,6 +37,8 @@ struct Subscriber {
 struct Waiting {
     lane: Lane,
     call: CallId,
+    /// Of its caller, for an error.
+    profile: Profile,
     begin: Begin,
 }
 
@@ -123,10 +125,11 @@ impl Webhooks {
         let Request { name, subscribe, filter, resume } = request;
         let subscriber = Subscriber { name, principal: subscribe.key.principal().into(), filter };
         let begin = Begin { subscriber, resume };
+        let profile = subscribe.profile;
         match self.deliverer.with(|deliveries, now| deliveries.subscribe(now, subscribe))? {
             Subscribed::Granted(grant) => Ok(Some(self.begin(source, &grant, begin))),
             Subscribed::Verifying(ticket) => {
-                self.waiting.insert(ticket, Waiting { lane, call, begin });
+                self.waiting.insert(ticket, Waiting { lane, call, profile, begin });
                 Ok(None)
             }
         }
@@ -196,9 +199,7 @@ impl Webhooks {
         });
         for (ticket, error) in waiting.collect::<Vec<_>>() {
             self.deliverer.with(|deliveries, _| deliveries.cancel(ticket));
-            if let Some(Waiting { lane, call, .. }) = self.waiting.remove(&ticket) {
-                self.answers.push((lane, call, Err(error)));
-            }
+            self.refuse(ticket, &error);
         }
         ended.len()
     }
@@ -221,21 +222,26 @@ impl Webhooks {
             match event {
                 // Of one that was cancelled meanwhile the subscription gets nothing, and expires.
                 delivery::Event::Verified { ticket, grant } => {
-                    if let Some(Waiting { lane, call, begin }) = self.waiting.remove(&ticket) {
+                    if let Some(Waiting { lane, call, begin, .. }) = self.waiting.remove(&ticket) {
                         let result = self.begin(source, &grant, begin);
                         self.answers.push((lane, call, Ok(result)));
                     }
                 }
                 delivery::Event::Refused { ticket, error } => {
-                    if let Some(Waiting { lane, call, .. }) = self.waiting.remove(&ticket) {
-                        self.answers.push((lane, call, Err(error)));
-                    }
+                    self.refuse(ticket, &error);
                 }
                 delivery::Event::Ended { subscription } => {
                     self.subscribers.remove(&subscription);
                 }
                 delivery::Event::Suspended { .. } => {}
             }
+        }
+    }
+
+    /// Answers a call that waits with an error.
+    fn refuse(&mut self, ticket: Ticket, error: &EventsError) {
+        if let Some(Waiting { lane, call, profile, .. }) = self.waiting.remove(&ticket) {
+            self.answers.push((lane, call, Err(error.to_rpc(&profile))));
         }
     }
 

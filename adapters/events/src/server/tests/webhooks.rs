@@ -11,7 +11,6 @@ use crate::post::tests::{Request, SERVER, TestReceiver, answer, poster};
 const SOON: Duration = Duration::from_secs(30);
 /// Time in which nothing comes.
 const NEVER: Duration = Duration::from_millis(150);
-const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// A receiver that echoes challenges.
 fn receiver() -> TestReceiver {
@@ -169,6 +168,27 @@ fn subscription_is_terminated_with_its_type_and_its_access() {
         assert_eq!(body["error"]["code"], if end { -32024 } else { -32023 });
     }
     assert_eq!(publisher.publish(&json!({})), Err(PublishError::Removed));
+}
+
+// covers: EVT-091, EVT-104, EVT-115, EVT-130
+#[test]
+fn subscription_keeps_the_profile_it_was_made_with() {
+    let receiver = receiver();
+    let (events, publisher) = events(&receiver);
+    let profile = Arc::new(Mutex::new(Profile::CHATGPT));
+    let chosen = profile.clone();
+    events.profile_for(move |_| *chosen.lock().expect("a profile"));
+    let mut harness = harness(&events);
+    harness.request(1, wire::SUBSCRIBE, subscription(&receiver, &Value::Null));
+    assert!(answered(&mut harness)["result"].is_object());
+    // Its caller has another one now, and refreshes it: it gets no control envelopes nevertheless.
+    *profile.lock().expect("a profile") = Profile::SEP;
+    harness.result(2, wire::SUBSCRIBE, subscription(&receiver, &Value::Null));
+    publisher.report_gap().expect("reported");
+    built(&publisher, 1, "main");
+    assert_eq!(delivered(&receiver)["eventId"], "evt-1");
+    let refreshed = harness.result(3, wire::SUBSCRIBE, subscription(&receiver, &Value::Null));
+    assert_eq!(refreshed["truncated"], true, "{refreshed}");
 }
 
 // covers: EVT-075
