@@ -36,7 +36,7 @@ fn events() -> (Events, Publisher<Value>) {
     config.heartbeat = HEARTBEAT;
     let events = Events::with(config, Profile::SEP).expect("entropy");
     let any = || raw(r#"{"type":"object"}"#);
-    let publisher = events.add(Event::<Value, Value>::with_schemas("build", any(), any()));
+    let publisher = events.add(Event::<Value, Value>::with_schemas("build", any(), any())).expect("a type");
     (events, publisher)
 }
 

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn core::error::Error>> {
     let turned = Event::<Value, Value>::with_schemas("tide.turned", arguments, payload)
         .description("The tide has turned in a harbour")
         .matching(|wanted, tide| wanted["harbour"].is_null() || wanted["harbour"] == tide["harbour"]);
-    let turned = events.add(turned);
+    let turned = events.add(turned)?;
 
     thread::spawn(move || {
         for state in ["high", "low"].into_iter().cycle() {

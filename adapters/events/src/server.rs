@@ -10,7 +10,7 @@
 //!
 //! let events = Events::new()?;
 //! let any = || RawJson::new(r#"{"type":"object"}"#);
-//! let finished = events.add(Event::new("build.finished", any()?, any()?).description("A build has ended"));
+//! let finished = events.add(Event::new("build.finished", any()?, any()?).description("A build has ended"))?;
 //! finished.publish(&RawJson::new(r#"{"build":7,"ok":true}"#)?)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -46,7 +46,7 @@ use mcp_runtime::server::{CommandSender, LoopExtension, ServerExtension, ServerL
 use mcp_std::{Clock, catch, entropy};
 use serde::Serialize;
 
-pub use registration::{Event, PublishError, Publisher};
+pub use registration::{AddEventError, Event, PublishError, Publisher};
 
 use crate::delivery::Subscribe;
 use crate::source::{Filter, Lane, Resume, Source, SourceConfig, StreamKey, StreamMessage, UnknownType};
@@ -173,19 +173,23 @@ impl Events {
     /// Adds a type, or describes one anew that has changed additively (EVT-022). Returns what publishes its events.
     ///
     /// A type that changed otherwise is [removed](Self::remove) first, with [`EventsError::SchemaChanged`].
-    pub fn add<A, P>(&self, event: Event<A, P>) -> Publisher<P>
+    ///
+    /// # Errors
+    ///
+    /// [`AddEventError`]; nothing changed then.
+    pub fn add<A, P>(&self, event: Event<A, P>) -> Result<Publisher<P>, AddEventError>
     where
         A: serde::de::DeserializeOwned + Send + Sync + 'static,
         P: serde::de::DeserializeOwned + 'static,
     {
-        let (described, limits, access) = event.into_parts();
+        let (described, limits, access) = event.into_parts()?;
         let name = described.name.clone();
         let mut state = self.0.lock();
         state.source.add(described, limits);
         state.access.insert(name.clone(), Arc::new(access));
         drop(state);
         self.0.announce_list();
-        Publisher::new(self.clone(), name)
+        Ok(Publisher::new(self.clone(), name))
     }
 
     /// Removes a type, and ends its streams with `reason` (EVT-020, EVT-021). Returns whether there was one.

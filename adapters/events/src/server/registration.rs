@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::Events;
 use crate::source::{Filter, LogLimits};
-use crate::wire::{DeliveryMode, EventOccurrence, EventType, EventsError};
+use crate::wire::{DeliveryMode, EventOccurrence, EventType, EventsError, MAX_NAME};
 
 type IsVisible = Box<dyn Fn(&Caller) -> bool + Send + Sync>;
 type Authorize<A> = Box<dyn Fn(&A, &Caller) -> Result<(), EventsError> + Send + Sync>;
@@ -64,7 +64,7 @@ where
     /// let events = Events::new()?;
     /// let finished = Event::<Branch, Build>::typed("build.finished")
     ///     .matching(|wanted, build| wanted.branch == build.branch);
-    /// let finished = events.add(finished);
+    /// let finished = events.add(finished)?;
     /// finished.publish(&Build { branch: "main".into(), ok: true })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -156,8 +156,9 @@ impl<A, P> Event<A, P> {
 }
 
 impl<A: DeserializeOwned + Send + Sync + 'static, P: DeserializeOwned + 'static> Event<A, P> {
-    pub(super) fn into_parts(self) -> (EventType, LogLimits, Access) {
+    pub(super) fn into_parts(self) -> Result<(EventType, LogLimits, Access), AddEventError> {
         let Self { described, limits, is_visible, authorize, matches } = self;
+        check(&described)?;
         let accept = move |arguments: &RawJson, caller: &Caller| -> Result<Filter, EventsError> {
             let arguments: A = parse_arguments(arguments)
                 .map_err(|error| EventsError::InvalidParams(error.message.into()))?;
@@ -174,7 +175,7 @@ impl<A: DeserializeOwned + Send + Sync + 'static, P: DeserializeOwned + 'static>
                 catch(is_match).unwrap_or(false)
             }))
         };
-        (described, limits, Access { is_visible, accept: Box::new(accept) })
+        Ok((described, limits, Access { is_visible, accept: Box::new(accept) }))
     }
 }
 
@@ -185,6 +186,59 @@ impl<A, P> fmt::Debug for Event<A, P> {
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
+}
+
+/// Refuses a type that clients would not read (EVT-011, EVT-012).
+fn check(described: &EventType) -> Result<(), AddEventError> {
+    let EventType { name, delivery, input_schema, payload_schema, .. } = described;
+    if !(1..=MAX_NAME).contains(&name.len()) {
+        return Err(AddEventError::Name { length: name.len() });
+    }
+    let wrong = |reason| Err(AddEventError::Modes { name: name.clone(), reason });
+    if delivery.is_empty() {
+        return wrong("it has none");
+    }
+    if delivery.iter().any(|mode| matches!(mode, DeliveryMode::Other(_))) {
+        return wrong("they are `poll`, `push` and `webhook`");
+    }
+    if delivery.iter().enumerate().any(|(at, mode)| delivery.iter().take(at).any(|other| other == mode)) {
+        return wrong("one is repeated");
+    }
+    for (member, schema) in [("inputSchema", Some(input_schema)), ("payloadSchema", payload_schema.as_ref())]
+    {
+        if !schema.is_some_and(RawJson::is_object) {
+            return Err(AddEventError::Schema { name: name.clone(), member });
+        }
+    }
+    Ok(())
+}
+
+/// Reason why a type was not added; nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddEventError {
+    /// The name is empty, or longer than [`MAX_NAME`] bytes.
+    #[error("the name of the event type has {length} bytes instead of 1 to {MAX_NAME}")]
+    Name {
+        /// Bytes of the name.
+        length: usize,
+    },
+    /// The modes are not a non-empty set of `poll`, `push` and `webhook` (EVT-012).
+    #[error("the event type `{name}` has wrong modes of delivery: {reason}")]
+    Modes {
+        /// Name of the type.
+        name: String,
+        /// Rule that the modes break.
+        reason: &'static str,
+    },
+    /// A schema is not a JSON object (EVT-011).
+    #[error("the event type `{name}` cannot be added: `{member}` is not a JSON object")]
+    Schema {
+        /// Name of the type.
+        name: String,
+        /// The member of the type.
+        member: &'static str,
+    },
 }
 
 /// Who sees a type, and which subscriptions to it are accepted.

@@ -161,7 +161,8 @@ const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 #[test]
 fn list_and_poll_are_answered_on_the_loop() {
     let events = Events::new().expect("entropy");
-    let publisher = events.add(build().description("A build has ended").modes([DeliveryMode::Poll]));
+    let publisher =
+        events.add(build().description("A build has ended").modes([DeliveryMode::Poll])).expect("a type");
     let mut harness = Harness::new(&events);
     let discovered = harness.result(1, "server/discover", json!({}));
     assert_eq!(discovered["capabilities"]["events"], json!({"listChanged": true}));
@@ -196,7 +197,7 @@ fn list_and_poll_are_answered_on_the_loop() {
 #[test]
 fn stream_has_its_messages_and_ends_with_its_result() {
     let events = Events::new().expect("entropy");
-    let publisher = events.add(build());
+    let publisher = events.add(build()).expect("a type");
     let mut harness = Harness::new(&events);
     let sent = harness.request(7, wire::STREAM, json!({"name": "build", "arguments": {"branch": "main"}}));
     assert_eq!(methods(&sent), [wire::ACTIVE]);
@@ -240,7 +241,8 @@ fn stream_has_its_messages_and_ends_with_its_result() {
 #[test]
 fn full_outbox_delays_messages_and_loses_none() {
     let events = Events::new().expect("entropy");
-    let publisher = events.add(build().log(LogLimits { events: 40, ..LogLimits::default() }));
+    let publisher =
+        events.add(build().log(LogLimits { events: 40, ..LogLimits::default() })).expect("a type");
     let mut limits = Limits::default();
     limits.outbox_high_water = 2_000;
     let mut harness = Harness::with(&events, limits);
@@ -273,7 +275,7 @@ fn full_outbox_delays_messages_and_loses_none() {
 #[test]
 fn errors_and_gaps_are_told_on_streams_that_go_on() {
     let events = Events::new().expect("entropy");
-    let publisher = events.add(build());
+    let publisher = events.add(build()).expect("a type");
     let mut harness = Harness::new(&events);
     harness.request(7, wire::STREAM, json!({"name": "build"}));
     publisher.report_error(&EventsError::Internal("upstream 503".into())).expect("reported");
@@ -296,16 +298,16 @@ fn access_is_checked_for_each_subscription() {
     let events = Events::new().expect("entropy");
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
-    events.add(build().visible_to(|caller| caller.principal() == Some("ann")).authorize(
-        move |arguments, _| {
+    events
+        .add(build().visible_to(|caller| caller.principal() == Some("ann")).authorize(move |arguments, _| {
             count.fetch_add(1, Ordering::SeqCst);
             match arguments["branch"].as_str() {
                 Some("secret") => Err(EventsError::Forbidden("not yours".into())),
                 Some("panic") => panic!("a bug of the application"),
                 _ => Ok(()),
             }
-        },
-    ));
+        }))
+        .expect("a type");
     let mut harness = Harness::new(&events);
     let channel = harness.server.pipe.channel();
     assert_eq!(harness.result(1, wire::LIST, json!({}))["events"], json!([]));
@@ -338,8 +340,8 @@ fn access_is_checked_for_each_subscription() {
 fn revisions_with_handshake_have_what_the_profile_says() {
     for (profile, code) in [(Profile::SEP, Some(-32601)), (Profile::CHATGPT, None)] {
         let events = Events::with(SourceConfig::default(), profile).expect("entropy");
-        events.add(build());
-        events.add(Event::new("streamed", raw("{}"), raw("{}")).modes([DeliveryMode::Push]));
+        events.add(build()).expect("a type");
+        events.add(Event::new("streamed", raw("{}"), raw("{}")).modes([DeliveryMode::Push])).expect("a type");
         let mut harness = Harness::new(&events);
         harness.feed(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
             "protocolVersion": Version::V2025_11_25.to_string(), "capabilities": {},
@@ -378,7 +380,7 @@ fn revisions_with_handshake_have_what_the_profile_says() {
 #[test]
 fn each_caller_has_the_profile_that_the_application_chooses() {
     let events = Events::new().expect("entropy");
-    events.add(build());
+    events.add(build()).expect("a type");
     events.profile_for(|caller| match caller.principal() {
         Some("chatgpt") => Profile::CHATGPT,
         Some("panic") => panic!("a bug of the application"),
@@ -408,7 +410,7 @@ fn each_caller_has_the_profile_that_the_application_chooses() {
 #[test]
 fn streams_end_with_the_server_and_with_their_client() {
     let events = Events::new().expect("entropy");
-    let publisher = events.add(build());
+    let publisher = events.add(build()).expect("a type");
     let mut harness = Harness::new(&events);
     harness.request(1, wire::STREAM, json!({"name": "build"}));
     let now = harness.server.now;
@@ -437,7 +439,7 @@ fn streams_end_with_the_server_and_with_their_client() {
 #[test]
 fn loops_are_woken_once_and_only_for_their_streams() {
     let events = Events::new().expect("entropy");
-    let publisher = events.add(build());
+    let publisher = events.add(build()).expect("a type");
     let [mut busy, mut idle] = [(); 2].map(|()| Harness::new(&events));
     busy.request(1, wire::STREAM, json!({"name": "build", "arguments": {"branch": "main"}}));
     let count = |harness: &mut Harness| {
@@ -460,7 +462,7 @@ fn loops_are_woken_once_and_only_for_their_streams() {
 #[test]
 fn payloads_and_ids_are_checked() {
     let events = Events::new().expect("entropy");
-    let publisher: Publisher<Value> = events.add(build());
+    let publisher: Publisher<Value> = events.add(build()).expect("a type");
     assert_eq!(publisher.publish(&json!(1)), Err(PublishError::Payload(EncodeError::NotAnObject)));
     let now = std::time::SystemTime::now();
     let mut event = EventOccurrence::new("evt", "build", "2026-11-25T10:00:00Z", raw("7"));
@@ -477,6 +479,38 @@ fn payloads_and_ids_are_checked() {
     let polled = harness.result(2, wire::POLL, json!({"name": "build", "cursor": cursor}));
     let ids: Vec<&str> = (0..2).map(|n| polled["events"][n]["eventId"].as_str().expect("an id")).collect();
     assert!(ids[0] != ids[1] && ids[0].len() == 36, "{ids:?}");
+}
+
+// covers: EVT-011, EVT-012
+#[test]
+fn types_that_clients_would_not_read_are_refused() {
+    let events = Events::new().expect("entropy");
+    let of = |name: &str| Event::new(name, raw("{}"), raw("{}"));
+    let longest = "n".repeat(wire::MAX_NAME);
+    for (name, length) in [("", 0), (&*format!("{longest}n"), 257)] {
+        assert_eq!(events.add(of(name)).expect_err("a name"), AddEventError::Name { length });
+    }
+    events.add(of(&longest)).expect("a type");
+    let modes = |modes: &[DeliveryMode]| events.add(of("build").modes(modes.to_vec())).map(drop);
+    for wrong in [
+        &[][..],
+        &[DeliveryMode::Poll, DeliveryMode::Push, DeliveryMode::Poll],
+        &[DeliveryMode::Poll, DeliveryMode::Other("fax".into())],
+    ] {
+        assert!(matches!(modes(wrong), Err(AddEventError::Modes { .. })), "{wrong:?}");
+    }
+    for (schemas, member) in [(["true", "{}"], "inputSchema"), (["{}", "[]"], "payloadSchema")] {
+        let event = Event::new("build", raw(schemas[0]), raw(schemas[1]));
+        let expected = AddEventError::Schema { name: "build".into(), member };
+        assert_eq!(events.add(event).expect_err("a schema"), expected);
+    }
+    // Nothing of these is there; nor does a refused description change one that is.
+    let mut harness = Harness::new(&events);
+    assert_eq!(harness.result(1, wire::LIST, json!({}))["events"].as_array().map(Vec::len), Some(1));
+    modes(&[DeliveryMode::Webhook]).expect("a type");
+    modes(&[]).expect_err("modes");
+    let listed = harness.result(2, wire::LIST, json!({}));
+    assert_eq!(listed["events"][0]["delivery"], json!(["webhook"]));
 }
 
 // covers: EVT-162
@@ -497,7 +531,7 @@ fn each_principal_gets_what_is_its_own_and_a_check_before_a_loss_counts_no_more(
             }
             _ => Err(EventsError::Forbidden("left".into())),
         });
-    let publisher = events.add(mail);
+    let publisher = events.add(mail).expect("a type");
     let mut harness = Harness::new(&events);
     let channel = harness.server.pipe.channel();
     let ann = server::Authorization::new(Identity::new("ann"));
@@ -517,7 +551,7 @@ fn each_principal_gets_what_is_its_own_and_a_check_before_a_loss_counts_no_more(
 #[test]
 fn nothing_follows_a_cancellation_that_waits_behind_a_handler() {
     let events = Events::new().expect("entropy");
-    let publisher = events.add(build());
+    let publisher = events.add(build()).expect("a type");
     let mut harness = Harness::new(&events);
     harness.request(1, wire::STREAM, json!({"name": "build"}));
     let now = harness.server.now;
@@ -548,7 +582,7 @@ fn changes_of_the_list_reach_their_subscribers() {
         let sent = harness.sent();
         methods(&sent).iter().map(|method| (*method).to_string()).collect::<Vec<_>>()
     };
-    events.add(build());
+    events.add(build()).expect("a type");
     assert_eq!(announced(&mut harness), [wire::LIST_CHANGED]);
     assert!(events.remove("build", &EventsError::EventNotFound));
     assert!(!events.remove("build", &EventsError::EventNotFound));
@@ -579,10 +613,13 @@ mod typed {
     #[test]
     fn schemas_come_from_types() {
         let events = Events::new().expect("entropy");
-        let publisher = events.add(
-            Event::<Branch, Build>::typed("build").matching(|wanted, build| wanted.branch == build.branch),
-        );
-        events.add(Event::<(), Build>::typed("any"));
+        let publisher = events
+            .add(
+                Event::<Branch, Build>::typed("build")
+                    .matching(|wanted, build| wanted.branch == build.branch),
+            )
+            .expect("a type");
+        events.add(Event::<(), Build>::typed("any")).expect("a type");
         let mut harness = Harness::new(&events);
         let list = harness.result(1, wire::LIST, json!({}));
         let [any, build] = [&list["events"][0], &list["events"][1]];

@@ -29,7 +29,7 @@ fn events(receiver: &TestReceiver) -> (Events, Publisher<Value>) {
     let deliveries = Deliveries::new(config, entropy, clock.anchor());
     let events = Events::new().expect("entropy");
     events.webhooks(Deliverer::start(deliveries, clock, poster()).expect("a thread"));
-    let publisher = events.add(build().modes([DeliveryMode::Poll, DeliveryMode::Webhook]));
+    let publisher = events.add(build().modes([DeliveryMode::Poll, DeliveryMode::Webhook])).expect("a type");
     (events, publisher)
 }
 
@@ -123,7 +123,9 @@ fn what_is_no_subscription_is_refused() {
         peer.write(answer("200 OK", r#"{"challenge":"another"}"#).as_bytes());
     });
     let (events, _publisher) = events(&receiver);
-    events.add(Event::new("polled", raw(r#"{"type":"object"}"#), raw("{}")).modes([DeliveryMode::Poll]));
+    events
+        .add(Event::new("polled", raw(r#"{"type":"object"}"#), raw("{}")).modes([DeliveryMode::Poll]))
+        .expect("a type");
     let mut anonymous = Harness::new(&events);
     let error = anonymous.error(1, wire::SUBSCRIBE, subscription(&receiver, &Value::Null));
     assert_eq!(error.0, -32024, "{error:?}");
