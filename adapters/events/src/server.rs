@@ -113,7 +113,9 @@ impl DerefMut for Locked<'_> {
 struct State {
     find_profile: Option<FindProfile>,
     source: Source,
-    access: BTreeMap<String, Arc<Access>>,
+    types: BTreeMap<String, Registered>,
+    /// Number of the last type that was added.
+    last_type: u64,
     loops: BTreeMap<Lane, JoinedLoop>,
     webhooks: Option<Box<Webhooks>>,
     /// Raised when access may have been lost: a check before that counts no more.
@@ -121,6 +123,13 @@ struct State {
     /// The latest time of a loop.
     now: Instant,
     entropy: Entropy,
+}
+
+/// A type, as it was added last.
+struct Registered {
+    /// Tells it from one that had this name before.
+    number: u64,
+    access: Arc<Access>,
 }
 
 /// A loop of the server, as the publishers see it.
@@ -150,7 +159,8 @@ impl Events {
         let state = State {
             find_profile: None,
             source: Source::new(config, entropy()?),
-            access: BTreeMap::new(),
+            types: BTreeMap::new(),
+            last_type: 0,
             loops: BTreeMap::new(),
             webhooks: None,
             epoch: 0,
@@ -186,17 +196,19 @@ impl Events {
         let name = described.name.clone();
         let mut state = self.0.lock();
         state.source.add(described, limits);
-        state.access.insert(name.clone(), Arc::new(access));
+        let number = state.types.get(&name).map_or(state.last_type + 1, |known| known.number);
+        state.last_type = state.last_type.max(number);
+        state.types.insert(name.clone(), Registered { number, access: Arc::new(access) });
         drop(state);
         self.0.announce_list();
-        Ok(Publisher::new(self.clone(), name))
+        Ok(Publisher::new(self.clone(), name, number))
     }
 
     /// Removes a type, and ends its streams with `reason` (EVT-020, EVT-021). Returns whether there was one.
     pub fn remove(&self, name: &str, reason: &EventsError) -> bool {
         let is_known = self.0.change(|state, _| {
             state.epoch += 1;
-            state.access.remove(name);
+            state.types.remove(name);
             if let Some(webhooks) = &mut state.webhooks {
                 webhooks.terminate(&|other, _| (other == name).then(|| reason.clone()));
             }
@@ -214,6 +226,11 @@ impl Events {
     ///
     /// [`PublishError`]; nothing was published then.
     pub fn publish(&self, event: &EventOccurrence) -> Result<(), PublishError> {
+        self.publish_to(None, event)
+    }
+
+    /// Publishes an event of the type with a number; of any without one.
+    fn publish_to(&self, number: Option<u64>, event: &EventOccurrence) -> Result<(), PublishError> {
         // It becomes a header field of deliveries.
         let id = &event.event_id;
         if !(1..=wire::MAX_EVENT_ID).contains(&id.len()) || !id.bytes().all(|b| b.is_ascii_graphic()) {
@@ -223,33 +240,44 @@ impl Events {
         if !event.data.is_object() || event.meta.as_ref().is_some_and(|meta| !meta.is_object()) {
             return Err(EncodeError::NotAnObject.into());
         }
-        let published = self.0.change(|state, now| {
-            let State { source, webhooks, .. } = state;
+        self.change_type(&event.name, number, |source, webhooks, now| {
             source.publish(now, event.clone())?;
             if let Some(webhooks) = webhooks {
                 webhooks.publish(source, event);
             }
-            Ok::<_, UnknownType>(())
-        });
-        published.map_err(|_| PublishError::Removed)
+            Ok(())
+        })
     }
 
     /// Reports that events of a type were lost: on streams, in polls, and to webhooks.
-    fn report_gap(&self, name: &str) -> Result<(), PublishError> {
-        let reported = self.0.change(|state, now| {
-            let State { source, webhooks, .. } = state;
+    fn report_gap(&self, name: &str, number: u64) -> Result<(), PublishError> {
+        self.change_type(name, Some(number), |source, webhooks, now| {
             source.report_gap(now, name)?;
             if let Some(webhooks) = webhooks {
                 webhooks.report_gap(source, name);
             }
-            Ok::<_, UnknownType>(())
-        });
-        reported.map_err(|_| PublishError::Removed)
+            Ok(())
+        })
     }
 
-    fn report_error(&self, name: &str, error: &EventsError) -> Result<(), PublishError> {
-        let reported = self.0.change(|state, _| state.source.report_error(name, error));
-        reported.map_err(|_| PublishError::Removed)
+    fn report_error(&self, name: &str, number: u64, error: &EventsError) -> Result<(), PublishError> {
+        self.change_type(name, Some(number), |source, _, _| source.report_error(name, error))
+    }
+
+    /// Changes the type of a name, unless it is another one than that with a number.
+    fn change_type(
+        &self,
+        name: &str,
+        number: Option<u64>,
+        change: impl FnOnce(&mut Source, Option<&mut Webhooks>, Instant) -> Result<(), UnknownType>,
+    ) -> Result<(), PublishError> {
+        let changed = self.0.change(|state, now| {
+            let State { source, webhooks, types, .. } = state;
+            let is_it =
+                types.get(name).is_some_and(|known| number.is_none_or(|number| known.number == number));
+            if is_it { change(source, webhooks.as_deref_mut(), now) } else { Err(UnknownType) }
+        });
+        changed.map_err(|_| PublishError::Removed)
     }
 
     /// Ends the streams and webhook subscriptions for which `reason`, called with type and principal, returns one: their clients
@@ -356,7 +384,7 @@ impl Shared {
 
     /// Finds what decides about a type that a caller may see.
     fn access(&self, name: &str, caller: &Caller) -> Result<Arc<Access>, EventsError> {
-        let access = self.lock().access.get(name).cloned();
+        let access = self.lock().types.get(name).map(|known| known.access.clone());
         // To others, a type is as if it did not exist.
         access.filter(|access| access.is_visible(caller)).ok_or(EventsError::EventNotFound)
     }
@@ -364,7 +392,7 @@ impl Shared {
     /// Answers `events/list`. Those who have no streams see neither their mode nor types that have no other.
     fn list(&self, params: &ListEventsParams, caller: &Caller, era: Era) -> wire::ListEventsResult {
         let all: Vec<_> =
-            self.lock().access.iter().map(|(name, access)| (name.clone(), access.clone())).collect();
+            self.lock().types.iter().map(|(name, known)| (name.clone(), known.access.clone())).collect();
         // Without the lock, because functions of the application run.
         let visible: BTreeMap<String, bool> =
             all.into_iter().map(|(name, access)| (name, access.is_visible(caller))).collect();
@@ -421,6 +449,11 @@ impl ServerExtension for Events {
             .into_iter()
             .fold(config, |config, name| config.custom_method(method(name)))
             .custom_method(method(wire::STREAM).long_lived())
+    }
+
+    fn identity(&self) -> Option<usize> {
+        // Two parts on one loop would both take answers and cancellations of one call.
+        Some(Arc::as_ptr(&self.0).addr())
     }
 
     fn join(&self, server_loop: &mut dyn ServerLoop, commands: CommandSender) -> Box<dyn LoopExtension> {

@@ -260,22 +260,25 @@ impl Access {
     }
 }
 
-/// Publishes the events of one type, from any thread. Clones publish the same type.
+/// Publishes the events of one type, from any thread. Clones publish the same type. After it was removed they publish nothing, also
+/// if another type was added with its name.
 pub struct Publisher<P> {
     events: Events,
     name: String,
+    /// Number of the type.
+    number: u64,
     payload: PhantomData<fn(&P)>,
 }
 
 impl<P> Clone for Publisher<P> {
     fn clone(&self) -> Self {
-        Self::new(self.events.clone(), self.name.clone())
+        Self::new(self.events.clone(), self.name.clone(), self.number)
     }
 }
 
 impl<P> Publisher<P> {
-    pub(super) const fn new(events: Events, name: String) -> Self {
-        Self { events, name, payload: PhantomData }
+    pub(super) const fn new(events: Events, name: String, number: u64) -> Self {
+        Self { events, name, number, payload: PhantomData }
     }
 
     /// Returns the name of the type.
@@ -291,7 +294,7 @@ impl<P> Publisher<P> {
     ///
     /// [`PublishError::Removed`].
     pub fn report_error(&self, error: &EventsError) -> Result<(), PublishError> {
-        self.events.report_error(&self.name, error)
+        self.events.report_error(&self.name, self.number, error)
     }
 
     /// Reports that events were lost before they could be published: streams get `active` again (EVT-055), the next polls
@@ -302,7 +305,7 @@ impl<P> Publisher<P> {
     ///
     /// [`PublishError::Removed`].
     pub fn report_gap(&self) -> Result<(), PublishError> {
-        self.events.report_gap(&self.name)
+        self.events.report_gap(&self.name, self.number)
     }
 }
 
@@ -333,7 +336,8 @@ impl<P: Serialize> Publisher<P> {
         if !data.is_object() {
             return Err(EncodeError::NotAnObject.into());
         }
-        self.events.publish(&EventOccurrence::new(id, &*self.name, iso_8601(unix.as_secs()), data))
+        let event = EventOccurrence::new(id, &*self.name, iso_8601(unix.as_secs()), data);
+        self.events.publish_to(Some(self.number), &event)
     }
 }
 

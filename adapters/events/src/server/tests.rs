@@ -5,8 +5,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use mcp_proto::pipe::{self, Pipe as _};
 use mcp_proto::server::Identity;
-use mcp_proto::{Limits, Version};
-use mcp_runtime::server::Dispatcher;
+use mcp_proto::{Anchor, Limits, Version};
+use mcp_runtime::server::{Attachments, Dispatcher, StorePlace};
 use serde_json::{Value, json};
 
 use super::*;
@@ -511,6 +511,43 @@ fn types_that_clients_would_not_read_are_refused() {
     modes(&[]).expect_err("modes");
     let listed = harness.result(2, wire::LIST, json!({}));
     assert_eq!(listed["events"][0]["delivery"], json!(["webhook"]));
+}
+
+// covers: EVT-020, EVT-022
+#[test]
+fn publisher_of_a_removed_type_publishes_nothing_into_its_successor() {
+    let events = Events::new().expect("entropy");
+    let old = events.add(build()).expect("a type");
+    // Described anew, it is the same type.
+    let same = events.add(build().description("more")).expect("a type");
+    built(&old, 1, "main");
+    built(&same, 2, "main");
+    events.remove("build", &EventsError::SchemaChanged { feature: "payloadSchema" });
+    assert_eq!(old.publish(&json!({})), Err(PublishError::Removed));
+    let new = events.add(build()).expect("a type");
+    for stale in [&old, &same] {
+        assert_eq!(stale.publish(&json!({})), Err(PublishError::Removed));
+        assert_eq!(stale.report_gap(), Err(PublishError::Removed));
+    }
+    built(&new, 3, "main");
+    let event = EventOccurrence::new("evt", "build", "2026-11-25T10:00:00Z", raw("{}"));
+    events.publish(&event).expect("by its name alone");
+    assert_eq!(events.publish(&EventOccurrence { name: "none".into(), ..event }), Err(PublishError::Removed));
+}
+
+// covers: EVT-001
+#[test]
+fn events_that_are_added_twice_are_there_once() {
+    let events = Events::new().expect("entropy");
+    let others = Events::new().expect("entropy");
+    assert!(events.identity().is_some() && events.identity() != others.identity());
+    let attachments = Attachments::default()
+        .with_extension(Arc::new(events.clone()))
+        .with_extension(Arc::new(events.clone()));
+    let mut harness = Harness::new(&others);
+    let Harness { dispatcher, server, .. } = &mut harness;
+    attachments.install(dispatcher, server, Anchor::default(), StorePlace::Inline).expect("no tasks");
+    assert_eq!(events.0.lock().loops.len(), 1);
 }
 
 // covers: EVT-162

@@ -22,6 +22,12 @@ pub trait ServerExtension: Send + Sync {
     /// Adds the methods and capabilities of the extension to the configuration of a server.
     fn configure(&self, config: Config) -> Config;
 
+    /// Returns a number that clones of this extension have in common and others have not: the address of what they share, for
+    /// example. Of those with the same number only the first is added. By default each counts as another one.
+    fn identity(&self) -> Option<usize> {
+        None
+    }
+
     /// Returns the part of the extension on one loop. `commands` wakes the loop from any thread: a server has one loop
     /// for each byte stream, or for each shard.
     fn join(&self, server_loop: &mut dyn ServerLoop, commands: CommandSender) -> Box<dyn LoopExtension>;
@@ -66,11 +72,18 @@ impl Attachments {
         self
     }
 
-    /// Adds an extension.
+    /// Adds an extension, unless it is there ([`ServerExtension::identity`]).
     #[must_use]
     pub fn with_extension(mut self, extension: Arc<dyn ServerExtension>) -> Self {
-        self.extensions.push(extension);
+        self.add_extension(extension);
         self
+    }
+
+    pub(super) fn add_extension(&mut self, extension: Arc<dyn ServerExtension>) {
+        let identity = extension.identity();
+        if identity.is_none() || self.extensions.iter().all(|other| other.identity() != identity) {
+            self.extensions.push(extension);
+        }
     }
 
     /// Gives everything to the loop that `dispatcher` belongs to, which has a waker. `place` is where a store of tasks runs.

@@ -345,7 +345,12 @@ impl<F: Flavor> Router<F> {
         }
         let added = self.state_mut().core.nest(prefix, state.core).map(drop);
         if added.is_ok() {
-            self.state_mut().attachments.extensions.extend(state.attachments.extensions);
+            let attachments = &mut self.state_mut().attachments;
+            state
+                .attachments
+                .extensions
+                .into_iter()
+                .for_each(|extension| attachments.add_extension(extension));
             inner.updates.0.forward_to(&self.updates.0);
         }
         self.record(added)
@@ -398,9 +403,9 @@ impl<F: Flavor> Router<F> {
 
     /// Adds an extension of the protocol that answers its methods itself. Layers and the fallback see none of its calls.
     ///
-    /// Those of a [nested](Self::nest) router are added too.
+    /// Those of a [nested](Self::nest) router are added too. One that is there is not added again.
     pub fn extension(&mut self, extension: impl ServerExtension + 'static) -> &mut Self {
-        self.state_mut().attachments.extensions.push(Arc::new(extension));
+        self.state_mut().attachments.add_extension(Arc::new(extension));
         self
     }
 
