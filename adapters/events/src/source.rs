@@ -80,6 +80,8 @@ struct LaneState {
     ready: VecDeque<StreamKey>,
     /// When each stream is looked at again: heartbeats, and the ends of holds.
     timers: BTreeSet<(Instant, StreamKey)>,
+    /// The latest time that was passed in for it. Those of other lanes may be ahead.
+    now: Instant,
 }
 
 impl LaneState {
@@ -196,8 +198,6 @@ pub struct Source {
     principals: BTreeMap<Option<String>, usize>,
     /// Invariant: those of all streams are here.
     lanes: BTreeMap<Lane, LaneState>,
-    /// The latest time that was passed in.
-    now: Instant,
     next: u64,
 }
 
@@ -222,7 +222,6 @@ impl Source {
             streams: BTreeMap::new(),
             principals: BTreeMap::new(),
             lanes: BTreeMap::new(),
-            now: Instant::ZERO,
             next: 0,
         }
     }
@@ -542,9 +541,10 @@ impl Source {
     ///
     /// After `None` there may be more to look through: [`poll_timeout`](Self::poll_timeout) has passed then.
     pub fn poll_message(&mut self, now: Instant, lane: Lane) -> Option<(StreamKey, StreamMessage)> {
-        self.now = self.now.max(now);
+        let state = self.lanes.get_mut(&lane)?;
+        state.now = state.now.max(now);
         // Of each stream that is ready now once: what a filter holds back must not keep the others from their turn.
-        for _ in 0..self.lanes.get(&lane)?.ready.len() {
+        for _ in 0..state.ready.len() {
             let key = self.lanes.get_mut(&lane)?.ready.pop_front()?;
             let Some(stream) = self.streams.get_mut(&key) else { continue };
             stream.is_ready = false;
@@ -565,7 +565,7 @@ impl Source {
         // An error may have been reported meanwhile.
         let error = stream.progress.error.take();
         stream.progress = stream.before.clone();
-        stream.progress.error = error.or(stream.progress.error.take());
+        stream.progress.error = error.or_else(|| stream.progress.error.take());
         lane.timers.insert((stream.progress.beat_at, key));
         if let Some(before) = stream.held_until.replace(until) {
             lane.timers.remove(&(before, key));
@@ -578,8 +578,8 @@ impl Source {
 
     /// Handles the deadlines of a lane that have passed.
     pub fn handle_timeout(&mut self, now: Instant, lane: Lane) {
-        self.now = self.now.max(now);
         let Some(lane) = self.lanes.get_mut(&lane) else { return };
+        lane.now = lane.now.max(now);
         while let Some((at, key)) = lane.timers.first().copied().filter(|(at, _)| *at <= now) {
             lane.timers.remove(&(at, key));
             let Some(stream) = self.streams.get_mut(&key) else { continue };
@@ -596,7 +596,7 @@ impl Source {
     #[must_use]
     pub fn poll_timeout(&self, lane: Lane) -> Option<Instant> {
         let lane = self.lanes.get(&lane)?;
-        if lane.ready.is_empty() { lane.timers.first().map(|(at, _)| *at) } else { Some(self.now) }
+        if lane.ready.is_empty() { lane.timers.first().map(|(at, _)| *at) } else { Some(lane.now) }
     }
 
     /// Returns the number of open streams.

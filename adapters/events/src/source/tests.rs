@@ -186,6 +186,27 @@ fn stream_that_falls_behind_is_told_once_and_goes_on() {
     }
 }
 
+// covers: EVT-057
+#[test]
+fn deadline_of_a_lane_does_not_depend_on_the_clock_of_another() {
+    let mut source = source_of(LogLimits::default());
+    let ahead = source.add_lane();
+    let params = StreamEventsParams::new("build");
+    open(&mut source, at(0), None);
+    source.open(at(0), ahead, &params, None, all()).expect("a stream");
+    assert_eq!(messages(&mut source, at(0)).len(), 1);
+    // Another thread drives its lane, and looked at its clock later.
+    source.handle_timeout(at(9), ahead);
+    while source.poll_message(at(9), ahead).is_some() {}
+    source.publish(at(9), event("build", 1)).expect("a type");
+    for (lane, expected) in [(LANE, at(0)), (ahead, at(9))] {
+        assert_eq!(source.poll_timeout(lane), Some(expected), "at once");
+    }
+    // Heartbeats are of the time of their lane, too.
+    assert_eq!(messages(&mut source, at(1)).len(), 1);
+    assert_eq!(source.poll_timeout(LANE), Some(at(11)));
+}
+
 // covers: EVT-054, EVT-055, EVT-145, EVT-147
 #[test]
 fn errors_and_gaps_from_upstream_reach_those_who_are_there() {
