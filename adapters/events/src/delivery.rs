@@ -477,6 +477,23 @@ impl Deliveries {
         [attempt, deadline, first(&self.expiries)].into_iter().flatten().min()
     }
 
+    /// Returns whether no request is in flight, and none is due until then.
+    #[must_use]
+    pub fn is_idle_until(&self, until: Instant) -> bool {
+        let is_due = self.schedule.first().is_some_and(|(at, _)| *at <= until);
+        self.attempts.is_empty()
+            && self.released.is_empty()
+            && self.verifications.unsent.is_empty()
+            && !is_due
+    }
+
+    /// Returns whether a message is neither acknowledged nor given up: one that waits for its next attempt, or that its
+    /// subscription goes on (EVT-098).
+    #[must_use]
+    pub fn has_open_messages(&self) -> bool {
+        self.queued > 0
+    }
+
     /// Returns whether [`poll_event`](Self::poll_event) has news.
     #[must_use]
     pub fn has_events(&self) -> bool {

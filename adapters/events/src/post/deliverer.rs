@@ -27,8 +27,8 @@ use crate::delivery::{Deliveries, Delivery, Event, Failure, Outcome};
 ///
 /// It follows the clock of the system, for the times in signatures: after the machine slept, or its clock was set.
 ///
-/// Its drop ends the thread. Requests in flight are completed if the process lives long enough; [`finish`](Self::finish) waits
-/// for them.
+/// Its drop ends the thread. Requests in flight are completed if the process lives long enough; [`finish`](Self::finish) delivers
+/// what it can first.
 pub struct Deliverer {
     shared: Arc<Shared>,
     thread: Thread,
@@ -54,11 +54,9 @@ struct State {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// No more requests begin; those in flight have this time.
-    Ending(Duration),
-    Ended {
-        is_complete: bool,
-    },
+    /// Requests are made until then.
+    Ending(Instant),
+    Ended,
 }
 
 impl Deliverer {
@@ -124,23 +122,30 @@ impl Deliverer {
         state.deliveries.poll_event()
     }
 
-    /// Ends the thread, and waits up to `timeout` for the requests in flight. Returns whether all have ended.
+    /// Delivers what is due until `timeout` has passed, and ends the thread then, or when nothing more becomes due in that time.
+    /// Returns whether no message is left open: one that is was not acknowledged, and has another attempt later, or waits for a
+    /// refresh of its subscription.
+    ///
+    /// The functions of the machine can be called nevertheless, but nothing is sent any more. A second call waits for the end.
     #[must_use]
-    pub fn finish(self, timeout: Duration) -> bool {
+    pub fn finish(&self, timeout: Duration) -> bool {
         self.end(timeout);
-        let state = self.shared.wait(timeout, |state| matches!(state.phase, Phase::Ended { .. }));
-        state.phase == Phase::Ended { is_complete: true }
+        let state = self.shared.wait(timeout.saturating_add(GRACE), |state| state.phase == Phase::Ended);
+        state.phase == Phase::Ended && !state.deliveries.has_open_messages()
     }
 
-    fn end(&self, grace: Duration) {
+    fn end(&self, timeout: Duration) {
         let mut state = self.shared.lock();
-        if state.phase == Phase::Running {
-            state.phase = Phase::Ending(grace);
+        if state.phase != Phase::Ended {
+            state.phase = Phase::Ending(self.shared.clock.now() + timeout);
         }
         drop(state);
         self.thread.unpark();
     }
 }
+
+/// Time after its deadline that the thread has for its last turn.
+const GRACE: Duration = Duration::from_secs(1);
 
 impl Drop for Deliverer {
     fn drop(&mut self) {
@@ -183,18 +188,28 @@ impl Shared {
     fn run(&self, mut workers: Workers<Delivery, Posted>) {
         workers.register(&Waker::from(Arc::new(Unpark(thread::current()))));
         loop {
-            let state = self.lock();
-            if let Phase::Ending(grace) = state.phase {
+            let at = self.turn(self.lock(), &mut workers);
+            let mut state = self.lock();
+            let until = match state.phase {
+                Phase::Ending(until) => until,
+                Phase::Running | Phase::Ended => {
+                    drop(state);
+                    match at {
+                        Some(at) => thread::park_timeout(self.clock.until(at)),
+                        None => thread::park(),
+                    }
+                    continue;
+                }
+            };
+            if self.clock.now() >= until || state.deliveries.is_idle_until(until) {
+                state.phase = Phase::Ended;
                 drop(state);
-                let is_complete = workers.finish(grace);
-                self.lock().phase = Phase::Ended { is_complete };
                 self.changed.notify_all();
+                // Its threads end with the requests in flight.
                 return;
             }
-            match self.turn(state, &mut workers) {
-                Some(at) => thread::park_timeout(self.clock.until(at)),
-                None => thread::park(),
-            }
+            drop(state);
+            thread::park_timeout(self.clock.until(at.map_or(until, |at| at.min(until))));
         }
     }
 

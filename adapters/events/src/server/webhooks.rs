@@ -8,6 +8,7 @@ use alloc::task::Wake;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use core::task::Waker;
+use core::time::Duration;
 
 use mcp_proto::{CallId, Instant};
 
@@ -20,7 +21,9 @@ use crate::wire::{EventOccurrence, EventsError, Nullable, Profile, SubscribeEven
 
 /// Webhook subscriptions, and the calls that wait for a challenge.
 pub(super) struct Webhooks {
-    deliverer: Deliverer,
+    deliverer: Arc<Deliverer>,
+    /// Nothing is delivered any more.
+    has_ended: bool,
     subscribers: BTreeMap<SubscriptionHandle, Subscriber>,
     waiting: BTreeMap<Ticket, Waiting>,
     /// Answers that the loops have not taken yet.
@@ -56,7 +59,8 @@ impl Events {
     pub fn webhooks(&self, deliverer: Deliverer) {
         deliverer.register(&Waker::from(Arc::new(News(Arc::downgrade(&self.0)))));
         let webhooks = Webhooks {
-            deliverer,
+            deliverer: Arc::new(deliverer),
+            has_ended: false,
             subscribers: BTreeMap::new(),
             waiting: BTreeMap::new(),
             answers: Vec::new(),
@@ -64,6 +68,20 @@ impl Events {
         // Some may have come before there was a waker.
         self.0.has_news.store(true, Ordering::SeqCst);
         self.0.lock().webhooks = Some(Box::new(webhooks));
+    }
+
+    /// Delivers what is queued for webhooks until `timeout` has passed, and stops then, or as soon as nothing more is due in that
+    /// time. Call it when the loops of the server have ended. Returns whether no delivery is left open, also without
+    /// [webhooks](Self::webhooks).
+    ///
+    /// Calls of `events/subscribe` are refused behind it, and those that wait for a challenge.
+    #[must_use]
+    pub fn finish(&self, timeout: Duration) -> bool {
+        let deliverer = self.0.lock().webhooks.as_ref().map(|webhooks| webhooks.deliverer.clone());
+        // Without the lock: others go on meanwhile.
+        let is_complete = deliverer.is_none_or(|deliverer| deliverer.finish(timeout));
+        self.0.change(|state, _| state.webhooks.as_mut().map(|webhooks| webhooks.end()));
+        is_complete
     }
 
     /// Calls functions of the machine that delivers, for proofs or numbers; `None` without [webhooks](Self::webhooks). They must not
@@ -122,6 +140,9 @@ impl Webhooks {
         (lane, call): (Lane, CallId),
         request: Request,
     ) -> Result<Option<SubscribeEventsResult>, EventsError> {
+        if self.has_ended {
+            return Err(ended());
+        }
         let Request { name, subscribe, filter, resume } = request;
         let subscriber = Subscriber { name, principal: subscribe.key.principal().into(), filter };
         let begin = Begin { subscriber, resume };
@@ -238,6 +259,15 @@ impl Webhooks {
         }
     }
 
+    /// Refuses all that would wait for a delivery.
+    fn end(&mut self) {
+        self.has_ended = true;
+        for ticket in self.waiting.keys().copied().collect::<Vec<_>>() {
+            self.deliverer.with(|deliveries, _| deliveries.cancel(ticket));
+            self.refuse(ticket, &ended());
+        }
+    }
+
     /// Answers a call that waits with an error.
     fn refuse(&mut self, ticket: Ticket, error: &EventsError) {
         if let Some(Waiting { lane, call, profile, .. }) = self.waiting.remove(&ticket) {
@@ -265,6 +295,11 @@ impl Webhooks {
         self.subscribers.insert(handle, subscriber);
         grant.to_result()
     }
+}
+
+/// Returns the error of a call that comes too late. The client can try again: at another host, or after a restart.
+fn ended() -> EventsError {
+    EventsError::Internal("the server is ending".into())
 }
 
 /// Puts an event into the queue of a subscription. What cannot be a delivery becomes a gap, so that its subscriber hears of it.

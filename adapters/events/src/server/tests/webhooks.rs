@@ -193,6 +193,48 @@ fn subscription_keeps_the_profile_it_was_made_with() {
     assert_eq!(refreshed["truncated"], true, "{refreshed}");
 }
 
+// covers: EVT-097, EVT-151
+#[test]
+fn end_delivers_what_is_queued_and_refuses_what_comes_then() {
+    let (tell, told) = std::sync::mpsc::channel::<bool>();
+    let told = Mutex::new(told);
+    let receiver = TestReceiver::start(SERVER, move |request, peer| {
+        let body: Value = serde_json::from_slice(&request.body).expect("JSON");
+        let echoed = json!({"challenge": body["challenge"]}).to_string();
+        if request.head.contains("/other") {
+            // Later than the end of the server.
+            thread::sleep(Duration::from_secs(1));
+        }
+        let is_taken = told.lock().expect("a channel").recv().unwrap_or_default();
+        peer.write(answer(if is_taken { "200 OK" } else { "500 Oh" }, &echoed).as_bytes());
+    });
+    for is_taken in [true, false] {
+        let (events, publisher) = events(&receiver);
+        let [mut harness, mut other] = [(); 2].map(|()| harness(&events));
+        harness.request(1, wire::SUBSCRIBE, subscription(&receiver, &Value::Null));
+        tell.send(true).expect("the receiver");
+        assert!(answered(&mut harness)["result"].is_object());
+        (0..9).for_each(|n| built(&publisher, n, "main"));
+        (0..9).for_each(|_| tell.send(is_taken).expect("the receiver"));
+        let mut path = subscription(&receiver, &Value::Null);
+        path["delivery"]["url"] = json!(format!("{}/other", receiver.url().trim_end_matches('/')));
+        if is_taken {
+            assert!(events.finish(SOON));
+        } else {
+            // Its next attempts come later than this. A call waits for a challenge meanwhile.
+            assert_eq!(other.request(2, wire::SUBSCRIBE, path.clone()), [Value::Null; 0]);
+            assert!(!events.finish(Duration::from_millis(300)));
+            assert_eq!(answered(&mut other)["error"]["code"], -32603);
+        }
+        let stats = events.with_deliveries(|deliveries, _| deliveries.stats()).expect("webhooks");
+        assert_eq!((stats.published, stats.acknowledged), (9, if is_taken { 9 } else { 0 }));
+        let (code, _) = harness.error(3, wire::SUBSCRIBE, path);
+        assert_eq!(code, -32603);
+        assert_eq!(events.finish(SOON), is_taken, "once is enough");
+    }
+    assert!(Events::new().expect("entropy").finish(SOON), "nothing is delivered");
+}
+
 // covers: EVT-075
 #[test]
 fn call_that_is_cancelled_or_whose_loop_ends_is_forgotten() {
