@@ -14,6 +14,7 @@ use mcp_proto::{Anchor, Entropy, Instant, RawJson};
 use super::tests::{EPOCH, echo, event, key, request, secret};
 use super::*;
 use crate::webhook::{Secret, SignedHead, Verifier};
+use crate::wire::{EventsError, Profile};
 
 const URLS: [&str; 3] = ["https://a.example/", "https://b.example/x", "https://b.example/y"];
 const PRINCIPALS: [&str; 2] = ["p", "q"];

@@ -1,11 +1,17 @@
 use alloc::format;
 use alloc::string::ToString as _;
 use alloc::vec;
+use alloc::vec::Vec;
+
+use mcp_proto::RawJson;
 
 use super::*;
 use crate::receiver;
-use crate::webhook::Secret;
-use crate::wire::{CallbackFailure, DeliveryMode, Envelope};
+use crate::webhook::{MAX_BODY, Secret, sign};
+use crate::wire::{
+    CallbackFailure, DeliveryMode, Envelope, EventOccurrence, EventsError, Millis, Nullable, Profile,
+    WebhookIdRule,
+};
 
 pub(super) const EPOCH: u64 = 1_795_600_800;
 const HOOK: &str = "https://hooks.example/mcp/a1";

@@ -14,7 +14,7 @@ use mcp_std::Clock;
 use mcp_std::sync::Workers;
 
 use super::{Posted, Poster};
-use crate::delivery::{Deliveries, Delivery, Event, Failure, Outcome};
+use crate::delivery::{Deliveries, Delivery, DriveDeliveries, Event, Failure, Outcome};
 
 /// A thread that sends what [`Deliveries`] ask for, and tells them the outcomes and the time.
 ///
@@ -146,6 +146,20 @@ impl Deliverer {
 
 /// Time after its deadline that the thread has for its last turn.
 const GRACE: Duration = Duration::from_secs(1);
+
+impl DriveDeliveries for Deliverer {
+    fn with_deliveries(&self, f: &mut dyn FnMut(&mut Deliveries, Instant)) {
+        self.with(f);
+    }
+
+    fn register(&self, waker: &Waker) {
+        self.register(waker);
+    }
+
+    fn finish(&self, timeout: Duration) -> bool {
+        self.finish(timeout)
+    }
+}
 
 impl Drop for Deliverer {
     fn drop(&mut self) {

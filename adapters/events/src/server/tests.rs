@@ -1,16 +1,20 @@
 use alloc::format;
 use alloc::string::ToString as _;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
 
 use mcp_proto::pipe::{self, Pipe as _};
-use mcp_proto::server::Identity;
-use mcp_proto::{Anchor, Limits, Version};
+use mcp_proto::server::{self, Identity};
+use mcp_proto::{Anchor, Limits, RawJson, Version};
 use mcp_runtime::server::{Attachments, Dispatcher, StorePlace};
 use serde_json::{Value, json};
 
+use super::event_loop::RETRY_INTERVAL;
 use super::*;
 use crate::source::LogLimits;
+use crate::wire::DeliveryMode;
 
 /// A loop on virtual time, whose client is the test.
 struct TestLoop {

@@ -1,4 +1,4 @@
-//! Webhook subscriptions of a server: between its source, its loops, and what delivers (feature `post`).
+//! Webhook subscriptions of a server: between its source, its loops, and what delivers; and what becomes of their calls.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -12,16 +12,26 @@ use core::time::Duration;
 
 use mcp_proto::{CallId, Instant};
 
-use super::{Answer, Events, Request, Shared};
-use crate::delivery::{self, Deliveries, Grant, Subscribed, SubscriptionHandle, Ticket};
-use crate::post::Deliverer;
+use super::Events;
+use super::shared::{Answer, Shared};
+use crate::delivery::{
+    self, Deliveries, DriveDeliveries, Grant, Subscribe, Subscribed, SubscriptionHandle, Ticket,
+};
 use crate::source::{Filter, Lane, Resume, Source};
 use crate::webhook::SubscriptionKey;
 use crate::wire::{EventOccurrence, EventsError, Nullable, Profile, SubscribeEventsResult};
 
+/// A checked call of `events/subscribe`.
+pub(super) struct Request {
+    pub(super) name: String,
+    pub(super) subscribe: Subscribe,
+    pub(super) filter: Filter,
+    pub(super) resume: Resume,
+}
+
 /// Webhook subscriptions, and the calls that wait for a challenge.
 pub(super) struct Webhooks {
-    deliverer: Arc<Deliverer>,
+    deliverer: Driver,
     /// Nothing is delivered any more.
     has_ended: bool,
     subscribers: BTreeMap<SubscriptionHandle, Subscriber>,
@@ -56,10 +66,10 @@ impl Events {
     /// (EVT-070).
     ///
     /// The events of `deliverer` are taken by this. Subscriptions are in memory (EVT-084).
-    pub fn webhooks(&self, deliverer: Deliverer) {
+    pub fn webhooks(&self, deliverer: impl DriveDeliveries + 'static) {
         deliverer.register(&Waker::from(Arc::new(News(Arc::downgrade(&self.0)))));
         let webhooks = Webhooks {
-            deliverer: Arc::new(deliverer),
+            deliverer: Driver(Arc::new(deliverer)),
             has_ended: false,
             subscribers: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -79,7 +89,7 @@ impl Events {
     pub fn finish(&self, timeout: Duration) -> bool {
         let deliverer = self.0.lock().webhooks.as_ref().map(|webhooks| webhooks.deliverer.clone());
         // Without the lock: others go on meanwhile.
-        let is_complete = deliverer.is_none_or(|deliverer| deliverer.finish(timeout));
+        let is_complete = deliverer.is_none_or(|deliverer| deliverer.0.finish(timeout));
         self.0.change(|state, _| state.webhooks.as_mut().map(|webhooks| webhooks.end()));
         is_complete
     }
@@ -87,7 +97,28 @@ impl Events {
     /// Calls functions of the machine that delivers, for proofs or numbers; `None` without [webhooks](Self::webhooks). They must not
     /// use these events.
     pub fn with_deliveries<R>(&self, f: impl FnOnce(&mut Deliveries, Instant) -> R) -> Option<R> {
-        self.0.lock().webhooks.as_ref().map(|webhooks| webhooks.deliverer.with(f))
+        self.0.lock().webhooks.as_ref().and_then(|webhooks| webhooks.deliverer.with(f))
+    }
+}
+
+/// What drives the deliveries.
+#[derive(Clone)]
+struct Driver(Arc<dyn DriveDeliveries>);
+
+impl Driver {
+    /// Calls functions of the machine. `None` if the driver did not let it.
+    fn with<R>(&self, f: impl FnOnce(&mut Deliveries, Instant) -> R) -> Option<R> {
+        let (mut f, mut result) = (Some(f), None);
+        self.0.with_deliveries(&mut |deliveries, now| {
+            if let Some(f) = f.take() {
+                result = Some(f(deliveries, now));
+            }
+        });
+        result
+    }
+
+    fn poll_event(&self) -> Option<delivery::Event> {
+        self.with(|deliveries, _| deliveries.poll_event())?
     }
 }
 
@@ -147,7 +178,8 @@ impl Webhooks {
         let subscriber = Subscriber { name, principal: subscribe.key.principal().into(), filter };
         let begin = Begin { subscriber, resume };
         let profile = subscribe.profile;
-        match self.deliverer.with(|deliveries, now| deliveries.subscribe(now, subscribe))? {
+        let subscribed = self.deliverer.with(|deliveries, now| deliveries.subscribe(now, subscribe));
+        match subscribed.unwrap_or_else(|| Err(ended()))? {
             Subscribed::Granted(grant) => Ok(Some(self.begin(source, &grant, begin))),
             Subscribed::Verifying(ticket) => {
                 self.waiting.insert(ticket, Waiting { lane, call, profile, begin });
@@ -166,12 +198,13 @@ impl Webhooks {
         key: &SubscriptionKey,
         profile: &Profile,
     ) -> Result<(), EventsError> {
-        self.deliverer.with(|deliveries, _| {
+        let ended_now = self.deliverer.with(|deliveries, _| {
             if let Some(handle) = deliveries.find(key) {
                 self.subscribers.remove(&handle);
             }
             deliveries.unsubscribe(key, profile)
-        })
+        });
+        ended_now.unwrap_or_else(|| Err(ended()))
     }
 
     /// Forgets a call that waits, whose client has gone.

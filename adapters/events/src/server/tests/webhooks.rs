@@ -1,7 +1,10 @@
 //! Webhooks of a server: from the call to a receiver over TLS.
 
 use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
+
+use mcp_std::Clock;
 
 use super::*;
 use crate::delivery::{Config as DeliveryConfig, Deliveries};

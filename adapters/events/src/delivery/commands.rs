@@ -1,0 +1,384 @@
+//! Commands of the application: subscriptions begin, are refreshed, get events, and end.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use mcp_proto::http::Url;
+use mcp_proto::{Instant, RawJson};
+
+use super::queue::{Message, Queue};
+use super::subscription::{Health, State, Subscription, message_id};
+use super::verification::proof_of;
+use super::{
+    Deliveries, Event, Grant, PublishError, Subscribe, Subscribed, SubscriptionHandle, Ticket, host_of,
+};
+use crate::webhook::{Challenge, MAX_BODY, SubscriptionKey};
+use crate::wire::{
+    EventOccurrence, EventsError, MAX_CURSOR, MAX_EVENT_ID, MAX_NAME, Millis, Nullable, Profile,
+    TerminatedEnvelope, WebhookIdRule,
+};
+
+/// Room in a body for a cursor that may be longer than that of the event.
+const CURSOR_ROOM: usize = MAX_CURSOR + 16;
+
+impl Deliveries {
+    /// Makes a subscription, or refreshes the one with the same key (EVT-075): a new grant, the secret replaced, deliveries
+    /// resumed, and its cursor and profile left as they are (EVT-078).
+    ///
+    /// # Errors
+    ///
+    /// The error to answer `events/subscribe` with; no live subscription changed.
+    pub fn subscribe(&mut self, now: Instant, request: Subscribe) -> Result<Subscribed, EventsError> {
+        let now = self.advance(now);
+        let url = self.check(&request)?;
+        self.admit(now, request, &url, false)
+    }
+
+    /// Grants a subscription, or begins its verification unless it `is_proved`.
+    pub(super) fn admit(
+        &mut self,
+        now: Instant,
+        request: Subscribe,
+        url: &Url,
+        is_proved: bool,
+    ) -> Result<Subscribed, EventsError> {
+        if let Some(handle) = self.find(&request.key) {
+            if self.subscriptions.get(&handle).is_some_and(|s| s.state != State::Ending) {
+                return Ok(Subscribed::Granted(self.refresh(now, handle, request)));
+            }
+            // Another one begins; the end of this one is not worth telling any more.
+            self.remove(handle);
+            self.events.push_back(Event::Ended { subscription: handle });
+        }
+        let waiting = self.verifications.places();
+        let limit = |limit, max: usize| EventsError::ResourceExhausted { limit, max: max as u64 };
+        if self.subscriptions.len() + waiting >= self.config.subscriptions {
+            return Err(limit("serverSubscriptions", self.config.subscriptions));
+        }
+        let most = self.config.subscriptions_per_principal;
+        if self.principals.get(request.key.principal()).is_some_and(|count| *count >= most) {
+            return Err(limit("subscriptions", most));
+        }
+        let proof = proof_of(&request.key);
+        if is_proved || self.config.is_verified(url) || self.verifications.is_proved(now, &proof) {
+            return Ok(Subscribed::Granted(self.create(now, request, url)));
+        }
+        let begins = !self.verifications.is_open(&proof);
+        if begins {
+            let mut nonce = [0; 24];
+            self.entropy.fill(&mut nonce);
+            let webhook_id = message_id("verification", self.random());
+            let challenge = Challenge::new(nonce, now);
+            self.verifications.begin(now, &proof, url, (webhook_id, challenge), &self.config)?;
+        }
+        let ticket = Ticket(self.number());
+        if self.verifications.wait(&proof, ticket, request) || begins {
+            *self.principals.entry(proof.0).or_default() += 1;
+        }
+        Ok(Subscribed::Verifying(ticket))
+    }
+
+    /// Lets a proof count for a principal and a URL until a Unix time (EVT-116): one from before a restart (EVT-117), or one
+    /// that is no challenge, as a document of the receiver (EVT-113).
+    ///
+    /// Before a subscription that outlives a restart is subscribed again, a proof of a minute is enough. Of more proofs than
+    /// [`Config::subscriptions`], the one that ends first is forgotten.
+    pub fn prove(&mut self, now: Instant, principal: &str, url: &str, until: u64) {
+        let now = self.advance(now);
+        let life = Duration::from_secs(until.saturating_sub(self.anchor.unix_secs(now)));
+        self.verifications.prove(&(principal.into(), url.into()), now + life, &self.config);
+    }
+
+    /// Returns the Unix time until which a proof counts, for the store of [`prove`](Self::prove); `None` if there is none.
+    #[must_use]
+    pub fn proved_until(&self, principal: &str, url: &str) -> Option<u64> {
+        let until = self.verifications.proof(&(principal.into(), url.into()))?;
+        Some(self.anchor.unix_secs(until))
+    }
+
+    /// Forgets a call that waits for a challenge, after its caller has gone. The last one of a challenge keeps its place of
+    /// the principal until the challenge is answered, or dropped unsent.
+    pub fn cancel(&mut self, ticket: Ticket) {
+        if let Some(principal) = self.verifications.cancel(ticket) {
+            self.release(&principal);
+        }
+    }
+
+    /// Ends a subscription at the wish of its subscriber: nothing more is sent (EVT-130).
+    ///
+    /// # Errors
+    ///
+    /// [`EventsError::Forbidden`] without a principal (EVT-070); [`EventsError::SubscriptionNotFound`], unless the profile
+    /// takes it as a success.
+    pub fn unsubscribe(&mut self, key: &SubscriptionKey, profile: &Profile) -> Result<(), EventsError> {
+        check_principal(key)?;
+        let calls = self.verifications.calls_of(key);
+        for ticket in &calls {
+            self.cancel(*ticket);
+            self.events
+                .push_back(Event::Refused { ticket: *ticket, error: EventsError::SubscriptionNotFound });
+        }
+        match self.find(key) {
+            Some(handle) => {
+                self.remove(handle);
+                Ok(())
+            }
+            None if !calls.is_empty() => Ok(()),
+            None if profile.unsubscribe_is_idempotent => Ok(()),
+            None => Err(EventsError::SubscriptionNotFound),
+        }
+    }
+
+    /// Puts an event into the queue of a subscription. Its member `cursor` is its own position; what is sent is the
+    /// watermark (EVT-099).
+    ///
+    /// # Errors
+    ///
+    /// [`PublishError`].
+    pub fn publish(
+        &mut self,
+        now: Instant,
+        subscription: SubscriptionHandle,
+        event: &EventOccurrence,
+    ) -> Result<(), PublishError> {
+        let now = self.advance(now);
+        let target = self.subscriptions.get(&subscription).ok_or(PublishError::Stale)?;
+        if target.state == State::Ending {
+            return Err(PublishError::Stale);
+        }
+        // It becomes a header field.
+        let id = &event.event_id;
+        if id.is_empty() || id.len() > MAX_EVENT_ID || !id.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(PublishError::EventId);
+        }
+        let cursor = event.cursor.as_ref().and_then(|cursor| cursor.0.clone());
+        if cursor.as_deref().is_some_and(|cursor| !is_cursor(cursor)) {
+            return Err(PublishError::Cursor);
+        }
+        let text = RawJson::encode(&EventOccurrence { cursor: None, ..event.clone() });
+        let text = text.map_err(|_| PublishError::Encode)?;
+        if text.member("type").is_some() {
+            return Err(PublishError::Type);
+        }
+        if text.as_bytes().len() + CURSOR_ROOM > MAX_BODY {
+            return Err(PublishError::TooLarge);
+        }
+        let webhook_id = match target.profile.webhook_id {
+            WebhookIdRule::EventId => id.clone(),
+            WebhookIdRule::Message => message_id("event", self.random()),
+        };
+        if let Some(target) = self.subscriptions.get_mut(&subscription) {
+            target.queue.push(Message::Event(text), webhook_id, cursor, now);
+            self.stats.published += 1;
+        }
+        self.bound(now, subscription);
+        self.reschedule(subscription);
+        Ok(())
+    }
+
+    /// Reports events that the application skipped for a subscription: `cursor` is the position to resume from (EVT-104).
+    ///
+    /// A gap that waits, and that no event follows, takes the cursor over. A profile without control envelopes, and one whose
+    /// receiver does not take the gap, is told at the next refresh.
+    pub fn report_gap(&mut self, now: Instant, subscription: SubscriptionHandle, cursor: &str) {
+        let now = self.advance(now);
+        let id = message_id("gap", self.random());
+        let Some(target) = self.subscriptions.get_mut(&subscription) else { return };
+        if target.state == State::Ending || !is_cursor(cursor) {
+            return;
+        }
+        if target.profile.has_control_envelopes {
+            target.queue.push_gap(id, cursor.into(), now);
+        } else {
+            let watermark = target.queue.watermark.clone();
+            target.queue.hold(watermark);
+        }
+        self.bound(now, subscription);
+        self.reschedule(subscription);
+    }
+
+    /// Ends a subscription for a cause: access lost, type removed or changed (EVT-020, EVT-104, EVT-162).
+    ///
+    /// Its events are dropped. `terminated` is sent as other messages are, unless the profile has no control envelopes;
+    /// [`Event::Ended`] follows.
+    pub fn terminate(&mut self, now: Instant, subscription: SubscriptionHandle, error: &EventsError) {
+        let now = self.advance(now);
+        let id = message_id("terminated", self.random());
+        let Some(target) = self.subscriptions.get_mut(&subscription) else { return };
+        if target.state == State::Ending {
+            return;
+        }
+        let envelope = TerminatedEnvelope::new(error.to_object(&target.profile));
+        match RawJson::encode(&envelope).ok().filter(|_| target.profile.has_control_envelopes) {
+            Some(text) => {
+                self.stats.cancelled += target.queue.events();
+                // Answers to what is in flight find no place.
+                let next = target.queue.successor();
+                target.queue = next;
+                target.state = State::Ending;
+                target.queue.push(Message::Terminated(text), id, None, now);
+                self.reschedule(subscription);
+            }
+            None => {
+                self.remove(subscription);
+                self.events.push_back(Event::Ended { subscription });
+            }
+        }
+    }
+
+    /// Checks what a subscriber may have chosen wrongly (EVT-070, EVT-071, EVT-110).
+    fn check(&self, request: &Subscribe) -> Result<Url, EventsError> {
+        check_principal(&request.key)?;
+        let name = request.key.name();
+        if name.is_empty() || name.len() > MAX_NAME {
+            return Err(EventsError::InvalidParams(format!("`name` is not 1 to {MAX_NAME} bytes")));
+        }
+        let most = self.config.arguments;
+        if request.key.arguments().len() > most {
+            return Err(EventsError::InvalidParams(format!("`arguments` are longer than {most} bytes")));
+        }
+        if request.cursor.as_deref().is_some_and(|cursor| !is_cursor(cursor)) {
+            return Err(EventsError::InvalidParams(format!("`cursor` is longer than {MAX_CURSOR} bytes")));
+        }
+        let url = self.config.addresses.check_url(request.key.url());
+        url.map_err(|error| EventsError::InvalidParams(format!("`delivery.url`: {error}")))
+    }
+
+    /// Returns the time of a grant (EVT-082, EVT-083).
+    fn ttl(&self, suggested: Option<Nullable<Millis>>) -> Option<Duration> {
+        let config = &self.config;
+        let longest = config.max_ttl.max(config.min_ttl);
+        match suggested {
+            None => Some(config.default_ttl.clamp(config.min_ttl, longest)),
+            Some(Nullable(None)) if config.grants_no_expiry => None,
+            Some(Nullable(None)) => Some(longest),
+            Some(Nullable(Some(Millis(millis)))) => {
+                Some(Duration::from_millis(millis).clamp(config.min_ttl, longest))
+            }
+        }
+    }
+
+    fn grant(&mut self, now: Instant, handle: SubscriptionHandle, ttl: Option<Duration>) -> Option<u64> {
+        let subscription = self.subscriptions.get_mut(&handle)?;
+        if let Some(before) = subscription.expires_at {
+            self.expiries.remove(&(before, handle));
+        }
+        subscription.expires_at = ttl.map(|ttl| now + ttl);
+        let expires_at = subscription.expires_at?;
+        self.expiries.insert((expires_at, handle));
+        Some(self.anchor.unix_secs(expires_at))
+    }
+
+    fn create(&mut self, now: Instant, request: Subscribe, url: &Url) -> Grant {
+        let ttl = self.ttl(request.ttl);
+        let handle = SubscriptionHandle(self.number());
+        let Subscribe { key, secret, cursor, truncated, profile, .. } = request;
+        *self.principals.entry(key.principal().into()).or_default() += 1;
+        self.handles.insert(key.clone(), handle);
+        let id = key.id();
+        let subscription = Subscription {
+            key,
+            id: id.clone(),
+            host: host_of(url),
+            url: url.clone(),
+            profile,
+            secret,
+            older: Vec::new(),
+            expires_at: None,
+            state: State::Active,
+            queue: Queue::new(cursor.clone()),
+            in_flight: 0,
+            counted: 0,
+            scheduled: None,
+            waiting: None,
+            last_turn: now,
+            throttled_until: None,
+            health: Health::default(),
+        };
+        self.subscriptions.insert(handle, subscription);
+        let refresh_before = self.grant(now, handle, ttl);
+        Grant { subscription: handle, id, refresh_before, cursor, truncated, status: None }
+    }
+
+    fn refresh(&mut self, now: Instant, handle: SubscriptionHandle, request: Subscribe) -> Grant {
+        let ttl = self.ttl(request.ttl);
+        let grace = self.config.rotation_grace;
+        let refresh_before = self.grant(now, handle, ttl);
+        let mut grant = Grant {
+            subscription: handle,
+            id: String::new(),
+            refresh_before,
+            cursor: None,
+            truncated: false,
+            status: None,
+        };
+        if let Some(subscription) = self.subscriptions.get_mut(&handle) {
+            grant.status = Some(subscription.status(now, &self.anchor));
+            subscription.rotate(request.secret, now, grace);
+            if let State::Suspended(since) = subscription.state {
+                subscription.state = State::Active;
+                subscription.health.resume();
+                subscription.queue.shift(now.saturating_duration_since(since), now);
+            }
+            grant.id.clone_from(&subscription.id);
+            grant.cursor.clone_from(&subscription.queue.watermark);
+            grant.truncated = subscription.queue.tell();
+        }
+        self.reschedule(handle);
+        grant
+    }
+
+    /// Removes a subscription; answers to its requests are ignored.
+    pub(super) fn remove(&mut self, handle: SubscriptionHandle) {
+        let Some(subscription) = self.subscriptions.remove(&handle) else { return };
+        self.handles.remove(&subscription.key);
+        self.release(subscription.key.principal());
+        if let Some(at) = subscription.scheduled {
+            self.schedule.remove(&(at, handle));
+        }
+        if let Some(at) = subscription.expires_at {
+            self.expiries.remove(&(at, handle));
+        }
+        self.sizes.remove(&(subscription.counted, handle));
+        self.queued -= subscription.counted;
+        if let Some(host) = self.hosts.get_mut(&subscription.host) {
+            subscription.waiting.map(|turn| host.waiting.remove(&turn));
+            if host.in_flight == 0 && host.waiting.is_empty() {
+                self.hosts.remove(&subscription.host);
+            }
+        }
+        self.stats.cancelled += subscription.queue.events();
+    }
+
+    pub(super) fn expire(&mut self, now: Instant) {
+        while let Some((_, subscription)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
+            self.remove(subscription);
+            self.events.push_back(Event::Ended { subscription });
+        }
+    }
+
+    /// Gives a place of a principal back.
+    pub(super) fn release(&mut self, principal: &str) {
+        if let Some(count) = self.principals.get_mut(principal) {
+            *count -= 1;
+            if *count == 0 {
+                self.principals.remove(principal);
+            }
+        }
+    }
+}
+
+/// Refuses a subscriber without a name (EVT-070).
+fn check_principal(key: &SubscriptionKey) -> Result<(), EventsError> {
+    if key.principal().is_empty() {
+        return Err(EventsError::Forbidden("webhooks need an authenticated principal".into()));
+    }
+    Ok(())
+}
+
+/// Returns whether a cursor fits into every body.
+fn is_cursor(cursor: &str) -> bool {
+    RawJson::encode(cursor).is_ok_and(|text| text.as_bytes().len() <= MAX_CURSOR + 2)
+}
