@@ -25,8 +25,9 @@
 //! Instants are those of a clock that never goes back: an older one counts as the last one. The clock of the wall is that of
 //! the [`Anchor`].
 //!
-//! State is in memory. A subscription whose grant is long or has no expiry has to outlive a restart (EVT-084); the application
-//! [proves](Deliveries::prove) and subscribes it again from its own store then.
+//! State is in memory. A subscription whose grant is long or has no expiry has to outlive a restart (EVT-084): after
+//! [`track_changes`](Deliveries::track_changes) the machine makes records of what a [`store`](crate::store) keeps, and
+//! [`restore`](Deliveries::restore) takes a subscription back in.
 //!
 //! [`poll_transmit`]: Deliveries::poll_transmit
 //! [`poll_event`]: Deliveries::poll_event
@@ -40,6 +41,7 @@ mod attempts;
 mod commands;
 mod config;
 mod queue;
+mod restore;
 #[cfg(test)]
 mod simulation;
 mod subscription;
@@ -67,6 +69,7 @@ use crate::webhook::{
     MEDIA_TYPE, SUBSCRIPTION_ID, SubscriptionKey, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP,
 };
 use attempts::{Attempt, Host, Purpose, Turn};
+use restore::Changes;
 use subscription::{Subscription, message_id};
 use verification::Verifications;
 
@@ -76,7 +79,7 @@ pub trait DriveDeliveries: Send + Sync {
     /// be done is refused.
     fn with_deliveries(&self, f: &mut dyn FnMut(&mut Deliveries, Instant));
 
-    /// Sets the waker that is woken when [`Deliveries::has_events`].
+    /// Sets the waker that is woken when [`Deliveries::has_events`] or [`Deliveries::has_changes`].
     fn register(&self, waker: &Waker);
 
     /// Sends what is due until `timeout` has passed, and nothing behind it. Returns whether no message is
@@ -116,6 +119,8 @@ pub struct Deliveries {
     /// Bounded: each is caused by a call, or is the only one of its kind of a subscription.
     events: VecDeque<Event>,
     stats: Stats,
+    /// What a store does not know yet.
+    changes: Changes,
 }
 
 /// Shows numbers alone: events and URLs belong to others.
@@ -158,6 +163,7 @@ impl Deliveries {
             verifications: Verifications::default(),
             events: VecDeque::new(),
             stats: Stats::default(),
+            changes: Changes::default(),
         }
     }
 
@@ -316,6 +322,7 @@ impl Deliveries {
         self.stats.skipped += skipped;
         if skipped > 0 && has_positions && !has_gap {
             subscription.queue.hold(watermark);
+            self.changes.progress(handle);
         }
     }
 

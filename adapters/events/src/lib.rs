@@ -24,6 +24,7 @@
 //! | `server` | the same on any adapter, as an extension of a router (feature `server`; with `schemars` schemas from types) |
 //! | [`receiver`] | takes deliveries in, verifies them, and drops repetitions |
 //! | [`delivery`] | deliveries to subscribers: challenges, retries, watermarks |
+//! | [`store`] | what of a server outlives a restart, as records |
 //! | `post` | sends them on `std`: HTTPS requests, and a thread that drives `delivery` (feature `post`) |
 //!
 //! [`troubleshooting`] explains the messages of errors.
@@ -50,6 +51,7 @@ pub mod receiver;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod source;
+pub mod store;
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("troubleshooting.md")]
 pub mod troubleshooting {}

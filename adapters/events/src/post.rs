@@ -35,6 +35,7 @@
 //!     cursor: None,
 //!     truncated: false,
 //!     profile: Profile::SEP,
+//!     scopes: String::new(),
 //! };
 //! let grant = match deliverer.with(|deliveries, now| deliveries.subscribe(now, request)) {
 //!     Ok(Subscribed::Granted(grant)) => grant,

@@ -19,6 +19,8 @@
 //! too, by the thread of the module `post` for example. Changes of the types are announced to those who subscribed to [`EVENTS_LIST`].
 
 mod event_loop;
+mod file_store;
+mod keeper;
 mod registration;
 mod shared;
 #[cfg(test)]
@@ -26,7 +28,7 @@ mod tests;
 mod webhooks;
 
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use core::fmt;
 use std::io;
@@ -36,11 +38,15 @@ use mcp_proto::{CustomList, EncodeError, Entropy, Instant};
 use mcp_runtime::server::{CommandSender, LoopExtension, ServerExtension, ServerLoop};
 use mcp_std::entropy;
 
+pub use file_store::{FileStore, FileStoreError};
+pub use keeper::{EventStore, MemoryStore};
 pub use registration::{AddEventError, Event, PublishError, Publisher};
 
 use crate::source::{Source, SourceConfig, UnknownType};
+use crate::store::Record;
 use crate::wire::{self, EventOccurrence, EventsCapability, EventsError, Profile};
 use event_loop::EventsLoop;
+use keeper::Keeper;
 use shared::{Registered, Shared, State};
 use webhooks::Webhooks;
 
@@ -67,8 +73,47 @@ impl Events {
     ///
     /// The operating system has no source of randomness.
     pub fn with(config: SourceConfig, profile: Profile) -> io::Result<Self> {
+        Self::create(config, profile, None)
+    }
+
+    /// Creates events that outlive a restart: their logs and webhook subscriptions are in a store (EVT-084).
+    ///
+    /// A type that is [added](Self::add) goes on with its log, and its cursors are valid. Its subscriptions go on as soon as there are
+    /// [webhooks](Self::webhooks), too: what they have missed is delivered, and their filters are made again from their arguments. Whom
+    /// [`Event::authorize`] refuses then, by his name and the scopes of that time, is told that his subscription has ended (EVT-162).
+    /// Subscriptions wait for a type that is not added, until they expire.
+    ///
+    /// An event is in the store before it is published. Progress of deliveries follows a moment later, so the latest ones may be
+    /// delivered again. All this takes the time of the store while others wait.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or the operating system has no source of randomness.
+    pub fn with_store(
+        config: SourceConfig,
+        profile: Profile,
+        store: impl EventStore + 'static,
+    ) -> io::Result<Self> {
+        Self::create(config, profile, Some(Box::new(store)))
+    }
+
+    fn create(
+        config: SourceConfig,
+        profile: Profile,
+        store: Option<Box<dyn EventStore>>,
+    ) -> io::Result<Self> {
         let entropy = || io::Result::Ok(Entropy::new(entropy::seed()?, entropy::nonce()));
-        Ok(Self(Arc::new(Shared::new(profile, Source::new(config, entropy()?), entropy()?))))
+        let mut source = Source::new(config, entropy()?);
+        let keeper = store.map(|store| Keeper::load(store, &mut source)).transpose()?;
+        Ok(Self(Arc::new(Shared::new(profile, source, entropy()?, keeper))))
+    }
+
+    /// Sets a callback for errors of the store that no call returns, for logs: a subscription or its progress could not be written.
+    /// It is written with the next change; a restart before that loses it. The callback must not use these events.
+    pub fn on_store_error(&self, on_error: impl Fn(&io::Error) + Send + 'static) {
+        if let Some(keeper) = &mut self.0.lock().keeper {
+            keeper.on_error(on_error);
+        }
     }
 
     /// Chooses the profile of each caller by a function: the codes of errors, and what is written to webhooks. A webhook subscription
@@ -95,11 +140,13 @@ impl Events {
         let (described, limits, access) = event.into_parts()?;
         let name = described.name.clone();
         let mut state = self.0.lock();
-        state.source.add(described, limits);
+        let begun = state.source.add(described, limits);
+        state.keep(begun);
         let number = state.types.get(&name).map_or(state.last_type + 1, |known| known.number);
         state.last_type = state.last_type.max(number);
         state.types.insert(name.clone(), Registered { number, access: Arc::new(access) });
         drop(state);
+        self.0.restore_subscriptions();
         self.0.announce_list();
         Ok(Publisher::new(self.clone(), name, number))
     }
@@ -112,7 +159,10 @@ impl Events {
             if let Some(webhooks) = &mut state.webhooks {
                 webhooks.terminate(&|other, _| (other == name).then(|| reason.clone()));
             }
-            state.source.remove(name, reason)
+            state.end_stored(&|other, _| (other == name).then(|| reason.clone()));
+            let is_known = state.source.remove(name, reason);
+            state.keep(is_known.then(|| Record::LogRemoved { name: name.into() }));
+            is_known
         });
         if is_known {
             self.0.announce_list();
@@ -140,7 +190,8 @@ impl Events {
         if !event.data.is_object() || event.meta.as_ref().is_some_and(|meta| !meta.is_object()) {
             return Err(EncodeError::NotAnObject.into());
         }
-        self.change_type(&event.name, number, |source, webhooks, now| {
+        let record = |source: &Source, now| source.record(now, event);
+        self.change_type(&event.name, number, record, |source, webhooks, now| {
             source.publish(now, event.clone())?;
             if let Some(webhooks) = webhooks {
                 webhooks.publish(source, event);
@@ -151,7 +202,8 @@ impl Events {
 
     /// Reports that events of a type were lost: on streams, in polls, and to webhooks.
     fn report_gap(&self, name: &str, number: u64) -> Result<(), PublishError> {
-        self.change_type(name, Some(number), |source, webhooks, now| {
+        let record = |source: &Source, now| source.gap_record(now, name);
+        self.change_type(name, Some(number), record, |source, webhooks, now| {
             source.report_gap(now, name)?;
             if let Some(webhooks) = webhooks {
                 webhooks.report_gap(source, name);
@@ -161,23 +213,27 @@ impl Events {
     }
 
     fn report_error(&self, name: &str, number: u64, error: &EventsError) -> Result<(), PublishError> {
-        self.change_type(name, Some(number), |source, _, _| source.report_error(name, error))
+        self.change_type(name, Some(number), |_, _| None, |source, _, _| source.report_error(name, error))
     }
 
-    /// Changes the type of a name, unless it is another one than that with a number.
+    /// Changes the type of a name, unless it is another one than that with a number. The record of the change is stored first.
     fn change_type(
         &self,
         name: &str,
         number: Option<u64>,
+        record: impl FnOnce(&Source, Instant) -> Option<Record>,
         change: impl FnOnce(&mut Source, Option<&mut Webhooks>, Instant) -> Result<(), UnknownType>,
     ) -> Result<(), PublishError> {
-        let changed = self.0.change(|state, now| {
-            let State { source, webhooks, types, .. } = state;
-            let is_it =
-                types.get(name).is_some_and(|known| number.is_none_or(|number| known.number == number));
-            if is_it { change(source, webhooks.as_deref_mut(), now) } else { Err(UnknownType) }
-        });
-        changed.map_err(|_| PublishError::Removed)
+        self.0.change(|state, now| {
+            let is_it = |known: &Registered| number.is_none_or(|number| known.number == number);
+            if !state.types.get(name).is_some_and(is_it) {
+                return Err(PublishError::Removed);
+            }
+            let record = record(&state.source, now);
+            state.store(record.as_slice()).map_err(|error| PublishError::Store(error.to_string()))?;
+            let State { source, webhooks, .. } = state;
+            change(source, webhooks.as_deref_mut(), now).map_err(|_| PublishError::Removed)
+        })
     }
 
     /// Ends the streams and webhook subscriptions for which `reason`, called with type and principal, returns one: their clients
@@ -187,11 +243,12 @@ impl Events {
     pub fn terminate(&self, reason: impl Fn(&str, Option<&str>) -> Option<EventsError>) -> usize {
         self.0.change(|state, _| {
             state.epoch += 1;
+            let of_stored = state.end_stored(&|name, principal| reason(name, Some(principal)));
             let of_webhooks = state
                 .webhooks
                 .as_mut()
                 .map_or(0, |webhooks| webhooks.terminate(&|name, principal| reason(name, Some(principal))));
-            of_webhooks + state.source.terminate(reason)
+            of_stored + of_webhooks + state.source.terminate(reason)
         })
     }
 

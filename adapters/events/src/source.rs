@@ -24,13 +24,15 @@ use core::time::Duration;
 
 use mcp_proto::{Entropy, Instant};
 
+pub(crate) use log::Log;
 pub use log::LogLimits;
 
+use crate::store::{Record, Snapshot, StoredSubscription};
 use crate::wire::{
     DeliveryMode, EventOccurrence, EventType, EventsError, ListEventsResult, Nullable, PollEventsParams,
     PollEventsResult, StreamEventsParams,
 };
-use log::{Log, Position, Start};
+use log::{Position, Start};
 
 /// Bounds and choices of a [`Source`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,6 +196,8 @@ pub struct Source {
     config: SourceConfig,
     entropy: Entropy,
     types: BTreeMap<String, Type>,
+    /// Logs of types that were not added yet, by name.
+    stored: BTreeMap<String, Log>,
     streams: BTreeMap<StreamKey, Stream>,
     principals: BTreeMap<Option<String>, usize>,
     /// Invariant: those of all streams are here.
@@ -219,6 +223,7 @@ impl Source {
             config,
             entropy,
             types: BTreeMap::new(),
+            stored: BTreeMap::new(),
             streams: BTreeMap::new(),
             principals: BTreeMap::new(),
             lanes: BTreeMap::new(),
@@ -231,20 +236,33 @@ impl Source {
     /// Adds a type, or describes one anew that has changed additively: nothing that follows it ends (EVT-022).
     ///
     /// A type that changed otherwise is [removed](Self::remove) first, with [`EventsError::SchemaChanged`].
-    pub fn add(&mut self, described: EventType, limits: LogLimits) {
-        match self.types.get_mut(&described.name) {
-            Some(known) => known.described = described,
-            None => {
-                let log = Log::new(limits, &mut self.entropy);
-                let name = described.name.clone();
-                self.types.insert(name, Type { described, log, waiting: BTreeSet::new() });
-            }
+    ///
+    /// It goes on with its [stored](Self::restore) log. Returns what a store does not know of its log.
+    pub fn add(&mut self, described: EventType, limits: LogLimits) -> Option<Record> {
+        let name = described.name.clone();
+        if let Some(known) = self.types.get_mut(&name) {
+            known.described = described;
+            return None;
         }
+        let stored = self.stored.remove(&name).filter(|_| limits.replays);
+        let (log, is_known) = match stored {
+            Some(mut log) => {
+                let is_known = log.limits() == limits;
+                log.set_limits(limits);
+                (log, is_known)
+            }
+            None => (Log::new(limits, &mut self.entropy), !limits.replays),
+        };
+        let record = (!is_known).then(|| log.record(&name));
+        self.types.insert(name, Type { described, log, waiting: BTreeSet::new() });
+        record
     }
 
-    /// Removes a type, and ends its streams (EVT-020, EVT-021). Returns whether there was one.
+    /// Removes a type, and ends its streams (EVT-020, EVT-021). Its log does not come back. Returns whether there was one, or a stored
+    /// log that waits for it.
     pub fn remove(&mut self, name: &str, reason: &EventsError) -> bool {
-        let is_known = self.types.remove(name).is_some();
+        let waits = self.stored.remove(name).is_some();
+        let is_known = self.types.remove(name).is_some() || waits;
         self.terminate(|stream, _| (stream == name).then(|| reason.clone()));
         is_known
     }
@@ -330,6 +348,44 @@ impl Source {
                 make_ready(&mut self.lanes, key, stream);
             }
         }
+    }
+
+    // Stores.
+
+    /// Takes the logs of a store in, for types that are [added](Self::add) later: cursors of before are valid then. Returns the
+    /// subscriptions of the store, by their ids.
+    ///
+    /// Its instants go on: those of a source with a store are microseconds since 1970, for example.
+    pub fn restore(&mut self, snapshot: Snapshot) -> BTreeMap<String, StoredSubscription> {
+        let Snapshot { mut logs, subscriptions } = snapshot;
+        logs.retain(|name, _| !self.types.contains_key(name));
+        self.stored.append(&mut logs);
+        subscriptions
+    }
+
+    /// Returns the record of an event to append to a store before it is [published](Self::publish); `None` if its type keeps none.
+    #[must_use]
+    pub fn record(&self, now: Instant, event: &EventOccurrence) -> Option<Record> {
+        let position = self.kept(&event.name)?.end().0;
+        Some(Record::Event { position, at: now.as_micros(), event: event.clone() })
+    }
+
+    /// Returns the record of a gap to append to a store before it is [reported](Self::report_gap); `None` if its type keeps none.
+    #[must_use]
+    pub fn gap_record(&self, now: Instant, name: &str) -> Option<Record> {
+        let position = self.kept(name)?.end().0;
+        Some(Record::Gap { name: name.into(), position, at: now.as_micros() })
+    }
+
+    /// Returns the records of everything that a store keeps of this source.
+    pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        let kept = self.types.iter().filter(|(_, known)| known.log.has_cursors());
+        let stored = self.stored.iter().flat_map(|(name, log)| log.records(name));
+        kept.flat_map(|(name, known)| known.log.records(name)).chain(stored)
+    }
+
+    fn kept(&self, name: &str) -> Option<&Log> {
+        self.types.get(name).map(|known| &known.log).filter(|log| log.has_cursors())
     }
 
     // Polls.

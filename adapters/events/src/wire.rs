@@ -683,7 +683,8 @@ impl<'a> ErrorData<'a> {
 // Profiles and the capability.
 
 /// Set of error codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum ErrorCodes {
     /// -32023 to -32027: SEP-3415.
@@ -693,7 +694,8 @@ pub enum ErrorCodes {
 }
 
 /// How a server forms `webhook-id` of an event (EVT-091).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum WebhookIdRule {
     /// It is the event id.
@@ -705,7 +707,8 @@ pub enum WebhookIdRule {
 /// Choices on the wire in which implementations differ, for one peer.
 ///
 /// Reading does not depend on it: each side reads what any profile writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct Profile {
     /// Error codes.

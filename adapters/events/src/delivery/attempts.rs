@@ -271,13 +271,15 @@ impl Deliveries {
         outcome: &Outcome<'_>,
     ) {
         let (jitter, config) = (self.random(), &self.config);
+        let unix_secs = self.anchor.unix_secs(now);
         let Some(subscription) = self.subscriptions.get_mut(&handle) else { return };
         subscription.in_flight -= 1;
+        self.changes.progress(handle);
         let Some(entry) = subscription.queue.entry(place) else { return self.reschedule(handle) };
         let mut retry_after = Duration::ZERO;
         let is_done = match outcome {
             Outcome::Answer { status: 200..=299, .. } => {
-                subscription.health.succeed(now);
+                subscription.health.succeed(now, unix_secs);
                 true
             }
             // EVT-096: final for this message, and no fault of the endpoint.
@@ -294,11 +296,11 @@ impl Deliveries {
                 false
             }
             Outcome::Answer { status, .. } => {
-                subscription.health.fail(now, category(*status));
+                subscription.health.fail(now, unix_secs, category(*status));
                 false
             }
             Outcome::Failed(failure) => {
-                subscription.health.fail(now, failure.category());
+                subscription.health.fail(now, unix_secs, failure.category());
                 false
             }
         };

@@ -84,7 +84,7 @@ impl Deliveries {
     /// that is no challenge, as a document of the receiver (EVT-113).
     ///
     /// Before a subscription that outlives a restart is subscribed again, a proof of a minute is enough. Of more proofs than
-    /// [`Config::subscriptions`], the one that ends first is forgotten.
+    /// [`Config::subscriptions`](super::Config::subscriptions), the one that ends first is forgotten.
     pub fn prove(&mut self, now: Instant, principal: &str, url: &str, until: u64) {
         let now = self.advance(now);
         let life = Duration::from_secs(until.saturating_sub(self.anchor.unix_secs(now)));
@@ -194,6 +194,7 @@ impl Deliveries {
         } else {
             let watermark = target.queue.watermark.clone();
             target.queue.hold(watermark);
+            self.changes.progress(subscription);
         }
         self.bound(now, subscription);
         self.reschedule(subscription);
@@ -219,6 +220,7 @@ impl Deliveries {
                 target.queue = next;
                 target.state = State::Ending;
                 target.queue.push(Message::Terminated(text), id, None, now);
+                self.changes.subscription(subscription);
                 self.reschedule(subscription);
             }
             None => {
@@ -260,7 +262,12 @@ impl Deliveries {
         }
     }
 
-    fn grant(&mut self, now: Instant, handle: SubscriptionHandle, ttl: Option<Duration>) -> Option<u64> {
+    pub(super) fn grant(
+        &mut self,
+        now: Instant,
+        handle: SubscriptionHandle,
+        ttl: Option<Duration>,
+    ) -> Option<u64> {
         let subscription = self.subscriptions.get_mut(&handle)?;
         if let Some(before) = subscription.expires_at {
             self.expiries.remove(&(before, handle));
@@ -274,13 +281,14 @@ impl Deliveries {
     fn create(&mut self, now: Instant, request: Subscribe, url: &Url) -> Grant {
         let ttl = self.ttl(request.ttl);
         let handle = SubscriptionHandle(self.number());
-        let Subscribe { key, secret, cursor, truncated, profile, .. } = request;
+        let Subscribe { key, secret, cursor, truncated, profile, scopes, .. } = request;
         *self.principals.entry(key.principal().into()).or_default() += 1;
         self.handles.insert(key.clone(), handle);
         let id = key.id();
         let subscription = Subscription {
             key,
             id: id.clone(),
+            scopes,
             host: host_of(url),
             url: url.clone(),
             profile,
@@ -298,6 +306,7 @@ impl Deliveries {
             health: Health::default(),
         };
         self.subscriptions.insert(handle, subscription);
+        self.changes.subscription(handle);
         let refresh_before = self.grant(now, handle, ttl);
         Grant { subscription: handle, id, refresh_before, cursor, truncated, status: None }
     }
@@ -315,8 +324,9 @@ impl Deliveries {
             status: None,
         };
         if let Some(subscription) = self.subscriptions.get_mut(&handle) {
-            grant.status = Some(subscription.status(now, &self.anchor));
+            grant.status = Some(subscription.status(now));
             subscription.rotate(request.secret, now, grace);
+            subscription.scopes = request.scopes;
             if let State::Suspended(since) = subscription.state {
                 subscription.state = State::Active;
                 subscription.health.resume();
@@ -326,6 +336,7 @@ impl Deliveries {
             grant.cursor.clone_from(&subscription.queue.watermark);
             grant.truncated = subscription.queue.tell();
         }
+        self.changes.subscription(handle);
         self.reschedule(handle);
         grant
     }
@@ -334,6 +345,7 @@ impl Deliveries {
     pub(super) fn remove(&mut self, handle: SubscriptionHandle) {
         let Some(subscription) = self.subscriptions.remove(&handle) else { return };
         self.handles.remove(&subscription.key);
+        self.changes.ended(handle, &subscription.id);
         self.release(subscription.key.principal());
         if let Some(at) = subscription.scheduled {
             self.schedule.remove(&(at, handle));

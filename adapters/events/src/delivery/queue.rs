@@ -118,9 +118,22 @@ impl Queue {
         core::mem::take(&mut self.is_truncated)
     }
 
+    /// Returns the position behind which something is open, or nobody was told about.
+    pub(super) fn resume_at(&self) -> Option<&String> {
+        if self.is_truncated { self.held.as_ref() } else { self.watermark.as_ref() }
+    }
+
     /// Returns whether an open message has a position.
     pub(super) fn has_cursor(&self) -> bool {
         self.entries.values().any(|entry| entry.cursor.is_some())
+    }
+
+    /// Returns the envelope that tells of the end: nothing else is in the queue then.
+    pub(super) fn terminated(&self) -> Option<&RawJson> {
+        match &self.entries.values().next()?.message {
+            Message::Terminated(text) => Some(text),
+            _ => None,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {

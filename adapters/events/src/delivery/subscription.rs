@@ -9,14 +9,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use mcp_proto::http::Url;
-use mcp_proto::{Anchor, Instant, iso_8601};
+use mcp_proto::{Instant, iso_8601};
 
 use super::queue::Queue;
+use crate::store::Progress;
 use crate::webhook::{Secret, SubscriptionKey};
 use crate::wire::{CallbackFailure, DeliveryStatus, Nullable, Profile};
 
 /// Number of older secrets that sign; the oldest is forgotten first.
-const OLDER_SECRETS: usize = 3;
+pub(super) const OLDER_SECRETS: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -30,6 +31,8 @@ pub(super) enum State {
 pub(super) struct Subscription {
     pub(super) key: SubscriptionKey,
     pub(super) id: String,
+    /// Those of the subscriber, for a store.
+    pub(super) scopes: String,
     /// Host of the URL.
     pub(super) host: String,
     pub(super) url: Url,
@@ -83,9 +86,20 @@ impl Subscription {
         Some(self.throttled_until.map_or(due, |until| due.max(until)))
     }
 
+    /// Returns what a store keeps beside the grant.
+    pub(super) fn progress(&self) -> Progress {
+        Progress {
+            cursor: self.queue.resume_at().cloned(),
+            is_suspended: matches!(self.state, State::Suspended(_)),
+            last_delivery_at: self.health.last_delivery_at,
+            last_error: self.health.last_error.clone(),
+            failed_since: self.health.failed_since,
+        }
+    }
+
     /// Returns the state for the result of a refresh.
-    pub(super) fn status(&self, now: Instant, anchor: &Anchor) -> DeliveryStatus {
-        let time = |at: Option<Instant>| at.map(|at| iso_8601(anchor.unix_secs(at)));
+    pub(super) fn status(&self, now: Instant) -> DeliveryStatus {
+        let time = |unix_secs: Option<u64>| unix_secs.map(iso_8601);
         let status = DeliveryStatus::new(!matches!(self.state, State::Suspended(_)))
             .last_delivery_at(time(self.health.last_delivery_at))
             .last_error(Nullable(self.health.last_error.clone()));
@@ -106,9 +120,11 @@ impl Subscription {
 /// Outcomes of the attempts of a subscription.
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    pub(super) last_delivery_at: Option<Instant>,
+    /// Unix time in seconds.
+    pub(super) last_delivery_at: Option<u64>,
     pub(super) last_error: Option<CallbackFailure>,
-    pub(super) failed_since: Option<Instant>,
+    /// Unix time in seconds.
+    pub(super) failed_since: Option<u64>,
     /// Attempts and failures of the last hour, by periods of ten minutes: number of the period, attempts, failures.
     periods: [(u64, u32, u32); 6],
 }
@@ -116,17 +132,26 @@ pub(super) struct Health {
 const PERIOD: Duration = Duration::from_secs(600);
 
 impl Health {
-    pub(super) fn succeed(&mut self, now: Instant) {
+    /// Returns what is known of deliveries before a restart.
+    pub(super) fn restored(
+        last_delivery_at: Option<u64>,
+        last_error: Option<CallbackFailure>,
+        failed_since: Option<u64>,
+    ) -> Self {
+        Self { last_delivery_at, last_error, failed_since, ..Self::default() }
+    }
+
+    pub(super) fn succeed(&mut self, now: Instant, unix_secs: u64) {
         self.count(now, 0);
-        self.last_delivery_at = Some(now);
+        self.last_delivery_at = Some(unix_secs);
         self.last_error = None;
         self.failed_since = None;
     }
 
-    pub(super) fn fail(&mut self, now: Instant, failure: CallbackFailure) {
+    pub(super) fn fail(&mut self, now: Instant, unix_secs: u64, failure: CallbackFailure) {
         self.count(now, 1);
         self.last_error = Some(failure);
-        self.failed_since.get_or_insert(now);
+        self.failed_since.get_or_insert(unix_secs);
     }
 
     fn count(&mut self, now: Instant, failures: u32) {

@@ -33,6 +33,7 @@ pub(super) fn request(key: SubscriptionKey) -> Subscribe {
         cursor: Some("c-0".into()),
         truncated: false,
         profile: Profile::SEP,
+        scopes: String::new(),
     }
 }
 

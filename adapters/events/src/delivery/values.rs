@@ -41,6 +41,8 @@ pub struct Subscribe {
     pub truncated: bool,
     /// What is written to this subscriber, if this is a new subscription.
     pub profile: Profile,
+    /// Scopes of the caller, separated by spaces: a store keeps them, so that the permission can be checked after a restart.
+    pub scopes: String,
 }
 
 /// Outcome of [`Deliveries::subscribe`](super::Deliveries::subscribe).

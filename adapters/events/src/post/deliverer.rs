@@ -102,7 +102,7 @@ impl Deliverer {
         result
     }
 
-    /// Registers the waker that is woken when there are events.
+    /// Registers the waker that is woken when there are events, or changes for a store.
     ///
     /// The order is: register, then [poll](Self::poll_event) until there are none, then wait.
     pub fn register(&self, waker: &Waker) {
@@ -187,7 +187,7 @@ impl Shared {
     /// Unlocks the state, and wakes those who wait for its events.
     fn tell(&self, state: MutexGuard<'_, State>) {
         let has_events = state.deliveries.has_events();
-        let waker = state.waker.clone().filter(|_| has_events);
+        let waker = state.waker.clone().filter(|_| has_events || state.deliveries.has_changes());
         // A waker may run code that locks.
         drop(state);
         if has_events {

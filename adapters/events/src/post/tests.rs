@@ -174,6 +174,7 @@ fn request(url: &str, arguments: &'static str) -> Subscribe {
         cursor: Some("c-0".into()),
         truncated: false,
         profile: Profile::SEP,
+        scopes: String::new(),
     }
 }
 

@@ -1,7 +1,9 @@
 //! The part of the events on one loop: it answers calls, and sends what is due on the streams of its clients.
 
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use mcp_proto::model::{EmptyResult, NotificationMeta, ResultMeta};
@@ -242,6 +244,7 @@ impl EventsLoop {
             cursor: resume.cursor.clone(),
             truncated: resume.truncated,
             profile,
+            scopes: scopes(call.caller()),
         };
         let request = Request { name: params.name.into_owned(), subscribe, filter, resume };
         let answer = webhooks.subscribe(source, (self.lane, call.id()), request).map_err(wrong)?;
@@ -261,7 +264,9 @@ impl EventsLoop {
             subscription_key(call.caller(), mode.as_ref(), url, &params.name, params.arguments.as_ref());
         let key = key.map_err(wrong)?;
         let mut state = self.shared.lock();
+        let waits = state.forget_stored(&key);
         let ended = match &mut state.webhooks {
+            _ if waits => Ok(()),
             Some(webhooks) => webhooks.unsubscribe(&key, &profile),
             None => Err(EventsError::SubscriptionNotFound),
         };
@@ -367,6 +372,13 @@ fn fail(server_loop: &mut dyn ServerLoop, call: CallId, error: &RpcError) {
     if server_loop.engine().fail(now, call, error).is_err() {
         let _ = server_loop.engine().fail(now, call, &RpcError::internal("the result cannot be sent"));
     }
+}
+
+/// Returns the scopes of a caller, separated by spaces.
+fn scopes(caller: &Caller) -> String {
+    let all: Vec<&str> =
+        caller.authorization().map(|party| party.scopes().iter().collect()).unwrap_or_default();
+    all.join(" ")
 }
 
 /// Returns the key of a webhook subscription. The mode is `webhook`, or absent. The principal is empty if the caller has none, and

@@ -357,6 +357,9 @@ pub enum PublishError {
     /// The id is empty, longer than 256 bytes, or has other characters than visible ASCII ones.
     #[error("the event id is not 1 to 256 visible ASCII characters")]
     EventId,
+    /// The store did not take it, with the reason.
+    #[error("the store did not take the event: {0}")]
+    Store(String),
     /// The payload, or the metadata of the event, cannot be written as a JSON object.
     #[error("the payload cannot be written: {0}")]
     Payload(#[from] EncodeError),

@@ -12,9 +12,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use mcp_proto::server::{Announcement, Caller};
 use mcp_proto::{CallId, Change, Entropy, Era, Instant, RpcError};
 use mcp_runtime::server::CommandSender;
-use mcp_std::{Clock, catch};
+use mcp_std::catch;
 
 use super::EVENTS_LIST;
+use super::keeper::{Keeper, UnixClock};
 use super::registration::Access;
 use super::webhooks::Webhooks;
 use crate::source::{Lane, Source};
@@ -31,7 +32,7 @@ pub(super) type FindProfile = Arc<dyn Fn(&Caller) -> Profile + Send + Sync>;
 pub(super) struct Shared {
     /// What is declared, and the profile of callers who have none of their own.
     pub(super) profile: Profile,
-    pub(super) clock: Clock,
+    pub(super) clock: UnixClock,
     pub(super) state: Mutex<State>,
     /// Whether the deliverer of webhooks has events.
     pub(super) has_news: AtomicBool,
@@ -73,6 +74,7 @@ pub(super) struct State {
     pub(super) last_type: u64,
     pub(super) loops: BTreeMap<Lane, JoinedLoop>,
     pub(super) webhooks: Option<Box<Webhooks>>,
+    pub(super) keeper: Option<Keeper>,
     /// Raised when access may have been lost: a check before that counts no more.
     pub(super) epoch: u64,
     /// The latest time of a loop.
@@ -95,7 +97,7 @@ pub(super) struct JoinedLoop {
 }
 
 impl Shared {
-    pub(super) fn new(profile: Profile, source: Source, entropy: Entropy) -> Self {
+    pub(super) fn new(profile: Profile, source: Source, entropy: Entropy, keeper: Option<Keeper>) -> Self {
         let state = State {
             find_profile: None,
             source,
@@ -103,11 +105,17 @@ impl Shared {
             last_type: 0,
             loops: BTreeMap::new(),
             webhooks: None,
+            keeper,
             epoch: 0,
             now: Instant::ZERO,
             entropy,
         };
-        Self { profile, clock: Clock::start(), state: Mutex::new(state), has_news: AtomicBool::new(false) }
+        Self {
+            profile,
+            clock: UnixClock::start(),
+            state: Mutex::new(state),
+            has_news: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn lock(&self) -> Locked<'_> {
@@ -151,6 +159,8 @@ impl Shared {
             if let Some(webhooks) = webhooks {
                 webhooks.take_news(source);
             }
+            // Before the answers of calls that depend on it (EVT-084).
+            state.keep_changes();
             let woken = state.wake();
             drop(state);
             wake_all(woken);

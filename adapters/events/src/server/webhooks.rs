@@ -18,6 +18,7 @@ use crate::delivery::{
     self, Deliveries, DriveDeliveries, Grant, Subscribe, Subscribed, SubscriptionHandle, Ticket,
 };
 use crate::source::{Filter, Lane, Resume, Source};
+use crate::store::{Record, StoredSubscription};
 use crate::webhook::SubscriptionKey;
 use crate::wire::{EventOccurrence, EventsError, Nullable, Profile, SubscribeEventsResult};
 
@@ -65,7 +66,7 @@ impl Events {
     /// Delivers to webhooks: types with [`DeliveryMode::Webhook`](crate::wire::DeliveryMode::Webhook) can be subscribed to then, by callers that are authenticated
     /// (EVT-070).
     ///
-    /// The events of `deliverer` are taken by this. Subscriptions are in memory (EVT-084).
+    /// The events of `deliverer` are taken by this. Subscriptions are in memory, unless there is a [store](Self::with_store) (EVT-084).
     pub fn webhooks(&self, deliverer: impl DriveDeliveries + 'static) {
         deliverer.register(&Waker::from(Arc::new(News(Arc::downgrade(&self.0)))));
         let webhooks = Webhooks {
@@ -77,7 +78,13 @@ impl Events {
         };
         // Some may have come before there was a waker.
         self.0.has_news.store(true, Ordering::SeqCst);
-        self.0.lock().webhooks = Some(Box::new(webhooks));
+        let mut state = self.0.lock();
+        if state.keeper.is_some() {
+            webhooks.deliverer.with(|deliveries, _| deliveries.track_changes());
+        }
+        state.webhooks = Some(Box::new(webhooks));
+        drop(state);
+        self.0.restore_subscriptions();
     }
 
     /// Delivers what is queued for webhooks until `timeout` has passed, and stops then, or as soon as nothing more is due in that
@@ -308,14 +315,17 @@ impl Webhooks {
         }
     }
 
-    /// Begins a granted subscription: what it has missed since its start goes first.
+    /// Begins a granted subscription; a refresh goes on where it is.
     fn begin(&mut self, source: &Source, grant: &Grant, begin: Begin) -> SubscribeEventsResult {
-        let Begin { subscriber, resume } = begin;
-        let handle = grant.subscription;
-        // A refresh goes on where it is.
-        if self.subscribers.contains_key(&handle) {
-            return grant.to_result();
+        if !self.subscribers.contains_key(&grant.subscription) {
+            self.fill(source, grant.subscription, begin);
         }
+        grant.to_result()
+    }
+
+    /// Delivers what a subscription has missed since its start, and then what comes.
+    fn fill(&mut self, source: &Source, handle: SubscriptionHandle, begin: Begin) {
+        let Begin { subscriber, resume } = begin;
         let replay = source.replay(&subscriber.name, &resume, &subscriber.filter);
         self.deliverer.with(|deliveries, now| {
             if let Some(cursor) = &replay.gap {
@@ -326,7 +336,52 @@ impl Webhooks {
             }
         });
         self.subscribers.insert(handle, subscriber);
-        grant.to_result()
+    }
+
+    /// Takes in a subscription of a store, whose filter was made again, or ends it with the reason why there is none. Returns false if
+    /// it cannot go on, and nobody is told.
+    pub(super) fn restore(
+        &mut self,
+        source: &mut Source,
+        now: Instant,
+        stored: &StoredSubscription,
+        filter: Result<Filter, EventsError>,
+    ) -> bool {
+        let restored = self.deliverer.with(|deliveries, now| deliveries.restore(now, stored));
+        let Some(handle) = restored.flatten() else { return false };
+        if stored.terminated.is_some() {
+            return true;
+        }
+        let cursor = stored.progress.cursor.as_deref();
+        let resume = filter.and_then(|filter| Ok((filter, source.resume(now, &stored.name, cursor, None)?)));
+        match resume {
+            Ok((filter, resume)) => {
+                if let Some(cursor) = resume.cursor.as_deref().filter(|_| resume.truncated) {
+                    self.deliverer.with(|deliveries, now| deliveries.report_gap(now, handle, cursor));
+                }
+                let (name, principal) = (stored.name.clone(), stored.principal.clone());
+                self.fill(
+                    source,
+                    handle,
+                    Begin { subscriber: Subscriber { name, principal, filter }, resume },
+                );
+            }
+            Err(error) => {
+                self.deliverer.with(|deliveries, now| deliveries.terminate(now, handle, &error));
+            }
+        }
+        true
+    }
+
+    /// Returns the records of changes that a store does not know yet.
+    pub(super) fn changes(&self) -> Vec<Record> {
+        let all = |deliveries: &mut Deliveries, _| core::iter::from_fn(|| deliveries.poll_change()).collect();
+        self.deliverer.with(all).unwrap_or_default()
+    }
+
+    /// Returns the records of everything that a store keeps of the subscriptions.
+    pub(super) fn records(&self) -> Vec<Record> {
+        self.deliverer.with(|deliveries, _| deliveries.records().collect()).unwrap_or_default()
     }
 }
 

@@ -15,11 +15,14 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use mcp_proto::{Entropy, Instant, RawJson};
+use serde::{Deserialize, Serialize};
 
+use crate::store::Record;
 use crate::wire::EventOccurrence;
 
 /// Bounds of the log of an event type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct LogLimits {
     /// Whether readers can come back (default true). If not, every cursor of the type is `null`, and the log is a buffer for
@@ -43,7 +46,7 @@ impl Default for LogLimits {
 
 /// A position in a [`Log`]: behind all events that a reader has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Position(u64);
+pub(super) struct Position(pub(super) u64);
 
 /// Where a reader begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +86,7 @@ struct Entry {
 
 /// The latest events of a type.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(crate) struct Log {
     limits: LogLimits,
     /// Tells cursors of this log from those of another one of the type.
     epoch: u32,
@@ -102,6 +105,55 @@ impl Log {
         Self { limits, epoch, entries: VecDeque::new(), first: 0, bytes: 0 }
     }
 
+    /// Creates the log that cursors of an epoch name, without events in front of a position.
+    pub(crate) const fn begin_at(limits: LogLimits, epoch: u32, first: u64) -> Self {
+        Self { limits, epoch, entries: VecDeque::new(), first, bytes: 0 }
+    }
+
+    pub(crate) const fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    pub(super) const fn limits(&self) -> LogLimits {
+        self.limits
+    }
+
+    pub(crate) fn set_limits(&mut self, limits: LogLimits) {
+        self.limits = limits;
+        self.bound();
+    }
+
+    /// Adds an entry of a store, unless it has one at its position.
+    pub(crate) fn restore(&mut self, position: u64, at: u64, event: Option<EventOccurrence>) {
+        let end = self.end().0;
+        if position < end {
+            return;
+        }
+        if position > end {
+            // What is missing in between is lost: readers that were in front of it are told.
+            self.entries.clear();
+            (self.first, self.bytes) = (position, 0);
+        }
+        self.append(Instant::from_micros(at), event);
+    }
+
+    /// Returns the record of its beginning.
+    pub(super) fn record(&self, name: &str) -> Record {
+        Record::Log { name: name.into(), epoch: self.epoch, first: self.first, limits: self.limits }
+    }
+
+    /// Returns the records of the log of a type.
+    pub(crate) fn records<'l>(&'l self, name: &'l str) -> impl Iterator<Item = Record> + 'l {
+        let entries = self.entries.iter().zip(self.first..).map(|(entry, position)| {
+            let at = entry.at.as_micros();
+            match &entry.event {
+                Some(event) => Record::Event { position, at, event: event.clone() },
+                None => Record::Gap { name: name.into(), position, at },
+            }
+        });
+        core::iter::once(self.record(name)).chain(entries)
+    }
+
     /// Returns whether readers can come back to a position (EVT-142).
     pub(super) const fn has_cursors(&self) -> bool {
         self.limits.replays
@@ -112,12 +164,17 @@ impl Log {
         let bytes = event.as_ref().map_or(0, text_len);
         self.bytes += bytes;
         self.entries.push_back(Entry { at: now, bytes, event });
+        self.bound();
+        self.expire(now);
+    }
+
+    /// Drops what exceeds a bound.
+    fn bound(&mut self) {
         while self.entries.len() > self.limits.events.max(1)
             || (self.bytes > self.limits.bytes && self.entries.len() > 1)
         {
             self.drop_oldest();
         }
-        self.expire(now);
     }
 
     /// Drops the events that are too old.

@@ -1,0 +1,252 @@
+//! What keeps logs and subscriptions over a restart: the interface of stores, one in memory, and the use of one by the events.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Bound;
+use core::time::Duration;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use mcp_proto::Instant;
+use mcp_proto::server::{Authorization, Caller, Identity};
+use mcp_std::Clock;
+
+use super::shared::{Shared, State};
+use crate::source::Source;
+use crate::store::{Record, Snapshot, StoredSubscription};
+use crate::webhook::SubscriptionKey;
+use crate::wire::EventsError;
+
+/// Where records outlive a restart. One server at a time uses it.
+///
+/// Its functions are called one at a time, while the events of the server wait.
+pub trait EventStore: Send + Sync {
+    /// Returns all records, in their order.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be read, or are none.
+    fn load(&self) -> io::Result<Vec<Record>>;
+
+    /// Adds records behind the others. Those that are [promises](Record::is_promise) outlive a power failure when it returns.
+    ///
+    /// # Errors
+    ///
+    /// They could not be written; none of them counts then.
+    fn append(&self, records: &[Record]) -> io::Result<()>;
+
+    /// Returns whether most of what is stored is of no use any more, so that [`replace`](Self::replace) would make it small.
+    fn wants_snapshot(&self) -> bool;
+
+    /// Replaces all records by those of a snapshot.
+    ///
+    /// # Errors
+    ///
+    /// They could not be written; the records are those of before then.
+    fn replace(&self, records: &[Record]) -> io::Result<()>;
+}
+
+/// A store in memory, for tests: clones share it, so events that are created with one after others go on where these were.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore(Arc<Mutex<Records>>);
+
+#[derive(Debug, Default)]
+struct Records {
+    all: Vec<Record>,
+    /// Number of those of the last snapshot.
+    live: usize,
+}
+
+impl MemoryStore {
+    /// Creates a store without records.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut Records) -> R) -> R {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl EventStore for MemoryStore {
+    fn load(&self) -> io::Result<Vec<Record>> {
+        Ok(self.with(|records| records.all.clone()))
+    }
+
+    fn append(&self, records: &[Record]) -> io::Result<()> {
+        self.with(|stored| stored.all.extend_from_slice(records));
+        Ok(())
+    }
+
+    fn wants_snapshot(&self) -> bool {
+        self.with(|records| records.all.len() > 2 * records.live + 1_024)
+    }
+
+    fn replace(&self, records: &[Record]) -> io::Result<()> {
+        self.with(|stored| *stored = Records { all: records.into(), live: records.len() });
+        Ok(())
+    }
+}
+
+/// A monotonic clock whose instants are microseconds since 1970, so that they go on over a restart.
+#[derive(Clone, Copy)]
+pub(super) struct UnixClock {
+    clock: Clock,
+    began: Duration,
+}
+
+impl UnixClock {
+    pub(super) fn start() -> Self {
+        let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { clock: Clock::start(), began }
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.clock.now() + self.began
+    }
+}
+
+/// The store of the events of a server, and what it had that is not in use yet.
+pub(super) struct Keeper {
+    store: Box<dyn EventStore>,
+    /// Subscriptions whose types were not added yet, or for which there are no webhooks yet, by their ids.
+    stored: BTreeMap<String, StoredSubscription>,
+    /// Whether the store may miss a change: it is replaced before anything else is written.
+    is_behind: bool,
+    on_error: Box<dyn Fn(&io::Error) + Send>,
+}
+
+impl Keeper {
+    /// Reads a store. Its logs wait in the source.
+    ///
+    /// # Errors
+    ///
+    /// That of the store.
+    pub(super) fn load(store: Box<dyn EventStore>, source: &mut Source) -> io::Result<Self> {
+        let snapshot: Snapshot = store.load()?.into_iter().collect();
+        let mut stored = source.restore(snapshot);
+        let now = UnixClock::start().began.as_secs();
+        stored.retain(|_, stored| stored.expires_at.is_none_or(|at| at > now));
+        Ok(Self { store, stored, is_behind: false, on_error: Box::new(|_| ()) })
+    }
+
+    pub(super) fn on_error(&mut self, on_error: impl Fn(&io::Error) + Send + 'static) {
+        self.on_error = Box::new(on_error);
+    }
+}
+
+impl State {
+    /// Writes records to the store, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// That of the store; it has none of them.
+    pub(super) fn store(&mut self, records: &[Record]) -> io::Result<()> {
+        let Self { source, webhooks, keeper: Some(keeper), .. } = self else { return Ok(()) };
+        if records.is_empty() {
+            return Ok(());
+        }
+        if keeper.is_behind || keeper.store.wants_snapshot() {
+            let waiting = keeper.stored.values().map(|stored| Record::Subscription(stored.clone().into()));
+            let of_webhooks = webhooks.as_ref().map(|webhooks| webhooks.records()).unwrap_or_default();
+            let all: Vec<Record> = source.records().chain(of_webhooks).chain(waiting).collect();
+            match keeper.store.replace(&all) {
+                Ok(()) => keeper.is_behind = false,
+                Err(error) if keeper.is_behind => return Err(error),
+                // It is large, and complete.
+                Err(error) => (keeper.on_error)(&error),
+            }
+        }
+        let stored = keeper.store.append(records);
+        // Whatever it has of them is replaced, then.
+        keeper.is_behind = stored.is_err();
+        stored
+    }
+
+    /// Writes a change that has happened. If that fails, it is written with the next one.
+    pub(super) fn keep(&mut self, records: impl IntoIterator<Item = Record>) {
+        let records: Vec<Record> = records.into_iter().collect();
+        if let (Err(error), Some(keeper)) = (self.store(&records), &self.keeper) {
+            (keeper.on_error)(&error);
+        }
+    }
+
+    /// Writes what has changed in the deliveries.
+    pub(super) fn keep_changes(&mut self) {
+        if self.keeper.is_some() {
+            let changes = self.webhooks.as_ref().map(|webhooks| webhooks.changes()).unwrap_or_default();
+            self.keep(changes);
+        }
+    }
+
+    /// Forgets a subscription that waits for its type. Returns whether there was one.
+    pub(super) fn forget_stored(&mut self, key: &SubscriptionKey) -> bool {
+        let id = key.id();
+        let found = self.keeper.as_mut().and_then(|keeper| keeper.stored.remove(&id));
+        self.keep(found.as_ref().map(|_| Record::SubscriptionEnded { id }));
+        found.is_some()
+    }
+
+    /// Ends the subscriptions that wait for their types and for which `reason`, called with type and principal, returns one. Returns
+    /// their number.
+    pub(super) fn end_stored(&mut self, reason: &dyn Fn(&str, &str) -> Option<EventsError>) -> usize {
+        let Self { source, webhooks, keeper: Some(keeper), now, .. } = self else { return 0 };
+        let ends = |stored: &StoredSubscription| reason(&stored.name, &stored.principal);
+        let ended: Vec<(String, EventsError)> =
+            keeper.stored.iter().filter_map(|(id, stored)| Some((id.clone(), ends(stored)?))).collect();
+        let mut records = Vec::new();
+        for (id, error) in &ended {
+            // Its end is delivered, and stored as that of others is.
+            let is_told = match (webhooks.as_mut(), keeper.stored.remove(id)) {
+                (Some(webhooks), Some(stored)) => webhooks.restore(source, *now, &stored, Err(error.clone())),
+                _ => false,
+            };
+            records.extend((!is_told).then(|| Record::SubscriptionEnded { id: id.clone() }));
+        }
+        self.keep(records);
+        ended.len()
+    }
+}
+
+impl Shared {
+    /// Lets the subscriptions of the store go on whose types are there, if there are webhooks.
+    pub(super) fn restore_subscriptions(&self) {
+        let mut last = String::new();
+        loop {
+            let state = self.lock();
+            let epoch = state.epoch;
+            let State { types, webhooks: Some(_), keeper: Some(keeper), .. } = &*state else { return };
+            let behind = (Bound::Excluded(&*last), Bound::Unbounded);
+            let found = keeper.stored.range::<str, _>(behind).find_map(|(id, stored)| {
+                let access = types.get(&stored.name).map(|known| known.access.clone());
+                (access.is_some() || stored.terminated.is_some())
+                    .then(|| (id.clone(), stored.clone(), access))
+            });
+            let Some((id, stored, access)) = found else { return };
+            drop(state);
+            // Without the lock, because functions of the application run.
+            let identity = Identity::new(&*stored.principal).scopes(&stored.scopes);
+            let caller = Caller::from(Authorization::new(identity));
+            let access = access.filter(|access| access.is_visible(&caller)).ok_or(EventsError::EventNotFound);
+            let filter = access.and_then(|access| access.accept(&stored.arguments, &caller));
+            let mut state = self.lock();
+            if state.epoch != epoch {
+                // Access may have been lost while the application decided (EVT-162): it decides again.
+                continue;
+            }
+            let now = self.clock.now().max(state.now);
+            let State { source, webhooks: Some(webhooks), keeper: Some(keeper), .. } = &mut *state else {
+                return;
+            };
+            if keeper.stored.remove(&id).is_some() && !webhooks.restore(source, now, &stored, filter) {
+                state.keep([Record::SubscriptionEnded { id: id.clone() }]);
+            }
+            last = id;
+        }
+    }
+}
