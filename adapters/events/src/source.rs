@@ -149,6 +149,8 @@ struct Type {
     log: Log,
     /// Streams that wait for the next event.
     waiting: BTreeSet<StreamKey>,
+    /// End of the log at the last checkpoint.
+    checkpoint: Position,
 }
 
 impl Type {
@@ -254,7 +256,9 @@ impl Source {
             None => (Log::new(limits, &mut self.entropy), !limits.replays),
         };
         let record = (!is_known).then(|| log.record(&name));
-        self.types.insert(name, Type { described, log, waiting: BTreeSet::new() });
+        // Those of before may be anywhere in it.
+        let checkpoint = log.start_of_all();
+        self.types.insert(name, Type { described, log, waiting: BTreeSet::new(), checkpoint });
         record
     }
 
@@ -466,6 +470,29 @@ impl Source {
                 return replay;
             }
         }
+    }
+
+    /// Finds where the deliveries of a stored subscription go on. What is too old, and still there, is delivered.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it cannot go on.
+    pub fn resume_stored(&mut self, name: &str, cursor: Option<&str>) -> Result<Resume, EventsError> {
+        // At the beginning of time, nothing is old.
+        self.resume(Instant::ZERO, name, cursor, None)
+    }
+
+    /// Returns the cursor behind all events of a type if half of its log is newer than at the last checkpoint, and makes one. The
+    /// subscriptions of a store have to [pass](crate::delivery::Deliveries::pass) it: the positions of quiet ones would leave the log,
+    /// and a restart would take that for a gap.
+    pub fn checkpoint(&mut self, name: &str) -> Option<String> {
+        let known = self.types.get_mut(name)?;
+        let (first, end) = (known.log.start_of_all().0, known.log.end().0);
+        let is_due = end - known.checkpoint.0 >= (end - first).div_ceil(2).max(1);
+        if is_due {
+            known.checkpoint = known.log.end();
+        }
+        self.cursor(name).filter(|_| is_due)
     }
 
     /// Returns the cursor behind all events of a type; `None` if it has none.

@@ -268,3 +268,5 @@ impl FromIterator<Record> for Snapshot {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod year;

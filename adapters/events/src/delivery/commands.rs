@@ -178,6 +178,15 @@ impl Deliveries {
         Ok(())
     }
 
+    /// Takes in that nothing up to a position is for a subscription but what was published: its watermark goes on in quiet times, too.
+    pub fn pass(&mut self, subscription: SubscriptionHandle, cursor: &str) {
+        let Some(target) = self.subscriptions.get_mut(&subscription) else { return };
+        if target.state != State::Ending && is_cursor(cursor) && target.queue.pass(cursor) {
+            self.changes.progress(subscription);
+            self.count(subscription);
+        }
+    }
+
     /// Reports events that the application skipped for a subscription: `cursor` is the position to resume from (EVT-104).
     ///
     /// A gap that waits, and that no event follows, takes the cursor over. A profile without control envelopes, and one whose

@@ -167,6 +167,22 @@ impl Queue {
         self.next += 1;
     }
 
+    /// Takes in that nothing else is open up to a position: it is reached with the last message. Returns whether that is news.
+    pub(super) fn pass(&mut self, cursor: &str) -> bool {
+        let last = match self.entries.last_entry().map(|last| last.into_mut()) {
+            Some(last) => &mut last.cursor,
+            None => &mut self.watermark,
+        };
+        if last.as_deref() == Some(cursor) {
+            return false;
+        }
+        let before = last.replace(cursor.into());
+        if !self.entries.is_empty() {
+            self.bytes = self.bytes + cursor.len() - cursor_len(before.as_ref());
+        }
+        true
+    }
+
     /// Puts a gap behind the others, or lets the last one take the cursor over if it is a gap that waits.
     pub(super) fn push_gap(&mut self, webhook_id: String, cursor: String, now: Instant) {
         let last = self.entries.last_entry().map(|last| last.into_mut()).filter(|last| last.is_waiting_gap());
@@ -354,6 +370,23 @@ mod tests {
         assert_eq!(before.as_deref(), Some("c-1"), "the second one is open");
         queue.finish(second);
         assert_eq!(queue.watermark.as_deref(), Some("c-3"), "the third one was done before");
+    }
+
+    // covers: EVT-099
+    #[test]
+    fn position_that_is_passed_is_reached_with_what_is_open() {
+        let mut queue = Queue::new(Some("c-0".into()));
+        assert!(queue.pass("c-1") && !queue.pass("c-1"));
+        assert_eq!((queue.watermark.as_deref(), queue.bytes), (Some("c-1"), 0));
+        (2..=3).for_each(|position| event(&mut queue, position));
+        let bytes = queue.bytes;
+        assert!(queue.pass("c-10"));
+        assert_eq!((queue.watermark.as_deref(), queue.bytes), (Some("c-1"), bytes + 1));
+        let [(first, _), (second, _)] = [(); 2].map(|()| begin(&mut queue));
+        queue.finish(second);
+        assert_eq!(queue.watermark.as_deref(), Some("c-1"), "the first one is open");
+        queue.finish(first);
+        assert_eq!((queue.watermark.as_deref(), queue.bytes), (Some("c-10"), 0));
     }
 
     // covers: EVT-099, EVT-104

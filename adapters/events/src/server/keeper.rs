@@ -153,7 +153,7 @@ impl State {
         }
         if keeper.is_behind || keeper.store.wants_snapshot() {
             let waiting = keeper.stored.values().map(|stored| Record::Subscription(stored.clone().into()));
-            let of_webhooks = webhooks.as_ref().map(|webhooks| webhooks.records()).unwrap_or_default();
+            let of_webhooks = webhooks.as_ref().map(|webhooks| webhooks.records(source)).unwrap_or_default();
             let all: Vec<Record> = source.records().chain(of_webhooks).chain(waiting).collect();
             match keeper.store.replace(&all) {
                 Ok(()) => keeper.is_behind = false,
@@ -195,7 +195,7 @@ impl State {
     /// Ends the subscriptions that wait for their types and for which `reason`, called with type and principal, returns one. Returns
     /// their number.
     pub(super) fn end_stored(&mut self, reason: &dyn Fn(&str, &str) -> Option<EventsError>) -> usize {
-        let Self { source, webhooks, keeper: Some(keeper), now, .. } = self else { return 0 };
+        let Self { source, webhooks, keeper: Some(keeper), .. } = self else { return 0 };
         let ends = |stored: &StoredSubscription| reason(&stored.name, &stored.principal);
         let ended: Vec<(String, EventsError)> =
             keeper.stored.iter().filter_map(|(id, stored)| Some((id.clone(), ends(stored)?))).collect();
@@ -203,7 +203,7 @@ impl State {
         for (id, error) in &ended {
             // Its end is delivered, and stored as that of others is.
             let is_told = match (webhooks.as_mut(), keeper.stored.remove(id)) {
-                (Some(webhooks), Some(stored)) => webhooks.restore(source, *now, &stored, Err(error.clone())),
+                (Some(webhooks), Some(stored)) => webhooks.restore(source, &stored, Err(error.clone())),
                 _ => false,
             };
             records.extend((!is_told).then(|| Record::SubscriptionEnded { id: id.clone() }));
@@ -239,11 +239,10 @@ impl Shared {
                 // Access may have been lost while the application decided (EVT-162): it decides again.
                 continue;
             }
-            let now = self.clock.now().max(state.now);
             let State { source, webhooks: Some(webhooks), keeper: Some(keeper), .. } = &mut *state else {
                 return;
             };
-            if keeper.stored.remove(&id).is_some() && !webhooks.restore(source, now, &stored, filter) {
+            if keeper.stored.remove(&id).is_some() && !webhooks.restore(source, &stored, filter) {
                 state.keep([Record::SubscriptionEnded { id: id.clone() }]);
             }
             last = id;

@@ -1,7 +1,7 @@
 //! Webhook subscriptions of a server: between its source, its loops, and what delivers; and what becomes of their calls.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::task::Wake;
@@ -143,7 +143,20 @@ impl Wake for News {
 
 impl Webhooks {
     /// Delivers an event that was just published, the newest one of its type, to those who subscribed to it.
-    pub(super) fn publish(&mut self, source: &Source, event: &EventOccurrence) {
+    pub(super) fn publish(&mut self, source: &mut Source, event: &EventOccurrence) {
+        self.deliver_to_subscribers(source, event);
+        if let Some(cursor) = source.checkpoint(&event.name) {
+            self.pass(&event.name, &cursor);
+        }
+    }
+
+    /// Tells the subscriptions of a type that they have everything up to a position.
+    fn pass(&self, name: &str, cursor: &str) {
+        let of_type = self.subscribers.iter().filter(|(_, subscriber)| subscriber.name == name);
+        self.deliverer.with(|deliveries, _| of_type.for_each(|(handle, _)| deliveries.pass(*handle, cursor)));
+    }
+
+    fn deliver_to_subscribers(&self, source: &Source, event: &EventOccurrence) {
         let subscribers = self.subscribers.iter().filter(|(_, s)| s.name == event.name && (s.filter)(event));
         let handles: Vec<SubscriptionHandle> = subscribers.map(|(handle, _)| *handle).collect();
         if handles.is_empty() {
@@ -185,7 +198,13 @@ impl Webhooks {
         let subscriber = Subscriber { name, principal: subscribe.key.principal().into(), filter };
         let begin = Begin { subscriber, resume };
         let profile = subscribe.profile;
-        let subscribed = self.deliverer.with(|deliveries, now| deliveries.subscribe(now, subscribe));
+        let end = source.cursor(subscribe.key.name());
+        let subscribed = self.deliverer.with(|deliveries, now| {
+            if let (Some(handle), Some(end)) = (deliveries.find(&subscribe.key), &end) {
+                deliveries.pass(handle, end);
+            }
+            deliveries.subscribe(now, subscribe)
+        });
         match subscribed.unwrap_or_else(|| Err(ended()))? {
             Subscribed::Granted(grant) => Ok(Some(self.begin(source, &grant, begin))),
             Subscribed::Verifying(ticket) => {
@@ -343,7 +362,6 @@ impl Webhooks {
     pub(super) fn restore(
         &mut self,
         source: &mut Source,
-        now: Instant,
         stored: &StoredSubscription,
         filter: Result<Filter, EventsError>,
     ) -> bool {
@@ -353,7 +371,7 @@ impl Webhooks {
             return true;
         }
         let cursor = stored.progress.cursor.as_deref();
-        let resume = filter.and_then(|filter| Ok((filter, source.resume(now, &stored.name, cursor, None)?)));
+        let resume = filter.and_then(|filter| Ok((filter, source.resume_stored(&stored.name, cursor)?)));
         match resume {
             Ok((filter, resume)) => {
                 if let Some(cursor) = resume.cursor.as_deref().filter(|_| resume.truncated) {
@@ -379,8 +397,12 @@ impl Webhooks {
         self.deliverer.with(all).unwrap_or_default()
     }
 
-    /// Returns the records of everything that a store keeps of the subscriptions.
-    pub(super) fn records(&self) -> Vec<Record> {
+    /// Returns the records of everything that a store keeps of the subscriptions, with their positions in the logs as they are now.
+    pub(super) fn records(&self, source: &Source) -> Vec<Record> {
+        let names: BTreeSet<&str> = self.subscribers.values().map(|subscriber| &*subscriber.name).collect();
+        for name in names {
+            source.cursor(name).into_iter().for_each(|cursor| self.pass(name, &cursor));
+        }
         self.deliverer.with(|deliveries, _| deliveries.records().collect()).unwrap_or_default()
     }
 }

@@ -398,6 +398,53 @@ fn store_has_what_is_suspended_and_drops_what_has_expired() {
     assert_eq!(life.driver.delivered(), []);
 }
 
+// covers: EVT-084, EVT-099, EVT-104
+#[test]
+fn quiet_subscription_is_told_of_a_gap_only_if_there_is_one() {
+    let store = Failing::default();
+    let log = LogLimits { events: 10, ..LogLimits::default() };
+    let mut life = Life::new(store.clone());
+    let publisher = life.events.add(mail().log(log)).expect("a type");
+    let begun = life.subscribe("bob", &json!({}), Value::Null)["cursor"].clone();
+    life.subscribe("ann", &json!({}), Value::Null);
+    // Far more than the log keeps, and none of it for one of them, whose cursor goes on nevertheless.
+    for n in 0..57 {
+        send(&publisher, n, "ann");
+        assert_eq!(life.driver.delivered().len(), 1);
+    }
+    let refreshed = life.subscribe("bob", &json!({}), Value::Null)["cursor"].clone();
+    assert!(refreshed.is_string() && refreshed != begun, "{refreshed}");
+    (57..113).for_each(|n| send(&publisher, n, "ann"));
+    assert!(!life.driver.delivered().is_empty());
+    drop((life, publisher));
+    let life = Life::new(store.clone());
+    let publisher = life.events.add(mail().log(log)).expect("a type");
+    assert_eq!(life.driver.delivered(), []);
+    // A snapshot has the cursors as they are.
+    send(&publisher, 200, "bob");
+    (201..209).for_each(|n| send(&publisher, n, "ann"));
+    assert_eq!(life.driver.delivered().len(), 9);
+    store.fails.store(1, Ordering::SeqCst);
+    assert!(publisher.publish(&json!({})).is_err());
+    store.fails.store(0, Ordering::SeqCst);
+    (209..213).for_each(|n| send(&publisher, n, "ann"));
+    assert_eq!((life.driver.delivered().len(), store.snapshots.load(Ordering::SeqCst)), (4, 1));
+    drop((life, publisher));
+    let life = Life::new(store.clone());
+    let publisher = life.events.add(mail().log(log)).expect("a type");
+    assert_eq!(life.driver.delivered(), []);
+    // What was open, and left the log.
+    send(&publisher, 300, "bob");
+    life.driver.due().iter().for_each(|delivery| life.driver.answer(delivery, 500));
+    (301..330).for_each(|n| send(&publisher, n, "ann"));
+    drop((life, publisher));
+    let life = Life::new(store);
+    life.events.add(mail().log(log)).expect("a type");
+    let told = life.driver.delivered();
+    let gaps = told.iter().filter(|(_, body)| body["type"] == "gap").count();
+    assert_eq!((gaps, told.len()), (2, 12), "{told:?}");
+}
+
 #[test]
 fn store_that_fails_refuses_events_and_gets_the_rest_later() {
     let store = Failing::default();
@@ -459,6 +506,30 @@ fn store_stays_within_bounds_however_much_is_published() {
     let life = Life::new(store.clone());
     life.events.add(mail().log(LogLimits { events: 3, ..limits })).expect("a type");
     assert_eq!(store.snapshot().logs["mail"].records("mail").count(), 4);
+}
+
+// covers: EVT-084, EVT-151
+#[test]
+fn file_is_a_store_of_events() {
+    let folder = std::env::temp_dir().join(format!("mcp-events-{}-lives", std::process::id()));
+    std::fs::create_dir(&folder).expect("a folder");
+    let open = || FileStore::open(folder.join("events.jsonl"));
+    let mut life = Life::new(open().expect("a store"));
+    let publisher = life.add();
+    life.subscribe("ann", &json!({"folder": "even"}), Value::Null);
+    (0..4).for_each(|n| send(&publisher, n, "ann"));
+    assert!(matches!(open(), Err(FileStoreError::InUse { .. })));
+    // Every clone of the events has to be gone.
+    drop((life, publisher));
+    let life = Life::new(open().expect("a store"));
+    life.add();
+    assert_eq!(ids(&life.driver.delivered()), ["evt-0", "evt-2"]);
+    drop(life);
+    let life = Life::new(open().expect("a store"));
+    life.add();
+    assert_eq!(life.driver.delivered(), []);
+    drop(life);
+    std::fs::remove_dir_all(&folder).expect("a folder");
 }
 
 #[test]
