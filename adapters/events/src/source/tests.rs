@@ -4,6 +4,7 @@ use alloc::string::ToString as _;
 use mcp_proto::RawJson;
 
 use super::*;
+use crate::wire::StreamEventsParams;
 
 /// The first lane of each source here.
 const LANE: Lane = Lane(1);
