@@ -45,6 +45,7 @@ mod fuzz_tests;
 #[doc(hidden)]
 #[allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed check is a finding")]
 pub mod fuzzing;
+mod log;
 #[cfg(feature = "post")]
 pub mod post;
 pub mod receiver;

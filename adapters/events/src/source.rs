@@ -11,7 +11,6 @@
 //! A stream begins with `active`, has events and heartbeats, and ends by [`close`](Source::close), or with `terminated`
 //! ([`remove`](Source::remove), [`terminate`](Source::terminate)). Streams take turns: one message each.
 
-mod log;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -25,16 +24,15 @@ use core::time::Duration;
 
 use mcp_proto::{Entropy, Instant};
 
-pub(crate) use log::Log;
-pub use log::LogLimits;
+pub use crate::log::LogLimits;
 pub use streams::{Lane, StreamKey, StreamMessage};
 
-use crate::store::{Record, Snapshot, StoredSubscription};
+use crate::log::{Log, Position, Start};
+use crate::store::{Record, Snapshot, StoredSubscription, log_records};
 use crate::wire::{
     DeliveryMode, EventOccurrence, EventType, EventsError, ListEventsResult, Nullable, PollEventsParams,
     PollEventsResult,
 };
-use log::{Position, Start};
 use streams::{LaneState, Stream};
 
 /// Bounds and choices of a [`Source`].
@@ -183,7 +181,7 @@ impl Source {
             }
             None => (Log::new(limits, &mut self.entropy), !limits.replays),
         };
-        let record = (!is_known).then(|| log.record(&name));
+        let record = if is_known { None } else { log_records(&name, &log).next() };
         // Those of before may be anywhere in it.
         let checkpoint = log.start_of_all();
         self.types.insert(name, Type { described, log, waiting: BTreeSet::new(), checkpoint });
@@ -283,8 +281,8 @@ impl Source {
     /// Returns the records of everything that a store keeps of this source.
     pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
         let kept = self.types.iter().filter(|(_, known)| known.log.has_cursors());
-        let stored = self.stored.iter().flat_map(|(name, log)| log.records(name));
-        kept.flat_map(|(name, known)| known.log.records(name)).chain(stored)
+        let stored = self.stored.iter().flat_map(|(name, log)| log_records(name, log));
+        kept.flat_map(|(name, known)| log_records(name, &known.log)).chain(stored)
     }
 
     fn kept(&self, name: &str) -> Option<&Log> {

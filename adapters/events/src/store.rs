@@ -24,7 +24,7 @@ use core::fmt;
 use mcp_proto::{EncodeError, RawJson};
 use serde::{Deserialize, Serialize};
 
-use crate::source::{Log, LogLimits};
+use crate::log::{Log, LogLimits};
 use crate::webhook::{Secret, SubscriptionKey};
 use crate::wire::{CallbackFailure, CallbackUrl, EventOccurrence, Profile};
 
@@ -114,15 +114,17 @@ impl Record {
 /// Shows kinds and names alone: events, arguments and secrets belong to others.
 impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Record");
         match self {
-            Self::Log { name, .. } => write!(f, "Log({name:?})"),
-            Self::LogRemoved { name } => write!(f, "LogRemoved({name:?})"),
-            Self::Event { position, event, .. } => write!(f, "Event({:?}, {position})", event.name),
-            Self::Gap { name, position, .. } => write!(f, "Gap({name:?}, {position})"),
-            Self::Subscription(stored) => stored.fmt(f),
-            Self::Progress { id, progress } => write!(f, "Progress({id:?}, {progress:?})"),
-            Self::SubscriptionEnded { id } => write!(f, "SubscriptionEnded({id:?})"),
-        }
+            Self::Log { name, .. } => shown.field("log", name),
+            Self::LogRemoved { name } => shown.field("log_removed", name),
+            Self::Event { position, event, .. } => shown.field("event", &(&event.name, position)),
+            Self::Gap { name, position, .. } => shown.field("gap", &(name, position)),
+            Self::Subscription(stored) => shown.field("subscription", stored),
+            Self::Progress { id, progress } => shown.field("progress", &(id, progress)),
+            Self::SubscriptionEnded { id } => shown.field("subscription_ended", id),
+        };
+        shown.finish()
     }
 }
 
@@ -266,7 +268,19 @@ impl FromIterator<Record> for Snapshot {
     }
 }
 
+/// Returns the records of the log of a type: its beginning, and its entries.
+pub(crate) fn log_records<'l>(name: &'l str, log: &'l Log) -> impl Iterator<Item = Record> + 'l {
+    let (epoch, first, limits) = (log.epoch(), log.start_of_all().0, log.limits());
+    let begin = Record::Log { name: name.into(), epoch, first, limits };
+    let entries = log.entries().zip(first..).map(|((at, event), position)| {
+        let at = at.as_micros();
+        match event {
+            Some(event) => Record::Event { position, at, event: event.clone() },
+            None => Record::Gap { name: name.into(), position, at },
+        }
+    });
+    core::iter::once(begin).chain(entries)
+}
+
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod year;

@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use mcp_proto::model::{EmptyResult, NotificationMeta, ResultMeta};
 use mcp_proto::server::{self, Call, Caller};
-use mcp_proto::{CallId, ChannelId, Era, Instant, RawJson, RequestId, RpcError, UseError};
+use mcp_proto::{CallId, ChannelId, Instant, RawJson, RequestId, RpcError, UseError};
 use mcp_runtime::server::{CommandSender, LoopExtension, ServerLoop};
 use serde::Serialize;
 
@@ -149,13 +149,12 @@ impl EventsLoop {
         if !METHODS.contains(&method) {
             return false;
         }
-        let era = call.version().era();
-        let is_served = (era == Era::Modern || self.shared.profile.is_legacy_allowed)
-            && (method != wire::STREAM || has_streams(era));
+        let version = call.version();
+        let is_served = self.shared.is_served(version) && (method != wire::STREAM || has_streams(version));
         let outcome = match method {
             _ if !is_served => Err(RpcError::method_not_found(method)),
             wire::LIST => call.parse().map(|params| {
-                let result = self.shared.list(&params, call.caller(), era);
+                let result = self.shared.list(&params, call.caller(), version);
                 complete(server_loop, call.id(), &result);
             }),
             wire::POLL => self.poll(server_loop, call),

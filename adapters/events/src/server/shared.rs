@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use mcp_proto::server::{Announcement, Caller};
-use mcp_proto::{CallId, Change, Entropy, Era, Instant, RpcError};
+use mcp_proto::{CallId, Change, Entropy, Era, Instant, RpcError, Version};
 use mcp_runtime::server::CommandSender;
 use mcp_std::catch;
 
@@ -135,6 +135,11 @@ impl Shared {
         outcome
     }
 
+    /// Returns whether clients of a revision have the extension (EVT-008).
+    pub(super) fn is_served(&self, version: Version) -> bool {
+        version.era() == Era::Modern || self.profile.is_legacy_allowed
+    }
+
     /// Returns the profile of a caller.
     pub(super) fn profile(&self, caller: &Caller) -> Profile {
         let find_profile = self.lock().find_profile.clone();
@@ -188,13 +193,18 @@ impl Shared {
     }
 
     /// Answers `events/list`. Those who have no streams see neither their mode nor types that have no other.
-    pub(super) fn list(&self, params: &ListEventsParams, caller: &Caller, era: Era) -> ListEventsResult {
+    pub(super) fn list(
+        &self,
+        params: &ListEventsParams,
+        caller: &Caller,
+        version: Version,
+    ) -> ListEventsResult {
         let all: Vec<_> =
             self.lock().types.iter().map(|(name, known)| (name.clone(), known.access.clone())).collect();
         // Without the lock, because functions of the application run.
         let visible: BTreeMap<String, bool> =
             all.into_iter().map(|(name, access)| (name, access.is_visible(caller))).collect();
-        let has = |mode: &DeliveryMode| has_streams(era) || *mode != DeliveryMode::Push;
+        let has = |mode: &DeliveryMode| has_streams(version) || *mode != DeliveryMode::Push;
         let is_visible = |described: &EventType| {
             visible.get(&described.name).copied().unwrap_or(false) && described.delivery.iter().any(has)
         };
@@ -228,8 +238,8 @@ fn wake_all(loops: Vec<CommandSender>) {
     }
 }
 
-/// Returns whether clients of an era have `events/stream`. In the older one there is no way to tell the messages of one stream from
+/// Returns whether clients of a revision have `events/stream`. In those with a handshake there is no way to tell the messages of one stream from
 /// those of another (EVT-008).
-pub(super) fn has_streams(era: Era) -> bool {
-    era == Era::Modern
+pub(super) fn has_streams(version: Version) -> bool {
+    version.era() == Era::Modern
 }

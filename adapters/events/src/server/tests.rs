@@ -633,6 +633,7 @@ fn changes_of_the_list_reach_their_subscribers() {
 mod stores;
 #[cfg(feature = "post")]
 mod webhooks;
+mod year;
 
 #[cfg(feature = "schemars")]
 mod typed {

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use mcp_proto::Instant;
 
-use super::log::Position;
 use super::{Filter, Source, Type, UnknownType};
+use crate::log::Position;
 use crate::wire::{DeliveryMode, EventOccurrence, EventsError, Nullable, StreamEventsParams};
 
 /// Key of a stream.

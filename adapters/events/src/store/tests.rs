@@ -92,7 +92,7 @@ fn snapshot_is_what_records_add_up_to() {
             Record::Gap { position, .. } => Some((position, false)),
             _ => None,
         };
-        snapshot.logs["mail"].records("mail").filter_map(of).collect()
+        log_records("mail", &snapshot.logs["mail"]).filter_map(of).collect()
     };
     assert_eq!(positions(&snapshot), [(3, true), (4, false)]);
     // Twice; of another type; and over the bound.

@@ -31,8 +31,8 @@ const ROWS: &[(&str, usize, &str)] = &[
     ("events/src/delivery/values.rs", 1, "the status of a subscription, which is no status of HTTP"),
     ("events/src/receiver.rs", 1, "an endpoint for webhooks, which is no endpoint of MCP"),
     (
-        "events/src/server.rs",
-        3,
+        "events/src/server/shared.rs",
+        2,
         "the extension is served in the eras that its profile says, and streams in one",
     ),
     ("events/src/wire.rs", 1, "the revisions in which a capability of the extension is declared"),

@@ -4,7 +4,7 @@ use mcp_proto::RawJson;
 
 use super::*;
 use crate::source::LogLimits;
-use crate::store::Snapshot;
+use crate::store::{Snapshot, log_records};
 use crate::wire::EventOccurrence;
 
 /// A folder of a test, which it leaves empty.
@@ -138,7 +138,7 @@ fn file_that_has_grown_is_replaced_by_its_snapshot() {
     for position in 0..200 {
         if store.wants_snapshot() {
             let snapshot: Snapshot = store.load().expect("records").into_iter().collect();
-            let live: Vec<Record> = snapshot.logs["mail"].records("mail").collect();
+            let live: Vec<Record> = log_records("mail", &snapshot.logs["mail"]).collect();
             store.replace(&live).expect("a snapshot");
             snapshots += 1;
             assert!(!store.wants_snapshot());

@@ -9,7 +9,7 @@ use core::task::Waker;
 
 use super::*;
 use crate::delivery::{Config as DeliveryConfig, Deliveries, Delivery, DriveDeliveries, Outcome};
-use crate::store::{Record, Snapshot, StoredSubscription};
+use crate::store::{Record, Snapshot, StoredSubscription, log_records};
 use crate::webhook::{MEDIA_TYPE, SUBSCRIPTION_ID};
 
 const HOOK: &str = "https://hooks.example/a?token=marker";
@@ -505,7 +505,7 @@ fn store_stays_within_bounds_however_much_is_published() {
     // Other bounds count from the next life on.
     let life = Life::new(store.clone());
     life.events.add(mail().log(LogLimits { events: 3, ..limits })).expect("a type");
-    assert_eq!(store.snapshot().logs["mail"].records("mail").count(), 4);
+    assert_eq!(log_records("mail", &store.snapshot().logs["mail"]).count(), 4);
 }
 
 // covers: EVT-084, EVT-151

@@ -17,7 +17,6 @@ use core::time::Duration;
 use mcp_proto::{Entropy, Instant, RawJson};
 use serde::{Deserialize, Serialize};
 
-use crate::store::Record;
 use crate::wire::EventOccurrence;
 
 /// Bounds of the log of an event type.
@@ -46,35 +45,35 @@ impl Default for LogLimits {
 
 /// A position in a [`Log`]: behind all events that a reader has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Position(pub(super) u64);
+pub(crate) struct Position(pub(crate) u64);
 
 /// Where a reader begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Start {
+pub(crate) struct Start {
     /// The position.
-    pub(super) position: Position,
+    pub(crate) position: Position,
     /// Whether events that the reader asked for are left out (EVT-144).
-    pub(super) truncated: bool,
+    pub(crate) truncated: bool,
 }
 
 /// What a [`read`](Log::read) found.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Batch<'l> {
+pub(crate) struct Batch<'l> {
     /// The events that the filter let through, in order.
-    pub(super) events: Vec<&'l EventOccurrence>,
+    pub(crate) events: Vec<&'l EventOccurrence>,
     /// The position behind them, and behind all events that the filter held back.
-    pub(super) position: Position,
+    pub(crate) position: Position,
     /// Whether there are events behind that position.
-    pub(super) has_more: bool,
+    pub(crate) has_more: bool,
     /// Position behind a gap in front of the first event: events have left the log before they were read, or were lost before
     /// they were published.
-    pub(super) gap: Option<Position>,
+    pub(crate) gap: Option<Position>,
 }
 
 /// A cursor that is not one of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`cursor` is not one of this server")]
-pub(super) struct InvalidCursor;
+pub(crate) struct InvalidCursor;
 
 #[derive(Debug)]
 struct Entry {
@@ -98,7 +97,7 @@ pub(crate) struct Log {
 
 impl Log {
     /// Creates a log without events.
-    pub(super) fn new(limits: LogLimits, entropy: &mut Entropy) -> Self {
+    pub(crate) fn new(limits: LogLimits, entropy: &mut Entropy) -> Self {
         let mut epoch = [0; 4];
         entropy.fill(&mut epoch);
         let epoch = u32::from_le_bytes(epoch);
@@ -114,7 +113,7 @@ impl Log {
         self.epoch
     }
 
-    pub(super) const fn limits(&self) -> LogLimits {
+    pub(crate) const fn limits(&self) -> LogLimits {
         self.limits
     }
 
@@ -137,30 +136,18 @@ impl Log {
         self.append(Instant::from_micros(at), event);
     }
 
-    /// Returns the record of its beginning.
-    pub(super) fn record(&self, name: &str) -> Record {
-        Record::Log { name: name.into(), epoch: self.epoch, first: self.first, limits: self.limits }
-    }
-
-    /// Returns the records of the log of a type.
-    pub(crate) fn records<'l>(&'l self, name: &'l str) -> impl Iterator<Item = Record> + 'l {
-        let entries = self.entries.iter().zip(self.first..).map(|(entry, position)| {
-            let at = entry.at.as_micros();
-            match &entry.event {
-                Some(event) => Record::Event { position, at, event: event.clone() },
-                None => Record::Gap { name: name.into(), position, at },
-            }
-        });
-        core::iter::once(self.record(name)).chain(entries)
+    /// Returns times and events, in order; without an event, it is a gap.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (Instant, Option<&EventOccurrence>)> {
+        self.entries.iter().map(|entry| (entry.at, entry.event.as_ref()))
     }
 
     /// Returns whether readers can come back to a position (EVT-142).
-    pub(super) const fn has_cursors(&self) -> bool {
+    pub(crate) const fn has_cursors(&self) -> bool {
         self.limits.replays
     }
 
     /// Adds an event, or a gap without one. What exceeds a bound leaves the log.
-    pub(super) fn append(&mut self, now: Instant, event: Option<EventOccurrence>) {
+    pub(crate) fn append(&mut self, now: Instant, event: Option<EventOccurrence>) {
         let bytes = event.as_ref().map_or(0, text_len);
         self.bytes += bytes;
         self.entries.push_back(Entry { at: now, bytes, event });
@@ -178,7 +165,7 @@ impl Log {
     }
 
     /// Drops the events that are too old.
-    pub(super) fn expire(&mut self, now: Instant) {
+    pub(crate) fn expire(&mut self, now: Instant) {
         while self.entries.front().is_some_and(|oldest| is_older(now, oldest.at, self.limits.age)) {
             self.drop_oldest();
         }
@@ -192,17 +179,17 @@ impl Log {
     }
 
     /// Returns the position behind all events: that of a reader who begins now (EVT-041).
-    pub(super) fn end(&self) -> Position {
+    pub(crate) fn end(&self) -> Position {
         Position(self.first + self.entries.len() as u64)
     }
 
     /// Returns the position in front of the oldest event that is kept.
-    pub(super) const fn start_of_all(&self) -> Position {
+    pub(crate) const fn start_of_all(&self) -> Position {
         Position(self.first)
     }
 
     /// Returns the cursor of a position, or `None` if the type has none (EVT-140).
-    pub(super) fn cursor(&self, position: Position) -> Option<String> {
+    pub(crate) fn cursor(&self, position: Position) -> Option<String> {
         self.has_cursors().then(|| format!("{:08x}.{:x}", self.epoch, position.0))
     }
 
@@ -214,7 +201,7 @@ impl Log {
     /// # Errors
     ///
     /// The text is no cursor of any log.
-    pub(super) fn start(
+    pub(crate) fn start(
         &self,
         now: Instant,
         cursor: Option<&str>,
@@ -240,7 +227,7 @@ impl Log {
     }
 
     /// Reads up to `max` events behind a position that `filter` lets through.
-    pub(super) fn read(
+    pub(crate) fn read(
         &self,
         from: Position,
         max: usize,
