@@ -43,7 +43,7 @@ pub struct FileStore {
 }
 
 struct State {
-    /// `None` after the file was replaced, until it is opened again.
+    /// `None` from a replacement of the file on, until it is used again.
     file: Option<File>,
     /// Bytes of the file, all in whole lines.
     size: u64,
@@ -280,9 +280,9 @@ impl EventStore for FileStore {
         let content = format!("{HEADER}\n{}", lines(records)?);
         self.check_size(content.len() as u64)?;
         let mut state = self.lock();
-        replace_content(&self.path, &[content.as_bytes()]).map_err(io::Error::other)?;
-        // That of before has no name any more.
+        // It is opened again: that of before has no name any more, and some systems do not replace a file that is open.
         (state.file, state.loaded) = (None, None);
+        replace_content(&self.path, &[content.as_bytes()]).map_err(io::Error::other)?;
         state.size = content.len() as u64;
         state.live = state.size;
         Ok(())

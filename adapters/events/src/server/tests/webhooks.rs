@@ -10,6 +10,7 @@ use super::*;
 use crate::delivery::{Config as DeliveryConfig, Deliveries};
 use crate::post::Deliverer;
 use crate::post::tests::{Request, SERVER, TestReceiver, answer, poster};
+use crate::store::Snapshot;
 
 const SOON: Duration = Duration::from_secs(30);
 /// Time in which nothing comes.
@@ -24,14 +25,18 @@ fn receiver() -> TestReceiver {
     })
 }
 
-fn events(receiver: &TestReceiver) -> (Events, Publisher<Value>) {
+fn deliverer(receiver: &TestReceiver) -> Deliverer {
     let mut config = DeliveryConfig::default();
     config.addresses = config.addresses.origin(&receiver.url()).expect("a URL");
     let clock = Clock::start();
     let entropy = Entropy::new(entropy::seed().expect("entropy"), entropy::nonce());
     let deliveries = Deliveries::new(config, entropy, clock.anchor());
+    Deliverer::start(deliveries, clock, poster()).expect("a thread")
+}
+
+fn events(receiver: &TestReceiver) -> (Events, Publisher<Value>) {
     let events = Events::new().expect("entropy");
-    events.webhooks(Deliverer::start(deliveries, clock, poster()).expect("a thread"));
+    events.webhooks(deliverer(receiver));
     let publisher = events.add(build().modes([DeliveryMode::Poll, DeliveryMode::Webhook])).expect("a type");
     (events, publisher)
 }
@@ -194,6 +199,32 @@ fn subscription_keeps_the_profile_it_was_made_with() {
     assert_eq!(delivered(&receiver)["eventId"], "evt-1");
     let refreshed = harness.result(3, wire::SUBSCRIBE, subscription(&receiver, &Value::Null));
     assert_eq!(refreshed["truncated"], true, "{refreshed}");
+}
+
+// covers: EVT-084, EVT-099
+#[test]
+fn store_follows_the_thread_that_delivers() {
+    let receiver = receiver();
+    let store = MemoryStore::new();
+    let kept = || store.load().expect("memory").into_iter().collect::<Snapshot>();
+    let mut cursors = Vec::new();
+    for life in 0..2 {
+        let events =
+            Events::with_store(SourceConfig::default(), Profile::SEP, store.clone()).expect("a store");
+        events.webhooks(deliverer(&receiver));
+        let publisher = events.add(build().modes([DeliveryMode::Webhook])).expect("a type");
+        if life == 0 {
+            let mut harness = harness(&events);
+            harness.request(1, wire::SUBSCRIBE, subscription(&receiver, &Value::Null));
+            assert!(answered(&mut harness)["result"].is_object());
+            assert_eq!(kept().subscriptions.len(), 1, "before the answer");
+        }
+        built(&publisher, life, "main");
+        assert_eq!(delivered(&receiver)["eventId"], format!("evt-{life}"));
+        assert!(events.finish(SOON));
+        cursors.extend(kept().subscriptions.into_values().map(|stored| stored.progress.cursor));
+    }
+    assert!(cursors[0].is_some() && cursors[0] != cursors[1], "{cursors:?}");
 }
 
 // covers: EVT-097, EVT-151
