@@ -80,18 +80,17 @@ impl Deliveries {
         Ok(Subscribed::Verifying(ticket))
     }
 
-    /// Lets a proof count for a principal and a URL until a Unix time (EVT-116): one from before a restart (EVT-117), or one
-    /// that is no challenge, as a document of the receiver (EVT-113).
+    /// Lets a proof count for a principal and a URL until a Unix time (EVT-116): one that is no challenge, as a document of the
+    /// receiver, or an agreement with its owner (EVT-113).
     ///
-    /// Before a subscription that outlives a restart is subscribed again, a proof of a minute is enough. Of more proofs than
-    /// [`Config::subscriptions`](super::Config::subscriptions), the one that ends first is forgotten.
+    /// Of more proofs than [`Config::subscriptions`](super::Config::subscriptions), the one that ends first is forgotten.
     pub fn prove(&mut self, now: Instant, principal: &str, url: &str, until: u64) {
         let now = self.advance(now);
         let life = Duration::from_secs(until.saturating_sub(self.anchor.unix_secs(now)));
         self.verifications.prove(&(principal.into(), url.into()), now + life, &self.config);
     }
 
-    /// Returns the Unix time until which a proof counts, for the store of [`prove`](Self::prove); `None` if there is none.
+    /// Returns the Unix time until which a proof counts; `None` if there is none.
     #[must_use]
     pub fn proved_until(&self, principal: &str, url: &str) -> Option<u64> {
         let until = self.verifications.proof(&(principal.into(), url.into()))?;

@@ -55,8 +55,8 @@ pub struct Config {
     pub default_ttl: Duration,
     /// Longest grant. Default: 24 h.
     pub max_ttl: Duration,
-    /// Whether subscriptions without expiry are granted (EVT-083). The application then keeps them, with their proofs,
-    /// over restarts (EVT-084, EVT-117). Default: no.
+    /// Whether subscriptions without expiry are granted (EVT-083). They have to outlive a restart then (EVT-084), in a
+    /// [`store`](crate::store). Default: no.
     pub grants_no_expiry: bool,
     /// Time in which both secrets sign after a rotation (EVT-094). Default: 15 min.
     pub rotation_grace: Duration,

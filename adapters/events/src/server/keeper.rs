@@ -154,7 +154,7 @@ impl State {
         if keeper.is_behind || keeper.store.wants_snapshot() {
             let waiting = keeper.stored.values().map(|stored| Record::Subscription(stored.clone().into()));
             let of_webhooks = webhooks.as_ref().map(|webhooks| webhooks.records(source)).unwrap_or_default();
-            let all: Vec<Record> = source.records().chain(of_webhooks).chain(waiting).collect();
+            let all: Vec<Record> = source.records().chain(waiting).chain(of_webhooks).collect();
             match keeper.store.replace(&all) {
                 Ok(()) => keeper.is_behind = false,
                 Err(error) if keeper.is_behind => return Err(error),

@@ -365,8 +365,18 @@ impl Webhooks {
         stored: &StoredSubscription,
         filter: Result<Filter, EventsError>,
     ) -> bool {
-        let restored = self.deliverer.with(|deliveries, now| deliveries.restore(now, stored));
-        let Some(handle) = restored.flatten() else { return false };
+        let is_live =
+            |deliveries: &Deliveries| stored.key().is_some_and(|key| deliveries.find(&key).is_some());
+        let restored = self.deliverer.with(|deliveries, now| match is_live(deliveries) {
+            true => Err(()),
+            false => Ok(deliveries.restore(now, stored)),
+        });
+        let handle = match restored {
+            // Its client was faster: what the store has of it by now is that of the new one.
+            Some(Err(())) => return true,
+            Some(Ok(Some(handle))) => handle,
+            Some(Ok(None)) | None => return false,
+        };
         if stored.terminated.is_some() {
             return true;
         }

@@ -8,9 +8,10 @@ use alloc::collections::VecDeque;
 use core::task::Waker;
 
 use super::*;
-use crate::delivery::{Config as DeliveryConfig, Deliveries, Delivery, DriveDeliveries, Outcome};
+use crate::delivery::{Config as DeliveryConfig, Deliveries, Delivery, DriveDeliveries, Outcome, Subscribe};
 use crate::store::{Record, Snapshot, StoredSubscription, log_records};
-use crate::webhook::{MEDIA_TYPE, SUBSCRIPTION_ID};
+use crate::webhook::{MEDIA_TYPE, SUBSCRIPTION_ID, Secret};
+use crate::wire::Nullable;
 
 const HOOK: &str = "https://hooks.example/a?token=marker";
 
@@ -356,6 +357,37 @@ fn subscription_that_waits_for_its_type_can_end() {
     assert_eq!(life.driver.delivered().len(), 1);
     let kept: Snapshot = store.load().expect("records").into_iter().collect();
     assert!(kept.subscriptions.is_empty() && kept.logs.is_empty(), "{kept:?}");
+}
+
+// covers: EVT-075, EVT-084
+#[test]
+fn subscription_that_was_made_anew_is_not_that_of_the_store() {
+    let store = MemoryStore::new();
+    let mut life = Life::new(store.clone());
+    life.add();
+    life.subscribe("ann", &json!({}), Value::Null);
+    drop(life);
+    let kept = || store.load().expect("records").into_iter().collect::<Snapshot>();
+    let stored = kept().subscriptions.into_values().next().expect("one");
+    let mut life = Life::new(store.clone());
+    // Between the type and its stored subscriptions.
+    let request = Subscribe {
+        key: stored.key().expect("a key"),
+        secret: Secret::from_entropy([9; 32]),
+        ttl: Some(Nullable(None)),
+        cursor: stored.progress.cursor.clone(),
+        truncated: false,
+        profile: Profile::SEP,
+        scopes: String::new(),
+    };
+    life.driver.change(|deliveries, now| {
+        deliveries.prove(now, "ann", HOOK, u64::MAX);
+        deliveries.subscribe(now, request).expect("a grant");
+    });
+    life.add();
+    life.sign_in("ann");
+    let kept = kept().subscriptions.into_values().collect::<Vec<_>>();
+    assert_eq!((kept.len(), &kept[0].secret), (1, &Secret::from_entropy([9; 32])));
 }
 
 // covers: EVT-082, EVT-100
