@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use core::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -47,7 +47,7 @@ struct State {
     file: Option<File>,
     /// Bytes of the file, all in whole lines.
     size: u64,
-    /// Bytes of the last snapshot; 0 if none was written since the file was opened.
+    /// Bytes of the file at the last snapshot; 0 if there was none since the file was opened.
     live: u64,
     /// The records that were read when it was opened, until they are taken or not all any more.
     loaded: Option<Vec<Record>>,
@@ -282,10 +282,16 @@ impl EventStore for FileStore {
         let mut state = self.lock();
         // It is opened again: that of before has no name any more, and some systems do not replace a file that is open.
         (state.file, state.loaded) = (None, None);
-        replace_content(&self.path, &[content.as_bytes()]).map_err(io::Error::other)?;
-        state.size = content.len() as u64;
+        let replaced = replace_content(&self.path, &[content.as_bytes()]);
+        // If it failed, the file is the old or the new one.
+        state.size = match (&replaced, fs::metadata(&self.path)) {
+            (Err(_), Ok(found)) => found.len(),
+            (Err(_), Err(_)) => state.size,
+            (Ok(()), _) => content.len() as u64,
+        };
+        // It is tried again when the file is twice as large.
         state.live = state.size;
-        Ok(())
+        replaced.map_err(io::Error::other)
     }
 }
 

@@ -116,7 +116,7 @@ pub(super) struct Keeper {
     store: Box<dyn EventStore>,
     /// Subscriptions whose types were not added yet, or for which there are no webhooks yet, by their ids.
     stored: BTreeMap<String, StoredSubscription>,
-    /// Whether the store may miss a change: it is replaced before anything else is written.
+    /// Whether the store may miss a change: it is replaced as soon as it takes something.
     is_behind: bool,
     on_error: Box<dyn Fn(&io::Error) + Send>,
 }
@@ -151,20 +151,21 @@ impl State {
         if records.is_empty() {
             return Ok(());
         }
-        if keeper.is_behind || keeper.store.wants_snapshot() {
+        // First, because it is cheap: a store that is full is not asked for more.
+        let stored = keeper.store.append(records);
+        if stored.is_ok() && (keeper.is_behind || keeper.store.wants_snapshot()) {
             let waiting = keeper.stored.values().map(|stored| Record::Subscription(stored.clone().into()));
             let of_webhooks = webhooks.as_ref().map(|webhooks| webhooks.records(source)).unwrap_or_default();
-            let all: Vec<Record> = source.records().chain(waiting).chain(of_webhooks).collect();
-            match keeper.store.replace(&all) {
-                Ok(()) => keeper.is_behind = false,
-                Err(error) if keeper.is_behind => return Err(error),
-                // It is large, and complete.
-                Err(error) => (keeper.on_error)(&error),
+            let all = source.records().chain(waiting).chain(of_webhooks);
+            // What is not published yet is not among them; what is there twice counts once.
+            let all: Vec<Record> = all.chain(records.iter().cloned()).collect();
+            let replaced = keeper.store.replace(&all);
+            keeper.is_behind &= replaced.is_err();
+            if let Err(error) = replaced {
+                (keeper.on_error)(&error);
             }
         }
-        let stored = keeper.store.append(records);
-        // Whatever it has of them is replaced, then.
-        keeper.is_behind = stored.is_err();
+        keeper.is_behind |= stored.is_err();
         stored
     }
 

@@ -244,6 +244,7 @@ fn errors_have_the_codes_of_their_profile() {
             -32015,
             r#"CallbackEndpointError {"reason":"challenge_failed"}"#,
         ),
+        (EventsError::Internal("upstream 503".into()), -32603, -32603, "upstream 503 -"),
     ] {
         assert_eq!(error(&value, Profile::SEP), format!("{sep} {rest}"));
         assert_eq!(error(&value, Profile::CHATGPT), format!("{chatgpt} {rest}"));

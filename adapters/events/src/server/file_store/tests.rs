@@ -155,6 +155,30 @@ fn file_that_has_grown_is_replaced_by_its_snapshot() {
 }
 
 #[test]
+fn file_that_cannot_be_replaced_goes_on() {
+    let folder = Folder::new("replaced");
+    let store = folder.open().flush_events(false);
+    // Where the new content would be written.
+    fs::create_dir(beside(&folder.file(), "tmp")).expect("a folder");
+    let text = "x".repeat(1 << 16);
+    let mut tried = 0;
+    let mut all = Vec::from([log()]);
+    store.append(&all).expect("a record");
+    for position in 0..100 {
+        let next = event(position, &text);
+        store.append(core::slice::from_ref(&next)).expect("a record");
+        all.push(next);
+        if store.wants_snapshot() {
+            store.replace(&[log()]).expect_err("no place");
+            tried += 1;
+        }
+    }
+    assert_eq!(tried, 3, "at one mebibyte, at two, and at four");
+    drop(store);
+    assert_eq!(folder.open().load().expect("records"), all);
+}
+
+#[test]
 fn size_is_bounded_and_what_is_refused_leaves_nothing() {
     let folder = Folder::new("size");
     let store = folder.open().max_bytes(1_000);
