@@ -16,7 +16,9 @@
 //! ```
 //!
 //! With the feature `schemars`, `Event::typed` takes the schemas from types. [`Events::webhooks`] delivers to webhooks,
-//! too, by the thread of the module `post` for example. Changes of the types are announced to those who subscribed to [`EVENTS_LIST`].
+//! too, by the thread of the module `post` for example. [`Events::with_store`] lets cursors and webhook subscriptions outlive a
+//! restart, and [`Events::finish`] delivers what is queued before the end. Changes of the types are announced to those who
+//! subscribed to [`EVENTS_LIST`].
 
 mod event_loop;
 mod file_store;
@@ -78,10 +80,10 @@ impl Events {
 
     /// Creates events that outlive a restart: their logs and webhook subscriptions are in a store (EVT-084).
     ///
-    /// A type that is [added](Self::add) goes on with its log, and its cursors are valid. Its subscriptions go on as soon as there are
-    /// [webhooks](Self::webhooks), too: what they have missed is delivered, and their filters are made again from their arguments. Whom
-    /// [`Event::authorize`] refuses then, by his name and the scopes of that time, is told that his subscription has ended (EVT-162).
-    /// Subscriptions wait for a type that is not added, until they expire.
+    /// A type that is [added](Self::add) goes on with its log, and its cursors are valid. Its subscriptions go on as soon as
+    /// there are [webhooks](Self::webhooks), too: what they have missed is delivered, and their filters are made again from
+    /// their arguments. Whom [`Event::authorize`] refuses then, by his name and the scopes of that time, is told that his
+    /// subscription has ended (EVT-162). Subscriptions wait for a type that is not added, until they expire.
     ///
     /// An event is in the store before it is published. Progress of deliveries follows a moment later, so the latest ones may be
     /// delivered again. All this takes the time of the store while others wait.
@@ -108,19 +110,19 @@ impl Events {
         Ok(Self(Arc::new(Shared::new(profile, source, entropy()?, keeper))))
     }
 
-    /// Sets a callback for errors of the store that no call returns, for logs: a subscription or its progress could not be written.
-    /// It is written with the next change; a restart before that loses it. The callback must not use these events.
+    /// Sets a callback for errors of the store that no call returns, for logs: a subscription or its progress could not be
+    /// written. It is written with the next change; a restart before that loses it. The callback must not use these events.
     pub fn on_store_error(&self, on_error: impl Fn(&io::Error) + Send + 'static) {
         if let Some(keeper) = &mut self.0.lock().keeper {
             keeper.on_error(on_error);
         }
     }
 
-    /// Chooses the profile of each caller by a function: the codes of errors, and what is written to webhooks. A webhook subscription
-    /// keeps the profile that it was made with.
+    /// Chooses the profile of each caller by a function: the codes of errors, and what is written to webhooks. A webhook
+    /// subscription keeps the profile that it was made with.
     ///
-    /// What a server declares, and whether it serves revisions with a handshake, is the same for all: it is that of the profile which
-    /// these events were created with, and so is that of a caller for whom the function panics. It must be fast.
+    /// What a server declares, and whether it serves revisions with a handshake, is the same for all: it is that of the profile
+    /// which these events were created with, and so is that of a caller for whom the function panics. It must be fast.
     pub fn profile_for(&self, find_profile: impl Fn(&Caller) -> Profile + Send + Sync + 'static) {
         self.0.lock().find_profile = Some(Arc::new(find_profile));
     }

@@ -188,8 +188,8 @@ impl Source {
         record
     }
 
-    /// Removes a type, and ends its streams (EVT-020, EVT-021). Its log does not come back. Returns whether there was one, or a stored
-    /// log that waits for it.
+    /// Removes a type, and ends its streams (EVT-020, EVT-021). Its log does not come back. Returns whether there was one, or a
+    /// stored log that waits for it.
     pub fn remove(&mut self, name: &str, reason: &EventsError) -> bool {
         let waits = self.stored.remove(name).is_some();
         let is_known = self.types.remove(name).is_some() || waits;
@@ -237,7 +237,8 @@ impl Source {
     }
 
     /// Reports that events of a type were lost before they were published: streams get `active` again (EVT-055), and polls
-    /// `truncated` (EVT-145). Readers that begin later are not told. Without cursors a gap would tell nothing, so there is none (EVT-147).
+    /// `truncated` (EVT-145). Readers that begin later are not told. Without cursors a gap would tell nothing, so there is none
+    /// (EVT-147).
     ///
     /// # Errors
     ///
@@ -264,7 +265,8 @@ impl Source {
         subscriptions
     }
 
-    /// Returns the record of an event to append to a store before it is [published](Self::publish); `None` if its type keeps none.
+    /// Returns the record of an event to append to a store before it is [published](Self::publish); `None` if its type keeps
+    /// none.
     #[must_use]
     pub fn record(&self, now: Instant, event: &EventOccurrence) -> Option<Record> {
         let position = self.kept(&event.name)?.end().0;
@@ -380,8 +382,8 @@ impl Source {
     }
 
     /// Returns the cursor behind all events of a type if half of its log is newer than at the last checkpoint, and makes one. The
-    /// subscriptions of a store have to [pass](crate::delivery::Deliveries::pass) it: the positions of quiet ones would leave the log,
-    /// and a restart would take that for a gap.
+    /// subscriptions of a store have to [pass](crate::delivery::Deliveries::pass) it: the positions of quiet ones would leave
+    /// the log, and a restart would take that for a gap.
     pub fn checkpoint(&mut self, name: &str) -> Option<String> {
         let known = self.types.get_mut(name)?;
         let (first, end) = (known.log.start_of_all().0, known.log.end().0);

@@ -1,17 +1,18 @@
 //! What outlives a restart of a server: changes as records, and what they add up to.
 //!
-//! [`Source`](crate::source::Source) and [`Deliveries`](crate::delivery::Deliveries) make [`Record`]s of what they keep, and take it
-//! back in. They write nothing: the caller appends the records to a store, in their order, and reads them after a restart.
+//! [`Source`](crate::source::Source) and [`Deliveries`](crate::delivery::Deliveries) make [`Record`]s of what they keep, and
+//! take it back in. They write nothing: the caller appends the records to a store, in their order, and reads them after a
+//! restart.
 //!
 //! - The log of a type, with the positions that cursors name. The record of an event is written **before** it is published.
-//! - Webhook subscriptions, with their grants, secrets and watermarks. Their records follow the change, and come before the answer of
-//!   the call. What a subscription has still to get is not written: it is what the log has behind the watermark.
+//! - Webhook subscriptions, with their grants, secrets and watermarks. Their records follow the change, and come before the
+//!   answer of the call. What a subscription has still to get is not written: it is what the log has behind the watermark.
 //!
-//! So cursors go on, subscriptions go on without their clients, and an event that was published and not yet acknowledged is delivered,
-//! maybe again (EVT-151). A type without positions keeps nothing of its events.
+//! So cursors go on, subscriptions go on without their clients, and an event that was published and not yet acknowledged is
+//! delivered, maybe again (EVT-151). A type without positions keeps nothing of its events.
 //!
-//! [`Snapshot`] adds records up. One that is missing, or written twice, changes nothing else: a log with a hole begins behind it, and its
-//! readers are told.
+//! [`Snapshot`] adds records up. One that is missing, or written twice, changes nothing else: a log with a hole begins behind
+//! it, and its readers are told.
 //!
 //! **Records contain the secrets of subscriptions**, and arguments and events, which may be secrets, too.
 

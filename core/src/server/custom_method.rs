@@ -38,7 +38,8 @@ impl CustomMethod {
         Self { name: name.into(), extension: None, requires_client: false, is_long_lived: false }
     }
 
-    /// Assigns the method to an extension. It is unknown (-32601) in revisions in which the server does not declare the extension.
+    /// Assigns the method to an extension. It is unknown (-32601) in revisions in which the server does not declare the
+    /// extension.
     #[must_use]
     pub fn of_extension(mut self, id: impl Into<String>) -> Self {
         self.extension = Some(id.into());

@@ -177,7 +177,8 @@ impl Deliveries {
         Ok(())
     }
 
-    /// Takes in that nothing up to a position is for a subscription but what was published: its watermark goes on in quiet times, too.
+    /// Takes in that nothing up to a position is for a subscription but what was published: its watermark goes on in quiet
+    /// times, too.
     pub fn pass(&mut self, subscription: SubscriptionHandle, cursor: &str) {
         let Some(target) = self.subscriptions.get_mut(&subscription) else { return };
         if target.state != State::Ending && is_cursor(cursor) && target.queue.pass(cursor) {

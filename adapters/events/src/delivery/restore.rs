@@ -48,8 +48,8 @@ impl Changes {
 }
 
 impl Deliveries {
-    /// Makes records of changes from now on, for [`poll_change`](Self::poll_change). They are kept until they are taken: take them
-    /// after each use of the machine, or ids of subscriptions that have ended pile up.
+    /// Makes records of changes from now on, for [`poll_change`](Self::poll_change). They are kept until they are taken: take
+    /// them after each use of the machine, or ids of subscriptions that have ended pile up.
     pub const fn track_changes(&mut self) {
         self.changes.is_tracked = true;
     }
@@ -110,8 +110,8 @@ impl Deliveries {
     ///
     /// Attempts are counted from the beginning, and so are failures.
     ///
-    /// `None` if it has expired, if its URL or its size is not allowed any more, if limits are reached, or if there is one with its key;
-    /// nothing changed then.
+    /// `None` if it has expired, if its URL or its size is not allowed any more, if limits are reached, or if there is one with
+    /// its key; nothing changed then.
     pub fn restore(&mut self, now: Instant, stored: &StoredSubscription) -> Option<SubscriptionHandle> {
         let now = self.advance(now);
         let unix_now = self.anchor.unix_secs(now);

@@ -380,8 +380,8 @@ fn scopes(caller: &Caller) -> String {
     all.join(" ")
 }
 
-/// Returns the key of a webhook subscription. The mode is `webhook`, or absent. The principal is empty if the caller has none, and
-/// then the subscription is refused (EVT-070).
+/// Returns the key of a webhook subscription. The mode is `webhook`, or absent. The principal is empty if the caller has none,
+/// and then the subscription is refused (EVT-070).
 fn subscription_key(
     caller: &Caller,
     mode: Option<&DeliveryMode>,

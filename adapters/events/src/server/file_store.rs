@@ -22,15 +22,16 @@ const MIN_SNAPSHOT: u64 = 1 << 20;
 /// An [`EventStore`] in one file: lines of JSON, to which each change is added.
 ///
 /// **The file has the secrets of all subscriptions**, their arguments, and the events. It is not encrypted. On Unix it is for its
-/// owner only (mode 0600), also if it was there with another mode. Use a local file system, and a folder that others cannot write to.
+/// owner only (mode 0600), also if it was there with another mode. Use a local file system, and a folder that others cannot
+/// write to.
 ///
 /// The file belongs to one server at a time: `PATH.lock` is locked while the store exists, by `flock(2)` on Unix and by an
 /// exclusively opened file on Windows.
 ///
-/// Every record is written before the call that it belongs to is answered, so the end of the process loses none. Those of calls are
-/// flushed to the disk, too, and outlive a power failure: grants, and events unless [`flush_events`](Self::flush_events) is off. When
-/// the file is twice as large as what is still of use, and a mebibyte, it is replaced as a whole: written beside it as `PATH.tmp`,
-/// flushed, and renamed.
+/// Every record is written before the call that it belongs to is answered, so the end of the process loses none. Those of calls
+/// are flushed to the disk, too, and outlive a power failure: grants, and events unless [`flush_events`](Self::flush_events) is
+/// off. When the file is twice as large as what is still of use, and a mebibyte, it is replaced as a whole: written beside it
+/// as `PATH.tmp`, flushed, and renamed.
 ///
 /// A last line without an end was being written when the machine or the process ended, and is dropped. Any other line that is no
 /// record is refused, because what follows from it is unknown: remove the file to begin without state, or repair it.
@@ -131,16 +132,17 @@ impl FileStore {
         Ok(Self { path, state, flushes_events: true, max_bytes: Self::MAX_BYTES, _lock: lock })
     }
 
-    /// Sets whether each event is flushed to the disk before it is published (default yes). If not, a power failure loses the latest
-    /// ones, and readers that have seen them are told that something is missing; the end of the process loses none in either case.
+    /// Sets whether each event is flushed to the disk before it is published (default yes). If not, a power failure loses the
+    /// latest ones, and readers that have seen them are told that something is missing; the end of the process loses none in
+    /// either case.
     #[must_use]
     pub const fn flush_events(mut self, flushes_events: bool) -> Self {
         self.flushes_events = flushes_events;
         self
     }
 
-    /// Sets the size of the largest file (default [`MAX_BYTES`](Self::MAX_BYTES)): what would make it larger is refused. A file that is
-    /// there is read up to the default.
+    /// Sets the size of the largest file (default [`MAX_BYTES`](Self::MAX_BYTES)): what would make it larger is refused. A file
+    /// that is there is read up to the default.
     #[must_use]
     pub const fn max_bytes(mut self, max_bytes: u64) -> Self {
         self.max_bytes = max_bytes;

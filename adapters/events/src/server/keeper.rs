@@ -193,8 +193,8 @@ impl State {
         found.is_some()
     }
 
-    /// Ends the subscriptions that wait for their types and for which `reason`, called with type and principal, returns one. Returns
-    /// their number.
+    /// Ends the subscriptions that wait for their types and for which `reason`, called with type and principal, returns one.
+    /// Returns their number.
     pub(super) fn end_stored(&mut self, reason: &dyn Fn(&str, &str) -> Option<EventsError>) -> usize {
         let Self { source, webhooks, keeper: Some(keeper), .. } = self else { return 0 };
         let ends = |stored: &StoredSubscription| reason(&stored.name, &stored.principal);

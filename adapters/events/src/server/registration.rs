@@ -260,8 +260,8 @@ impl Access {
     }
 }
 
-/// Publishes the events of one type, from any thread. Clones publish the same type. After it was removed they publish nothing, also
-/// if another type was added with its name.
+/// Publishes the events of one type, from any thread. Clones publish the same type. After it was removed they publish nothing,
+/// also if another type was added with its name.
 pub struct Publisher<P> {
     events: Events,
     name: String,
@@ -287,8 +287,8 @@ impl<P> Publisher<P> {
         &self.name
     }
 
-    /// Reports an error that passes, of what the events come from, on every open stream of the type. They go on (EVT-054). Polls and
-    /// webhooks have no place for it.
+    /// Reports an error that passes, of what the events come from, on every open stream of the type. They go on (EVT-054).
+    /// Polls and webhooks have no place for it.
     ///
     /// # Errors
     ///

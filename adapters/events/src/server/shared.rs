@@ -238,8 +238,8 @@ fn wake_all(loops: Vec<CommandSender>) {
     }
 }
 
-/// Returns whether clients of a revision have `events/stream`. In those with a handshake there is no way to tell the messages of one stream from
-/// those of another (EVT-008).
+/// Returns whether clients of a revision have `events/stream`. In those with a handshake there is no way to tell the messages
+/// of one stream from those of another (EVT-008).
 pub(super) fn has_streams(version: Version) -> bool {
     version.era() == Era::Modern
 }

@@ -66,7 +66,8 @@ impl Events {
     /// Delivers to webhooks: types with [`DeliveryMode::Webhook`](crate::wire::DeliveryMode::Webhook) can be subscribed to then, by callers that are authenticated
     /// (EVT-070).
     ///
-    /// The events of `deliverer` are taken by this. Subscriptions are in memory, unless there is a [store](Self::with_store) (EVT-084).
+    /// The events of `deliverer` are taken by this. Subscriptions are in memory, unless there is a [store](Self::with_store)
+    /// (EVT-084).
     pub fn webhooks(&self, deliverer: impl DriveDeliveries + 'static) {
         deliverer.register(&Waker::from(Arc::new(News(Arc::downgrade(&self.0)))));
         let webhooks = Webhooks {
@@ -357,8 +358,8 @@ impl Webhooks {
         self.subscribers.insert(handle, subscriber);
     }
 
-    /// Takes in a subscription of a store, whose filter was made again, or ends it with the reason why there is none. Returns false if
-    /// it cannot go on, and nobody is told.
+    /// Takes in a subscription of a store, whose filter was made again, or ends it with the reason why there is none. Returns
+    /// false if it cannot go on, and nobody is told.
     pub(super) fn restore(
         &mut self,
         source: &mut Source,
@@ -407,7 +408,8 @@ impl Webhooks {
         self.deliverer.with(all).unwrap_or_default()
     }
 
-    /// Returns the records of everything that a store keeps of the subscriptions, with their positions in the logs as they are now.
+    /// Returns the records of everything that a store keeps of the subscriptions, with their positions in the logs as they are
+    /// now.
     pub(super) fn records(&self, source: &Source) -> Vec<Record> {
         let names: BTreeSet<&str> = self.subscribers.values().map(|subscriber| &*subscriber.name).collect();
         for name in names {

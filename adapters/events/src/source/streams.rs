@@ -86,8 +86,8 @@ pub(super) struct Stream {
 }
 
 impl Source {
-    /// Reports an error that passes, of what the events come from, on every open stream of a type; they go on (EVT-054). Of several
-    /// errors that a stream has no room for, the newest is sent.
+    /// Reports an error that passes, of what the events come from, on every open stream of a type; they go on (EVT-054). Of
+    /// several errors that a stream has no room for, the newest is sent.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! A year of a server on virtual time: it restarts each hour, often in the middle of deliveries, requests and answers are lost, secrets
-//! are rotated each day, and events get lost before they come. Everything that goes on does so by what its store has.
+//! A year of a server on virtual time: it restarts each hour, often in the middle of deliveries, requests and answers are lost,
+//! secrets are rotated each day, and events get lost before they come. Everything that goes on does so by what its store has.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
