@@ -70,6 +70,9 @@ pub struct Limits {
     ///
     /// Reached: `is_stalled` of the engine returns true, and a server over HTTP answers 503. A byte stream does not
     /// come near this limit, because one message is decoded per event that the application polls.
+    ///
+    /// Clients of the adapters also hold as many notifications of a [long-lived](crate::CallOptions::long_lived) call for its
+    /// caller, with `max_waiting_bytes` bytes. Reached: that call ends.
     pub max_events: usize,
     /// Outbound calls without an answer, per engine (default 1,024, small 8; at most 32,767).
     ///
@@ -358,6 +361,9 @@ impl Limits {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum Limit {
+    /// [`Limits::max_events`] or [`Limits::max_waiting_bytes`], for the notifications of a long-lived call
+    /// ([`CallOptions::long_lived`](crate::CallOptions::long_lived)) that its caller has not taken.
+    CallNotifications,
     /// [`Limits::max_inputs`].
     Inputs,
     /// [`Limits::max_input_rounds`].
@@ -391,6 +397,7 @@ impl Limit {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::CallNotifications => "max_events or max_waiting_bytes of the notifications of a call",
             Self::Inputs => "max_inputs",
             Self::InputRounds => "max_input_rounds",
             Self::LoopCommands => "commands that wait for the event loop",

@@ -44,6 +44,7 @@ mod known_meta;
 mod limits;
 mod logs_client;
 mod logs_server;
+mod long_lived_calls;
 mod malformed;
 mod many_channels;
 mod matrix;

@@ -49,6 +49,14 @@ pub struct CallOptions {
     ///
     /// If so, a call over HTTP whose answer was lost is sent again under a new id (HTTP-044).
     pub idempotent: bool,
+    /// Whether the call stays open for as long as the server likes, and takes the notifications that belong to it. The
+    /// default is no.
+    ///
+    /// A notification belongs to the call whose request id is the subscription id in its `_meta`, or, without one, to the call
+    /// in whose exchange it arrives. It is reported as [`CallNotification`](crate::client::Event::CallNotification). With the
+    /// first one, `timeout` and the default of `total_timeout` end. Over HTTP the call takes the place of a subscription, not
+    /// that of a request.
+    pub long_lived: bool,
 }
 
 impl Default for CallOptions {
@@ -61,6 +69,7 @@ impl Default for CallOptions {
             progress_resets_timeout: true,
             meta: None,
             idempotent: false,
+            long_lived: false,
         }
     }
 }
@@ -98,6 +107,13 @@ impl CallOptions {
     #[must_use]
     pub const fn idempotent(mut self) -> Self {
         self.idempotent = true;
+        self
+    }
+
+    /// Keeps the call open for the notifications that belong to it ([`long_lived`](Self::long_lived)).
+    #[must_use]
+    pub const fn long_lived(mut self) -> Self {
+        self.long_lived = true;
         self
     }
 
@@ -238,6 +254,8 @@ pub(crate) struct OutboundCall {
     pub(crate) has_explicit_total: bool,
     pub(crate) progress: ProgressUse,
     pub(crate) idempotent: bool,
+    /// Notifications that belong to it are reported with it ([`CallOptions::long_lived`]).
+    pub(crate) is_long_lived: bool,
     pub(crate) task: CallTask,
     pub(crate) last_progress: f64,
     pub(crate) timeout: Duration,
@@ -303,6 +321,7 @@ impl OutboundCall {
                 (true, true) => ProgressUse::ExtendTimeout,
             },
             idempotent: options.idempotent,
+            is_long_lived: options.long_lived,
             task: CallTask::None,
             last_progress: f64::NEG_INFINITY,
             timeout,
@@ -384,6 +403,18 @@ impl OutboundCall {
     pub(crate) fn disable_timeouts(&mut self) {
         self.idle_deadline = Instant::FAR_FUTURE;
         self.total_deadline = Instant::FAR_FUTURE;
+    }
+
+    /// Removes the deadlines of a long-lived call that has begun, except for a total time that was set for it.
+    pub(crate) fn keep_open(&mut self) {
+        self.idle_deadline = Instant::FAR_FUTURE;
+        // Progress must not set the deadline again.
+        if self.progress == ProgressUse::ExtendTimeout {
+            self.progress = ProgressUse::Report;
+        }
+        if !self.has_explicit_total {
+            self.total_deadline = Instant::FAR_FUTURE;
+        }
     }
 
     /// Records a progress report. Returns false if it does not increase (PROG-007).

@@ -123,6 +123,13 @@ pub enum Event {
     Request(ServerRequest),
     /// A request of the server was cancelled or was not answered in time. Its key is stale.
     RequestCancelled(CallId),
+    /// A notification that belongs to a long-lived call ([`CallOptions::long_lived`](crate::CallOptions::long_lived)).
+    CallNotification {
+        /// The call.
+        call: CallKey,
+        /// The notification.
+        notification: Notification,
+    },
     /// A notification that the engine does not handle.
     Notification(Notification),
     /// The peer deviated from the protocol. Nothing else is affected.

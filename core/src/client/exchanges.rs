@@ -150,6 +150,14 @@ impl Engine {
         let call = self.pending_call(id).map(|key| self.common.original_call(key));
         call.and_then(|key| self.common.endpoint.outbound.calls.get(key)).is_some_and(|c| c.idempotent)
     }
+
+    /// Returns whether the exchange of a request stays open ([`CallOptions::long_lived`](crate::CallOptions::long_lived)), so
+    /// that it must not take a place from other requests.
+    #[must_use]
+    pub fn is_long_lived(&self, id: &RequestId) -> bool {
+        let call = self.pending_call(id).and_then(|key| self.common.endpoint.outbound.calls.get(key));
+        call.is_some_and(|call| call.is_long_lived)
+    }
 }
 impl Exchanges<'_> {
     /// Returns the next message to send.

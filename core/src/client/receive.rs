@@ -20,7 +20,7 @@ use crate::calls::batch;
 use crate::calls::endpoint::{FrameContent, classify_frame};
 use crate::calls::inbound::{BatchKey, CallId, InboundCall};
 use crate::calls::observing::{observe_call, observe_outcome, resume_message};
-use crate::calls::outbound::{CallPurpose, ResponseMatch};
+use crate::calls::outbound::{CallKey, CallPurpose, ResponseMatch};
 use crate::deprecation::DeprecatedFeature;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault, HttpError};
@@ -61,7 +61,7 @@ impl Engine {
                 }
                 match envelope.kind {
                     Kind::Response => self.receive_response(channel, frame, &envelope, own),
-                    Kind::Notification => self.receive_notification(channel, frame, &envelope),
+                    Kind::Notification => self.receive_notification(channel, frame, &envelope, own),
                     Kind::Request => {
                         // Answers are counted apart from calls: a server that asks faster than it reads is not read any more.
                         let before = self.common.outbox_len();
@@ -378,7 +378,13 @@ impl Engine {
     // ---- notifications ----
 
     #[expect(deprecated, reason = "supported until its removal")]
-    fn receive_notification(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) {
+    fn receive_notification(
+        &mut self,
+        channel: Key,
+        frame: &Bytes,
+        envelope: &Envelope<'_>,
+        own: Option<&RequestId>,
+    ) {
         let whole = envelope.params.whole.slice(frame);
         let params = whole.unwrap_or(b"{}");
         match &*envelope.method {
@@ -409,6 +415,7 @@ impl Engine {
             }
             method if self.subscriptions.receive_change(&mut self.common, channel, method, params) => {}
             method => {
+                let addressee = find_addressee(&mut self.common, channel, params, own);
                 let params = whole.map(|p| RawJson::trusted(frame.slice_ref(p)));
                 // A task that no call follows is the application's.
                 let is_followed = matches!(method, methods::TASK_STATUS | methods::TASK_CHANGED)
@@ -417,7 +424,13 @@ impl Engine {
                         .is_some_and(|params| self.calls.receive_task_notification(&mut self.common, params));
                 if !is_followed {
                     let notification = Notification { method: method.into(), params };
-                    self.common.events.push_back(Event::Notification(notification));
+                    match addressee {
+                        Addressee::Call(call) => {
+                            self.common.events.push_back(Event::CallNotification { call, notification });
+                        }
+                        Addressee::EndedCall => {}
+                        Addressee::None => self.common.events.push_back(Event::Notification(notification)),
+                    }
                 }
             }
         }
@@ -453,6 +466,40 @@ impl Engine {
             None if self.calls.task_listen_cancelled(&mut self.common, channel, &id) => {}
             None => self.common.diagnose(Diagnostic::UnknownCancellation(id)),
         }
+    }
+}
+
+/// The call that a notification belongs to.
+enum Addressee {
+    /// A long-lived call.
+    Call(CallKey),
+    /// A call that has ended: the notification was sent before the server knew.
+    EndedCall,
+    /// None, or one that takes no notifications.
+    None,
+}
+
+/// Finds the long-lived call that a notification belongs to. Its first notification ends its timeouts.
+fn find_addressee(
+    common: &mut CommonState,
+    channel: Key,
+    params: &[u8],
+    own: Option<&RequestId>,
+) -> Addressee {
+    let named = common.subscription_id(params);
+    let Some(id) = named.as_ref().or(own) else { return Addressee::None };
+    let key = match common.endpoint.match_response(channel, id) {
+        ResponseMatch::Live(key) => common.original_call(key),
+        // Its exchange may outlive a call, so only the id in the message tells that this is a late one.
+        ResponseMatch::Late if named.is_some() => return Addressee::EndedCall,
+        ResponseMatch::Late | ResponseMatch::Unknown => return Addressee::None,
+    };
+    match common.endpoint.outbound.calls.get_mut(key) {
+        Some(call) if call.is_long_lived && call.purpose == CallPurpose::Application => {
+            call.keep_open();
+            Addressee::Call(CallKey(key))
+        }
+        _ => Addressee::None,
     }
 }
 

@@ -1,11 +1,15 @@
 //! The connection of a client, driven by the thread that calls.
 
 use core::cell::{RefCell, RefMut};
+use core::task::{Poll, Waker};
+use core::time::Duration;
 
-use mcp_proto::{CallError, CallKey, Progress, Version};
+use mcp_proto::client::Peer;
+use mcp_proto::{CallError, CallKey, Instant, Progress};
 use mcp_runtime::Error;
 use mcp_runtime::client::{
-    CallAnswer, Callback, ClientBackend, Connection, EngineCommand, Layers, ResultCache,
+    CallAnswer, Callback, ClientBackend, Connection, EngineCommand, Layers, OutcomeReceiver, OutcomeUpdate,
+    ResultCache,
 };
 
 /// The connection of a [`Client`](crate::Client). Its operations run on the calling thread.
@@ -16,16 +20,16 @@ pub struct LocalBackend {
     /// The cache of `connection`.
     cache: ResultCache,
     layers: Layers,
-    version: Version,
+    pub(super) peer: Peer,
     max_list_bytes: usize,
 }
 
 impl LocalBackend {
-    pub(super) fn new(mut connection: Connection, version: Version) -> Self {
+    pub(super) fn new(mut connection: Connection, peer: Peer) -> Self {
         let (cache, layers) = (connection.cache.clone(), connection.layers.clone());
         let max_frame = connection.transport.engine().config().effective_limits().max_frame;
         let max_list_bytes = max_frame.saturating_mul(4);
-        Self { connection: RefCell::new(connection), cache, layers, version, max_list_bytes }
+        Self { connection: RefCell::new(connection), cache, layers, peer, max_list_bytes }
     }
 
     /// Returns the connection, of which no operation runs.
@@ -73,6 +77,42 @@ impl ClientBackend for LocalBackend {
         self.wait(call, &mut on_progress)
     }
 
+    fn open(&self, command: impl EngineCommand<CallKey>) -> Result<OutcomeReceiver<CallAnswer>, Error> {
+        let (sender, receiver) = OutcomeReceiver::with_notifications();
+        let mut connection = self.try_connection()?;
+        connection.check_open()?;
+        connection.begin_call(sender, |engine, now| command.run(engine, now));
+        connection.flush();
+        Ok(receiver)
+    }
+
+    async fn next_update(
+        &self,
+        call: &OutcomeReceiver<CallAnswer>,
+        timeout: Option<Duration>,
+    ) -> Result<Option<OutcomeUpdate<CallAnswer>>, Error> {
+        let mut connection = self.try_connection()?;
+        let until = timeout.map(|timeout| connection.transport.tick() + timeout);
+        loop {
+            if let Poll::Ready(update) = call.poll(Waker::noop()) {
+                return Ok(Some(update));
+            }
+            connection.check_open()?;
+            if until.is_some_and(|until| until <= connection.transport.now()) {
+                return Ok(None);
+            }
+            connection.turn(until, &mut None);
+        }
+    }
+
+    fn abandon(&self, call: &OutcomeReceiver<CallAnswer>) {
+        // In a callback nothing can be sent: the next notification cancels the call.
+        if let (Some(call), Ok(mut connection)) = (call.abandon(), self.try_connection()) {
+            connection.cancel(call, None);
+            connection.flush();
+        }
+    }
+
     async fn catch_up(&self) -> Result<(), Error> {
         let mut connection = self.try_connection()?;
         connection.check_open()?;
@@ -95,8 +135,13 @@ impl ClientBackend for LocalBackend {
         &self.layers
     }
 
-    fn version(&self) -> Version {
-        self.version
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Returns the time of the connection, which is virtual in tests.
+    fn now(&self) -> Instant {
+        self.try_connection().map_or(Instant::ZERO, |mut connection| connection.transport.tick())
     }
 
     fn max_list_bytes(&self) -> usize {

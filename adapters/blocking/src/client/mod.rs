@@ -48,7 +48,6 @@ pub use backend::LocalBackend;
 #[derive(Debug)]
 pub struct Client {
     calls: BlockingCalls<LocalBackend>,
-    peer: Peer,
 }
 
 impl Deref for Client {
@@ -61,7 +60,7 @@ impl Deref for Client {
 
 impl From<ReadyConnection> for Client {
     fn from(ReadyConnection { connection, peer }: ReadyConnection) -> Self {
-        Self { calls: BlockingCalls::new(LocalBackend::new(connection, peer.version)), peer }
+        Self { calls: BlockingCalls::new(LocalBackend::new(connection, peer)) }
     }
 }
 
@@ -167,7 +166,7 @@ impl Client {
     /// Returns the server's revision, identity, capabilities and instructions.
     #[must_use]
     pub const fn peer(&self) -> &Peer {
-        &self.peer
+        &self.calls.backend().peer
     }
 
     /// Returns the era that the client found the server to have, or `None` after the server contradicted it and in a

@@ -20,7 +20,7 @@ use mcp_std::sync::{Inbox, SendError, Sender};
 use super::calls::EngineCommand;
 use super::connection::{AcknowledgedSubscription, CallAnswer, Connection};
 use super::layers::Layers;
-use super::outcome::OutcomeReceiver;
+use super::outcome::{OutcomeReceiver, OutcomeSender};
 use super::result_cache::ResultCache;
 use crate::error::{ConnectionClosed, Error};
 use crate::token_rate::TokenRate;
@@ -55,6 +55,7 @@ pub struct ConnectionHandle {
     layers: Layers,
     max_frame: usize,
     max_waiting: usize,
+    clock: Clock,
 }
 
 /// A command of a caller.
@@ -101,6 +102,7 @@ impl CommandQueue {
             layers: connection.layers.clone(),
             max_frame,
             max_waiting,
+            clock: Clock::start(),
         };
         let queue = Self {
             inbox,
@@ -226,6 +228,12 @@ impl ConnectionHandle {
         &self.peer
     }
 
+    /// Returns the time since the connection was ready.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
     /// Returns the cached results and output schemas of the server.
     #[must_use]
     pub const fn cache(&self) -> &ResultCache {
@@ -256,7 +264,7 @@ impl ConnectionHandle {
         self.max_waiting
     }
 
-    /// Queues a call with the command that sends it. `progress` enables progress reports in the receiver.
+    /// Queues a call with the command that sends it. `sender` gets its outcome.
     ///
     /// # Errors
     ///
@@ -264,16 +272,14 @@ impl ConnectionHandle {
     /// - [`Error::Closed`] or [`Error::Io`]: the connection has ended.
     pub fn call(
         &self,
-        progress: bool,
+        sender: OutcomeSender<CallAnswer>,
         command: impl EngineCommand<CallKey>,
-    ) -> Result<OutcomeReceiver<CallAnswer>, Error> {
+    ) -> Result<(), Error> {
         let command = command.detach(self.peer.version, self.observer.as_deref()).map_err(Error::Use)?;
-        let (sender, receiver) = OutcomeReceiver::new(progress);
         self.send(move |connection| match connection {
             Ok(connection) => connection.begin_call(sender, command),
             Err(error) => sender.send(Err(error)),
-        })?;
-        Ok(receiver)
+        })
     }
 
     /// Queues a command that starts no call.

@@ -9,7 +9,7 @@ use core::task::Waker;
 use core::time::Duration;
 use std::io;
 
-use mcp_proto::client::{Engine, Event, KnownEra, Peer, SubscriptionKey};
+use mcp_proto::client::{Engine, Event, KnownEra, Notification, Peer, SubscriptionKey};
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{
     CallError, CallKey, Diagnostic, Fault, Instant, Limit, Progress, RawJson, RpcError, UseError,
@@ -19,7 +19,7 @@ use mcp_std::process::{ShutdownReport, ShutdownTimeouts};
 
 use super::handler::{Callback, CallbackReply, ClientHandler, HandlerSlot};
 use super::layers::Layers;
-use super::outcome::OutcomeSender;
+use super::outcome::{OutcomeSender, UnqueuedNotification};
 use super::result_cache::ResultCache;
 use super::transport::{ClientTransport, CloseAction};
 use crate::error::{ConnectionClosed, Error};
@@ -246,6 +246,7 @@ impl Connection {
         match event {
             Event::Done { call, outcome, retried } => self.complete_call(call, outcome, retried),
             Event::Progress { call, progress } => self.dispatch_progress(call, progress, watch),
+            Event::CallNotification { call, notification } => self.dispatch_notification(call, notification),
             Event::Task { call, task } => self.dispatch(Callback::Task(call, task)),
             Event::Request(request) => self.dispatch(Callback::Request(request)),
             Event::Input(input) => self.dispatch(Callback::Input(input)),
@@ -319,6 +320,33 @@ impl Connection {
                 }
             }
             _ => self.dispatch(Callback::Progress(call, progress)),
+        }
+    }
+
+    /// Passes a notification to the caller of its call, or to the handler if that does not take any. A caller that is too slow
+    /// loses the call: no other call has to wait for it.
+    fn dispatch_notification(&mut self, call: CallKey, notification: Notification) {
+        let sent = match self.calls.get(&call) {
+            // It was given up, and its notifications with it.
+            None => return,
+            Some(CallSink::Local(_)) => Err(UnqueuedNotification::Unwanted(notification)),
+            Some(CallSink::Remote(sender)) => {
+                sender.send_notification(notification, self.transport.engine().config().effective_limits())
+            }
+        };
+        match sent {
+            Ok(()) => {}
+            Err(UnqueuedNotification::Unwanted(notification)) => {
+                self.dispatch(Callback::Notification(notification));
+            }
+            Err(UnqueuedNotification::Full) => {
+                if let Some(CallSink::Remote(sender)) = self.calls.remove(&call) {
+                    sender.send(Err(Error::Use(UseError::Full(Limit::CallNotifications))));
+                }
+                let now = self.transport.tick();
+                let reason = Some("its notifications are not taken");
+                let _ = self.transport.engine().cancel(now, call, reason);
+            }
         }
     }
 

@@ -19,7 +19,9 @@ mod shared_completer;
 mod testing;
 mod transport;
 
-pub use calls::{AsyncCalls, BlockingCalls, ClientBackend, DetachedCommand, EngineCommand};
+pub use calls::{
+    AsyncCalls, BlockingCalls, CallUpdate, ClientBackend, DetachedCommand, EngineCommand, LongLivedCall,
+};
 pub use command_queue::RateLimit;
 pub use command_queue::{ClientJob, CommandQueue, ConnectionHandle};
 pub use connection::{AcknowledgedSubscription, CallAnswer, Connection, EXIT_STATUS_TIMEOUT, ProgressWatch};

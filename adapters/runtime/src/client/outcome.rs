@@ -1,4 +1,5 @@
-//! A one-shot channel from the event loop to a caller: the outcome of an operation, preceded by its progress.
+//! A one-shot channel from the event loop to a caller: the outcome of an operation, preceded by its progress, or by the
+//! notifications of a long-lived call.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -6,7 +7,8 @@ use core::fmt;
 use core::task::{Poll, Waker};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mcp_proto::{CallKey, Fault, Progress};
+use mcp_proto::client::Notification;
+use mcp_proto::{CallKey, Fault, Limits, Progress};
 
 use crate::error::Error;
 
@@ -23,6 +25,8 @@ pub struct OutcomeSender<T>(Arc<OutcomeShared<T>>);
 pub enum OutcomeUpdate<T> {
     /// A progress report.
     Progress(Progress),
+    /// A notification that belongs to the call.
+    Notification(Notification),
     /// The outcome. It is the last update.
     Outcome(Result<T, Error>),
 }
@@ -36,10 +40,40 @@ struct State<T> {
     call: Option<CallKey>,
     /// The newest progress reports, at most [`MAX_PROGRESS`]. `None` while the caller does not want progress.
     progress: Option<VecDeque<Progress>>,
+    /// The notifications that were not taken. `None` while the caller does not want any.
+    notifications: Option<NotificationQueue>,
     /// Whether the outcome was sent.
     completed: bool,
     /// Whether the caller lost interest.
     abandoned: bool,
+}
+
+/// Notifications in order, with the bytes of their parameters.
+#[derive(Default)]
+struct NotificationQueue {
+    queue: VecDeque<Notification>,
+    bytes: usize,
+}
+
+impl NotificationQueue {
+    fn pop(&mut self) -> Option<Notification> {
+        let notification = self.queue.pop_front()?;
+        self.bytes -= cost(&notification);
+        Some(notification)
+    }
+}
+
+fn cost(notification: &Notification) -> usize {
+    notification.method.len() + notification.params.as_ref().map_or(0, |params| params.as_bytes().len())
+}
+
+/// Reason why a notification was not queued for the caller of its call.
+#[derive(Debug)]
+pub(crate) enum UnqueuedNotification {
+    /// The caller wants none: it is for the handler.
+    Unwanted(Notification),
+    /// The caller is too slow, or has gone: the call cannot go on. The notification is lost.
+    Full,
 }
 
 impl<T> OutcomeShared<T> {
@@ -53,11 +87,25 @@ impl<T> OutcomeReceiver<T> {
     /// Creates both ends. `progress` enables progress reports.
     #[must_use]
     pub fn new(progress: bool) -> (OutcomeSender<T>, Self) {
+        Self::with(progress.then(VecDeque::new), None)
+    }
+
+    /// Creates both ends for a long-lived call, whose notifications are queued for the caller.
+    #[must_use]
+    pub fn with_notifications() -> (OutcomeSender<T>, Self) {
+        Self::with(None, Some(NotificationQueue::default()))
+    }
+
+    fn with(
+        progress: Option<VecDeque<Progress>>,
+        notifications: Option<NotificationQueue>,
+    ) -> (OutcomeSender<T>, Self) {
         let state = State {
             outcome: None,
             waker: None,
             call: None,
-            progress: progress.then(VecDeque::new),
+            progress,
+            notifications,
             completed: false,
             abandoned: false,
         };
@@ -72,6 +120,9 @@ impl<T> OutcomeReceiver<T> {
         let mut state = self.0.lock();
         if let Some(progress) = state.progress.as_mut().and_then(VecDeque::pop_front) {
             return Poll::Ready(OutcomeUpdate::Progress(progress));
+        }
+        if let Some(notification) = state.notifications.as_mut().and_then(NotificationQueue::pop) {
+            return Poll::Ready(OutcomeUpdate::Notification(notification));
         }
         if let Some(outcome) = state.outcome.take() {
             return Poll::Ready(OutcomeUpdate::Outcome(outcome));
@@ -183,6 +234,35 @@ impl<T> OutcomeSender<T> {
         }
         None
     }
+
+    /// Queues a notification for the caller.
+    ///
+    /// # Errors
+    ///
+    /// [`UnqueuedNotification::Full`] if the caller has gone, or has not taken [`Limits::max_events`] notifications, or
+    /// [`Limits::max_waiting_bytes`] bytes of them. The last one may exceed these.
+    pub(crate) fn send_notification(
+        &self,
+        notification: Notification,
+        limits: &Limits,
+    ) -> Result<(), UnqueuedNotification> {
+        let mut state = self.0.lock();
+        let is_abandoned = state.abandoned;
+        let Some(NotificationQueue { queue, bytes }) = &mut state.notifications else {
+            return Err(UnqueuedNotification::Unwanted(notification));
+        };
+        if is_abandoned || queue.len() >= limits.max_events || *bytes >= limits.max_waiting_bytes {
+            return Err(UnqueuedNotification::Full);
+        }
+        *bytes += cost(&notification);
+        queue.push_back(notification);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Ok(())
+    }
 }
 
 impl<T> Drop for OutcomeSender<T> {
@@ -253,6 +333,62 @@ mod tests {
         drop(sender);
         let Poll::Ready(OutcomeUpdate::Outcome(Err(error))) = receiver.poll(Waker::noop()) else { panic!() };
         assert!(error.is_closed());
+    }
+
+    fn notification(text: &str) -> Notification {
+        let mut event = None;
+        // The core makes notifications alone.
+        let mut engine = mcp_proto::client::Engine::new(Arc::new(mcp_proto::client::Config::new("t", "1")));
+        let now = mcp_proto::Instant::ZERO;
+        let channel = engine.open_channel(now);
+        let message = std::format!(r#"{{"jsonrpc":"2.0","method":"x/y","params":{{"t":"{text}"}}}}"#);
+        engine.handle_message(now, channel, message.into_bytes().into());
+        while let Some(next) = engine.poll_event(now) {
+            event = Some(next);
+        }
+        let Some(mcp_proto::client::Event::Notification(notification)) = event else { panic!("{event:?}") };
+        notification
+    }
+
+    #[test]
+    fn notifications_are_bounded_by_number_and_bytes_and_precede_the_outcome() {
+        let mut limits = Limits::default();
+        limits.max_events = 3;
+        let (sender, receiver) = OutcomeReceiver::with_notifications();
+        let take = || match receiver.poll(Waker::noop()) {
+            Poll::Ready(OutcomeUpdate::Notification(notification)) => {
+                notification.params.expect("there are some")
+            }
+            other => panic!("{other:?}"),
+        };
+        for text in ["a", "b", "c"] {
+            sender.send_notification(notification(text), &limits).expect("room");
+        }
+        let refused = sender.send_notification(notification("d"), &limits);
+        assert!(matches!(refused, Err(UnqueuedNotification::Full)), "{refused:?}");
+        assert_eq!(take().as_str(), r#"{"t":"a"}"#);
+        // The last one may be larger than what is left.
+        limits.max_waiting_bytes = 2 * (3 + 9) + 1;
+        sender.send_notification(notification(&"e".repeat(100)), &limits).expect("room");
+        take();
+        let refused = sender.send_notification(notification("f"), &limits);
+        assert!(matches!(refused, Err(UnqueuedNotification::Full)), "{refused:?}");
+        sender.send(Ok(7));
+        assert_eq!(take().as_str(), r#"{"t":"c"}"#);
+        take();
+        assert!(matches!(receiver.poll(Waker::noop()), Poll::Ready(OutcomeUpdate::Outcome(Ok(7)))));
+    }
+
+    #[test]
+    fn notification_is_for_the_handler_unless_the_caller_wants_it() {
+        let limits = Limits::default();
+        let (sender, _receiver) = OutcomeReceiver::<()>::new(true);
+        let sent = sender.send_notification(notification("a"), &limits);
+        assert!(matches!(sent, Err(UnqueuedNotification::Unwanted(_))), "{sent:?}");
+        let (sender, receiver) = OutcomeReceiver::<()>::with_notifications();
+        drop(receiver);
+        let sent = sender.send_notification(notification("a"), &limits);
+        assert!(matches!(sent, Err(UnqueuedNotification::Full)), "{sent:?}");
     }
 
     #[test]

@@ -5,22 +5,26 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 use core::fmt;
 use core::future::{Future, ready};
+use core::time::Duration;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
+use std::time::Instant as StdInstant;
 
-use mcp_proto::{CallKey, Progress, UseError, Version};
+use mcp_proto::client::Peer;
+use mcp_proto::{CallKey, Instant, Progress, UseError};
 use mcp_runtime::Error;
 use mcp_runtime::client::{
     CallAnswer, Callback, ClientBackend, ClientHandler, CommandQueue, Connection, ConnectionHandle,
-    EngineCommand, HandlerSlot, Layers, OutcomeReceiver, ReadyConnection, RemoteHandler, ResultCache,
+    EngineCommand, HandlerSlot, Layers, OutcomeReceiver, OutcomeUpdate, ReadyConnection, RemoteHandler,
+    ResultCache,
 };
 use mcp_std::catch;
 use mcp_std::process::ShutdownReport;
 
 use super::PendingCall;
 use super::callback_queue::CallbackQueue;
-use super::wait::wait_for_slot;
+use super::wait::{wait_for_slot, wait_for_update};
 
 /// The connection of a [`Client`](crate::Client). Its operations run on the thread that moves the bytes.
 #[derive(Clone)]
@@ -135,7 +139,8 @@ impl ClientBackend for LoopBackend {
     type PendingCall = PendingCall;
 
     fn begin(&self, progress: bool, command: impl EngineCommand<CallKey>) -> Result<PendingCall, Error> {
-        let slot = self.0.caller.call(progress, command)?;
+        let (sender, slot) = OutcomeReceiver::new(progress);
+        self.0.caller.call(sender, command)?;
         Ok(PendingCall { slot, backend: self.clone() })
     }
 
@@ -149,6 +154,26 @@ impl ClientBackend for LoopBackend {
         mut on_progress: impl FnMut(&Progress),
     ) -> impl Future<Output = Result<CallAnswer, Error>> {
         ready(self.wait(call, &mut on_progress))
+    }
+
+    fn open(&self, command: impl EngineCommand<CallKey>) -> Result<OutcomeReceiver<CallAnswer>, Error> {
+        let (sender, slot) = OutcomeReceiver::with_notifications();
+        self.0.caller.call(sender, command)?;
+        Ok(slot)
+    }
+
+    fn next_update(
+        &self,
+        call: &OutcomeReceiver<CallAnswer>,
+        timeout: Option<Duration>,
+    ) -> impl Future<Output = Result<Option<OutcomeUpdate<CallAnswer>>, Error>> {
+        // A time that is too far away is no limit.
+        let until = timeout.and_then(|timeout| StdInstant::now().checked_add(timeout));
+        ready(Ok(wait_for_update(call, until)))
+    }
+
+    fn abandon(&self, call: &OutcomeReceiver<CallAnswer>) {
+        self.0.caller.cancel(call, None);
     }
 
     fn catch_up(&self) -> impl Future<Output = Result<(), Error>> {
@@ -170,8 +195,12 @@ impl ClientBackend for LoopBackend {
         self.0.caller.layers()
     }
 
-    fn version(&self) -> Version {
-        self.0.caller.peer().version
+    fn peer(&self) -> &Peer {
+        self.0.caller.peer()
+    }
+
+    fn now(&self) -> Instant {
+        self.0.caller.now()
     }
 
     fn max_list_bytes(&self) -> usize {

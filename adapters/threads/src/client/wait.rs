@@ -33,16 +33,29 @@ pub(super) fn wait_for_slot<T>(
     until: Option<Instant>,
     on_progress: &mut dyn FnMut(&Progress),
 ) -> Option<Result<T, Error>> {
+    loop {
+        match wait_for_update(slot, until)? {
+            OutcomeUpdate::Progress(progress) => {
+                // The panic hook has already reported the panic.
+                let _ = catch(|| on_progress(&progress));
+            }
+            OutcomeUpdate::Notification(_) => {}
+            OutcomeUpdate::Outcome(outcome) => return Some(outcome),
+        }
+    }
+}
+
+/// Waits for the next update of `slot`, at most until `until`.
+pub(super) fn wait_for_update<T>(
+    slot: &OutcomeReceiver<T>,
+    until: Option<Instant>,
+) -> Option<OutcomeUpdate<T>> {
     let waker = WAKER.try_with(Clone::clone);
     // Thread-local values may be gone while a thread ends.
     let waker = waker.unwrap_or_else(|_| Waker::from(Arc::new(BlockedThreadWaker(thread::current()))));
     loop {
         match slot.poll(&waker) {
-            Poll::Ready(OutcomeUpdate::Progress(progress)) => {
-                // The panic hook has already reported the panic.
-                let _ = catch(|| on_progress(&progress));
-            }
-            Poll::Ready(OutcomeUpdate::Outcome(outcome)) => return Some(outcome),
+            Poll::Ready(update) => return Some(update),
             Poll::Pending => match until {
                 None => thread::park(),
                 Some(until) => {

@@ -138,6 +138,8 @@ pub(super) enum CallMethod {
     CallTool,
     /// `subscriptions/listen`.
     Listen,
+    /// A call that stays open for its notifications.
+    LongLived,
     /// `logging/setLevel`.
     SetLevel,
     Ping,
@@ -203,9 +205,10 @@ impl ExchangePurpose {
             Self::Call { method: CallMethod::Probe | CallMethod::Handshake | CallMethod::Ping, .. } => {
                 ExchangeClass::Message
             }
-            Self::Call { method: CallMethod::Listen, .. } | Self::GetStream | Self::HttpSse => {
-                ExchangeClass::Stream
-            }
+            Self::Call { method: CallMethod::Listen | CallMethod::LongLived, .. }
+            | Self::Resume { method: CallMethod::LongLived, .. }
+            | Self::GetStream
+            | Self::HttpSse => ExchangeClass::Stream,
             Self::Call { .. } | Self::Resume { .. } | Self::RefreshTools(_) => ExchangeClass::Request,
         }
     }

@@ -61,7 +61,11 @@ impl Client {
         let purpose = match parts.id.clone().filter(|_| parts.method.is_some()) {
             None => ExchangePurpose::Message { initialized: method == methods::INITIALIZED },
             Some(id) => {
-                ExchangePurpose::Call { id, method: call_method(method, self.engine.peer().is_none()) }
+                let method = match call_method(method, self.engine.peer().is_none()) {
+                    CallMethod::Other if self.engine.is_long_lived(&id) => CallMethod::LongLived,
+                    method => method,
+                };
+                ExchangePurpose::Call { id, method }
             }
         };
         let retries =

@@ -543,12 +543,12 @@ impl<B: ClientBackend> BlockingCalls<B> {
 /// # Errors
 ///
 /// [`Error::Io`] if the future is not ready, which is a bug of the backend: nothing would wake it.
-pub(super) fn complete<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(super) fn complete<T, E: From<Error>>(future: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => outcome,
-        Poll::Pending => Err(Error::Io(io::Error::other(
+        Poll::Pending => Err(E::from(Error::Io(io::Error::other(
             "internal error: a blocking client returned from a call without its outcome",
-        ))),
+        )))),
     }
 }
 

@@ -3,8 +3,9 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::future::Future;
+use core::time::Duration;
 
-use mcp_proto::client::{Engine, InputId, TaskHandle, TaskRequest};
+use mcp_proto::client::{Engine, InputId, Peer, TaskHandle, TaskRequest};
 use mcp_proto::model::{
     CallToolParams, GetTaskPayloadParams, InputResponse, InputResponses, RequestParams, UpdateTaskParams,
 };
@@ -16,6 +17,7 @@ use serde::Serialize;
 use crate::client::connection::CallAnswer;
 use crate::client::handler::Callback;
 use crate::client::layers::{ClientRequest, Layers, RequestKind};
+use crate::client::outcome::{OutcomeReceiver, OutcomeUpdate};
 use crate::client::result_cache::ResultCache;
 use crate::error::Error;
 
@@ -305,6 +307,40 @@ pub trait ClientBackend {
         on_progress: impl FnMut(&Progress),
     ) -> impl Future<Output = Result<CallAnswer, Error>>;
 
+    /// Starts a long-lived call ([`CallOptions::long_lived`]) with the command that sends it.
+    ///
+    /// # Errors
+    ///
+    /// As [`begin`](Self::begin).
+    fn open(&self, command: impl EngineCommand<CallKey>) -> Result<OutcomeReceiver<CallAnswer>, Error>;
+
+    /// Waits for the next update of a long-lived call, for `timeout` at most. Returns `None` if that time passes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`] or [`Error::Io`]: the connection has ended. [`Error::Busy`]: a callback waits.
+    fn next_update(
+        &self,
+        call: &OutcomeReceiver<CallAnswer>,
+        timeout: Option<Duration>,
+    ) -> impl Future<Output = Result<Option<OutcomeUpdate<CallAnswer>>, Error>>;
+
+    /// Cancels a long-lived call, unless it has ended.
+    fn abandon(&self, call: &OutcomeReceiver<CallAnswer>);
+
+    /// Waits for this time, while the connection is driven.
+    ///
+    /// # Errors
+    ///
+    /// As [`next_update`](Self::next_update). Where another thread drives the connection, its end is not noticed.
+    fn pause(&self, time: Duration) -> impl Future<Output = Result<(), Error>> {
+        async move {
+            // Nothing is ever sent to it.
+            let (_sender, receiver) = OutcomeReceiver::new(false);
+            self.next_update(&receiver, Some(time)).await.map(drop)
+        }
+    }
+
     /// Handles input that has arrived, so that a cached result is not returned after the server invalidated it.
     ///
     /// # Errors
@@ -327,8 +363,16 @@ pub trait ClientBackend {
         None
     }
 
+    /// Returns the server.
+    fn peer(&self) -> &Peer;
+
     /// Returns the revision of the connection.
-    fn version(&self) -> Version;
+    fn version(&self) -> Version {
+        self.peer().version
+    }
+
+    /// Returns the time of a clock that does not go back. In tests it may be virtual.
+    fn now(&self) -> Instant;
 
     /// Returns the maximum number of bytes of a list, over all of its pages.
     fn max_list_bytes(&self) -> usize;

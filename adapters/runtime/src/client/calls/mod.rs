@@ -7,6 +7,7 @@ mod async_calls;
 mod blocking_calls;
 mod commands;
 mod extensions;
+mod long_lived;
 mod perform;
 #[cfg(test)]
 mod tests;
@@ -14,3 +15,4 @@ mod tests;
 pub use async_calls::AsyncCalls;
 pub use blocking_calls::BlockingCalls;
 pub use commands::{ClientBackend, DetachedCommand, EngineCommand};
+pub use long_lived::{CallUpdate, LongLivedCall};

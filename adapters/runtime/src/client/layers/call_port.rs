@@ -116,7 +116,7 @@ impl Future for PortCall {
         loop {
             match outcome.poll(cx.waker()) {
                 Poll::Ready(OutcomeUpdate::Outcome(outcome)) => return Poll::Ready(outcome),
-                Poll::Ready(OutcomeUpdate::Progress(_)) => {}
+                Poll::Ready(OutcomeUpdate::Progress(_) | OutcomeUpdate::Notification(_)) => {}
                 Poll::Pending => return Poll::Pending,
             }
         }

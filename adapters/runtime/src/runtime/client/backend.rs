@@ -4,20 +4,23 @@ use alloc::sync::Arc;
 use alloc::task::Wake;
 use core::fmt;
 use core::future::{Future, poll_fn};
+use core::task::Poll;
+use core::time::Duration;
 use std::sync::Mutex;
 
 use crate::Error;
 use crate::client::{
     CallAnswer, Callback, ClientBackend, Connection, ConnectionHandle, EngineCommand, Layers,
-    OutcomeReceiver, ResultCache,
+    OutcomeReceiver, OutcomeSender, OutcomeUpdate, ResultCache,
 };
+use mcp_proto::client::Peer;
 use mcp_proto::observe::Observer;
-use mcp_proto::{CallKey, Progress, Version};
+use mcp_proto::{CallKey, Instant, Progress};
 
 use super::PendingCall;
 use super::driver::{ClientShared, ConnectionDriver, LeaderQueue, WaiterGuard};
-use super::watch::SlotFuture;
-use crate::runtime::Runtime;
+use super::watch::{SlotFuture, poll_until};
+use crate::runtime::{AsyncTimer, Runtime, timer_after};
 
 /// The connection of a [`Client`](super::Client), shared by its handles and pending calls.
 pub struct SharedBackend<R: Runtime>(Arc<ClientHandle<R>>);
@@ -54,27 +57,37 @@ impl<R: Runtime> SharedBackend<R> {
         &self.0.shared
     }
 
-    /// Starts a call immediately if no task drives the connection and no command is queued. Otherwise returns the
-    /// command.
+    /// Starts a call: immediately if no task drives the connection and no command is queued, otherwise by a command.
+    fn begin_with(
+        &self,
+        sender: OutcomeSender<CallAnswer>,
+        command: impl EngineCommand<CallKey>,
+    ) -> Result<(), Error> {
+        match self.begin_now(sender, command) {
+            Ok(()) => Ok(()),
+            Err((sender, command)) => self.0.shared.caller.call(sender, command),
+        }
+    }
+
+    /// Starts a call if no task drives the connection and no command is queued. Otherwise returns the command.
     fn begin_now<C: EngineCommand<CallKey>>(
         &self,
-        progress: bool,
+        sender: OutcomeSender<CallAnswer>,
         command: C,
-    ) -> Result<OutcomeReceiver<CallAnswer>, C> {
+    ) -> Result<(), (OutcomeSender<CallAnswer>, C)> {
         let shared = &*self.0.shared;
-        let Ok(mut driver) = shared.driver.try_lock() else { return Err(command) };
-        let Some(inner) = driver.state_mut() else { return Err(command) };
+        let Ok(mut driver) = shared.driver.try_lock() else { return Err((sender, command)) };
+        let Some(inner) = driver.state_mut() else { return Err((sender, command)) };
         if !inner.is_idle() {
-            return Err(command);
+            return Err((sender, command));
         }
-        let (sender, slot) = OutcomeReceiver::new(progress);
         inner.connection.begin_call(sender, |engine, now| command.run(engine, now));
         let waits = inner.send_queued(&shared.leader_queue);
         drop(driver);
         if !waits {
             shared.leader_queue.wake_by_ref();
         }
-        Ok(slot)
+        Ok(())
     }
 
     /// Runs a job on the connection, in the leader's task, and waits for its result.
@@ -95,10 +108,8 @@ impl<R: Runtime> ClientBackend for SharedBackend<R> {
     type PendingCall = PendingCall<R>;
 
     fn begin(&self, progress: bool, command: impl EngineCommand<CallKey>) -> Result<PendingCall<R>, Error> {
-        let slot = match self.begin_now(progress, command) {
-            Ok(slot) => slot,
-            Err(command) => self.0.shared.caller.call(progress, command)?,
-        };
+        let (sender, slot) = OutcomeReceiver::new(progress);
+        self.begin_with(sender, command)?;
         let waiter = WaiterGuard::new(self.0.shared.leader_queue.clone(), false);
         Ok(PendingCall { slot, backend: self.clone(), waiter })
     }
@@ -114,6 +125,36 @@ impl<R: Runtime> ClientBackend for SharedBackend<R> {
         mut on_progress: impl FnMut(&Progress),
     ) -> impl Future<Output = Result<CallAnswer, Error>> {
         poll_fn(move |cx| call.poll_answer(cx, &mut on_progress))
+    }
+
+    fn open(&self, command: impl EngineCommand<CallKey>) -> Result<OutcomeReceiver<CallAnswer>, Error> {
+        let (sender, slot) = OutcomeReceiver::with_notifications();
+        self.begin_with(sender, command)?;
+        Ok(slot)
+    }
+
+    async fn next_update(
+        &self,
+        call: &OutcomeReceiver<CallAnswer>,
+        timeout: Option<Duration>,
+    ) -> Result<Option<OutcomeUpdate<CallAnswer>>, Error> {
+        let shared = &*self.0.shared;
+        let mut timer = timeout.map_or_else(R::Timer::never, timer_after::<R>);
+        let mut waiter = WaiterGuard::new(shared.leader_queue.clone(), false);
+        // The last leader may have left work.
+        shared.leader_queue.wake_by_ref();
+        poll_fn(|cx| {
+            poll_until(shared, &mut waiter, cx, |cx| match call.poll(cx.waker()) {
+                Poll::Ready(update) => Some(Ok(Some(update))),
+                Poll::Pending if shared.caller.is_over() => Some(Err(shared.caller.closed_error())),
+                Poll::Pending => timer.poll(cx).is_ready().then_some(Ok(None)),
+            })
+        })
+        .await
+    }
+
+    fn abandon(&self, call: &OutcomeReceiver<CallAnswer>) {
+        self.0.shared.caller.cancel(call, None);
     }
 
     async fn catch_up(&self) -> Result<(), Error> {
@@ -140,8 +181,12 @@ impl<R: Runtime> ClientBackend for SharedBackend<R> {
         self.0.shared.caller.observer()
     }
 
-    fn version(&self) -> Version {
-        self.0.shared.caller.peer().version
+    fn peer(&self) -> &Peer {
+        self.0.shared.caller.peer()
+    }
+
+    fn now(&self) -> Instant {
+        self.0.shared.caller.now()
     }
 
     fn max_list_bytes(&self) -> usize {

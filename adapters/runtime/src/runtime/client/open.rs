@@ -257,6 +257,7 @@ impl<R: Runtime> PendingCall<R> {
             loop {
                 match slot.poll(cx.waker()) {
                     Poll::Ready(OutcomeUpdate::Outcome(outcome)) => return Some(outcome),
+                    Poll::Ready(OutcomeUpdate::Notification(_)) => {}
                     Poll::Ready(OutcomeUpdate::Progress(progress)) => {
                         // A panic ends only the callback. The panic hook has already reported it.
                         let _ = catch(|| on_progress(&progress));

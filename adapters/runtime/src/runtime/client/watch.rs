@@ -311,7 +311,7 @@ impl<R: Runtime, T> Future for SlotFuture<'_, R, T> {
             loop {
                 match slot.poll(cx.waker()) {
                     Poll::Ready(OutcomeUpdate::Outcome(outcome)) => return Some(outcome),
-                    Poll::Ready(OutcomeUpdate::Progress(_)) => {}
+                    Poll::Ready(OutcomeUpdate::Progress(_) | OutcomeUpdate::Notification(_)) => {}
                     Poll::Pending => return None,
                 }
             }
