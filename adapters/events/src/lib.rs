@@ -22,6 +22,7 @@
 //! | [`address`] | which URLs and addresses a webhook may be delivered to |
 //! | [`source`] | types, polls and streams of a server |
 //! | `server` | the same on any adapter, as an extension of a router (feature `server`; with `schemars` schemas from types) |
+//! | [`follow`] | follows events by polls or streams, as a client |
 //! | [`receiver`] | takes deliveries in, verifies them, and drops repetitions |
 //! | [`delivery`] | deliveries to subscribers: challenges, retries, watermarks |
 //! | [`store`] | what of a server outlives a restart, as records |
@@ -39,6 +40,7 @@ extern crate std;
 
 pub mod address;
 pub mod delivery;
+pub mod follow;
 #[cfg(test)]
 mod fuzz_tests;
 #[cfg(any(fuzzing, test))]

@@ -1,0 +1,555 @@
+//! Following the events of one subscription (a type with arguments) by polls or by streams, without I/O.
+//!
+//! A [`Follower`] says what to send ([`poll_action`](Follower::poll_action)) and until when to wait
+//! ([`poll_timeout`](Follower::poll_timeout)); the caller passes in what comes back, and takes events
+//! ([`poll_event`](Follower::poll_event)) before the next input. It resumes a lost stream from the last position, finds a stream
+//! that is dead by its silence, and drops what it has seen before. **Every event is handed out once, or a [`Gap`] says that some
+//! may be missing**, as far as the server keeps its promises.
+//!
+//! | state | input | what follows |
+//! |---|---|---|
+//! | any request | transport failure, passing error | the same again, later and later |
+//! | a request with a cursor | `InvalidParams` | [`Gap`], and the same from now on; without a cursor the end |
+//! | any request, a stream | `NotFound`, `Unsupported` | the list of types, then [`Gap`] and a new beginning, or the end (EVT-023) |
+//! | any request, a stream | `Forbidden` | the end |
+//! | poll | result | its events, then the next poll after `nextPollMs`, or at once (EVT-044, EVT-045) |
+//! | stream | `active`, event, heartbeat | the position moves (EVT-065) |
+//! | stream | silence for twice the interval of heartbeats | another stream from the last position (EVT-059) |
+//! | stream | end without `terminated` | another stream, later and later (EVT-062) |
+//! | stream | `events/stream` is unknown, and the type has polls | polls |
+//!
+//! A type without replay has no positions. What happens while its stream is broken is lost, so its new stream begins with a
+//! [`Gap`].
+//!
+//! [`Gap`]: FollowEvent::Gap
+
+mod values;
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use core::fmt;
+use core::time::Duration;
+
+use mcp_proto::rpc::code;
+use mcp_proto::{Entropy, Instant, RawJson, RpcError};
+
+pub use values::{FollowAction, FollowConfig, FollowError, FollowEvent, GapReason, Subscription};
+use values::{Output, Seen};
+
+use crate::wire::{
+    self, DeliveryMode, EventErrorObject, EventOccurrence, EventType, EventsErrorKind, Nullable,
+    PollEventsParams, PollEventsResult, StreamActiveParams, StreamErrorParams, StreamEventsParams,
+    StreamHeartbeatParams,
+};
+
+/// Heartbeats of a stream come at least this often (EVT-057).
+const LONGEST_BEAT: Duration = Duration::from_secs(30);
+/// Silence that never makes a stream dead, however fast its heartbeats are.
+const SHORTEST_SILENCE: Duration = Duration::from_secs(3);
+/// Polls in a row without a pause.
+const BURST: u32 = 32;
+/// Times that the list is looked at without success before it is the end.
+const MAX_LISTS: u32 = 4;
+
+/// What a follower waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The next request is due then.
+    Pausing {
+        until: Instant,
+    },
+    /// A poll was sent.
+    Polling,
+    /// A stream was opened, and has not begun.
+    Opening,
+    /// A stream has begun.
+    Live {
+        since: Instant,
+        heard_at: Instant,
+    },
+    /// The list of types was asked for.
+    Listing,
+    Ended,
+}
+
+/// How often heartbeats of a stream come, as far as is known (EVT-059): no message says so.
+#[derive(Clone, Copy, Debug, Default)]
+struct Beats {
+    last: Option<Instant>,
+    /// The longest time between two of them, and the number of such times.
+    longest: Duration,
+    count: u32,
+}
+
+impl Beats {
+    fn record(&mut self, now: Instant) {
+        if let Some(last) = self.last.replace(now) {
+            self.longest = self.longest.max(now.saturating_duration_since(last));
+            self.count += 1;
+        }
+    }
+
+    /// Returns the silence after which the stream is dead.
+    fn longest_silence(&self) -> Duration {
+        let interval = if self.count < 2 { LONGEST_BEAT } else { self.longest.min(LONGEST_BEAT) };
+        (2 * interval).max(SHORTEST_SILENCE)
+    }
+}
+
+/// Follower of one subscription; see the [module](self).
+pub struct Follower {
+    config: FollowConfig,
+    subscription: Subscription,
+    mode: DeliveryMode,
+    /// Whether the connection has streams.
+    has_streams: bool,
+    /// Whether the type has polls.
+    has_polls: bool,
+    entropy: Entropy,
+    state: State,
+    /// Whether the stream of the caller is to be closed.
+    closes: bool,
+    /// The server does not know the type any more, or not in this form: the list is asked for next.
+    refusal: Option<RpcError>,
+    /// Position for the next request.
+    cursor: Option<String>,
+    /// Position behind everything that was taken.
+    taken: Option<String>,
+    /// Whether the server has ever answered: what comes after that continues it.
+    has_begun: bool,
+    /// Whether something may be missing in front of the next answer.
+    gap: Option<GapReason>,
+    failures: u32,
+    lists_in_vain: u32,
+    burst: u32,
+    beats: Beats,
+    seen: Seen,
+    output: VecDeque<Output>,
+}
+
+/// Shows no event and no position: they belong to others.
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follower")
+            .field("name", &self.subscription.name)
+            .field("mode", &self.mode)
+            .field("state", &self.state)
+            .field("failures", &self.failures)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Follower {
+    /// Creates a follower of a type, as `events/list` describes it. `cursor` is a position that was stored, or `None` for what
+    /// happens from now on. `has_streams` tells whether the connection has streams: it does with a modern revision.
+    ///
+    /// Streams are preferred. `entropy` makes the jitter of pauses.
+    ///
+    /// # Errors
+    ///
+    /// [`FollowError::NoMode`] (EVT-013).
+    pub fn new(
+        config: FollowConfig,
+        subscription: Subscription,
+        described: &EventType,
+        has_streams: bool,
+        cursor: Option<String>,
+        entropy: Entropy,
+    ) -> Result<Self, FollowError> {
+        let mode = mode(described, has_streams).ok_or(FollowError::NoMode)?;
+        Ok(Self {
+            seen: Seen::new(config.remembered),
+            config: config.checked(),
+            subscription,
+            mode,
+            has_streams,
+            has_polls: described.delivery.contains(&DeliveryMode::Poll),
+            entropy,
+            state: State::Pausing { until: Instant::ZERO },
+            closes: false,
+            refusal: None,
+            taken: cursor.clone(),
+            cursor,
+            has_begun: false,
+            gap: None,
+            failures: 0,
+            lists_in_vain: 0,
+            burst: 0,
+            beats: Beats::default(),
+            output: VecDeque::new(),
+        })
+    }
+
+    /// Returns the position behind everything that [`poll_event`](Self::poll_event) has handed out, to be stored after that was
+    /// handled. `None` if there is none, or if the type has no positions (EVT-141).
+    #[must_use]
+    pub fn cursor(&self) -> Option<&str> {
+        self.taken.as_deref()
+    }
+
+    /// Returns how events come: [`DeliveryMode::Push`] or [`DeliveryMode::Poll`].
+    #[must_use]
+    pub const fn mode(&self) -> &DeliveryMode {
+        &self.mode
+    }
+
+    /// Returns whether [`FollowEvent::Ended`] is the next event, or was the last one.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        matches!(self.state, State::Ended)
+    }
+
+    /// Returns the next event. Take all before the next input: they are held without a bound.
+    pub fn poll_event(&mut self) -> Option<FollowEvent> {
+        loop {
+            match self.output.pop_front()? {
+                Output::Event(event) => return Some(event),
+                Output::Position(cursor) => self.taken = cursor,
+            }
+        }
+    }
+
+    /// Returns what to do now. Its outcome is passed in before the next action, except that of [`FollowAction::Close`].
+    pub fn poll_action(&mut self, now: Instant) -> Option<FollowAction> {
+        if core::mem::take(&mut self.closes) {
+            return Some(FollowAction::Close);
+        }
+        if !matches!(self.state, State::Pausing { until } if until <= now) {
+            return None;
+        }
+        if self.refusal.is_some() {
+            self.state = State::Listing;
+            return Some(FollowAction::List);
+        }
+        let Subscription { name, arguments } = &self.subscription;
+        let max_age_ms = self.config.max_age_ms.filter(|_| self.cursor.is_some());
+        if self.mode == DeliveryMode::Push {
+            (self.state, self.beats) = (State::Opening, Beats::default());
+            let mut params = StreamEventsParams::new(name.clone());
+            params.arguments = arguments.clone();
+            params.cursor = self.cursor.clone();
+            params.max_age_ms = max_age_ms;
+            return Some(FollowAction::Open(params));
+        }
+        self.state = State::Polling;
+        let mut params = PollEventsParams::new(name.clone());
+        params.arguments = arguments.clone();
+        params.cursor = self.cursor.clone();
+        params.max_age_ms = max_age_ms;
+        params.max_events = self.config.max_events;
+        Some(FollowAction::Poll(params))
+    }
+
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout), and [`poll_action`](Self::poll_action) behind it. `None`
+    /// while a request is on its way: its answer is the next input.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Pausing { until } => Some(until),
+            State::Live { heard_at, .. } => Some(heard_at + self.beats.longest_silence()),
+            State::Polling | State::Opening | State::Listing | State::Ended => None,
+        }
+    }
+
+    /// Handles the deadline: a stream that was silent for too long is dead (EVT-059).
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let State::Live { heard_at, .. } = self.state else { return };
+        if now >= heard_at + self.beats.longest_silence() {
+            self.closes = true;
+            self.fail(FollowError::Silent);
+            self.stream_lost(now);
+        }
+    }
+
+    /// Forgets a request whose answer will not come, because the caller gave it up. It is due again. A stream that has begun is
+    /// none.
+    pub fn handle_abandoned(&mut self, now: Instant) {
+        if matches!(self.state, State::Polling | State::Opening | State::Listing) {
+            self.wait_until(now);
+        }
+    }
+
+    /// Takes the outcome of a poll.
+    pub fn handle_polled(&mut self, now: Instant, outcome: Result<PollEventsResult, FollowError>) {
+        if self.state != State::Polling {
+            return;
+        }
+        let result = match outcome {
+            Ok(result) => result,
+            Err(error) => return self.request_failed(now, error),
+        };
+        self.succeed();
+        let cursor = result.cursor.and_then(|Nullable(cursor)| cursor);
+        self.report_gap(result.truncated == Some(true), cursor.as_ref());
+        for event in result.events {
+            self.hand_out(event);
+        }
+        let has_moved = cursor.is_some() && cursor != self.cursor;
+        self.move_to(cursor);
+        // A server that promises more at the same place has nothing.
+        self.burst = if result.has_more == Some(true) && has_moved { self.burst + 1 } else { 0 };
+        let pause = match self.burst {
+            1..BURST => Duration::ZERO,
+            _ if result.has_more == Some(true) => self.config.shortest_poll,
+            _ => self.pause_between_polls(result.next_poll_ms),
+        };
+        if self.burst >= BURST {
+            self.burst = 0;
+        }
+        self.wait_until(now + pause);
+    }
+
+    /// Takes a notification of the stream.
+    pub fn handle_notification(&mut self, now: Instant, method: &str, params: Option<&RawJson>) {
+        let since = match self.state {
+            State::Opening => now,
+            State::Live { since, .. } => since,
+            _ => return,
+        };
+        self.state = State::Live { since, heard_at: now };
+        let params = params.cloned().unwrap_or_else(RawJson::empty_object);
+        let read = match method {
+            wire::ACTIVE => params.parse().map(|active: StreamActiveParams| self.stream_active(active)),
+            wire::EVENT => params.parse().map(|event: EventOccurrence| self.stream_event(event)),
+            wire::HEARTBEAT => params.parse().map(|beat: StreamHeartbeatParams| {
+                self.beats.record(now);
+                self.succeed();
+                let cursor = beat.cursor.and_then(|Nullable(cursor)| cursor);
+                self.report_gap(false, cursor.as_ref());
+                self.move_to(cursor);
+            }),
+            wire::ERROR => params.parse().map(|error: StreamErrorParams| {
+                self.fail(FollowError::Server(to_rpc(error.error)));
+            }),
+            wire::TERMINATED => params.parse().map(|end: StreamErrorParams| {
+                self.closes = true;
+                self.terminated(now, to_rpc(end.error));
+            }),
+            // Nothing else belongs to the stream (EVT-053).
+            _ => Ok(()),
+        };
+        if let Err(error) = read {
+            self.fail(FollowError::Malformed(format!("`{method}`: {error}")));
+        }
+    }
+
+    /// Takes the end of the stream: the final result, or an error. A stream that was to be closed has none.
+    pub fn handle_stream_end(&mut self, now: Instant, outcome: Result<(), FollowError>) {
+        match (self.state, outcome) {
+            (State::Opening, Err(error)) => self.request_failed(now, error),
+            (State::Live { .. }, Err(error)) => {
+                self.fail(error);
+                self.stream_lost(now);
+            }
+            (State::Opening | State::Live { .. }, Ok(())) => self.stream_lost(now),
+            _ => {}
+        }
+    }
+
+    /// Takes the description of the type from the list; `None` if it is not there.
+    pub fn handle_listed(&mut self, now: Instant, outcome: Result<Option<EventType>, FollowError>) {
+        if self.state != State::Listing {
+            return;
+        }
+        let described = match outcome {
+            Err(error) => return self.request_failed(now, error),
+            Ok(described) => described.filter(|_| self.lists_in_vain < MAX_LISTS),
+        };
+        let refusal = self.refusal.take();
+        let Some(described) = described else {
+            return self.end(refusal.map_or(FollowError::NoMode, FollowError::Server));
+        };
+        let Some(mode) = mode(&described, self.has_streams) else { return self.end(FollowError::NoMode) };
+        (self.mode, self.has_polls) = (mode, described.delivery.contains(&DeliveryMode::Poll));
+        self.lists_in_vain += 1;
+        self.begin_anew(GapReason::TypeChanged);
+        let pause = if self.lists_in_vain > 1 { self.next_backoff() } else { Duration::ZERO };
+        self.wait_until(now + pause);
+    }
+
+    // ---- what follows ----
+
+    fn stream_active(&mut self, active: StreamActiveParams) {
+        let cursor = active.cursor.and_then(|Nullable(cursor)| cursor);
+        self.report_gap(active.truncated == Some(true), cursor.as_ref());
+        self.lists_in_vain = 0;
+        self.move_to(cursor);
+    }
+
+    fn stream_event(&mut self, event: EventOccurrence) {
+        // Also one before `active`, which is tolerated.
+        self.succeed();
+        let cursor = event.cursor.as_ref().and_then(|Nullable(cursor)| cursor.clone());
+        self.report_gap(false, cursor.as_ref());
+        self.hand_out(event);
+        self.move_to(cursor);
+    }
+
+    /// Reports a gap in front of this answer: one that was found before, or the one of which `truncated` tells.
+    fn report_gap(&mut self, truncated: bool, cursor: Option<&String>) {
+        // Types without positions cannot tell (EVT-147), and nothing is missing before the beginning.
+        let is_gap = truncated && cursor.is_some() && (self.has_begun || self.cursor.is_some());
+        let reason = self.gap.take().or_else(|| is_gap.then_some(GapReason::Truncated));
+        self.has_begun = true;
+        if let Some(reason) = reason {
+            self.output.push_back(Output::Event(FollowEvent::Gap { reason, cursor: cursor.cloned() }));
+        }
+    }
+
+    fn hand_out(&mut self, event: EventOccurrence) {
+        if event.name != self.subscription.name {
+            let text = format!("an event of the type `{}`", event.name.chars().take(64).collect::<String>());
+            return self.fail(FollowError::Malformed(text));
+        }
+        if self.seen.insert(&event.event_id) {
+            self.output.push_back(Output::Event(FollowEvent::Event(event)));
+        }
+    }
+
+    /// Records a position. None is kept if there was one before: a type has positions always or never (EVT-142).
+    fn move_to(&mut self, cursor: Option<String>) {
+        if cursor.is_some() && cursor != self.cursor {
+            self.cursor.clone_from(&cursor);
+            self.output.push_back(Output::Position(cursor));
+        }
+    }
+
+    fn succeed(&mut self) {
+        (self.failures, self.lists_in_vain) = (0, 0);
+    }
+
+    /// Tells the application of an error that is not the end.
+    fn fail(&mut self, error: FollowError) {
+        self.output.push_back(Output::Event(FollowEvent::Error(error)));
+    }
+
+    fn end(&mut self, error: FollowError) {
+        self.state = State::Ended;
+        self.output.push_back(Output::Event(FollowEvent::Ended(error)));
+    }
+
+    fn request_failed(&mut self, now: Instant, error: FollowError) {
+        match error {
+            FollowError::Server(error) => self.refused(now, error),
+            error => {
+                self.fail(error);
+                let pause = self.next_backoff();
+                self.wait_until(now + pause);
+            }
+        }
+    }
+
+    /// Follows from the error with which the server answered a request.
+    fn refused(&mut self, now: Instant, error: RpcError) {
+        use EventsErrorKind::{Forbidden, InvalidParams, NotFound, Unsupported};
+        let is_unknown = error.code == code::METHOD_NOT_FOUND;
+        let is_listing = self.state == State::Listing;
+        match EventsErrorKind::of_code(error.code) {
+            Some(InvalidParams) if self.cursor.is_some() && !is_listing => {
+                // The answer without it tells whether the arguments are at fault.
+                self.begin_anew(GapReason::CursorRefused);
+                self.wait_until(now);
+            }
+            Some(NotFound | Unsupported) if !is_listing => self.list(now, error),
+            Some(Forbidden | InvalidParams) => self.end(FollowError::Server(error)),
+            None if is_unknown && self.mode == DeliveryMode::Push && self.has_polls && !is_listing => {
+                (self.mode, self.has_streams) = (DeliveryMode::Poll, false);
+                self.wait_until(now);
+            }
+            None if is_unknown => self.end(FollowError::Server(error)),
+            _ => {
+                self.fail(FollowError::Server(error));
+                let pause = self.next_backoff();
+                self.wait_until(now + pause);
+            }
+        }
+    }
+
+    /// Follows from `terminated`: the subscription has ended, and may begin anew if its type has changed (EVT-023).
+    fn terminated(&mut self, now: Instant, error: RpcError) {
+        match EventsErrorKind::of_code(error.code) {
+            Some(EventsErrorKind::NotFound | EventsErrorKind::Unsupported) => self.list(now, error),
+            _ => self.end(FollowError::Server(error)),
+        }
+    }
+
+    fn list(&mut self, now: Instant, refusal: RpcError) {
+        self.refusal = Some(refusal);
+        self.wait_until(now);
+    }
+
+    /// Opens another stream later. One that has lived for longer than the last pause was no failure.
+    fn stream_lost(&mut self, now: Instant) {
+        if let State::Live { since, .. } = self.state {
+            if now.saturating_duration_since(since) >= self.backoff() {
+                self.failures = 0;
+            }
+        }
+        if self.cursor.is_none() && self.has_begun {
+            self.gap.get_or_insert(GapReason::NoReplay);
+        }
+        let pause = self.next_backoff();
+        self.wait_until(now + pause);
+    }
+
+    fn begin_anew(&mut self, reason: GapReason) {
+        if self.has_begun || self.cursor.is_some() {
+            self.gap.get_or_insert(reason);
+        }
+        if self.cursor.take().is_some() {
+            self.output.push_back(Output::Position(None));
+        }
+    }
+
+    fn wait_until(&mut self, until: Instant) {
+        self.state = State::Pausing { until };
+    }
+
+    fn pause_between_polls(&self, next_poll_ms: Option<f64>) -> Duration {
+        let (shortest, longest) = (self.config.shortest_poll, self.config.longest_poll);
+        // Comparisons with what is no number are false, and the conversion takes numbers in range alone.
+        match next_poll_ms {
+            None => self.config.default_poll,
+            Some(millis) if millis >= longest.as_secs_f64() * 1e3 => longest,
+            Some(millis) if millis > shortest.as_secs_f64() * 1e3 => Duration::from_secs_f64(millis / 1e3),
+            Some(_) => shortest,
+        }
+    }
+
+    fn backoff(&self) -> Duration {
+        let doubled = 1_u32.checked_shl(self.failures.min(16)).unwrap_or(1);
+        self.config.shortest_backoff.saturating_mul(doubled).min(self.config.longest_backoff)
+    }
+
+    /// Returns the next pause, between half of it and all: clients that lost one server must not come back together.
+    fn next_backoff(&mut self) -> Duration {
+        let pause = self.backoff();
+        self.failures = self.failures.saturating_add(1);
+        let mut random = [0; 2];
+        self.entropy.fill(&mut random);
+        pause / 2 + (pause / 2).saturating_mul(u32::from(u16::from_le_bytes(random))) / (1 << 16)
+    }
+}
+
+/// Returns the mode in which a client gets the events of a type, without a receiver.
+fn mode(described: &EventType, has_streams: bool) -> Option<DeliveryMode> {
+    let offers = |mode: &DeliveryMode| described.delivery.contains(mode);
+    [DeliveryMode::Push, DeliveryMode::Poll]
+        .into_iter()
+        .filter(|mode| has_streams || *mode != DeliveryMode::Push)
+        .find(offers)
+}
+
+fn to_rpc(error: EventErrorObject) -> RpcError {
+    let rpc = RpcError::new(error.code, error.message.to_string());
+    match error.data {
+        Some(data) => rpc.with_data(data),
+        None => rpc,
+    }
+}

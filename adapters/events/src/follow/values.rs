@@ -1,0 +1,181 @@
+//! Values of a follower: what it is made with, what it asks for and what it reports, and the ids that it has seen.
+
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::string::String;
+use core::time::Duration;
+
+use mcp_proto::{RawJson, RpcError};
+use sha2::{Digest as _, Sha256};
+
+use crate::wire::{EventOccurrence, PollEventsParams, StreamEventsParams};
+
+/// Bounds and choices of a [`Follower`](super::Follower).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FollowConfig {
+    /// Age of the oldest event that is wanted after an interruption, in milliseconds (EVT-143). Default: `None`, all.
+    pub max_age_ms: Option<u64>,
+    /// Largest number of events of one poll. Default: `None`, what the server likes.
+    pub max_events: Option<u64>,
+    /// Shortest time between two polls, unless the server has more (EVT-045). Default: 1 s.
+    pub shortest_poll: Duration,
+    /// Longest time between two polls, whatever the server asks for. Default: 5 min.
+    pub longest_poll: Duration,
+    /// Time between two polls if the server names none. Default: 30 s.
+    pub default_poll: Duration,
+    /// First pause after a failure; each further one is twice as long. Half of a pause is random. Default: 1 s.
+    pub shortest_backoff: Duration,
+    /// Longest pause after failures. Default: 1 min.
+    pub longest_backoff: Duration,
+    /// Number of event ids that are remembered, 32 bytes each; a repetition of an older one is handed out again.
+    /// Default: 1,024.
+    pub remembered: usize,
+}
+
+impl Default for FollowConfig {
+    fn default() -> Self {
+        Self {
+            max_age_ms: None,
+            max_events: None,
+            shortest_poll: Duration::from_secs(1),
+            longest_poll: Duration::from_secs(300),
+            default_poll: Duration::from_secs(30),
+            shortest_backoff: Duration::from_secs(1),
+            longest_backoff: Duration::from_secs(60),
+            remembered: 1_024,
+        }
+    }
+}
+
+impl FollowConfig {
+    /// Returns bounds that hold together: a pause is never zero, and the longest one is not shorter than the shortest.
+    pub(super) fn checked(mut self) -> Self {
+        let least = Duration::from_millis(10);
+        self.shortest_poll = self.shortest_poll.max(least);
+        self.longest_poll = self.longest_poll.max(self.shortest_poll);
+        self.default_poll = self.default_poll.clamp(self.shortest_poll, self.longest_poll);
+        self.shortest_backoff = self.shortest_backoff.max(least);
+        self.longest_backoff = self.longest_backoff.max(self.shortest_backoff);
+        self.max_events = self.max_events.map(|max| max.max(1));
+        self
+    }
+}
+
+/// What is followed: a type, and arguments for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subscription {
+    /// Name of the type.
+    pub name: String,
+    /// Arguments, an object; `None` for `{}`.
+    pub arguments: Option<RawJson>,
+}
+
+/// What a follower asks its caller to do.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum FollowAction {
+    /// Send `events/poll`, and pass its outcome to [`handle_polled`](super::Follower::handle_polled).
+    Poll(PollEventsParams<'static>),
+    /// Send `events/stream`, without a total timeout (EVT-058). Its notifications go to
+    /// [`handle_notification`](super::Follower::handle_notification), its end to
+    /// [`handle_stream_end`](super::Follower::handle_stream_end).
+    Open(StreamEventsParams<'static>),
+    /// Cancel the open `events/stream`, if there is one. Nothing of it is passed in any more.
+    Close,
+    /// Read all pages of `events/list`, and pass the description of the type to
+    /// [`handle_listed`](super::Follower::handle_listed).
+    List,
+}
+
+/// What a follower reports.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum FollowEvent {
+    /// An event. It is untrusted, as the result of a tool is (EVT-160).
+    Event(EventOccurrence),
+    /// Events may be missing between those before and those after it (EVT-146). Nothing has to be done to go on.
+    Gap {
+        /// The cause.
+        reason: GapReason,
+        /// Position behind the gap; `None` if the type has none.
+        cursor: Option<String>,
+    },
+    /// An error after which the follower goes on.
+    Error(FollowError),
+    /// The subscription has ended (EVT-153). It is the last event.
+    Ended(FollowError),
+}
+
+/// Cause of a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GapReason {
+    /// The server has skipped events.
+    Truncated,
+    /// The server did not take the position.
+    CursorRefused,
+    /// The type has no positions, and its stream was interrupted.
+    NoReplay,
+    /// The type was removed or changed, and is there again.
+    TypeChanged,
+}
+
+/// An error of following.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FollowError {
+    /// The server answered with an error.
+    #[error("the server reports an error: {0}")]
+    Server(RpcError),
+    /// There was no answer, or the stream broke.
+    #[error("the request was lost: {0}")]
+    Lost(String),
+    /// The stream was silent for twice the interval of its heartbeats (EVT-059).
+    #[error("the stream is silent for too long")]
+    Silent,
+    /// A message is not one of the extension.
+    #[error("the server sends what is no message of the extension: {0}")]
+    Malformed(String),
+    /// The type offers none of the modes of this client (EVT-013).
+    #[error("the event type offers neither streams nor polls to this client")]
+    NoMode,
+}
+
+/// What a follower holds for its caller, in order.
+pub(super) enum Output {
+    Event(FollowEvent),
+    /// The position behind the events in front of it.
+    Position(Option<String>),
+}
+
+/// First half of a SHA-256 of an event id.
+type IdDigest = [u8; 16];
+
+/// Ids of the latest events, in order of arrival. Invariant: both have the same digests.
+pub(super) struct Seen {
+    limit: usize,
+    ids: BTreeSet<IdDigest>,
+    order: VecDeque<IdDigest>,
+}
+
+impl Seen {
+    pub(super) const fn new(limit: usize) -> Self {
+        Self { limit, ids: BTreeSet::new(), order: VecDeque::new() }
+    }
+
+    /// Adds an id. Returns whether it is new.
+    pub(super) fn insert(&mut self, id: &str) -> bool {
+        let mut digest: IdDigest = [0; 16];
+        digest.iter_mut().zip(Sha256::digest(id)).for_each(|(to, from)| *to = from);
+        if !self.ids.insert(digest) {
+            return false;
+        }
+        self.order.push_back(digest);
+        while self.order.len() > self.limit {
+            if let Some(oldest) = self.order.pop_front() {
+                self.ids.remove(&oldest);
+            }
+        }
+        true
+    }
+}
