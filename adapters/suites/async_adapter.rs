@@ -194,7 +194,31 @@ pub(crate) fn with_two_shards<H: Handler + Send + Sync + 'static>(server: HttpSe
 }
 
 /// A client that runs its futures on the calling thread.
-pub(crate) struct Client(package::Client);
+pub(crate) struct Client(pub(crate) package::Client);
+
+/// Returns the client of the package.
+macro_rules! inner_client {
+    ($client:expr) => {
+        &$client.0
+    };
+}
+pub(crate) use inner_client;
+
+/// The events of a client of the package, whose operations need [`run`].
+macro_rules! events_client {
+    ($client:expr) => {
+        mcp_events::client::EventsClient::new($client)
+    };
+}
+pub(crate) use events_client;
+
+/// Waits for the next event of a follower.
+macro_rules! next_event {
+    ($follower:expr) => {
+        crate::support::adapter::block_on($follower.next())
+    };
+}
+pub(crate) use next_event;
 
 macro_rules! forward_blocking {
     ($(fn $name:ident(&self $(, $argument:ident: $type:ty)*) -> $result:ty;)*) => {

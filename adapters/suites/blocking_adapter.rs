@@ -68,6 +68,30 @@ macro_rules! run_on_reactor {
 }
 pub(crate) use run_on_reactor;
 
+/// Returns the client of the package.
+macro_rules! inner_client {
+    ($client:expr) => {
+        &$client
+    };
+}
+pub(crate) use inner_client;
+
+/// The events of a client of the package, whose operations need [`run`].
+macro_rules! events_client {
+    ($client:expr) => {
+        mcp_events::client::BlockingEventsClient::new($client)
+    };
+}
+pub(crate) use events_client;
+
+/// Waits for the next event of a follower.
+macro_rules! next_event {
+    ($follower:expr) => {
+        $follower.next_event()
+    };
+}
+pub(crate) use next_event;
+
 /// Returns the handle of a server.
 macro_rules! server_handle {
     ($server:expr) => {

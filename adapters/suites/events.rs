@@ -12,15 +12,21 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime};
 
+use mcp_events::client::{Error as EventsError, FollowOptions};
+use mcp_events::follow::{FollowConfig, FollowError, FollowEvent};
 use mcp_events::server::{Event, Events, Publisher};
 use mcp_events::source::SourceConfig;
-use mcp_events::wire::Profile;
-use mcp_proto::RawJson;
+use mcp_events::wire::{DeliveryMode, EventsErrorKind, PollEventsParams, Profile};
+use mcp_proto::client::Config as ClientConfig;
 use mcp_proto::http::server::Config as Http;
+use mcp_proto::{RawJson, VersionSet};
 use mcp_std::io::Interest;
 use serde_json::{Value, json};
 
-use crate::adapter::{Error, Handle, HttpServer, Router, run_http, serve_with_handle, server_handle};
+use crate::adapter::{
+    Client, Error, Handle, HttpServer, Options, Router, events_client, inner_client, next_event, run,
+    run_http, serve, serve_with_handle, server_handle,
+};
 use crate::support::{DEADLINE, with_timeout};
 
 /// Interval of heartbeats; longer than what a test waits for otherwise.
@@ -74,11 +80,16 @@ struct Served {
 
 impl Served {
     fn new(events: &Events) -> Self {
+        Self::at("127.0.0.1:0".into(), events)
+    }
+
+    /// Listens at an address, which may have been that of another server before.
+    fn at(address: String, events: &Events) -> Self {
         let events = events.clone();
         let (started, starts) = mpsc::channel();
         let thread = thread::spawn(move || {
             let router = router(&events);
-            let mut server = HttpServer::bind("127.0.0.1:0", router.config()?, Http::new(), router)?;
+            let mut server = HttpServer::bind(&*address, router.config()?, Http::new(), router)?;
             started.send((server.address()?, server_handle!(server))).expect("a receiver");
             run_http(server)
         });
@@ -279,5 +290,210 @@ fn server_ends_at_once_when_the_client_of_a_stream_leaves() {
         serving.join().expect("no panic").expect("no error");
         assert!(begun.elapsed() < Duration::from_secs(2), "the grace period of calls is not that of streams");
         assert_eq!(events.open_streams(), 0);
+    });
+}
+
+// ---- clients -----------------------------------------------------------------------------------------------------
+
+/// Follows as usual, and does not make a test wait.
+fn soon() -> FollowOptions {
+    let mut config = FollowConfig::default();
+    (config.shortest_backoff, config.longest_backoff) =
+        (Duration::from_millis(10), Duration::from_millis(100));
+    (config.shortest_poll, config.default_poll) = (Duration::from_millis(10), Duration::from_millis(10));
+    config.longest_poll = Duration::from_millis(20);
+    FollowOptions::new().config(config)
+}
+
+/// Returns what a follower gets next, without the errors that it goes on after.
+macro_rules! news {
+    ($follower:expr) => {
+        loop {
+            match next_event!($follower).expect("the connection is open") {
+                Some(FollowEvent::Error(FollowError::Lost(_) | FollowError::Silent)) => {}
+                Some(FollowEvent::Event(event)) => break event.event_id,
+                Some(FollowEvent::Gap { reason, .. }) => break format!("gap {reason:?}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+}
+
+fn options(versions: VersionSet) -> Options {
+    Client::options(ClientConfig::new("follower", "1").versions(versions))
+}
+
+// covers: EVT-003, EVT-010, EVT-050, EVT-059, EVT-064, EVT-065
+#[test]
+fn client_follows_streams_of_a_server_that_goes_and_comes_back() {
+    with_timeout(|| {
+        let (events, publisher) = events();
+        let served = Served::new(&events);
+        let address = served.address.to_string();
+        let client = run!(options(VersionSet::ALL).connect_url(&format!("http://{address}/mcp")));
+        let client = client.expect("a connection");
+        let of_server = events_client!(&client);
+        let types = run!(of_server.list()).expect("types");
+        assert_eq!(types.iter().map(|described| &*described.name).collect::<Vec<_>>(), ["build"]);
+        let mut follower = run!(of_server.follow_with("build", &json!({}), soon())).expect("a follower");
+        let mut other = run!(of_server.follow_with("build", &json!({}), soon())).expect("a follower");
+        assert_eq!(follower.mode(), &DeliveryMode::Push);
+        // A stream begins when it is asked for events.
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                await_streams(&events, 1);
+                publish(&publisher, 0, "x");
+            });
+            assert_eq!(news!(follower), "evt-0");
+            scope.spawn(|| {
+                await_streams(&events, 2);
+                (1..4).for_each(|n| publish(&publisher, n, "x"));
+            });
+            for n in 1..4 {
+                assert_eq!(news!(other), format!("evt-{n}"));
+            }
+        });
+        for n in 1..4 {
+            assert_eq!(news!(follower), format!("evt-{n}"));
+        }
+        assert!(follower.cursor().is_some());
+        served.stop();
+        // The log outlives the server, and so the follower misses nothing.
+        (4..6).for_each(|n| publish(&publisher, n, "x"));
+        let served = Served::at(address.clone(), &events);
+        assert_eq!([news!(follower), news!(follower)], ["evt-4", "evt-5"]);
+        let stored = follower.cursor().map(String::from);
+        served.stop();
+        // Another process has another log, and says so.
+        let (restarted, publisher) = self::events();
+        let served = Served::at(address, &restarted);
+        assert_eq!(news!(follower), "gap Truncated");
+        publish(&publisher, 6, "x");
+        assert_eq!(news!(follower), "evt-6");
+        // Of a stored position, too.
+        let stored = soon().cursor(stored.expect("a position"));
+        let mut resumed = run!(of_server.follow_with("build", &json!({}), stored)).expect("a follower");
+        assert_eq!(news!(resumed), "gap Truncated");
+        drop((follower, other, resumed));
+        run!(client.close()).expect("closed");
+        await_streams(&restarted, 0);
+        served.stop();
+    });
+}
+
+// covers: EVT-040, EVT-041, EVT-044, EVT-046
+#[test]
+fn client_polls_where_there_are_no_streams() {
+    with_timeout(|| {
+        let mut config = SourceConfig::default();
+        (config.events_per_poll, config.next_poll) = (2, Duration::from_millis(5));
+        // Also a server of a revision with a handshake, where streams do not exist (EVT-008).
+        for (profile, versions) in
+            [(Profile::SEP, VersionSet::MODERN), (Profile::CHATGPT, VersionSet::LEGACY)]
+        {
+            let events = Events::with(config, profile).expect("entropy");
+            let any = || raw(r#"{"type":"object"}"#);
+            let build = Event::<Value, Value>::with_schemas("build", any(), any());
+            let build =
+                if versions == VersionSet::LEGACY { build } else { build.modes([DeliveryMode::Poll]) };
+            let publisher = events.add(build);
+            let served = Served::new(&events);
+            let url = format!("http://{}/mcp", served.address);
+            let client = run!(options(versions).connect_url(&url)).expect("a connection");
+            let of_server = events_client!(&client);
+            assert!(of_server.declared().is_some());
+            let first = run!(of_server.poll(&PollEventsParams::new("build"))).expect("a poll");
+            let cursor = first.cursor.and_then(|cursor| cursor.0).expect("a position");
+            (0..7).for_each(|n| publish(&publisher, n, "x"));
+            let options = soon().cursor(cursor);
+            let mut follower = run!(of_server.follow_with("build", &json!({}), options)).expect("a follower");
+            assert_eq!(follower.mode(), &DeliveryMode::Poll);
+            for n in 0..7 {
+                assert_eq!(news!(follower), format!("evt-{n}"));
+            }
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    thread::sleep(Duration::from_millis(30));
+                    publish(&publisher, 7, "x");
+                });
+                assert_eq!(news!(follower), "evt-7");
+            });
+            drop(follower);
+            let unknown = run!(of_server.poll(&PollEventsParams::new("none"))).expect_err("no such type");
+            assert_eq!(unknown.kind(), Some(EventsErrorKind::NotFound));
+            let unknown = run!(of_server.follow("none", &json!({}))).expect_err("no such type");
+            assert_eq!(unknown.to_string(), "the server has no event type `none`");
+            run!(client.close()).expect("closed");
+            served.stop();
+        }
+    });
+}
+
+// covers: EVT-020, EVT-052, EVT-060, EVT-153
+#[test]
+fn client_follows_on_a_byte_stream_and_ends_what_it_drops() {
+    with_timeout(|| {
+        let (events, publisher) = events();
+        let of_server = events.clone();
+        let (client, serving) = serve(move || router(&of_server), options(VersionSet::MODERN));
+        let followed = events_client!(inner_client!(client));
+        let mut follower = run!(followed.follow("build", &json!({}))).expect("a follower");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                await_streams(&events, 1);
+                (0..3).for_each(|n| publish(&publisher, n, "x"));
+            });
+            assert_eq!([news!(follower), news!(follower), news!(follower)], ["evt-0", "evt-1", "evt-2"]);
+        });
+        // Other calls go on beside it.
+        assert_eq!(run!(followed.list()).expect("types").len(), 1);
+        drop(follower);
+        client.ping().expect("an answer");
+        await_streams(&events, 0);
+        let mut ended = run!(followed.follow("build", &json!({}))).expect("a follower");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                await_streams(&events, 1);
+                let reason = mcp_events::wire::EventsError::Forbidden("revoked".into());
+                events.terminate(|_, _| Some(reason.clone()));
+            });
+            let end = next_event!(ended).expect("the connection is open");
+            let Some(FollowEvent::Ended(FollowError::Server(error))) = end else { panic!("{end:?}") };
+            assert_eq!(EventsErrorKind::of_code(error.code), Some(EventsErrorKind::Forbidden));
+        });
+        assert!(next_event!(ended).expect("the connection is open").is_none());
+        drop(ended);
+        // The end of the connection is an error, and no event.
+        let mut left = run!(followed.follow("build", &json!({}))).expect("a follower");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                await_streams(&events, 1);
+                events.remove("build", &mcp_events::wire::EventsError::EventNotFound);
+            });
+            let end = next_event!(left).expect("the connection is open");
+            assert!(matches!(end, Some(FollowEvent::Ended(FollowError::Server(_)))), "{end:?}");
+        });
+        drop(left);
+        client.close().expect("closed");
+        serving.join().expect("no panic").expect("no error");
+    });
+}
+
+// covers: EVT-004, EVT-006
+#[test]
+fn client_sends_nothing_of_events_to_a_server_without_them() {
+    with_timeout(|| {
+        let (client, serving) = serve(|| Router::new("bare", "1"), options(VersionSet::ALL));
+        let of_server = events_client!(inner_client!(client));
+        assert_eq!(of_server.declared(), None);
+        for error in [
+            run!(of_server.list()).expect_err("no events"),
+            run!(of_server.follow("build", &json!({}))).expect_err("no events"),
+            run!(of_server.poll(&PollEventsParams::new("build"))).expect_err("no events"),
+        ] {
+            assert!(matches!(error, EventsError::NotDeclared), "{error}");
+        }
+        client.close().expect("closed");
+        serving.join().expect("no panic").expect("no error");
     });
 }

@@ -193,6 +193,12 @@ impl Follower {
         self.taken.as_deref()
     }
 
+    /// Returns what is followed.
+    #[must_use]
+    pub const fn subscription(&self) -> &Subscription {
+        &self.subscription
+    }
+
     /// Returns how events come: [`DeliveryMode::Push`] or [`DeliveryMode::Poll`].
     #[must_use]
     pub const fn mode(&self) -> &DeliveryMode {

@@ -23,6 +23,7 @@
 //! | [`source`] | types, polls and streams of a server |
 //! | `server` | the same on any adapter, as an extension of a router (feature `server`; with `schemars` schemas from types) |
 //! | [`follow`] | follows events by polls or streams, as a client |
+//! | `client` | the same with the client of any adapter, and all other calls (feature `client`) |
 //! | [`receiver`] | takes deliveries in, verifies them, and drops repetitions |
 //! | [`delivery`] | deliveries to subscribers: challenges, retries, watermarks |
 //! | [`store`] | what of a server outlives a restart, as records |
@@ -30,15 +31,17 @@
 //!
 //! [`troubleshooting`] explains the messages of errors.
 //!
-//! Apart from `server` and `post` it performs no I/O: time, entropy and bytes are arguments, and each bound is a field of a
+//! Apart from `client`, `server` and `post` it performs no I/O: time, entropy and bytes are arguments, and each bound is a field of a
 //! configuration or a public constant. Without features it is `no_std`, with `alloc`. SEP-3415 is Final and the extension is in Beta
 //! (SEP-3392): **this package may change in a minor release**.
 
 extern crate alloc;
-#[cfg(any(feature = "post", feature = "server", test))]
+#[cfg(any(feature = "client", feature = "post", feature = "server", test))]
 extern crate std;
 
 pub mod address;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod delivery;
 pub mod follow;
 #[cfg(test)]

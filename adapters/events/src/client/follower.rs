@@ -1,0 +1,216 @@
+//! Followers over a connection: a machine of [`follow`](crate::follow), and the calls that it asks for.
+
+use core::fmt;
+
+use alloc::format;
+use alloc::string::ToString as _;
+
+use mcp_proto::model::RequestParams as _;
+use mcp_proto::{CallError, CallOptions, Entropy, UseError};
+use mcp_runtime::client::{BlockingCalls, CallUpdate, ClientBackend, LongLivedCall};
+use mcp_std::entropy;
+
+use super::{Error, EventsClient, FollowOptions};
+use crate::follow::{FollowAction, FollowError, FollowEvent, Follower, Subscription};
+use crate::wire::{self, DeliveryMode, EventType, PollEventsParams};
+
+/// Follower of an event type, on a client of futures. Dropping it ends its stream.
+#[must_use = "it does nothing unless `next` is awaited"]
+pub struct EventFollower<'a, B: ClientBackend> {
+    events: EventsClient<'a, B>,
+    machine: Follower,
+    stream: Option<LongLivedCall<'a, B>>,
+}
+
+impl<'a, B: ClientBackend> EventFollower<'a, B> {
+    pub(super) fn new(
+        events: EventsClient<'a, B>,
+        described: &EventType,
+        subscription: Subscription,
+        options: FollowOptions,
+    ) -> Result<Self, Error> {
+        let FollowOptions { config, cursor } = options;
+        let entropy = Entropy::new(entropy::seed().map_err(Error::Entropy)?, entropy::nonce());
+        let has_streams = events.has_streams();
+        let machine = Follower::new(config, subscription, described, has_streams, cursor, entropy)?;
+        Ok(Self { events, machine, stream: None })
+    }
+
+    /// Returns the position behind everything that [`next`](Self::next) has returned, to be stored when that was handled, and given
+    /// to a later follower ([`FollowOptions::cursor`]). `None` if there is none (EVT-141).
+    #[must_use]
+    pub fn cursor(&self) -> Option<&str> {
+        self.machine.cursor()
+    }
+
+    /// Returns how events come: [`DeliveryMode::Push`] or [`DeliveryMode::Poll`].
+    #[must_use]
+    pub const fn mode(&self) -> &DeliveryMode {
+        self.machine.mode()
+    }
+
+    /// Waits for what happens next. Returns `None` after [`FollowEvent::Ended`].
+    ///
+    /// Dropping the future loses nothing. Between two calls the connection holds a bounded number of events
+    /// ([`Limits::max_events`](mcp_proto::Limits)); beyond that the stream is opened anew, from the last position.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Client`] if the connection has ended, or does not take a call.
+    pub async fn next(&mut self) -> Result<Option<FollowEvent>, Error> {
+        let backend = self.events.calls.backend();
+        if self.stream.is_none() {
+            // The future of an earlier call was dropped, and its request with it.
+            self.machine.handle_abandoned(backend.now());
+        }
+        loop {
+            if let Some(event) = self.machine.poll_event() {
+                return Ok(Some(event));
+            }
+            if self.machine.has_ended() {
+                self.stream = None;
+                return Ok(None);
+            }
+            let now = backend.now();
+            if let Some(action) = self.machine.poll_action(now) {
+                self.act(action).await?;
+                continue;
+            }
+            let wait = self.machine.poll_timeout().map(|at| at.saturating_duration_since(now));
+            match (&mut self.stream, wait) {
+                (Some(stream), wait) => {
+                    let update = stream.next(wait).await;
+                    self.handle_update(update)?;
+                }
+                (None, Some(wait)) => backend.pause(wait).await?,
+                // A request that has no stream is awaited when it is sent.
+                (None, None) => self.machine.handle_abandoned(now),
+            }
+            self.machine.handle_timeout(backend.now());
+        }
+    }
+
+    async fn act(&mut self, action: FollowAction) -> Result<(), Error> {
+        let calls = self.events.calls;
+        match action {
+            FollowAction::Poll(params) => {
+                let outcome = calls.request(wire::POLL, &params, &CallOptions::new()).await;
+                let outcome = match outcome {
+                    Ok(result) => PollEventsParams::read(&result)
+                        .map_err(|error| FollowError::Malformed(format!("`{}`: {error}", wire::POLL))),
+                    Err(error) => Err(passing(error)?),
+                };
+                self.machine.handle_polled(calls.backend().now(), outcome);
+            }
+            FollowAction::Open(params) => match calls.open(wire::STREAM, &params, &CallOptions::new()) {
+                Ok(stream) => self.stream = Some(stream),
+                Err(error) => {
+                    self.machine.handle_stream_end(calls.backend().now(), Err(passing(error)?));
+                }
+            },
+            FollowAction::List => {
+                let name = self.machine.subscription().name.clone();
+                let outcome = match self.events.find(&name).await {
+                    Ok(described) => Ok(described),
+                    Err(Error::Client(error)) => Err(passing(error)?),
+                    Err(error) => return Err(error),
+                };
+                self.machine.handle_listed(calls.backend().now(), outcome);
+            }
+            FollowAction::Close => self.stream = None,
+        }
+        Ok(())
+    }
+
+    fn handle_update(&mut self, update: Result<Option<CallUpdate>, mcp_runtime::Error>) -> Result<(), Error> {
+        let now = self.events.calls.backend().now();
+        match update {
+            Ok(Some(CallUpdate::Notification(notification))) => {
+                self.machine.handle_notification(now, &notification.method, notification.params.as_ref());
+            }
+            Ok(Some(CallUpdate::Ended(_))) => {
+                self.stream = None;
+                self.machine.handle_stream_end(now, Ok(()));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let error = passing(error)?;
+                self.stream = None;
+                self.machine.handle_stream_end(now, Err(error));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns what a failed call means for a follower.
+///
+/// # Errors
+///
+/// The error itself, if no other call can succeed.
+fn passing(error: mcp_runtime::Error) -> Result<FollowError, mcp_runtime::Error> {
+    match error {
+        mcp_runtime::Error::Call(CallError::Rpc(error)) => Ok(FollowError::Server(error)),
+        mcp_runtime::Error::Call(error) => Ok(FollowError::Lost(error.to_string())),
+        mcp_runtime::Error::Use(UseError::Full(limit)) => {
+            Ok(FollowError::Lost(UseError::Full(limit).to_string()))
+        }
+        mcp_runtime::Error::UnexpectedResult(text) => Ok(FollowError::Malformed(text)),
+        other => Err(other),
+    }
+}
+
+impl<B: ClientBackend> fmt::Debug for EventFollower<'_, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventFollower").field("machine", &self.machine).finish_non_exhaustive()
+    }
+}
+
+/// Follower of an event type, on a client that blocks. As an iterator it returns what [`next_event`](Self::next_event) does.
+/// Dropping it ends its stream.
+#[must_use = "it does nothing unless it is asked for events"]
+pub struct BlockingEventFollower<'a, B: ClientBackend> {
+    calls: &'a BlockingCalls<B>,
+    follower: EventFollower<'a, B>,
+}
+
+impl<'a, B: ClientBackend> BlockingEventFollower<'a, B> {
+    pub(super) const fn new(calls: &'a BlockingCalls<B>, follower: EventFollower<'a, B>) -> Self {
+        Self { calls, follower }
+    }
+
+    /// Returns the position, as [`EventFollower::cursor`] does.
+    #[must_use]
+    pub fn cursor(&self) -> Option<&str> {
+        self.follower.cursor()
+    }
+
+    /// Returns how events come: [`DeliveryMode::Push`] or [`DeliveryMode::Poll`].
+    #[must_use]
+    pub const fn mode(&self) -> &DeliveryMode {
+        self.follower.mode()
+    }
+
+    /// Waits for what happens next, as [`EventFollower::next`] does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn next_event(&mut self) -> Result<Option<FollowEvent>, Error> {
+        self.calls.block_on(self.follower.next())
+    }
+}
+
+impl<B: ClientBackend> Iterator for BlockingEventFollower<'_, B> {
+    type Item = Result<FollowEvent, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_event().transpose()
+    }
+}
+
+impl<B: ClientBackend> fmt::Debug for BlockingEventFollower<'_, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.follower.fmt(f)
+    }
+}
