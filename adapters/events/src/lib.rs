@@ -25,6 +25,7 @@
 //! | [`follow`] | follows events by polls or streams, as a client |
 //! | `client` | the same with the client of any adapter, and all other calls (feature `client`) |
 //! | [`receiver`] | takes deliveries in, verifies them, and drops repetitions |
+//! | [`subscription`] | a webhook subscription of a client: subscribes, refreshes, rotates, ends |
 //! | [`delivery`] | deliveries to subscribers: challenges, retries, watermarks |
 //! | [`store`] | what of a server outlives a restart, as records |
 //! | `post` | sends them on `std`: HTTPS requests, and a thread that drives `delivery` (feature `post`) |
@@ -58,6 +59,7 @@ pub mod receiver;
 pub mod server;
 pub mod source;
 pub mod store;
+pub mod subscription;
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("troubleshooting.md")]
 pub mod troubleshooting {}

@@ -61,7 +61,7 @@ use crate::webhook::{
     MAX_BODY, MEDIA_TYPE, SUBSCRIPTION_ID, Secret, Signed, SignedHead, TOLERANCE, VerifyError, WEBHOOK_ID,
     WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP,
 };
-use crate::wire::{ChallengeEcho, Envelope, EventErrorObject, EventOccurrence};
+use crate::wire::{ChallengeEcho, Envelope, EventErrorObject, EventOccurrence, GapEnvelope};
 
 /// Size of the largest challenge, in bytes.
 const MAX_CHALLENGE: usize = 4 << 10;
@@ -148,12 +148,14 @@ impl Answer {
 }
 
 /// Proof that a message was handed out once; for [`Receiver::confirm`].
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub struct Receipt {
     key: RegistrationKey,
     message: MessageDigest,
-    /// The epoch of the registration that the message ends.
-    ends: Option<u64>,
+    /// The position that the message tells.
+    cursor: Option<String>,
+    /// The epoch of the registration that the message ends, and the cause.
+    ends: Option<(u64, EventErrorObject)>,
 }
 
 /// Outcome of a request.
@@ -255,6 +257,10 @@ struct Registration {
     /// Unix time after which it has expired.
     expires_at: Option<u64>,
     has_ended: bool,
+    /// Position behind what was kept, as the latest message told it (EVT-099).
+    cursor: Option<String>,
+    /// The cause of the end, until it is taken.
+    end: Option<EventErrorObject>,
     /// Number of revivals: a termination of an earlier one ends nothing.
     epoch: u64,
     /// Digests of confirmed messages; `order` has the same ones, the oldest first. Bounded by `Limits::remembered`.
@@ -332,6 +338,8 @@ impl Receiver {
             id: None,
             expires_at: None,
             has_ended: false,
+            cursor: None,
+            end: None,
             epoch: 0,
             seen: BTreeSet::new(),
             order: VecDeque::new(),
@@ -377,6 +385,7 @@ impl Receiver {
         let registration = self.registrations.get_mut(&key).ok_or(ReceiverError::Stale)?;
         registration.expires_at = unix_secs;
         registration.has_ended = false;
+        registration.end = None;
         registration.epoch += 1;
         Ok(())
     }
@@ -420,6 +429,28 @@ impl Receiver {
         self.registrations.get(&key)?.id.as_deref()
     }
 
+    /// Returns the position behind what was confirmed, for the next `events/subscribe` (EVT-079): that of the latest event or gap
+    /// that told one, or of [`set_cursor`](Self::set_cursor). `None` if there was none.
+    #[must_use]
+    pub fn cursor(&self, key: RegistrationKey) -> Option<&str> {
+        self.registrations.get(&key)?.cursor.as_deref()
+    }
+
+    /// Sets the position, to that of a result of `events/subscribe` or of a store for example.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiverError::Stale`].
+    pub fn set_cursor(&mut self, key: RegistrationKey, cursor: Option<String>) -> Result<(), ReceiverError> {
+        self.registrations.get_mut(&key).ok_or(ReceiverError::Stale)?.cursor = cursor;
+        Ok(())
+    }
+
+    /// Returns the cause with which the server has ended the subscription, once.
+    pub fn take_end(&mut self, key: RegistrationKey) -> Option<EventErrorObject> {
+        self.registrations.get_mut(&key)?.end.take()
+    }
+
     /// Takes a request in, at a Unix time (EVT-120 to EVT-128).
     #[must_use]
     pub fn receive(&mut self, request: &Request<'_>, unix_secs: u64) -> Outcome {
@@ -430,7 +461,6 @@ impl Receiver {
     }
 
     /// Returns the answer for a message: 204 if it `is_kept`, so that it counts as seen; else 503, so that it comes again.
-    #[expect(clippy::needless_pass_by_value, reason = "a receipt counts once")]
     pub fn confirm(&mut self, receipt: Receipt, is_kept: bool) -> Answer {
         let Some(registration) = self.registrations.get_mut(&receipt.key) else { return Answer::empty(410) };
         registration.unconfirmed.remove(&receipt.message);
@@ -438,7 +468,12 @@ impl Receiver {
             return Answer::empty(503);
         }
         registration.remember(receipt.message, self.limits.remembered);
-        registration.has_ended |= receipt.ends == Some(registration.epoch);
+        if receipt.cursor.is_some() {
+            registration.cursor = receipt.cursor;
+        }
+        if let Some((_, error)) = receipt.ends.filter(|(epoch, _)| *epoch == registration.epoch) {
+            (registration.has_ended, registration.end) = (true, Some(error));
+        }
         Answer::empty(204)
     }
 
@@ -506,8 +541,14 @@ impl Receiver {
             return Err(RefusalReason::Unconfirmed);
         }
         registration.unconfirmed.insert(message, unix_secs);
-        let ends = matches!(envelope, Envelope::Terminated(_)).then_some(registration.epoch);
-        let receipt = Receipt { key, message, ends };
+        let (cursor, ends) = match &envelope {
+            Envelope::Event(EventOccurrence { cursor, .. }) | Envelope::Gap(GapEnvelope { cursor, .. }) => {
+                (cursor.as_ref().and_then(|cursor| cursor.0.clone()), None)
+            }
+            Envelope::Terminated(end) => (None, Some((registration.epoch, end.error.clone()))),
+            Envelope::Verification(_) | Envelope::Unknown => (None, None),
+        };
+        let receipt = Receipt { key, message, cursor, ends };
         Ok(match envelope {
             Envelope::Event(event) => Outcome::Event { subscription: key, event, receipt },
             Envelope::Gap(gap) => {
