@@ -27,6 +27,7 @@
 //! for what it does when they fail. Nothing is sent to a server that does not declare events (EVT-004).
 
 mod follower;
+mod webhook;
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -41,8 +42,10 @@ use mcp_runtime::client::{AsyncCalls, BlockingCalls, ClientBackend};
 use serde::Serialize;
 
 pub use follower::{BlockingEventFollower, EventFollower};
+pub use webhook::WebhookOptions;
 
 use crate::follow::{FollowConfig, FollowError, Subscription};
+use crate::receiver::ReceiverError;
 use crate::wire::{
     self, EventType, EventsCapability, EventsErrorKind, ListEventsParams, PollEventsParams, PollEventsResult,
     SubscribeEventsParams, SubscribeEventsResult, UnsubscribeEventsParams,
@@ -64,6 +67,9 @@ pub enum Error {
     /// Arguments are no JSON object.
     #[error("the arguments cannot be written: {0}")]
     Arguments(#[from] EncodeError),
+    /// The receiver of a webhook subscription has no room.
+    #[error(transparent)]
+    Receiver(#[from] ReceiverError),
     /// The operating system has no source of randomness.
     #[error("there is no randomness: {0}")]
     Entropy(io::Error),

@@ -25,6 +25,7 @@
 //! | [`follow`] | follows events by polls or streams, as a client |
 //! | `client` | the same with the client of any adapter, and all other calls (feature `client`) |
 //! | [`receiver`] | takes deliveries in, verifies them, and drops repetitions |
+//! | `receive` | a web server on `std` around `receiver` (feature `receive`) |
 //! | [`subscription`] | a webhook subscription of a client: subscribes, refreshes, rotates, ends |
 //! | [`delivery`] | deliveries to subscribers: challenges, retries, watermarks |
 //! | [`store`] | what of a server outlives a restart, as records |
@@ -32,12 +33,12 @@
 //!
 //! [`troubleshooting`] explains the messages of errors.
 //!
-//! Apart from `client`, `server` and `post` it performs no I/O: time, entropy and bytes are arguments, and each bound is a field of a
+//! Apart from `client`, `server`, `post` and `receive` it performs no I/O: time, entropy and bytes are arguments, and each bound is a field of a
 //! configuration or a public constant. Without features it is `no_std`, with `alloc`. SEP-3415 is Final and the extension is in Beta
 //! (SEP-3392): **this package may change in a minor release**.
 
 extern crate alloc;
-#[cfg(any(feature = "client", feature = "post", feature = "server", test))]
+#[cfg(any(feature = "client", feature = "post", feature = "receive", feature = "server", test))]
 extern crate std;
 
 pub mod address;
@@ -54,6 +55,8 @@ pub mod fuzzing;
 mod log;
 #[cfg(feature = "post")]
 pub mod post;
+#[cfg(feature = "receive")]
+pub mod receive;
 pub mod receiver;
 #[cfg(feature = "server")]
 pub mod server;

@@ -142,7 +142,9 @@ pub struct Answer {
 }
 
 impl Answer {
-    const fn empty(status: u16) -> Self {
+    /// Creates an answer without a body.
+    #[must_use]
+    pub const fn empty(status: u16) -> Self {
         Self { status, body: String::new() }
     }
 }
@@ -205,6 +207,44 @@ pub enum Outcome {
         /// The reason, for logs.
         reason: RefusalReason,
     },
+}
+
+/// A message that is handed out for the first time.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Message {
+    /// An event, with the cursor to persist (EVT-125). Its content is untrusted (EVT-160).
+    Event(EventOccurrence),
+    /// Events were skipped (EVT-146).
+    Gap {
+        /// The position to resume from; `None` for a type without replay.
+        cursor: Option<String>,
+    },
+    /// The subscription has ended (EVT-153).
+    Terminated(EventErrorObject),
+}
+
+impl Outcome {
+    /// Returns the message that is to be kept before its receipt is [confirmed](Receiver::confirm), with its subscription.
+    ///
+    /// # Errors
+    ///
+    /// The answer to send at once: there is nothing to keep.
+    pub fn into_message(self) -> Result<(RegistrationKey, Message, Receipt), Answer> {
+        match self {
+            Self::Event { subscription, event, receipt } => {
+                Ok((subscription, Message::Event(event), receipt))
+            }
+            Self::Gap { subscription, cursor, receipt } => {
+                Ok((subscription, Message::Gap { cursor }, receipt))
+            }
+            Self::Terminated { subscription, error, receipt } => {
+                Ok((subscription, Message::Terminated(error), receipt))
+            }
+            Self::Challenge { answer, .. } | Self::Acknowledged(answer) => Err(answer),
+            Self::Refused { status, .. } => Err(Answer::empty(status)),
+        }
+    }
 }
 
 /// Reason why a request was refused.
@@ -318,6 +358,12 @@ impl Receiver {
     #[must_use]
     pub const fn new(limits: Limits) -> Self {
         Self { limits, next: 0, registrations: BTreeMap::new(), by_id: BTreeMap::new() }
+    }
+
+    /// Returns the bounds.
+    #[must_use]
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Registers a secret, before `events/subscribe` is sent with it: the challenge comes before the result.

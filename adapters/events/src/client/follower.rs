@@ -148,7 +148,7 @@ impl<'a, B: ClientBackend> EventFollower<'a, B> {
 /// # Errors
 ///
 /// The error itself, if no other call can succeed.
-fn passing(error: mcp_runtime::Error) -> Result<FollowError, mcp_runtime::Error> {
+pub(super) fn passing(error: mcp_runtime::Error) -> Result<FollowError, mcp_runtime::Error> {
     match error {
         mcp_runtime::Error::Call(CallError::Rpc(error)) => Ok(FollowError::Server(error)),
         mcp_runtime::Error::Call(error) => Ok(FollowError::Lost(error.to_string())),

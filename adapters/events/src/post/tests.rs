@@ -30,7 +30,7 @@ pub(crate) const SERVER: &[u8] = include_bytes!("../../tests/certificates/server
 const OTHER: &[u8] = include_bytes!("../../tests/certificates/other.pem");
 const UNKNOWN: &[u8] = include_bytes!("../../tests/certificates/unknown.pem");
 const EXPIRED: &[u8] = include_bytes!("../../tests/certificates/expired.pem");
-const KEY: &[u8] = include_bytes!("../../tests/certificates/key.pem");
+pub(crate) const KEY: &[u8] = include_bytes!("../../tests/certificates/key.pem");
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -151,21 +151,21 @@ fn with_addresses(addresses: Vec<SocketAddr>) -> (Poster, Arc<AtomicUsize>) {
     (poster, lookups)
 }
 
-fn config(url: &str) -> Config {
+pub(crate) fn config(url: &str) -> Config {
     let mut config = Config::default();
     config.addresses = config.addresses.origin(url).unwrap();
     config
 }
 
-fn machine(config: Config, clock: Clock) -> Deliveries {
+pub(crate) fn machine(config: Config, clock: Clock) -> Deliveries {
     Deliveries::new(config, Entropy::new(entropy::seed().unwrap(), entropy::nonce()), clock.anchor())
 }
 
-fn secret() -> Secret {
+pub(crate) fn secret() -> Secret {
     Secret::from_entropy([1; 32])
 }
 
-fn request(url: &str, arguments: &'static str) -> Subscribe {
+pub(crate) fn request(url: &str, arguments: &'static str) -> Subscribe {
     let arguments = RawJson::new(arguments).unwrap();
     Subscribe {
         key: SubscriptionKey::new("alice", url, "build.finished", &arguments).unwrap(),
@@ -178,7 +178,7 @@ fn request(url: &str, arguments: &'static str) -> Subscribe {
     }
 }
 
-fn event(n: u64) -> EventOccurrence {
+pub(crate) fn event(n: u64) -> EventOccurrence {
     let data = RawJson::new(format!(r#"{{"build":{n}}}"#)).unwrap();
     EventOccurrence::new(format!("evt-{n}"), "build.finished", "2026-11-25T10:00:00Z", data)
         .cursor(Some(format!("c-{n}")))
