@@ -140,6 +140,7 @@
 //! |---|---|
 //! | `tracing` (default) | handlers run in the spans of the layers around the service |
 //! | `tokio`, `async-io` | timers |
+//! | `events` | a service for deliveries of events to webhooks ([`WebhookService`]) |
 //! | `schemars` | schemas of Rust types |
 //! | `validate` | JSON Schema validation |
 //! | `auth-server` | validators for JWTs and introspection ([`token`]), and the fetcher of their keys (`auth`) |
@@ -162,6 +163,8 @@ mod service;
 mod shard;
 mod time;
 mod unblock;
+#[cfg(feature = "events")]
+mod webhook;
 
 pub use body::McpBody;
 pub use client::{connect, connect_with};
@@ -169,6 +172,8 @@ pub use client::{connect, connect_with};
 #[doc(inline)]
 pub use mcp_auth::client as auth;
 pub use mcp_auth::token;
+#[cfg(feature = "events")]
+pub use mcp_events as events;
 pub use mcp_extensions::cards;
 pub use mcp_extensions::{pins, skills};
 pub use mcp_proto;
@@ -197,6 +202,8 @@ pub use time::AsyncIoTimer;
 pub use time::TokioTimer;
 pub use time::{Sleep, StdClock, Timer};
 pub use unblock::unblock;
+#[cfg(feature = "events")]
+pub use webhook::WebhookService;
 
 /// This adapter, in the type of its [`Router`].
 #[derive(Clone, Copy, Debug)]

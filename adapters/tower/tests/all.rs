@@ -9,3 +9,4 @@ mod protected;
 mod service;
 mod streams;
 mod support;
+mod webhook;
