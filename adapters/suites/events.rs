@@ -4,22 +4,30 @@
 
 #![allow(unused_mut, reason = "only some adapters take a handle of `&mut self`")]
 
+use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime};
 
-use mcp_events::client::{Error as EventsError, FollowOptions};
+use mcp_events::client::{Error as EventsError, FollowOptions, WebhookOptions};
+use mcp_events::delivery::{Config as DeliveryConfig, Deliveries};
 use mcp_events::follow::{FollowConfig, FollowError, FollowEvent};
+use mcp_events::post::{ClientTls, Clock, Deliverer, Poster, entropy};
+use mcp_events::receive::{ReceiverServer, ServerTls};
+use mcp_events::receiver::{Limits, Message, Receiver};
 use mcp_events::server::{Event, Events, Publisher};
 use mcp_events::source::SourceConfig;
+use mcp_events::subscription::SubscriptionEvent;
 use mcp_events::wire::{DeliveryMode, EventsErrorKind, PollEventsParams, Profile};
 use mcp_proto::client::Config as ClientConfig;
-use mcp_proto::http::server::Config as Http;
-use mcp_proto::{RawJson, VersionSet};
+use mcp_proto::http::client::{Config as HttpClient, Credential};
+use mcp_proto::http::server::{Config as Http, Protected, TokenRequest};
+use mcp_proto::server::Identity;
+use mcp_proto::{Entropy, RawJson, VersionSet};
 use mcp_std::io::Interest;
 use serde_json::{Value, json};
 
@@ -85,11 +93,20 @@ impl Served {
 
     /// Listens at an address, which may have been that of another server before.
     fn at(address: String, events: &Events) -> Self {
+        Self::with(address, events, Http::new(), false)
+    }
+
+    /// Listens with a configuration. The token of a user is his name.
+    fn with(address: String, events: &Events, http: Http, has_users: bool) -> Self {
         let events = events.clone();
         let (started, starts) = mpsc::channel();
         let thread = thread::spawn(move || {
             let router = router(&events);
-            let mut server = HttpServer::bind(&*address, router.config()?, Http::new(), router)?;
+            let mut server = HttpServer::bind(&*address, router.config()?, http, router)?;
+            if has_users {
+                server = server
+                    .validate_tokens(|request: &TokenRequest| Ok(Identity::new(request.token.reveal())));
+            }
             started.send((server.address()?, server_handle!(server))).expect("a receiver");
             run_http(server)
         });
@@ -495,5 +512,80 @@ fn client_sends_nothing_of_events_to_a_server_without_them() {
         }
         client.close().expect("closed");
         serving.join().expect("no panic").expect("no error");
+    });
+}
+
+/// Certificate of `localhost`, its key, and the root that vouches for it.
+const CERTIFICATE: &[u8] = include_bytes!("../events/tests/certificates/server.pem");
+const KEY: &[u8] = include_bytes!("../events/tests/certificates/key.pem");
+const ROOT: &[u8] = include_bytes!("../events/tests/certificates/root.pem");
+
+/// Delivers to one URL of this machine.
+fn deliverer(url: &str) -> Deliverer {
+    let mut config = DeliveryConfig::default();
+    config.addresses = config.addresses.origin(url).expect("a URL");
+    let (clock, secret) = (Clock::start(), entropy::seed().expect("entropy"));
+    let deliveries = Deliveries::new(config, Entropy::new(secret, entropy::nonce()), clock.anchor());
+    let tls = ClientTls::without_system_roots().root_pem(ROOT).expect("a certificate");
+    Deliverer::start(deliveries, clock, Poster::new().tls(tls)).expect("a thread")
+}
+
+// covers: EVT-070, EVT-073, EVT-079, EVT-081, EVT-094, EVT-113, EVT-125, EVT-126, EVT-130
+#[test]
+fn webhook_of_a_client_is_proved_delivered_rotated_and_ended() {
+    with_timeout(|| {
+        let receiver = Arc::new(Mutex::new(Receiver::new(Limits::default())));
+        let hooks = ReceiverServer::bind("127.0.0.1:0", receiver.clone()).expect("a port").path("/hooks");
+        let hooks = hooks.tls(ServerTls::from_pem(CERTIFICATE, KEY).expect("a certificate"));
+        let url = format!("https://localhost:{}/hooks", hooks.address().expect("a port").port());
+        let (keep, kept) = mpsc::channel();
+        let hooks = hooks.start(move |_, message| keep.send(message.clone()).is_ok()).expect("a thread");
+
+        let events = Events::new().expect("entropy");
+        events.webhooks(deliverer(&url));
+        let any = || raw(r#"{"type":"object"}"#);
+        let build = Event::<Value, Value>::with_schemas("build", any(), any());
+        let publisher = events.add(build.modes([DeliveryMode::Webhook]));
+        let protected = Protected::new("http://localhost/mcp", "http://localhost:9/as").expect("valid");
+        let served = Served::with("127.0.0.1:0".into(), &events, Http::new().protected(protected), true);
+        let http = HttpClient::new(&format!("http://{}/mcp", served.address)).expect("a URL");
+        let http = http.credential(Credential::bearer("ann").expect("a token"));
+        let client = run!(options(VersionSet::MODERN).connect_http(http)).expect("a connection");
+        let of_server = events_client!(&client);
+        let refused = run!(of_server.follow("build", &json!({}))).expect_err("it has webhooks alone");
+        assert!(matches!(refused, EventsError::Follow(FollowError::NoMode)), "{refused}");
+
+        let asked = WebhookOptions::new(&*url);
+        let mut webhook = of_server.webhook("build", &json!({}), asked, &receiver).expect("room");
+        let granted = run!(of_server.next_of_webhook(&mut webhook, &receiver)).expect("an answer");
+        assert!(matches!(granted, Some(SubscriptionEvent::Granted { .. })), "{granted:?}");
+        let mut arrived = |count| {
+            let mut ids: Vec<String> = (0..count)
+                .map(|_| match kept.recv_timeout(DEADLINE).expect("a delivery") {
+                    Message::Event(event) => event.event_id,
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            // Deliveries may overtake each other (EVT-150).
+            ids.sort_unstable();
+            ids
+        };
+        (0..3).for_each(|n| publish(&publisher, n, "x"));
+        assert_eq!(arrived(3), ["evt-0", "evt-1", "evt-2"]);
+        of_server.rotate_webhook(&mut webhook, &receiver);
+        let granted = run!(of_server.next_of_webhook(&mut webhook, &receiver)).expect("an answer");
+        assert!(matches!(granted, Some(SubscriptionEvent::Granted { .. })), "{granted:?}");
+        publish(&publisher, 3, "x");
+        assert_eq!(arrived(1), ["evt-3"]);
+        webhook.unsubscribe();
+        let ended = run!(of_server.next_of_webhook(&mut webhook, &receiver)).expect("an answer");
+        assert_eq!(ended, Some(SubscriptionEvent::Ended(None)));
+        assert_eq!(run!(of_server.next_of_webhook(&mut webhook, &receiver)).expect("nothing"), None);
+        assert_eq!(receiver.lock().expect("no panic").id(webhook.registration()), None);
+        publish(&publisher, 4, "x");
+        run!(client.close()).expect("closed");
+        served.stop();
+        drop(hooks);
+        assert!(kept.try_recv().is_err(), "it was unsubscribed");
     });
 }

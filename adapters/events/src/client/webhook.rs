@@ -89,6 +89,12 @@ impl<B: ClientBackend> EventsClient<'_, B> {
         Ok(WebhookSubscription::new(config, subscription, url, cursor, &mut receiver, entropy, anchor)?)
     }
 
+    /// Replaces the secret of a webhook subscription. The new one is sent by the next
+    /// [`next_of_webhook`](Self::next_of_webhook); the receiver takes the old one for a while (EVT-094).
+    pub fn rotate_webhook(&self, subscription: &mut WebhookSubscription, receiver: &Mutex<Receiver>) {
+        subscription.rotate(self.calls.backend().now(), &mut lock(receiver));
+    }
+
     /// Subscribes, refreshes and unsubscribes when it is due, and waits for what happens next to a webhook subscription. Returns `None`
     /// after [`SubscriptionEvent::Ended`].
     ///
@@ -161,6 +167,11 @@ impl<B: ClientBackend> BlockingEventsClient<'_, B> {
         receiver: &Mutex<Receiver>,
     ) -> Result<WebhookSubscription, Error> {
         self.events().webhook(name, arguments, options, receiver)
+    }
+
+    /// Replaces the secret of a webhook subscription, as [`EventsClient::rotate_webhook`] does.
+    pub fn rotate_webhook(&self, subscription: &mut WebhookSubscription, receiver: &Mutex<Receiver>) {
+        self.events().rotate_webhook(subscription, receiver);
     }
 
     /// Waits for what happens next to a webhook subscription, as [`EventsClient::next_of_webhook`] does.
