@@ -26,7 +26,7 @@
 mod values;
 
 #[cfg(test)]
-mod simulation;
+mod simulation_tests;
 #[cfg(test)]
 mod tests;
 

@@ -150,14 +150,6 @@ impl Engine {
         let call = self.pending_call(id).map(|key| self.common.original_call(key));
         call.and_then(|key| self.common.endpoint.outbound.calls.get(key)).is_some_and(|c| c.idempotent)
     }
-
-    /// Returns whether the exchange of a request stays open ([`CallOptions::long_lived`](crate::CallOptions::long_lived)), so
-    /// that it must not take a place from other requests.
-    #[must_use]
-    pub fn is_long_lived(&self, id: &RequestId) -> bool {
-        let call = self.pending_call(id).and_then(|key| self.common.endpoint.outbound.calls.get(key));
-        call.is_some_and(|call| call.is_long_lived)
-    }
 }
 impl Exchanges<'_> {
     /// Returns the next message to send.
@@ -212,6 +204,15 @@ impl Exchanges<'_> {
         common.endpoint.record_activity();
         common.endpoint.record_received(main, message);
         common.endpoint.channels.get(main).filter(|c| !c.closed).map(|_| main)
+    }
+
+    /// Returns whether the exchange of a request stays open ([`CallOptions::long_lived`](crate::CallOptions::long_lived)), so
+    /// that it must not take a place from other requests.
+    #[must_use]
+    pub fn is_long_lived(&self, id: &RequestId) -> bool {
+        let engine = &*self.engine;
+        let call = engine.pending_call(id).and_then(|key| engine.common.endpoint.outbound.calls.get(key));
+        call.is_some_and(|call| call.is_long_lived)
     }
 
     /// Fails a request whose exchange gave no answer. The failure of a request that waits for none has no effect.

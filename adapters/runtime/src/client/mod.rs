@@ -20,7 +20,8 @@ mod testing;
 mod transport;
 
 pub use calls::{
-    AsyncCalls, BlockingCalls, CallUpdate, ClientBackend, DetachedCommand, EngineCommand, LongLivedCall,
+    AsyncCalls, BlockingCalls, BlockingLongLivedCall, CallUpdate, ClientBackend, DetachedCommand,
+    EngineCommand, LongLivedCall,
 };
 pub use command_queue::RateLimit;
 pub use command_queue::{ClientJob, CommandQueue, ConnectionHandle};

@@ -62,7 +62,7 @@ impl Client {
             None => ExchangePurpose::Message { initialized: method == methods::INITIALIZED },
             Some(id) => {
                 let method = match call_method(method, self.engine.peer().is_none()) {
-                    CallMethod::Other if self.engine.is_long_lived(&id) => CallMethod::LongLived,
+                    CallMethod::Other if self.engine.exchanges().is_long_lived(&id) => CallMethod::LongLived,
                     method => method,
                 };
                 ExchangePurpose::Call { id, method }

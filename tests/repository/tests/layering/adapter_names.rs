@@ -38,6 +38,11 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
     ("tokio", "LocalRouter", "the router whose handlers need not be `Send`"),
     ("smol tokio", "Client::complete_typed", "it waits with the timer of the runtime"),
     ("blocking threads", "Calls::complete_typed", "of smol and tokio it is a method of the client"),
+    (
+        "blocking threads",
+        "Calls::as_async Calls::block_on",
+        "calls of extensions are written once, as futures, and run by clients that block",
+    ),
     ("smol tokio", "unblock", "handlers of blocking and threads may block"),
     ("blocking threads smol", "MemoryEnd memory_pair", "tokio has `tokio::io::duplex`"),
     ("tokio", "Tokio", "the adapter in the type of its routers"),

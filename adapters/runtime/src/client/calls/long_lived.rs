@@ -93,7 +93,40 @@ impl<B: ClientBackend> AsyncCalls<B> {
     }
 }
 
+/// A long-lived call of a client that blocks. Dropping it cancels the call.
+#[must_use = "dropping it cancels the call"]
+#[derive(Debug)]
+pub struct BlockingLongLivedCall<'a, B: ClientBackend>(LongLivedCall<'a, B>);
+
+impl<B: ClientBackend> BlockingLongLivedCall<'_, B> {
+    /// Waits for the next update, as [`LongLivedCall::next`] does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<CallUpdate>, Error> {
+        complete(self.0.next(timeout))
+    }
+}
+
+/// # Long-lived calls
+///
+/// Methods of extensions whose calls stay open, and whose notifications belong to the call.
 impl<B: ClientBackend> BlockingCalls<B> {
+    /// Starts a call that stays open for as long as the server likes, as [`AsyncCalls::open`] does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn open<T: Serialize + ?Sized>(
+        &self,
+        method: &str,
+        params: &T,
+        options: &CallOptions,
+    ) -> Result<BlockingLongLivedCall<'_, B>, Error> {
+        self.calls.open(method, params, options).map(BlockingLongLivedCall)
+    }
+
     /// Returns the same calls as futures, which are ready when they are polled first.
     #[must_use]
     pub const fn as_async(&self) -> &AsyncCalls<B> {

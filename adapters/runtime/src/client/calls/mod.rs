@@ -15,4 +15,4 @@ mod tests;
 pub use async_calls::AsyncCalls;
 pub use blocking_calls::BlockingCalls;
 pub use commands::{ClientBackend, DetachedCommand, EngineCommand};
-pub use long_lived::{CallUpdate, LongLivedCall};
+pub use long_lived::{BlockingLongLivedCall, CallUpdate, LongLivedCall};
