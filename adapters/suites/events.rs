@@ -340,7 +340,7 @@ fn options(versions: VersionSet) -> Options {
     Client::options(ClientConfig::new("follower", "1").versions(versions))
 }
 
-// covers: EVT-003, EVT-010, EVT-050, EVT-059, EVT-064, EVT-065
+// covers: EVT-010, EVT-050, EVT-064, EVT-065
 #[test]
 fn client_follows_streams_of_a_server_that_goes_and_comes_back() {
     with_timeout(|| {
@@ -394,6 +394,42 @@ fn client_follows_streams_of_a_server_that_goes_and_comes_back() {
         drop((follower, other, resumed));
         run!(client.close()).expect("closed");
         await_streams(&restarted, 0);
+        served.stop();
+    });
+}
+
+// covers: EVT-065
+#[test]
+fn follower_that_is_not_asked_loses_its_stream_and_no_event() {
+    with_timeout(|| {
+        let (events, publisher) = events();
+        let served = Served::new(&events);
+        let mut limits = mcp_proto::Limits::default();
+        limits.max_events = 8;
+        let config = ClientConfig::new("follower", "1").versions(VersionSet::MODERN).limits(limits);
+        let url = format!("http://{}/mcp", served.address);
+        let client = run!(Client::options(config).connect_url(&url)).expect("a connection");
+        let of_server = events_client!(&client);
+        let mut follower = run!(of_server.follow_with("build", &json!({}), soon())).expect("a follower");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                await_streams(&events, 1);
+                publish(&publisher, 0, "x");
+            });
+            assert_eq!(news!(follower), "evt-0");
+        });
+        (1..100).for_each(|n| publish(&publisher, n, "x"));
+        // Other calls go on meanwhile, and read what nobody takes.
+        let begun = Instant::now();
+        while events.open_streams() > 0 {
+            run!(client.ping()).expect("an answer");
+            assert!(begun.elapsed() < DEADLINE, "the stream is not given up");
+        }
+        for n in 1..100 {
+            assert_eq!(news!(follower), format!("evt-{n}"));
+        }
+        drop(follower);
+        run!(client.close()).expect("closed");
         served.stop();
     });
 }

@@ -169,7 +169,6 @@ fn type_without_positions_is_polled_without_a_cursor() {
     }
 }
 
-// covers: EVT-142
 #[test]
 fn position_stays_if_the_server_breaks_its_promise_of_positions() {
     let mut follower = follower(POLL, Some("c1"));
@@ -181,7 +180,7 @@ fn position_stays_if_the_server_breaks_its_promise_of_positions() {
     assert_eq!(follower.cursor(), Some("c1"));
 }
 
-// covers: EVT-145, EVT-146
+// covers: EVT-146
 #[test]
 fn truncated_result_is_a_gap_and_nothing_is_subscribed_again() {
     let mut follower = follower(POLL, Some("c1"));
@@ -221,7 +220,7 @@ fn failed_poll_repeats_the_same_cursor_later_and_later() {
     assert!(pause(&mut follower, now) <= Duration::from_secs(1), "the failures are in a row");
 }
 
-// covers: EVT-021, EVT-023
+// covers: EVT-023
 #[test]
 fn unknown_or_changed_type_is_looked_up_and_begins_anew() {
     for error in [EventsError::EventNotFound, EventsError::SchemaChanged { feature: "payloadSchema" }] {
@@ -445,7 +444,7 @@ fn terminated_because_of_its_type_is_looked_up() {
     assert_eq!(taken(&mut follower), [r#"gap TypeChanged Some("d")"#]);
 }
 
-// covers: EVT-055, EVT-145, EVT-146
+// covers: EVT-146
 #[test]
 fn gap_on_a_stream_moves_the_position_and_the_stream_goes_on() {
     let mut follower = follower(PUSH, Some("c1"));
@@ -480,7 +479,6 @@ fn stream_of_a_type_without_positions_begins_anew_with_a_gap() {
     assert_eq!(taken(&mut late), [format!("error {}", lost())]);
 }
 
-// covers: EVT-122
 #[test]
 fn repetition_is_dropped_within_bounded_memory() {
     let config = FollowConfig { remembered: 3, ..FollowConfig::default() };
@@ -497,7 +495,6 @@ fn repetition_is_dropped_within_bounded_memory() {
     assert_eq!(taken(&mut follower), ["evt-4", "evt-1"]);
 }
 
-// covers: EVT-047
 #[test]
 fn polls_take_the_place_of_streams_that_the_server_does_not_know() {
     let unknown = || FollowError::Server(RpcError::method_not_found(wire::STREAM));

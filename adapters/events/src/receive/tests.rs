@@ -149,7 +149,7 @@ fn dropped_server_listens_no_more() {
     }
 }
 
-// covers: EVT-071, EVT-113, EVT-114
+// covers: EVT-113, EVT-114
 #[test]
 fn deliveries_of_a_server_arrive_over_tls() {
     let mut receiver = Receiver::new(Limits::default());

@@ -113,7 +113,7 @@ fn event(id: &str, cursor: &str) -> String {
     )
 }
 
-// covers: EVT-071, EVT-073, EVT-081, EVT-124, EVT-126
+// covers: EVT-073, EVT-124, EVT-126
 #[test]
 fn secret_is_registered_before_the_call_and_the_id_is_bound_after_it() {
     let mut world = world();
@@ -157,7 +157,7 @@ fn refresh_has_the_same_key_and_the_confirmed_position_before_the_expiry() {
     }
 }
 
-// covers: EVT-082, EVT-083, EVT-086
+// covers: EVT-081, EVT-086
 #[test]
 fn refresh_is_bounded_by_what_was_asked_for_and_by_a_day() {
     // A grant of a week looks like that of a server whose clock is ahead.
@@ -190,7 +190,6 @@ fn grant_in_the_past_is_told_and_refreshed_later_and_later() {
     }
 }
 
-// covers: EVT-115
 #[test]
 fn failure_is_told_and_tried_again_later_and_later() {
     use crate::wire::CallbackFailure;
@@ -215,7 +214,6 @@ fn failure_is_told_and_tried_again_later_and_later() {
     }
 }
 
-// covers: EVT-021, EVT-023
 #[test]
 fn refusal_ends_and_removes_the_registration() {
     for error in [
@@ -247,7 +245,7 @@ fn refused_cursor_is_dropped_first_and_is_a_gap() {
     assert_eq!(world.receiver.cursor(world.machine.registration()), Some("c1"));
 }
 
-// covers: EVT-104, EVT-144
+// covers: EVT-079, EVT-146
 #[test]
 fn truncated_refresh_is_a_gap_and_so_is_one_of_a_delivery() {
     let mut world = world();
@@ -312,7 +310,6 @@ fn rotation_is_sent_at_once_and_both_secrets_are_taken_meanwhile() {
     assert!(newest != new && newest != old);
 }
 
-// covers: EVT-130
 #[test]
 fn unsubscribe_ends_whatever_its_outcome() {
     let lost = || FollowError::Lost("reset".into());
