@@ -188,7 +188,7 @@ impl World {
                 StreamMessage::Heartbeat { cursor } => {
                     (wire::HEARTBEAT, RawJson::encode(&StreamHeartbeatParams::new().cursor(Nullable(cursor))))
                 }
-                StreamMessage::Terminated(error) => panic!("{error:?}"),
+                StreamMessage::Error(error) | StreamMessage::Terminated(error) => panic!("{error:?}"),
             };
             self.follower.handle_notification(self.now, method, Some(&params.expect("JSON")));
         }
