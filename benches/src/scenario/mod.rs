@@ -2,6 +2,7 @@
 
 mod changes;
 mod conversation;
+mod events;
 mod framing;
 mod growth;
 mod h1;
@@ -58,6 +59,9 @@ pub fn by_name(name: &str) -> Option<Box<dyn Scenario>> {
         "h1-client" => return Some(Box::new(H1ClientExchange::new())),
         "http-client" => return Some(growth::http_client_call(None)),
         "http-client-token" => return Some(growth::http_client_call(Some(http::TOKEN))),
+        "events-poll" => return Some(Box::new(events::QuietPoll::new())),
+        "events-delivery" => return Some(Box::new(events::Webhooks::new(1))),
+        "floor-events-delivery" => return Some(Box::new(events::FloorDelivery::new())),
         "news" => return Some(Box::new(ChangeFanout::new())),
         "seal" => return Some(Box::new(SealState::new())),
         "open" => return Some(Box::new(OpenState::new())),
@@ -70,6 +74,12 @@ pub fn by_name(name: &str) -> Option<Box<dyn Scenario>> {
     if let Some(("match", rest)) = name.split_once('-') {
         let (templates, value) = rest.split_once('-')?;
         return Some(Box::new(TemplateMatch::new(templates.parse().ok()?, value.parse().ok()?)));
+    }
+    if let Some(streams) = name.strip_prefix("events-streams-") {
+        return Some(Box::new(events::Streams::new(streams.parse().ok()?)));
+    }
+    if let Some(webhooks) = name.strip_prefix("events-webhooks-") {
+        return Some(Box::new(events::Webhooks::new(webhooks.parse().ok()?)));
     }
     if let Some(name) = name.strip_prefix("growth-") {
         return growth::by_name(name);
