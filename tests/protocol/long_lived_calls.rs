@@ -159,3 +159,22 @@ fn cancelled_call_over_http_ends_its_exchange() {
     assert_eq!(harness.expect_done(call), Err(CallError::Cancelled));
     harness.assert_nothing_sent();
 }
+
+// covers: CANC-016
+#[test]
+fn cancelled_call_ends_its_exchange_although_notifications_wait_in_its_stream() {
+    let mut harness = http_harness(Chunker::Whole);
+    let (call, request) = harness.start_call(FOLLOW, &json!({}), &options());
+    harness.start_event_stream(request.id);
+    let events: String =
+        (1..=3).map(|n| format!("data: {}\n\n", tide(Some(&request.body["id"]), n))).collect();
+    harness.client.handle_body(harness.now, request.id, events.as_bytes());
+    let first = harness.client.poll_event(harness.now).expect("a notification");
+    assert_eq!(expect_tide(first), (Some(call), json!(1)));
+    harness.client.engine().cancel(harness.now, call, None).expect("it is open");
+    harness.pump();
+    // Its connection is not read to an end that does not come.
+    assert_eq!(harness.expect_aborted(), request.id);
+    assert_eq!(harness.expect_done(call), Err(CallError::Cancelled));
+    harness.assert_idle();
+}

@@ -229,10 +229,12 @@ fn receive_for(
     match purpose {
         ExchangePurpose::Call { id, .. } | ExchangePurpose::Resume { id, .. } => {
             client.record_attempt(purpose, &data);
+            let was_awaited = client.engine.awaits_response(id);
             // The engine must not see tools that cannot be called, so they are taken out first (XHDR-011).
             let data = if purpose.lists_tools() { client.learn_tools(data) } else { data };
             client.deliver(data, Some(id));
-            if !client.engine.awaits_response(id) {
+            // Of a request that was given up before, the cancellation aborts the exchange: its stream may have no end to read to.
+            if was_awaited && !client.engine.awaits_response(id) {
                 client.session.record_answer();
                 client.conclude(key); // SSE-011: later events are ignored.
             }
