@@ -52,6 +52,8 @@ mod fuzz_tests;
 #[doc(hidden)]
 #[allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed check is a finding")]
 pub mod fuzzing;
+#[cfg(doc)]
+pub mod guide;
 mod log;
 #[cfg(feature = "post")]
 pub mod post;

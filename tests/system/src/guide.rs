@@ -18,6 +18,15 @@ mod pages {
     #[doc = include_str!("../../../core/src/guide/wire.md")]
     struct Wire;
 
+    #[doc = include_str!("../../../adapters/events/src/guide/following.md")]
+    struct FollowingEvents;
+
+    #[doc = include_str!("../../../adapters/events/src/guide/serving.md")]
+    struct ServingEvents;
+
+    #[doc = include_str!("../../../adapters/events/src/guide/webhooks.md")]
+    struct Webhooks;
+
     #[doc = include_str!("../../../adapters/blocking/src/guide/authorization_client.md")]
     struct AuthorizationClient;
 
