@@ -99,6 +99,8 @@ pub struct FollowOptions {
     pub config: FollowConfig,
     /// Position that an earlier follower had ([`EventFollower::cursor`]); `None` for what happens from now on.
     pub cursor: Option<String>,
+    /// True if the type is polled although the connection has streams. Default: false.
+    pub only_polls: bool,
 }
 
 impl FollowOptions {
@@ -119,6 +121,13 @@ impl FollowOptions {
     #[must_use]
     pub fn cursor(mut self, cursor: impl Into<String>) -> Self {
         self.cursor = Some(cursor.into());
+        self
+    }
+
+    /// Polls the type, whatever the connection has.
+    #[must_use]
+    pub const fn only_polls(mut self) -> Self {
+        self.only_polls = true;
         self
     }
 }

@@ -59,6 +59,9 @@ const CONNECTION_TIME: Duration = Duration::from_secs(30);
 /// Pause after an error of the listener, when no descriptor is left for example.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Pause between two looks at the open connections.
+const FINISH_PAUSE: Duration = Duration::from_millis(5);
+
 /// Keeps a message; returns whether it is kept.
 type Keep = dyn Fn(RegistrationKey, &Message) -> bool + Send + Sync;
 
@@ -120,13 +123,13 @@ impl ReceiverServer {
     ) -> io::Result<RunningReceiver> {
         let address = self.listener.local_addr()?;
         let is_stopped = Arc::<AtomicBool>::default();
+        let open = Arc::<AtomicUsize>::default();
         let Self { listener, tls, path, receiver } = self;
-        let shared =
-            Arc::new(Shared { tls, path, receiver, keep: Box::new(keep), open: AtomicUsize::new(0) });
+        let shared = Arc::new(Shared { tls, path, receiver, keep: Box::new(keep), open: open.clone() });
         let flag = is_stopped.clone();
         let thread = thread::Builder::new().name("mcp-webhooks".into());
         let thread = thread.spawn(move || accept(&listener, &shared, &flag))?;
-        Ok(RunningReceiver { address, is_stopped, thread: Some(thread) })
+        Ok(RunningReceiver { address, is_stopped, open, thread: Some(thread) })
     }
 }
 
@@ -142,6 +145,7 @@ impl fmt::Debug for ReceiverServer {
 pub struct RunningReceiver {
     address: SocketAddr,
     is_stopped: Arc<AtomicBool>,
+    open: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -151,10 +155,26 @@ impl RunningReceiver {
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
-}
 
-impl Drop for RunningReceiver {
-    fn drop(&mut self) {
+    /// Ends the listener, and waits until the requests that have begun are answered, for `time` at most. Returns whether they are.
+    ///
+    /// A program that ends sooner takes the answers with it, and the senders of what it has kept try again.
+    pub fn finish(mut self, time: Duration) -> bool {
+        self.stop();
+        let clock = Clock::start();
+        let until = clock.now() + time;
+        while self.open.load(Ordering::SeqCst) > 0 {
+            if clock.now() >= until {
+                return false;
+            }
+            thread::sleep(FINISH_PAUSE);
+        }
+        true
+    }
+
+    /// Ends the listener, once.
+    fn stop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
         self.is_stopped.store(true, Ordering::SeqCst);
         // It ends the wait of the listener.
         let ip = match self.address.ip() {
@@ -163,10 +183,15 @@ impl Drop for RunningReceiver {
             ip => ip,
         };
         let address = SocketAddr::new(ip, self.address.port());
-        let is_woken = TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok();
-        if let Some(thread) = self.thread.take().filter(|_| is_woken) {
+        if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for RunningReceiver {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -175,7 +200,8 @@ struct Shared {
     path: String,
     receiver: Arc<Mutex<Receiver>>,
     keep: Box<Keep>,
-    open: AtomicUsize,
+    /// Number of open connections.
+    open: Arc<AtomicUsize>,
 }
 
 /// A place among the open connections.

@@ -251,6 +251,9 @@ pub enum SignatureMistake {
     /// The signature fits the body alone, without the id and the time.
     #[error("the signature was made over the body alone, without id and time")]
     BodyAlone,
+    /// The signature fits the time, the id and the body, in this order.
+    #[error("the signature was made over time, id and body, and the id comes first")]
+    TimeFirst,
 }
 
 /// Verifies deliveries of one subscription.
@@ -312,6 +315,9 @@ impl Verifier {
             }
             if is(&secret.0, trimmed) || is(&secret.0, &with_line) {
                 return Some(SignatureMistake::WhiteSpace);
+            }
+            if fits(&signatures, mac(&secret.0, head.timestamp, head.id, body)) {
+                return Some(SignatureMistake::TimeFirst);
             }
             let mut alone = Hmac::<Sha256>::new_from_slice(&secret.0).ok()?;
             alone.update(body);

@@ -1,12 +1,13 @@
 //! Followers over a connection: a machine of [`follow`](crate::follow), and the calls that it asks for.
 
 use core::fmt;
+use core::time::Duration;
 
 use alloc::format;
 use alloc::string::ToString as _;
 
 use mcp_proto::model::RequestParams as _;
-use mcp_proto::{CallError, CallOptions, Entropy, UseError};
+use mcp_proto::{CallError, CallOptions, Entropy, Instant, UseError};
 use mcp_runtime::client::{BlockingCalls, CallUpdate, ClientBackend, LongLivedCall};
 use mcp_std::entropy;
 
@@ -29,9 +30,9 @@ impl<'a, B: ClientBackend> EventFollower<'a, B> {
         subscription: Subscription,
         options: FollowOptions,
     ) -> Result<Self, Error> {
-        let FollowOptions { config, cursor } = options;
+        let FollowOptions { config, cursor, only_polls } = options;
         let entropy = Entropy::new(entropy::seed().map_err(Error::Entropy)?, entropy::nonce());
-        let has_streams = events.has_streams();
+        let has_streams = events.has_streams() && !only_polls;
         let machine = Follower::new(config, subscription, described, has_streams, cursor, entropy)?;
         Ok(Self { events, machine, stream: None })
     }
@@ -58,6 +59,28 @@ impl<'a, B: ClientBackend> EventFollower<'a, B> {
     ///
     /// [`Error::Client`] if the connection has ended, or does not take a call.
     pub async fn next(&mut self) -> Result<Option<FollowEvent>, Error> {
+        self.next_until(None).await
+    }
+
+    /// Waits as [`next`](Self::next) does, for `time` at most. Returns `None` if that passes, too: see [`has_ended`](Self::has_ended).
+    ///
+    /// A request that was sent is awaited to its end, within the timeout of calls.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Self::next).
+    pub async fn next_within(&mut self, time: Duration) -> Result<Option<FollowEvent>, Error> {
+        let until = self.events.calls.backend().now() + time;
+        self.next_until(Some(until)).await
+    }
+
+    /// Returns whether [`FollowEvent::Ended`] was returned.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.machine.has_ended()
+    }
+
+    async fn next_until(&mut self, until: Option<Instant>) -> Result<Option<FollowEvent>, Error> {
         let backend = self.events.calls.backend();
         if self.stream.is_none() {
             // The future of an earlier call was dropped, and its request with it.
@@ -76,9 +99,13 @@ impl<'a, B: ClientBackend> EventFollower<'a, B> {
                 self.act(action).await?;
                 continue;
             }
-            let wait = self.machine.poll_timeout().map(|at| at.saturating_duration_since(now));
-            match (&mut self.stream, wait) {
-                (Some(stream), wait) => {
+            if until.is_some_and(|until| until <= now) {
+                return Ok(None);
+            }
+            let due = self.machine.poll_timeout();
+            let wait = due.into_iter().chain(until).min().map(|at| at.saturating_duration_since(now));
+            match (&mut self.stream, due.and(wait)) {
+                (Some(stream), _) => {
                     let update = stream.next(wait).await;
                     self.handle_update(update)?;
                 }
@@ -198,6 +225,21 @@ impl<'a, B: ClientBackend> BlockingEventFollower<'a, B> {
     /// As there.
     pub fn next_event(&mut self) -> Result<Option<FollowEvent>, Error> {
         self.calls.block_on(self.follower.next())
+    }
+
+    /// Waits for what happens next, for `time` at most, as [`EventFollower::next_within`] does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn next_event_within(&mut self, time: Duration) -> Result<Option<FollowEvent>, Error> {
+        self.calls.block_on(self.follower.next_within(time))
+    }
+
+    /// Returns whether [`FollowEvent::Ended`] was returned.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.follower.has_ended()
     }
 }
 

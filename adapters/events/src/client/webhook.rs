@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use mcp_proto::{Anchor, EncodeError, Entropy, RawJson};
+use mcp_proto::{Anchor, EncodeError, Entropy, Instant, RawJson};
 use mcp_runtime::client::ClientBackend;
 use mcp_std::entropy;
 use serde::Serialize;
@@ -108,6 +108,33 @@ impl<B: ClientBackend> EventsClient<'_, B> {
         subscription: &mut WebhookSubscription,
         receiver: &Mutex<Receiver>,
     ) -> Result<Option<SubscriptionEvent>, Error> {
+        self.next_of_webhook_until(subscription, receiver, None).await
+    }
+
+    /// Goes on as [`next_of_webhook`](Self::next_of_webhook) does, for `time` at most. Returns `None` if that passes, too: see
+    /// [`WebhookSubscription::has_ended`].
+    ///
+    /// A request that was sent is awaited to its end, within the timeout of calls.
+    ///
+    /// # Errors
+    ///
+    /// As [`next_of_webhook`](Self::next_of_webhook).
+    pub async fn next_of_webhook_within(
+        &self,
+        subscription: &mut WebhookSubscription,
+        receiver: &Mutex<Receiver>,
+        time: Duration,
+    ) -> Result<Option<SubscriptionEvent>, Error> {
+        let until = self.calls.backend().now() + time;
+        self.next_of_webhook_until(subscription, receiver, Some(until)).await
+    }
+
+    async fn next_of_webhook_until(
+        &self,
+        subscription: &mut WebhookSubscription,
+        receiver: &Mutex<Receiver>,
+        until: Option<Instant>,
+    ) -> Result<Option<SubscriptionEvent>, Error> {
         let backend = self.calls.backend();
         // The future of an earlier call was dropped, and its request with it.
         subscription.handle_abandoned(backend.now());
@@ -129,10 +156,11 @@ impl<B: ClientBackend> EventsClient<'_, B> {
                     let outcome = outcome_of(self.unsubscribe(&params).await)?;
                     subscription.handle_unsubscribed(&mut lock(receiver), outcome);
                 }
+                None if until.is_some_and(|until| until <= now) => return Ok(None),
                 None => {
-                    let until = subscription.poll_timeout();
-                    let wait = until.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
-                    backend.pause(wait.min(END_CHECK)).await?;
+                    let due = subscription.poll_timeout().map_or(now, |at| at.min(now + END_CHECK));
+                    let due = until.map_or(due, |until| until.min(due));
+                    backend.pause(due.saturating_duration_since(now)).await?;
                 }
             }
         }
@@ -185,5 +213,19 @@ impl<B: ClientBackend> BlockingEventsClient<'_, B> {
         receiver: &Mutex<Receiver>,
     ) -> Result<Option<SubscriptionEvent>, Error> {
         self.calls.block_on(self.events().next_of_webhook(subscription, receiver))
+    }
+
+    /// Goes on with a webhook subscription for `time` at most, as [`EventsClient::next_of_webhook_within`] does.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn next_of_webhook_within(
+        &self,
+        subscription: &mut WebhookSubscription,
+        receiver: &Mutex<Receiver>,
+        time: Duration,
+    ) -> Result<Option<SubscriptionEvent>, Error> {
+        self.calls.block_on(self.events().next_of_webhook_within(subscription, receiver, time))
     }
 }

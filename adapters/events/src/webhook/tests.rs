@@ -201,6 +201,8 @@ fn known_mistakes_are_explained() {
     alone.update(BODY);
     let alone = format!("v1,{}", STANDARD.encode(alone.finalize().into_bytes()));
     assert_eq!(verifier.explain(&head(&alone), BODY), Some(SignatureMistake::BodyAlone));
+    let time_first = STANDARD.encode(mac(&first().0, &format!("{TIME}"), "evt-7001", BODY));
+    assert_eq!(verifier.explain(&head(&format!("v1,{time_first}")), BODY), Some(SignatureMistake::TimeFirst));
     assert_eq!(verifier.explain(&head(SECOND), BODY), None);
 }
 
