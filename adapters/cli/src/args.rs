@@ -1,6 +1,7 @@
 //! Definition of the command line.
 
 pub(crate) mod authorization;
+mod events;
 mod help;
 mod login;
 mod parse;
@@ -22,6 +23,10 @@ use mcp_proto::RawJson;
 use crate::answer::PresetAnswer;
 use crate::demo::TourStep;
 pub(crate) use authorization::AuthorizationArgs;
+pub(crate) use events::{
+    EndArgs, EventArgs, EventsCommand, EventsFollowArgs, EventsListArgs, EventsPollArgs, EventsReceiveArgs,
+    EventsSendArgs, EventsSubscribeArgs, EventsVerifyArgs, WebhookSecretArgs,
+};
 use help::{
     BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, COMPLETIONS_HELP, INSPECT_HELP, LISTEN_HELP,
     LOGIN_HELP, PIN_HELP, PROMPT_HELP, READ_HELP, SERVE_HELP, VERIFY_HELP, after_help, remote_usage, usage,
@@ -90,6 +95,9 @@ pub(crate) enum Command {
     #[command(after_help = LISTEN_HELP, after_long_help = LISTEN_HELP)]
     #[command(override_usage = usage!("mcp-probe listen [OPTIONS] [URI]..."))]
     Listen(ListenArgs),
+    /// Lists, polls, follows and receives the events of a server (SEP-3415).
+    #[command(subcommand)]
+    Events(EventsCommand),
     /// Lists, shows and verifies the skills of a server.
     #[command(subcommand)]
     Skills(SkillsCommand),
@@ -162,6 +170,7 @@ impl Command {
             Self::Read(args) => args.request_args.json,
             Self::Prompt(args) => args.request_args.json,
             Self::Complete(args) => args.request_args.json,
+            Self::Events(command) => command.prints_json_object(),
             Self::Skills(command) => command.prints_json_object(),
             Self::Verify(args) => args.json || args.sarif,
             Self::Ping(args) => args.json,
@@ -176,6 +185,11 @@ impl Command {
             | Self::Demo(_)
             | Self::Completions(_) => false,
         }
+    }
+
+    /// Returns whether the command ends in order after a signal, instead of at once.
+    pub(crate) const fn ends_by_itself(&self) -> bool {
+        matches!(self, Self::Serve(_) | Self::Bridge(_) | Self::Events(EventsCommand::Subscribe(_)))
     }
 }
 

@@ -31,7 +31,10 @@ pub(crate) fn run(args: &args::CallArgs) -> Result<(), CommandFailure> {
         Some(&args.answer_args),
         &|session, options, on_progress| {
             let mut schemas = ToolSchemas::fetch(args, session)?;
-            let arguments = tool_arguments::merge(args, &object, schemas.input.as_ref())?;
+            let arguments = {
+                let of = format!("tool `{tool}`");
+                tool_arguments::merge(&of, &args.arguments, &object, schemas.input.as_ref())?
+            };
             let result = session.client.call_tool_raw(tool, &arguments, options, on_progress);
             let result = result.map_err(|error| schemas.explain(error))?;
             mismatch.replace(schemas.describe_mismatch(tool, &result));

@@ -6,6 +6,8 @@ mod runtimes;
 use core::time::Duration;
 
 use mcp_blocking::{ClientHandler, Error};
+#[cfg(feature = "events")]
+use mcp_events::client::Error as EventsError;
 use mcp_extensions::pins::Pins;
 use mcp_extensions::skills::{Skill, SkillContent};
 use mcp_proto::EntryKind;
@@ -13,6 +15,8 @@ use mcp_proto::client::{Config, Peer, StartedTask, SubscriptionKey, TaskHandle};
 use mcp_proto::model::{CallToolResult, LoggingLevel, Prompt, ReadResourceResult, SubscriptionFilter, Tool};
 use mcp_proto::{CallKey, CallOptions, Progress, RawJson, UseError};
 use mcp_runtime::client::Options;
+#[cfg(feature = "events")]
+use mcp_runtime::client::{AsyncCalls, ClientBackend};
 use mcp_std::process::{ShutdownReport, ShutdownTimeouts};
 use serde::Serialize;
 
@@ -236,9 +240,30 @@ impl Client {
         }
     }
 
+    /// Runs an operation on the calls of whichever adapter is in use, and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the operation.
+    #[cfg(feature = "events")]
+    pub(crate) fn run<O: ClientOperation>(&self, operation: O) -> Result<O::Value, EventsError> {
+        match self {
+            Self::Blocking(client) => client.block_on(operation.run(client.as_async())),
+            Self::Other(client) => client.run(operation),
+        }
+    }
+
     pub(crate) fn close(self) -> Result<Option<ShutdownReport>, Error> {
         with_client!(self, client => client.close())
     }
+}
+
+/// Several calls about events that belong together, on the calls of any adapter.
+#[cfg(feature = "events")]
+pub(crate) trait ClientOperation {
+    type Value;
+
+    async fn run<B: ClientBackend>(self, calls: &AsyncCalls<B>) -> Result<Self::Value, EventsError>;
 }
 
 /// A call that has been started.

@@ -11,17 +11,19 @@ use crate::failure::CommandFailure;
 pub(crate) enum Feature {
     Auth,
     Check,
+    Events,
     Runtimes,
     Tls,
 }
 
 impl Feature {
-    const ALL: [Self; 4] = [Self::Auth, Self::Check, Self::Runtimes, Self::Tls];
+    const ALL: [Self; 5] = [Self::Auth, Self::Check, Self::Events, Self::Runtimes, Self::Tls];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Auth => "auth",
             Self::Check => "check",
+            Self::Events => "events",
             Self::Runtimes => "runtimes",
             Self::Tls => "tls",
         }
@@ -32,6 +34,7 @@ impl Feature {
         match self {
             Self::Auth => cfg!(feature = "auth"),
             Self::Check => cfg!(feature = "check"),
+            Self::Events => cfg!(feature = "events"),
             Self::Runtimes => cfg!(feature = "runtimes"),
             Self::Tls => cfg!(feature = "tls"),
         }
@@ -68,6 +71,12 @@ pub(crate) fn check(command: &Command) -> Result<(), CommandFailure> {
         Command::Prompt(args) => needs.target(&args.request_args.target),
         Command::Complete(args) => needs.target(&args.request_args.target),
         Command::Listen(args) => needs.target(&args.target),
+        Command::Events(command) => {
+            needs.add(Feature::Events, "events");
+            if let Some(target) = command.target() {
+                needs.target(target);
+            }
+        }
         Command::Pin(args) => needs.target(&args.target),
         Command::Verify(args) => needs.target(&args.target),
         Command::Ping(args) => needs.target(&args.target),

@@ -12,6 +12,7 @@
 //! | `full` | no | all of these |
 //! | `auth` | no | `login`, `logout`, `whoami`, the tokens of other commands, and `serve --protect` |
 //! | `check` | no | `check`; other commands compare arguments and results with the schemas of tools; includes `auth` |
+//! | `events` | no | `events`, and the events of `serve --everything`; includes TLS for webhooks |
 //! | `runtimes` | no | `--runtime threads`, `smol` and `tokio` |
 //! | `tls` | no | `https` URLs, and `--tls-cert` of `serve` and `bridge` |
 
@@ -36,6 +37,8 @@ mod demo;
 mod deviations;
 mod era_cache;
 mod escape;
+#[cfg(feature = "events")]
+mod events;
 mod failure;
 mod features;
 mod inspect;
@@ -103,7 +106,7 @@ pub fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), CommandFailure> {
     features::check(&command)?;
-    if !matches!(command, Command::Serve(_) | Command::Bridge(_)) {
+    if !command.ends_by_itself() {
         stop::end_servers_on_signal();
     }
     match command {
@@ -115,6 +118,8 @@ fn run(command: Command) -> Result<(), CommandFailure> {
         Command::Prompt(args) => prompt::run(&args),
         Command::Complete(args) => complete::run(&args),
         Command::Listen(args) => listen::run(&args),
+        #[cfg(feature = "events")]
+        Command::Events(command) => events::run(&command),
         Command::Skills(command) => skills::run(&command),
         Command::Pin(args) => pins::pin(&args),
         Command::Verify(args) => pins::verify(&args),
@@ -129,8 +134,8 @@ fn run(command: Command) -> Result<(), CommandFailure> {
         Command::Bridge(args) => bridge::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Completions(args) => completions::run(&args),
-        // It fails: without `auth` there is no `check` either.
-        #[cfg(not(feature = "check"))]
+        // It fails: the command needs a feature that is missing. Without `auth` there is no `check` either.
+        #[cfg(not(all(feature = "check", feature = "events")))]
         other => features::check(&other),
     }
 }

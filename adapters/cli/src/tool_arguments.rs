@@ -83,26 +83,27 @@ impl ToolSchemas {
     }
 }
 
-/// Adds the arguments of the command line to the object of `--args`, whose members with the same name they replace.
+/// Adds the arguments of the command line to an object, whose members with the same name they replace. `of` names what takes them.
 ///
 /// # Errors
 ///
 /// Fails if a value does not have a type of the schema.
 pub(crate) fn merge(
-    args: &CallArgs,
+    of: &str,
+    arguments: &[NamedArgument],
     object: &RawJson,
     schema: Option<&RawJson>,
 ) -> Result<RawJson, CommandFailure> {
-    if args.arguments.is_empty() {
+    if arguments.is_empty() {
         return Ok(object.clone());
     }
     let mut members = ordered::members(object);
-    for NamedArgument { name, value } in &args.arguments {
+    for NamedArgument { name, value } in arguments {
         let value = match value {
             ArgumentValue::Json(json) => json.clone(),
             ArgumentValue::Text(text) => {
                 let value = schema::value_from_text(schema, name, text);
-                value.map_err(|why| invalid_value(&args.tool, name, text, &why))?
+                value.map_err(|why| invalid_value(of, name, text, &why))?
             }
         };
         members.retain(|(other, _)| other != name);
@@ -155,11 +156,11 @@ pub(crate) fn read_object(
     json_object(&text).map_err(|why| wrong(&why))
 }
 
-fn invalid_value(tool: &str, name: &str, text: &str, why: &str) -> CommandFailure {
+fn invalid_value(of: &str, name: &str, text: &str, why: &str) -> CommandFailure {
     let short: String = text.chars().take(MAX_VALUE_CHARS).collect();
     let more = if short.len() < text.len() { " …" } else { "" };
     let value = Value::from(short);
-    CommandFailure::usage(format!("tool `{tool}`: the argument `{name}` {why}, but is {value}{more}"))
+    CommandFailure::usage(format!("{of}: the argument `{name}` {why}, but is {value}{more}"))
         .with_hint(format!("{name}:=JSON sends a value of any type; `mcp-probe inspect` shows the types"))
 }
 

@@ -112,6 +112,60 @@ Examples:
   mcp-probe read --json file:///etc/hostname -- my-server | \\
       jq -r .contents[0].blob | base64 -d";
 
+pub(super) const EVENTS_LIST_HELP: &str = "\
+Examples:
+  mcp-probe events list -- mcp-probe serve --everything
+  mcp-probe events list --json http://127.0.0.1:8080/mcp | jq -r .events[].name";
+
+pub(super) const EVENTS_POLL_HELP: &str = "\
+Examples:
+  mcp-probe events poll tide.changed http://127.0.0.1:8080/mcp
+  mcp-probe events poll tide.changed harbour=Cobh --cursor C \\
+      http://127.0.0.1:8080/mcp";
+
+pub(super) const EVENTS_FOLLOW_HELP: &str = "\
+Streams need a server of 2026-07-28; others are polled. With --json a line has
+the members of the event, and its cursor if it came on a stream. The exit code
+is 1 when the server ends the subscription, 3 when the connection is lost.
+
+Examples:
+  mcp-probe events follow tide.changed harbour=Cobh --count 3 -- \\
+      mcp-probe serve --everything
+  mcp-probe events follow ship.arrived --json --for 60s -- \\
+      mcp-probe serve --everything | jq -r .data.ship";
+
+pub(super) const EVENTS_SUBSCRIBE_HELP: &str = "\
+Examples:
+  mcp-probe events subscribe build.finished branch=main \\
+      --url https://hooks.example.com/mcp --listen 127.0.0.1:8080 \\
+      https://example.com/mcp
+  mcp-probe events subscribe build.finished --secret-env HOOK_SECRET \\
+      --url https://hooks.example.com/mcp https://example.com/mcp";
+
+pub(super) const EVENTS_RECEIVE_HELP: &str = "\
+Examples:
+  mcp-probe events receive --listen 127.0.0.1:8080 --secret-env HOOK_SECRET
+  mcp-probe events receive --listen 127.0.0.1:0 --path /hooks \\
+      --secret-file hook.secret --json";
+
+pub(super) const EVENTS_VERIFY_HELP: &str = "\
+A signature that does not fit is tried with known mistakes: the text of the
+secret as the key, white space at the end of the body, the body alone, and time
+before id.
+
+Examples:
+  mcp-probe events verify --head head.txt --body body.json \\
+      --secret-file hook.secret
+  mcp-probe events verify --head head.txt --body body.json --at 1795600800 \\
+      --secret-env HOOK_SECRET";
+
+pub(super) const EVENTS_SEND_HELP: &str = "\
+Examples:
+  mcp-probe events send http://127.0.0.1:8080/ --challenge \\
+      --secret-env HOOK_SECRET
+  mcp-probe events send http://127.0.0.1:8080/ --secret-env HOOK_SECRET \\
+      --name build.finished --data '{\"build\": 7}'";
+
 pub(super) const SKILLS_LIST_HELP: &str = "\
 Examples:
   mcp-probe skills list -- mcp-probe serve --everything

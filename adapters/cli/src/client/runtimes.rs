@@ -5,6 +5,8 @@ use std::thread;
 use std::time::Instant;
 
 use mcp_blocking::{ClientHandler, Error};
+#[cfg(feature = "events")]
+use mcp_events::client::Error as EventsError;
 use mcp_proto::client::{Config, Peer};
 use mcp_proto::{CallOptions, RawJson, UseError};
 use mcp_runtime::client::Options;
@@ -107,6 +109,16 @@ impl RuntimeClient {
             (Self::Smol(client), RuntimeCall::Smol(call)) => client.cancel(call, Some(reason)),
             (Self::Tokio(client), RuntimeCall::Tokio(call)) => client.cancel(call, Some(reason)),
             _ => Err(Error::Use(UseError::Stale)),
+        }
+    }
+
+    /// See [`Client::run()`](super::Client::run).
+    #[cfg(feature = "events")]
+    pub(super) fn run<O: super::ClientOperation>(&self, operation: O) -> Result<O::Value, EventsError> {
+        match self {
+            Self::Threads(client) => client.block_on(operation.run(client.as_async())),
+            Self::Smol(client) => block_on(operation.run(client)),
+            Self::Tokio(client) => tokio_runtime::block_on(operation.run(client)),
         }
     }
 

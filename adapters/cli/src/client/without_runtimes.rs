@@ -3,6 +3,8 @@
 use core::time::Duration;
 
 use mcp_blocking::{ClientHandler, Error};
+#[cfg(feature = "events")]
+use mcp_events::client::Error as EventsError;
 use mcp_proto::client::{Config, Peer};
 use mcp_proto::{CallOptions, RawJson};
 use mcp_std::process::ShutdownTimeouts;
@@ -58,6 +60,11 @@ impl RuntimeClient {
     }
 
     pub(super) const fn cancel(&mut self, _: RuntimeCall, _: &str) -> Result<(), Error> {
+        self.never()
+    }
+
+    #[cfg(feature = "events")]
+    pub(super) fn run<O: super::ClientOperation>(&self, _: O) -> Result<O::Value, EventsError> {
         self.never()
     }
 

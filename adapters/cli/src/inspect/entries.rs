@@ -49,6 +49,14 @@ pub(super) fn push_prompt(out: &mut String, raw: &RawJson, paint: Paint) {
     push_table(out, "takes", &members.collect::<Vec<_>>(), paint);
 }
 
+/// Appends an event type: its name, modes and description, and the arguments that it takes.
+#[cfg(feature = "events")]
+pub(crate) fn push_event_type(out: &mut String, described: &mcp_events::wire::EventType, paint: Paint) {
+    let modes: Vec<_> = described.delivery.iter().map(|mode| mode.as_str()).collect();
+    push_heading(out, &described.name, &[Some(&modes.join(", "))], described.description.as_deref(), paint);
+    push_table(out, "takes", &schema::members(&described.input_schema), paint);
+}
+
 /// Parses an entry. An unreadable one is shown as JSON with the error, so that it is not lost.
 fn parse_entry<T: DeserializeOwned>(out: &mut String, raw: &RawJson, paint: Paint) -> Option<T> {
     let why = match raw.parse() {

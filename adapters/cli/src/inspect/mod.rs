@@ -1,7 +1,7 @@
 //! The `inspect` command: shows what a server is and what it offers.
 
 mod apps;
-mod entries;
+pub(crate) mod entries;
 mod lists;
 
 use mcp_proto::client::Peer;

@@ -2,7 +2,7 @@
 
 mod blocking;
 mod card;
-mod clock;
+pub(crate) mod clock;
 mod demo;
 mod everything;
 pub(crate) mod http;

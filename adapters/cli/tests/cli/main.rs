@@ -20,6 +20,9 @@ mod config_file;
 mod demo;
 #[cfg(unix)]
 mod era_cache;
+mod events;
+#[cfg(unix)]
+mod events_webhooks;
 mod everything;
 mod everything_fixtures;
 mod everything_wire;

@@ -4,6 +4,8 @@ mod alphabet;
 mod app;
 mod atlas;
 mod changes;
+#[cfg(feature = "events")]
+mod events;
 mod fixtures;
 mod guestbook;
 mod input;
@@ -41,6 +43,8 @@ pub(super) fn register(router: &mut impl RegisterFunctions, broken: Option<TourS
     alphabet::register(router);
     skills::register(router);
     app::register(router);
+    #[cfg(feature = "events")]
+    events::register(router);
     router.as_router().nest("text", text::router());
 }
 
@@ -55,5 +59,6 @@ once; subscribers are notified. clock://running changes by itself while it is fo
 - skill://harbour/berth-planning/SKILL.md is a skill with files in folders, mooring a short one, and daily one whose \
 content is made when it is read.
 - show_counter has a page, ui://counter/page, for clients that show apps; raise_counter is for that page alone.
+- The events tide.changed and ship.arrived happen every second or two, lighthouse.lit is pushed alone.
 - The resources fill several pages, text.… come from a router mounted in another.
 - echo, add, count and fail are those of the plain `mcp-probe serve`.";
