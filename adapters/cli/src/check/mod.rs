@@ -8,6 +8,7 @@ mod authorization_server;
 mod conversation;
 mod document;
 mod entries;
+mod events;
 mod exchange;
 mod handshake;
 mod http_peer;
@@ -238,6 +239,7 @@ fn check_era(mut conversation: CheckConversation<'_>, requested: Option<Version>
     let lists = lists::check_lists(&mut conversation);
     entries::check_entries(&conversation, &lists);
     apps::check_apps(&mut conversation, &lists);
+    events::check_events(&mut conversation);
     subscriptions::check_subscriptions(&mut conversation);
     requests::check_requests(&mut conversation, &lists);
     let (setup, report) = (conversation.setup(), conversation.report);

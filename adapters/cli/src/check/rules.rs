@@ -465,6 +465,24 @@ rules! {
     APP_PAGE "app-page" Error ["APP-002" "APP-004" "APP-009"]
         "the page that a tool names can be read and is `text/html;profile=mcp-app`"
         "offer the resource with that media type, and with members of the right type in `_meta.ui`"
+    EVENTS_DECLARED "events-declared" Error ["EVT-001" "EVT-002"]
+        "events are declared as an object among the extensions"
+        "write `\"extensions\":{\"io.modelcontextprotocol/events\":{}}`, and `\"events\":{}` for older clients"
+    EVENT_LIST "event-list" Error ["EVT-010"]
+        "`events/list` answers with `events`, and with a new `nextCursor` while there are more"
+        "answer each page, and leave `nextCursor` out of the last one"
+    EVENT_TYPE "event-type" Error ["EVT-011" "EVT-012"]
+        "an event type has a name of its own, modes of delivery, and two schemas"
+        "write `name`, `delivery` of `poll`, `push` and `webhook`, `inputSchema` and `payloadSchema`"
+    EVENT_POLL "event-poll" Error ["EVT-040" "EVT-041" "EVT-042" "EVT-140"]
+        "a poll without a cursor answers with no events, and with a cursor or null"
+        "begin with what happens from now on, and write `events` as an array"
+    EVENT_POLL_TIME "event-poll-time" Warning ["EVT-045"]
+        "a poll tells the time to the next one, up to a day"
+        "write `nextPollMs` as a number of milliseconds"
+    EVENT_UNKNOWN "event-unknown" Warning ["EVT-046"]
+        "an unknown event type is refused with NotFound, which is -32023 (-32011 in the sketch)"
+        "answer with that code"
     TEMPLATE_PLAIN "template-plain" Note ["RES-009"]
         "templates have variables"
         "list it as a resource"

@@ -48,7 +48,60 @@ fn cases() -> Vec<(Vec<&'static str>, ShellServer)> {
     cases.extend(lists());
     cases.extend(entries());
     cases.extend(schemas());
+    cases.extend(events());
     cases
+}
+
+/// Returns servers with one event type.
+fn events() -> Vec<(Vec<&'static str>, ShellServer)> {
+    const EXTENSION: &str = "io.modelcontextprotocol/events";
+    let any = json!({"type": "object"});
+    let described =
+        json!({"name": "tide.changed", "delivery": ["poll"], "inputSchema": any, "payloadSchema": any});
+    let listed = json!({"events": [described]});
+    let polled = json!({"events": [], "cursor": "c", "nextPollMs": 1000});
+    let server = |declared: &Value, list: &Value, poll: &Value, code: i64| {
+        let mut found = discovered();
+        for (name, settings) in declared.as_object().expect("an object") {
+            found["capabilities"][name] = settings.clone();
+        }
+        ShellServer::modern()
+            .on_line("*'\"name\":\"mcp-probe/unknown\"'*", &error_code_action(code))
+            .replace_method("server/discover", &result_action(&found))
+            .replace_method("events/list", &result_action(&complete(list.clone())))
+            .replace_method("events/poll", &result_action(&complete(poll.clone())))
+    };
+    let declared = json!({"extensions": {EXTENSION: {}}, "events": {}});
+    let with_type = |member: &str, value: Value| {
+        let mut described = described.clone();
+        described[member] = value;
+        server(&declared, &json!({"events": [described]}), &polled, -32023)
+    };
+    let with_poll = |member: &str, value: Value| {
+        let mut polled = polled.clone();
+        polled[member] = value;
+        server(&declared, &listed, &polled, -32023)
+    };
+    let both = json!({"events": [described, described]});
+    vec![
+        (vec![], server(&declared, &listed, &polled, -32023)),
+        (vec![], server(&declared, &listed, &polled, -32011)),
+        (vec![], with_poll("cursor", Value::Null)),
+        (vec!["events-declared"], server(&json!({"events": {}}), &listed, &polled, -32023)),
+        (vec!["event-list"], server(&declared, &json!({"events": {}}), &polled, -32023)),
+        (vec!["event-list"], server(&declared, &json!({"events": [], "nextCursor": ""}), &polled, -32023)),
+        (vec!["event-type"], server(&declared, &both, &polled, -32023)),
+        (vec!["event-type"], with_type("name", json!(""))),
+        (vec!["event-type"], with_type("delivery", json!(["poll", "pull"]))),
+        (vec!["event-type"], with_type("payloadSchema", json!(true))),
+        (vec!["event-poll"], with_poll("events", Value::Null)),
+        (vec!["event-poll"], with_poll("events", json!([{"eventId": "e"}]))),
+        (vec!["event-poll"], with_poll("cursor", json!(7))),
+        (vec!["event-poll"], with_poll("truncated", json!("no"))),
+        (vec!["event-poll-time"], with_poll("nextPollMs", json!(-1))),
+        (vec!["event-poll-time"], with_poll("nextPollMs", Value::Null)),
+        (vec!["event-unknown"], server(&declared, &listed, &polled, -32602)),
+    ]
 }
 
 fn wire() -> Vec<(Vec<&'static str>, ShellServer)> {
