@@ -51,9 +51,9 @@ fn every_change_is_told() {
             "`/annotations/readOnlyHint` has flipped",
         ),
         (
-            json!({ "name": "t", "_meta": { "a/b": 1 } }),
-            json!({ "name": "t", "_meta": { "a/b": 2 } }),
-            "`/_meta/a~1b` is another one",
+            json!({ "name": "t", "icons": { "a/b": 1 } }),
+            json!({ "name": "t", "icons": { "a/b": 2 } }),
+            "`/icons/a~1b` is another one",
         ),
         (schema(json!({})), property("bcc", json!({})), "`/inputSchema/properties/bcc` was added"),
         (property("a", json!({})), schema(json!({})), "`/inputSchema/properties/a` was removed"),
