@@ -23,9 +23,11 @@ use mcp_proto::RawJson;
 use crate::answer::PresetAnswer;
 use crate::demo::TourStep;
 pub(crate) use authorization::AuthorizationArgs;
+pub(crate) use events::EventsCommand;
+#[cfg(feature = "events")]
 pub(crate) use events::{
-    EndArgs, EventArgs, EventsCommand, EventsFollowArgs, EventsListArgs, EventsPollArgs, EventsReceiveArgs,
-    EventsSendArgs, EventsSubscribeArgs, EventsVerifyArgs, WebhookSecretArgs,
+    EndArgs, EventArgs, EventsFollowArgs, EventsListArgs, EventsPollArgs, EventsReceiveArgs, EventsSendArgs,
+    EventsSubscribeArgs, EventsVerifyArgs, WebhookSecretArgs,
 };
 use help::{
     BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, COMPLETIONS_HELP, INSPECT_HELP, LISTEN_HELP,

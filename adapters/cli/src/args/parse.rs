@@ -10,10 +10,15 @@ use super::Cli;
 
 /// Returns whether an invalid command line asks for one JSON object. See [`super::Command::prints_json_object()`].
 pub(crate) fn wants_json(words: &[OsString]) -> bool {
-    matches!(
-        command(words),
-        "inspect" | "call" | "read" | "prompt" | "complete" | "skills" | "ping" | "login" | "whoami"
-    ) && words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
+    let is_events = |word: &OsString| word == "list" || word == "poll";
+    let prints_object = match command(words) {
+        "events" => words.get(2).is_some_and(is_events),
+        other => matches!(
+            other,
+            "inspect" | "call" | "read" | "prompt" | "complete" | "skills" | "ping" | "login" | "whoami"
+        ),
+    };
+    prints_object && words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
 }
 
 /// Adds tips about the two forms of a server to an error about a word that is neither a URL nor behind `--`.

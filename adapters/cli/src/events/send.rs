@@ -79,8 +79,8 @@ pub(super) fn run(args: &EventsSendArgs) -> Result<(), CommandFailure> {
     };
     let budget = Budget::new(args.timeout);
     let client = HttpClient::new();
-    let addresses = client.look_up(url.origin(), &budget).map_err(unsent)?;
-    let answer = client.send(&request, addresses, &budget).map_err(unsent)?;
+    let addresses = client.look_up(url.origin(), &budget).map_err(|failure| unsent(&failure))?;
+    let answer = client.send(&request, addresses, &budget).map_err(|failure| unsent(&failure))?;
     let is_good = (200..300).contains(&answer.status);
     if let Some(challenge) = challenge {
         challenge
@@ -100,7 +100,7 @@ pub(super) fn run(args: &EventsSendArgs) -> Result<(), CommandFailure> {
 }
 
 /// Creates the failure of a request without an answer.
-fn unsent(failure: HttpFailure) -> CommandFailure {
+fn unsent(failure: &HttpFailure) -> CommandFailure {
     let exit = match failure {
         HttpFailure::Ended(_) => Exit::Timeout,
         _ => Exit::Connection,

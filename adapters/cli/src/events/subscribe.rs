@@ -65,7 +65,7 @@ fn subscribe_once(
     if granted.truncated == Some(true) {
         note_gap("the server has skipped some");
     }
-    let until = granted.refresh_before.0.map_or_else(|| "it is ended".into(), |time| time);
+    let until = granted.refresh_before.0.unwrap_or_else(|| "it is ended".into());
     print(&format!("{}\n", escape::line(&format!("subscribed as {} until {until}", granted.id))))
 }
 

@@ -49,7 +49,7 @@ fn first_poll_has_a_cursor_and_no_event_in_both_eras() {
     }
 }
 
-// covers: EVT-013, EVT-046
+// covers: EVT-004, EVT-046, EVT-047
 #[test]
 fn polls_that_cannot_be_answered_say_why() {
     let unknown = everything(&["poll", "tide.stopped", "harbour=Cobh"], &[]).assert_code(1);
@@ -63,7 +63,7 @@ fn polls_that_cannot_be_answered_say_why() {
     plain.assert_stderr(&["the server does not declare events"]);
 }
 
-// covers: EVT-050, EVT-051, EVT-064
+// covers: EVT-050
 #[test]
 fn follow_prints_the_events_of_a_stream_that_match() {
     for runtime in ["blocking", "threads"] {
@@ -79,7 +79,7 @@ fn follow_prints_the_events_of_a_stream_that_match() {
     }
 }
 
-// covers: EVT-008, EVT-044
+// covers: EVT-008, EVT-013
 #[test]
 fn follow_polls_where_there_are_no_streams_or_none_are_wanted() {
     for args in [&["--era", "legacy"][..], &["--era", "modern", "--poll"]] {

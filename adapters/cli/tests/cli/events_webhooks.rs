@@ -14,7 +14,10 @@ use crate::support::{probe, probe_command};
 
 /// The secret of the frozen vector: the bytes 0 to 31.
 const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-const BODY: &str = r#"{"eventId":"evt-7001","name":"build.finished","timestamp":"2026-11-25T10:00:00Z","data":{"build":7001,"ok":true},"cursor":"c-42"}"#;
+const BODY: &str = concat!(
+    r#"{"eventId":"evt-7001","name":"build.finished","timestamp":"2026-11-25T10:00:00Z","#,
+    r#""data":{"build":7001,"ok":true},"cursor":"c-42"}"#
+);
 const HEAD: &str = "POST /mcp/a1 HTTP/1.1\r\nHost: hooks.example\r\nContent-Type: application/json\r\n\
     webhook-id: evt-7001\r\nwebhook-timestamp: 1795600800\r\n\
     webhook-signature: v1,tO84eROclO7g/JTEsLRXMhl5WXLq0x7AZixaHNFhl4M=\r\n\
@@ -107,7 +110,7 @@ fn receiver_answers_a_challenge_and_prints_what_is_signed() {
     }
 }
 
-// covers: EVT-071, EVT-075, EVT-130
+// covers: EVT-126
 #[test]
 fn subscription_receives_here_and_is_unsubscribed_at_its_end() {
     let folder = folder("subscribe");

@@ -118,9 +118,10 @@ fn call_describes_content_that_is_not_text() {
 #[test]
 fn inspect_shows_all_lists_and_annotations() {
     everything(&["inspect"]).assert_ok().assert_stdout(&[
-        "capabilities  completions, logging (deprecated), prompts (listChanged), \
+        "capabilities  completions, events (listChanged), logging (deprecated), prompts (listChanged), \
          resources (listChanged, subscribe), tools (listChanged)\n",
-        "extensions    io.modelcontextprotocol/skills {\"directoryRead\":true}\n",
+        "extensions    io.modelcontextprotocol/events {\"listChanged\":true}\n",
+        "              io.modelcontextprotocol/skills {\"directoryRead\":true}\n",
         "              io.modelcontextprotocol/tasks\n              io.modelcontextprotocol/ui\n",
         "tools (53)\n",
         "  find_cities  Find cities\n      Cities of the atlas, as a structured result\n",
