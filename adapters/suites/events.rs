@@ -449,7 +449,7 @@ fn client_polls_where_there_are_no_streams() {
             let build = Event::<Value, Value>::with_schemas("build", any(), any());
             let build =
                 if versions == VersionSet::LEGACY { build } else { build.modes([DeliveryMode::Poll]) };
-            let publisher = events.add(build);
+            let publisher = events.add(build).expect("a type");
             let served = Served::new(&events);
             let url = format!("http://{}/mcp", served.address);
             let client = run!(options(versions).connect_url(&url)).expect("a connection");
@@ -581,7 +581,7 @@ fn webhook_of_a_client_is_proved_delivered_rotated_and_ended() {
         events.webhooks(deliverer(&url));
         let any = || raw(r#"{"type":"object"}"#);
         let build = Event::<Value, Value>::with_schemas("build", any(), any());
-        let publisher = events.add(build.modes([DeliveryMode::Webhook]));
+        let publisher = events.add(build.modes([DeliveryMode::Webhook])).expect("a type");
         let protected = Protected::new("http://localhost/mcp", "http://localhost:9/as").expect("valid");
         let served = Served::with("127.0.0.1:0".into(), &events, Http::new().protected(protected), true);
         let http = HttpClient::new(&format!("http://{}/mcp", served.address)).expect("a URL");

@@ -95,7 +95,7 @@ const fn change_name(change: &Change) -> &'static str {
 }
 
 fn describe(finding: &Finding) -> Value {
-    let kind = finding.kind.map_or("instructions".into(), |kind| kind.to_string());
+    let kind = finding.kind.map_or_else(|| "instructions".into(), |kind| kind.to_string());
     let mut described = json!({
         "kind": kind, "name": finding.name, "change": change_name(&finding.change), "message": finding.to_string(),
     });

@@ -38,12 +38,6 @@ impl McpBody {
         Self(Source::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())))
     }
 
-    /// Creates a body that is there already.
-    #[cfg(feature = "events")]
-    pub(crate) fn whole(bytes: Bytes) -> Self {
-        Self(Source::Text(Some(bytes).filter(|bytes| !bytes.is_empty())))
-    }
-
     /// Returns the next piece, or `None` at the end.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let (exchange, left, unconsumed) = match &mut self.0 {

@@ -295,7 +295,7 @@ const fn opposite(kind: DifferenceKind) -> DifferenceKind {
 /// what is needed needs nothing.
 fn by_set(then: Option<&Value>, now: Option<&Value>, larger: DifferenceKind) -> DifferenceKind {
     let set = |value: &Value| -> BTreeSet<String> {
-        let all = value.as_array().map_or(core::slice::from_ref(value), Vec::as_slice);
+        let all = value.as_array().map_or_else(|| core::slice::from_ref(value), Vec::as_slice);
         let mut all: BTreeSet<String> = all.iter().map(ToString::to_string).collect();
         if all.contains("\"number\"") {
             // Those of the keyword `type`: each integer is a number.

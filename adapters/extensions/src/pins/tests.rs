@@ -129,7 +129,11 @@ fn every_change_is_told() {
             "`/inputSchema/properties/a/description` is another one",
         ),
     ] {
-        assert_eq!(told(&[then.clone()], &[now]), [format!("tool `t` has changed: {expected}")], "{then}");
+        assert_eq!(
+            told(core::slice::from_ref(&then), &[now]),
+            [format!("tool `t` has changed: {expected}")],
+            "{then}"
+        );
     }
 }
 
@@ -138,8 +142,8 @@ fn entries_come_go_and_change_their_names() {
     let [a, b, c] = ["a", "b", "c"].map(|name| json!({ "name": name, "description": name }));
     let renamed = json!({ "name": "z", "description": "a" });
     assert_eq!(told(&[a.clone(), b.clone()], &[b.clone(), a.clone()]), [""; 0]);
-    assert_eq!(told(&[a.clone()], &[a.clone(), c]), ["tool `c` is not pinned"]);
-    assert_eq!(told(&[a.clone(), b.clone()], &[a.clone()]), ["tool `b` is not there any more"]);
+    assert_eq!(told(core::slice::from_ref(&a), &[a.clone(), c]), ["tool `c` is not pinned"]);
+    assert_eq!(told(&[a.clone(), b.clone()], core::slice::from_ref(&a)), ["tool `b` is not there any more"]);
     assert_eq!(told(&[a, b.clone()], &[renamed, b]), ["tool `z` is `a` under another name"]);
     // Two with one text: each new name is one of them.
     let [x, y] = ["x", "y"].map(|name| json!({ "name": name }));

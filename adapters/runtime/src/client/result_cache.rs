@@ -54,10 +54,12 @@ struct State {
 /// The tools of a server: why a call of each is refused, if it is.
 type ToolVerdicts = BTreeMap<String, Result<(), String>>;
 
+type CompareTools = Box<dyn Fn(&[RawJson]) -> ToolVerdicts + Send>;
+
 /// The tools of a client with pins.
 struct PinnedTools {
     /// Compares a list with the pins. A pointer, so that only programs that pin link the code.
-    compare: Box<dyn Fn(&[RawJson]) -> ToolVerdicts + Send>,
+    compare: CompareTools,
     /// `None` until the list was read since it has changed.
     known: Option<ToolVerdicts>,
 }

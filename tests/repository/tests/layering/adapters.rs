@@ -86,7 +86,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("adapters/c", "mcp-proto"),
     (
         "adapters/cli",
-        "mcp-proto mcp-std mcp-auth mcp-extensions mcp-runtime mcp-blocking mcp-threads mcp-smol mcp-tokio",
+        "mcp-proto mcp-std mcp-auth mcp-extensions mcp-events mcp-runtime mcp-blocking mcp-threads mcp-smol mcp-tokio",
     ),
 ];
 
