@@ -70,6 +70,9 @@ fn calls_of_tools_that_have_changed_are_not_sent() -> Result<(), Error> {
         assert_eq!(refused(client.call_tool_for_app("send", &json!({}))), why);
         let started = client.start_tool("send", &json!({}), &CallOptions::new()).map(|_| ());
         assert_eq!(started.unwrap_err().to_string(), why);
+        let request =
+            client.request("tools/call", &json!({"name": "send", "arguments": {}}), &CallOptions::new());
+        assert_eq!(request.map(|_| ()).unwrap_err().to_string(), why);
         assert_eq!(count(), 1);
         // Others go on.
         client.call_tool("change", &json!({}))?;

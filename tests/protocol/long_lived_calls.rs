@@ -73,6 +73,7 @@ fn notifications_belong_to_the_call_that_their_subscription_id_names() {
     });
 }
 
+// covers: EVT-058
 #[test]
 fn call_has_the_timeout_until_its_first_notification() {
     let mut harness = modern_harness(Chunker::Whole);

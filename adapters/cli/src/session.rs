@@ -138,6 +138,8 @@ impl ClientSession {
                 (target.connection.connect_timeout, target.connection.connect_timeout);
             config = config.limits(limits);
         }
+        // Those of webhooks are never shown.
+        config = config.redact_in_tap("secret");
         for member in &target.hide {
             config = config.redact_in_tap(member);
         }

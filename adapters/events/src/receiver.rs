@@ -297,6 +297,8 @@ struct Registration {
     /// Unix time after which it has expired.
     expires_at: Option<u64>,
     has_ended: bool,
+    /// Whether a call of `events/subscribe` may be granted any moment.
+    expects_grant: bool,
     /// Position behind what was kept, as the latest message told it (EVT-099).
     cursor: Option<String>,
     /// The cause of the end, until it is taken.
@@ -384,6 +386,7 @@ impl Receiver {
             id: None,
             expires_at: None,
             has_ended: false,
+            expects_grant: false,
             cursor: None,
             end: None,
             epoch: 0,
@@ -419,6 +422,19 @@ impl Receiver {
         }
     }
 
+    /// Notes that `events/subscribe` is sent, of whose answer [`set_expiry`](Self::set_expiry) takes the time.
+    ///
+    /// Until then a delivery of a subscription that has ended or expired is answered with 503: it may have been granted anew, and
+    /// what is delivered before the answer arrives comes again (EVT-124).
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiverError::Stale`].
+    pub fn expect_grant(&mut self, key: RegistrationKey) -> Result<(), ReceiverError> {
+        self.registrations.get_mut(&key).ok_or(ReceiverError::Stale)?.expects_grant = true;
+        Ok(())
+    }
+
     /// Sets the Unix time of `refreshBefore`; deliveries that were sent after it are answered with 410. `None` for no expiry.
     /// Both times are those of the server, so its clock does not matter.
     ///
@@ -430,7 +446,7 @@ impl Receiver {
     pub fn set_expiry(&mut self, key: RegistrationKey, unix_secs: Option<u64>) -> Result<(), ReceiverError> {
         let registration = self.registrations.get_mut(&key).ok_or(ReceiverError::Stale)?;
         registration.expires_at = unix_secs;
-        registration.has_ended = false;
+        (registration.has_ended, registration.expects_grant) = (false, false);
         registration.end = None;
         registration.epoch += 1;
         Ok(())
@@ -569,7 +585,11 @@ impl Receiver {
             return Ok(echo(key, challenge.challenge));
         }
         if registration.has_ended || registration.expires_at.is_some_and(|at| signed.unix_secs >= at) {
-            return Err(RefusalReason::Ended);
+            return Err(if registration.expects_grant {
+                RefusalReason::Unbound
+            } else {
+                RefusalReason::Ended
+            });
         }
         let message = match &envelope {
             Envelope::Event(event) => digest(b"event", &event.event_id),

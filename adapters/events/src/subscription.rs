@@ -241,6 +241,7 @@ impl WebhookSubscription {
         match self.state {
             State::Waiting { until } if until <= now => {
                 (self.state, self.is_secret_sent) = (State::Subscribing, true);
+                let _ = receiver.expect_grant(self.registration);
                 Some(SubscriptionAction::Subscribe(self.params(receiver)))
             }
             State::Leaving => {

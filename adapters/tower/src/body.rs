@@ -12,7 +12,8 @@ use crate::shard::{Exchange, Piece};
 
 /// The body of a response, which is produced as it is polled.
 ///
-/// A body that is not polled costs its share of the queue of its engine and no more. Dropping it before its end is a
+/// A body that is not polled costs its share of the queue of its engine and no more; one of at most 64 KiB that is complete when
+/// the response begins is held here instead. Dropping it before its end is a
 /// disconnect: an unanswered modern request is cancelled; the client of a legacy one may come back for the rest.
 pub struct McpBody(Source);
 

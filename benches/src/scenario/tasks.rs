@@ -136,8 +136,14 @@ impl Scenario for TaskRoundTrip {
 /// Returns the memory per task that waits for its turn, beyond the bytes of its parameters.
 #[must_use]
 pub fn waiting_tasks(era: WireEra, n: usize) -> Footprint {
-    let limits =
-        TaskLimits::new().max_running(1).max_tasks(n + 1).max_tasks_per_owner(n + 1).max_bytes(usize::MAX);
+    let limits = TaskLimits::new()
+        .max_running(1)
+        .max_tasks(n + 1)
+        .max_tasks_per_owner(n + 1)
+        .max_bytes(usize::MAX)
+        .max_bytes_per_owner(usize::MAX)
+        .max_unowned_tasks(n + 1)
+        .max_unowned_bytes(usize::MAX);
     let mut server = TaskServer::new(era, limits);
     let _run = server.begin(Duration::from_secs(60));
     let before = heap::snapshot().live;

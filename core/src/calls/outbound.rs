@@ -595,6 +595,8 @@ pub(crate) struct OutboundCalls {
     pub(crate) calls: CallSlab,
     /// Set with the first call that asks for progress, so that other programs read no numbers with a fraction.
     pub(super) read_number: Option<ReadNumber>,
+    /// Whether a long-lived call has had notifications.
+    pub(crate) had_long_lived: bool,
 }
 
 /// Number of bits of the slot in a request id.
@@ -604,7 +606,7 @@ const SLOT_BITS: u32 = 16;
 
 impl OutboundCalls {
     pub(crate) const fn new() -> Self {
-        Self { calls: CallSlab::new(), read_number: None }
+        Self { calls: CallSlab::new(), read_number: None, had_long_lived: false }
     }
 
     /// Makes progress reports readable, before a call asks for them.

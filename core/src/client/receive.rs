@@ -488,19 +488,29 @@ fn find_addressee(
 ) -> Addressee {
     let named = common.subscription_id(params);
     let Some(id) = named.as_ref().or(own) else { return Addressee::None };
-    let key = match common.endpoint.match_response(channel, id) {
-        ResponseMatch::Live(key) => common.original_call(key),
+    let sent = match common.endpoint.match_response(channel, id) {
+        ResponseMatch::Live(key) => key,
         // Its exchange may outlive a call, so only the id in the message tells that this is a late one.
-        ResponseMatch::Late if named.is_some() => return Addressee::EndedCall,
+        ResponseMatch::Late if named.is_some() && common.endpoint.outbound.had_long_lived => {
+            return Addressee::EndedCall;
+        }
         ResponseMatch::Late | ResponseMatch::Unknown => return Addressee::None,
     };
-    match common.endpoint.outbound.calls.get_mut(key) {
+    let key = common.original_call(sent);
+    let had_long_lived = &mut common.endpoint.outbound.had_long_lived;
+    let calls = &mut common.endpoint.outbound.calls;
+    match calls.get_mut(key) {
         Some(call) if call.is_long_lived && call.purpose == CallPurpose::Application => {
             call.keep_open();
-            Addressee::Call(CallKey(key))
+            *had_long_lived = true;
         }
-        _ => Addressee::None,
+        _ => return Addressee::None,
     }
+    // A call that was sent again has the timeouts of that.
+    if let Some(again) = calls.get_mut(sent) {
+        again.keep_open();
+    }
+    Addressee::Call(CallKey(key))
 }
 
 /// Passes the outcome of a request to the negotiation, and follows its next step.

@@ -40,10 +40,10 @@ mod targets;
 mod tokens;
 
 /// Areas in which each requirement of the core or an adapter needs a test or a reason.
-pub const TRACKED_AREAS: [&str; 35] = [
+pub const TRACKED_AREAS: [&str; 36] = [
     "BASE", "BATCH", "ERR", "LIFE", "TIME", "VER", "META", "STDIO", "PROG", "CANC", "PING", "TOOL", "RES",
     "PROMPT", "COMP", "PAGE", "CONT", "CACHE", "SCHEMA", "EXT", "SKILL", "APP", "MRTR", "ELIC", "SAMP",
-    "ROOT", "SUB", "TASK", "LOG", "HTTP", "SSE", "HTTPSSE", "XHDR", "SEC", "AUTH",
+    "ROOT", "SUB", "TASK", "LOG", "HTTP", "SSE", "HTTPSSE", "XHDR", "SEC", "AUTH", "EVT",
 ];
 
 /// Areas in which each requirement needs a test or a reason, whoever has to meet it.
@@ -332,7 +332,7 @@ mod tests {
             found.text,
             "requirements cited by tests that ran: 2 of 4\n\n  BASE       1/3\n  NOTE       1/1\n\n\
              without a test that ran (BASE BATCH ERR LIFE TIME VER META STDIO PROG CANC PING TOOL RES PROMPT COMP \
-             PAGE CONT CACHE SCHEMA EXT SKILL APP MRTR ELIC SAMP ROOT SUB TASK LOG HTTP SSE HTTPSSE XHDR SEC AUTH): 1\n  BASE-003   later\n"
+             PAGE CONT CACHE SCHEMA EXT SKILL APP MRTR ELIC SAMP ROOT SUB TASK LOG HTTP SSE HTTPSSE XHDR SEC AUTH EVT): 1\n  BASE-003   later\n"
         );
     }
 

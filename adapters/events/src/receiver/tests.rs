@@ -281,6 +281,21 @@ fn expiry_is_that_of_the_clock_of_the_server() {
     assert_eq!(refused(Post { at: NOW + 60, ..post(EVENT) }.at(&mut receiver, NOW - 60)), 410);
 }
 
+// covers: EVT-124
+#[test]
+fn nothing_is_refused_for_good_while_a_grant_is_expected() {
+    let (mut receiver, key) = bound();
+    receiver.set_expiry(key, Some(NOW - 60)).expect("it is there");
+    assert_eq!(refused(post(EVENT).to(&mut receiver)), 410);
+    // The server may deliver before its answer arrives.
+    receiver.expect_grant(key).expect("it is there");
+    assert_eq!(refused(post(EVENT).to(&mut receiver)), 503);
+    receiver.set_expiry(key, Some(NOW + 60)).expect("it is there");
+    assert!(matches!(post(EVENT).to(&mut receiver), Outcome::Event { .. }));
+    receiver.set_expiry(key, Some(NOW - 60)).expect("it is there");
+    assert_eq!(refused(post(EVENT).to(&mut receiver)), 410);
+}
+
 // covers: EVT-140
 #[test]
 fn a_gap_without_a_cursor_is_one() {

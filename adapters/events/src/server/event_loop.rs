@@ -247,6 +247,8 @@ impl EventsLoop {
         };
         let request = Request { name: params.name.into_owned(), subscribe, filter, resume };
         let answer = webhooks.subscribe(source, (self.lane, call.id()), request).map_err(wrong)?;
+        // A grant is stored before it is answered (EVT-084).
+        state.keep_changes();
         drop(state);
         if let Some(result) = answer {
             complete(server_loop, call.id(), &result);
@@ -265,12 +267,15 @@ impl EventsLoop {
         let mut state = self.shared.lock();
         let waits = state.forget_stored(&key);
         let ended = match &mut state.webhooks {
-            _ if waits => Ok(()),
             Some(webhooks) => webhooks.unsubscribe(&key, &profile),
             None => Err(EventsError::SubscriptionNotFound),
         };
+        state.keep_changes();
         drop(state);
-        ended.map_err(wrong)?;
+        // One that was made anew while the stored one waited ends with it.
+        if !waits {
+            ended.map_err(wrong)?;
+        }
         complete(server_loop, call.id(), &EmptyResult::new());
         Ok(())
     }

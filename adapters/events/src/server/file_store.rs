@@ -275,7 +275,10 @@ impl EventStore for FileStore {
 
     fn wants_snapshot(&self) -> bool {
         let state = self.lock();
-        state.size > MIN_SNAPSHOT && state.size > state.live.saturating_mul(2)
+        // Before it is full, too: it takes no record then that could make a snapshot due.
+        let room = self.max_bytes.saturating_sub(state.live);
+        let is_filling = state.size > state.live.saturating_add(room / 2);
+        is_filling || (state.size > MIN_SNAPSHOT && state.size > state.live.saturating_mul(2))
     }
 
     fn replace(&self, records: &[Record]) -> io::Result<()> {

@@ -201,7 +201,9 @@ impl Webhooks {
         let profile = subscribe.profile;
         let end = source.cursor(subscribe.key.name());
         let subscribed = self.deliverer.with(|deliveries, now| {
-            if let (Some(handle), Some(end)) = (deliveries.find(&subscribe.key), &end) {
+            // One that does not get events yet has not passed what is queued for it.
+            let live = deliveries.find(&subscribe.key).filter(|handle| self.subscribers.contains_key(handle));
+            if let (Some(handle), Some(end)) = (live, &end) {
                 deliveries.pass(handle, end);
             }
             deliveries.subscribe(now, subscribe)

@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant as StdInstant;
 
 use crate::SharedCache;
 use mcp_extensions::pins::Pins;
@@ -51,6 +52,9 @@ struct State {
     pinned_tools: Option<PinnedTools>,
 }
 
+/// Time after which the list of tools is read again: a server may have no way to say that it has changed.
+const PIN_LIFE: Duration = Duration::from_secs(60);
+
 /// The tools of a server: why a call of each is refused, if it is.
 type ToolVerdicts = BTreeMap<String, Result<(), String>>;
 
@@ -60,8 +64,8 @@ type CompareTools = Box<dyn Fn(&[RawJson]) -> ToolVerdicts + Send>;
 struct PinnedTools {
     /// Compares a list with the pins. A pointer, so that only programs that pin link the code.
     compare: CompareTools,
-    /// `None` until the list was read since it has changed.
-    known: Option<ToolVerdicts>,
+    /// Those of the list, and when it was read; `None` until that since it has changed.
+    known: Option<(ToolVerdicts, StdInstant)>,
 }
 
 impl fmt::Debug for PinnedTools {
@@ -173,7 +177,7 @@ impl ResultCache {
             app_tools.set_tools(entries);
         }
         if let Some(PinnedTools { compare, known }) = &mut state.pinned_tools {
-            *known = Some(compare(entries));
+            *known = Some((compare(entries), StdInstant::now()));
         }
     }
 
@@ -200,7 +204,11 @@ impl ResultCache {
     pub fn check_pinned_tool(&self, tool: &str) -> Option<Result<(), String>> {
         let state = self.lock();
         let Some(pinned) = &state.pinned_tools else { return Some(Ok(())) };
-        let verdict = pinned.known.as_ref()?.get(tool).cloned();
+        let (verdicts, read_at) = pinned.known.as_ref()?;
+        if read_at.elapsed() > PIN_LIFE {
+            return None;
+        }
+        let verdict = verdicts.get(tool).cloned();
         Some(verdict.unwrap_or_else(|| Err(format!("tool `{}` is not listed", tool.escape_debug()))))
     }
 

@@ -402,11 +402,6 @@ impl Drop for Dispatcher {
 pub struct CommandSender(Sender<LoopMessage>);
 
 impl CommandSender {
-    /// As [`Dispatcher::expect_messages`], for a loop that does not have its dispatcher at hand.
-    pub fn expect_messages(&self) {
-        self.0.expect_items();
-    }
-
     /// Sends a command, which runs soon.
     ///
     /// # Errors

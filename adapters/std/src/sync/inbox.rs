@@ -39,10 +39,6 @@ struct State<T> {
 }
 
 impl<T> InboxShared<T> {
-    fn expect_items(&self) {
-        self.has_items.store(true, Ordering::Release);
-    }
-
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,7 +106,7 @@ impl<T> Inbox<T> {
 
     /// Lets items wake nothing until the next [`take`](Self::take), for a loop that will take them before it waits.
     pub fn expect_items(&self) {
-        self.0.expect_items();
+        self.0.has_items.store(true, Ordering::Release);
     }
 
     /// Refuses items from now on; queued items can still be taken.
@@ -202,11 +198,6 @@ impl<T> Sender<T> {
         if let Some(waker) = waker {
             waker.wake();
         }
-    }
-
-    /// As [`Inbox::expect_items`], for a loop that does not have its inbox at hand.
-    pub fn expect_items(&self) {
-        self.0.expect_items();
     }
 
     /// Returns whether this is a sender of `inbox`.

@@ -78,7 +78,8 @@ impl CoalescingWaker {
 
     /// Marks the task as looking for work, which consumes earlier notifications.
     pub fn mark_polling(&self) {
-        self.shared.state.store(POLLING, Ordering::SeqCst);
+        // Not a store: what was sent before a notification that this consumes has to be seen.
+        self.shared.state.swap(POLLING, Ordering::SeqCst);
     }
 
     /// Marks the task as sleeping; returns `false` if it was notified since [`mark_polling`](Self::mark_polling).

@@ -144,7 +144,7 @@ impl Exchange {
         self.shard.has_work.store(true, SeqCst);
     }
 
-    /// Reads the head of the response, and takes the body along if that is there as a whole. `None`: there will be no response,
+    /// Reads the head of the response, and takes the body along if that is small and there as a whole. `None`: there will be no response,
     /// because the service has ended.
     pub(crate) fn take_response<T>(
         &mut self,
@@ -159,7 +159,9 @@ impl Exchange {
         let body = match size {
             BodySize::None => Bytes::new(),
             BodySize::Stream => return Some((read, ResponseBody::Stream)),
-            BodySize::Exact(length) if server.transmit(now, self.id).len() as u64 == length => {
+            BodySize::Exact(length)
+                if is_small(length) && server.transmit(now, self.id).len() as u64 == length =>
+            {
                 take_bytes(server, now, self.id)
             }
             BodySize::Exact(length) => return Some((read, ResponseBody::Pieces(length))),
@@ -256,5 +258,10 @@ fn take_bytes(server: &mut Server, now: Instant, id: ExchangeId) -> Bytes {
     bytes
 }
 
-/// Largest piece of a body that is copied.
+/// Returns whether a body may leave the bounds of its engine before it is polled.
+const fn is_small(length: u64) -> bool {
+    length <= MAX_PIECE as u64
+}
+
+/// Largest piece of a body that is copied, and largest body that is taken with its head.
 const MAX_PIECE: usize = 64 << 10;

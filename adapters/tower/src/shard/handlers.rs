@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use core::task::{Context, Poll, Waker};
 use std::sync::{Mutex, MutexGuard};
 
-use mcp_runtime::server::ActiveCall;
+use mcp_runtime::server::{ActiveCall, RemoteCall};
 use mcp_std::catch;
 
 use super::{Shard, lock};
@@ -106,6 +106,12 @@ pub(crate) enum Poller<'a> {
 }
 
 impl Poller<'_> {
+    /// Returns whether this polls the request of a call.
+    pub(super) fn is_home_of(self, call: &RemoteCall) -> bool {
+        let home = call.running().call().extension::<Arc<Home>>();
+        matches!((self, home), (Self::Home(own), Some(home)) if Arc::ptr_eq(own, home))
+    }
+
     /// Returns whether this polls an exchange.
     pub(super) fn is_home(self, index: usize) -> bool {
         matches!(self, Self::Home(home) if home.index == index)
@@ -248,11 +254,19 @@ impl Handlers {
         self.queue(slots, entry)
     }
 
-    /// Takes what waits for a poller, to be [polled](Self::poll).
-    pub(super) fn take_woken(&self, poller: Poller<'_>) -> VecDeque<Entry> {
+    /// Polls the handlers that wait for a poller. Returns whether there were any.
+    pub(super) fn poll_woken(&self, poller: Poller<'_>) -> bool {
         match poller {
-            Poller::Home(home) => core::mem::take(&mut lock(&home.state).woken),
-            Poller::Driver => core::mem::take(&mut self.lock().for_driver),
+            Poller::Home(home) => {
+                let woken = core::mem::take(&mut lock(&home.state).woken);
+                woken.into_iter().filter(|entry| self.poll(*entry)).count() > 0
+            }
+            Poller::Driver => {
+                // One at a time: several drivers share them.
+                let count = self.lock().for_driver.len();
+                let next = |_| self.lock().for_driver.pop_front();
+                (0..count).map_while(next).filter(|entry| self.poll(*entry)).count() > 0
+            }
         }
     }
 
@@ -270,7 +284,7 @@ impl Handlers {
     }
 
     /// Polls a handler, if it still waits for that.
-    pub(super) fn poll(&self, entry: Entry) -> bool {
+    fn poll(&self, entry: Entry) -> bool {
         let taken = self.lock().take(entry);
         taken.map(|handler| self.poll_taken(entry, handler)).is_some()
     }

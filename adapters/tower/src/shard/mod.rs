@@ -219,19 +219,20 @@ impl Shard {
     pub(crate) fn turn(&self, poller: Poller<'_>) -> bool {
         let _scope = TurnScope::enter(self, Some(poller));
         for _ in 0..MAX_TURNS {
-            self.has_work.store(false, SeqCst);
+            self.has_work.swap(false, SeqCst);
             let outcome = self.core().pass(self, Some(poller));
-            let calls = self.finish_pass(outcome);
-            let woken = self.handlers.take_woken(poller);
-            let is_polling = !calls.is_empty() || !woken.is_empty();
-            if is_polling {
-                // The next pass takes what they send, so that wakes nobody.
-                self.commands.expect_messages();
-            }
-            woken.into_iter().for_each(|entry| _ = self.handlers.poll(entry));
-            calls.into_iter().for_each(|call| self.start(call, poller));
+            let mut calls = self.finish_pass(outcome);
             let has_ended = self.handlers.end_cancelled();
-            if !is_polling && !has_ended && !self.has_work_for(poller) {
+            // Those of others first: they do not wait for what a handler of this one does.
+            calls.sort_by_key(|call| poller.is_home_of(call));
+            let others = calls.partition_point(|call| !poller.is_home_of(call));
+            let own = if others == 0 { ::core::mem::take(&mut calls) } else { calls.split_off(others) };
+            let has_started = others > 0 || !own.is_empty();
+            calls.into_iter().for_each(|call| self.start(call, poller));
+            let has_polled = self.handlers.poll_woken(poller);
+            // Last: each handler is polled once between two passes.
+            own.into_iter().for_each(|call| self.start(call, poller));
+            if !has_polled && !has_started && !has_ended && !self.has_work_for(poller) {
                 self.tell_drivers_if_over();
                 self.end_temporary_driver();
                 if self.handlers.has_woken(Poller::Driver) {
@@ -253,10 +254,10 @@ impl Shard {
 
     /// Starts the handler of a call, and polls it if `poller` is to do that; otherwise has it polled.
     fn start(&self, call: RemoteCall, poller: Poller<'_>) {
+        let is_here = poller.is_home_of(&call);
         let running = call.running().clone();
         let home = running.call().extension::<Arc<Home>>().cloned();
         let future = self.application.clone().start(call, self.start_timer.clone());
-        let is_here = matches!((poller, &home), (Poller::Home(own), Some(home)) if Arc::ptr_eq(own, home));
         let target = self.handlers.start(&self.this, &running, future, home, is_here);
         self.ensure_driver();
         if let Some(target) = target {
@@ -272,7 +273,7 @@ impl Shard {
             return;
         }
         let scope = TurnScope::enter(self, None);
-        self.has_work.store(false, SeqCst);
+        self.has_work.swap(false, SeqCst);
         let outcome = {
             let mut core = self.core();
             let outcome = core.pass(self, None);

@@ -17,7 +17,7 @@ const HOOK: &str = "https://hooks.example/a?token=marker";
 
 /// Drives deliveries as the test says, whose clock stands still.
 #[derive(Clone)]
-struct TestDriver(Arc<(Mutex<TestMachine>, Mutex<Option<Waker>>)>);
+pub(super) struct TestDriver(Arc<(Mutex<TestMachine>, Mutex<Option<Waker>>)>);
 
 struct TestMachine {
     deliveries: Deliveries,
@@ -25,7 +25,7 @@ struct TestMachine {
 }
 
 impl TestDriver {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut config = DeliveryConfig::default();
         config.grants_no_expiry = true;
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs();
@@ -46,11 +46,11 @@ impl TestDriver {
     }
 
     /// Returns the requests that are due.
-    fn due(&self) -> Vec<Delivery> {
+    pub(super) fn due(&self) -> Vec<Delivery> {
         self.change(|deliveries, now| core::iter::from_fn(|| deliveries.poll_transmit(now)).collect())
     }
 
-    fn answer(&self, delivery: &Delivery, status: u16) {
+    pub(super) fn answer(&self, delivery: &Delivery, status: u16) {
         let body = if status == 200 { &*delivery.body } else { b"{}" };
         let outcome = Outcome::Answer { status, retry_after: None, body };
         self.change(|deliveries, now| deliveries.handle_answer(now, delivery.id, &outcome));
@@ -97,7 +97,7 @@ fn id(delivery: &Delivery) -> String {
     id.clone()
 }
 
-fn body(delivery: &Delivery) -> Value {
+pub(super) fn body(delivery: &Delivery) -> Value {
     serde_json::from_slice(&delivery.body).expect("JSON")
 }
 
@@ -561,6 +561,21 @@ fn file_is_a_store_of_events() {
     life.add();
     assert_eq!(life.driver.delivered(), []);
     drop(life);
+    std::fs::remove_dir_all(&folder).expect("a folder");
+}
+
+#[test]
+fn file_with_a_small_bound_never_fills_up() {
+    let folder = std::env::temp_dir().join(format!("mcp-events-{}-small", std::process::id()));
+    std::fs::create_dir(&folder).expect("a folder");
+    let path = folder.join("events.jsonl");
+    let store = FileStore::open(&path).expect("a store").flush_events(false).max_bytes(20_000);
+    let life = Life::new(store);
+    let limits = LogLimits { events: 10, ..LogLimits::default() };
+    let publisher = life.events.add(mail().log(limits)).expect("a type");
+    (0..2_000).for_each(|n| send(&publisher, n, "ann"));
+    assert!(std::fs::metadata(&path).expect("a file").len() <= 20_000);
+    drop((life, publisher));
     std::fs::remove_dir_all(&folder).expect("a folder");
 }
 

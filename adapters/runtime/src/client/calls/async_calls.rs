@@ -65,6 +65,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         params: &T,
         options: &CallOptions,
     ) -> Result<RawJson, Error> {
+        self.check_request(method, params)?;
         self.perform(Request { method, params, options }, false, |_| {}).await
     }
 
@@ -116,6 +117,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         params: &T,
         options: &CallOptions,
     ) -> Result<B::PendingCall, Error> {
+        self.check_request(method, params)?;
         self.backend.begin(false, Request { method, params, options })
     }
 
@@ -229,6 +231,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         options: &CallOptions,
         on_progress: impl FnMut(&Progress),
     ) -> Result<RawJson, Error> {
+        self.check_request(method, params)?;
         let options = &options.clone().with_progress();
         self.perform(Request { method, params, options }, true, on_progress).await
     }
@@ -452,6 +455,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
     /// As [`call_tool`](Self::call_tool), except for [`Error::OutputSchemaViolation`]: output schemas are checked by
     /// the `call_tool` methods only.
     pub async fn send<R: RequestParams>(&self, params: &R) -> Result<R::Result, Error> {
+        self.check_request(R::METHOD, params)?;
         let (key, options) = (CacheKey::from_request(R::METHOD, params), &CallOptions::new());
         let fetched = self.fetch(key, Request { method: R::METHOD, params, options }).await?;
         let read = read::<R>(&fetched.result)?;

@@ -293,9 +293,10 @@ impl<B: ClientBackend> BlockingCalls<B> {
 
     /// Refuses calls of tools that are not as they were when `pins` were made, from now on, before anything is sent.
     ///
-    /// Whether a tool is as it was is known from the list of tools, which is read before the first call, and again after the
-    /// server has said that it has changed. A tool without a pin is refused as well. What is sent by [`request`](Self::request)
-    /// is not looked at.
+    /// Whether a tool is as it was is known from the list of tools. [`call_tool`](Self::call_tool) reads it, never from a cache, if it
+    /// was not read before, has changed, or was read more than a minute ago; calls that do not wait
+    /// ([`start_tool`](Self::start_tool)), and those that are made as any [`request`](Self::request), are refused then. A tool without
+    /// a pin is refused as well. A call that the transport sends again, because its session was lost, is not checked again.
     pub fn pin(&self, pins: Pins) {
         self.calls.pin(pins);
     }

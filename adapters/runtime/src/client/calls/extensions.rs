@@ -15,12 +15,12 @@ use mcp_extensions::skills::{GetSkillParams, ReadDirectoryParams, Skill};
 use mcp_extensions::skills::{MAX_TOTAL_SIZE, SkillContent, SkillError, SkillUri, read_front_matter};
 use mcp_proto::client::{AppTools, Paginator, Peer, StartedTask, TaskHandle, TaskRequest, TypedEntries};
 use mcp_proto::model::{
-    CallToolResult, CancelTaskParams, GetTaskParams, InputResponses, RequestParams, Resource, Task, Tool,
-    UiToolVisibility,
+    CallToolParams, CallToolResult, CancelTaskParams, GetTaskParams, InputResponses, RequestParams, Resource,
+    Task, Tool, UiToolVisibility,
 };
 #[cfg(feature = "skills")]
 use mcp_proto::model::{ReadResourceParams, ResourceContents};
-use mcp_proto::{CallOptions, Capability, Diagnostic, EntryKind, UseError};
+use mcp_proto::{CallOptions, Capability, Diagnostic, EntryKind, RawJson, UseError};
 use serde::Serialize;
 
 use super::commands::{Request, TaskUpdate, TaskWait, ToolCall};
@@ -168,9 +168,10 @@ impl<B: ClientBackend> AsyncCalls<B> {
 impl<B: ClientBackend> AsyncCalls<B> {
     /// Refuses calls of tools that are not as they were when `pins` were made, from now on, before anything is sent.
     ///
-    /// Whether a tool is as it was is known from the list of tools, which is read before the first call, and again after the
-    /// server has said that it has changed. A tool without a pin is refused as well. What is sent by [`request`](Self::request)
-    /// is not looked at.
+    /// Whether a tool is as it was is known from the list of tools. [`call_tool`](Self::call_tool) reads it, never from a cache, if it
+    /// was not read before, has changed, or was read more than a minute ago; calls that do not wait
+    /// ([`start_tool`](Self::start_tool)), and those that are made as any [`request`](Self::request), are refused then. A tool without
+    /// a pin is refused as well. A call that the transport sends again, because its session was lost, is not checked again.
     pub fn pin(&self, pins: Pins) {
         self.backend.result_cache().pin_tools(pins);
     }
@@ -185,6 +186,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         for kind in EntryKind::ALL {
             // Skills have digests of their own.
             if kind != EntryKind::Skill && peer.has(kind.capability()) {
+                self.backend.result_cache().invalidate_list(kind);
                 let entries = self.list(kind).await?;
                 pins =
                     pins.entries(kind, &entries).map_err(|why| Error::UnexpectedResult(why.to_string()))?;
@@ -204,15 +206,28 @@ impl<B: ClientBackend> AsyncCalls<B> {
             if cache.check_pinned_tool(name).is_some() {
                 break;
             }
+            cache.invalidate_list(EntryKind::Tool);
             self.list(EntryKind::Tool).await?;
         }
         self.check_pin(name)
     }
 
+    /// Checks the pin of the tool that a request calls, if it calls one.
+    pub(super) fn check_request<T: Serialize + ?Sized>(&self, method: &str, params: &T) -> Result<(), Error> {
+        if method != CallToolParams::METHOD || !self.backend.result_cache().has_pinned_tools() {
+            return Ok(());
+        }
+        let params = RawJson::encode(params).map_err(|error| Error::Use(error.into()))?;
+        match params.parse::<CallToolParams<'_>>() {
+            Ok(tool) => self.check_pin(&tool.name),
+            Err(error) => Err(Error::Pinned(format!("its tool cannot be read: {error}"))),
+        }
+    }
+
     /// Checks the pin of a tool, if there are pins.
     pub(super) fn check_pin(&self, name: &str) -> Result<(), Error> {
         let verdict = self.backend.result_cache().check_pinned_tool(name);
-        let unknown = || Err("the list of tools has changed, or was not read before".into());
+        let unknown = || Err("the list of tools has changed, or was not read lately".into());
         verdict.unwrap_or_else(unknown).map_err(Error::Pinned)
     }
 }

@@ -115,6 +115,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         is_cached.store(false, Ordering::Relaxed);
         let has_meta = request.has_meta();
         let (method, params, options, kind) = request.into_parts();
+        self.check_request(&method, &params)?;
         let (cache, sent) =
             (self.backend.result_cache(), Request { method: &method, params: &params, options: &options });
         let call = match kind {
@@ -134,9 +135,6 @@ impl<B: ClientBackend> AsyncCalls<B> {
             RequestKind::Tool(wanted) => {
                 // Layers may have chosen another tool.
                 let tool = params.parse::<CallToolParams<'_>>().ok();
-                if let Some(tool) = &tool {
-                    self.check_pin(&tool.name)?;
-                }
                 let task = tool.as_ref().and_then(|tool| cache.task_request(&tool.name, wanted));
                 match tool.filter(|_| task.is_some()) {
                     Some(CallToolParams { name, arguments, .. }) => {
