@@ -43,7 +43,7 @@ mod config;
 mod queue;
 mod restore;
 #[cfg(test)]
-mod simulation;
+pub(crate) mod simulation;
 mod subscription;
 #[cfg(test)]
 mod tests;

@@ -529,18 +529,28 @@ impl Follower {
     }
 
     fn backoff(&self) -> Duration {
-        let doubled = 1_u32.checked_shl(self.failures.min(16)).unwrap_or(1);
-        self.config.shortest_backoff.saturating_mul(doubled).min(self.config.longest_backoff)
+        backoff(self.failures, self.config.shortest_backoff, self.config.longest_backoff)
     }
 
     /// Returns the next pause, between half of it and all: clients that lost one server must not come back together.
     fn next_backoff(&mut self) -> Duration {
         let pause = self.backoff();
         self.failures = self.failures.saturating_add(1);
-        let mut random = [0; 2];
-        self.entropy.fill(&mut random);
-        pause / 2 + (pause / 2).saturating_mul(u32::from(u16::from_le_bytes(random))) / (1 << 16)
+        pause / 2 + random_part(&mut self.entropy, pause / 2)
     }
+}
+
+/// Returns the pause after a number of failures: each is twice as long as the one before, within the bounds.
+pub(crate) fn backoff(failures: u32, shortest: Duration, longest: Duration) -> Duration {
+    let doubled = 1_u32.checked_shl(failures.min(16)).unwrap_or(1);
+    shortest.saturating_mul(doubled).min(longest)
+}
+
+/// Returns a random part of a time.
+pub(crate) fn random_part(entropy: &mut Entropy, of: Duration) -> Duration {
+    let mut random = [0; 2];
+    entropy.fill(&mut random);
+    of.saturating_mul(u32::from(u16::from_le_bytes(random))) / (1 << 16)
 }
 
 /// Returns the mode in which a client gets the events of a type, without a receiver.

@@ -35,7 +35,7 @@ use core::time::Duration;
 
 use mcp_proto::{Anchor, Entropy, Instant, RpcError};
 
-use crate::follow::{FollowError, GapReason, Subscription};
+use crate::follow::{FollowError, GapReason, Subscription, backoff, random_part};
 use crate::receiver::{Receiver, ReceiverError, RegistrationKey};
 use crate::webhook::Secret;
 use crate::wire::{
@@ -384,7 +384,7 @@ impl WebhookSubscription {
         };
         let longest = self.config.longest_refresh;
         let Some(believed) = believed else { return longest };
-        let pause = believed / 2 + self.random_part(believed / 4);
+        let pause = believed / 2 + random_part(&mut self.entropy, believed / 4);
         // A server that grants no time makes no storm.
         pause.max(self.config.shortest_backoff / 2).min(longest)
     }
@@ -444,16 +444,9 @@ impl WebhookSubscription {
 
     /// Returns the next pause, between half of it and all.
     fn next_backoff(&mut self) -> Duration {
-        let doubled = 1_u32.checked_shl(self.failures.min(16)).unwrap_or(1);
-        let pause = self.config.shortest_backoff.saturating_mul(doubled).min(self.config.longest_backoff);
+        let pause = backoff(self.failures, self.config.shortest_backoff, self.config.longest_backoff);
         self.failures = self.failures.saturating_add(1);
-        pause / 2 + self.random_part(pause / 2)
-    }
-
-    fn random_part(&mut self, of: Duration) -> Duration {
-        let mut random = [0; 2];
-        self.entropy.fill(&mut random);
-        of.saturating_mul(u32::from(u16::from_le_bytes(random))) / (1 << 16)
+        pause / 2 + random_part(&mut self.entropy, pause / 2)
     }
 }
 

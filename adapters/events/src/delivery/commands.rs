@@ -289,10 +289,7 @@ impl Deliveries {
 
     fn create(&mut self, now: Instant, request: Subscribe, url: &Url) -> Grant {
         let ttl = self.ttl(request.ttl);
-        let handle = SubscriptionHandle(self.number());
         let Subscribe { key, secret, cursor, truncated, profile, scopes, .. } = request;
-        *self.principals.entry(key.principal().into()).or_default() += 1;
-        self.handles.insert(key.clone(), handle);
         let id = key.id();
         let subscription = Subscription {
             key,
@@ -314,10 +311,20 @@ impl Deliveries {
             throttled_until: None,
             health: Health::default(),
         };
-        self.subscriptions.insert(handle, subscription);
+        let handle = self.insert(subscription);
         self.changes.subscription(handle);
         let refresh_before = self.grant(now, handle, ttl);
         Grant { subscription: handle, id, refresh_before, cursor, truncated, status: None }
+    }
+
+    /// Adds a subscription, which is found by its key and counted for its principal.
+    pub(super) fn insert(&mut self, subscription: Subscription) -> SubscriptionHandle {
+        let handle = SubscriptionHandle(self.number());
+        let key = &subscription.key;
+        *self.principals.entry(key.principal().into()).or_default() += 1;
+        self.handles.insert(key.clone(), handle);
+        self.subscriptions.insert(handle, subscription);
+        handle
     }
 
     fn refresh(&mut self, now: Instant, handle: SubscriptionHandle, request: Subscribe) -> Grant {

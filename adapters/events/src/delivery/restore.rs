@@ -147,9 +147,6 @@ impl Deliveries {
         if let Some(until) = stored.proved_until {
             self.prove(now, key.principal(), key.url(), until);
         }
-        let handle = SubscriptionHandle(self.number());
-        *self.principals.entry(key.principal().into()).or_default() += 1;
-        self.handles.insert(key.clone(), handle);
         let subscription = Subscription {
             id: key.id(),
             key,
@@ -170,7 +167,7 @@ impl Deliveries {
             throttled_until: None,
             health: Health::restored(last_delivery_at, last_error, failed_since),
         };
-        self.subscriptions.insert(handle, subscription);
+        let handle = self.insert(subscription);
         self.grant(now, handle, ttl);
         self.reschedule(handle);
         Some(handle)

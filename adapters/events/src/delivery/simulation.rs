@@ -19,15 +19,16 @@ use crate::wire::{EventsError, Profile};
 const URLS: [&str; 3] = ["https://a.example/", "https://b.example/x", "https://b.example/y"];
 const PRINCIPALS: [&str; 2] = ["p", "q"];
 
-struct Random(u64);
+/// Seeded random numbers, for every simulation of the package.
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
 
-    fn is(&mut self, percent: u64) -> bool {
+    pub(crate) fn is(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 }

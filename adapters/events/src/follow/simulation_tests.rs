@@ -11,21 +11,9 @@ use mcp_proto::{Entropy, Instant, RawJson};
 
 use super::tests::{described, follower};
 use super::*;
+use crate::delivery::simulation::Random;
 use crate::source::{Lane, LogLimits, Source, SourceConfig, StreamKey, StreamMessage};
 use crate::wire::Profile;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-
-    fn is(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
 
 struct World {
     random: Random,

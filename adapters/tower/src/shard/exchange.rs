@@ -162,7 +162,9 @@ impl Exchange {
             BodySize::Exact(length)
                 if is_small(length) && server.transmit(now, self.id).len() as u64 == length =>
             {
-                take_bytes(server, now, self.id)
+                let (bytes, copied) = next_bytes(server, now, self.id).unwrap_or_default();
+                server.consume(self.id, copied);
+                bytes
             }
             BodySize::Exact(length) => return Some((read, ResponseBody::Pieces(length))),
         };
@@ -192,16 +194,11 @@ impl Exchange {
         if *unconsumed > 0 {
             server.consume(self.id, core::mem::take(unconsumed));
         }
-        if let Some(segment) = server.transmit_owned(now, self.id) {
-            return Piece::Data(segment);
-        }
-        let bytes = server.transmit(now, self.id);
-        let bytes = Bytes::copy_from_slice(bytes.get(..MAX_PIECE).unwrap_or(bytes));
-        if !bytes.is_empty() {
+        if let Some((bytes, copied)) = next_bytes(server, now, self.id) {
             if is_stream {
-                *unconsumed = bytes.len();
+                *unconsumed = copied;
             } else {
-                server.consume(self.id, bytes.len());
+                server.consume(self.id, copied);
             }
             return Piece::Data(bytes);
         }
@@ -248,14 +245,15 @@ impl Drop for Exchange {
     }
 }
 
-/// Takes what [`transmit`](Server::transmit) shows.
-fn take_bytes(server: &mut Server, now: Instant, id: ExchangeId) -> Bytes {
+/// Returns the next bytes of a body, and how many of them are to be consumed: a segment counts as sent already.
+fn next_bytes(server: &mut Server, now: Instant, id: ExchangeId) -> Option<(Bytes, usize)> {
     if let Some(segment) = server.transmit_owned(now, id) {
-        return segment;
+        return Some((segment, 0));
     }
-    let bytes = Bytes::copy_from_slice(server.transmit(now, id));
-    server.consume(id, bytes.len());
-    bytes
+    let bytes = server.transmit(now, id);
+    let bytes = Bytes::copy_from_slice(bytes.get(..MAX_PIECE).unwrap_or(bytes));
+    let copied = bytes.len();
+    (copied > 0).then_some((bytes, copied))
 }
 
 /// Returns whether a body may leave the bounds of its engine before it is polled.

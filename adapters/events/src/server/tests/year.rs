@@ -10,6 +10,7 @@ use core::time::Duration;
 use mcp_proto::{Anchor, Entropy, Instant, RawJson, iso_8601};
 use serde_json::Value;
 
+use crate::delivery::simulation::Random;
 use crate::delivery::{
     Config, Deliveries, Delivery, Failure, Outcome, Subscribe, Subscribed, SubscriptionHandle,
 };
@@ -35,15 +36,6 @@ const FOLDERS: usize = 10;
 const LOG: usize = 120;
 /// Minutes after which a client refreshes its subscription: before a grant of a day ends.
 const REFRESH: u64 = 23 * 60;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
 
 /// A client and its receiver, which know nothing of restarts.
 struct Subscriber {

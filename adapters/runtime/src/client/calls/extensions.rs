@@ -198,10 +198,11 @@ impl<B: ClientBackend> AsyncCalls<B> {
     /// Fetches the list of tools if it is needed for the pin of a tool, and checks that.
     pub(super) async fn learn_pinned(&self, name: &str) -> Result<(), Error> {
         let cache = self.backend.result_cache();
-        if cache.has_pinned_tools() {
-            // A change notification may have arrived unread.
-            self.backend.catch_up().await?;
+        if !cache.has_pinned_tools() {
+            return Ok(());
         }
+        // A change notification may have arrived unread.
+        self.backend.catch_up().await?;
         for _ in 0..MAX_LISTS {
             if cache.check_pinned_tool(name).is_some() {
                 break;
