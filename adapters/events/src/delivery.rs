@@ -76,7 +76,7 @@ use verification::Verifications;
 /// Sends the requests of [`Deliveries`], and passes their outcomes and the time in. `post::Deliverer` does it on a thread.
 pub trait DriveDeliveries: Send + Sync {
     /// Calls `f` once with the machine and the time of its clock, and sends what is due then. If it does not call it, what was to
-    /// be done is refused.
+    /// be done is refused; a subscription of a store stays there, and goes on when a type is added next.
     fn with_deliveries(&self, f: &mut dyn FnMut(&mut Deliveries, Instant));
 
     /// Sets the waker that is woken when [`Deliveries::has_events`] or [`Deliveries::has_changes`].
@@ -102,6 +102,7 @@ pub struct Deliveries {
     principals: BTreeMap<String, usize>,
     /// When each subscription has its next attempt. Invariant: `Subscription::scheduled` has the same instant.
     schedule: BTreeSet<(Instant, SubscriptionHandle)>,
+    /// When each subscription ends by itself. Invariant: `Subscription::ends_at` is the same instant.
     expiries: BTreeSet<(Instant, SubscriptionHandle)>,
     /// Subscriptions by the bytes of their queues. Invariant: `Subscription::counted` is the same number.
     sizes: BTreeSet<(usize, SubscriptionHandle)>,
@@ -167,9 +168,17 @@ impl Deliveries {
         }
     }
 
-    /// Ties instants to Unix time anew, after the clock of the machine was set.
-    pub const fn set_anchor(&mut self, anchor: Anchor) {
+    /// Ties instants to Unix time anew, after the clock of the machine was set. Grants, proofs and pauses last as long as before;
+    /// their Unix times are those of the new clock, also for a [store](crate::store).
+    pub fn set_anchor(&mut self, anchor: Anchor) {
+        let (from, to) = (self.anchor.unix_secs(self.now), anchor.unix_secs(self.now));
         self.anchor = anchor;
+        if from != to {
+            for (handle, subscription) in &mut self.subscriptions {
+                subscription.follow_clock(from, to);
+                self.changes.subscription(*handle);
+            }
+        }
     }
 
     /// Returns the bounds and choices.

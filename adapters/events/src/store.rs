@@ -150,6 +150,9 @@ pub struct StoredSubscription {
     /// Secrets before rotations, the oldest first, and until when each signs, too.
     #[serde(default)]
     pub older: Vec<(Secret, u64)>,
+    /// When it was granted last.
+    #[serde(default)]
+    pub granted_at: u64,
     /// When it expires; `None` for no expiry.
     pub expires_at: Option<u64>,
     /// Until when the proof of principal and URL counts.

@@ -330,11 +330,14 @@ impl Deliveries {
                 return;
             }
         }
-        let is_over = subscription.health.is_over(now, config.suspension_attempts, config.suspension_percent);
+        // Not by a success, which may be the last attempt of an hour that had failures.
+        let is_over = subscription.health.failed_since.is_some()
+            && subscription.health.is_over(now, config.suspension_attempts, config.suspension_percent);
         if subscription.state == State::Active && is_over {
             subscription.state = State::Suspended(now);
             self.events.push_back(Event::Suspended { subscription: handle });
         }
+        self.follow_failures(now, handle);
         self.reschedule(handle);
     }
 }

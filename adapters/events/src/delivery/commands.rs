@@ -16,8 +16,8 @@ use super::{
 };
 use crate::webhook::{Challenge, MAX_BODY, SubscriptionKey};
 use crate::wire::{
-    EventOccurrence, EventsError, MAX_CURSOR, MAX_EVENT_ID, MAX_NAME, Millis, Nullable, Profile,
-    TerminatedEnvelope, WebhookIdRule,
+    CallbackFailure, EventOccurrence, EventsError, MAX_CURSOR, MAX_EVENT_ID, MAX_NAME, Millis, Nullable,
+    Profile, TerminatedEnvelope, WebhookIdRule,
 };
 
 /// Room in a body for a cursor that may be longer than that of the event.
@@ -229,6 +229,7 @@ impl Deliveries {
                 target.queue = next;
                 target.state = State::Ending;
                 target.queue.push(Message::Terminated(text), id, None, now);
+                self.follow_failures(now, subscription);
                 self.changes.subscription(subscription);
                 self.reschedule(subscription);
             }
@@ -271,20 +272,41 @@ impl Deliveries {
         }
     }
 
-    pub(super) fn grant(
+    /// Grants a subscription for a time, or without expiry. Returns the Unix time of the expiry.
+    fn grant(&mut self, now: Instant, handle: SubscriptionHandle, ttl: Option<Duration>) -> Option<u64> {
+        self.subscriptions.get_mut(&handle)?.granted_at = self.anchor.unix_secs(now);
+        let expires_at = ttl.map(|ttl| now + ttl);
+        // There is a subscriber: his receiver has the whole time again.
+        self.set_end(handle, expires_at, None);
+        self.follow_failures(now, handle);
+        expires_at.map(|at| self.anchor.unix_secs(at))
+    }
+
+    /// Sets when a subscription ends by itself.
+    pub(super) fn set_end(
         &mut self,
-        now: Instant,
         handle: SubscriptionHandle,
-        ttl: Option<Duration>,
-    ) -> Option<u64> {
-        let subscription = self.subscriptions.get_mut(&handle)?;
-        if let Some(before) = subscription.expires_at {
+        expires_at: Option<Instant>,
+        gives_up_at: Option<Instant>,
+    ) {
+        let Some(subscription) = self.subscriptions.get_mut(&handle) else { return };
+        if let Some(before) = subscription.ends_at() {
             self.expiries.remove(&(before, handle));
         }
-        subscription.expires_at = ttl.map(|ttl| now + ttl);
-        let expires_at = subscription.expires_at?;
-        self.expiries.insert((expires_at, handle));
-        Some(self.anchor.unix_secs(expires_at))
+        (subscription.expires_at, subscription.gives_up_at) = (expires_at, gives_up_at);
+        self.expiries.extend(subscription.ends_at().map(|at| (at, handle)));
+    }
+
+    /// Lets a subscription without expiry end after a time of failures, and go on after a success (EVT-131).
+    pub(super) fn follow_failures(&mut self, now: Instant, handle: SubscriptionHandle) {
+        let Some(subscription) = self.subscriptions.get(&handle) else { return };
+        let is_watched = subscription.expires_at.is_none() && subscription.state != State::Ending;
+        let fails = is_watched && subscription.health.failed_since.is_some();
+        let limit = self.config.give_up_after;
+        let gives_up_at = fails.then(|| subscription.gives_up_at.unwrap_or(now + limit));
+        if subscription.gives_up_at != gives_up_at {
+            self.set_end(handle, subscription.expires_at, gives_up_at);
+        }
     }
 
     fn create(&mut self, now: Instant, request: Subscribe, url: &Url) -> Grant {
@@ -300,7 +322,9 @@ impl Deliveries {
             profile,
             secret,
             older: Vec::new(),
+            granted_at: 0,
             expires_at: None,
+            gives_up_at: None,
             state: State::Active,
             queue: Queue::new(cursor.clone()),
             in_flight: 0,
@@ -366,7 +390,7 @@ impl Deliveries {
         if let Some(at) = subscription.scheduled {
             self.schedule.remove(&(at, handle));
         }
-        if let Some(at) = subscription.expires_at {
+        if let Some(at) = subscription.ends_at() {
             self.expiries.remove(&(at, handle));
         }
         self.sizes.remove(&(subscription.counted, handle));
@@ -380,10 +404,19 @@ impl Deliveries {
         self.stats.cancelled += subscription.queue.events();
     }
 
+    /// Ends the subscriptions whose time has passed: silently by their expiry, and told if their receivers failed.
     pub(super) fn expire(&mut self, now: Instant) {
         while let Some((_, subscription)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
-            self.remove(subscription);
-            self.events.push_back(Event::Ended { subscription });
+            let Some(target) = self.subscriptions.get(&subscription) else { return };
+            if target.expires_at.is_some() {
+                self.remove(subscription);
+                self.events.push_back(Event::Ended { subscription });
+                continue;
+            }
+            // EVT-085: what its last attempt failed by; nothing else is known of the receiver.
+            let failure = target.health.last_error.clone().unwrap_or(CallbackFailure::Timeout);
+            self.events.push_back(Event::GivenUp { subscription });
+            self.terminate(now, subscription, &EventsError::CallbackEndpoint(failure));
         }
     }
 

@@ -73,6 +73,10 @@ pub struct Config {
     pub suspension_attempts: u32,
     /// Percentage of failed attempts above which it is. Default: 95.
     pub suspension_percent: u32,
+    /// Time after which a subscription without expiry ends: from the first of its failures without a success between them, or
+    /// from the last refresh, suspended or not (EVT-085, EVT-131). One with an expiry just expires. At least
+    /// [`retry_window`](Self::retry_window), which a restart gives it again; `Duration::MAX` for never. Default: 7 days.
+    pub give_up_after: Duration,
     /// Origins that need no challenge (EVT-113).
     pub(super) verified: Vec<Origin>,
 }
@@ -106,6 +110,7 @@ impl Default for Config {
             challenges_per_host: 600,
             suspension_attempts: 100,
             suspension_percent: 95,
+            give_up_after: DAY * 7,
             verified: Vec::new(),
         }
     }
@@ -142,6 +147,7 @@ impl Config {
         let room = |messages: usize| (2 * messages + 2) * (MAX_BODY + 1024 + MAX_CURSOR);
         self.queue_bytes = self.queue_bytes.max(room(self.in_flight));
         self.queued_bytes = self.queued_bytes.max(room(self.in_flight_total));
+        self.give_up_after = self.give_up_after.max(self.retry_window);
         // A jitter is added.
         self.backoff.iter_mut().for_each(|pause| *pause = (*pause).min(DAY));
         self

@@ -96,6 +96,7 @@ impl Deliveries {
             arguments: RawJson::new(subscription.key.arguments().to_string()).ok()?,
             secret: subscription.secret.clone(),
             older: subscription.older.iter().map(|(s, until)| (s.clone(), unix_secs(*until))).collect(),
+            granted_at: subscription.granted_at,
             expires_at: subscription.expires_at.map(unix_secs),
             proved_until: self.proved_until(principal, url),
             profile: subscription.profile,
@@ -108,7 +109,8 @@ impl Deliveries {
     /// publishes what its type has behind [`Progress::cursor`], and after that what comes. Not for one that was
     /// [terminated](StoredSubscription::terminated): that is all that is delivered of it.
     ///
-    /// Attempts are counted from the beginning, and so are failures.
+    /// Attempts are counted from the beginning, and so is the rate of failures. The time since which every attempt has failed goes
+    /// on ([`Config::give_up_after`](super::Config::give_up_after)).
     ///
     /// `None` if it has expired, if its URL or its size is not allowed any more, if limits are reached, or if there is one with
     /// its key; nothing changed then.
@@ -116,8 +118,9 @@ impl Deliveries {
         let now = self.advance(now);
         let unix_now = self.anchor.unix_secs(now);
         let left = |until: u64| until.checked_sub(unix_now).filter(|left| *left > 0).map(Duration::from_secs);
-        let ttl = match stored.expires_at {
-            Some(at) => Some(left(at)?),
+        let expires_at = match stored.expires_at {
+            // If the clock was set back meanwhile, it lasts as long as it was granted for, and not longer.
+            Some(at) => Some(now + left(at)?.min(Duration::from_secs(at.saturating_sub(stored.granted_at)))),
             None => None,
         };
         let key = stored.key()?;
@@ -129,8 +132,10 @@ impl Deliveries {
         if is_full || is_wrong || self.find(&key).is_some() {
             return None;
         }
+        let grace = self.config.rotation_grace;
+        let older = stored.older.iter();
         let older =
-            stored.older.iter().filter_map(|(secret, until)| Some((secret.clone(), now + left(*until)?)));
+            older.filter_map(|(secret, until)| Some((secret.clone(), now + left(*until)?.min(grace))));
         let older: Vec<_> = older.take(OLDER_SECRETS).collect();
         let Progress { cursor, is_suspended, last_delivery_at, last_error, failed_since } =
             stored.progress.clone();
@@ -156,7 +161,9 @@ impl Deliveries {
             profile: stored.profile,
             secret: stored.secret.clone(),
             older,
+            granted_at: stored.granted_at,
             expires_at: None,
+            gives_up_at: None,
             state,
             queue,
             in_flight: 0,
@@ -167,8 +174,14 @@ impl Deliveries {
             throttled_until: None,
             health: Health::restored(last_delivery_at, last_error, failed_since),
         };
+        let gives_up_at = failed_since.map(|since| {
+            let failing = Duration::from_secs(unix_now.saturating_sub(since.max(stored.granted_at)));
+            // The time in which no server ran is no failure of the receiver: it has its attempts first.
+            now + self.config.give_up_after.saturating_sub(failing).max(self.config.retry_window)
+        });
+        let is_watched = expires_at.is_none() && state != State::Ending;
         let handle = self.insert(subscription);
-        self.grant(now, handle, ttl);
+        self.set_end(handle, expires_at, gives_up_at.filter(|_| is_watched));
         self.reschedule(handle);
         Some(handle)
     }

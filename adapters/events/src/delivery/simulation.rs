@@ -14,7 +14,7 @@ use mcp_proto::{Anchor, Entropy, Instant, RawJson};
 use super::tests::{EPOCH, echo, event, key, request, secret};
 use super::*;
 use crate::webhook::{Secret, SignedHead, Verifier};
-use crate::wire::{EventsError, Profile};
+use crate::wire::{EventsError, Nullable, Profile};
 
 const URLS: [&str; 3] = ["https://a.example/", "https://b.example/x", "https://b.example/y"];
 const PRINCIPALS: [&str; 2] = ["p", "q"];
@@ -60,6 +60,10 @@ struct World {
     in_flight: Vec<(Delivery, Instant)>,
     calls: BTreeMap<Ticket, Subscribe>,
     config: Config,
+    /// No receiver answers any more.
+    is_down: bool,
+    /// Number of subscriptions that were given up.
+    given_up: u64,
 }
 
 fn position(cursor: &str) -> u64 {
@@ -79,6 +83,8 @@ impl World {
             suspension_attempts: 30,
             suspension_percent: 90,
             default_ttl: Duration::from_secs(1_200),
+            grants_no_expiry: true,
+            give_up_after: Duration::from_secs(1_200),
             ..Config::default()
         };
         let anchor = Anchor::new(Instant::ZERO, EPOCH);
@@ -92,6 +98,8 @@ impl World {
             in_flight: Vec::new(),
             calls: BTreeMap::new(),
             config,
+            is_down: false,
+            given_up: 0,
         }
     }
 
@@ -116,7 +124,8 @@ impl World {
     fn subscribe(&mut self) {
         let key = self.key();
         let secret = secret(self.random.below(4) as u8 + 1);
-        let call = Subscribe { secret, ..request(key) };
+        let ttl = self.random.is(20).then_some(Nullable(None));
+        let call = Subscribe { secret, ttl, ..request(key) };
         match self.machine.subscribe(self.now, call.clone()).expect("within the limits") {
             Subscribed::Granted(grant) => self.grant(&call, &grant),
             Subscribed::Verifying(ticket) => drop(self.calls.insert(ticket, call)),
@@ -130,10 +139,14 @@ impl World {
         }
         let handle = handles[self.random.below(handles.len() as u64) as usize];
         for _ in 0..=self.random.below(6) {
-            let seen = self.seen.get_mut(&handle).expect("a handle of ours");
-            if self.machine.publish(self.now, handle, &event(seen.published + 1)).is_ok() {
-                seen.published += 1;
-            }
+            self.publish_to(handle);
+        }
+    }
+
+    fn publish_to(&mut self, handle: SubscriptionHandle) {
+        let seen = self.seen.get_mut(&handle).expect("a handle of ours");
+        if self.machine.publish(self.now, handle, &event(seen.published + 1)).is_ok() {
+            seen.published += 1;
         }
     }
 
@@ -226,6 +239,7 @@ impl World {
             None => None,
         };
         let status = match self.random.below(20) {
+            _ if self.is_down => 0,
             0..=9 => 200,
             10..=14 => 500,
             15 => 302,
@@ -303,6 +317,7 @@ impl World {
                         assert!(self.calls.remove(&ticket).is_some(), "a call is answered once");
                     }
                     Event::Ended { subscription } => assert!(self.machine.key(subscription).is_none()),
+                    Event::GivenUp { .. } => self.given_up += 1,
                     Event::Suspended { .. } => {}
                 }
             }
@@ -338,10 +353,10 @@ impl World {
     }
 }
 
-// covers: EVT-092, EVT-093, EVT-097, EVT-099, EVT-113, EVT-116
+// covers: EVT-092, EVT-093, EVT-097, EVT-099, EVT-113, EVT-116, EVT-131
 #[test]
 fn schedules_keep_the_invariants() {
-    let mut total = Stats::default();
+    let (mut total, mut given_up) = (Stats::default(), 0);
     let runs = std::env::var("MCP_SIM_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(20);
     for seed in 0..runs {
         std::println!("seed {seed}");
@@ -352,17 +367,21 @@ fn schedules_keep_the_invariants() {
         total.abandoned += stats.abandoned;
         total.skipped += stats.skipped;
         total.cancelled += stats.cancelled;
-        // Nobody does anything more: all ends.
+        // Nobody does anything more, and no receiver answers: all ends.
+        world.is_down = true;
+        let left: Vec<SubscriptionHandle> = world.machine.subscriptions.keys().copied().collect();
+        left.into_iter().for_each(|handle| world.publish_to(handle));
         for _ in 0..2_000 {
             world.pass();
             world.drain();
         }
-        assert!(world.machine.is_empty() && world.calls.is_empty(), "everything has expired");
+        assert!(world.machine.is_empty() && world.calls.is_empty(), "everything has ended");
+        given_up += world.given_up;
         assert!(world.machine.attempts.is_empty() && world.machine.hosts.is_empty(), "nothing leaks");
         assert!(world.machine.schedule.is_empty() && world.machine.released.is_empty());
         assert_eq!(world.machine.poll_timeout(), None);
     }
     // The schedules reach every outcome.
     let least = [total.acknowledged, total.abandoned, total.skipped, total.cancelled].into_iter().min();
-    assert!(least > Some(50), "{total:?}");
+    assert!(least > Some(50) && given_up > 10, "{total:?}, {given_up} given up");
 }

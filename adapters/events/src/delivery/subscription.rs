@@ -40,8 +40,12 @@ pub(super) struct Subscription {
     pub(super) secret: Secret,
     /// The secrets before rotations, the oldest first, and until when each signs, too. At most [`OLDER_SECRETS`].
     pub(super) older: Vec<(Secret, Instant)>,
+    /// Unix time of the last grant.
+    pub(super) granted_at: u64,
     /// `None` for no expiry.
     pub(super) expires_at: Option<Instant>,
+    /// When it ends without an expiry, because its receiver fails.
+    pub(super) gives_up_at: Option<Instant>,
     pub(super) state: State,
     pub(super) queue: Queue,
     pub(super) in_flight: usize,
@@ -75,6 +79,20 @@ impl Subscription {
     pub(super) fn secrets(&self, now: Instant) -> impl Iterator<Item = &Secret> {
         let older = self.older.iter().rev().filter(move |(_, until)| now < *until).map(|(secret, _)| secret);
         core::iter::once(&self.secret).chain(older)
+    }
+
+    /// Returns when it ends by itself.
+    pub(super) fn ends_at(&self) -> Option<Instant> {
+        self.expires_at.or(self.gives_up_at)
+    }
+
+    /// Moves the Unix times that are kept, after the clock was set from one time to another.
+    pub(super) fn follow_clock(&mut self, from: u64, to: u64) {
+        let Health { last_delivery_at, failed_since, .. } = &mut self.health;
+        let kept = [Some(&mut self.granted_at), last_delivery_at.as_mut(), failed_since.as_mut()];
+        for at in kept.into_iter().flatten() {
+            *at = at.saturating_add(to).saturating_sub(from);
+        }
     }
 
     /// Returns when the next attempt is possible.

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod challenges;
+mod clocks;
 mod failures;
 mod grants;
 mod queues;

@@ -181,8 +181,17 @@ pub enum Event {
     },
     /// Too many attempts failed: nothing is sent until the subscriber refreshes (EVT-100).
     ///
-    /// One without expiry would wait forever; [`Deliveries::terminate`](super::Deliveries::terminate) ends it (EVT-085).
+    /// It expires then, or ends as one that is given up does.
     Suspended {
+        /// The subscription.
+        subscription: SubscriptionHandle,
+    },
+    /// A subscription without expiry ends, because its receiver has failed for [`Config::give_up_after`] and nobody has refreshed
+    /// it (EVT-085, EVT-131): it gets no more events. `terminated` with `CallbackEndpointError` is attempted, unless its profile
+    /// has no control envelopes; [`Event::Ended`] follows, whatever the outcome is.
+    ///
+    /// [`Config::give_up_after`]: super::Config::give_up_after
+    GivenUp {
         /// The subscription.
         subscription: SubscriptionHandle,
     },

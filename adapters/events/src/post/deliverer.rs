@@ -92,7 +92,10 @@ impl Deliverer {
     /// [`poll_transmit`](Deliveries::poll_transmit) a request would be lost.
     pub fn with<R>(&self, f: impl FnOnce(&mut Deliveries, Instant) -> R) -> R {
         let mut state = self.shared.lock();
-        let result = f(&mut state.deliveries, self.shared.clock.now());
+        let now = self.shared.clock.now();
+        // A grant has a time of the clock, which may have been set while the thread waits.
+        state.follow_clock(&self.shared.clock, now);
+        let result = f(&mut state.deliveries, now);
         let next = state.deliveries.poll_timeout();
         let is_earlier = next.is_some_and(|next| state.wakes_at.is_none_or(|at| next < at));
         self.shared.tell(state);
@@ -271,5 +274,50 @@ struct Unpark(Thread);
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::{Config, Subscribe, Subscribed};
+    use crate::webhook::{Secret, SubscriptionKey};
+    use crate::wire::Profile;
+    use alloc::string::String;
+    use mcp_proto::{Entropy, RawJson};
+
+    // covers: EVT-080, EVT-082
+    #[test]
+    fn grant_has_the_time_of_the_clock_although_the_thread_waits() {
+        const URL: &str = "https://hooks.example/";
+        let clock = Clock::start();
+        let config = Config::default().verified_origin(URL).expect("a URL");
+        let deliveries = Deliveries::new(config, Entropy::new([1; 32], 1), clock.anchor());
+        let deliverer = Deliverer::start(deliveries, clock, Poster::new()).expect("a thread");
+        let key = SubscriptionKey::new("ann", URL, "mail", &RawJson::empty_object()).expect("a key");
+        for jump in [-3_600, 0, 3_600] {
+            // As if the clock had been an hour fast or slow until now.
+            let mut state = deliverer.shared.lock();
+            let now = clock.now();
+            let wrong = clock.anchor().unix_secs(now).checked_add_signed(jump).expect("after 1970");
+            state.anchor = Anchor::new(now, wrong);
+            let anchor = state.anchor;
+            state.deliveries.set_anchor(anchor);
+            drop(state);
+            let request = Subscribe {
+                key: key.clone(),
+                secret: Secret::from_entropy([7; 32]),
+                ttl: None,
+                cursor: None,
+                truncated: false,
+                profile: Profile::SEP,
+                scopes: String::new(),
+            };
+            let granted = deliverer.with(|deliveries, now| deliveries.subscribe(now, request));
+            let Ok(Subscribed::Granted(grant)) = granted else { panic!("{granted:?}") };
+            let expected = clock.anchor().unix_secs(clock.now()) + 3_600;
+            let until = grant.refresh_before.expect("a time");
+            assert!(until.abs_diff(expected) <= Clock::MAX_DRIFT, "{until} instead of {expected}");
+        }
     }
 }

@@ -316,7 +316,7 @@ impl Webhooks {
                 delivery::Event::Ended { subscription } => {
                     self.subscribers.remove(&subscription);
                 }
-                delivery::Event::Suspended { .. } => {}
+                delivery::Event::Suspended { .. } | delivery::Event::GivenUp { .. } => {}
             }
         }
     }

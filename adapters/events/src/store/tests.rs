@@ -18,6 +18,7 @@ fn subscription(principal: &str) -> StoredSubscription {
         arguments: RawJson::new(r#"{"folder":"marker"}"#).expect("JSON"),
         secret: Secret::from_entropy([7; 32]),
         older: [(Secret::from_entropy([8; 32]), 1_795_600_900)].into(),
+        granted_at: 1_795_600_000,
         expires_at: None,
         proved_until: Some(1_795_687_200),
         profile: Profile::CHATGPT,

@@ -166,3 +166,50 @@ fn reported_gaps_take_no_room() {
     assert_eq!(text(&gap), r#"{"type":"gap","cursor":"c-20000"}"#);
     assert!(machine.poll_transmit(at(0)).is_none());
 }
+
+// covers: EVT-098, EVT-099, EVT-100, EVT-104
+#[test]
+fn receiver_that_is_down_for_a_day_costs_bounded_memory_and_goes_on_behind_a_gap() {
+    const DAY: u64 = 86_400;
+    // A million takes half a minute without optimization.
+    let total: u64 = if std::env::var_os("MCP_TEST_FULL").is_some() { 1_000_000 } else { 50_000 };
+    let config = Config { default_ttl: Duration::from_secs(DAY), ..Config::default() };
+    let (mut machine, subscription) = subscribed_with(config, Profile::SEP);
+    let (mut suspended, mut largest) = (0, 0);
+    let mut drive = |machine: &mut Deliveries, now, outcome: &Outcome<'_>, sent: &mut Vec<String>| {
+        machine.handle_timeout(now);
+        while let Some(delivery) = machine.poll_transmit(now) {
+            sent.push(text(&delivery).to_string());
+            machine.handle_answer(now, delivery.id, outcome);
+        }
+        suspended += events(machine).len();
+    };
+    let mut lost = Vec::new();
+    for position in 1..=total {
+        let now = Instant::from_micros(position * (DAY - 1) * 1_000_000 / total);
+        machine.publish(now, subscription, &event(position)).expect("it is there");
+        drive(&mut machine, now, &Outcome::Failed(Failure::Timeout), &mut lost);
+        largest = largest.max(machine.queued);
+        assert!(!machine.subscriptions[&subscription].queue.is_over(1_024, 4 << 20));
+    }
+    assert!(largest < 1 << 20, "{largest} bytes of events that have less than 100 each");
+    assert!((100..200).contains(&lost.len()), "it is suspended after {} attempts", lost.len());
+    let before = machine.stats();
+    assert!(before.skipped > total - 1_200 && before.acknowledged == 0, "{before:?}");
+    // It comes back, and its subscriber refreshes.
+    let grant = refresh(&mut machine, DAY - 1);
+    assert!(!grant.status.expect("a refresh").active);
+    assert!(!grant.truncated, "a gap tells it");
+    let mut sent = Vec::new();
+    drive(&mut machine, at(DAY - 1), &answer(200), &mut sent);
+    let gaps = sent.iter().filter(|body| body.starts_with(r#"{"type":"gap""#)).count();
+    assert!((1..=2).contains(&gaps), "{gaps}");
+    assert_eq!(sent.iter().filter(|body| body.contains(&format!(r#""eventId":"evt-{total}""#))).count(), 1);
+    let stats = machine.stats();
+    assert_eq!(stats.published, stats.acknowledged + stats.abandoned + stats.skipped, "{stats:?}");
+    assert_eq!((machine.queued, refresh(&mut machine, DAY - 1).cursor), (0, Some(format!("c-{total}"))));
+    machine.publish(at(DAY), subscription, &event(total + 1)).expect("it is there");
+    sent.clear();
+    drive(&mut machine, at(DAY), &answer(200), &mut sent);
+    assert_eq!((sent.len(), suspended), (1, 1), "it goes on");
+}
