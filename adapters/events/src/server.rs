@@ -43,6 +43,7 @@ use mcp_std::entropy;
 pub use file_store::{FileStore, FileStoreError};
 pub use keeper::{EventStore, MemoryStore};
 pub use registration::{AddEventError, Event, PublishError, Publisher};
+pub use webhooks::{WebhookFailure, WebhookFailureKind};
 
 use crate::source::{Source, SourceConfig, UnknownType};
 use crate::store::Record;
@@ -110,6 +111,12 @@ impl Events {
         Ok(Self(Arc::new(Shared::new(profile, source, entropy()?, keeper))))
     }
 
+    /// Sets a callback for webhook subscriptions whose receivers fail, for logs or for whoever is responsible (EVT-085, EVT-100). It
+    /// is called after the change, on the thread that notices it, and may use these events; its panic changes nothing.
+    pub fn on_webhook_failure(&self, on_failure: impl Fn(&WebhookFailure) + Send + Sync + 'static) {
+        self.0.lock().on_webhook_failure = Some(Arc::new(on_failure));
+    }
+
     /// Sets a callback for errors of the store that no call returns, for logs: a subscription or its progress could not be
     /// written. It is written with the next change; a restart before that loses it. The callback must not use these events.
     pub fn on_store_error(&self, on_error: impl Fn(&io::Error) + Send + 'static) {
@@ -161,7 +168,7 @@ impl Events {
             if let Some(webhooks) = &mut state.webhooks {
                 webhooks.terminate(&|other, _| (other == name).then(|| reason.clone()));
             }
-            state.end_stored(&|other, _| (other == name).then(|| reason.clone()));
+            state.end_stored(&|_, stored| (stored.name == name).then(|| reason.clone()));
             let is_known = state.source.remove(name, reason);
             state.keep(is_known.then(|| Record::LogRemoved { name: name.into() }));
             is_known
@@ -245,7 +252,7 @@ impl Events {
     pub fn terminate(&self, reason: impl Fn(&str, Option<&str>) -> Option<EventsError>) -> usize {
         self.0.change(|state, _| {
             state.epoch += 1;
-            let of_stored = state.end_stored(&|name, principal| reason(name, Some(principal)));
+            let of_stored = state.end_stored(&|_, stored| reason(&stored.name, Some(&stored.principal)));
             let of_webhooks = state
                 .webhooks
                 .as_mut()
@@ -272,9 +279,16 @@ impl Events {
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Events");
-        // Not while a function of the application runs under the lock.
-        if let Ok(state) = self.0.state.try_lock() {
-            shown.field("source", &state.source).field("loops", &state.loops.len());
+        // Not while a function of the application runs under the lock; and what is written to may use these events.
+        let numbers = self.0.try_lock().map(|state| {
+            [
+                ("types", state.types.len()),
+                ("streams", state.source.open_streams()),
+                ("loops", state.loops.len()),
+            ]
+        });
+        for (name, number) in numbers.into_iter().flatten() {
+            shown.field(name, &number);
         }
         shown.finish_non_exhaustive()
     }

@@ -173,16 +173,14 @@ impl EventsLoop {
     fn filter(
         &self,
         call: &Call,
-        profile: &Profile,
         name: &str,
         arguments: Option<RawJson>,
-    ) -> Result<(Filter, Locked<'_>), RpcError> {
+    ) -> Result<(Filter, Locked<'_>), EventsError> {
         let arguments = arguments.unwrap_or_else(RawJson::empty_object);
         loop {
             let epoch = self.shared.lock().epoch;
             let access = self.shared.access(name, call.caller());
-            let filter = access.and_then(|access| access.accept(&arguments, call.caller()));
-            let filter = filter.map_err(|error| error.to_rpc(profile))?;
+            let filter = access.and_then(|access| access.accept(&arguments, call.caller()))?;
             let state = self.shared.lock();
             // Otherwise access may have been lost while the application decided (EVT-162).
             if state.epoch == epoch {
@@ -195,7 +193,8 @@ impl EventsLoop {
         let params: PollEventsParams<'_> = call.parse()?;
         let now = self.source_time(server_loop.tick());
         let profile = self.shared.profile(call.caller());
-        let (filter, mut state) = self.filter(call, &profile, &params.name, params.arguments.clone())?;
+        let filter = self.filter(call, &params.name, params.arguments.clone());
+        let (filter, mut state) = filter.map_err(|error| error.to_rpc(&profile))?;
         let polled = state.source.poll(now, &params, filter);
         drop(state);
         let result = polled.map_err(|error| error.to_rpc(&profile))?;
@@ -210,7 +209,8 @@ impl EventsLoop {
         let Some(id) = server_loop.engine().request_id(call.id()).cloned() else { return Ok(()) };
         let principal = call.caller().principal();
         let profile = self.shared.profile(call.caller());
-        let (filter, mut state) = self.filter(call, &profile, &params.name, params.arguments.clone())?;
+        let filter = self.filter(call, &params.name, params.arguments.clone());
+        let (filter, mut state) = filter.map_err(|error| error.to_rpc(&profile))?;
         let opened = state.source.open(now, self.lane, &params, principal, filter);
         drop(state);
         let key = opened.map_err(|error| error.to_rpc(&profile))?;
@@ -228,7 +228,13 @@ impl EventsLoop {
         let key =
             subscription_key(call.caller(), mode.as_ref(), url, &params.name, params.arguments.as_ref());
         let key = key.map_err(wrong)?;
-        let (filter, mut state) = self.filter(call, &profile, &params.name, params.arguments.clone())?;
+        let (filter, mut state) = match self.filter(call, &params.name, params.arguments.clone()) {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                self.shared.change(|state, _| state.end_refused(&key, &error));
+                return Err(wrong(error));
+            }
+        };
         let State { source, webhooks, .. } = &mut *state;
         let Some(webhooks) = webhooks else {
             return Err(wrong(EventsError::UnsupportedMode(DeliveryMode::Webhook)));

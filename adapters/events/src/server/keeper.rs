@@ -16,6 +16,7 @@ use mcp_proto::server::{Authorization, Caller, Identity};
 use mcp_std::Clock;
 
 use super::shared::{Shared, State};
+use super::webhooks::Restored;
 use crate::source::Source;
 use crate::store::{Record, Snapshot, StoredSubscription};
 use crate::webhook::SubscriptionKey;
@@ -155,7 +156,12 @@ impl State {
         let stored = keeper.store.append(records);
         if stored.is_ok() && (keeper.is_behind || keeper.store.wants_snapshot()) {
             let waiting = keeper.stored.values().map(|stored| Record::Subscription(stored.clone().into()));
-            let of_webhooks = webhooks.as_ref().map(|webhooks| webhooks.records(source)).unwrap_or_default();
+            let of_webhooks = match webhooks {
+                Some(webhooks) => webhooks.records(source),
+                None => Some(Vec::new()),
+            };
+            // Without those of the deliverer, the store would lose them.
+            let Some(of_webhooks) = of_webhooks else { return stored };
             let all = source.records().chain(waiting).chain(of_webhooks);
             // What is not published yet is not among them; what is there twice counts once.
             let all: Vec<Record> = all.chain(records.iter().cloned()).collect();
@@ -193,18 +199,37 @@ impl State {
         found.is_some()
     }
 
-    /// Ends the subscriptions that wait for their types and for which `reason`, called with type and principal, returns one.
-    /// Returns their number.
-    pub(super) fn end_stored(&mut self, reason: &dyn Fn(&str, &str) -> Option<EventsError>) -> usize {
+    /// Ends the subscription of a call that was refused, if its principal may not have it any more (EVT-162). One that waits for
+    /// a type that is not there goes on waiting.
+    pub(super) fn end_refused(&mut self, key: &SubscriptionKey, error: &EventsError) {
+        let is_lost = matches!(error, EventsError::Forbidden(_) | EventsError::EventNotFound);
+        if !is_lost || !self.types.contains_key(key.name()) {
+            return;
+        }
+        let id = key.id();
+        self.end_stored(&|other, _| (other == id).then(|| error.clone()));
+        if let Some(webhooks) = &mut self.webhooks {
+            webhooks.end(key, error);
+        }
+        self.keep_changes();
+    }
+
+    /// Ends the subscriptions that are not in use yet and for which `reason`, called with their ids, returns one. Returns their
+    /// number.
+    pub(super) fn end_stored(
+        &mut self,
+        reason: &dyn Fn(&str, &StoredSubscription) -> Option<EventsError>,
+    ) -> usize {
         let Self { source, webhooks, keeper: Some(keeper), .. } = self else { return 0 };
-        let ends = |stored: &StoredSubscription| reason(&stored.name, &stored.principal);
         let ended: Vec<(String, EventsError)> =
-            keeper.stored.iter().filter_map(|(id, stored)| Some((id.clone(), ends(stored)?))).collect();
+            keeper.stored.iter().filter_map(|(id, stored)| Some((id.clone(), reason(id, stored)?))).collect();
         let mut records = Vec::new();
         for (id, error) in &ended {
             // Its end is delivered, and stored as that of others is.
             let is_told = match (webhooks.as_mut(), keeper.stored.remove(id)) {
-                (Some(webhooks), Some(stored)) => webhooks.restore(source, &stored, Err(error.clone())),
+                (Some(webhooks), Some(stored)) => {
+                    webhooks.restore(source, &stored, Err(error.clone())) == Restored::Taken
+                }
                 _ => false,
             };
             records.extend((!is_told).then(|| Record::SubscriptionEnded { id: id.clone() }));
@@ -243,8 +268,15 @@ impl Shared {
             let State { source, webhooks: Some(webhooks), keeper: Some(keeper), .. } = &mut *state else {
                 return;
             };
-            if keeper.stored.remove(&id).is_some() && !webhooks.restore(source, &stored, filter) {
-                state.keep([Record::SubscriptionEnded { id: id.clone() }]);
+            // It may have ended meanwhile.
+            if keeper.stored.contains_key(&id) {
+                let restored = webhooks.restore(source, &stored, filter);
+                if restored != Restored::Later {
+                    keeper.stored.remove(&id);
+                }
+                if restored == Restored::Refused {
+                    state.keep([Record::SubscriptionEnded { id: id.clone() }]);
+                }
             }
             last = id;
         }

@@ -124,7 +124,9 @@ impl<A, P> Event<A, P> {
     }
 
     /// Sets who may subscribe with which arguments. It returns the error to answer with: [`EventsError::Forbidden`] or
-    /// [`EventsError::InvalidParams`] (EVT-070).
+    /// [`EventsError::InvalidParams`] (EVT-070). A webhook subscription ends when its refresh is refused with `Forbidden`, or the type
+    /// is hidden from its subscriber by then: `terminated` is delivered, and nothing else (EVT-162). Refuse what may work a moment
+    /// later with [`EventsError::Internal`].
     #[must_use]
     pub fn authorize(
         mut self,

@@ -17,7 +17,7 @@ use mcp_std::catch;
 use super::EVENTS_LIST;
 use super::keeper::{Keeper, UnixClock};
 use super::registration::Access;
-use super::webhooks::Webhooks;
+use super::webhooks::{WebhookFailure, Webhooks};
 use crate::source::{Lane, Source};
 use crate::wire::{
     DeliveryMode, EventType, EventsError, ListEventsParams, ListEventsResult, Profile, SubscribeEventsResult,
@@ -28,6 +28,9 @@ pub(super) type Answer = Result<SubscribeEventsResult, RpcError>;
 
 /// Chooses the profile of a caller.
 pub(super) type FindProfile = Arc<dyn Fn(&Caller) -> Profile + Send + Sync>;
+
+/// Hears of receivers that fail.
+pub(super) type OnWebhookFailure = Arc<dyn Fn(&WebhookFailure) + Send + Sync>;
 
 pub(super) struct Shared {
     /// What is declared, and the profile of callers who have none of their own.
@@ -75,6 +78,7 @@ pub(super) struct State {
     pub(super) loops: BTreeMap<Lane, JoinedLoop>,
     pub(super) webhooks: Option<Box<Webhooks>>,
     pub(super) keeper: Option<Keeper>,
+    pub(super) on_webhook_failure: Option<OnWebhookFailure>,
     /// Raised when access may have been lost: a check before that counts no more.
     pub(super) epoch: u64,
     /// The latest time of a loop.
@@ -106,6 +110,7 @@ impl Shared {
             loops: BTreeMap::new(),
             webhooks: None,
             keeper,
+            on_webhook_failure: None,
             epoch: 0,
             now: Instant::ZERO,
             entropy,
@@ -121,6 +126,20 @@ impl Shared {
     pub(super) fn lock(&self) -> Locked<'_> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Locked { state, _after: AfterLock(self) }
+    }
+
+    /// Locks the state, unless it is locked.
+    pub(super) fn try_lock(&self) -> Option<Locked<'_>> {
+        Some(Locked { state: self.try_state()?, _after: AfterLock(self) })
+    }
+
+    /// Locks the state without taking the events of the deliverer afterwards.
+    fn try_state(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Changes something, and wakes the loops that have to send something for it.
@@ -154,21 +173,19 @@ impl Shared {
     /// Takes the events of the deliverer of webhooks, unless another thread has the lock: it does that then when it is done.
     pub(super) fn take_news(&self) {
         while self.has_news.load(Ordering::SeqCst) {
-            let mut state = match self.state.try_lock() {
-                Ok(state) => state,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
-            };
+            let Some(mut state) = self.try_state() else { return };
             self.has_news.store(false, Ordering::SeqCst);
             let State { source, webhooks, .. } = &mut *state;
-            if let Some(webhooks) = webhooks {
-                webhooks.take_news(source);
-            }
+            let failures = webhooks.as_mut().map(|webhooks| webhooks.take_news(source)).unwrap_or_default();
             // Before the answers of calls that depend on it (EVT-084).
             state.keep_changes();
             let woken = state.wake();
+            let on_failure = state.on_webhook_failure.clone();
             drop(state);
             wake_all(woken);
+            for failure in failures {
+                let _ = on_failure.as_ref().map(|on_failure| catch(|| on_failure(&failure)));
+            }
         }
     }
 

@@ -630,6 +630,7 @@ fn changes_of_the_list_reach_their_subscribers() {
     assert_eq!(announced(&mut harness), [wire::LIST_CHANGED]);
 }
 
+mod access;
 mod scenarios;
 mod stores;
 #[cfg(feature = "post")]

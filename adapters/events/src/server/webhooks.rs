@@ -42,15 +42,53 @@ pub(super) struct Webhooks {
 }
 
 struct Subscriber {
+    /// Id of the subscription on the wire.
+    id: String,
     name: String,
     principal: String,
     filter: Filter,
+}
+
+/// A webhook subscription whose receiver fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WebhookFailure {
+    /// What follows from it.
+    pub kind: WebhookFailureKind,
+    /// Id of the subscription on the wire.
+    pub id: String,
+    /// Name of the type.
+    pub name: String,
+    /// Canonical name of the subscriber.
+    pub principal: String,
+}
+
+/// What follows from the failures of a receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WebhookFailureKind {
+    /// Nothing is sent until the subscriber refreshes (EVT-100).
+    Suspended,
+    /// The subscription had no expiry, and has ended (EVT-131): see [`Config::give_up_after`](delivery::Config::give_up_after).
+    GivenUp,
+}
+
+/// What became of a stored subscription.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Restored {
+    /// It goes on, or its end is delivered.
+    Taken,
+    /// It cannot go on, and nobody is told.
+    Refused,
+    /// The deliverer takes nothing now.
+    Later,
 }
 
 /// A call that waits for the challenge of its URL.
 struct Waiting {
     lane: Lane,
     call: CallId,
+    key: SubscriptionKey,
     /// Of its caller, for an error.
     profile: Profile,
     begin: Begin,
@@ -98,7 +136,7 @@ impl Events {
         let deliverer = self.0.lock().webhooks.as_ref().map(|webhooks| webhooks.deliverer.clone());
         // Without the lock: others go on meanwhile.
         let is_complete = deliverer.is_none_or(|deliverer| deliverer.0.finish(timeout));
-        self.0.change(|state, _| state.webhooks.as_mut().map(|webhooks| webhooks.end()));
+        self.0.change(|state, _| state.webhooks.as_mut().map(|webhooks| webhooks.close()));
         is_complete
     }
 
@@ -196,9 +234,10 @@ impl Webhooks {
             return Err(ended());
         }
         let Request { name, subscribe, filter, resume } = request;
-        let subscriber = Subscriber { name, principal: subscribe.key.principal().into(), filter };
+        let (id, principal) = (subscribe.key.id(), subscribe.key.principal().into());
+        let subscriber = Subscriber { id, name, principal, filter };
         let begin = Begin { subscriber, resume };
-        let profile = subscribe.profile;
+        let (profile, key) = (subscribe.profile, subscribe.key.clone());
         let end = source.cursor(subscribe.key.name());
         let subscribed = self.deliverer.with(|deliveries, now| {
             // One that does not get events yet has not passed what is queued for it.
@@ -211,7 +250,7 @@ impl Webhooks {
         match subscribed.unwrap_or_else(|| Err(ended()))? {
             Subscribed::Granted(grant) => Ok(Some(self.begin(source, &grant, begin))),
             Subscribed::Verifying(ticket) => {
-                self.waiting.insert(ticket, Waiting { lane, call, profile, begin });
+                self.waiting.insert(ticket, Waiting { lane, call, key, profile, begin });
                 Ok(None)
             }
         }
@@ -264,6 +303,22 @@ impl Webhooks {
         self.answers.retain(|(other, ..)| *other != lane);
     }
 
+    /// Ends the subscription of a key, and refuses the calls that wait for it (EVT-162).
+    pub(super) fn end(&mut self, key: &SubscriptionKey, error: &EventsError) {
+        self.deliverer.with(|deliveries, now| {
+            if let Some(handle) = deliveries.find(key) {
+                self.subscribers.remove(&handle);
+                deliveries.terminate(now, handle, error);
+            }
+        });
+        let waiting =
+            self.waiting.iter().filter(|(_, waiting)| waiting.key == *key).map(|(ticket, _)| *ticket);
+        for ticket in waiting.collect::<Vec<_>>() {
+            self.deliverer.with(|deliveries, _| deliveries.cancel(ticket));
+            self.refuse(ticket, error);
+        }
+    }
+
     /// Ends the subscriptions for which `reason`, called with type and principal, returns one. Returns their number.
     pub(super) fn terminate(&mut self, reason: &dyn Fn(&str, &str) -> Option<EventsError>) -> usize {
         let ended = self
@@ -299,30 +354,51 @@ impl Webhooks {
         Some((call, answer))
     }
 
-    /// Takes the events of the deliverer.
-    pub(super) fn take_news(&mut self, source: &Source) {
+    /// Takes the events of the deliverer. Returns what the application hears.
+    pub(super) fn take_news(&mut self, source: &Source) -> Vec<WebhookFailure> {
+        let (mut failures, mut unwanted) = (Vec::new(), Vec::new());
         while let Some(event) = self.deliverer.poll_event() {
             match event {
-                // Of one that was cancelled meanwhile the subscription gets nothing, and expires.
-                delivery::Event::Verified { ticket, grant } => {
-                    if let Some(Waiting { lane, call, begin, .. }) = self.waiting.remove(&ticket) {
+                delivery::Event::Verified { ticket, grant } => match self.waiting.remove(&ticket) {
+                    Some(Waiting { lane, call, begin, .. }) => {
                         let result = self.begin(source, &grant, begin);
                         self.answers.push((lane, call, Ok(result)));
                     }
-                }
+                    // It was cancelled or refused meanwhile; another call with its key may follow.
+                    None => unwanted.push(grant.subscription),
+                },
                 delivery::Event::Refused { ticket, error } => {
                     self.refuse(ticket, &error);
                 }
                 delivery::Event::Ended { subscription } => {
                     self.subscribers.remove(&subscription);
                 }
-                delivery::Event::Suspended { .. } | delivery::Event::GivenUp { .. } => {}
+                delivery::Event::Suspended { subscription } => {
+                    failures.extend(self.failure(subscription, WebhookFailureKind::Suspended));
+                }
+                delivery::Event::GivenUp { subscription } => {
+                    failures.extend(self.failure(subscription, WebhookFailureKind::GivenUp));
+                    self.subscribers.remove(&subscription);
+                }
             }
         }
+        for handle in unwanted.into_iter().filter(|handle| !self.subscribers.contains_key(handle)) {
+            // Nobody would end one without expiry.
+            self.deliverer.with(|deliveries, _| {
+                let key = deliveries.key(handle).cloned();
+                key.map(|key| deliveries.unsubscribe(&key, &Profile::SEP))
+            });
+        }
+        failures
+    }
+
+    fn failure(&self, handle: SubscriptionHandle, kind: WebhookFailureKind) -> Option<WebhookFailure> {
+        let Subscriber { id, name, principal, .. } = self.subscribers.get(&handle)?;
+        Some(WebhookFailure { kind, id: id.clone(), name: name.clone(), principal: principal.clone() })
     }
 
     /// Refuses all that would wait for a delivery.
-    fn end(&mut self) {
+    fn close(&mut self) {
         self.has_ended = true;
         for ticket in self.waiting.keys().copied().collect::<Vec<_>>() {
             self.deliverer.with(|deliveries, _| deliveries.cancel(ticket));
@@ -360,14 +436,13 @@ impl Webhooks {
         self.subscribers.insert(handle, subscriber);
     }
 
-    /// Takes in a subscription of a store, whose filter was made again, or ends it with the reason why there is none. Returns
-    /// false if it cannot go on, and nobody is told.
+    /// Takes in a subscription of a store, whose filter was made again, or ends it with the reason why there is none.
     pub(super) fn restore(
         &mut self,
         source: &mut Source,
         stored: &StoredSubscription,
         filter: Result<Filter, EventsError>,
-    ) -> bool {
+    ) -> Restored {
         let is_live =
             |deliveries: &Deliveries| stored.key().is_some_and(|key| deliveries.find(&key).is_some());
         let restored = self.deliverer.with(|deliveries, now| match is_live(deliveries) {
@@ -376,12 +451,13 @@ impl Webhooks {
         });
         let handle = match restored {
             // Its client was faster: what the store has of it by now is that of the new one.
-            Some(Err(())) => return true,
+            Some(Err(())) => return Restored::Taken,
             Some(Ok(Some(handle))) => handle,
-            Some(Ok(None)) | None => return false,
+            Some(Ok(None)) => return Restored::Refused,
+            None => return Restored::Later,
         };
         if stored.terminated.is_some() {
-            return true;
+            return Restored::Taken;
         }
         let cursor = stored.progress.cursor.as_deref();
         let resume = filter.and_then(|filter| Ok((filter, source.resume_stored(&stored.name, cursor)?)));
@@ -390,18 +466,16 @@ impl Webhooks {
                 if let Some(cursor) = resume.cursor.as_deref().filter(|_| resume.truncated) {
                     self.deliverer.with(|deliveries, now| deliveries.report_gap(now, handle, cursor));
                 }
+                let id = stored.key().map(|key| key.id()).unwrap_or_default();
                 let (name, principal) = (stored.name.clone(), stored.principal.clone());
-                self.fill(
-                    source,
-                    handle,
-                    Begin { subscriber: Subscriber { name, principal, filter }, resume },
-                );
+                let subscriber = Subscriber { id, name, principal, filter };
+                self.fill(source, handle, Begin { subscriber, resume });
             }
             Err(error) => {
                 self.deliverer.with(|deliveries, now| deliveries.terminate(now, handle, &error));
             }
         }
-        true
+        Restored::Taken
     }
 
     /// Returns the records of changes that a store does not know yet.
@@ -411,13 +485,13 @@ impl Webhooks {
     }
 
     /// Returns the records of everything that a store keeps of the subscriptions, with their positions in the logs as they are
-    /// now.
-    pub(super) fn records(&self, source: &Source) -> Vec<Record> {
+    /// now. `None` if the driver did not let it.
+    pub(super) fn records(&self, source: &Source) -> Option<Vec<Record>> {
         let names: BTreeSet<&str> = self.subscribers.values().map(|subscriber| &*subscriber.name).collect();
         for name in names {
             source.cursor(name).into_iter().for_each(|cursor| self.pass(name, &cursor));
         }
-        self.deliverer.with(|deliveries, _| deliveries.records().collect()).unwrap_or_default()
+        self.deliverer.with(|deliveries, _| deliveries.records().collect())
     }
 }
 

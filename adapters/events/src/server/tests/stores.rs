@@ -57,7 +57,7 @@ impl TestDriver {
     }
 
     /// Acknowledges what is due, and returns the ids of subscriptions and the bodies.
-    fn delivered(&self) -> Vec<(String, Value)> {
+    pub(super) fn delivered(&self) -> Vec<(String, Value)> {
         let mut delivered = Vec::new();
         loop {
             let due = self.due();
@@ -71,7 +71,7 @@ impl TestDriver {
         }
     }
 
-    fn advance(&self, time: Duration) {
+    pub(super) fn advance(&self, time: Duration) {
         self.0.0.lock().expect("a machine").now = self.change(|_, now| now + time);
         self.change(|deliveries, now| deliveries.handle_timeout(now));
     }
@@ -101,19 +101,19 @@ pub(super) fn body(delivery: &Delivery) -> Value {
     serde_json::from_slice(&delivery.body).expect("JSON")
 }
 
-fn ids(delivered: &[(String, Value)]) -> Vec<&str> {
+pub(super) fn ids(delivered: &[(String, Value)]) -> Vec<&str> {
     delivered.iter().map(|(_, body)| body["eventId"].as_str().unwrap_or("-")).collect()
 }
 
 /// A server between two restarts.
-struct Life {
-    events: Events,
-    driver: TestDriver,
-    harness: Harness,
+pub(super) struct Life {
+    pub(super) events: Events,
+    pub(super) driver: TestDriver,
+    pub(super) harness: Harness,
 }
 
 impl Life {
-    fn new(store: impl EventStore + 'static) -> Self {
+    pub(super) fn new(store: impl EventStore + 'static) -> Self {
         let events = Events::with_store(SourceConfig::default(), Profile::SEP, store).expect("a store");
         let driver = TestDriver::new();
         events.webhooks(driver.clone());
@@ -125,14 +125,14 @@ impl Life {
         self.events.add(mail()).expect("a type")
     }
 
-    fn sign_in(&mut self, principal: &str) {
+    pub(super) fn sign_in(&mut self, principal: &str) {
         let channel = self.harness.server.pipe.channel();
         let party = server::Authorization::new(Identity::new(principal).scopes("mail:read"));
         self.harness.server.engine().set_authorization(channel, Some(party));
     }
 
     /// Subscribes, and answers the challenge.
-    fn subscribe(&mut self, principal: &str, arguments: &Value, ttl: Value) -> Value {
+    pub(super) fn subscribe(&mut self, principal: &str, arguments: &Value, ttl: Value) -> Value {
         self.sign_in(principal);
         let mut params = target(arguments);
         params["ttlMs"] = ttl;
@@ -151,12 +151,12 @@ impl Life {
     }
 }
 
-fn target(arguments: &Value) -> Value {
+pub(super) fn target(arguments: &Value) -> Value {
     json!({"name": "mail", "arguments": arguments, "delivery": {"mode": "webhook", "url": HOOK}})
 }
 
 /// Mail goes to its principal alone, who has to have the scope, and can choose a folder.
-fn mail() -> Event<Value, Value> {
+pub(super) fn mail() -> Event<Value, Value> {
     let any = || raw(r#"{"type":"object"}"#);
     Event::with_schemas("mail", any(), any())
         .modes([DeliveryMode::Poll, DeliveryMode::Push, DeliveryMode::Webhook])
@@ -170,17 +170,17 @@ fn mail() -> Event<Value, Value> {
         })
 }
 
-fn send(publisher: &Publisher<Value>, number: u32, to: &str) {
+pub(super) fn send(publisher: &Publisher<Value>, number: u32, to: &str) {
     let payload = json!({"to": to, "folder": if number % 2 == 0 { "even" } else { "odd" }});
     publisher.publish_as(format!("evt-{number}"), UNIX_EPOCH, &payload).expect("published");
 }
 
 /// A store that fails while it is told to.
 #[derive(Clone, Default)]
-struct Failing {
+pub(super) struct Failing {
     store: MemoryStore,
-    fails: Arc<AtomicUsize>,
-    snapshots: Arc<AtomicUsize>,
+    pub(super) fails: Arc<AtomicUsize>,
+    pub(super) snapshots: Arc<AtomicUsize>,
 }
 
 impl Failing {
@@ -191,7 +191,7 @@ impl Failing {
         }
     }
 
-    fn snapshot(&self) -> Snapshot {
+    pub(super) fn snapshot(&self) -> Snapshot {
         self.store.load().expect("records").into_iter().collect()
     }
 }
