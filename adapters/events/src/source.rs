@@ -165,23 +165,31 @@ impl Source {
     ///
     /// A type that changed otherwise is [removed](Self::remove) first, with [`EventsError::SchemaChanged`].
     ///
-    /// It goes on with its [stored](Self::restore) log. Returns what a store does not know of its log.
+    /// It goes on with its [stored](Self::restore) log, which is dropped if it replays nothing any more. Returns what a store does not
+    /// know of its log.
     pub fn add(&mut self, described: EventType, limits: LogLimits) -> Option<Record> {
         let name = described.name.clone();
         if let Some(known) = self.types.get_mut(&name) {
             known.described = described;
             return None;
         }
-        let stored = self.stored.remove(&name).filter(|_| limits.replays);
-        let (log, is_known) = match stored {
-            Some(mut log) => {
+        let begin = |log: &Log| log_records(&name, log).next();
+        let (log, record) = match self.stored.remove(&name) {
+            Some(mut log) if limits.replays => {
                 let is_known = log.limits() == limits;
                 log.set_limits(limits);
-                (log, is_known)
+                let record = if is_known { None } else { begin(&log) };
+                (log, record)
             }
-            None => (Log::new(limits, &mut self.entropy), !limits.replays),
+            stored => {
+                let log = Log::new(limits, &mut self.entropy);
+                let record = match limits.replays {
+                    true => begin(&log),
+                    false => stored.map(|_| Record::LogRemoved { name: name.clone() }),
+                };
+                (log, record)
+            }
         };
-        let record = if is_known { None } else { log_records(&name, &log).next() };
         // Those of before may be anywhere in it.
         let checkpoint = log.start_of_all();
         self.types.insert(name, Type { described, log, waiting: BTreeSet::new(), checkpoint });

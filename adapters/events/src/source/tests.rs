@@ -445,3 +445,30 @@ fn replay_has_what_came_between_resume_and_now_and_tells_of_a_gap() {
     source.remove("hook", &EventsError::EventNotFound);
     assert_eq!(source.replay("hook", &resume, even), Replay { events: Vec::new(), gap: None });
 }
+
+// covers: EVT-142, EVT-151
+#[test]
+fn stored_log_goes_when_its_type_replays_nothing_any_more() {
+    let mut first = source_of(LogLimits::default());
+    first.publish(at(0), event("build", 1)).expect("a type");
+    let cursor = first.cursor("build").expect("a cursor");
+    let mut kept: Vec<Record> = first.records().collect();
+    let add = |kept: &[Record], replays| {
+        let mut source = Source::new(SourceConfig::default(), Entropy::new([4; 32], u64::from(replays)));
+        let _ = source.restore(kept.iter().cloned().collect());
+        let limits = LogLimits { replays, ..LogLimits::default() };
+        let record = source.add(described("build", &[DeliveryMode::Poll]), limits);
+        (source, record)
+    };
+    let (source, removed) = add(&kept, false);
+    assert_eq!(removed, Some(Record::LogRemoved { name: "build".into() }));
+    assert!(source.records().all(|record| !matches!(&record, Record::Event { .. })));
+    kept.extend(removed);
+    assert_eq!(add(&kept, false).1, None, "it is known by now");
+    // Those who come back later learn that they have missed something: it is another log.
+    let (mut source, begun) = add(&kept, true);
+    assert!(matches!(begun, Some(Record::Log { first: 0, .. })), "{begun:?}");
+    let polled =
+        source.poll(at(1), &PollEventsParams::new("build").cursor(&*cursor), |_| true).expect("a poll");
+    assert!(polled.truncated.unwrap_or_default() && polled.events.is_empty(), "{polled:?}");
+}
