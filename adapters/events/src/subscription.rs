@@ -20,6 +20,7 @@
 //! | subscribing | `Forbidden`, `NotFound`, `Unsupported`, `InvalidParams` | the end |
 //! | subscribed | `terminated` because of the type | `events/subscribe` without a cursor, and a gap (EVT-023) |
 //! | subscribed | `terminated` | the end (EVT-153) |
+//! | subscribing | `terminated`, and then a grant | `events/subscribe` at once: its answer tells whether the grant was before the end |
 //! | any | [`unsubscribe`](WebhookSubscription::unsubscribe) | `events/unsubscribe` once, and the end whatever its outcome |
 
 mod timestamp;
@@ -194,6 +195,13 @@ impl WebhookSubscription {
         })
     }
 
+    /// Ties instants to Unix time anew. The clock of the machine may be set at any time, so do this before
+    /// [`handle_subscribed`](Self::handle_subscribed) and [`rotate`](Self::rotate): a grant is a time of the clock, as it is when
+    /// the grant comes.
+    pub const fn set_anchor(&mut self, anchor: Anchor) {
+        self.anchor = anchor;
+    }
+
     /// Returns the registration, by which the receiver names the subscription of a delivery.
     #[must_use]
     pub const fn registration(&self) -> RegistrationKey {
@@ -235,8 +243,11 @@ impl WebhookSubscription {
     /// Returns what to do now. Its outcome is passed in before the next action. What the server has told the receiver about the end of
     /// the subscription is handled here.
     pub fn poll_action(&mut self, now: Instant, receiver: &mut Receiver) -> Option<SubscriptionAction> {
-        if let Some(error) = receiver.take_end(self.registration) {
-            self.terminated(now, receiver, error);
+        // Not while a request is on its way: its answer is needed, too.
+        if self.state != State::Subscribing {
+            if let Some(error) = receiver.take_end(self.registration) {
+                self.terminated(now, receiver, error);
+            }
         }
         match self.state {
             State::Waiting { until } if until <= now => {
@@ -343,6 +354,8 @@ impl WebhookSubscription {
                 }
             },
         };
+        // Of this grant, or of the subscription before it: only the server knows.
+        let was_terminated = receiver.take_end(self.registration).is_some();
         let cursor = result.cursor.and_then(|Nullable(cursor)| cursor);
         let has_position = cursor.is_some();
         let bound = receiver
@@ -372,7 +385,7 @@ impl WebhookSubscription {
             }
         };
         // A rotation that came while the answer was on its way is sent at once.
-        let until = if self.is_secret_sent { now + pause } else { now };
+        let until = if self.is_secret_sent && !was_terminated { now + pause } else { now };
         self.state = State::Waiting { until };
     }
 
@@ -415,8 +428,8 @@ impl WebhookSubscription {
             {
                 self.begin_anew(now, receiver, GapReason::TypeChanged);
             }
-            // The answer tells what a request on its way has become.
-            _ if matches!(self.state, State::Subscribing | State::Unsubscribing) => {}
+            // It ends with the answer that is on its way.
+            _ if self.state == State::Unsubscribing => {}
             _ => {
                 let error = RpcError::new(error.code, error.message);
                 self.end(receiver, Some(FollowError::Server(error)));

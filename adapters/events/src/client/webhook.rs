@@ -82,8 +82,7 @@ impl<B: ClientBackend> EventsClient<'_, B> {
         }
         let subscription = Subscription { name: name.into(), arguments: Some(arguments) };
         let entropy = Entropy::new(entropy::seed().map_err(Error::Entropy)?, entropy::nonce());
-        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let anchor = Anchor::new(self.calls.backend().now(), unix.as_secs());
+        let anchor = self.anchor();
         let WebhookOptions { url, config, cursor } = options;
         let mut receiver = lock(receiver);
         Ok(WebhookSubscription::new(config, subscription, url, cursor, &mut receiver, entropy, anchor)?)
@@ -92,7 +91,14 @@ impl<B: ClientBackend> EventsClient<'_, B> {
     /// Replaces the secret of a webhook subscription. The new one is sent by the next
     /// [`next_of_webhook`](Self::next_of_webhook); the receiver takes the old one for a while (EVT-094).
     pub fn rotate_webhook(&self, subscription: &mut WebhookSubscription, receiver: &Mutex<Receiver>) {
+        subscription.set_anchor(self.anchor());
         subscription.rotate(self.calls.backend().now(), &mut lock(receiver));
+    }
+
+    /// Ties the instants of the connection to the clock of the system, as it is now.
+    fn anchor(&self) -> Anchor {
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Anchor::new(self.calls.backend().now(), unix.as_secs())
     }
 
     /// Subscribes, refreshes and unsubscribes when it is due, and waits for what happens next to a webhook subscription. Returns `None`
@@ -150,6 +156,7 @@ impl<B: ClientBackend> EventsClient<'_, B> {
             match action {
                 Some(SubscriptionAction::Subscribe(params)) => {
                     let outcome = outcome_of(self.subscribe(&params).await)?;
+                    subscription.set_anchor(self.anchor());
                     subscription.handle_subscribed(backend.now(), &mut lock(receiver), outcome);
                 }
                 Some(SubscriptionAction::Unsubscribe(params)) => {

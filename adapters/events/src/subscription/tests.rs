@@ -291,6 +291,82 @@ fn terminated_ends_unless_the_type_has_changed() {
     assert_eq!(world.deliver(&secret, "e1", &event("e1", "d1")), 204);
 }
 
+// covers: EVT-023, EVT-153
+#[test]
+fn end_that_overtakes_a_grant_is_asked_about() {
+    let end = |code| format!(r#"{{"type":"terminated","error":{{"code":{code},"message":"m"}}}}"#);
+    for (code, answer, is_over) in [
+        // The grant was before the end, and after it.
+        (-32024, Err(server(&EventsError::Forbidden("left".into()))), true),
+        (-32023, Err(server(&EventsError::EventNotFound)), true),
+        (-32027, Ok(grant(Some(7_200))), false),
+    ] {
+        let mut world = world();
+        let secret = world.subscribes(at(0)).delivery.secret;
+        world.answer(at(0), Ok(grant(Some(3_600)).cursor("c1")));
+        assert_eq!(world.subscribes(at(2_700)).cursor.as_deref(), Some("c1"));
+        assert_eq!(world.deliver(&secret, "m1", &end(code)), 204);
+        // A caller that looks for actions meanwhile loses nothing.
+        assert_eq!(world.machine.poll_action(at(2_700), &mut world.receiver), None);
+        world.answer(at(2_701), Ok(grant(Some(6_300)).cursor("c1")));
+        world.events();
+        assert_eq!(world.subscribes(at(2_701)).cursor.as_deref(), Some("c1"), "at once");
+        world.answer(at(2_702), answer.clone());
+        let events = world.events();
+        match answer {
+            Err(error) => assert_eq!(events, [SubscriptionEvent::Ended(Some(error))]),
+            Ok(_) => assert!(matches!(&*events, [SubscriptionEvent::Granted { .. }]), "{events:?}"),
+        }
+        assert_eq!(world.machine.has_ended(), is_over);
+        if !is_over {
+            assert!(world.pause(at(2_702)) > Duration::from_secs(60), "it is asked once");
+            assert_eq!(world.deliver(&secret, "e1", &event("e1", "c2")), 204);
+        }
+    }
+    // The refresh is lost: what the receiver was told counts.
+    let mut world = world();
+    let secret = world.subscribes(at(0)).delivery.secret;
+    world.answer(at(0), Ok(grant(Some(3_600))));
+    world.subscribes(at(2_700));
+    assert_eq!(world.deliver(&secret, "m1", &end(-32024)), 204);
+    world.answer(at(2_701), Err(FollowError::Lost("reset".into())));
+    assert_eq!(world.machine.poll_action(at(2_701), &mut world.receiver), None);
+    let error = FollowError::Server(RpcError::new(-32024, "m"));
+    assert_eq!(world.events().last(), Some(&SubscriptionEvent::Ended(Some(error))));
+}
+
+// covers: EVT-081
+#[test]
+fn grants_are_those_of_the_clock_when_they_come() {
+    for jump in [-3_600, 3_600] {
+        let mut world = world();
+        world.granted(at(0), Some(3_600));
+        let mut now = 0;
+        // There, and back again; each grant is an hour of the clock as it is.
+        for jumped in [jump, 0, jump] {
+            let pause = world.pause(at(now)).as_secs();
+            assert!((1_800..=2_700).contains(&pause), "{pause} s");
+            world.events();
+            now += pause + 1;
+            let unix = (EPOCH + now).checked_add_signed(jumped).expect("after 1970");
+            world.subscribes(at(now));
+            world.machine.set_anchor(Anchor::new(at(now), unix));
+            let expires_at = unix + 3_600;
+            let granted = SubscribeEventsResult::new("sub_1", Nullable(Some(iso_8601(expires_at))));
+            world.answer(at(now), Ok(granted));
+            let events = world.events();
+            assert!(
+                matches!(&*events, [SubscriptionEvent::Granted { expires_at: Some(at), .. }] if *at == expires_at),
+                "{events:?}"
+            );
+        }
+        // One that is in the past by this clock is told as such, once more with a clock that has moved.
+        world.subscribes(at(now + 2_700));
+        world.answer(at(now + 2_700), Ok(grant(Some(0))));
+        assert!(world.events().iter().any(|event| matches!(event, SubscriptionEvent::ClockSkew { .. })));
+    }
+}
+
 // covers: EVT-094
 #[test]
 fn rotation_is_sent_at_once_and_both_secrets_are_taken_meanwhile() {
