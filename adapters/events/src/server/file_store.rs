@@ -33,6 +33,7 @@ const MIN_SNAPSHOT: u64 = 1 << 20;
 /// off. When the file is twice as large as what is still of use, and a mebibyte, it is replaced as a whole: written beside it
 /// as `PATH.tmp`, flushed, and renamed.
 ///
+/// What a write that fails leaves is removed before anything else is written; as long as that fails, too, everything is refused.
 /// A last line without an end was being written when the machine or the process ended, and is dropped. Any other line that is no
 /// record is refused, because what follows from it is unknown: remove the file to begin without state, or repair it.
 pub struct FileStore {
@@ -48,6 +49,8 @@ struct State {
     file: Option<File>,
     /// Bytes of the file, all in whole lines.
     size: u64,
+    /// Whether something of a write that failed may be behind them.
+    is_torn: bool,
     /// Bytes of the file at the last snapshot; 0 if there was none since the file was opened.
     live: u64,
     /// The records that were read when it was opened, until they are taken or not all any more.
@@ -126,7 +129,7 @@ impl FileStore {
         let lock = FileLock::try_new(&beside(&path, "lock")).map_err(failed("lock"))?;
         let Some(lock) = lock else { return Err(FileStoreError::InUse { path }) };
         let file = open(&path).map_err(failed("open"))?;
-        let mut state = State { file: Some(file), size: 0, live: 0, loaded: None };
+        let mut state = State { file: Some(file), size: 0, is_torn: false, live: 0, loaded: None };
         state.loaded = Some(state.read(&path, Self::MAX_BYTES)?);
         let state = Mutex::new(state);
         Ok(Self { path, state, flushes_events: true, max_bytes: Self::MAX_BYTES, _lock: lock })
@@ -189,9 +192,24 @@ impl State {
         Ok(self.file.insert(file))
     }
 
+    /// Removes what a write that failed has left behind the whole lines.
+    ///
+    /// # Errors
+    ///
+    /// It is still there: nothing may be written behind it, nor over a part of it.
+    fn mend(&mut self, path: &Path) -> io::Result<()> {
+        if self.is_torn {
+            let size = self.size;
+            self.file(path)?.set_len(size)?;
+            self.is_torn = false;
+        }
+        Ok(())
+    }
+
     /// Reads the records, and drops a last line without an end.
     fn read(&mut self, path: &Path, max: u64) -> Result<Vec<Record>, FileStoreError> {
         let failed = |error| FileStoreError::Io { path: path.into(), operation: "read", error };
+        self.mend(path).map_err(failed)?;
         let damaged = |line, reason: String| FileStoreError::Damaged { path: path.into(), line, reason };
         let file = self.file(path).map_err(failed)?;
         let bytes = file.metadata().map_err(failed)?.len();
@@ -232,14 +250,16 @@ impl State {
     /// Adds whole lines, or nothing.
     fn write(&mut self, path: &Path, lines: &str, is_flushed: bool) -> io::Result<()> {
         self.loaded = None;
+        self.mend(path)?;
         let size = self.size;
         let file = self.file(path)?;
         file.seek(SeekFrom::Start(size))?;
         let written = file.write_all(lines.as_bytes());
         let written = written.and_then(|()| if is_flushed { file.sync_data() } else { Ok(()) });
         if written.is_err() {
-            // What was written of it would be in front of the next line.
-            file.set_len(size)?;
+            self.is_torn = true;
+            // If that fails, too, the next write does it first.
+            let _ = self.mend(path);
         } else {
             self.size += lines.len() as u64;
         }
@@ -285,6 +305,8 @@ impl EventStore for FileStore {
         let content = format!("{HEADER}\n{}", lines(records)?);
         self.check_size(content.len() as u64)?;
         let mut state = self.lock();
+        // If the file is not replaced, its size is that of whole lines.
+        state.mend(&self.path)?;
         // It is opened again: that of before has no name any more, and some systems do not replace a file that is open.
         (state.file, state.loaded) = (None, None);
         let replaced = replace_content(&self.path, &[content.as_bytes()]);

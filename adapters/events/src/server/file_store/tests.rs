@@ -194,3 +194,36 @@ fn size_is_bounded_and_what_is_refused_leaves_nothing() {
     file.set_len(FileStore::MAX_BYTES + 1).expect("a sparse file");
     assert!(matches!(refused(&folder), FileStoreError::TooLarge { .. }));
 }
+
+#[test]
+fn record_that_was_torn_is_removed_before_anything_is_written() {
+    let folder = Folder::new("torn");
+    let store = folder.open().flush_events(false);
+    store.append(&[log(), event(0, "a")]).expect("records");
+    let whole = fs::read(folder.file()).expect("a file");
+    // The disk takes a part of two records, and neither the rest nor that it is cut off again.
+    let torn = format!("{}\n{{\"event\":", event(1, &"x".repeat(500)).to_line().expect("text"));
+    fs::write(folder.file(), [&*whole, torn.as_bytes()].concat()).expect("a file");
+    let broken = || File::open(folder.file()).expect("a file that cannot be written to");
+    store.lock().file = Some(broken());
+    for _ in 0..2 {
+        assert!(store.append(&[event(1, "b")]).is_err());
+        assert!(store.replace(&[log()]).is_err(), "its size is not known");
+        assert!(store.load().is_err(), "a record that was refused would be among them");
+        assert_eq!(fs::metadata(folder.file()).expect("a file").len(), (whole.len() + torn.len()) as u64);
+    }
+    // It recovers. The next record is shorter than what it replaces.
+    store.lock().file = Some(open(&folder.file()).expect("a file"));
+    store.append(&[event(1, "b")]).expect("a record");
+    assert_eq!(store.load().expect("records"), [log(), event(0, "a"), event(1, "b")]);
+    drop(store);
+    assert_eq!(folder.open().load().expect("records"), [log(), event(0, "a"), event(1, "b")]);
+    // What was read before the failure is not what is there behind it.
+    let store = folder.open();
+    store.lock().file = Some(broken());
+    assert!(store.append(&[event(2, "c")]).is_err() && store.load().is_err());
+    store.lock().file = Some(open(&folder.file()).expect("a file"));
+    assert_eq!(store.load().expect("records").len(), 3);
+    store.replace(&[log()]).expect("a snapshot");
+    assert_eq!(store.load().expect("records"), [log()]);
+}
