@@ -35,6 +35,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use std::io;
 
+use mcp_proto::router::SchemaValidator;
 use mcp_proto::server::{Caller, Config, CustomMethod};
 use mcp_proto::{CustomList, EncodeError, Entropy, Instant};
 use mcp_runtime::server::{CommandSender, LoopExtension, ServerExtension, ServerLoop};
@@ -111,6 +112,17 @@ impl Events {
         Ok(Self(Arc::new(Shared::new(profile, source, entropy()?, keeper))))
     }
 
+    /// Sets what checks arguments and payloads against the schemas of the types that are [added](Self::add) from now on:
+    /// `mcp_std::schema::JsonSchemaValidator` for example. Arguments of subscriptions that are not as `inputSchema` says are
+    /// refused with [`EventsError::InvalidParams`], and payloads that are not as `payloadSchema` says with [`PublishError::Schema`]
+    /// (EVT-033).
+    ///
+    /// Types of `Event::typed` are right without one, as far as their types are. Without one, the schemas of others are descriptions,
+    /// and whoever publishes keeps to them.
+    pub fn validator(&self, validator: impl SchemaValidator + 'static) {
+        self.0.lock().validator = Some(Arc::new(validator));
+    }
+
     /// Sets a callback for webhook subscriptions whose receivers fail, for logs or for whoever is responsible (EVT-085, EVT-100). It
     /// is called after the change, on the thread that notices it, and may use these events; its panic changes nothing.
     pub fn on_webhook_failure(&self, on_failure: impl Fn(&WebhookFailure) + Send + Sync + 'static) {
@@ -146,7 +158,8 @@ impl Events {
         A: serde::de::DeserializeOwned + Send + Sync + 'static,
         P: serde::de::DeserializeOwned + 'static,
     {
-        let (described, limits, access) = event.into_parts()?;
+        let validator = self.0.lock().validator.clone();
+        let (described, limits, access) = event.into_parts(validator.as_deref())?;
         let name = described.name.clone();
         let mut state = self.0.lock();
         let begun = state.source.add(described, limits);
@@ -198,6 +211,11 @@ impl Events {
         // In the log, it would be in the way of all that comes behind it.
         if !event.data.is_object() || event.meta.as_ref().is_some_and(|meta| !meta.is_object()) {
             return Err(EncodeError::NotAnObject.into());
+        }
+        let access = self.0.lock().types.get(&event.name).map(|known| known.access.clone());
+        // Without the lock, because it may take long.
+        if let Some(access) = access {
+            access.check_payload(&event.data).map_err(PublishError::Schema)?;
         }
         let record = |source: &Source, now| source.record(now, event);
         self.change_type(&event.name, number, record, |source, webhooks, now| {

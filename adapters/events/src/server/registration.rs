@@ -7,6 +7,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use std::time::SystemTime;
 
+use mcp_proto::router::{SchemaError, SchemaValidator, Validate, Violations};
 use mcp_proto::server::{Caller, parse_arguments};
 use mcp_proto::{EncodeError, RawJson, iso_8601};
 use mcp_std::catch;
@@ -34,7 +35,10 @@ pub struct Event<A = RawJson, P = RawJson> {
 }
 
 impl Event {
-    /// Creates a type by its schemas. Arguments are checked by [`authorize`](Self::authorize) alone.
+    /// Creates a type by its schemas.
+    ///
+    /// Arguments are checked by [`authorize`](Self::authorize) alone, and payloads by nobody: whoever publishes sees to it that they
+    /// are as the schema says (EVT-033). With [`Events::validator`] the schemas decide about both.
     #[must_use]
     pub fn new(name: impl Into<String>, input_schema: RawJson, payload_schema: RawJson) -> Self {
         Self::with_schemas(name, input_schema, payload_schema)
@@ -158,9 +162,13 @@ impl<A, P> Event<A, P> {
 }
 
 impl<A: DeserializeOwned + Send + Sync + 'static, P: DeserializeOwned + 'static> Event<A, P> {
-    pub(super) fn into_parts(self) -> Result<(EventType, LogLimits, Access), AddEventError> {
+    pub(super) fn into_parts(
+        self,
+        validator: Option<&dyn SchemaValidator>,
+    ) -> Result<(EventType, LogLimits, Access), AddEventError> {
         let Self { described, limits, is_visible, authorize, matches } = self;
         check(&described)?;
+        let checks = validator.map(|validator| Checks::compile(&described, validator)).transpose()?;
         let accept = move |arguments: &RawJson, caller: &Caller| -> Result<Filter, EventsError> {
             let arguments: A = parse_arguments(arguments)
                 .map_err(|error| EventsError::InvalidParams(error.message.into()))?;
@@ -177,7 +185,7 @@ impl<A: DeserializeOwned + Send + Sync + 'static, P: DeserializeOwned + 'static>
                 catch(is_match).unwrap_or(false)
             }))
         };
-        Ok((described, limits, Access { is_visible, accept: Box::new(accept) }))
+        Ok((described, limits, Access { is_visible, checks, accept: Box::new(accept) }))
     }
 }
 
@@ -233,6 +241,16 @@ pub enum AddEventError {
         /// Rule that the modes break.
         reason: &'static str,
     },
+    /// The [validator](Events::validator) cannot use a schema.
+    #[error("the event type `{name}` cannot be added: `{member}` {reason}")]
+    InvalidSchema {
+        /// Name of the type.
+        name: String,
+        /// The member of the type.
+        member: &'static str,
+        /// What is wrong with the schema.
+        reason: SchemaError,
+    },
     /// A schema is not a JSON object (EVT-011).
     #[error("the event type `{name}` cannot be added: `{member}` is not a JSON object")]
     Schema {
@@ -243,9 +261,31 @@ pub enum AddEventError {
     },
 }
 
-/// Who sees a type, and which subscriptions to it are accepted.
+/// The schemas of a type, compiled.
+struct Checks {
+    arguments: Box<dyn Validate>,
+    payload: Box<dyn Validate>,
+}
+
+impl Checks {
+    fn compile(described: &EventType, validator: &dyn SchemaValidator) -> Result<Self, AddEventError> {
+        let compile = |member, schema: &RawJson| {
+            let failed =
+                |reason| AddEventError::InvalidSchema { name: described.name.clone(), member, reason };
+            validator.compile(schema).map_err(failed)
+        };
+        let any = RawJson::empty_object();
+        Ok(Self {
+            arguments: compile("inputSchema", &described.input_schema)?,
+            payload: compile("payloadSchema", described.payload_schema.as_ref().unwrap_or(&any))?,
+        })
+    }
+}
+
+/// Who sees a type, which subscriptions to it are accepted, and which payloads.
 pub(super) struct Access {
     is_visible: Option<IsVisible>,
+    checks: Option<Checks>,
     accept: Accept,
 }
 
@@ -257,8 +297,17 @@ impl Access {
 
     /// Returns the filter of a subscription.
     pub(super) fn accept(&self, arguments: &RawJson, caller: &Caller) -> Result<Filter, EventsError> {
+        let checked = self.checks.as_ref().map(|checks| checks.arguments.validate(arguments.as_bytes()));
+        if let Some(Err(violations)) = checked {
+            return Err(EventsError::InvalidParams(alloc::format!("`params.arguments`: {violations}")));
+        }
         catch(|| (self.accept)(arguments, caller))
             .unwrap_or_else(|_| Err(EventsError::Forbidden("the server failed to decide".into())))
+    }
+
+    /// Checks the data of an event (EVT-033).
+    pub(super) fn check_payload(&self, data: &RawJson) -> Result<(), Violations> {
+        self.checks.as_ref().map_or(Ok(()), |checks| checks.payload.validate(data.as_bytes()))
     }
 }
 
@@ -362,6 +411,9 @@ pub enum PublishError {
     /// The store did not take it, with the reason.
     #[error("the store did not take the event: {0}")]
     Store(String),
+    /// The payload is not as its schema says (EVT-033), with the places; only with a [validator](Events::validator).
+    #[error("the payload does not match its schema: {0}")]
+    Schema(Violations),
     /// The payload, or the metadata of the event, cannot be written as a JSON object.
     #[error("the payload cannot be written: {0}")]
     Payload(#[from] EncodeError),

@@ -9,6 +9,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use mcp_proto::router::SchemaValidator;
 use mcp_proto::server::{Announcement, Caller};
 use mcp_proto::{CallId, Change, Entropy, Era, Instant, RpcError, Version};
 use mcp_runtime::server::CommandSender;
@@ -78,6 +79,7 @@ pub(super) struct State {
     pub(super) loops: BTreeMap<Lane, JoinedLoop>,
     pub(super) webhooks: Option<Box<Webhooks>>,
     pub(super) keeper: Option<Keeper>,
+    pub(super) validator: Option<Arc<dyn SchemaValidator>>,
     pub(super) on_webhook_failure: Option<OnWebhookFailure>,
     /// Raised when access may have been lost: a check before that counts no more.
     pub(super) epoch: u64,
@@ -110,6 +112,7 @@ impl Shared {
             loops: BTreeMap::new(),
             webhooks: None,
             keeper,
+            validator: None,
             on_webhook_failure: None,
             epoch: 0,
             now: Instant::ZERO,

@@ -632,6 +632,7 @@ fn changes_of_the_list_reach_their_subscribers() {
 
 mod access;
 mod scenarios;
+mod schemas;
 mod stores;
 #[cfg(feature = "post")]
 mod webhooks;
