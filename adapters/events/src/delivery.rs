@@ -21,6 +21,8 @@
 //! - **The cursor never passes an open event** (EVT-099).
 //! - **No message is attempted more often than [`Config::attempts`]**; each attempt has its own time and signature (EVT-093).
 //! - Nothing of an answer is in an error, a status or an event: only its category (EVT-101).
+//! - **No subscription stays for ever because nobody ends it** (EVT-131): one expires, or ends after [`Config::give_up_after`] of
+//!   failures.
 //!
 //! Instants are those of a clock that never goes back: an older one counts as the last one. The clock of the wall is that of
 //! the [`Anchor`].
