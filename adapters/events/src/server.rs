@@ -85,7 +85,8 @@ impl Events {
     /// A type that is [added](Self::add) goes on with its log, and its cursors are valid. Its subscriptions go on as soon as
     /// there are [webhooks](Self::webhooks), too: what they have missed is delivered, and their filters are made again from
     /// their arguments. Whom [`Event::authorize`] refuses then, by his name and the scopes of that time, is told that his
-    /// subscription has ended (EVT-162). Subscriptions wait for a type that is not added, until they expire.
+    /// subscription has ended (EVT-162). Subscriptions wait for a type that is not added, until they expire; those without expiry wait
+    /// until its name is [removed](Self::remove).
     ///
     /// An event is in the store before it is published. Progress of deliveries follows a moment later, so the latest ones may be
     /// delivered again. All this takes the time of the store while others wait.
