@@ -85,8 +85,8 @@ impl Events {
     /// A type that is [added](Self::add) goes on with its log, and its cursors are valid. Its subscriptions go on as soon as
     /// there are [webhooks](Self::webhooks), too: what they have missed is delivered, and their filters are made again from
     /// their arguments. Whom [`Event::authorize`] refuses then, by his name and the scopes of that time, is told that his
-    /// subscription has ended (EVT-162). Subscriptions wait for a type that is not added, until they expire; those without expiry wait
-    /// until its name is [removed](Self::remove).
+    /// subscription has ended (EVT-162). Subscriptions wait for a type that is not added, until they expire; those without
+    /// expiry wait until its name is [removed](Self::remove).
     ///
     /// An event is in the store before it is published. Progress of deliveries follows a moment later, so the latest ones may be
     /// delivered again. All this takes the time of the store while others wait.
@@ -115,17 +115,18 @@ impl Events {
 
     /// Sets what checks arguments and payloads against the schemas of the types that are [added](Self::add) from now on:
     /// `mcp_std::schema::JsonSchemaValidator` for example. Arguments of subscriptions that are not as `inputSchema` says are
-    /// refused with [`EventsError::InvalidParams`], and payloads that are not as `payloadSchema` says with [`PublishError::Schema`]
-    /// (EVT-033).
+    /// refused with [`EventsError::InvalidParams`], and payloads that are not as `payloadSchema` says with
+    /// [`PublishError::Schema`] (EVT-033).
     ///
-    /// Types of `Event::typed` are right without one, as far as their types are. Without one, the schemas of others are descriptions,
-    /// and whoever publishes keeps to them.
+    /// Types of `Event::typed` are right without one, as far as their types are. Without one, the schemas of others are
+    /// descriptions, and whoever publishes keeps to them.
     pub fn validator(&self, validator: impl SchemaValidator + 'static) {
         self.0.lock().validator = Some(Arc::new(validator));
     }
 
-    /// Sets a callback for webhook subscriptions whose receivers fail, for logs or for whoever is responsible (EVT-085, EVT-100). It
-    /// is called after the change, on the thread that notices it, and may use these events; its panic changes nothing.
+    /// Sets a callback for webhook subscriptions whose receivers fail, for logs or for whoever is responsible (EVT-085,
+    /// EVT-100). It is called after the change, on the thread that notices it, and may use these events; its panic changes
+    /// nothing.
     pub fn on_webhook_failure(&self, on_failure: impl Fn(&WebhookFailure) + Send + Sync + 'static) {
         self.0.lock().on_webhook_failure = Some(Arc::new(on_failure));
     }

@@ -165,8 +165,8 @@ impl Source {
     ///
     /// A type that changed otherwise is [removed](Self::remove) first, with [`EventsError::SchemaChanged`].
     ///
-    /// It goes on with its [stored](Self::restore) log, which is dropped if it replays nothing any more. Returns what a store does not
-    /// know of its log.
+    /// It goes on with its [stored](Self::restore) log, which is dropped if it replays nothing any more. Returns what a store
+    /// does not know of its log.
     pub fn add(&mut self, described: EventType, limits: LogLimits) -> Option<Record> {
         let name = described.name.clone();
         if let Some(known) = self.types.get_mut(&name) {

@@ -20,7 +20,7 @@
 //! | subscribing | `Forbidden`, `NotFound`, `Unsupported`, `InvalidParams` | the end |
 //! | subscribed | `terminated` because of the type | `events/subscribe` without a cursor, and a gap (EVT-023) |
 //! | subscribed | `terminated` | the end (EVT-153) |
-//! | subscribing | `terminated`, and then a grant | `events/subscribe` at once: its answer tells whether the grant was before the end |
+//! | subscribing | `terminated`, and then a grant | `events/subscribe` at once: its answer tells which was first |
 //! | any | [`unsubscribe`](WebhookSubscription::unsubscribe) | `events/unsubscribe` once, and the end whatever its outcome |
 
 mod timestamp;

@@ -109,8 +109,8 @@ impl Deliveries {
     /// publishes what its type has behind [`Progress::cursor`], and after that what comes. Not for one that was
     /// [terminated](StoredSubscription::terminated): that is all that is delivered of it.
     ///
-    /// Attempts are counted from the beginning, and so is the rate of failures. The time since which every attempt has failed goes
-    /// on ([`Config::give_up_after`](super::Config::give_up_after)).
+    /// Attempts are counted from the beginning, and so is the rate of failures. The time since which every attempt has failed
+    /// goes on ([`Config::give_up_after`](super::Config::give_up_after)).
     ///
     /// `None` if it has expired, if its URL or its size is not allowed any more, if limits are reached, or if there is one with
     /// its key; nothing changed then.

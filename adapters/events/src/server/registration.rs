@@ -37,8 +37,8 @@ pub struct Event<A = RawJson, P = RawJson> {
 impl Event {
     /// Creates a type by its schemas.
     ///
-    /// Arguments are checked by [`authorize`](Self::authorize) alone, and payloads by nobody: whoever publishes sees to it that they
-    /// are as the schema says (EVT-033). With [`Events::validator`] the schemas decide about both.
+    /// Arguments are checked by [`authorize`](Self::authorize) alone, and payloads by nobody: whoever publishes sees to it that
+    /// they are as the schema says (EVT-033). With [`Events::validator`] the schemas decide about both.
     #[must_use]
     pub fn new(name: impl Into<String>, input_schema: RawJson, payload_schema: RawJson) -> Self {
         Self::with_schemas(name, input_schema, payload_schema)
@@ -128,9 +128,9 @@ impl<A, P> Event<A, P> {
     }
 
     /// Sets who may subscribe with which arguments. It returns the error to answer with: [`EventsError::Forbidden`] or
-    /// [`EventsError::InvalidParams`] (EVT-070). A webhook subscription ends when its refresh is refused with `Forbidden`, or the type
-    /// is hidden from its subscriber by then: `terminated` is delivered, and nothing else (EVT-162). Refuse what may work a moment
-    /// later with [`EventsError::Internal`].
+    /// [`EventsError::InvalidParams`] (EVT-070). A webhook subscription ends when its refresh is refused with `Forbidden`, or
+    /// the type is hidden from its subscriber by then: `terminated` is delivered, and nothing else (EVT-162). Refuse what may
+    /// work a moment later with [`EventsError::Internal`].
     #[must_use]
     pub fn authorize(
         mut self,
