@@ -8,6 +8,7 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 #[cfg(feature = "http")]
 pub(crate) use http::quoted;
@@ -225,6 +226,38 @@ pub enum CallError {
         /// Reason, in the words of the binding.
         reason: String,
     },
+}
+
+/// # Over HTTP
+impl CallError {
+    /// Returns the time that the server asks to wait before the next request: `Retry-After` (RFC 9110, 10.2.3) in seconds.
+    ///
+    /// It is the server's wish, without a bound.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Http(error) => match &**error {
+                HttpError::Response(answer) => answer.retry_after,
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Returns whether the server, or what stands before it, refuses access: the status is 401, 403 or 407, or the authorization
+    /// failed for another reason than the network. The same request would be refused again.
+    #[must_use]
+    pub fn is_access_refused(&self) -> bool {
+        match self {
+            Self::Http(error) => match &**error {
+                HttpError::Response(answer) => matches!(answer.status, 401 | 403 | 407),
+                #[cfg(feature = "auth")]
+                HttpError::Authorization { error, .. } => !(error.is_unreachable() || error.is_timeout()),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
 }
 
 fn meanwhile(stray: Option<&Diagnostic>) -> String {

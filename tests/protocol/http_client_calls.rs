@@ -311,6 +311,19 @@ fn idempotent_call_is_retried_under_a_new_id() {
 }
 
 #[test]
+fn refused_access_is_told_from_other_failures() {
+    for (status, is_refused) in
+        [(401, true), (403, true), (407, true), (400, false), (404, false), (429, false), (500, false)]
+    {
+        let mut harness = modern_harness(Chunker::Whole);
+        let (key, request) = harness.start_wave_call(&non_retryable());
+        harness.respond_with_status(request.id, status);
+        let error = harness.expect_done(key).expect_err("a status");
+        assert_eq!((error.is_access_refused(), error.retry_after()), (is_refused, None), "{status}: {error}");
+    }
+}
+
+#[test]
 fn retry_after_is_reported_in_the_error() {
     for (value, seconds) in
         [("7", Some(7)), ("0", Some(0)), ("Wed, 21 Oct 2015 07:28:00 GMT", None), ("-1", None)]
@@ -318,9 +331,10 @@ fn retry_after_is_reported_in_the_error() {
         let mut harness = modern_harness(Chunker::Whole);
         let (key, request) = harness.start_wave_call(&non_retryable());
         harness.respond_with(request.id, 503, &[("retry-after", value)], "");
-        let HttpError::Response(answer) = expect_http_error(harness.expect_done(key)) else {
-            panic!("a status")
-        };
+        let outcome = harness.expect_done(key);
+        let error = outcome.clone().expect_err("a status");
+        assert_eq!((error.retry_after(), error.is_access_refused()), (seconds.map(secs), false));
+        let HttpError::Response(answer) = expect_http_error(outcome) else { panic!("a status") };
         assert_eq!(answer.retry_after.map(|d| d.as_secs()), seconds);
         harness.advance(secs(60));
         harness.assert_idle();

@@ -3,7 +3,7 @@
 use mcp_proto::client::Event;
 use mcp_proto::http::client::ReconnectPolicy;
 use mcp_proto::model::LoggingLevel;
-use mcp_proto::{CallError, Diagnostic, Fault, HttpError, Version, VersionSet};
+use mcp_proto::{CallError, CallOptions, Diagnostic, Fault, HttpError, Version, VersionSet};
 use mcp_tests::harness::build::{
     LEGACY_VERSIONS, initialize_result, legacy_request, notification, result_response,
 };
@@ -695,4 +695,41 @@ fn close_sends_delete_and_ignores_its_outcome() {
         harness.advance(secs(60));
         harness.assert_idle();
     }
+}
+
+// covers: HTTP-072
+#[test]
+fn call_that_is_meant_for_one_session_is_not_sent_in_the_next_one() {
+    for options in [CallOptions::new(), CallOptions::new().idempotent()] {
+        let mut harness = legacy_harness(Chunker::Whole);
+        harness.become_legacy(V, Some("one"), tool_capabilities());
+        let (bound, first) = harness.start_wave_call(&options.clone().same_session());
+        let (free, second) = harness.start_wave_call(&options);
+        harness.respond_with_status(first.id, 404);
+        harness.respond_with_status(second.id, 404);
+        assert_eq!(expect_http_error(harness.expect_done(bound)), HttpError::SessionLost);
+        let init = harness.expect_request();
+        expect_session_renewed(&mut harness, &init, "two");
+        let again = harness.expect_post("tools/call");
+        assert_eq!((&again.body["id"], again.field("mcp-session-id")), (&second.body["id"], Some("two")));
+        harness.respond_with_json(again.id, 200, &result_response(&again.body, tool_result()));
+        assert_eq!(harness.expect_done(free), Ok(tool_result()));
+        harness.assert_idle();
+    }
+    // One whose answer was lost is sent again in its session, but not in another one.
+    let mut harness = legacy_harness(Chunker::Whole);
+    harness.become_legacy(V, Some("one"), tool_capabilities());
+    let (call, request) = harness.start_wave_call(&CallOptions::new().idempotent().same_session());
+    let (other, second) = harness.start_wave_call(&CallOptions::new());
+    harness.break_connection(request.id);
+    harness.respond_with_status(second.id, 404);
+    let init = harness.expect_request();
+    expect_session_renewed(&mut harness, &init, "two");
+    let again = harness.expect_post("tools/call");
+    assert_eq!(again.body["id"], second.body["id"]);
+    harness.respond_with_json(again.id, 200, &result_response(&again.body, tool_result()));
+    assert_eq!(harness.expect_done(other), Ok(tool_result()));
+    harness.advance(secs(60));
+    assert_eq!(expect_http_error(harness.expect_done(call)), HttpError::SessionLost);
+    harness.assert_idle();
 }

@@ -1,14 +1,14 @@
 //! Long-lived calls of a client: which notifications belong to them, how long they stay open, and how they end.
 
 use mcp_proto::client::Event;
-use mcp_proto::http::client::ExchangeClass;
+use mcp_proto::http::client::{Credential, ExchangeClass, ReconnectPolicy};
 use mcp_proto::{CallError, CallKey, CallOptions, HttpError, Version, VersionSet};
 use mcp_tests::harness::build::{notification, result_response, to_value};
-use mcp_tests::harness::{Chunker, ClientHarness, for_each_chunker};
+use mcp_tests::harness::{Chunker, ClientHarness, HttpClientHarness, SentRequest, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::protocol::common::{client, secs};
-use crate::protocol::http_client_shared::{expect_http_error, modern_harness as http_harness};
+use crate::protocol::common::{client, ms, secs};
+use crate::protocol::http_client_shared::{V, expect_http_error, modern_harness as http_harness};
 
 const ID: &str = "io.modelcontextprotocol/subscriptionId";
 const FOLLOW: &str = "harbour/follow";
@@ -178,4 +178,110 @@ fn cancelled_call_ends_its_exchange_although_notifications_wait_in_its_stream() 
     assert_eq!(harness.expect_aborted(), request.id);
     assert_eq!(harness.expect_done(call), Err(CallError::Cancelled));
     harness.assert_idle();
+}
+
+// ---- calls that are sent again -----------------------------------------------------------------------------------
+
+/// Waits for the next request, within the longest pause.
+fn expect_sent(harness: &mut HttpClientHarness) -> SentRequest {
+    for _ in 0..400 {
+        harness.advance(ms(100));
+        let mut sent = harness.take_requests();
+        assert!(sent.len() <= 1, "{sent:?}");
+        if let Some(request) = sent.pop() {
+            return request;
+        }
+    }
+    panic!("nothing was sent");
+}
+
+/// Opens the stream of a request, and lets it bring one notification.
+fn bring_tide(harness: &mut HttpClientHarness, call: CallKey, request: &SentRequest, height: u32) {
+    assert_eq!((request.method, request.class), ("POST", ExchangeClass::Stream));
+    harness.start_event_stream(request.id);
+    harness.receive_event(request.id, "", &tide(Some(&request.body["id"]), height));
+    assert_eq!(expect_tide(harness.expect_event()), (Some(call), json!(height)));
+}
+
+// covers: HTTP-044
+#[test]
+fn idempotent_call_is_sent_again_as_long_as_its_streams_are_productive() {
+    let most = ReconnectPolicy::default().max_attempts;
+    let mut harness = http_harness(Chunker::Whole);
+    let (call, mut request) = harness.start_call(FOLLOW, &json!({}), &options().idempotent());
+    // A lost connection each day, for a year.
+    for height in 0..365 {
+        bring_tide(&mut harness, call, &request, height);
+        harness.advance(secs(86_400));
+        harness.break_connection(request.id);
+        let again = expect_sent(&mut harness);
+        assert_ne!(again.body["id"], request.body["id"]);
+        assert_eq!(again.body["params"]["_meta"], request.body["params"]["_meta"]);
+        request = again;
+    }
+    // Streams that open and bring nothing are counted.
+    let mut attempts = 1;
+    while attempts < most {
+        harness.start_event_stream(request.id);
+        harness.break_connection(request.id);
+        request = expect_sent(&mut harness);
+        attempts += 1;
+    }
+    // One notification begins the count anew.
+    bring_tide(&mut harness, call, &request, 1_000);
+    for _ in 0..most {
+        harness.break_connection(request.id);
+        request = expect_sent(&mut harness);
+    }
+    harness.refuse_connection(request.id);
+    let error = expect_http_error(harness.expect_done(call));
+    assert!(matches!(error, HttpError::Unreachable { .. }), "{error:?}");
+    harness.advance(secs(600));
+    harness.assert_idle();
+}
+
+// covers: EVT-058
+#[test]
+fn call_that_is_sent_again_has_the_timeout_until_its_next_notification() {
+    let mut harness = http_harness(Chunker::Whole);
+    let (call, request) = harness.start_call(FOLLOW, &json!({}), &options().idempotent().timeout(secs(10)));
+    bring_tide(&mut harness, call, &request, 1);
+    harness.advance(secs(3_600));
+    harness.break_connection(request.id);
+    let again = expect_sent(&mut harness);
+    bring_tide(&mut harness, call, &again, 2);
+    harness.advance(secs(3_600));
+    harness.break_connection(again.id);
+    let silent = expect_sent(&mut harness);
+    harness.start_event_stream(silent.id);
+    harness.advance(secs(11));
+    assert_eq!(harness.expect_done(call), Err(CallError::TimedOut));
+    assert_eq!(harness.expect_aborted(), silent.id);
+}
+
+// covers: SSE-021, HTTP-079
+#[test]
+fn open_call_whose_stream_waits_for_a_credential_gets_no_timeout() {
+    let config = HttpClientHarness::default_http_config().handle_challenges(true);
+    let mut harness = HttpClientHarness::new(client(VersionSet::ALL), config, Chunker::Whole);
+    harness.become_legacy(V, Some("s"), json!({}));
+    let (call, request) = harness.start_call(FOLLOW, &json!({}), &options().timeout(secs(10)));
+    harness.start_event_stream(request.id);
+    harness.receive_event(request.id, "e1", &tide(Some(&request.body["id"]), 1));
+    assert_eq!(expect_tide(harness.expect_event()), (Some(call), json!(1)));
+    harness.break_connection(request.id);
+    let get = expect_sent(&mut harness);
+    assert_eq!((get.method, get.field("last-event-id")), ("GET", Some("e1")));
+    harness.respond_with(get.id, 401, &[("WWW-Authenticate", "Bearer")], "");
+    let challenge = harness.expect_challenge();
+    harness.advance(secs(120));
+    let credential = Credential::bearer("t").expect("a token");
+    let mut authorization = harness.client.authorization();
+    authorization.authorize(harness.now, challenge.exchange, credential).expect("an open challenge");
+    let get = harness.expect_request();
+    harness.start_event_stream(get.id);
+    // It is as silent as it was before.
+    harness.advance(secs(3_600));
+    harness.receive_event(get.id, "e2", &tide(Some(&request.body["id"]), 2));
+    assert_eq!(expect_tide(harness.expect_event()), (Some(call), json!(2)));
 }

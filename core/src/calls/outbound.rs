@@ -47,16 +47,23 @@ pub struct CallOptions {
     pub meta: Option<RawJson>,
     /// Whether the call may be executed twice. The default is no.
     ///
-    /// If so, a call over HTTP whose answer was lost is sent again under a new id (HTTP-044).
+    /// If so, a call over HTTP whose answer was lost is sent again under a new id (HTTP-044), as often as
+    /// [`ReconnectPolicy::max_attempts`](crate::http::client::ReconnectPolicy::max_attempts) says. For a
+    /// [long-lived](Self::long_lived) call these attempts are counted anew after a stream that has brought a notification.
     pub idempotent: bool,
     /// Whether the call stays open for as long as the server likes, and takes the notifications that belong to it. The
     /// default is no.
     ///
     /// A notification belongs to the call whose request id is the subscription id in its `_meta`, or, without one, to the call
     /// in whose exchange it arrives. It is reported as [`CallNotification`](crate::client::Event::CallNotification). With the
-    /// first one, `timeout` and the default of `total_timeout` end. Over HTTP the call takes the place of a subscription, not
-    /// that of a request.
+    /// first one, `timeout` and the default of `total_timeout` end; they apply again to a request that is sent again. Over HTTP the call
+    /// takes the place of a subscription, not that of a request.
     pub long_lived: bool,
+    /// Whether the call is meant for the session of now. The default is no.
+    ///
+    /// If an HTTP server has lost the session, such a call is not sent again in the next one: it ends with
+    /// [`HttpError::SessionLost`](crate::HttpError::SessionLost). What the caller has checked before need not hold there.
+    pub same_session: bool,
 }
 
 impl Default for CallOptions {
@@ -70,6 +77,7 @@ impl Default for CallOptions {
             meta: None,
             idempotent: false,
             long_lived: false,
+            same_session: false,
         }
     }
 }
@@ -114,6 +122,13 @@ impl CallOptions {
     #[must_use]
     pub const fn long_lived(mut self) -> Self {
         self.long_lived = true;
+        self
+    }
+
+    /// Lets the call end with its session ([`same_session`](Self::same_session)).
+    #[must_use]
+    pub const fn same_session(mut self) -> Self {
+        self.same_session = true;
         self
     }
 
@@ -256,6 +271,8 @@ pub(crate) struct OutboundCall {
     pub(crate) idempotent: bool,
     /// Notifications that belong to it are reported with it ([`CallOptions::long_lived`]).
     pub(crate) is_long_lived: bool,
+    /// It is not sent again in another session ([`CallOptions::same_session`]).
+    pub(crate) same_session: bool,
     pub(crate) task: CallTask,
     pub(crate) last_progress: f64,
     pub(crate) timeout: Duration,
@@ -322,6 +339,7 @@ impl OutboundCall {
             },
             idempotent: options.idempotent,
             is_long_lived: options.long_lived,
+            same_session: options.same_session,
             task: CallTask::None,
             last_progress: f64::NEG_INFINITY,
             timeout,
@@ -415,6 +433,11 @@ impl OutboundCall {
         if !self.has_explicit_total {
             self.total_deadline = Instant::FAR_FUTURE;
         }
+    }
+
+    /// Returns whether [`keep_open`](Self::keep_open) was called.
+    pub(crate) fn is_kept_open(&self) -> bool {
+        self.is_long_lived && self.idle_deadline == Instant::FAR_FUTURE
     }
 
     /// Records a progress report. Returns false if it does not increase (PROG-007).

@@ -257,7 +257,9 @@ impl Exchanges<'_> {
             return common.arm_negotiation_timeout(common.endpoint.limits.input_timeout);
         }
         let time = common.endpoint.limits.input_timeout;
-        call.idle_deadline = common.endpoint.now + time;
+        if !call.is_kept_open() {
+            call.idle_deadline = common.endpoint.now + time;
+        }
         self.shift_total_deadline(key, |total_at| total_at + time);
     }
 
@@ -272,7 +274,10 @@ impl Exchanges<'_> {
             let wait = common.endpoint.limits.init_timeout;
             return common.arm_negotiation_timeout(wait);
         }
-        call.idle_deadline = common.endpoint.now + call.timeout;
+        // A call that stays open has no time to start again: its stream may be silent for as long as the server likes.
+        if !call.is_kept_open() {
+            call.idle_deadline = common.endpoint.now + call.timeout;
+        }
         // `pause_request` has added the whole `input_timeout`; only the time that the exchange was held counts.
         let time = common.endpoint.limits.input_timeout;
         self.shift_total_deadline(key, |total_at| total_at - time + held_for);
@@ -392,6 +397,12 @@ impl Exchanges<'_> {
 
 #[cfg(feature = "http")]
 impl Engine {
+    /// Returns whether a request must not be sent again in the next session ([`CallOptions::same_session`](crate::CallOptions)).
+    pub(crate) fn ends_with_session(&self, id: &RequestId) -> bool {
+        let call = self.pending_call(id).and_then(|key| self.common.endpoint.outbound.calls.get(key));
+        call.is_some_and(|call| call.same_session)
+    }
+
     /// Returns whether a request is repeated by the engine in the next session anyway.
     pub(crate) fn is_internal_request(&self, id: &RequestId) -> bool {
         let call = self.pending_call(id).and_then(|key| self.common.endpoint.outbound.calls.get(key));

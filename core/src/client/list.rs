@@ -52,6 +52,8 @@ pub struct Paginator {
     used_cache: bool,
     /// A cursor was named again.
     has_repeated: bool,
+    /// There was a next page that is not requested.
+    is_cut: bool,
 }
 
 impl Paginator {
@@ -69,6 +71,7 @@ impl Paginator {
             max_bytes,
             used_cache: false,
             has_repeated: false,
+            is_cut: false,
         }
     }
 
@@ -131,13 +134,18 @@ impl Paginator {
         self.remaining_bytes = remaining.unwrap_or(0);
         // The first page has no cursor, so it is counted apart.
         let may_continue = self.cursors.len() + 1 < Self::MAX_PAGES && remaining.is_some();
-        match page.next_cursor.filter(|_| may_continue && !self.has_repeated) {
-            Some(next) => {
-                self.cursors.push(next);
-                Ok(true)
-            }
-            None => Ok(false),
+        let Some(next) = page.next_cursor else { return Ok(false) };
+        self.is_cut = !may_continue || self.has_repeated;
+        if !self.is_cut {
+            self.cursors.push(next);
         }
+        Ok(!self.is_cut)
+    }
+
+    /// Returns whether the list was given up before its end: a cursor was repeated, or a limit of pages or bytes was reached.
+    #[must_use]
+    pub const fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Returns what was wrong with the end of the list, if anything.
@@ -220,6 +228,29 @@ mod tests {
         assert!(!pages.restart(&refused), "once");
         assert_eq!(pages.take(&page), Ok(true));
         assert!(!pages.restart(&refused), "the cursor is not from the cache");
+    }
+
+    // covers: PAGE-012
+    #[test]
+    fn list_that_is_given_up_before_its_end_is_cut() {
+        let page = |n: usize| raw(format!(r#"{{"tools":[],"nextCursor":"{n}"}}"#));
+        let last = raw(r#"{"tools":[1]}"#);
+        let mut whole = Paginator::new(EntryKind::Tool, 1 << 20);
+        for n in 1..Paginator::MAX_PAGES {
+            assert_eq!((whole.take(&page(n)), whole.is_cut()), (Ok(true), false));
+        }
+        let mut too_many = whole.clone();
+        assert_eq!((whole.take(&last), whole.is_cut()), (Ok(false), false));
+        assert_eq!((too_many.take(&page(Paginator::MAX_PAGES)), too_many.is_cut()), (Ok(false), true));
+        let mut repeated = Paginator::new(EntryKind::Tool, 1 << 20);
+        assert_eq!((repeated.take(&page(1)), repeated.take(&page(1))), (Ok(true), Ok(false)));
+        assert!(repeated.is_cut());
+        // The page that exceeds the bytes is the last one: the list is whole if there is no other.
+        let mut large = Paginator::new(EntryKind::Tool, 1);
+        assert_eq!(
+            (large.clone().take(&last), large.take(&page(1)), large.is_cut()),
+            (Ok(false), Ok(false), true)
+        );
     }
 
     fn raw(text: impl Into<String>) -> RawJson {

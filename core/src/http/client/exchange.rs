@@ -196,6 +196,15 @@ impl ExchangePurpose {
         }
     }
 
+    /// Returns whether the request stays open for as long as the server likes.
+    pub(super) const fn stays_open(&self) -> bool {
+        matches!(
+            self,
+            Self::Call { method: CallMethod::Listen | CallMethod::LongLived, .. }
+                | Self::Resume { method: CallMethod::Listen | CallMethod::LongLived, .. }
+        )
+    }
+
     pub(super) const fn class(&self) -> ExchangeClass {
         match self {
             Self::Message { .. } | Self::RenewSession | Self::ConfirmSession | Self::DeleteSession => {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::authorization;
 use super::binding::{Client, max_frame};
-use super::config::lossy_text;
+use super::config::{ReconnectPolicy, lossy_text};
 use super::events::{StreamYield, backoff};
 use super::exchange::{
     CallMethod, CollectedBody, ExchangeFailure, ExchangePhase, ExchangePurpose, NextStep, RetryCounts,
@@ -22,6 +22,7 @@ use crate::http::fields;
 use crate::rpc::envelope::{self, Kind};
 use crate::rpc::{RequestId, RpcError, code};
 use crate::slab::Key;
+use crate::time::Instant;
 
 /// Largest number of redirects for one request.
 const MAX_REDIRECTS: u8 = 3;
@@ -503,7 +504,12 @@ impl Client {
 
     /// Retries a call whose stream cannot be resumed, or ends it with `error`.
     pub(super) fn retry_or_fail(&mut self, mut x: ClientExchange, id: &RequestId, error: HttpError) {
-        if self.engine.is_idempotent(id) && x.retries.repeats < self.config.reconnect.max_attempts {
+        forgive_repeats(&mut x, self.now, &self.config.reconnect);
+        let is_other_session = x.session_serial != self.session.serial();
+        let may_move = !(is_other_session || matches!(error, HttpError::SessionLost))
+            || !self.engine.ends_with_session(id);
+        if may_move && self.engine.is_idempotent(id) && x.retries.repeats < self.config.reconnect.max_attempts
+        {
             let until = self.now + backoff(&self.config.reconnect, x.retries.repeats);
             // The repeated call gets a new stream, where the ids of this one mean nothing.
             x.events = None;
@@ -516,6 +522,9 @@ impl Client {
     /// Sends a request again under a new id.
     pub(super) fn retry_with_new_id(&mut self, x: &ClientExchange) {
         let Some(id) = x.request_id() else { return };
+        if x.session_serial != self.session.serial() && self.engine.ends_with_session(id) {
+            return self.engine.exchanges().fail_request(self.now, id, HttpError::SessionLost.into());
+        }
         match self.engine.exchanges().resend_request(self.now, id) {
             Some(again) => {
                 let tries = RetryCounts { repeats: x.retries.repeats + 1, ..x.retries };
@@ -542,17 +551,7 @@ fn call_failed(
     }
     let may_repeat = is_listen || client.engine.is_idempotent(id);
     let policy = &client.config.reconnect;
-    if is_listen {
-        let stream_yield = x.events.as_mut().map(|e| e.take_yield(client.now, policy));
-        match stream_yield.unwrap_or(StreamYield::Nothing) {
-            StreamYield::Messages => x.retries.repeats = 0,
-            // A quiet subscription is retried without limit, at growing intervals.
-            StreamYield::Acknowledgment => {
-                x.retries.repeats = x.retries.repeats.min(policy.max_attempts.saturating_sub(1));
-            }
-            StreamYield::Nothing => {}
-        }
-    }
+    forgive_repeats(&mut x, client.now, policy);
     if may_repeat && error.is_transient() && x.retries.repeats < policy.max_attempts {
         // SUB-016, HTTP-044
         let until = client.now + backoff(policy, x.retries.repeats).max(error.retry_after());
@@ -560,6 +559,22 @@ fn call_failed(
         return;
     }
     client.engine.exchanges().fail_request(client.now, id, error.into_call_error());
+}
+
+/// Counts the attempts of a request that stays open anew, if its last connection was productive: it may lose one each day for years.
+fn forgive_repeats(x: &mut ClientExchange, now: Instant, policy: &ReconnectPolicy) {
+    if !x.purpose().stays_open() {
+        return;
+    }
+    let stream_yield = x.events.as_mut().map(|events| events.take_yield(now, policy));
+    match stream_yield.unwrap_or(StreamYield::Nothing) {
+        StreamYield::Messages => x.retries.repeats = 0,
+        // A quiet subscription is retried without limit, at growing intervals.
+        StreamYield::Acknowledgment => {
+            x.retries.repeats = x.retries.repeats.min(policy.max_attempts.saturating_sub(1));
+        }
+        StreamYield::Nothing => {}
+    }
 }
 
 /// Opens the stream of a call again, or gives it up.
