@@ -48,6 +48,8 @@ pub(super) struct CommonState {
     reported_features: UsedFeatures,
     /// Requests whose exchanges are not needed any more, although no message says so; as many as there may be calls.
     pub(super) expired_requests: alloc::collections::VecDeque<RequestId>,
+    /// Number of sessions that an HTTP server has lost.
+    pub(super) lost_sessions: u32,
     /// Requests that ended in the outbox, while their cancellations may follow there.
     pub(super) unsent_requests: alloc::collections::BTreeSet<RequestId>,
     /// Each message has an HTTP exchange of its own, whose status is stronger evidence than silence.
@@ -70,6 +72,7 @@ impl CommonState {
             stray: None,
             reported_features: UsedFeatures::default(),
             expired_requests: alloc::collections::VecDeque::new(),
+            lost_sessions: 0,
             unsent_requests: alloc::collections::BTreeSet::new(),
             uses_exchanges: false,
             config,

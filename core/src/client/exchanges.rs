@@ -358,6 +358,7 @@ impl Exchanges<'_> {
     pub(crate) fn handle_session_lost(&mut self, now: Instant) {
         let engine = &mut *self.engine;
         engine.common.endpoint.tick(now);
+        engine.common.lost_sessions = engine.common.lost_sessions.wrapping_add(1);
         let Some(main) = engine.common.main_channel else { return };
         for key in engine.common.endpoint.live_calls(main) {
             if engine.common.endpoint.drop_call(key).is_some() {

@@ -73,6 +73,8 @@ pub struct Connection {
     was_ready: bool,
     /// The era of the server, as far as this connection found it out.
     pub known_era: Option<KnownEra>,
+    /// Number of lost sessions that the cache knows of.
+    lost_sessions: u32,
     fault: Option<Fault>,
     /// Everything known about the end of the connection. Computed on first use.
     closed: Option<Arc<ConnectionClosed>>,
@@ -107,6 +109,7 @@ impl Connection {
             peer: None,
             was_ready: false,
             known_era: None,
+            lost_sessions: 0,
             fault: None,
             closed: None,
             io_error: None,
@@ -211,6 +214,10 @@ impl Connection {
             #[cfg(feature = "http")]
             while let Some(challenge) = self.transport.poll_challenge() {
                 self.dispatch(Callback::Challenge(challenge));
+            }
+            let lost_sessions = self.transport.engine().lost_sessions();
+            if core::mem::replace(&mut self.lost_sessions, lost_sessions) != lost_sessions {
+                self.cache.forget_pinned_tools();
             }
             if !self.flush() {
                 return;

@@ -13,6 +13,7 @@ use std::time::Instant as StdInstant;
 use crate::SharedCache;
 use mcp_extensions::pins::Pins;
 use mcp_proto::Change;
+use mcp_proto::CustomList;
 use mcp_proto::EntryKind;
 use mcp_proto::RawJson;
 use mcp_proto::UseError;
@@ -50,6 +51,8 @@ struct State {
     /// The server, and its tools that run as tasks, if calls may become tasks.
     tasks: Option<(Arc<Peer>, ToolTasks)>,
     pinned_tools: Option<PinnedTools>,
+    /// Numbers of changes of lists of extensions.
+    list_changes: BTreeMap<CustomList, u64>,
 }
 
 /// Time after which the list of tools is read again: a server may have no way to say that it has changed.
@@ -134,9 +137,18 @@ impl ResultCache {
                 pinned.known = None;
             }
         }
+        if let Change::Custom(list) = change {
+            *state.list_changes.entry(*list).or_default() += 1;
+        }
         if let Some((_, tools)) = &mut state.tasks {
             tools.handle_change(change);
         }
+    }
+
+    /// Returns the number of changes of a list of an extension so far ([`Config::custom_list`]).
+    #[must_use]
+    pub fn list_changes(&self, list: CustomList) -> u64 {
+        self.lock().list_changes.get(&list).copied().unwrap_or_default()
     }
 
     /// Removes all pages of one list.
@@ -176,8 +188,21 @@ impl ResultCache {
         if let Some(app_tools) = &mut state.app_tools {
             app_tools.set_tools(entries);
         }
-        if let Some(PinnedTools { compare, known }) = &mut state.pinned_tools {
+    }
+
+    /// Compares a complete list of tools of the server with the pins, unless it has changed since `generation`.
+    pub fn set_pinned_tools(&self, generation: u64, entries: &[RawJson]) {
+        let mut state = self.lock();
+        let is_current = generation == state.tools_generation;
+        if let Some(PinnedTools { compare, known }) = state.pinned_tools.as_mut().filter(|_| is_current) {
             *known = Some((compare(entries), StdInstant::now()));
+        }
+    }
+
+    /// Forgets the list of tools that calls are checked against, because it was that of another session.
+    pub fn forget_pinned_tools(&self) {
+        if let Some(pinned) = &mut self.lock().pinned_tools {
+            pinned.known = None;
         }
     }
 

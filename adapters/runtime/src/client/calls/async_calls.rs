@@ -65,7 +65,8 @@ impl<B: ClientBackend> AsyncCalls<B> {
         params: &T,
         options: &CallOptions,
     ) -> Result<RawJson, Error> {
-        self.check_request(method, params)?;
+        self.check_outside(method, params)?;
+        let options = &*self.request_options(method, options);
         self.perform(Request { method, params, options }, false, |_| {}).await
     }
 
@@ -118,6 +119,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
         options: &CallOptions,
     ) -> Result<B::PendingCall, Error> {
         self.check_request(method, params)?;
+        let options = &*self.request_options(method, options);
         self.backend.begin(false, Request { method, params, options })
     }
 
@@ -125,7 +127,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
     ///
     /// It may follow a task, as [`call_tool`](Self::call_tool) does. A tool of a server of 2025-11-25 that must run as a
     /// task needs a list of tools before ([`list_tools`](Self::list_tools)), and so does any tool if there are
-    /// [pins](Self::pin).
+    /// [pins](Self::pin). It passes no layers.
     ///
     /// # Errors
     ///
@@ -138,6 +140,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
     ) -> Result<B::PendingCall, Error> {
         self.check_pin(name)?;
         let task = self.backend.result_cache().task_request(name, None);
+        let options = &*self.tool_options(options);
         self.backend.begin(false, ToolCall { name, arguments, task, options })
     }
 }
@@ -231,8 +234,8 @@ impl<B: ClientBackend> AsyncCalls<B> {
         options: &CallOptions,
         on_progress: impl FnMut(&Progress),
     ) -> Result<RawJson, Error> {
-        self.check_request(method, params)?;
-        let options = &options.clone().with_progress();
+        self.check_outside(method, params)?;
+        let options = &self.request_options(method, options).into_owned().with_progress();
         self.perform(Request { method, params, options }, true, on_progress).await
     }
 }
@@ -345,8 +348,9 @@ impl<B: ClientBackend> AsyncCalls<B> {
         };
         // Servers refuse a plain call of such a tool in different ways. Without a list the tool is called plainly.
         let _ = self.learn_tool_tasks().await;
-        self.learn_pinned(name).await?;
+        self.learn_called(name).await?;
         let task = self.backend.result_cache().task_request(name, None);
+        let options = &*self.tool_options(options);
         self.perform(ToolCall { name, arguments, task, options }, wants_progress, report).await
     }
 
@@ -455,8 +459,10 @@ impl<B: ClientBackend> AsyncCalls<B> {
     /// As [`call_tool`](Self::call_tool), except for [`Error::OutputSchemaViolation`]: output schemas are checked by
     /// the `call_tool` methods only.
     pub async fn send<R: RequestParams>(&self, params: &R) -> Result<R::Result, Error> {
-        self.check_request(R::METHOD, params)?;
-        let (key, options) = (CacheKey::from_request(R::METHOD, params), &CallOptions::new());
+        self.check_outside(R::METHOD, params)?;
+        let plain = CallOptions::new();
+        let (key, options) =
+            (CacheKey::from_request(R::METHOD, params), &*self.request_options(R::METHOD, &plain));
         let fetched = self.fetch(key, Request { method: R::METHOD, params, options }).await?;
         let read = read::<R>(&fetched.result)?;
         self.backend.result_cache().insert(fetched.ticket, &fetched.result);

@@ -296,7 +296,12 @@ impl<B: ClientBackend> BlockingCalls<B> {
     /// Whether a tool is as it was is known from the list of tools. [`call_tool`](Self::call_tool) reads it, never from a cache, if it
     /// was not read before, has changed, or was read more than a minute ago; calls that do not wait
     /// ([`start_tool`](Self::start_tool)), and those that are made as any [`request`](Self::request), are refused then. A tool without
-    /// a pin is refused as well. A call that the transport sends again, because its session was lost, is not checked again.
+    /// a pin is refused as well. A call whose session an HTTP server has lost ends with
+    /// [`HttpError::SessionLost`](mcp_proto::HttpError::SessionLost), and is never sent again in the next one: make it again, which
+    /// reads the list of that.
+    ///
+    /// Names and definitions are those of the server, below the [layers](crate::client::Options::layer) of this client: what a layer
+    /// renames or describes anew is compared as it is sent, and the list is read without layers.
     pub fn pin(&self, pins: Pins) {
         self.calls.pin(pins);
     }
@@ -305,7 +310,7 @@ impl<B: ClientBackend> BlockingCalls<B> {
     ///
     /// # Errors
     ///
-    /// As [`list`](Self::list), and [`Error::UnexpectedResult`] if an entry cannot be pinned.
+    /// As [`list`](Self::list), and [`Error::UnexpectedResult`] if an entry cannot be pinned, or a list has more pages than are read.
     pub fn read_pins(&self, peer: &Peer) -> Result<Pins, Error> {
         complete(self.calls.read_pins(peer))
     }

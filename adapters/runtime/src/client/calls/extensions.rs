@@ -1,6 +1,6 @@
 //! Calls of extensions: tasks, skills (SEP-2640) with their verified files, and apps.
 
-use alloc::borrow::ToOwned;
+use alloc::borrow::{Cow, ToOwned};
 use alloc::format;
 #[cfg(feature = "skills")]
 use alloc::string::String;
@@ -26,6 +26,7 @@ use serde::Serialize;
 use super::commands::{Request, TaskUpdate, TaskWait, ToolCall};
 use super::{AsyncCalls, ClientBackend};
 use crate::client::handler::Callback;
+use crate::client::layers::Layers;
 use crate::error::Error;
 
 /// # Skills
@@ -171,7 +172,12 @@ impl<B: ClientBackend> AsyncCalls<B> {
     /// Whether a tool is as it was is known from the list of tools. [`call_tool`](Self::call_tool) reads it, never from a cache, if it
     /// was not read before, has changed, or was read more than a minute ago; calls that do not wait
     /// ([`start_tool`](Self::start_tool)), and those that are made as any [`request`](Self::request), are refused then. A tool without
-    /// a pin is refused as well. A call that the transport sends again, because its session was lost, is not checked again.
+    /// a pin is refused as well. A call whose session an HTTP server has lost ends with
+    /// [`HttpError::SessionLost`](mcp_proto::HttpError::SessionLost), and is never sent again in the next one: make it again, which
+    /// reads the list of that.
+    ///
+    /// Names and definitions are those of the server, below the [layers](crate::client::Options::layer) of this client: what a layer
+    /// renames or describes anew is compared as it is sent, and the list is read without layers.
     pub fn pin(&self, pins: Pins) {
         self.backend.result_cache().pin_tools(pins);
     }
@@ -180,19 +186,33 @@ impl<B: ClientBackend> AsyncCalls<B> {
     ///
     /// # Errors
     ///
-    /// As [`list`](Self::list), and [`Error::UnexpectedResult`] if an entry cannot be pinned.
+    /// As [`list`](Self::list), and [`Error::UnexpectedResult`] if an entry cannot be pinned, or a list has more pages than are read.
     pub async fn read_pins(&self, peer: &Peer) -> Result<Pins, Error> {
         let mut pins = Pins::new().instructions(peer.instructions.as_deref());
         for kind in EntryKind::ALL {
             // Skills have digests of their own.
             if kind != EntryKind::Skill && peer.has(kind.capability()) {
-                self.backend.result_cache().invalidate_list(kind);
-                let entries = self.list(kind).await?;
-                pins =
-                    pins.entries(kind, &entries).map_err(|why| Error::UnexpectedResult(why.to_string()))?;
+                let listed = self.list_below(kind).await?;
+                if listed.is_cut {
+                    // What was not read would count as removed, or pass unseen.
+                    let why =
+                        format!("the list of {kind}s has no end that was reached, so it cannot be pinned");
+                    return Err(Error::UnexpectedResult(why));
+                }
+                pins = pins
+                    .entries(kind, &listed.entries)
+                    .map_err(|why| Error::UnexpectedResult(why.to_string()))?;
             }
         }
         Ok(pins)
+    }
+
+    /// Checks the pin of a tool that is called through the layers. They may choose another one, which is checked inside of them.
+    pub(super) async fn learn_called(&self, name: &str) -> Result<(), Error> {
+        match self.backend.layers() {
+            Layers::None => self.learn_pinned(name).await,
+            _ => Ok(()),
+        }
     }
 
     /// Fetches the list of tools if it is needed for the pin of a tool, and checks that.
@@ -207,10 +227,42 @@ impl<B: ClientBackend> AsyncCalls<B> {
             if cache.check_pinned_tool(name).is_some() {
                 break;
             }
-            cache.invalidate_list(EntryKind::Tool);
-            self.list(EntryKind::Tool).await?;
+            self.list_pinned().await?;
         }
         self.check_pin(name)
+    }
+
+    /// Reads the list of tools and compares it with the pins.
+    pub(super) async fn list_pinned(&self) -> Result<(), Error> {
+        let cache = self.backend.result_cache();
+        let generation = cache.tools_generation();
+        let listed = self.list_below(EntryKind::Tool).await?;
+        cache.set_pinned_tools(generation, &listed.entries);
+        Ok(())
+    }
+
+    /// Returns the options of a call of a tool: with pins it is meant for this session, whose list was read.
+    pub(super) fn tool_options<'o>(&self, options: &'o CallOptions) -> Cow<'o, CallOptions> {
+        match self.backend.result_cache().has_pinned_tools() {
+            true => Cow::Owned(options.clone().same_session()),
+            false => Cow::Borrowed(options),
+        }
+    }
+
+    /// Returns the options of a request, which are those of a call of a tool if it is one.
+    pub(super) fn request_options<'o>(&self, method: &str, options: &'o CallOptions) -> Cow<'o, CallOptions> {
+        match method == CallToolParams::METHOD {
+            true => self.tool_options(options),
+            false => Cow::Borrowed(options),
+        }
+    }
+
+    /// Checks a request before the layers, as [`check_request`](Self::check_request) does, unless there are some: they may change it.
+    pub(super) fn check_outside<T: Serialize + ?Sized>(&self, method: &str, params: &T) -> Result<(), Error> {
+        match self.backend.layers() {
+            Layers::None => self.check_request(method, params),
+            _ => Ok(()),
+        }
     }
 
     /// Checks the pin of the tool that a request calls, if it calls one.
@@ -333,10 +385,11 @@ impl<B: ClientBackend> AsyncCalls<B> {
         let peer = self.task_peer()?;
         let cache = self.backend.result_cache();
         self.learn_tool_tasks().await?;
-        self.learn_pinned(name).await?;
+        self.learn_called(name).await?;
         let wanted = ttl.map_or(TaskRequest::detached(), |ttl| TaskRequest::detached().ttl(ttl));
         let task = cache.task_request(name, Some(wanted));
-        let options = &CallOptions::new();
+        let plain = CallOptions::new();
+        let options = &*self.tool_options(&plain);
         let result = self.perform(ToolCall { name, arguments, task, options }, false, |_| {}).await?;
         match StartedTask::from_result(&peer, name, &result) {
             Ok(StartedTask::Done(_)) => {

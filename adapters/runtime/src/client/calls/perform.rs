@@ -27,6 +27,13 @@ pub(super) struct Fetched {
     pub(super) ticket: Option<CacheTicket>,
 }
 
+/// The entries of a list, from all pages that were read.
+pub(super) struct ListedEntries {
+    pub(super) entries: Vec<RawJson>,
+    /// The list was given up before its end.
+    pub(super) is_cut: bool,
+}
+
 impl<B: ClientBackend> AsyncCalls<B> {
     /// Makes a request and waits for its result. `reports` tells whether progress is passed to `on_progress`.
     pub(super) async fn perform(
@@ -115,7 +122,12 @@ impl<B: ClientBackend> AsyncCalls<B> {
         is_cached.store(false, Ordering::Relaxed);
         let has_meta = request.has_meta();
         let (method, params, options, kind) = request.into_parts();
-        self.check_request(&method, &params)?;
+        // Layers may have chosen another tool.
+        match (&kind, params.parse::<CallToolParams<'_>>()) {
+            (RequestKind::Tool(_), Ok(tool)) => self.learn_pinned(&tool.name).await?,
+            _ => self.check_request(&method, &params)?,
+        }
+        let options = self.request_options(&method, &options).into_owned();
         let (cache, sent) =
             (self.backend.result_cache(), Request { method: &method, params: &params, options: &options });
         let call = match kind {
@@ -133,7 +145,6 @@ impl<B: ClientBackend> AsyncCalls<B> {
             }
             RequestKind::Sent | RequestKind::Cached => self.backend.begin(reports, sent)?,
             RequestKind::Tool(wanted) => {
-                // Layers may have chosen another tool.
                 let tool = params.parse::<CallToolParams<'_>>().ok();
                 let task = tool.as_ref().and_then(|tool| cache.task_request(&tool.name, wanted));
                 match tool.filter(|_| task.is_some()) {
@@ -237,6 +248,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
     /// As [`call_tool`](Self::call_tool), and [`Error::UnexpectedResult`] if a result does not contain the list.
     pub async fn list(&self, kind: EntryKind) -> Result<Vec<RawJson>, Error> {
         let mut pages = Paginator::new(kind, self.backend.max_list_bytes());
+        let mut is_of_server = matches!(self.backend.layers(), Layers::None);
         // Read before the first page: if the list changes meanwhile, `set_tools` ignores what was read.
         let mut generation = self.backend.result_cache().tools_generation();
         loop {
@@ -245,7 +257,10 @@ impl<B: ClientBackend> AsyncCalls<B> {
             let options = &CallOptions::new();
             let page = Request { method: kind.list_method(), params: &params, options };
             let taken = match self.fetch(Some(key), page).await {
-                Ok(fetched) if fetched.is_cached => pages.take_cached(&fetched.result),
+                Ok(fetched) if fetched.is_cached => {
+                    is_of_server = false;
+                    pages.take_cached(&fetched.result)
+                }
                 Ok(fetched) => {
                     let taken = pages.take(&fetched.result);
                     // A page that cannot be read is not cached.
@@ -266,10 +281,35 @@ impl<B: ClientBackend> AsyncCalls<B> {
                 if let Some(diagnostic) = pages.diagnostic() {
                     self.backend.dispatch(Callback::Diagnostic(diagnostic));
                 }
-                let entries = pages.into_entries();
-                self.backend.result_cache().set_tools(kind, generation, &entries);
+                let (cache, entries) = (self.backend.result_cache(), pages.into_entries());
+                cache.set_tools(kind, generation, &entries);
+                match kind {
+                    EntryKind::Tool if is_of_server => cache.set_pinned_tools(generation, &entries),
+                    // What layers and caches show is not what the server has.
+                    EntryKind::Tool if cache.has_pinned_tools() => self.list_pinned().await?,
+                    _ => {}
+                }
                 return Ok(entries);
             }
         }
+    }
+
+    /// Reads a list as [`list`](Self::list) does, but as the server has it now: below the layers, and from no cache.
+    pub(super) async fn list_below(&self, kind: EntryKind) -> Result<ListedEntries, Error> {
+        let mut pages = Paginator::new(kind, self.backend.max_list_bytes());
+        loop {
+            let params = PageParams { cursor: pages.cursor().map(String::from) };
+            let page = Request { method: kind.list_method(), params: &params, options: &CallOptions::new() };
+            let fetched = self.fetch_inside(None, page, false, |_| {}).await?;
+            let goes_on = pages.take(&fetched.result);
+            if !goes_on.map_err(|error| Error::UnexpectedResult(error.to_string()))? {
+                break;
+            }
+        }
+        if let Some(diagnostic) = pages.diagnostic() {
+            self.backend.dispatch(Callback::Diagnostic(diagnostic));
+        }
+        let is_cut = pages.is_cut();
+        Ok(ListedEntries { entries: pages.into_entries(), is_cut })
     }
 }
