@@ -7,6 +7,7 @@ use mcp_extensions::pins::{Change, DifferenceKind, Finding, Pins};
 use mcp_proto::{EntryKind, RawJson};
 use serde_json::{Value, json};
 
+use crate::answer::uri_reference;
 use crate::args::{PinArgs, VerifyArgs};
 use crate::escape;
 use crate::failure::CommandFailure;
@@ -122,6 +123,8 @@ fn describe(finding: &Finding) -> Value {
 
 /// Returns a report in SARIF 2.1.0, whose findings are located in the lock file.
 fn sarif(findings: &[Finding], lock: &Path) -> Value {
+    // SARIF 3.4.3: a reference of RFC 3986. A path that cannot be written as one is left out: then it is just not shown.
+    let artifact = uri_reference(lock).map_or_else(|| json!({}), |uri| json!({ "uri": uri }));
     let rules = [
         ("added", "An entry is listed that is not pinned"),
         ("removed", "A pinned entry is not listed any more"),
@@ -140,7 +143,7 @@ fn sarif(findings: &[Finding], lock: &Path) -> Value {
                 "level": level,
                 "message": { "text": finding.to_string() },
                 "locations": [{
-                    "physicalLocation": { "artifactLocation": { "uri": lock.to_string_lossy() } },
+                    "physicalLocation": { "artifactLocation": artifact },
                     "logicalLocations": [{ "name": finding.name }],
                 }],
             })

@@ -4,6 +4,7 @@ mod dialogue;
 mod field;
 mod preset;
 mod roots;
+pub(crate) use roots::uri_reference;
 mod terminal;
 mod url;
 

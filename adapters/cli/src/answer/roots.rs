@@ -1,7 +1,8 @@
 //! Roots from the command line (`--root PATH`).
 
+use std::env::current_dir;
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, absolute};
+use std::path::{Component, Path, absolute};
 
 use mcp_proto::model::{ListRootsResult, Root};
 
@@ -29,22 +30,43 @@ pub(super) fn root(path: &OsStr) -> Result<Root, String> {
     })
 }
 
-/// Converts a path to a URI: `file:///home/me`, with percent-encoding where needed.
+/// Converts an absolute path to a URI: `file:///home/me`, with percent-encoding where needed.
 fn file_uri(path: &Path) -> Option<String> {
-    let mut uri = String::from("file://");
-    let text = path.to_str()?;
     // On Windows `C:\a` becomes `/C:/a`.
-    let text = if cfg!(windows) { format!("/{}", text.replace('\\', "/")) } else { text.to_owned() };
+    Some(format!(
+        "file://{}{}",
+        if cfg!(windows) { "/" } else { "" },
+        uri_path(path.to_str()?, cfg!(windows))
+    ))
+}
+
+/// Converts a path to a reference (RFC 3986, 4.1): relative to the current directory if it is inside of that, and a `file` URI
+/// otherwise. `None` if it cannot be written as one.
+pub(crate) fn uri_reference(path: &Path) -> Option<String> {
+    let whole = absolute(path).ok()?;
+    // `..` says nothing to whoever reads the reference elsewhere.
+    let is_plain = whole.components().all(|part| part != Component::ParentDir);
+    match current_dir().ok().and_then(|here| Some(whole.strip_prefix(here).ok()?.to_path_buf())) {
+        // An encoded colon: the first part of a relative reference must not be taken for a scheme.
+        Some(inside) if is_plain => Some(uri_path(inside.to_str()?, false)),
+        _ => file_uri(&whole),
+    }
+}
+
+/// Converts the text of a path to that of the path of a URI.
+fn uri_path(text: &str, has_drive: bool) -> String {
+    let text = if cfg!(windows) { text.replace('\\', "/") } else { text.to_owned() };
+    let mut uri = String::new();
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
                 uri.push(char::from(byte))
             }
-            b':' if cfg!(windows) => uri.push(':'),
+            b':' if has_drive => uri.push(':'),
             other => uri.push_str(&format!("%{other:02X}")),
         }
     }
-    Some(uri)
+    uri
 }
 
 #[cfg(all(test, unix))]
@@ -65,8 +87,25 @@ mod tests {
             let root = uri(path);
             assert_eq!((&*root.uri, root.name.as_deref()), (want, name), "{path}");
         }
-        let here = std::env::current_dir().expect("a directory");
+        let here = current_dir().expect("a directory");
         assert_eq!(Some(&*uri("x").uri), file_uri(&here.join("x")).as_deref());
         assert_eq!(from_paths(&[]), Ok(None));
+    }
+
+    #[test]
+    fn paths_inside_the_current_directory_become_relative_references() {
+        let here = current_dir().expect("a directory");
+        let above = here.parent().expect("a directory");
+        for (path, expected) in [
+            ("mcp.lock", Some("mcp.lock".into())),
+            ("./a b/50%#.lock", Some("a%20b/50%25%23.lock".into())),
+            ("c:ü.lock", Some("c%3A%C3%BC.lock".into())),
+            ("/elsewhere/x y", Some("file:///elsewhere/x%20y".into())),
+            ("../x", file_uri(&here.join("../x"))),
+        ] {
+            assert_eq!(uri_reference(path.as_ref()), expected, "{path}");
+        }
+        assert_eq!(uri_reference(&here.join("x/y")).as_deref(), Some("x/y"));
+        assert_eq!(uri_reference(&above.join("x")), file_uri(&above.join("x")));
     }
 }

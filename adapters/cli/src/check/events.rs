@@ -18,6 +18,8 @@ const POLL: &str = "events/poll";
 const MODES: [&str; 3] = ["poll", "push", "webhook"];
 /// Codes for an unknown type: that of SEP-3415, and that of its sketch.
 const NOT_FOUND: [i64; 2] = [-32023, -32011];
+/// Codes of polls that are refused to this caller, or for now: those of SEP-3415, and those of its sketch.
+const REFUSED: [i64; 4] = [-32024, -32025, -32012, -32013];
 /// Maximum number of pages of the list that are read.
 const MAX_PAGES: usize = 20;
 /// Maximum number of types that are polled.
@@ -113,8 +115,12 @@ fn check_type(conversation: &CheckConversation<'_>, described: &Value, names: &m
     }
     match described["delivery"].as_array() {
         Some(modes) if !modes.is_empty() => {
-            for mode in modes.iter().filter(|mode| !mode.as_str().is_some_and(|mode| MODES.contains(&mode))) {
-                found(format!("{mode} is no mode of delivery"));
+            for (index, mode) in modes.iter().enumerate() {
+                if !mode.as_str().is_some_and(|mode| MODES.contains(&mode)) {
+                    found(format!("{mode} is no mode of delivery"));
+                } else if modes.iter().take(index).any(|other| other == mode) {
+                    found(format!("the mode of delivery {mode} is repeated"));
+                }
             }
         }
         _ => found("`delivery` is no array with a mode".into()),
@@ -140,7 +146,8 @@ fn check_poll(conversation: &mut CheckConversation<'_>, name: &str) {
     let location = format!("event type `{name}`");
     let found = |rule: &'static CheckRule, what: String| conversation.report.add(rule, &location, what);
     if let CheckAnswer::Error(failed) = &answer {
-        return found(rules::EVENT_POLL, format!("a poll got the error {}", failed.summary()));
+        let rule = if REFUSED.contains(&failed.code) { rules::EVENT_REFUSED } else { rules::EVENT_POLL };
+        return found(rule, format!("a poll got the error {}", failed.summary()));
     }
     let Some(polled) = answer.result() else { return };
     match polled["events"].as_array() {

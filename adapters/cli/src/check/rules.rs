@@ -477,6 +477,9 @@ rules! {
     EVENT_POLL "event-poll" Error ["EVT-040" "EVT-041" "EVT-042" "EVT-140"]
         "a poll without a cursor answers with no events, and with a cursor or null"
         "begin with what happens from now on, and write `events` as an array"
+    EVENT_REFUSED "event-refused" Note ["EVT-046" "EVT-087" "EVT-088"]
+        "event types can be polled by this caller; one that is refused is not checked"
+        "check with a caller who may subscribe, when no limit is reached"
     EVENT_POLL_TIME "event-poll-time" Warning ["EVT-045"]
         "a poll tells the time to the next one, up to a day"
         "write `nextPollMs` as a number of milliseconds"

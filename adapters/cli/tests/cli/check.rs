@@ -82,6 +82,10 @@ fn events() -> Vec<(Vec<&'static str>, ShellServer)> {
         polled[member] = value;
         server(&declared, &listed, &polled, -32023)
     };
+    let with_refusal = |code: i64| {
+        let one = "*'\"name\":\"tide.changed\"'*";
+        server(&declared, &listed, &polled, -32023).on_line(one, &error_code_action(code))
+    };
     let both = json!({"events": [described, described]});
     vec![
         (vec![], server(&declared, &listed, &polled, -32023)),
@@ -98,6 +102,12 @@ fn events() -> Vec<(Vec<&'static str>, ShellServer)> {
         (vec!["event-poll"], with_poll("events", json!([{"eventId": "e"}]))),
         (vec!["event-poll"], with_poll("cursor", json!(7))),
         (vec!["event-poll"], with_poll("truncated", json!("no"))),
+        (vec!["event-type"], with_type("delivery", json!(["poll", "push", "poll"]))),
+        (vec!["event-refused"], with_refusal(-32024)),
+        (vec!["event-refused"], with_refusal(-32025)),
+        (vec!["event-refused"], with_refusal(-32012)),
+        (vec!["event-refused"], with_refusal(-32013)),
+        (vec!["event-poll"], with_refusal(-32603)),
         (vec!["event-poll-time"], with_poll("nextPollMs", json!(-1))),
         (vec!["event-poll-time"], with_poll("nextPollMs", Value::Null)),
         (vec!["event-unknown"], server(&declared, &listed, &polled, -32602)),
