@@ -6,6 +6,7 @@
 
 use alloc::sync::Arc;
 use core::net::SocketAddr;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -22,18 +23,19 @@ use mcp_events::receiver::{Limits, Message, Receiver};
 use mcp_events::server::{Event, Events, Publisher};
 use mcp_events::source::SourceConfig;
 use mcp_events::subscription::SubscriptionEvent;
-use mcp_events::wire::{DeliveryMode, EventsErrorKind, PollEventsParams, Profile};
+use mcp_events::wire::{DeliveryMode, EVENTS_LIST, EventsErrorKind, Nullable, PollEventsParams, Profile};
 use mcp_proto::client::Config as ClientConfig;
 use mcp_proto::http::client::{Config as HttpClient, Credential};
-use mcp_proto::http::server::{Config as Http, Protected, TokenRequest};
+use mcp_proto::http::server::{Config as Http, Denial, Protected, TokenRequest};
+use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::server::Identity;
 use mcp_proto::{Entropy, RawJson, VersionSet};
 use mcp_std::io::Interest;
 use serde_json::{Value, json};
 
 use crate::adapter::{
-    Client, Error, Handle, HttpServer, Options, Router, events_client, inner_client, next_event, run,
-    run_http, serve, serve_with_handle, server_handle,
+    Client, Error, Handle, HttpServer, Options, Router, client_layer, events_client, inner_client,
+    next_event, run, run_http, serve, serve_with_handle, server_handle, wait,
 };
 use crate::support::{DEADLINE, with_timeout};
 
@@ -80,6 +82,12 @@ fn request(id: usize, method: &str, name: &str) -> String {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": {"name": name, "_meta": meta}}).to_string()
 }
 
+/// What the server makes of tokens: they are valid ([`OPEN`]), cannot be validated now ([`BUSY`]: 503), or are refused (401).
+type Door = Arc<AtomicUsize>;
+const OPEN: usize = 0;
+const BUSY: usize = 1;
+const SHUT: usize = 2;
+
 struct Served {
     address: SocketAddr,
     handle: Handle,
@@ -93,19 +101,23 @@ impl Served {
 
     /// Listens at an address, which may have been that of another server before.
     fn at(address: String, events: &Events) -> Self {
-        Self::with(address, events, Http::new(), false)
+        Self::with(address, events, Http::new(), None)
     }
 
-    /// Listens with a configuration. The token of a user is his name.
-    fn with(address: String, events: &Events, http: Http, has_users: bool) -> Self {
+    /// Listens with a configuration. The token of a user is his name; `door` says what comes of it.
+    fn with(address: String, events: &Events, http: Http, door: Option<Door>) -> Self {
         let events = events.clone();
         let (started, starts) = mpsc::channel();
         let thread = thread::spawn(move || {
             let router = router(&events);
             let mut server = HttpServer::bind(&*address, router.config()?, http, router)?;
-            if has_users {
-                server = server
-                    .validate_tokens(|request: &TokenRequest| Ok(Identity::new(request.token.reveal())));
+            if let Some(door) = door {
+                server =
+                    server.validate_tokens(move |request: &TokenRequest| match door.load(Ordering::SeqCst) {
+                        OPEN => Ok(Identity::new(request.token.reveal())),
+                        BUSY => Err(Denial::Unavailable),
+                        _ => Err(Denial::InvalidToken("revoked".into())),
+                    });
             }
             started.send((server.address()?, server_handle!(server))).expect("a receiver");
             run_http(server)
@@ -434,6 +446,93 @@ fn follower_that_is_not_asked_loses_its_stream_and_no_event() {
     });
 }
 
+// covers: EVT-019
+#[test]
+fn follower_reads_the_list_again_after_a_change_that_its_client_is_told_of() {
+    with_timeout(|| {
+        let (events, publisher) = events();
+        let served = Served::new(&events);
+        let lists = Arc::new(AtomicUsize::new(0));
+        let counter = lists.clone();
+        let config = ClientConfig::new("follower", "1").custom_list(EVENTS_LIST).expect("room");
+        let options = Client::options(config).layer(client_layer!(
+            [counter] | request,
+            next | {
+                counter.fetch_add(usize::from(request.method() == "events/list"), Ordering::SeqCst);
+                wait!(next.run(request))
+            }
+        ));
+        let client = run!(options.connect_url(&format!("http://{}/mcp", served.address)));
+        let client = client.expect("a connection");
+        let filter = SubscriptionFilter::new().custom_list(EVENTS_LIST);
+        let (_, honoured) = run!(client.subscribe(&filter)).expect("a subscription");
+        assert!(honoured.has_custom_list(EVENTS_LIST));
+        let of_server = events_client!(&client);
+        let mut follower = run!(of_server.follow_with("build", &json!({}), soon())).expect("a follower");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                await_streams(&events, 1);
+                publish(&publisher, 0, "x");
+            });
+            assert_eq!(news!(follower), "evt-0");
+        });
+        assert_eq!(lists.load(Ordering::SeqCst), 1, "to begin with");
+        let any = || raw(r#"{"type":"object"}"#);
+        events.add(Event::<Value, Value>::with_schemas("mail", any(), any())).expect("a type");
+        let begun = Instant::now();
+        let mut number = 1;
+        while lists.load(Ordering::SeqCst) == 1 {
+            publish(&publisher, number, "x");
+            assert_eq!(news!(follower), format!("evt-{number}"));
+            number += 1;
+            assert!(begun.elapsed() < DEADLINE, "the list is not read again");
+            thread::sleep(Duration::from_millis(5));
+        }
+        // The stream is as it was.
+        publish(&publisher, number, "x");
+        assert_eq!((news!(follower), events.open_streams()), (format!("evt-{number}"), 1));
+        drop(follower);
+        run!(client.close()).expect("closed");
+        served.stop();
+    });
+}
+
+#[test]
+fn follower_waits_while_a_server_is_busy_and_ends_when_access_is_refused() {
+    with_timeout(|| {
+        let (events, publisher) = events();
+        let door = Door::default();
+        let protected = Protected::new("http://localhost/mcp", "http://localhost:9/as").expect("valid");
+        let http = Http::new().protected(protected);
+        let served = Served::with("127.0.0.1:0".into(), &events, http, Some(door.clone()));
+        let http = HttpClient::new(&format!("http://{}/mcp", served.address)).expect("a URL");
+        let http = http.credential(Credential::bearer("ann").expect("a token"));
+        let client = run!(options(VersionSet::MODERN).connect_http(http)).expect("a connection");
+        let of_server = events_client!(&client);
+        let before = run!(of_server.poll(&PollEventsParams::new("build"))).expect("an answer");
+        let cursor = Nullable::text(before.cursor.as_ref()).expect("a position");
+        publish(&publisher, 0, "x");
+        let polls = soon().only_polls().cursor(cursor);
+        let mut follower = run!(of_server.follow_with("build", &json!({}), polls)).expect("a follower");
+        let mut next = || next_event!(follower).expect("the connection is open");
+        assert!(matches!(next(), Some(FollowEvent::Event(event)) if event.event_id == "evt-0"));
+        door.store(BUSY, Ordering::SeqCst);
+        let busy = next();
+        let is_passing =
+            |error: &FollowError| matches!(error, FollowError::Lost(_) | FollowError::Busy { .. });
+        assert!(matches!(&busy, Some(FollowEvent::Error(error)) if is_passing(error)), "{busy:?}");
+        door.store(SHUT, Ordering::SeqCst);
+        let end = core::iter::from_fn(&mut next)
+            .find(|event| !matches!(event, FollowEvent::Error(error) if is_passing(error)));
+        let Some(FollowEvent::Ended(FollowError::Refused(why))) = end else { panic!("{end:?}") };
+        assert!(why.contains("HTTP status 401"), "{why}");
+        assert_eq!(next(), None);
+        drop(follower);
+        run!(client.close()).expect("closed");
+        served.stop();
+    });
+}
+
 // covers: EVT-040, EVT-041, EVT-044, EVT-046
 #[test]
 fn client_polls_where_there_are_no_streams() {
@@ -583,7 +682,12 @@ fn webhook_of_a_client_is_proved_delivered_rotated_and_ended() {
         let build = Event::<Value, Value>::with_schemas("build", any(), any());
         let publisher = events.add(build.modes([DeliveryMode::Webhook])).expect("a type");
         let protected = Protected::new("http://localhost/mcp", "http://localhost:9/as").expect("valid");
-        let served = Served::with("127.0.0.1:0".into(), &events, Http::new().protected(protected), true);
+        let served = Served::with(
+            "127.0.0.1:0".into(),
+            &events,
+            Http::new().protected(protected),
+            Some(Door::default()),
+        );
         let http = HttpClient::new(&format!("http://{}/mcp", served.address)).expect("a URL");
         let http = http.credential(Credential::bearer("ann").expect("a token"));
         let client = run!(options(VersionSet::MODERN).connect_http(http)).expect("a connection");

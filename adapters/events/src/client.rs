@@ -262,6 +262,11 @@ impl<'a, B: ClientBackend> EventsClient<'a, B> {
         Ok(self.list().await?.into_iter().find(|described| described.name == name))
     }
 
+    /// Returns the number of changes of the list of types that the client was told of.
+    fn list_changes(&self) -> u64 {
+        self.calls.backend().result_cache().list_changes(wire::EVENTS_LIST)
+    }
+
     /// Returns whether the connection has streams (EVT-008).
     fn has_streams(&self) -> bool {
         self.calls.backend().peer().era() == Era::Modern

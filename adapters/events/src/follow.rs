@@ -11,20 +11,27 @@
 //! | any request | transport failure, passing error | the same again, later and later |
 //! | a request with a cursor | `InvalidParams` | [`Gap`], and the same from now on; without a cursor the end |
 //! | any request, a stream | `NotFound`, `Unsupported` | the list of types, then [`Gap`] and a new beginning, or the end (EVT-023) |
-//! | any request, a stream | `Forbidden` | the end |
+//! | any request, a stream | `Forbidden`, or HTTP refuses access | the end |
+//! | any request | `Retry-After` of HTTP | the same again, not before, but within [`FollowConfig::longest_poll`] |
 //! | poll | result | its events, then the next poll after `nextPollMs`, or at once (EVT-044, EVT-045) |
+//! | poll, stream | an event that cannot be read | an error that names it, and [`Gap`] in its place; the position moves on |
 //! | stream | `active`, event, heartbeat | the position moves (EVT-065) |
 //! | stream | silence for twice the interval of heartbeats | another stream from the last position (EVT-059) |
 //! | stream | end without `terminated` | another stream, later and later (EVT-062) |
 //! | stream | `events/stream` is unknown, and the type has polls | polls |
+//! | any | [the list of types has changed](Follower::handle_list_changed) | the list, and another mode if that of now is gone (EVT-019) |
 //!
 //! A type without replay has no positions. What happens while its stream is broken is lost, so its new stream begins with a
 //! [`Gap`].
 //!
 //! [`Gap`]: FollowEvent::Gap
 
+mod listing;
+mod reading;
 mod values;
 
+#[cfg(test)]
+mod hostile_tests;
 #[cfg(test)]
 mod simulation_tests;
 #[cfg(test)]
@@ -39,23 +46,18 @@ use core::time::Duration;
 use mcp_proto::rpc::code;
 use mcp_proto::{Entropy, Instant, RawJson, RpcError};
 
+use listing::mode;
+use reading::{ReadPoll, read_event};
+use values::{Beats, Output, Seen};
 pub use values::{FollowAction, FollowConfig, FollowError, FollowEvent, GapReason, Subscription};
-use values::{Output, Seen};
 
 use crate::wire::{
     self, DeliveryMode, EventErrorObject, EventOccurrence, EventType, EventsErrorKind, Nullable,
-    PollEventsParams, PollEventsResult, StreamActiveParams, StreamErrorParams, StreamEventsParams,
-    StreamHeartbeatParams,
+    PollEventsParams, StreamActiveParams, StreamErrorParams, StreamEventsParams, StreamHeartbeatParams,
 };
 
-/// Heartbeats of a stream come at least this often (EVT-057).
-const LONGEST_BEAT: Duration = Duration::from_secs(30);
-/// Silence that never makes a stream dead, however fast its heartbeats are.
-const SHORTEST_SILENCE: Duration = Duration::from_secs(3);
 /// Polls in a row without a pause.
 const BURST: u32 = 32;
-/// Times that the list is looked at without success before it is the end.
-const MAX_LISTS: u32 = 4;
 
 /// What a follower waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,30 +80,6 @@ enum State {
     Ended,
 }
 
-/// How often heartbeats of a stream come, as far as is known (EVT-059): no message says so.
-#[derive(Clone, Copy, Debug, Default)]
-struct Beats {
-    last: Option<Instant>,
-    /// The longest time between two of them, and the number of such times.
-    longest: Duration,
-    count: u32,
-}
-
-impl Beats {
-    fn record(&mut self, now: Instant) {
-        if let Some(last) = self.last.replace(now) {
-            self.longest = self.longest.max(now.saturating_duration_since(last));
-            self.count += 1;
-        }
-    }
-
-    /// Returns the silence after which the stream is dead.
-    fn longest_silence(&self) -> Duration {
-        let interval = if self.count < 2 { LONGEST_BEAT } else { self.longest.min(LONGEST_BEAT) };
-        (2 * interval).max(SHORTEST_SILENCE)
-    }
-}
-
 /// Follower of one subscription; see the [module](self).
 pub struct Follower {
     config: FollowConfig,
@@ -117,6 +95,12 @@ pub struct Follower {
     closes: bool,
     /// The server does not know the type any more, or not in this form: the list is asked for next.
     refusal: Option<RpcError>,
+    /// When the list is asked for because it has changed, beside what goes on.
+    recheck_at: Option<Instant>,
+    /// Whether it was asked for so.
+    is_rechecking: bool,
+    /// When the list was asked for last.
+    listed_at: Option<Instant>,
     /// Position for the next request.
     cursor: Option<String>,
     /// Position behind everything that was taken.
@@ -174,6 +158,9 @@ impl Follower {
             state: State::Pausing { until: Instant::ZERO },
             closes: false,
             refusal: None,
+            recheck_at: None,
+            is_rechecking: false,
+            listed_at: None,
             taken: cursor.clone(),
             cursor,
             has_begun: false,
@@ -226,11 +213,15 @@ impl Follower {
         if core::mem::take(&mut self.closes) {
             return Some(FollowAction::Close);
         }
-        if !matches!(self.state, State::Pausing { until } if until <= now) {
+        if self.takes_recheck(now) {
+            return Some(FollowAction::List);
+        }
+        if self.is_rechecking || !matches!(self.state, State::Pausing { until } if until <= now) {
             return None;
         }
         if self.refusal.is_some() {
             self.state = State::Listing;
+            self.record_list(now);
             return Some(FollowAction::List);
         }
         let Subscription { name, arguments } = &self.subscription;
@@ -256,11 +247,13 @@ impl Follower {
     /// while a request is on its way: its answer is the next input.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        match self.state {
-            State::Pausing { until } => Some(until),
-            State::Live { heard_at, .. } => Some(heard_at + self.beats.longest_silence()),
-            State::Polling | State::Opening | State::Listing | State::Ended => None,
-        }
+        let due = match self.state {
+            State::Pausing { .. } if self.is_rechecking => return None,
+            State::Pausing { until } => until,
+            State::Live { heard_at, .. } => heard_at + self.beats.longest_silence(),
+            State::Polling | State::Opening | State::Listing | State::Ended => return None,
+        };
+        Some(self.next_recheck().map_or(due, |at| at.min(due)))
     }
 
     /// Handles the deadline: a stream that was silent for too long is dead (EVT-059).
@@ -276,34 +269,56 @@ impl Follower {
     /// Forgets a request whose answer will not come, because the caller gave it up. It is due again. A stream that has begun is
     /// none.
     pub fn handle_abandoned(&mut self, now: Instant) {
+        if core::mem::take(&mut self.is_rechecking) {
+            self.recheck_at = Some(now);
+        }
         if matches!(self.state, State::Polling | State::Opening | State::Listing) {
             self.wait_until(now);
         }
     }
 
-    /// Takes the outcome of a poll.
-    pub fn handle_polled(&mut self, now: Instant, outcome: Result<PollEventsResult, FollowError>) {
+    /// Takes the outcome of a poll: its result as it was received, because one bad event must cost only itself.
+    ///
+    /// An event that cannot be read is reported as [`FollowError::Malformed`] with its place, and followed by a gap
+    /// ([`GapReason::Malformed`]). A result that cannot be read otherwise is an error alone: there is no position to go on from.
+    pub fn handle_polled(&mut self, now: Instant, outcome: Result<RawJson, FollowError>) {
         if self.state != State::Polling {
             return;
         }
-        let result = match outcome {
-            Ok(result) => result,
+        let read = outcome.and_then(|result| {
+            ReadPoll::read(&result)
+                .map_err(|error| FollowError::Malformed(format!("`{}`: {error}", wire::POLL)))
+        });
+        let ReadPoll { events, cursor, truncated, has_more, next_poll_ms } = match read {
+            Ok(read) => read,
             Err(error) => return self.request_failed(now, error),
         };
         self.succeed();
-        let cursor = result.cursor.and_then(|Nullable(cursor)| cursor);
-        self.report_gap(result.truncated == Some(true), cursor.as_ref());
-        for event in result.events {
-            self.hand_out(event);
+        self.report_gap(truncated, cursor.as_ref());
+        let mut was_read = true;
+        for event in events {
+            match event {
+                Ok(event) => {
+                    was_read = true;
+                    self.hand_out(event);
+                }
+                // One gap for several in a row.
+                Err(text) => {
+                    self.fail(FollowError::Malformed(text));
+                    if core::mem::take(&mut was_read) {
+                        self.report_lost_event(cursor.clone());
+                    }
+                }
+            }
         }
         let has_moved = cursor.is_some() && cursor != self.cursor;
         self.move_to(cursor);
         // A server that promises more at the same place has nothing.
-        self.burst = if result.has_more == Some(true) && has_moved { self.burst + 1 } else { 0 };
+        self.burst = if has_more && has_moved { self.burst + 1 } else { 0 };
         let pause = match self.burst {
             1..BURST => Duration::ZERO,
-            _ if result.has_more == Some(true) => self.config.shortest_poll,
-            _ => self.pause_between_polls(result.next_poll_ms),
+            _ if has_more => self.config.shortest_poll,
+            _ => self.pause_between_polls(next_poll_ms),
         };
         if self.burst >= BURST {
             self.burst = 0;
@@ -322,7 +337,13 @@ impl Follower {
         let params = params.cloned().unwrap_or_else(RawJson::empty_object);
         let read = match method {
             wire::ACTIVE => params.parse().map(|active: StreamActiveParams| self.stream_active(active)),
-            wire::EVENT => params.parse().map(|event: EventOccurrence| self.stream_event(event)),
+            wire::EVENT => match read_event(&params) {
+                Ok(event) => {
+                    self.stream_event(event);
+                    Ok(())
+                }
+                Err(error) => return self.stream_event_unread(&params, &error),
+            },
             wire::HEARTBEAT => params.parse().map(|beat: StreamHeartbeatParams| {
                 self.beats.record(now);
                 self.succeed();
@@ -342,6 +363,10 @@ impl Follower {
         };
         if let Err(error) = read {
             self.fail(FollowError::Malformed(format!("`{method}`: {error}")));
+            // It may have told of a gap.
+            if method == wire::ACTIVE && (self.has_begun || self.cursor.is_some()) {
+                self.report_lost_event(None);
+            }
         }
     }
 
@@ -349,34 +374,16 @@ impl Follower {
     pub fn handle_stream_end(&mut self, now: Instant, outcome: Result<(), FollowError>) {
         match (self.state, outcome) {
             (State::Opening, Err(error)) => self.request_failed(now, error),
+            (State::Live { .. }, Err(error @ FollowError::Refused(_))) => self.end(error),
             (State::Live { .. }, Err(error)) => {
+                let asked = error.retry_after();
                 self.fail(error);
                 self.stream_lost(now);
+                self.wait_as_asked(now, asked);
             }
             (State::Opening | State::Live { .. }, Ok(())) => self.stream_lost(now),
             _ => {}
         }
-    }
-
-    /// Takes the description of the type from the list; `None` if it is not there.
-    pub fn handle_listed(&mut self, now: Instant, outcome: Result<Option<EventType>, FollowError>) {
-        if self.state != State::Listing {
-            return;
-        }
-        let described = match outcome {
-            Err(error) => return self.request_failed(now, error),
-            Ok(described) => described.filter(|_| self.lists_in_vain < MAX_LISTS),
-        };
-        let refusal = self.refusal.take();
-        let Some(described) = described else {
-            return self.end(refusal.map_or(FollowError::NoMode, FollowError::Server));
-        };
-        let Some(mode) = mode(&described, self.has_streams) else { return self.end(FollowError::NoMode) };
-        (self.mode, self.has_polls) = (mode, described.delivery.contains(&DeliveryMode::Poll));
-        self.lists_in_vain += 1;
-        self.begin_anew(GapReason::TypeChanged);
-        let pause = if self.lists_in_vain > 1 { self.next_backoff() } else { Duration::ZERO };
-        self.wait_until(now + pause);
     }
 
     // ---- what follows ----
@@ -395,6 +402,21 @@ impl Follower {
         self.report_gap(false, cursor.as_ref());
         self.hand_out(event);
         self.move_to(cursor);
+    }
+
+    /// Handles an event of the stream that cannot be read. Its position is taken if that can be read: it would come again otherwise.
+    fn stream_event_unread(&mut self, params: &RawJson, error: &str) {
+        self.fail(FollowError::Malformed(format!("`{}`: {error}", wire::EVENT)));
+        let cursor = params.member("cursor").and_then(|cursor| cursor.string());
+        self.report_lost_event(cursor.clone());
+        self.move_to(cursor);
+    }
+
+    /// Reports a gap in the place of a message that cannot be read.
+    fn report_lost_event(&mut self, cursor: Option<String>) {
+        // It comes after a gap in front of this answer, if there is one.
+        self.report_gap(false, cursor.as_ref());
+        self.output.push_back(Output::Event(FollowEvent::Gap { reason: GapReason::Malformed, cursor }));
     }
 
     /// Reports a gap in front of this answer: one that was found before, or the one of which `truncated` tells.
@@ -443,11 +465,21 @@ impl Follower {
     fn request_failed(&mut self, now: Instant, error: FollowError) {
         match error {
             FollowError::Server(error) => self.refused(now, error),
+            error @ FollowError::Refused(_) => self.end(error),
             error => {
+                let asked = error.retry_after();
                 self.fail(error);
                 let pause = self.next_backoff();
                 self.wait_until(now + pause);
+                self.wait_as_asked(now, asked);
             }
+        }
+    }
+
+    /// Makes a pause as long as the server asks for, within the bound of pauses between polls.
+    fn wait_as_asked(&mut self, now: Instant, asked: Duration) {
+        if let State::Pausing { until } = &mut self.state {
+            *until = (*until).max(now + asked.min(self.config.longest_poll));
         }
     }
 
@@ -483,11 +515,6 @@ impl Follower {
             Some(EventsErrorKind::NotFound | EventsErrorKind::Unsupported) => self.list(now, error),
             _ => self.end(FollowError::Server(error)),
         }
-    }
-
-    fn list(&mut self, now: Instant, refusal: RpcError) {
-        self.refusal = Some(refusal);
-        self.wait_until(now);
     }
 
     /// Opens another stream later. One that has lived for longer than the last pause was no failure.
@@ -551,15 +578,6 @@ pub(crate) fn random_part(entropy: &mut Entropy, of: Duration) -> Duration {
     let mut random = [0; 2];
     entropy.fill(&mut random);
     of.saturating_mul(u32::from(u16::from_le_bytes(random))) / (1 << 16)
-}
-
-/// Returns the mode in which a client gets the events of a type, without a receiver.
-fn mode(described: &EventType, has_streams: bool) -> Option<DeliveryMode> {
-    let offers = |mode: &DeliveryMode| described.delivery.contains(mode);
-    [DeliveryMode::Push, DeliveryMode::Poll]
-        .into_iter()
-        .filter(|mode| has_streams || *mode != DeliveryMode::Push)
-        .find(offers)
 }
 
 fn to_rpc(error: EventErrorObject) -> RpcError {

@@ -37,7 +37,7 @@ use std::io;
 
 use mcp_proto::router::SchemaValidator;
 use mcp_proto::server::{Caller, Config, CustomMethod};
-use mcp_proto::{CustomList, EncodeError, Entropy, Instant};
+use mcp_proto::{EncodeError, Entropy, Instant};
 use mcp_runtime::server::{CommandSender, LoopExtension, ServerExtension, ServerLoop};
 use mcp_std::entropy;
 
@@ -46,6 +46,8 @@ pub use keeper::{EventStore, MemoryStore};
 pub use registration::{AddEventError, Event, PublishError, Publisher};
 pub use webhooks::{WebhookFailure, WebhookFailureKind};
 
+pub use crate::wire::EVENTS_LIST;
+
 use crate::source::{Source, SourceConfig, UnknownType};
 use crate::store::Record;
 use crate::wire::{self, EventOccurrence, EventsCapability, EventsError, Profile};
@@ -53,9 +55,6 @@ use event_loop::EventsLoop;
 use keeper::Keeper;
 use shared::{Registered, Shared, State};
 use webhooks::Webhooks;
-
-/// The list of types, whose changes clients can subscribe to (EVT-016).
-pub const EVENTS_LIST: CustomList = CustomList::new(wire::LISTEN_MEMBER, wire::LIST_CHANGED);
 
 /// The events of a server.
 #[derive(Clone)]

@@ -16,8 +16,9 @@
 //! | subscribing | grant in the past | [`SubscriptionEvent::ClockSkew`], and a refresh as after a failure |
 //! | subscribing | no expiry | a refresh once a day (EVT-086) |
 //! | subscribing | lost, passing error, `CallbackEndpointError` | the same again, later and later |
+//! | subscribing | `Retry-After` of HTTP | the same again, not before, but within 5 min |
 //! | subscribing | `InvalidParams` with a cursor | the same without it, and a gap |
-//! | subscribing | `Forbidden`, `NotFound`, `Unsupported`, `InvalidParams` | the end |
+//! | subscribing | `Forbidden`, `NotFound`, `Unsupported`, `InvalidParams`, or HTTP refuses access | the end |
 //! | subscribed | `terminated` because of the type | `events/subscribe` without a cursor, and a gap (EVT-023) |
 //! | subscribed | `terminated` | the end (EVT-153) |
 //! | subscribing | `terminated`, and then a grant | `events/subscribe` at once: its answer tells which was first |
@@ -44,6 +45,9 @@ use crate::wire::{
     SubscribeEventsParams, SubscribeEventsResult, UnsubscribeEventsParams, WebhookDelivery, WebhookTarget,
 };
 use timestamp::parse_timestamp;
+
+/// Longest pause that a server may ask for by `Retry-After` of HTTP.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 
 /// Bounds and choices of a [`WebhookSubscription`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -301,6 +305,7 @@ impl WebhookSubscription {
         match outcome {
             Ok(result) => self.granted(now, receiver, result),
             Err(FollowError::Server(error)) => self.refused(now, receiver, error),
+            Err(error @ FollowError::Refused(_)) => self.end(receiver, Some(error)),
             Err(error) => self.try_again(now, error),
         }
         if self.leaves && !self.has_ended() {
@@ -444,8 +449,9 @@ impl WebhookSubscription {
     }
 
     fn try_again(&mut self, now: Instant, error: FollowError) {
+        let asked = error.retry_after().min(LONGEST_RETRY_AFTER);
         self.events.push_back(SubscriptionEvent::Error(error));
-        let pause = self.next_backoff();
+        let pause = self.next_backoff().max(asked);
         self.state = State::Waiting { until: now + pause };
     }
 

@@ -3,17 +3,15 @@
 use core::fmt;
 use core::time::Duration;
 
-use alloc::format;
 use alloc::string::ToString as _;
 
-use mcp_proto::model::RequestParams as _;
 use mcp_proto::{CallError, CallOptions, Entropy, Instant, UseError};
 use mcp_runtime::client::{BlockingCalls, CallUpdate, ClientBackend, LongLivedCall};
 use mcp_std::entropy;
 
 use super::{Error, EventsClient, FollowOptions};
 use crate::follow::{FollowAction, FollowError, FollowEvent, Follower, Subscription};
-use crate::wire::{self, DeliveryMode, EventType, PollEventsParams};
+use crate::wire::{self, DeliveryMode, EventType};
 
 /// Follower of an event type, on a client of futures. Dropping it ends its stream.
 #[must_use = "it does nothing unless `next` is awaited"]
@@ -21,6 +19,8 @@ pub struct EventFollower<'a, B: ClientBackend> {
     events: EventsClient<'a, B>,
     machine: Follower,
     stream: Option<LongLivedCall<'a, B>>,
+    /// Number of changes of the list of types that the machine knows of.
+    list_changes: u64,
 }
 
 impl<'a, B: ClientBackend> EventFollower<'a, B> {
@@ -34,7 +34,8 @@ impl<'a, B: ClientBackend> EventFollower<'a, B> {
         let entropy = Entropy::new(entropy::seed().map_err(Error::Entropy)?, entropy::nonce());
         let has_streams = events.has_streams() && !only_polls;
         let machine = Follower::new(config, subscription, described, has_streams, cursor, entropy)?;
-        Ok(Self { events, machine, stream: None })
+        let list_changes = events.list_changes();
+        Ok(Self { events, machine, stream: None, list_changes })
     }
 
     /// Returns the position behind everything that [`next`](Self::next) has returned, to be stored when that was handled, and given
@@ -51,6 +52,9 @@ impl<'a, B: ClientBackend> EventFollower<'a, B> {
     }
 
     /// Waits for what happens next. Returns `None` after [`FollowEvent::Ended`].
+    ///
+    /// If the client subscribes to changes of [`EVENTS_LIST`](wire::EVENTS_LIST), they are noticed with the next message or request, and
+    /// the list is read again (EVT-019); see [`Follower::handle_list_changed`].
     ///
     /// Dropping the future loses nothing. Between two calls the connection holds a bounded number of events
     /// ([`Limits::max_events`](mcp_proto::Limits)); beyond that the stream is opened anew, from the last position.
@@ -95,6 +99,10 @@ impl<'a, B: ClientBackend> EventFollower<'a, B> {
                 return Ok(None);
             }
             let now = backend.now();
+            let list_changes = self.events.list_changes();
+            if core::mem::replace(&mut self.list_changes, list_changes) != list_changes {
+                self.machine.handle_list_changed(now);
+            }
             if let Some(action) = self.machine.poll_action(now) {
                 self.act(action).await?;
                 continue;
@@ -123,8 +131,7 @@ impl<'a, B: ClientBackend> EventFollower<'a, B> {
             FollowAction::Poll(params) => {
                 let outcome = calls.request(wire::POLL, &params, &CallOptions::new()).await;
                 let outcome = match outcome {
-                    Ok(result) => PollEventsParams::read(&result)
-                        .map_err(|error| FollowError::Malformed(format!("`{}`: {error}", wire::POLL))),
+                    Ok(result) => Ok(result),
                     Err(error) => Err(passing(error)?),
                 };
                 self.machine.handle_polled(calls.backend().now(), outcome);
@@ -178,7 +185,13 @@ impl<'a, B: ClientBackend> EventFollower<'a, B> {
 pub(super) fn passing(error: mcp_runtime::Error) -> Result<FollowError, mcp_runtime::Error> {
     match error {
         mcp_runtime::Error::Call(CallError::Rpc(error)) => Ok(FollowError::Server(error)),
-        mcp_runtime::Error::Call(error) => Ok(FollowError::Lost(error.to_string())),
+        mcp_runtime::Error::Call(error) if error.is_access_refused() => {
+            Ok(FollowError::Refused(error.to_string()))
+        }
+        mcp_runtime::Error::Call(error) => Ok(match error.retry_after() {
+            Some(retry_after) => FollowError::Busy { reason: error.to_string(), retry_after },
+            None => FollowError::Lost(error.to_string()),
+        }),
         mcp_runtime::Error::Use(UseError::Full(limit)) => {
             Ok(FollowError::Lost(UseError::Full(limit).to_string()))
         }

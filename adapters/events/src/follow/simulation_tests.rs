@@ -120,7 +120,9 @@ impl World {
             match action {
                 FollowAction::Poll(params) => {
                     let outcome = self.source.poll(self.now, &params, |_| true);
-                    let outcome = outcome.map_err(|error| FollowError::Server(error.to_rpc(&Profile::SEP)));
+                    let outcome = outcome
+                        .map(|result| RawJson::encode(&result).expect("JSON"))
+                        .map_err(|error| FollowError::Server(error.to_rpc(&Profile::SEP)));
                     // The answer is lost, which the server does not know.
                     let outcome = if is_lost { Err(FollowError::Lost("answer".into())) } else { outcome };
                     self.follower.handle_polled(self.now, outcome);

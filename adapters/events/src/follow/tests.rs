@@ -2,18 +2,19 @@ use alloc::string::ToString as _;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::listing::MAX_LISTS;
 use super::*;
-use crate::wire::EventsError;
+use crate::wire::{EventsError, PollEventsResult};
 
-const PUSH: &[DeliveryMode] = &[DeliveryMode::Push];
-const POLL: &[DeliveryMode] = &[DeliveryMode::Poll];
-const BOTH: &[DeliveryMode] = &[DeliveryMode::Poll, DeliveryMode::Push];
+pub(super) const PUSH: &[DeliveryMode] = &[DeliveryMode::Push];
+pub(super) const POLL: &[DeliveryMode] = &[DeliveryMode::Poll];
+pub(super) const BOTH: &[DeliveryMode] = &[DeliveryMode::Poll, DeliveryMode::Push];
 
-fn at(millis: u64) -> Instant {
+pub(super) fn at(millis: u64) -> Instant {
     Instant::from_micros(millis * 1_000)
 }
 
-fn raw(text: &str) -> RawJson {
+pub(super) fn raw(text: &str) -> RawJson {
     RawJson::new(text.to_string()).expect("JSON")
 }
 
@@ -29,24 +30,29 @@ pub(super) fn follower(modes: &[DeliveryMode], cursor: Option<&str>) -> Follower
         .expect("a mode")
 }
 
-fn event(number: u32) -> EventOccurrence {
+pub(super) fn event(number: u32) -> EventOccurrence {
     EventOccurrence::new(format!("evt-{number}"), "build", "2026-11-25T10:00:00Z", raw("{}"))
 }
 
-fn polled(events: &[u32], cursor: &str) -> PollEventsResult {
+pub(super) fn polled(events: &[u32], cursor: &str) -> PollEventsResult {
     PollEventsResult::new(events.iter().map(|number| event(*number)).collect::<Vec<_>>()).cursor(cursor)
 }
 
-fn server(error: &EventsError) -> FollowError {
+/// The result of a poll as it is received.
+pub(super) fn answer(result: PollEventsResult) -> Result<RawJson, FollowError> {
+    Ok(RawJson::encode(&result).expect("JSON"))
+}
+
+pub(super) fn server(error: &EventsError) -> FollowError {
     FollowError::Server(error.to_rpc(&wire::Profile::SEP))
 }
 
-fn lost() -> FollowError {
+pub(super) fn lost() -> FollowError {
     FollowError::Lost("reset".into())
 }
 
 /// Describes what is handed out: ids of events, and the kinds of others.
-fn taken(follower: &mut Follower) -> Vec<String> {
+pub(super) fn taken(follower: &mut Follower) -> Vec<String> {
     core::iter::from_fn(|| follower.poll_event())
         .map(|event| match event {
             FollowEvent::Event(event) => event.event_id,
@@ -58,7 +64,7 @@ fn taken(follower: &mut Follower) -> Vec<String> {
 }
 
 /// Takes the poll or the stream that is due, and returns its cursor.
-fn requested(follower: &mut Follower, now: Instant) -> Option<String> {
+pub(super) fn requested(follower: &mut Follower, now: Instant) -> Option<String> {
     let cursor = match follower.poll_action(now) {
         Some(FollowAction::Poll(params)) => params.cursor,
         Some(FollowAction::Open(params)) => params.cursor,
@@ -69,24 +75,24 @@ fn requested(follower: &mut Follower, now: Instant) -> Option<String> {
 }
 
 /// Returns how long the follower waits before its next request.
-fn pause(follower: &mut Follower, now: Instant) -> Duration {
+pub(super) fn pause(follower: &mut Follower, now: Instant) -> Duration {
     assert_eq!(follower.poll_action(now + Duration::ZERO), None, "it is due at once");
     let until = follower.poll_timeout().expect("it waits");
     assert_eq!(follower.poll_action(at(until.as_micros() / 1_000 - 1)), None);
     until.saturating_duration_since(now)
 }
 
-fn note(follower: &mut Follower, now: Instant, method: &str, params: &str) {
+pub(super) fn note(follower: &mut Follower, now: Instant, method: &str, params: &str) {
     follower.handle_notification(now, method, Some(&raw(params)));
 }
 
 /// Opens the stream that is due, and lets it begin at a cursor.
-fn go_live(follower: &mut Follower, now: Instant, cursor: &str) {
+pub(super) fn go_live(follower: &mut Follower, now: Instant, cursor: &str) {
     requested(follower, now);
     note(follower, now, wire::ACTIVE, &format!(r#"{{"cursor":{cursor},"truncated":false}}"#));
 }
 
-fn push(follower: &mut Follower, now: Instant, number: u32, cursor: &str) {
+pub(super) fn push(follower: &mut Follower, now: Instant, number: u32, cursor: &str) {
     let event = event(number).cursor(Nullable(Some(cursor.to_string())));
     follower.handle_notification(now, wire::EVENT, Some(&RawJson::encode(&event).expect("JSON")));
 }
@@ -100,13 +106,13 @@ fn poll_cursor_is_that_of_the_last_result_and_counts_after_its_events() {
     let Some(FollowAction::Poll(params)) = follower.poll_action(at(0)) else { panic!("{follower:?}") };
     assert_eq!((&*params.name, params.cursor, params.max_events), ("build", None, None));
     assert_eq!(params.arguments.as_ref().map(RawJson::as_str), Some(r#"{"branch":"main"}"#));
-    follower.handle_polled(at(0), Ok(polled(&[], "c1").next_poll_ms(2_000.0)));
+    follower.handle_polled(at(0), answer(polled(&[], "c1").next_poll_ms(2_000.0)));
     assert_eq!(follower.cursor(), None);
     assert_eq!(follower.poll_event(), None);
     assert_eq!(follower.cursor(), Some("c1"));
     assert_eq!(pause(&mut follower, at(0)), Duration::from_secs(2));
     assert_eq!(requested(&mut follower, at(2_000)).as_deref(), Some("c1"));
-    follower.handle_polled(at(2_000), Ok(polled(&[1, 2], "c2")));
+    follower.handle_polled(at(2_000), answer(polled(&[1, 2], "c2")));
     // What is not handed out is not behind the position.
     assert!(matches!(follower.poll_event(), Some(FollowEvent::Event(event)) if event.event_id == "evt-1"));
     assert_eq!(follower.cursor(), Some("c1"));
@@ -120,16 +126,17 @@ fn has_more_polls_at_once_up_to_a_burst_and_only_if_the_position_moves() {
     let mut follower = follower(POLL, Some("c0"));
     for n in 1..BURST {
         requested(&mut follower, at(0));
-        follower.handle_polled(at(0), Ok(polled(&[n], &format!("c{n}")).has_more(true).next_poll_ms(9e9)));
+        follower
+            .handle_polled(at(0), answer(polled(&[n], &format!("c{n}")).has_more(true).next_poll_ms(9e9)));
     }
     requested(&mut follower, at(0));
-    follower.handle_polled(at(0), Ok(polled(&[100], "c100").has_more(true)));
+    follower.handle_polled(at(0), answer(polled(&[100], "c100").has_more(true)));
     assert_eq!(pause(&mut follower, at(0)), Duration::from_secs(1));
     // It begins again, and a server that stays where it is has nothing.
     requested(&mut follower, at(1_000));
-    follower.handle_polled(at(1_000), Ok(polled(&[101], "c101").has_more(true)));
+    follower.handle_polled(at(1_000), answer(polled(&[101], "c101").has_more(true)));
     requested(&mut follower, at(1_000));
-    follower.handle_polled(at(1_000), Ok(polled(&[], "c101").has_more(true)));
+    follower.handle_polled(at(1_000), answer(polled(&[], "c101").has_more(true)));
     assert_eq!(pause(&mut follower, at(1_000)), Duration::from_secs(1));
     assert_eq!(taken(&mut follower).len(), BURST as usize + 1);
 }
@@ -138,20 +145,26 @@ fn has_more_polls_at_once_up_to_a_burst_and_only_if_the_position_moves() {
 #[test]
 fn next_poll_is_bounded_on_both_sides() {
     for (asked, seconds) in [
-        (Some(0.0), 1.0),
-        (Some(-5.0), 1.0),
-        (Some(f64::NAN), 1.0),
-        (Some(1_500.0), 1.5),
-        (Some(1e308), 300.0),
-        (Some(f64::INFINITY), 300.0),
-        (None, 30.0),
+        ("0", 1.0),
+        ("-0.0", 1.0),
+        ("-5", 1.0),
+        ("-1e308", 1.0),
+        ("1500", 1.5),
+        ("1e308", 300.0),
+        ("18446744073709551616", 300.0),
+        // What is no number of the language counts as absent, as any other value does.
+        ("1e999", 30.0),
+        ("null", 30.0),
+        (r#""NaN""#, 30.0),
+        ("[1]", 30.0),
     ] {
         let mut follower = follower(POLL, None);
         requested(&mut follower, at(0));
-        let mut result = polled(&[], "c1");
-        result.next_poll_ms = asked;
-        follower.handle_polled(at(0), Ok(result));
-        assert_eq!(pause(&mut follower, at(0)), Duration::from_secs_f64(seconds), "{asked:?}");
+        follower
+            .handle_polled(at(0), Ok(raw(&format!(r#"{{"events":[],"cursor":"c1","nextPollMs":{asked}}}"#))));
+        assert_eq!(pause(&mut follower, at(0)), Duration::from_secs_f64(seconds), "{asked}");
+        assert_eq!(taken(&mut follower), Vec::<String>::new(), "{asked}");
+        assert_eq!(follower.cursor(), Some("c1"));
     }
 }
 
@@ -163,7 +176,7 @@ fn type_without_positions_is_polled_without_a_cursor() {
         for n in 0..3 {
             assert_eq!(requested(&mut follower, at(n * 30_000)), None);
             // It cannot tell (EVT-147).
-            follower.handle_polled(at(n * 30_000), Ok(result.clone().truncated(true)));
+            follower.handle_polled(at(n * 30_000), answer(result.clone().truncated(true)));
         }
         assert_eq!((taken(&mut follower), follower.cursor()), (vec![], None));
     }
@@ -173,9 +186,9 @@ fn type_without_positions_is_polled_without_a_cursor() {
 fn position_stays_if_the_server_breaks_its_promise_of_positions() {
     let mut follower = follower(POLL, Some("c1"));
     requested(&mut follower, at(0));
-    follower.handle_polled(at(0), Ok(PollEventsResult::new(vec![event(1)])));
+    follower.handle_polled(at(0), answer(PollEventsResult::new(vec![event(1)])));
     assert_eq!(requested(&mut follower, at(30_000)).as_deref(), Some("c1"));
-    follower.handle_polled(at(30_000), Ok(PollEventsResult::new(vec![event(1), event(2)])));
+    follower.handle_polled(at(30_000), answer(PollEventsResult::new(vec![event(1), event(2)])));
     assert_eq!(taken(&mut follower), ["evt-1", "evt-2"]);
     assert_eq!(follower.cursor(), Some("c1"));
 }
@@ -185,7 +198,7 @@ fn position_stays_if_the_server_breaks_its_promise_of_positions() {
 fn truncated_result_is_a_gap_and_nothing_is_subscribed_again() {
     let mut follower = follower(POLL, Some("c1"));
     requested(&mut follower, at(0));
-    follower.handle_polled(at(0), Ok(polled(&[7], "c7").truncated(true).next_poll_ms(1_000.0)));
+    follower.handle_polled(at(0), answer(polled(&[7], "c7").truncated(true).next_poll_ms(1_000.0)));
     assert_eq!(taken(&mut follower), [r#"gap Truncated Some("c7")"#, "evt-7"]);
     assert_eq!(requested(&mut follower, at(1_000)).as_deref(), Some("c7"));
 }
@@ -213,7 +226,7 @@ fn failed_poll_repeats_the_same_cursor_later_and_later() {
     }
     assert!(longest > Duration::from_secs(30));
     requested(&mut follower, now);
-    follower.handle_polled(now, Ok(polled(&[], "c2").next_poll_ms(1_000.0)));
+    follower.handle_polled(now, answer(polled(&[], "c2").next_poll_ms(1_000.0)));
     now = now + Duration::from_secs(1);
     requested(&mut follower, now);
     follower.handle_polled(now, Err(lost()));
@@ -234,7 +247,7 @@ fn unknown_or_changed_type_is_looked_up_and_begins_anew() {
         assert_eq!(follower.poll_action(at(1_000)), Some(FollowAction::List));
         follower.handle_listed(at(1_000), Ok(Some(described(POLL))));
         assert_eq!(requested(&mut follower, at(1_000)), None);
-        follower.handle_polled(at(1_000), Ok(polled(&[], "d1")));
+        follower.handle_polled(at(1_000), answer(polled(&[], "d1")));
         assert_eq!(taken(&mut follower), [r#"gap TypeChanged Some("d1")"#]);
     }
 }
@@ -306,7 +319,7 @@ fn invalid_params_drop_the_cursor_first_and_end_without_one() {
     requested(&mut follower, at(0));
     follower.handle_polled(at(0), Err(server(&EventsError::InvalidParams(String::new()))));
     requested(&mut follower, at(0));
-    follower.handle_polled(at(0), Ok(polled(&[], "d1")));
+    follower.handle_polled(at(0), answer(polled(&[], "d1")));
     assert_eq!(taken(&mut follower), [r#"gap CursorRefused Some("d1")"#]);
     assert_eq!(follower.cursor(), Some("d1"));
 }
@@ -440,7 +453,7 @@ fn terminated_because_of_its_type_is_looked_up() {
     // It has polls alone now.
     follower.handle_listed(at(1), Ok(Some(described(POLL))));
     assert_eq!(requested(&mut follower, at(1)), None);
-    follower.handle_polled(at(1), Ok(polled(&[], "d")));
+    follower.handle_polled(at(1), answer(polled(&[], "d")));
     assert_eq!(taken(&mut follower), [r#"gap TypeChanged Some("d")"#]);
 }
 
@@ -487,10 +500,10 @@ fn repetition_is_dropped_within_bounded_memory() {
     let mut follower = Follower::new(config, subscription, &described(POLL), true, Some("c".into()), entropy)
         .expect("a mode");
     requested(&mut follower, at(0));
-    follower.handle_polled(at(0), Ok(polled(&[1, 2, 2, 3, 1], "c1")));
+    follower.handle_polled(at(0), answer(polled(&[1, 2, 2, 3, 1], "c1")));
     assert_eq!(taken(&mut follower), ["evt-1", "evt-2", "evt-3"]);
     requested(&mut follower, at(30_000));
-    follower.handle_polled(at(30_000), Ok(polled(&[4, 2, 1], "c2")));
+    follower.handle_polled(at(30_000), answer(polled(&[4, 2, 1], "c2")));
     // The first one is forgotten.
     assert_eq!(taken(&mut follower), ["evt-4", "evt-1"]);
 }
@@ -551,11 +564,10 @@ fn odd_messages_are_reported_and_nothing_ends() {
     let other = EventOccurrence::new("evt-2", "mail", "2026-11-25T10:00:00Z", raw("{}"));
     follower.handle_notification(at(1), wire::EVENT, Some(&RawJson::encode(&other).expect("JSON")));
     let reported = taken(&mut follower);
-    assert_eq!((reported.len(), &*reported[0]), (4, "evt-1"), "{reported:?}");
-    assert!(
-        reported[1..].iter().all(|text| text.starts_with("error the server sends what is no")),
-        "{reported:?}"
-    );
+    assert_eq!((reported.len(), &*reported[0], &*reported[2]), (5, "evt-1", "gap Malformed None"));
+    for error in [1, 3, 4] {
+        assert!(reported[error].starts_with("error the server sends what is no"), "{reported:?}");
+    }
     assert_eq!(follower.poll_action(at(1)), None);
     assert_eq!(follower.cursor(), Some("c1"));
 }

@@ -1,10 +1,10 @@
-//! Values of a follower: what it is made with, what it asks for and what it reports, and the ids that it has seen.
+//! Values of a follower: what it is made with, what it asks for and what it reports, the ids that it has seen, and its heartbeats.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use core::time::Duration;
 
-use mcp_proto::{RawJson, RpcError};
+use mcp_proto::{Instant, RawJson, RpcError};
 use sha2::{Digest as _, Sha256};
 
 use crate::wire::{EventOccurrence, PollEventsParams, StreamEventsParams};
@@ -19,7 +19,7 @@ pub struct FollowConfig {
     pub max_events: Option<u64>,
     /// Shortest time between two polls, unless the server has more (EVT-045). Default: 1 s.
     pub shortest_poll: Duration,
-    /// Longest time between two polls, whatever the server asks for. Default: 5 min.
+    /// Longest time between two polls, whatever the server asks for; `Retry-After` of HTTP is believed up to it, too. Default: 5 min.
     pub longest_poll: Duration,
     /// Time between two polls if the server names none. Default: 30 s.
     pub default_poll: Duration,
@@ -83,7 +83,7 @@ pub enum FollowAction {
     /// Cancel the open `events/stream`, if there is one. Nothing of it is passed in any more.
     Close,
     /// Read all pages of `events/list`, and pass the description of the type to
-    /// [`handle_listed`](super::Follower::handle_listed).
+    /// [`handle_listed`](super::Follower::handle_listed). A stream that is open stays open.
     List,
 }
 
@@ -97,7 +97,7 @@ pub enum FollowEvent {
     Gap {
         /// The cause.
         reason: GapReason,
-        /// Position behind the gap; `None` if the type has none.
+        /// Position behind the gap; `None` if the type has none, or it is not known.
         cursor: Option<String>,
     },
     /// An error after which the follower goes on.
@@ -118,6 +118,8 @@ pub enum GapReason {
     NoReplay,
     /// The type was removed or changed, and is there again.
     TypeChanged,
+    /// The server sent an event that cannot be read; the error in front of the gap says which one.
+    Malformed,
 }
 
 /// An error of following.
@@ -130,6 +132,21 @@ pub enum FollowError {
     /// There was no answer, or the stream broke.
     #[error("the request was lost: {0}")]
     Lost(String),
+    /// The server, or what stands before it, asks to wait (`Retry-After` of HTTP).
+    #[error("the server asks to wait for {} s: {reason}", retry_after.as_secs())]
+    Busy {
+        /// The answer.
+        reason: String,
+        /// The time that it asks for.
+        retry_after: Duration,
+    },
+    /// The server, or what stands before it, refuses access by the status of HTTP. It is the end: the same again would be refused
+    /// again, or ask a user again.
+    #[error("access is refused: {0}")]
+    Refused(String),
+    /// The list of types has changed, and does not have the type any more. It is not the end: the server says that itself.
+    #[error("the server does not list the event type any more")]
+    Unlisted,
     /// The stream was silent for twice the interval of its heartbeats (EVT-059).
     #[error("the stream is silent for too long")]
     Silent,
@@ -141,11 +158,50 @@ pub enum FollowError {
     NoMode,
 }
 
+impl FollowError {
+    /// Returns the time that the server asks to wait; zero if it asks for none.
+    pub(crate) const fn retry_after(&self) -> Duration {
+        match self {
+            Self::Busy { retry_after, .. } => *retry_after,
+            _ => Duration::ZERO,
+        }
+    }
+}
+
 /// What a follower holds for its caller, in order.
 pub(super) enum Output {
     Event(FollowEvent),
     /// The position behind the events in front of it.
     Position(Option<String>),
+}
+
+/// Heartbeats of a stream come at least this often (EVT-057).
+const LONGEST_BEAT: Duration = Duration::from_secs(30);
+/// Silence that never makes a stream dead, however fast its heartbeats are.
+const SHORTEST_SILENCE: Duration = Duration::from_secs(3);
+
+/// How often heartbeats of a stream come, as far as is known (EVT-059): no message says so.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Beats {
+    last: Option<Instant>,
+    /// The longest time between two of them, and the number of such times.
+    longest: Duration,
+    count: u32,
+}
+
+impl Beats {
+    pub(super) fn record(&mut self, now: Instant) {
+        if let Some(last) = self.last.replace(now) {
+            self.longest = self.longest.max(now.saturating_duration_since(last));
+            self.count += 1;
+        }
+    }
+
+    /// Returns the silence after which the stream is dead.
+    pub(super) fn longest_silence(&self) -> Duration {
+        let interval = if self.count < 2 { LONGEST_BEAT } else { self.longest.min(LONGEST_BEAT) };
+        (2 * interval).max(SHORTEST_SILENCE)
+    }
 }
 
 /// First half of a SHA-256 of an event id.

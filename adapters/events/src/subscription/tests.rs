@@ -232,6 +232,26 @@ fn refusal_ends_and_removes_the_registration() {
     }
 }
 
+#[test]
+fn wish_of_a_busy_server_is_a_bounded_pause_and_refused_access_is_the_end() {
+    for (asked, seconds) in [(7, 7), (u64::MAX, 300)] {
+        let mut world = world();
+        world.subscribes(at(0));
+        let retry_after = Duration::from_secs(asked);
+        world.answer(at(0), Err(FollowError::Busy { reason: "HTTP status 429".into(), retry_after }));
+        assert_eq!(world.pause(at(0)), Duration::from_secs(seconds));
+        let key = world.machine.registration();
+        world.subscribes(at(seconds));
+        world.answer(at(seconds), Err(FollowError::Refused("HTTP status 401".into())));
+        let ended = SubscriptionEvent::Ended(Some(FollowError::Refused("HTTP status 401".into())));
+        assert_eq!(world.events().last(), Some(&ended));
+        assert_eq!(
+            (world.machine.poll_timeout(), world.receiver.set_cursor(key, None).is_err()),
+            (None, true)
+        );
+    }
+}
+
 // covers: EVT-146
 #[test]
 fn refused_cursor_is_dropped_first_and_is_a_gap() {

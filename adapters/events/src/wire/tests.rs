@@ -2,6 +2,7 @@ use alloc::format;
 use alloc::string::ToString as _;
 use core::fmt::Debug;
 
+use mcp_proto::Capabilities;
 use serde::de::DeserializeOwned;
 
 use super::*;

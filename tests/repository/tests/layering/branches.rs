@@ -40,7 +40,7 @@ const ROWS: &[(&str, usize, &str)] = &[
         2,
         "the extension is served in the eras that its profile says, and streams in one",
     ),
-    ("events/src/wire.rs", 1, "the revisions in which a capability of the extension is declared"),
+    ("events/src/wire/profile.rs", 1, "the revisions in which a capability of the extension is declared"),
     ("runtime/src/client/layers/call_port.rs", 1, "an application asks whether a request calls its tool"),
     ("runtime/src/client/layers/mod.rs", 1, "the code is that of the layer for limits, and of no document"),
     (
