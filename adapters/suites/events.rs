@@ -43,7 +43,7 @@ use crate::support::{DEADLINE, with_timeout};
 const HEARTBEAT: Duration = Duration::from_millis(400);
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-fn raw(text: &str) -> RawJson {
+pub(super) fn raw(text: &str) -> RawJson {
     RawJson::new(text.to_owned()).expect("JSON")
 }
 
@@ -56,7 +56,7 @@ fn events() -> (Events, Publisher<Value>) {
     (events, publisher)
 }
 
-fn publish(publisher: &Publisher<Value>, number: usize, text: &str) {
+pub(super) fn publish(publisher: &Publisher<Value>, number: usize, text: &str) {
     let payload = json!({"number": number, "text": text});
     publisher.publish_as(format!("evt-{number}"), SystemTime::now(), &payload).expect("published");
 }
@@ -83,13 +83,13 @@ fn request(id: usize, method: &str, name: &str) -> String {
 }
 
 /// What the server makes of tokens: they are valid ([`OPEN`]), cannot be validated now ([`BUSY`]: 503), or are refused (401).
-type Door = Arc<AtomicUsize>;
+pub(super) type Door = Arc<AtomicUsize>;
 const OPEN: usize = 0;
 const BUSY: usize = 1;
 const SHUT: usize = 2;
 
-struct Served {
-    address: SocketAddr,
+pub(super) struct Served {
+    pub(super) address: SocketAddr,
     handle: Handle,
     thread: JoinHandle<Result<(), Error>>,
 }
@@ -105,7 +105,7 @@ impl Served {
     }
 
     /// Listens with a configuration. The token of a user is his name; `door` says what comes of it.
-    fn with(address: String, events: &Events, http: Http, door: Option<Door>) -> Self {
+    pub(super) fn with(address: String, events: &Events, http: Http, door: Option<Door>) -> Self {
         let events = events.clone();
         let (started, starts) = mpsc::channel();
         let thread = thread::spawn(move || {
@@ -140,7 +140,7 @@ impl Served {
         Reader { stream, read: Vec::new() }
     }
 
-    fn stop(self) {
+    pub(super) fn stop(self) {
         let begun = Instant::now();
         self.handle.shutdown(DEADLINE);
         self.thread.join().expect("no panic").expect("no error");
@@ -651,9 +651,9 @@ fn client_sends_nothing_of_events_to_a_server_without_them() {
 }
 
 /// Certificate of `localhost`, its key, and the root that vouches for it.
-const CERTIFICATE: &[u8] = include_bytes!("../events/tests/certificates/server.pem");
-const KEY: &[u8] = include_bytes!("../events/tests/certificates/key.pem");
-const ROOT: &[u8] = include_bytes!("../events/tests/certificates/root.pem");
+pub(super) const CERTIFICATE: &[u8] = include_bytes!("../events/tests/certificates/server.pem");
+pub(super) const KEY: &[u8] = include_bytes!("../events/tests/certificates/key.pem");
+pub(super) const ROOT: &[u8] = include_bytes!("../events/tests/certificates/root.pem");
 
 /// Delivers to one URL of this machine.
 fn deliverer(url: &str) -> Deliverer {

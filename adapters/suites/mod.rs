@@ -15,6 +15,8 @@ pub(crate) mod crowds;
 #[cfg(unix)]
 pub(crate) mod driving;
 pub(crate) mod events;
+pub(crate) mod events_deliveries;
+pub(crate) mod events_scenarios;
 pub(crate) mod handles;
 pub(crate) mod http;
 pub(crate) mod input_requests;
