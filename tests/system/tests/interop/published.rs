@@ -16,7 +16,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::table::page::{PUBLISHED, split_published};
+use super::table::page::{PUBLISHED, split_sections};
 use super::table::page_file;
 use crate::peers::{is_npm_ready, is_venv_ready, peers, probe_client, venv_program};
 use crate::run::{ProcessOutput, command, print_line, run};
@@ -170,7 +170,7 @@ fn published_servers_are_inspected_and_checked() {
         }
     }
     let page = fs::read_to_string(page_file()).expect("the page of the table");
-    let table = split_published(&page).0;
-    fs::write(page_file(), format!("{table}{section}")).expect("room for the page");
+    let [table, events, _] = split_sections(&page);
+    fs::write(page_file(), format!("{table}{events}{section}")).expect("room for the page");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

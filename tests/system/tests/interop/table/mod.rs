@@ -161,7 +161,8 @@ fn whole_table_passes() {
         table.extend(known);
     }
     table.extend(results);
-    let page = page::write(&table) + page::split_published(&committed).1;
+    let [_, events, published] = page::split_sections(&committed);
+    let page = page::write(&table) + events + published;
     print_line(&page);
     fs::write(page_file(), page).expect("room for the table");
     assert!(failures.is_empty(), "{}", failures.join("\n"));

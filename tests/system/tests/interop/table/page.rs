@@ -47,12 +47,16 @@ Streamable HTTP begins with 2025-03-26; HTTP+SSE is the transport of 2024-11-05.
 HTTP+SSE, and `rmcp` has neither side. `server-filesystem` has stdio only.
 ";
 
+/// Beginning of the section that `events` writes.
+pub(in crate::interop) const EVENTS: &str = "\n## Events\n";
 /// Beginning of the last section of the page, which `published` writes.
 pub(in crate::interop) const PUBLISHED: &str = "\n## Published servers\n";
 
-/// Splits a page before the section about published servers.
-pub(in crate::interop) fn split_published(page: &str) -> (&str, &str) {
-    page.find(PUBLISHED).map_or((page, ""), |at| page.split_at(at))
+/// Splits a page into the table, the section about events, and that about published servers.
+pub(in crate::interop) fn split_sections(page: &str) -> [&str; 3] {
+    let (rest, published) = page.split_at(page.find(PUBLISHED).unwrap_or(page.len()));
+    let (table, events) = rest.split_at(rest.find(EVENTS).unwrap_or(rest.len()));
+    [table, events, published]
 }
 
 /// Writes all rows in their order, in one section per peer and direction.
@@ -108,7 +112,7 @@ fn footnote_letter<'a>(reasons: &mut Vec<&'a str>, reason: &'a str) -> char {
 /// Reads the rows of a page, by their names.
 pub(super) fn read(page: &str) -> BTreeMap<String, Cells> {
     let mut rows = BTreeMap::new();
-    let (page, _) = split_published(page);
+    let [page, ..] = split_sections(page);
     for section in page.split("\n## ").skip(1) {
         let (title, body) = section.split_once('\n').unwrap_or((section, ""));
         let reasons: BTreeMap<&str, &str> =
@@ -138,8 +142,9 @@ fn written_page_reads_back_equal() {
         cells
     };
     let results: BTreeMap<_, _> = TableRow::all_rows().iter().map(|row| (*row, cells(row))).collect();
-    let page = format!("{}{PUBLISHED}\n| server |\n|---|\n| a |\n", write(&results));
-    assert_eq!(split_published(&page).0, write(&results));
+    let section = |begin: &str| format!("{begin}\n| server |\n|---|\n| a |\n");
+    let page = format!("{}{}{}", write(&results), section(EVENTS), section(PUBLISHED));
+    assert_eq!(split_sections(&page), [write(&results), section(EVENTS), section(PUBLISHED)]);
     let read = read(&page);
     assert_eq!(read, results.into_iter().map(|(row, cells)| (row.to_string(), cells)).collect());
 }
