@@ -1,9 +1,10 @@
-//! `mcp-tower` in axum and in hyper, clients over HTTP clients of the application, and the official conformance suite.
+//! `mcp-tower` in axum and in hyper, clients over HTTP clients of the application, events, and the official conformance suite.
 
 extern crate alloc;
 
 mod client;
 mod conformance;
+mod events;
 mod http2;
 mod mount;
 mod serve;
