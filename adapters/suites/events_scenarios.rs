@@ -182,11 +182,11 @@ fn types(names: &[&str], mode: &str) -> Reply {
     json!({"events": names.iter().map(described).collect::<Vec<_>>()}).into()
 }
 
-fn occurrence(id: &str, name: &str, cursor: Value) -> Value {
+fn occurrence(id: &str, name: &str, cursor: &Value) -> Value {
     json!({"eventId": id, "name": name, "timestamp": "2026-11-25T10:00:00Z", "data": {}, "cursor": cursor})
 }
 
-fn notification(method: &str, params: Value) -> Value {
+fn notification(method: &str, params: &Value) -> Value {
     json!({"method": format!("notifications/events/{method}"), "params": params})
 }
 
@@ -255,7 +255,7 @@ fn scenario_client_polls_at_the_pace_and_from_the_cursors_of_the_server() {
     with_timeout(|| {
         for code in FORBIDDEN {
             let mock = Mock::start(declared(code), move |method, params, before| {
-                let one = |id: &str| vec![occurrence(id, "positions", Value::Null)];
+                let one = |id: &str| vec![occurrence(id, "positions", &Value::Null)];
                 match (method, params["name"].as_str(), before) {
                     ("events/list", ..) => types(&["positions", "none"], "poll"),
                     // `hasMore` overrules a pause that the test would not survive.
@@ -274,14 +274,14 @@ fn scenario_client_polls_at_the_pace_and_from_the_cursors_of_the_server() {
                             .into()
                     }
                     ("events/poll", Some("positions"), 4) => Reply {
-                        before: vec![(Duration::ZERO, notification("list_changed", json!({})))],
+                        before: vec![(Duration::ZERO, notification("list_changed", &json!({})))],
                         end: Some(Ok(json!({"events": one("e-4"), "cursor": "c-10", "nextPollMs": 0}))),
                     },
                     ("events/poll", Some("none"), 0) => {
                         json!({"events": [], "cursor": null, "nextPollMs": 0}).into()
                     }
                     ("events/poll", Some("none"), 1..=3) => {
-                        let event = occurrence(&format!("n-{before}"), "none", Value::Null);
+                        let event = occurrence(&format!("n-{before}"), "none", &Value::Null);
                         json!({"events": [event], "nextPollMs": 0}).into()
                     }
                     _ => code.into(),
@@ -320,21 +320,21 @@ fn scenario_client_opens_a_silent_stream_again_from_the_last_heartbeat() {
 fn follow_silent(code: i64, name: &'static str) {
     let mock = Mock::start(declared(code), move |method, _, before| {
         let at = |n: usize| if name == "none" { Value::Null } else { json!(format!("c-{n}")) };
-        let active = notification("active", json!({"cursor": at(9 * before), "truncated": false}));
-        let event = notification("event", occurrence(&format!("e-{before}"), name, at(1)));
+        let active = notification("active", &json!({"cursor": at(9 * before), "truncated": false}));
+        let event = notification("event", &occurrence(&format!("e-{before}"), name, &at(1)));
         let mut sent = vec![(Duration::ZERO, active), (Duration::ZERO, event)];
         match (method, before) {
             ("events/list", _) => types(&[name], "push"),
             ("events/stream", 0) => {
                 for n in 2..6 {
-                    let beat = notification("heartbeat", json!({"cursor": at(n)}));
+                    let beat = notification("heartbeat", &json!({"cursor": at(n)}));
                     sent.push((Duration::from_millis(100), beat));
                 }
                 Reply { before: sent, end: None }
             }
             ("events/stream", 1) => {
                 let error = json!({"error": {"code": code, "message": "no"}});
-                sent.push((Duration::ZERO, notification("terminated", error)));
+                sent.push((Duration::ZERO, notification("terminated", &error)));
                 Reply { before: sent, end: Some(Ok(json!({}))) }
             }
             _ => code.into(),
