@@ -714,7 +714,7 @@ fn call_that_is_meant_for_one_session_is_not_sent_in_the_next_one() {
         assert_eq!((&again.body["id"], again.field("mcp-session-id")), (&second.body["id"], Some("two")));
         harness.respond_with_json(again.id, 200, &result_response(&again.body, tool_result()));
         assert_eq!(harness.expect_done(free), Ok(tool_result()));
-        assert_eq!(harness.client.engine().lost_sessions(), 1);
+        assert_eq!(harness.client.engine().exchanges().lost_sessions(), 1);
         harness.assert_idle();
     }
     // One whose answer was lost is sent again in its session, but not in another one.

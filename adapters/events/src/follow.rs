@@ -27,7 +27,7 @@
 //! [`Gap`]: FollowEvent::Gap
 
 mod listing;
-mod reading;
+mod polls;
 mod values;
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ use mcp_proto::rpc::code;
 use mcp_proto::{Entropy, Instant, RawJson, RpcError};
 
 use listing::mode;
-use reading::{ReadPoll, read_event};
+use polls::read_event;
 use values::{Beats, Output, Seen};
 pub use values::{FollowAction, FollowConfig, FollowError, FollowEvent, GapReason, Subscription};
 
@@ -55,9 +55,6 @@ use crate::wire::{
     self, DeliveryMode, EventErrorObject, EventOccurrence, EventType, EventsErrorKind, Nullable,
     PollEventsParams, StreamActiveParams, StreamErrorParams, StreamEventsParams, StreamHeartbeatParams,
 };
-
-/// Polls in a row without a pause.
-const BURST: u32 = 32;
 
 /// What a follower waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,55 +274,6 @@ impl Follower {
         }
     }
 
-    /// Takes the outcome of a poll: its result as it was received, because one bad event must cost only itself.
-    ///
-    /// An event that cannot be read is reported as [`FollowError::Malformed`] with its place, and followed by a gap
-    /// ([`GapReason::Malformed`]). A result that cannot be read otherwise is an error alone: there is no position to go on from.
-    pub fn handle_polled(&mut self, now: Instant, outcome: Result<RawJson, FollowError>) {
-        if self.state != State::Polling {
-            return;
-        }
-        let read = outcome.and_then(|result| {
-            ReadPoll::read(&result)
-                .map_err(|error| FollowError::Malformed(format!("`{}`: {error}", wire::POLL)))
-        });
-        let ReadPoll { events, cursor, truncated, has_more, next_poll_ms } = match read {
-            Ok(read) => read,
-            Err(error) => return self.request_failed(now, error),
-        };
-        self.succeed();
-        self.report_gap(truncated, cursor.as_ref());
-        let mut was_read = true;
-        for event in events {
-            match event {
-                Ok(event) => {
-                    was_read = true;
-                    self.hand_out(event);
-                }
-                // One gap for several in a row.
-                Err(text) => {
-                    self.fail(FollowError::Malformed(text));
-                    if core::mem::take(&mut was_read) {
-                        self.report_lost_event(cursor.clone());
-                    }
-                }
-            }
-        }
-        let has_moved = cursor.is_some() && cursor != self.cursor;
-        self.move_to(cursor);
-        // A server that promises more at the same place has nothing.
-        self.burst = if has_more && has_moved { self.burst + 1 } else { 0 };
-        let pause = match self.burst {
-            1..BURST => Duration::ZERO,
-            _ if has_more => self.config.shortest_poll,
-            _ => self.pause_between_polls(next_poll_ms),
-        };
-        if self.burst >= BURST {
-            self.burst = 0;
-        }
-        self.wait_until(now + pause);
-    }
-
     /// Takes a notification of the stream.
     pub fn handle_notification(&mut self, now: Instant, method: &str, params: Option<&RawJson>) {
         let since = match self.state {
@@ -542,17 +490,6 @@ impl Follower {
 
     fn wait_until(&mut self, until: Instant) {
         self.state = State::Pausing { until };
-    }
-
-    fn pause_between_polls(&self, next_poll_ms: Option<f64>) -> Duration {
-        let (shortest, longest) = (self.config.shortest_poll, self.config.longest_poll);
-        // Comparisons with what is no number are false, and the conversion takes numbers in range alone.
-        match next_poll_ms {
-            None => self.config.default_poll,
-            Some(millis) if millis >= longest.as_secs_f64() * 1e3 => longest,
-            Some(millis) if millis > shortest.as_secs_f64() * 1e3 => Duration::from_secs_f64(millis / 1e3),
-            Some(_) => shortest,
-        }
     }
 
     fn backoff(&self) -> Duration {

@@ -193,13 +193,6 @@ impl Engine {
         self.common.peer.as_ref()
     }
 
-    /// Returns the number of sessions that the server has lost so far (HTTP-072): after each one a new session is opened, perhaps with
-    /// another process, of which nothing is known but its revision.
-    #[must_use]
-    pub const fn lost_sessions(&self) -> u32 {
-        self.common.lost_sessions
-    }
-
     /// Returns the era of the server, to be stored for the next connection.
     ///
     /// Returns `None` before the connection is ready, and after the era proved wrong.

@@ -215,6 +215,13 @@ impl Exchanges<'_> {
         call.is_some_and(|call| call.is_long_lived)
     }
 
+    /// Returns the number of sessions that the server has lost so far (HTTP-072): after each one a new session is opened, perhaps with
+    /// another process, of which nothing is known but its revision.
+    #[must_use]
+    pub const fn lost_sessions(&self) -> u32 {
+        self.engine.common.lost_sessions
+    }
+
     /// Fails a request whose exchange gave no answer. The failure of a request that waits for none has no effect.
     ///
     /// A failed request of the negotiation is taken for the answer of a server that does not know it: after
@@ -375,6 +382,13 @@ impl Exchanges<'_> {
         }
     }
 
+    /// Returns whether a request must not be sent again in the next session ([`CallOptions::same_session`](crate::CallOptions)).
+    pub(crate) fn ends_with_session(&self, id: &RequestId) -> bool {
+        let engine = &*self.engine;
+        let call = engine.pending_call(id).and_then(|key| engine.common.endpoint.outbound.calls.get(key));
+        call.is_some_and(|call| call.same_session)
+    }
+
     /// Restores subscriptions and log level in a new session.
     #[expect(deprecated, reason = "supported until its removal")]
     pub(crate) fn handle_session_renewed(&mut self, now: Instant) {
@@ -398,12 +412,6 @@ impl Exchanges<'_> {
 
 #[cfg(feature = "http")]
 impl Engine {
-    /// Returns whether a request must not be sent again in the next session ([`CallOptions::same_session`](crate::CallOptions)).
-    pub(crate) fn ends_with_session(&self, id: &RequestId) -> bool {
-        let call = self.pending_call(id).and_then(|key| self.common.endpoint.outbound.calls.get(key));
-        call.is_some_and(|call| call.same_session)
-    }
-
     /// Returns whether a request is repeated by the engine in the next session anyway.
     pub(crate) fn is_internal_request(&self, id: &RequestId) -> bool {
         let call = self.pending_call(id).and_then(|key| self.common.endpoint.outbound.calls.get(key));

@@ -98,7 +98,7 @@ mod tests {
         let above = here.parent().expect("a directory");
         for (path, expected) in [
             ("mcp.lock", Some("mcp.lock".into())),
-            ("./a b/50%#.lock", Some("a%20b/50%25%23.lock".into())),
+            ("./x/50%#ü.lock", Some("x/50%25%23%C3%BC.lock".into())),
             ("c:ü.lock", Some("c%3A%C3%BC.lock".into())),
             ("/elsewhere/x y", Some("file:///elsewhere/x%20y".into())),
             ("../x", file_uri(&here.join("../x"))),

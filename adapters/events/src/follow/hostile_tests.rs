@@ -186,7 +186,7 @@ fn changed_list_is_read_beside_what_goes_on_and_once_in_a_while() {
         }
         assert_eq!(follower.poll_action(at(2_000)), None);
         match modes {
-            POLL => follower.handle_polled(at(2_000), answer(polled(&[], "c1"))),
+            POLL => follower.handle_polled(at(2_000), answer(&polled(&[], "c1"))),
             _ => note(&mut follower, at(2_000), wire::ACTIVE, r#"{"cursor":"c1"}"#),
         }
         assert_eq!(follower.poll_timeout(), Some(at(1_000)));
@@ -216,7 +216,7 @@ fn mode_that_is_gone_is_replaced_from_the_same_position() {
     assert_eq!(follower.poll_action(at(1)), Some(FollowAction::Close));
     assert_eq!(follower.mode(), &DeliveryMode::Poll);
     assert_eq!(requested(&mut follower, at(1)).as_deref(), Some("c1"));
-    follower.handle_polled(at(1), answer(polled(&[1], "c2")));
+    follower.handle_polled(at(1), answer(&polled(&[1], "c2")));
     assert_eq!(taken(&mut follower), ["evt-1"], "nothing is missing");
     // Streams are preferred as soon as they are there; the pause goes on.
     follower.handle_list_changed(at(2_000));
@@ -296,9 +296,9 @@ fn hour_that_passes_at_once_is_a_dead_stream_and_one_poll() {
     assert!(pause(&mut live, at(HOUR)) <= Duration::from_secs(1));
     let mut polls = follower(POLL, Some("c"));
     requested(&mut polls, at(0));
-    polls.handle_polled(at(0), answer(polled(&[], "c1").next_poll_ms(2_000.0)));
+    polls.handle_polled(at(0), answer(&polled(&[], "c1").next_poll_ms(2_000.0)));
     assert_eq!(requested(&mut polls, at(HOUR)).as_deref(), Some("c1"));
-    polls.handle_polled(at(HOUR), answer(polled(&[], "c2").next_poll_ms(2_000.0)));
+    polls.handle_polled(at(HOUR), answer(&polled(&[], "c2").next_poll_ms(2_000.0)));
     assert_eq!(pause(&mut polls, at(HOUR)), Duration::from_secs(2));
 }
 
@@ -322,7 +322,7 @@ fn clock_that_goes_back_kills_no_stream_and_ends_no_pause_for_good() {
     assert_eq!(taken(&mut live), ["evt-1".to_string(), format!("error {}", FollowError::Silent)]);
     let mut polls = follower(POLL, Some("c"));
     requested(&mut polls, at(start));
-    polls.handle_polled(at(start), answer(polled(&[], "c1").next_poll_ms(2_000.0)));
+    polls.handle_polled(at(start), answer(&polled(&[], "c1").next_poll_ms(2_000.0)));
     assert_eq!((polls.poll_action(at(0)), polls.poll_timeout()), (None, Some(at(start + 2_000))));
     assert_eq!(requested(&mut polls, at(start + 2_000)).as_deref(), Some("c1"));
 }
@@ -350,7 +350,7 @@ fn repetitions_are_dropped_over_reconnects_and_over_modes() {
     assert_eq!(follower.poll_action(at(now)), Some(FollowAction::List));
     follower.handle_listed(at(now), Ok(Some(described(POLL))));
     requested(&mut follower, at(now));
-    follower.handle_polled(at(now), answer(polled(&[57, 58, 59, 60, 60], "c60")));
+    follower.handle_polled(at(now), answer(&polled(&[57, 58, 59, 60, 60], "c60")));
     handed_out.extend(taken(&mut follower));
     let expected: Vec<String> = (0..=60).map(|number| format!("evt-{number}")).collect();
     assert_eq!(handed_out, expected);
@@ -377,7 +377,7 @@ fn position_that_a_server_has_forgotten_with_its_restart_is_a_gap_and_a_new_begi
         assert_eq!((taken(&mut follower), follower.cursor()), (vec![format!("error {}", lost())], None));
         assert_eq!(requested(&mut follower, now), None);
         match modes {
-            POLL => follower.handle_polled(now, answer(polled(&[], "d1"))),
+            POLL => follower.handle_polled(now, answer(&polled(&[], "d1"))),
             _ => note(&mut follower, now, wire::ACTIVE, r#"{"cursor":"d1","truncated":true}"#),
         }
         assert_eq!(taken(&mut follower), [r#"gap CursorRefused Some("d1")"#], "one gap, not two");
@@ -392,7 +392,7 @@ fn endless_promise_of_more_at_an_unchanged_position_is_no_storm() {
     let mut now = at(0);
     for _ in 0..100 {
         requested(&mut follower, now);
-        follower.handle_polled(now, answer(polled(&[1], "c").has_more(true).next_poll_ms(0.0)));
+        follower.handle_polled(now, answer(&polled(&[1], "c").has_more(true).next_poll_ms(0.0)));
         assert_eq!(pause(&mut follower, now), Duration::from_secs(1));
         now = now + Duration::from_secs(1);
     }

@@ -20,7 +20,7 @@ impl Follower {
     /// The list is asked for once in [`FollowConfig::shortest_poll`](super::FollowConfig) at most, however often it changes.
     pub fn handle_list_changed(&mut self, now: Instant) {
         let earliest = self.listed_at.map_or(now, |at| at + self.config.shortest_poll);
-        self.recheck_at.get_or_insert(earliest.max(now));
+        self.recheck_at.get_or_insert_with(|| earliest.max(now));
     }
 
     /// Returns whether the list is to be asked for now because it has changed. It counts as asked for then.

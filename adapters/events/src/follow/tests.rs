@@ -3,6 +3,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::listing::MAX_LISTS;
+use super::polls::BURST;
 use super::*;
 use crate::wire::{EventsError, PollEventsResult};
 
@@ -39,8 +40,8 @@ pub(super) fn polled(events: &[u32], cursor: &str) -> PollEventsResult {
 }
 
 /// The result of a poll as it is received.
-pub(super) fn answer(result: PollEventsResult) -> Result<RawJson, FollowError> {
-    Ok(RawJson::encode(&result).expect("JSON"))
+pub(super) fn answer(result: &PollEventsResult) -> Result<RawJson, FollowError> {
+    Ok(RawJson::encode(result).expect("JSON"))
 }
 
 pub(super) fn server(error: &EventsError) -> FollowError {
@@ -106,13 +107,13 @@ fn poll_cursor_is_that_of_the_last_result_and_counts_after_its_events() {
     let Some(FollowAction::Poll(params)) = follower.poll_action(at(0)) else { panic!("{follower:?}") };
     assert_eq!((&*params.name, params.cursor, params.max_events), ("build", None, None));
     assert_eq!(params.arguments.as_ref().map(RawJson::as_str), Some(r#"{"branch":"main"}"#));
-    follower.handle_polled(at(0), answer(polled(&[], "c1").next_poll_ms(2_000.0)));
+    follower.handle_polled(at(0), answer(&polled(&[], "c1").next_poll_ms(2_000.0)));
     assert_eq!(follower.cursor(), None);
     assert_eq!(follower.poll_event(), None);
     assert_eq!(follower.cursor(), Some("c1"));
     assert_eq!(pause(&mut follower, at(0)), Duration::from_secs(2));
     assert_eq!(requested(&mut follower, at(2_000)).as_deref(), Some("c1"));
-    follower.handle_polled(at(2_000), answer(polled(&[1, 2], "c2")));
+    follower.handle_polled(at(2_000), answer(&polled(&[1, 2], "c2")));
     // What is not handed out is not behind the position.
     assert!(matches!(follower.poll_event(), Some(FollowEvent::Event(event)) if event.event_id == "evt-1"));
     assert_eq!(follower.cursor(), Some("c1"));
@@ -127,16 +128,16 @@ fn has_more_polls_at_once_up_to_a_burst_and_only_if_the_position_moves() {
     for n in 1..BURST {
         requested(&mut follower, at(0));
         follower
-            .handle_polled(at(0), answer(polled(&[n], &format!("c{n}")).has_more(true).next_poll_ms(9e9)));
+            .handle_polled(at(0), answer(&polled(&[n], &format!("c{n}")).has_more(true).next_poll_ms(9e9)));
     }
     requested(&mut follower, at(0));
-    follower.handle_polled(at(0), answer(polled(&[100], "c100").has_more(true)));
+    follower.handle_polled(at(0), answer(&polled(&[100], "c100").has_more(true)));
     assert_eq!(pause(&mut follower, at(0)), Duration::from_secs(1));
     // It begins again, and a server that stays where it is has nothing.
     requested(&mut follower, at(1_000));
-    follower.handle_polled(at(1_000), answer(polled(&[101], "c101").has_more(true)));
+    follower.handle_polled(at(1_000), answer(&polled(&[101], "c101").has_more(true)));
     requested(&mut follower, at(1_000));
-    follower.handle_polled(at(1_000), answer(polled(&[], "c101").has_more(true)));
+    follower.handle_polled(at(1_000), answer(&polled(&[], "c101").has_more(true)));
     assert_eq!(pause(&mut follower, at(1_000)), Duration::from_secs(1));
     assert_eq!(taken(&mut follower).len(), BURST as usize + 1);
 }
@@ -176,7 +177,7 @@ fn type_without_positions_is_polled_without_a_cursor() {
         for n in 0..3 {
             assert_eq!(requested(&mut follower, at(n * 30_000)), None);
             // It cannot tell (EVT-147).
-            follower.handle_polled(at(n * 30_000), answer(result.clone().truncated(true)));
+            follower.handle_polled(at(n * 30_000), answer(&result.clone().truncated(true)));
         }
         assert_eq!((taken(&mut follower), follower.cursor()), (vec![], None));
     }
@@ -186,9 +187,9 @@ fn type_without_positions_is_polled_without_a_cursor() {
 fn position_stays_if_the_server_breaks_its_promise_of_positions() {
     let mut follower = follower(POLL, Some("c1"));
     requested(&mut follower, at(0));
-    follower.handle_polled(at(0), answer(PollEventsResult::new(vec![event(1)])));
+    follower.handle_polled(at(0), answer(&PollEventsResult::new(vec![event(1)])));
     assert_eq!(requested(&mut follower, at(30_000)).as_deref(), Some("c1"));
-    follower.handle_polled(at(30_000), answer(PollEventsResult::new(vec![event(1), event(2)])));
+    follower.handle_polled(at(30_000), answer(&PollEventsResult::new(vec![event(1), event(2)])));
     assert_eq!(taken(&mut follower), ["evt-1", "evt-2"]);
     assert_eq!(follower.cursor(), Some("c1"));
 }
@@ -198,7 +199,7 @@ fn position_stays_if_the_server_breaks_its_promise_of_positions() {
 fn truncated_result_is_a_gap_and_nothing_is_subscribed_again() {
     let mut follower = follower(POLL, Some("c1"));
     requested(&mut follower, at(0));
-    follower.handle_polled(at(0), answer(polled(&[7], "c7").truncated(true).next_poll_ms(1_000.0)));
+    follower.handle_polled(at(0), answer(&polled(&[7], "c7").truncated(true).next_poll_ms(1_000.0)));
     assert_eq!(taken(&mut follower), [r#"gap Truncated Some("c7")"#, "evt-7"]);
     assert_eq!(requested(&mut follower, at(1_000)).as_deref(), Some("c7"));
 }
@@ -226,7 +227,7 @@ fn failed_poll_repeats_the_same_cursor_later_and_later() {
     }
     assert!(longest > Duration::from_secs(30));
     requested(&mut follower, now);
-    follower.handle_polled(now, answer(polled(&[], "c2").next_poll_ms(1_000.0)));
+    follower.handle_polled(now, answer(&polled(&[], "c2").next_poll_ms(1_000.0)));
     now = now + Duration::from_secs(1);
     requested(&mut follower, now);
     follower.handle_polled(now, Err(lost()));
@@ -247,7 +248,7 @@ fn unknown_or_changed_type_is_looked_up_and_begins_anew() {
         assert_eq!(follower.poll_action(at(1_000)), Some(FollowAction::List));
         follower.handle_listed(at(1_000), Ok(Some(described(POLL))));
         assert_eq!(requested(&mut follower, at(1_000)), None);
-        follower.handle_polled(at(1_000), answer(polled(&[], "d1")));
+        follower.handle_polled(at(1_000), answer(&polled(&[], "d1")));
         assert_eq!(taken(&mut follower), [r#"gap TypeChanged Some("d1")"#]);
     }
 }
@@ -319,7 +320,7 @@ fn invalid_params_drop_the_cursor_first_and_end_without_one() {
     requested(&mut follower, at(0));
     follower.handle_polled(at(0), Err(server(&EventsError::InvalidParams(String::new()))));
     requested(&mut follower, at(0));
-    follower.handle_polled(at(0), answer(polled(&[], "d1")));
+    follower.handle_polled(at(0), answer(&polled(&[], "d1")));
     assert_eq!(taken(&mut follower), [r#"gap CursorRefused Some("d1")"#]);
     assert_eq!(follower.cursor(), Some("d1"));
 }
@@ -453,7 +454,7 @@ fn terminated_because_of_its_type_is_looked_up() {
     // It has polls alone now.
     follower.handle_listed(at(1), Ok(Some(described(POLL))));
     assert_eq!(requested(&mut follower, at(1)), None);
-    follower.handle_polled(at(1), answer(polled(&[], "d")));
+    follower.handle_polled(at(1), answer(&polled(&[], "d")));
     assert_eq!(taken(&mut follower), [r#"gap TypeChanged Some("d")"#]);
 }
 
@@ -500,10 +501,10 @@ fn repetition_is_dropped_within_bounded_memory() {
     let mut follower = Follower::new(config, subscription, &described(POLL), true, Some("c".into()), entropy)
         .expect("a mode");
     requested(&mut follower, at(0));
-    follower.handle_polled(at(0), answer(polled(&[1, 2, 2, 3, 1], "c1")));
+    follower.handle_polled(at(0), answer(&polled(&[1, 2, 2, 3, 1], "c1")));
     assert_eq!(taken(&mut follower), ["evt-1", "evt-2", "evt-3"]);
     requested(&mut follower, at(30_000));
-    follower.handle_polled(at(30_000), answer(polled(&[4, 2, 1], "c2")));
+    follower.handle_polled(at(30_000), answer(&polled(&[4, 2, 1], "c2")));
     // The first one is forgotten.
     assert_eq!(taken(&mut follower), ["evt-4", "evt-1"]);
 }

@@ -215,7 +215,7 @@ impl Connection {
             while let Some(challenge) = self.transport.poll_challenge() {
                 self.dispatch(Callback::Challenge(challenge));
             }
-            let lost_sessions = self.transport.engine().lost_sessions();
+            let lost_sessions = self.transport.engine().exchanges().lost_sessions();
             if core::mem::replace(&mut self.lost_sessions, lost_sessions) != lost_sessions {
                 self.cache.forget_pinned_tools();
             }

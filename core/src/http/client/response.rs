@@ -507,7 +507,7 @@ impl Client {
         forgive_repeats(&mut x, self.now, &self.config.reconnect);
         let is_other_session = x.session_serial != self.session.serial();
         let may_move = !(is_other_session || matches!(error, HttpError::SessionLost))
-            || !self.engine.ends_with_session(id);
+            || !self.engine.exchanges().ends_with_session(id);
         if may_move && self.engine.is_idempotent(id) && x.retries.repeats < self.config.reconnect.max_attempts
         {
             let until = self.now + backoff(&self.config.reconnect, x.retries.repeats);
@@ -522,7 +522,7 @@ impl Client {
     /// Sends a request again under a new id.
     pub(super) fn retry_with_new_id(&mut self, x: &ClientExchange) {
         let Some(id) = x.request_id() else { return };
-        if x.session_serial != self.session.serial() && self.engine.ends_with_session(id) {
+        if x.session_serial != self.session.serial() && self.engine.exchanges().ends_with_session(id) {
             return self.engine.exchanges().fail_request(self.now, id, HttpError::SessionLost.into());
         }
         match self.engine.exchanges().resend_request(self.now, id) {

@@ -336,7 +336,7 @@ impl Client {
             ExchangePurpose::Call { id, .. }
                 if x.retries.sessions == 0
                     && !self.engine.is_internal_request(id)
-                    && !self.engine.ends_with_session(id) =>
+                    && !self.engine.exchanges().ends_with_session(id) =>
             {
                 x.retries.sessions += 1;
                 self.send_when_open(x);
