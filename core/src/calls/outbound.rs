@@ -47,9 +47,9 @@ pub struct CallOptions {
     pub meta: Option<RawJson>,
     /// Whether the call may be executed twice. The default is no.
     ///
-    /// If so, a call over HTTP whose answer was lost is sent again under a new id (HTTP-044), as often as
-    /// [`ReconnectPolicy::max_attempts`](crate::http::client::ReconnectPolicy::max_attempts) says. For a
-    /// [long-lived](Self::long_lived) call these attempts are counted anew after a stream that has brought a notification.
+    /// If so, a call over HTTP whose answer was lost is sent again under a new id (HTTP-044), as often as `max_attempts` of
+    /// `http::client::ReconnectPolicy` says. For a [long-lived](Self::long_lived) call these attempts are counted anew after a
+    /// stream that has brought a notification.
     pub idempotent: bool,
     /// Whether the call stays open for as long as the server likes, and takes the notifications that belong to it. The
     /// default is no.
