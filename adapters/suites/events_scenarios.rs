@@ -190,9 +190,12 @@ fn notification(method: &str, params: &Value) -> Value {
     json!({"method": format!("notifications/events/{method}"), "params": params})
 }
 
-fn connect(mock: &Mock) -> Client {
-    let config = ClientConfig::new("conformance", "1").versions(VersionSet::MODERN);
-    run!(Client::options(config).connect_url(&mock.url)).expect("a connection")
+/// Connects a client of the package to a mock.
+macro_rules! connect {
+    ($mock:expr) => {{
+        let config = ClientConfig::new("conformance", "1").versions(VersionSet::MODERN);
+        run!(Client::options(config).connect_url(&$mock.url)).expect("a connection")
+    }};
 }
 
 /// The floor of polls.
@@ -229,7 +232,7 @@ fn cursors(asked: &[(Instant, Value)]) -> Vec<Value> {
 fn scenario_client_without_extension_asks_for_no_events() {
     with_timeout(|| {
         let mock = Mock::start(json!({"tools": {}}), |_, _, _| types(&["build"], "poll"));
-        let client = connect(&mock);
+        let client = connect!(mock);
         let events = events_client!(&client);
         let receiver = Mutex::new(Receiver::new(Limits::default()));
         let hook = WebhookOptions::new("https://hooks.example/");
@@ -287,7 +290,7 @@ fn scenario_client_polls_at_the_pace_and_from_the_cursors_of_the_server() {
                     _ => code.into(),
                 }
             });
-            let client = connect(&mock);
+            let client = connect!(mock);
             let events = events_client!(&client);
             let came = followed!(events, "positions");
             assert_eq!(came, ["e-1", "e-2", "gap Truncated", "e-3", "e-4", &format!("ended {code}")]);
@@ -340,7 +343,7 @@ fn follow_silent(code: i64, name: &'static str) {
             _ => code.into(),
         }
     });
-    let client = connect(&mock);
+    let client = connect!(mock);
     let events = events_client!(&client);
     let came = followed!(events, name);
     let ended = format!("ended {code}");
@@ -380,7 +383,7 @@ fn scenario_client_refreshes_its_webhook_before_each_expiry() {
                     "events/list" => types(&["positions", "none"], "webhook"),
                     _ => json!({}).into(),
                 });
-                let client = connect(&mock);
+                let client = connect!(mock);
                 let events = events_client!(&client);
                 let listed = run!(events.list()).expect("types");
                 assert!(listed.iter().all(|described| described.delivery == [DeliveryMode::Webhook]));
