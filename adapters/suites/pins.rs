@@ -177,6 +177,37 @@ fn list_that_has_no_end_is_not_pinned() {
     }
 }
 
+#[test]
+fn list_from_the_cache_is_read_again_only_if_the_verdicts_are_unknown() {
+    with_timeout(|| {
+        let lists = Arc::new(AtomicUsize::new(0));
+        let count = lists.clone();
+        let answer = move |method: &str, _: &Value| {
+            count.fetch_add(usize::from(method == "tools/list"), Ordering::SeqCst);
+            let mut result = json!({"resultType": "complete", "ttlMs": 3_600_000, "cacheScope": "private"});
+            for member in ["content", "prompts", "resources", "resourceTemplates"] {
+                result[member] = json!([]);
+            }
+            result["tools"] = json!([{"name": "send", "inputSchema": {"type": "object"}}]);
+            result.into()
+        };
+        let (client, serving) = connect_scripted(Era::Modern, |options| options, answer);
+        let peer = client.peer().clone();
+        let pins = client.read_pins(&peer).unwrap();
+        client.list_tools().unwrap();
+        client.pin(pins);
+        lists.store(0, Ordering::SeqCst);
+        for _ in 0..3 {
+            assert_eq!(client.list_tools().unwrap().len(), 1);
+            assert_eq!(lists.load(Ordering::SeqCst), 1, "for the verdicts");
+            client.call_tool("send", &json!({})).unwrap();
+        }
+        assert_eq!(lists.load(Ordering::SeqCst), 1);
+        client.close().unwrap();
+        serving.join().unwrap();
+    });
+}
+
 /// A server over HTTP with one tool.
 struct Served {
     address: SocketAddr,

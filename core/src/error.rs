@@ -245,14 +245,15 @@ impl CallError {
     }
 
     /// Returns whether the server, or what stands before it, refuses access: the status is 401, 403 or 407, or the authorization
-    /// failed for another reason than the network. The same request would be refused again.
+    /// failed for another reason than the network, a busy or failing authorization server, or this side (a store for example). The
+    /// same request would be refused again.
     #[must_use]
     pub fn is_access_refused(&self) -> bool {
         match self {
             Self::Http(error) => match &**error {
                 HttpError::Response(answer) => matches!(answer.status, 401 | 403 | 407),
                 #[cfg(feature = "auth")]
-                HttpError::Authorization { error, .. } => !(error.is_unreachable() || error.is_timeout()),
+                HttpError::Authorization { error, .. } => !error.is_passing(),
                 _ => false,
             },
             _ => false,

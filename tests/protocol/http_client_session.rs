@@ -1,7 +1,7 @@
 //! HTTP client with a legacy server: sessions, the GET stream, broken and resumed streams, lost sessions.
 
 use mcp_proto::client::Event;
-use mcp_proto::http::client::ReconnectPolicy;
+use mcp_proto::http::client::{Credential, ReconnectPolicy};
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::{CallError, CallOptions, Diagnostic, Fault, HttpError, Version, VersionSet};
 use mcp_tests::harness::build::{
@@ -733,4 +733,45 @@ fn call_that_is_meant_for_one_session_is_not_sent_in_the_next_one() {
     harness.advance(secs(60));
     assert_eq!(expect_http_error(harness.expect_done(call)), HttpError::SessionLost);
     harness.assert_idle();
+}
+
+// covers: HTTP-072, HTTP-079
+#[test]
+fn call_that_is_meant_for_one_session_is_not_sent_in_the_next_one_after_a_wait_or_a_redirect() {
+    let config = HttpClientHarness::default_http_config().handle_challenges(true);
+    let mut harness = HttpClientHarness::new(client(VersionSet::LEGACY), config, Chunker::Whole);
+    harness.become_legacy(V, Some("one"), tool_capabilities());
+    let options = CallOptions::new();
+    let (bound, first) = harness.start_wave_call(&options.clone().same_session());
+    let (free, second) = harness.start_wave_call(&options);
+    let (moved, third) = harness.start_wave_call(&options.clone().same_session());
+    let (other, fourth) = harness.start_wave_call(&options);
+    for request in [&first, &second] {
+        harness.respond_with(request.id, 401, &[("WWW-Authenticate", "Bearer")], "");
+    }
+    let challenge = harness.expect_challenge();
+    harness.respond_with_status(fourth.id, 404);
+    let init = harness.expect_request();
+    expect_session_renewed(&mut harness, &init, "two");
+    let again = harness.expect_post("tools/call");
+    harness.respond_with_json(again.id, 200, &result_response(&again.body, tool_result()));
+    assert_eq!(harness.expect_done(other), Ok(tool_result()));
+    harness.respond_with(third.id, 307, &[("Location", "/moved")], "");
+    assert_eq!(expect_http_error(harness.expect_done(moved)), HttpError::SessionLost);
+    let credential = Credential::bearer("t").expect("a token");
+    let mut authorization = harness.client.authorization();
+    authorization.authorize(harness.now, challenge.exchange, credential).expect("an open challenge");
+    assert_eq!(expect_http_error(harness.expect_done(bound)), HttpError::SessionLost);
+    let again = harness.expect_post("tools/call");
+    assert_eq!((&again.body["id"], again.field("mcp-session-id")), (&second.body["id"], Some("two")));
+    harness.respond_with_json(again.id, 200, &result_response(&again.body, tool_result()));
+    assert_eq!(harness.expect_done(free), Ok(tool_result()));
+    harness.assert_idle();
+    // In its own session it is sent again.
+    let (bound, request) = harness.start_wave_call(&options.same_session());
+    harness.respond_with(request.id, 307, &[("Location", "/moved")], "");
+    let again = harness.expect_post("tools/call");
+    assert_eq!((again.url.target(), again.field("mcp-session-id")), ("/moved", Some("two")));
+    harness.respond_with_json(again.id, 200, &result_response(&again.body, tool_result()));
+    assert_eq!(harness.expect_done(bound), Ok(tool_result()));
 }

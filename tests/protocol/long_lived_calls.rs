@@ -240,6 +240,20 @@ fn idempotent_call_is_sent_again_as_long_as_its_streams_are_productive() {
     harness.assert_idle();
 }
 
+// covers: HTTP-044
+#[test]
+fn call_that_is_sent_again_waits_an_hour_at_most_for_the_server() {
+    let mut harness = http_harness(Chunker::Whole);
+    let patient = options().idempotent().timeout(secs(7_200)).total_timeout(secs(7_200));
+    let (call, request) = harness.start_call(FOLLOW, &json!({}), &patient);
+    harness.respond_with(request.id, 503, &[("Retry-After", "999999999")], "");
+    harness.advance(secs(3_600) - ms(1));
+    harness.assert_idle();
+    harness.advance(ms(1));
+    let again = harness.expect_request();
+    bring_tide(&mut harness, call, &again, 1);
+}
+
 // covers: EVT-058
 #[test]
 fn call_that_is_sent_again_has_the_timeout_until_its_next_notification() {

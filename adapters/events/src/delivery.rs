@@ -22,7 +22,8 @@
 //! - **No message is attempted more often than [`Config::attempts`]**; each attempt has its own time and signature (EVT-093).
 //! - Nothing of an answer is in an error, a status or an event: only its category (EVT-101).
 //! - **No subscription stays for ever because nobody ends it** (EVT-131): one expires, or ends after [`Config::give_up_after`] of
-//!   failures.
+//!   failures. A receiver that only answers 410 or 413, or 429 or 503 with `Retry-After`, never fails (EVT-096, EVT-102): without
+//!   an expiry its subscription stays until someone ends it.
 //!
 //! Instants are those of a clock that never goes back: an older one counts as the last one. The clock of the wall is that of
 //! the [`Anchor`].

@@ -124,8 +124,9 @@ impl Events {
     }
 
     /// Sets a callback for webhook subscriptions whose receivers fail, for logs or for whoever is responsible (EVT-085,
-    /// EVT-100). It is called after the change, on the thread that notices it, and may use these events; its panic changes
-    /// nothing.
+    /// EVT-100). It is called after the change, on the thread that notices it: that of the deliverer, or of a call of these
+    /// events. Deliveries, or that caller, wait for it, so it must not block: hand what takes time to another thread. It may
+    /// use these events except for [`finish`](Self::finish), which would wait for its own thread. Its panic changes nothing.
     pub fn on_webhook_failure(&self, on_failure: impl Fn(&WebhookFailure) + Send + Sync + 'static) {
         self.0.lock().on_webhook_failure = Some(Arc::new(on_failure));
     }

@@ -21,7 +21,7 @@
 //! | subscribing | `Forbidden`, `NotFound`, `Unsupported`, `InvalidParams`, or HTTP refuses access | the end |
 //! | subscribed | `terminated` because of the type | `events/subscribe` without a cursor, and a gap (EVT-023) |
 //! | subscribed | `terminated` | the end (EVT-153) |
-//! | subscribing | `terminated`, and then a grant | `events/subscribe` at once: its answer tells which was first |
+//! | subscribing | `terminated`, and then a grant | `events/subscribe` after half of the shortest pause: its answer tells which was first; without positions a gap |
 //! | any | [`unsubscribe`](WebhookSubscription::unsubscribe) | `events/unsubscribe` once, and the end whatever its outcome |
 
 mod timestamp;
@@ -47,7 +47,7 @@ use crate::wire::{
 use timestamp::parse_timestamp;
 
 /// Longest pause that a server may ask for by `Retry-After` of HTTP.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
+const LONGEST_REFUSAL_PAUSE: Duration = Duration::from_secs(300);
 
 /// Bounds and choices of a [`WebhookSubscription`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -374,6 +374,10 @@ impl WebhookSubscription {
         if let Some(reason) = self.gap.take().or_else(|| truncated.then_some(GapReason::Truncated)) {
             self.events.push_back(SubscriptionEvent::Gap(reason));
         }
+        if was_terminated && !has_position {
+            // What is published before the next grant does not come again (EVT-146, EVT-147).
+            self.gap = Some(GapReason::NoReplay);
+        }
         self.was_granted = true;
         let status = result.delivery_status;
         self.events.push_back(SubscriptionEvent::Granted { id: result.id, expires_at, status });
@@ -385,13 +389,20 @@ impl WebhookSubscription {
             }
             _ => {
                 self.failures = 0;
-                let granted = expires_at.map(|at| Duration::from_secs(at.saturating_sub(unix_secs)));
+                // Both times are whole seconds, cut off: up to one of the difference may be missing.
+                let granted =
+                    expires_at.map(|at| Duration::from_secs(at.saturating_sub(unix_secs.saturating_add(1))));
                 self.refresh_after(granted)
             }
         };
-        // A rotation that came while the answer was on its way is sent at once.
-        let until = if self.is_secret_sent && !was_terminated { now + pause } else { now };
-        self.state = State::Waiting { until };
+        let pause = match was_terminated {
+            // A rotation that came while the answer was on its way is sent at once.
+            _ if !self.is_secret_sent => Duration::ZERO,
+            // A server that sends an end in front of each answer makes no storm.
+            true => self.config.shortest_backoff / 2,
+            false => pause,
+        };
+        self.state = State::Waiting { until: now + pause };
     }
 
     /// Returns the time to the refresh: half of the grant to three quarters of it, as one clock may be faster.
@@ -449,7 +460,7 @@ impl WebhookSubscription {
     }
 
     fn try_again(&mut self, now: Instant, error: FollowError) {
-        let asked = error.retry_after().min(LONGEST_RETRY_AFTER);
+        let asked = error.retry_after().min(LONGEST_REFUSAL_PAUSE);
         self.events.push_back(SubscriptionEvent::Error(error));
         let pause = self.next_backoff().max(asked);
         self.state = State::Waiting { until: now + pause };

@@ -49,15 +49,15 @@ pub struct CallOptions {
     ///
     /// If so, a call over HTTP whose answer was lost is sent again under a new id (HTTP-044), as often as `max_attempts` of
     /// `http::client::ReconnectPolicy` says. For a [long-lived](Self::long_lived) call these attempts are counted anew after a
-    /// stream that has brought a notification.
+    /// stream that has brought a notification, or was open for `max_delay` of that policy.
     pub idempotent: bool,
     /// Whether the call stays open for as long as the server likes, and takes the notifications that belong to it. The
     /// default is no.
     ///
     /// A notification belongs to the call whose request id is the subscription id in its `_meta`, or, without one, to the call
     /// in whose exchange it arrives. It is reported as [`CallNotification`](crate::client::Event::CallNotification). With the
-    /// first one, `timeout` and the default of `total_timeout` end; they apply again to a request that is sent again. Over HTTP the call
-    /// takes the place of a subscription, not that of a request.
+    /// first one, `timeout` and the default of `total_timeout` end; only `timeout` applies again to a request that is sent again. Over
+    /// HTTP the call takes the place of a subscription, not that of a request.
     pub long_lived: bool,
     /// Whether the call is meant for the session of now. The default is no.
     ///

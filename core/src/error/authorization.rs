@@ -210,6 +210,23 @@ impl Error {
         )
     }
 
+    /// Returns whether the same request may be authorized a moment later: nobody has refused it.
+    #[must_use]
+    pub(crate) fn is_passing(&self) -> bool {
+        self.is_unreachable()
+            || self.is_timeout()
+            || match &self.0.kind {
+                ErrorKind::Status(status) => matches!(status, 408 | 429 | 500..=599),
+                // RFC 6749, 4.1.2.1
+                ErrorKind::Refused { code, .. } => {
+                    matches!(&**code, "temporarily_unavailable" | "server_error")
+                }
+                // A store may be readable again, and the next flow counts its requests anew.
+                ErrorKind::Local(_) | ErrorKind::TooManyRequests => true,
+                _ => false,
+            }
+    }
+
     /// Returns whether a user has to log in.
     #[must_use]
     pub fn is_login_required(&self) -> bool {
@@ -271,4 +288,42 @@ impl core::error::Error for Error {}
 pub(crate) fn clipped(text: &str) -> Box<str> {
     let clipped: String = text.chars().take(512).collect();
     clipped.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_somebody_has_decided_is_not_passing() {
+        let refused = |code: &str| ErrorKind::Refused { code: code.into(), description: None };
+        let scopes = Scopes::default;
+        for (kind, is_passing) in [
+            (ErrorKind::Fetch(FetchFailure::Unreachable("no route".into())), true),
+            (ErrorKind::Fetch(FetchFailure::TimedOut), true),
+            (ErrorKind::Fetch(FetchFailure::Forbidden("a private address".into())), false),
+            (ErrorKind::Status(408), true),
+            (ErrorKind::Status(429), true),
+            (ErrorKind::Status(500), true),
+            (ErrorKind::Status(503), true),
+            (ErrorKind::Status(400), false),
+            (ErrorKind::Status(404), false),
+            (refused("temporarily_unavailable"), true),
+            (refused("server_error"), true),
+            (refused("invalid_grant"), false),
+            (refused("access_denied"), false),
+            (ErrorKind::Local("the disk is full".into()), true),
+            (ErrorKind::Locked("another process".into()), true),
+            (ErrorKind::TooManyRequests, true),
+            (ErrorKind::TimedOut, true),
+            (ErrorKind::LoginRequired { scopes: scopes() }, false),
+            (ErrorKind::InsufficientScope { scopes: scopes() }, false),
+            (ErrorKind::TokenRefused { is_bound: false }, false),
+        ] {
+            let error = Error::new(Step::Refresh, "https://login.example".into(), kind, "");
+            assert_eq!(error.is_passing(), is_passing, "{error}");
+            let call = crate::CallError::from(crate::HttpError::Authorization { error, refusal: None });
+            assert_eq!(call.is_access_refused(), !is_passing, "{call}");
+        }
+    }
 }

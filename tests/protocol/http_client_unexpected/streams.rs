@@ -232,6 +232,12 @@ fn reopening_honours_retry_after_and_stops_at_405() {
     harness.assert_idle();
     harness.advance(ms(1));
     let get = harness.expect_request();
+    // A number that is certainly wrong is not taken for decades.
+    harness.respond_with(get.id, 503, &[("Retry-After", "999999999")], "");
+    harness.advance(secs(3_600) - ms(1));
+    harness.assert_idle();
+    harness.advance(ms(1));
+    let get = harness.expect_request();
     harness.respond_with_status(get.id, 405);
     // The subscription ends with an error instead of waiting forever.
     match harness.expect_event() {

@@ -44,7 +44,8 @@ impl Follower {
                 Err(text) => {
                     self.fail(FollowError::Malformed(text));
                     if core::mem::take(&mut was_read) {
-                        self.report_lost_event(cursor.clone());
+                        // The position is behind events that follow: whoever stored it would lose them in a crash.
+                        self.report_lost_event(None);
                     }
                 }
             }

@@ -240,7 +240,8 @@ impl State {
 }
 
 impl Shared {
-    /// Lets the subscriptions of the store go on whose types are there, if there are webhooks.
+    /// Lets the subscriptions of the store go on whose types are there, if there are webhooks. Those about which the application
+    /// cannot decide now go on waiting.
     pub(super) fn restore_subscriptions(&self) {
         let mut last = String::new();
         loop {
@@ -258,11 +259,18 @@ impl Shared {
             // Without the lock, because functions of the application run.
             let identity = Identity::new(&*stored.principal).scopes(&stored.scopes);
             let caller = Caller::from(Authorization::new(identity));
-            let access = access.filter(|access| access.is_visible(&caller)).ok_or(EventsError::EventNotFound);
-            let filter = access.and_then(|access| access.accept(&stored.arguments, &caller));
+            let filter = access.ok_or(EventsError::EventNotFound).and_then(|access| {
+                access.check_visible(&caller)?;
+                access.accept(&stored.arguments, &caller)
+            });
             let mut state = self.lock();
             if state.epoch != epoch {
                 // Access may have been lost while the application decided (EVT-162): it decides again.
+                continue;
+            }
+            if stored.terminated.is_none() && matches!(filter, Err(EventsError::Internal(_))) {
+                // Nothing was decided about access (EVT-162): it waits for the next time, or for its refresh.
+                last = id;
                 continue;
             }
             let State { source, webhooks: Some(webhooks), keeper: Some(keeper), .. } = &mut *state else {

@@ -120,7 +120,8 @@ impl<A, P> Event<A, P> {
         self
     }
 
-    /// Sets who sees the type: to all others it is as if it did not exist.
+    /// Sets who sees the type: to all others it is as if it did not exist. If it panics, lists are without the type, and calls are
+    /// refused with [`EventsError::Internal`].
     #[must_use]
     pub fn visible_to(mut self, is_visible: impl Fn(&Caller) -> bool + Send + Sync + 'static) -> Self {
         self.is_visible = Some(Box::new(is_visible));
@@ -130,7 +131,7 @@ impl<A, P> Event<A, P> {
     /// Sets who may subscribe with which arguments. It returns the error to answer with: [`EventsError::Forbidden`] or
     /// [`EventsError::InvalidParams`] (EVT-070). A webhook subscription ends when its refresh is refused with `Forbidden`, or
     /// the type is hidden from its subscriber by then: `terminated` is delivered, and nothing else (EVT-162). Refuse what may
-    /// work a moment later with [`EventsError::Internal`].
+    /// work a moment later with [`EventsError::Internal`], which is also what follows from a panic.
     #[must_use]
     pub fn authorize(
         mut self,
@@ -290,25 +291,44 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Returns whether a caller sees the type; not if the application panics.
-    pub(super) fn is_visible(&self, caller: &Caller) -> bool {
-        self.is_visible.as_ref().is_none_or(|is_visible| catch(|| is_visible(caller)).unwrap_or(false))
+    /// Checks that a caller sees the type.
+    ///
+    /// # Errors
+    ///
+    /// [`EventsError::EventNotFound`], or [`EventsError::Internal`] if the application panics.
+    pub(super) fn check_visible(&self, caller: &Caller) -> Result<(), EventsError> {
+        match self.is_visible.as_ref().map(|is_visible| catch(|| is_visible(caller))) {
+            None | Some(Ok(true)) => Ok(()),
+            Some(Ok(false)) => Err(EventsError::EventNotFound),
+            Some(Err(_)) => Err(undecided()),
+        }
     }
 
     /// Returns the filter of a subscription.
+    ///
+    /// # Errors
+    ///
+    /// Those of the application, and [`EventsError::Internal`] if it panics.
     pub(super) fn accept(&self, arguments: &RawJson, caller: &Caller) -> Result<Filter, EventsError> {
-        let checked = self.checks.as_ref().map(|checks| checks.arguments.validate(arguments.as_bytes()));
-        if let Some(Err(violations)) = checked {
-            return Err(EventsError::InvalidParams(alloc::format!("`params.arguments`: {violations}")));
-        }
-        catch(|| (self.accept)(arguments, caller))
-            .unwrap_or_else(|_| Err(EventsError::Forbidden("the server failed to decide".into())))
+        let decide = || {
+            let checked = self.checks.as_ref().map(|checks| checks.arguments.validate(arguments.as_bytes()));
+            if let Some(Err(violations)) = checked {
+                return Err(EventsError::InvalidParams(alloc::format!("`params.arguments`: {violations}")));
+            }
+            (self.accept)(arguments, caller)
+        };
+        catch(decide).unwrap_or_else(|_| Err(undecided()))
     }
 
     /// Checks the data of an event (EVT-033).
     pub(super) fn check_payload(&self, data: &RawJson) -> Result<(), Violations> {
         self.checks.as_ref().map_or(Ok(()), |checks| checks.payload.validate(data.as_bytes()))
     }
+}
+
+/// Returns the error for a panic of the application. It says nothing about access, so it ends no subscription (EVT-162).
+fn undecided() -> EventsError {
+    EventsError::Internal("the server failed to decide".into())
 }
 
 /// Publishes the events of one type, from any thread. Clones publish the same type. After it was removed they publish nothing,

@@ -208,8 +208,10 @@ impl Shared {
     /// Finds what decides about a type that a caller may see.
     pub(super) fn access(&self, name: &str, caller: &Caller) -> Result<Arc<Access>, EventsError> {
         let access = self.lock().types.get(name).map(|known| known.access.clone());
+        let access = access.ok_or(EventsError::EventNotFound)?;
         // To others, a type is as if it did not exist.
-        access.filter(|access| access.is_visible(caller)).ok_or(EventsError::EventNotFound)
+        access.check_visible(caller)?;
+        Ok(access)
     }
 
     /// Answers `events/list`. Those who have no streams see neither their mode nor types that have no other.
@@ -223,7 +225,7 @@ impl Shared {
             self.lock().types.iter().map(|(name, known)| (name.clone(), known.access.clone())).collect();
         // Without the lock, because functions of the application run.
         let visible: BTreeMap<String, bool> =
-            all.into_iter().map(|(name, access)| (name, access.is_visible(caller))).collect();
+            all.into_iter().map(|(name, access)| (name, access.check_visible(caller).is_ok())).collect();
         let has = |mode: &DeliveryMode| has_streams(version) || *mode != DeliveryMode::Push;
         let is_visible = |described: &EventType| {
             visible.get(&described.name).copied().unwrap_or(false) && described.delivery.iter().any(has)

@@ -323,7 +323,7 @@ fn access_is_checked_for_each_subscription() {
     let arguments = |branch| json!({"name": "build", "arguments": {"branch": branch}});
     let (code, data) = harness.error(4, wire::STREAM, arguments("secret"));
     assert_eq!((code, &data["reason"]), (-32024, &json!("not yours")));
-    assert_eq!(harness.error(5, wire::POLL, arguments("panic")).0, -32024);
+    assert_eq!(harness.error(5, wire::POLL, arguments("panic")).0, -32603);
     assert_eq!(methods(&harness.request(6, wire::STREAM, arguments("main"))), [wire::ACTIVE]);
     // Access is lost while the stream is open.
     assert_eq!(events.terminate(|_, _| None), 0);

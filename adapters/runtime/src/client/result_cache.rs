@@ -46,7 +46,7 @@ struct State {
     schemas: Option<OutputSchemas>,
     /// Tools that apps may call; `None` before an app has called one.
     app_tools: Option<AppTools>,
-    /// Number of changes of the list of tools.
+    /// Number of changes of the list of tools, and of sessions that were lost.
     tools_generation: u64,
     /// The server, and its tools that run as tasks, if calls may become tasks.
     tasks: Option<(Arc<Peer>, ToolTasks)>,
@@ -69,6 +69,13 @@ struct PinnedTools {
     compare: CompareTools,
     /// Those of the list, and when it was read; `None` until that since it has changed.
     known: Option<(ToolVerdicts, StdInstant)>,
+}
+
+impl PinnedTools {
+    /// Returns the verdicts, unless they are unknown or too old.
+    fn fresh(&self) -> Option<&ToolVerdicts> {
+        self.known.as_ref().filter(|(_, read_at)| read_at.elapsed() <= PIN_LIFE).map(|(verdicts, _)| verdicts)
+    }
 }
 
 impl fmt::Debug for PinnedTools {
@@ -165,7 +172,7 @@ impl ResultCache {
         }
     }
 
-    /// Returns the number of changes of the list of tools so far.
+    /// Returns the number of changes of the list of tools so far; a lost session counts as one.
     #[must_use]
     pub fn tools_generation(&self) -> u64 {
         self.lock().tools_generation
@@ -201,7 +208,10 @@ impl ResultCache {
 
     /// Forgets the list of tools that calls are checked against, because it was that of another session.
     pub fn forget_pinned_tools(&self) {
-        if let Some(pinned) = &mut self.lock().pinned_tools {
+        let mut state = self.lock();
+        // A list that was requested in that session may still be on its way to `set_pinned_tools`.
+        state.tools_generation += 1;
+        if let Some(pinned) = &mut state.pinned_tools {
             pinned.known = None;
         }
     }
@@ -221,6 +231,12 @@ impl ResultCache {
         self.lock().pinned_tools.is_some()
     }
 
+    /// Returns whether there are pins, and the list of tools has to be fetched before a tool can be compared with them.
+    #[must_use]
+    pub fn needs_pinned_tools(&self) -> bool {
+        self.lock().pinned_tools.as_ref().is_some_and(|pinned| pinned.fresh().is_none())
+    }
+
     /// Checks whether a tool is as it was pinned, if there are pins. Returns `None` if the list of tools has to be fetched for that.
     ///
     /// # Errors
@@ -229,11 +245,7 @@ impl ResultCache {
     pub fn check_pinned_tool(&self, tool: &str) -> Option<Result<(), String>> {
         let state = self.lock();
         let Some(pinned) = &state.pinned_tools else { return Some(Ok(())) };
-        let (verdicts, read_at) = pinned.known.as_ref()?;
-        if read_at.elapsed() > PIN_LIFE {
-            return None;
-        }
-        let verdict = verdicts.get(tool).cloned();
+        let verdict = pinned.fresh()?.get(tool).cloned();
         Some(verdict.unwrap_or_else(|| Err(format!("tool `{}` is not listed", tool.escape_debug()))))
     }
 
@@ -276,5 +288,24 @@ impl ResultCache {
     /// - [`OutputMismatch::Result`]: the result violates the schema.
     pub fn check_output(&self, tool: &str, result: &RawJson) -> Result<(), OutputMismatch> {
         self.lock().schemas.as_mut().map_or(Ok(()), |schemas| schemas.check(tool, result))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_of_a_lost_session_says_nothing_of_the_tools_of_the_next_one() {
+        let tools = [RawJson::encode(&serde_json::json!({"name": "send", "inputSchema": {}})).unwrap()];
+        let cache = ResultCache::default();
+        cache.pin_tools(Pins::new().entries(EntryKind::Tool, &tools).unwrap());
+        assert!(cache.needs_pinned_tools());
+        cache.set_pinned_tools(cache.tools_generation(), &tools);
+        assert_eq!((cache.check_pinned_tool("send"), cache.needs_pinned_tools()), (Some(Ok(())), false));
+        let requested_at = cache.tools_generation();
+        cache.forget_pinned_tools();
+        cache.set_pinned_tools(requested_at, &tools);
+        assert_eq!((cache.check_pinned_tool("send"), cache.needs_pinned_tools()), (None, true));
     }
 }

@@ -119,7 +119,7 @@ pub enum RequestFieldError {
     Reserved,
 }
 
-/// The delays between attempts to reconnect a broken event stream.
+/// The delays between attempts to reconnect a broken event stream. A server may ask for more (`Retry-After`), up to an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReconnectPolicy {
     /// The first delay, unless the server names one (default 1 s; SSE-026).

@@ -29,6 +29,8 @@ const MAX_REDIRECTS: u8 = 3;
 /// Largest number of nonces that a server may ask for in the proofs of one request.
 #[cfg(feature = "auth")]
 const MAX_NONCES: u8 = 2;
+/// Longest wait that a server can ask for: a wrong number must not end a stream for years.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3_600);
 /// Bytes of a non-message body that are read for the error in it.
 const MAX_ERROR_BODY: usize = 64 << 10;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -134,10 +136,10 @@ impl HttpError {
         }
     }
 
-    /// Returns the delay that the server asks for.
+    /// Returns how long to wait as the server asks for, at most [`LONGEST_RETRY_AFTER`].
     pub(super) fn retry_after(&self) -> Duration {
         match self {
-            Self::Response(answer) => answer.retry_after.unwrap_or_default(),
+            Self::Response(answer) => answer.retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER),
             _ => Duration::ZERO,
         }
     }

@@ -14,6 +14,7 @@ use super::tools::ToolHeaders;
 use crate::calls::outbound::OutboundCalls;
 use crate::client::Peer;
 use crate::draft::{Deviation, Draft};
+use crate::error::HttpError;
 use crate::head::Fields;
 use crate::http::fields;
 use crate::methods;
@@ -114,9 +115,15 @@ impl Client {
             return self.exchanges.record_unsent(&x);
         }
         // A message of a lost session has no meaning in the new one.
-        if matches!(x.purpose(), ExchangePurpose::Message { .. }) && x.session_serial != self.session.serial()
-        {
-            return;
+        if x.session_serial != self.session.serial() {
+            match x.purpose() {
+                ExchangePurpose::Message { .. } => return,
+                // HTTP-072: it was meant for the lost session, whatever it has waited for since: a credential, a redirect.
+                ExchangePurpose::Call { id, .. } if self.engine.exchanges().ends_with_session(id) => {
+                    return self.engine.exchanges().fail_request(self.now, id, HttpError::SessionLost.into());
+                }
+                _ => {}
+            }
         }
         self.submit(x.sent());
     }

@@ -79,6 +79,46 @@ fn refresh_that_is_refused_ends_the_subscription_between_two_attempts() {
     }
 }
 
+// covers: EVT-084, EVT-088, EVT-162
+#[test]
+fn panic_of_the_application_ends_no_subscription() {
+    for place in ["visible_to", "authorize"] {
+        let panics = Arc::new(AtomicBool::new(false));
+        let decide = |function: &'static str| {
+            let panics = panics.clone();
+            move || assert!(place != function || !panics.load(Ordering::SeqCst), "a bug of the application")
+        };
+        let picky = || {
+            let (look, allow) = (decide("visible_to"), decide("authorize"));
+            let visible = mail().visible_to(move |_| {
+                look();
+                true
+            });
+            visible.authorize(move |_, _| {
+                allow();
+                Ok(())
+            })
+        };
+        let store = MemoryStore::new();
+        let mut life = Life::new(store.clone());
+        let publisher = life.events.add(picky()).expect("a type");
+        life.subscribe("ann", &json!({}), Value::Null);
+        panics.store(true, Ordering::SeqCst);
+        assert_eq!(refused(&mut life, "ann"), -32603, "{place}");
+        send(&publisher, 1, "ann");
+        assert_eq!(ids(&life.driver.delivered()), ["evt-1"], "{place}");
+        drop((life, publisher));
+        // Nor does a restart: it waits until there is a decision, and misses nothing.
+        let life = Life::new(store);
+        let publisher = life.events.add(picky()).expect("a type");
+        send(&publisher, 2, "ann");
+        assert_eq!(life.driver.delivered(), [], "{place}");
+        panics.store(false, Ordering::SeqCst);
+        life.events.add(picky()).expect("a type");
+        assert_eq!(ids(&life.driver.delivered()), ["evt-2"], "{place}");
+    }
+}
+
 // covers: EVT-088, EVT-162
 #[test]
 fn call_that_waits_for_a_challenge_is_refused_with_a_later_one() {

@@ -63,6 +63,34 @@ fn schemas_decide_about_payloads_and_arguments() {
     }
 }
 
+/// A validator with a bug.
+struct Buggy;
+
+impl SchemaValidator for Buggy {
+    fn compile(&self, _: &RawJson) -> Result<Box<dyn Validate>, SchemaError> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl Validate for Buggy {
+    fn validate(&self, _: &[u8]) -> Result<(), Violations> {
+        panic!("a bug of the validator")
+    }
+}
+
+// covers: EVT-046
+#[test]
+fn validator_that_panics_refuses_the_call_and_the_loop_goes_on() {
+    let events = Events::new().expect("entropy");
+    events.validator(Buggy);
+    events.add(mail()).expect("a type");
+    let mut harness = Harness::new(&events);
+    for (id, method) in [(1, wire::POLL), (2, wire::STREAM)] {
+        assert_eq!(harness.error(id, method, json!({"name": "mail"})).0, -32603);
+    }
+    assert_eq!(harness.result(3, wire::LIST, json!({}))["events"][0]["name"], "mail");
+}
+
 // covers: EVT-011
 #[test]
 fn schema_that_the_validator_cannot_use_is_refused_by_its_name() {

@@ -298,7 +298,8 @@ impl<B: ClientBackend> BlockingCalls<B> {
     /// ([`start_tool`](Self::start_tool)), and those that are made as any [`request`](Self::request), are refused then. A tool without
     /// a pin is refused as well. A call whose session an HTTP server has lost ends with
     /// [`HttpError::SessionLost`](mcp_proto::HttpError::SessionLost), and is never sent again in the next one: make it again, which
-    /// reads the list of that.
+    /// reads the list of that. One that was checked in the lost session, and still waited for its first sending when that was lost, is
+    /// sent in the next one.
     ///
     /// Names and definitions are those of the server, below the [layers](crate::client::Options::layer) of this client: what a layer
     /// renames or describes anew is compared as it is sent, and the list is read without layers.

@@ -249,6 +249,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
     pub async fn list(&self, kind: EntryKind) -> Result<Vec<RawJson>, Error> {
         let mut pages = Paginator::new(kind, self.backend.max_list_bytes());
         let mut is_of_server = matches!(self.backend.layers(), Layers::None);
+        let mut is_cached = true;
         // Read before the first page: if the list changes meanwhile, `set_tools` ignores what was read.
         let mut generation = self.backend.result_cache().tools_generation();
         loop {
@@ -262,6 +263,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
                     pages.take_cached(&fetched.result)
                 }
                 Ok(fetched) => {
+                    is_cached = false;
                     let taken = pages.take(&fetched.result);
                     // A page that cannot be read is not cached.
                     let ticket = fetched.ticket.filter(|_| taken.is_ok());
@@ -285,8 +287,13 @@ impl<B: ClientBackend> AsyncCalls<B> {
                 cache.set_tools(kind, generation, &entries);
                 match kind {
                     EntryKind::Tool if is_of_server => cache.set_pinned_tools(generation, &entries),
-                    // What layers and caches show is not what the server has.
-                    EntryKind::Tool if cache.has_pinned_tools() => self.list_pinned().await?,
+                    // What layers and caches show is not what the server has. A list that is all from the cache has cost no
+                    // request, so it costs one only for verdicts that calls need.
+                    EntryKind::Tool
+                        if cache.needs_pinned_tools() || (!is_cached && cache.has_pinned_tools()) =>
+                    {
+                        self.list_pinned().await?;
+                    }
                     _ => {}
                 }
                 return Ok(entries);
