@@ -84,6 +84,11 @@ fn scanner_target_accepts_seeds_and_noise() {
 }
 
 #[test]
+fn snapshot_target_accepts_seeds_and_noise() {
+    run("snapshot", bodies::snapshot);
+}
+
+#[test]
 fn seal_target_accepts_seeds_and_noise() {
     run("seal", bodies::seal);
 }

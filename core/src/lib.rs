@@ -245,6 +245,7 @@ pub mod observe;
 mod outbox;
 pub mod pipe;
 mod raw;
+mod record;
 #[cfg(feature = "server")]
 pub mod router;
 pub mod rpc;

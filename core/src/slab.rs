@@ -149,13 +149,13 @@ impl<T> Slab<T> {
 
     /// Frees the slot of a key. Returns its value, which the caller takes out.
     fn vacate(&mut self, key: Key) -> Option<&mut Option<T>> {
-        let free = self.first_free;
+        let (free, base) = (self.first_free, self.base_generation);
         let slot = self.slots.get_mut(key.slot as usize);
         let slot = slot.filter(|s| s.generation == key.generation && s.value.is_some())?;
         self.len -= 1;
         // A slot whose generations are used up is retired and stays empty.
         if let Some(next) = slot.generation.checked_add(1) {
-            slot.generation = next;
+            slot.generation = next.max(base);
             slot.next_free = free;
             self.first_free = key.slot;
         }
@@ -189,6 +189,17 @@ impl<T> Slab<T> {
     #[cfg(all(test, feature = "http"))]
     pub(crate) fn capacity(&self) -> usize {
         self.slots.capacity()
+    }
+
+    /// Makes the generations of all further keys this one or later ones: another table has issued earlier ones.
+    #[cfg(all(feature = "http", feature = "server"))]
+    pub(crate) fn begin_at(&mut self, generation: u32) {
+        if generation > self.base_generation {
+            self.base_generation = generation;
+            let free = self.slots.iter_mut().filter(|slot| slot.value.is_none());
+            // One whose generations are used up stays retired: it is in no list of free slots.
+            free.for_each(|slot| slot.generation = slot.generation.max(generation));
+        }
     }
 
     /// Releases the memory if nothing is stored.

@@ -136,6 +136,14 @@ impl<R: Role> Endpoint<R> {
         self.release_batch(key);
     }
 
+    /// Returns the responses to a batch of a channel that are there already, as an array.
+    #[cfg(all(feature = "http", feature = "server"))]
+    pub(crate) fn batch_answers(&self, channel: Key) -> Option<Vec<u8>> {
+        let mut open = self.batches.iter().map(|(_, batch)| batch);
+        let batch = open.find(|batch| batch.channel == channel && batch.out.len() > 1)?;
+        Some([&*batch.out, b"]"].concat())
+    }
+
     /// Adds a call whose response belongs to the batch.
     pub(super) fn join_batch(&mut self, key: BatchKey) {
         if let Some(batch) = self.batches.get_mut(key.key()) {

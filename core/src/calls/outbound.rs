@@ -475,6 +475,8 @@ pub(crate) struct CallSlab {
     application: u32,
     /// Number of keep-alive pings.
     pings: u32,
+    /// The latest generation of a key: ids of requests of later ones were never sent.
+    newest: u32,
     /// Those that are observed.
     pub(super) observed: OpenRequests,
     /// Calls whose requests end are recorded here, while it is set: they were answered, repeated or given up.
@@ -488,6 +490,7 @@ impl CallSlab {
             slab: Slab::new(),
             application: 0,
             pings: 0,
+            newest: 0,
             observed: OpenRequests::new(),
             #[cfg(feature = "http")]
             ended: None,
@@ -546,7 +549,22 @@ impl CallSlab {
         if let Some(count) = self.counter(call.purpose) {
             *count += 1;
         }
-        self.slab.insert(call)
+        let key = self.slab.insert(call);
+        self.newest = self.newest.max(key.generation);
+        key
+    }
+
+    /// Returns the latest generation of a key.
+    #[cfg(all(feature = "http", feature = "server"))]
+    pub(crate) const fn newest(&self) -> u32 {
+        self.newest
+    }
+
+    /// Makes all further ids of requests later ones than those up to a generation, which another engine has sent.
+    #[cfg(all(feature = "http", feature = "server"))]
+    pub(crate) fn begin_after(&mut self, newest: u32) {
+        self.slab.begin_at(newest.saturating_add(1));
+        self.newest = self.newest.max(newest);
     }
 
     pub(crate) fn remove(&mut self, key: Key) -> Option<OutboundCall> {

@@ -8,7 +8,7 @@ use super::audience::Announcement;
 use super::channel::{OUT_OF_MEMORY, ServerEndpoint, caller, is_exchange, mark_stream_finished};
 use super::config::Config;
 use super::event::Event;
-use super::subscriptions::{ChangeTarget, Interest, SentChanges, Subscriptions};
+use super::subscriptions::{ChangeTarget, ChannelListeners, Interest, SentChanges, Subscriptions};
 use super::tasks::TaskContext;
 use crate::built::{Part, Subscribing};
 use crate::calls::endpoint::EndpointTimer;
@@ -18,7 +18,8 @@ use crate::listen_filter::{self, CustomLists, ListenFilter, declared_lists};
 use crate::model::TaskId;
 use crate::rpc::{self, RequestId, RpcError};
 use crate::slab::Key;
-use crate::{meta, methods};
+use crate::sync::Arc;
+use crate::{Capability, meta, methods};
 
 /// Time until the outbox of a slow peer is checked again.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -179,6 +180,47 @@ impl Changes {
         if declared_lists(|capability| declared.has(capability)) != 0 {
             self.session_listener(endpoint, declared, channel);
         }
+    }
+
+    /// Returns the resources that a legacy session subscribes to.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "sessions move over HTTP alone"))]
+    pub(super) fn resources_of_session(&mut self, of: &mut ChannelListeners) -> Vec<Arc<str>> {
+        let Some(table) = self.table.as_mut().filter(|_| !of.is_empty()) else { return Vec::new() };
+        table.find(of, None).map(|listener| table.resources_of(listener)).unwrap_or_default()
+    }
+
+    /// Subscribes a session that is restored to its resources, and notifies it of all that it is subscribed to.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "sessions move over HTTP alone"))]
+    pub(super) fn resume_session(
+        &mut self,
+        endpoint: &mut ServerEndpoint,
+        config: &Config,
+        channel: Key,
+        resources: &[Arc<str>],
+    ) -> Vec<Event> {
+        let mut events = Vec::new();
+        let declared = &config.settings.capabilities;
+        let may_subscribe = !resources.is_empty() && declared.has(Capability::ResourceSubscriptions);
+        let listener = may_subscribe.then(|| self.session_listener(endpoint, declared, channel)).flatten();
+        let (max_resources, max_uri) = match may_subscribe {
+            true => (endpoint.limits.max_subscribed_resources, endpoint.limits.max_uri),
+            false => (0, 0),
+        };
+        let (Some(table), Some(c)) = (self.table.as_mut(), endpoint.channels.get_mut(channel)) else {
+            return events;
+        };
+        let of = &mut c.role.listeners;
+        let Some(listener) = listener.or_else(|| table.find(of, None)) else { return events };
+        for uri in resources.iter().filter(|uri| uri.len() <= max_uri).take(max_resources) {
+            events.extend(table.subscribe(of, listener, uri).map(|uri| interest_event(&uri, true)));
+        }
+        for interest in table.interests_of(listener) {
+            if let Some(target) = table.target(interest) {
+                let mut message = ChangeMessage::new(target, &config.custom_lists);
+                notify(table, endpoint, target, interest, &mut message);
+            }
+        }
+        events
     }
 
     /// Returns the listener of a legacy session, opening it if necessary.

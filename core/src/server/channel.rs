@@ -175,6 +175,12 @@ impl LegacySession {
         }
     }
 
+    /// Returns `clientInfo` and the capabilities, as JSON.
+    #[cfg(feature = "http")]
+    pub(super) fn texts(&self) -> (Bytes, Bytes) {
+        (self.text.slice(..self.info_len as usize), self.text.slice(self.info_len as usize..))
+    }
+
     pub(super) fn info(&self) -> Option<RawJson> {
         let text = self.text.slice(..self.info_len as usize);
         (!text.is_empty()).then(|| RawJson::trusted(text))

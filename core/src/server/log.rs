@@ -79,7 +79,8 @@ impl SessionLog {
         self.state.get_or_insert_default().threshold = Some(threshold);
     }
 
-    fn set_level(&self) -> Option<Threshold> {
+    /// Returns the level that the client set, as a number.
+    pub(super) fn set_level(&self) -> Option<Threshold> {
         self.state.as_ref().and_then(|state| state.threshold)
     }
 

@@ -27,6 +27,8 @@ mod reply;
 pub(crate) mod request_check;
 mod sealer;
 mod sealing;
+#[cfg(feature = "http")]
+mod session_state;
 mod stream;
 mod subscriptions;
 #[cfg(test)]
@@ -59,6 +61,8 @@ pub use input::{InputError, InputRequired};
 #[cfg(feature = "http")]
 pub(crate) use notifications::report_deprecated;
 pub use reply::{BufferedResult, PreparedResult};
+#[cfg(feature = "http")]
+pub(crate) use session_state::SessionState;
 pub use tasks::TaskOffer;
 pub use tasks::record::TaskRecordError;
 pub use tasks::requests::TaskOptions;

@@ -476,18 +476,19 @@ fn receive_initialized(engine: &mut Engine, channel: Key) {
     // Repeated notifications change nothing: a session is opened once.
     if !core::mem::replace(&mut session.initialized, true) {
         let version = session.version;
-        begin_session(&mut engine.endpoint, channel, version);
-        engine.events.push_back(Event::SessionOpened { channel: ChannelId(channel), version });
-        engine.changes.listen_for_session(
-            &mut engine.endpoint,
-            &engine.config.settings.capabilities,
-            channel,
-        );
-        engine.endpoint.begin_keep_alive(channel);
+        report_session(engine, channel, version);
         if let Some(parked) = engine.parked.as_mut() {
             engine.events.extend(parked.send_all_queued(&mut engine.endpoint, channel));
         }
     }
+}
+
+/// Reports a session whose handshake has ended to the application and the observer, and begins what it has from then on.
+pub(super) fn report_session(engine: &mut Engine, channel: Key, version: Version) {
+    begin_session(&mut engine.endpoint, channel, version);
+    engine.events.push_back(Event::SessionOpened { channel: ChannelId(channel), version });
+    engine.changes.listen_for_session(&mut engine.endpoint, &engine.config.settings.capabilities, channel);
+    engine.endpoint.begin_keep_alive(channel);
 }
 
 /// Answers a batch of which no member is a message and none has an id.

@@ -367,6 +367,25 @@ impl Subscriptions {
         self.by_uri.find(&mut self.resources, |_, other| (*other.uri).cmp(uri))
     }
 
+    /// Returns the resources that a listener subscribes to.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "sessions move over HTTP alone"))]
+    pub(super) fn resources_of(&mut self, listener: Key) -> Vec<Arc<str>> {
+        let Some(listener) = self.listeners.get(listener) else { return Vec::new() };
+        let subscriptions = listener.resources.keys(&mut self.subscriptions);
+        let uri = |key: Key| Some(Arc::clone(&self.resources.at(self.subscriptions.get(key)?.resource)?.uri));
+        subscriptions.into_iter().filter_map(uri).collect()
+    }
+
+    /// Returns all interests of a listener.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "sessions move over HTTP alone"))]
+    pub(super) fn interests_of(&mut self, key: Key) -> Vec<Interest> {
+        let Some(listener) = self.listeners.get(key) else { return Vec::new() };
+        let lists = (0..ListSet::BITS as usize).filter(|list| listener.lists & bit(*list) != 0);
+        let lists: Vec<Interest> = lists.map(|list| Interest::List(key, list)).collect();
+        let resources = listener.resources.keys(&mut self.subscriptions);
+        lists.into_iter().chain(resources.into_iter().map(Interest::Resource)).collect()
+    }
+
     /// Removes a listener of a channel. Returns the URIs that have no subscribers any more.
     pub(super) fn close(&mut self, of: &mut ChannelListeners, key: Key) -> Vec<Arc<str>> {
         let Some(listener) = self.listeners.get_mut(key) else { return Vec::new() };

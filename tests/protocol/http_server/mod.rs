@@ -16,6 +16,7 @@ mod resumption;
 mod retention;
 mod scopes;
 mod sessions;
+mod snapshots;
 mod sse_2024;
 mod tokens;
 mod transcripts;
@@ -38,15 +39,20 @@ pub(super) fn harness_with_versions(versions: VersionSet, http: Config) -> HttpS
     harness_with(server(versions), http)
 }
 
-#[expect(deprecated, reason = "tested until its removal")]
 pub(super) fn harness_with(server: mcp_proto::server::Config, http: Config) -> HttpServerHarness {
+    HttpServerHarness::new(with_capabilities(server), http)
+}
+
+/// Declares all capabilities.
+#[expect(deprecated, reason = "tested until its removal")]
+pub(super) fn with_capabilities(server: mcp_proto::server::Config) -> mcp_proto::server::Config {
     let capabilities = Capabilities::new()
         .with(Capability::Tools)
         .with(Capability::ToolsListChanged)
         .with(Capability::Logging)
         .with(Capability::Resources)
         .with(Capability::ResourceSubscriptions);
-    HttpServerHarness::new(server.capabilities(capabilities), http)
+    server.capabilities(capabilities)
 }
 
 /// Returns the body of a modern request.

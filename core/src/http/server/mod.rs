@@ -28,6 +28,7 @@ mod request_headers;
 mod response;
 mod resumption;
 mod session;
+mod snapshot;
 mod token;
 
 pub use config::Config;
@@ -36,6 +37,7 @@ pub use documents::PublicDocument;
 pub use exchange_table::{ExchangeId, Response};
 pub use protected::{Dpop, Protected, ProtectedError, Scheme};
 pub use request_headers::VisibleFieldError;
+pub use snapshot::SnapshotError;
 pub use token::{AccessToken, Denial, TokenRequest};
 
 use alloc::boxed::Box;

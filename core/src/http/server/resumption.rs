@@ -80,6 +80,11 @@ impl Server {
         if let Err(refusal) = self.check_version(key, session) {
             return self.exchanges.refuse(key, &refusal);
         }
+        let authorization = self.exchanges.get(key).and_then(|x| x.authorization()).cloned();
+        if let Some((channel, party)) = self.sessions.get(session).map(|s| s.channel).zip(authorization) {
+            // What is announced to a party reaches a session that was restored, and has made no call yet.
+            self.engine.set_authorization(ChannelId(channel), Some(party));
+        }
         // Without it no GET is admitted.
         let Some(built) = Sessions::get() else { return };
         let from = self.exchanges.get(key).map(|x| x.headers.last_event_id());
@@ -390,6 +395,11 @@ impl ReplayLog {
         }
     }
 
+    /// Returns all events, oldest first.
+    pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = &ReplayEntry> {
+        self.entries.iter()
+    }
+
     /// Withdraws the message of an event, because it is sent on another stream; the event itself is still known.
     pub(super) fn withdraw(&mut self, stream: u32, event: u32) {
         let found = self.entries.iter_mut().rev().find(|e| e.stream == stream && e.event == event);
@@ -410,7 +420,8 @@ impl ReplayLog {
     ) -> Option<Vec<ReplayEntry>> {
         let known = self.entries.iter().filter(|e| e.stream == stream);
         let found: Vec<ReplayEntry> = known.clone().filter(|e| e.event > event).cloned().collect();
-        let unbroken = found.iter().zip(event.checked_add(1)?..).all(|(e, wanted)| e.event == wanted);
+        let unbroken =
+            found.iter().zip(event.checked_add(1)?..=u32::MAX).all(|(e, wanted)| e.event == wanted);
         let complete = match newest {
             // The sum finds a gap at the end, too: an event that was too large for the log.
             Some(newest) => event.checked_add(u32::try_from(found.len()).ok()?)? == newest,

@@ -1,5 +1,6 @@
 //! Legacy sessions: ids, owners and expiry (HTTP-064 to HTTP-075, SEC-005).
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,6 +13,7 @@ use super::exchange_table::{
 };
 use super::principals::{PrincipalSessions, SessionsOfPrincipal, queue_uninitialized};
 use super::resumption::{GetStreams, ReplayEntry, ReplayLog};
+use super::snapshot::MovedIds;
 use super::{MIN_CHECK_INTERVAL, Server};
 use crate::built::{Authorizing, Part, Sessions};
 use crate::entropy::Entropy;
@@ -33,6 +35,8 @@ const SLOT_LEN: usize = 3;
 /// Lengths of both parts in Base64, where neither shares a character with the other.
 const SLOT_TEXT_LEN: usize = SLOT_LEN / 3 * 4;
 const SECRET_TEXT_LEN: usize = SECRET_LEN / 3 * 4;
+/// Length of an id.
+pub(super) const ID_LEN: usize = SLOT_TEXT_LEN + SECRET_TEXT_LEN;
 const _: () = assert!(SECRET_TEXT_LEN % 8 == 0, "it is compared in words");
 
 /// The session of a legacy client.
@@ -65,6 +69,11 @@ impl HttpSession {
     /// Returns the number of open calls.
     pub(super) const fn call_count(&self) -> u32 {
         self.call_count
+    }
+
+    /// Returns the index of the exchanges.
+    pub(super) const fn exchanges(&mut self) -> &Tree {
+        &self.exchanges
     }
 
     /// Returns the number of a new stream.
@@ -113,6 +122,15 @@ pub(super) struct SessionTable {
     principals: Part<Authorizing, PrincipalSessions>,
     /// Time at which expired sessions are looked for; `None` while there are no sessions.
     check_at: Option<Instant>,
+    /// Those that were restored; `None` before the first one.
+    moved: Option<Box<dyn MovedIds>>,
+}
+
+/// Returns whether a text has the form of an id.
+pub(super) fn is_id(text: &str) -> bool {
+    let groups = text.as_bytes().chunks(4);
+    text.len() == ID_LEN
+        && groups.filter_map(|group| group.try_into().ok()).all(|group| URL_SAFE.decode(group).is_some())
 }
 
 impl SessionTable {
@@ -139,8 +157,29 @@ impl SessionTable {
         let (slot, secret) = id.as_ref().split_first_chunk::<SLOT_TEXT_LEN>()?;
         let [a, b, c] = URL_SAFE.decode(*slot)?;
         // The slot only finds the entry and proves nothing. The comparison of the secret does.
-        let key = self.table.key_at(u32::from_be_bytes([0, a, b, c]))?;
-        self.table.get(key)?.secret.is(secret).then(|| SessionKey::new(key, built))
+        let slot = u32::from_be_bytes([0, a, b, c]);
+        let is_it = |key: Key| self.table.get(key).is_some_and(|session| session.secret.is(secret));
+        let has_moved = |key| self.moved.as_ref().is_some_and(|moved| moved.slot(key).is_some());
+        let key = self.table.key_at(slot).filter(|key| is_it(*key) && !has_moved(*key));
+        let key = key.or_else(|| self.moved.as_ref()?.find(slot, &is_it))?;
+        Some(SessionKey::new(key, built))
+    }
+
+    /// Returns the keys of all sessions that are known at the endpoint.
+    pub(super) fn keys(&self) -> impl Iterator<Item = SessionKey> {
+        let known = self.table.iter().filter(|(_, session)| !session.is_http_sse);
+        known.filter_map(|(key, _)| SessionKey::from_engine(key))
+    }
+
+    /// Gives a new session the id that it had in another table.
+    pub(super) fn set_id(&mut self, session: SessionKey, id: &str, moved_ids: fn() -> Box<dyn MovedIds>) {
+        let Some((slot, secret)) = id.as_bytes().split_first_chunk::<SLOT_TEXT_LEN>() else { return };
+        let (Some([a, b, c]), Ok(secret)) = (URL_SAFE.decode(*slot), secret.try_into()) else { return };
+        if let Some(record) = self.table.get_mut(session.key) {
+            record.secret = SessionSecret(secret);
+            let moved = self.moved.get_or_insert_with(moved_ids);
+            moved.insert(u32::from_be_bytes([0, a, b, c]), session.key);
+        }
     }
 
     /// Returns the shard that an id names, if it is another one.
@@ -150,6 +189,18 @@ impl SessionTable {
         let [shard, ..] = URL_SAFE.decode(*secret.first_chunk()?)?;
         // A forged id can name a shard that does not exist; then this one answers 404.
         (secret.len() == SECRET_TEXT_LEN && shard != own && shard < all).then_some(shard)
+    }
+
+    /// Returns the shard that an id names, if there are several.
+    pub(super) fn shard_of(&self, id: &str) -> Option<u8> {
+        let (_, secret) = id.as_bytes().split_first_chunk::<SLOT_TEXT_LEN>().filter(|_| self.is_sharded())?;
+        let [shard, ..] = URL_SAFE.decode(*secret.first_chunk()?)?;
+        Some(shard)
+    }
+
+    /// Returns whether an index is that of this shard.
+    pub(super) fn is_shard(&self, shard: u8) -> bool {
+        self.shard.is_some_and(|(own, _)| own == shard)
     }
 
     /// Returns the index of this shard and the number of shards, if there are several.
@@ -167,7 +218,8 @@ impl SessionTable {
 
     /// Returns the id of a session (HTTP-066).
     pub(super) fn id(&self, session: SessionKey) -> String {
-        let [_, a, b, c] = session.key.slot.to_be_bytes();
+        let moved = self.moved.as_ref().and_then(|moved| moved.slot(session.key));
+        let [_, a, b, c] = moved.unwrap_or(session.key.slot).to_be_bytes();
         let secret = self.get(session).map(|session| session.secret.0.iter());
         let text = URL_SAFE.encode([a, b, c]).into_iter().chain(secret.into_iter().flatten().copied());
         text.map(char::from).collect()
@@ -224,6 +276,9 @@ impl SessionTable {
     }
 
     fn remove(&mut self, session: SessionKey) -> Option<HttpSession> {
+        if let Some(moved) = &mut self.moved {
+            moved.remove(session.key);
+        }
         let session = self.table.remove(session.key)?;
         if let (Some(principal), Some(principals)) = (&session.principal, self.principals.as_mut()) {
             principals.remove(principal);
