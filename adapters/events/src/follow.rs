@@ -296,7 +296,7 @@ impl Follower {
                 self.beats.record(now);
                 self.succeed();
                 let cursor = beat.cursor.and_then(|Nullable(cursor)| cursor);
-                self.report_gap(false, cursor.as_ref());
+                self.report_gap(false, cursor.as_ref(), false);
                 self.move_to(cursor);
             }),
             wire::ERROR => params.parse().map(|error: StreamErrorParams| {
@@ -338,7 +338,7 @@ impl Follower {
 
     fn stream_active(&mut self, active: StreamActiveParams) {
         let cursor = active.cursor.and_then(|Nullable(cursor)| cursor);
-        self.report_gap(active.truncated == Some(true), cursor.as_ref());
+        self.report_gap(active.truncated == Some(true), cursor.as_ref(), false);
         self.lists_in_vain = 0;
         self.move_to(cursor);
     }
@@ -347,7 +347,7 @@ impl Follower {
         // Also one before `active`, which is tolerated.
         self.succeed();
         let cursor = event.cursor.as_ref().and_then(|Nullable(cursor)| cursor.clone());
-        self.report_gap(false, cursor.as_ref());
+        self.report_gap(false, cursor.as_ref(), true);
         self.hand_out(event);
         self.move_to(cursor);
     }
@@ -363,18 +363,21 @@ impl Follower {
     /// Reports a gap in the place of a message that cannot be read.
     fn report_lost_event(&mut self, cursor: Option<String>) {
         // It comes after a gap in front of this answer, if there is one.
-        self.report_gap(false, cursor.as_ref());
+        self.report_gap(false, cursor.as_ref(), false);
         self.output.push_back(Output::Event(FollowEvent::Gap { reason: GapReason::Malformed, cursor }));
     }
 
     /// Reports a gap in front of this answer: one that was found before, or the one of which `truncated` tells.
-    fn report_gap(&mut self, truncated: bool, cursor: Option<&String>) {
+    ///
+    /// If the answer has events, its position is behind them and not told: whoever stored it would lose them in a crash.
+    fn report_gap(&mut self, truncated: bool, cursor: Option<&String>, has_events: bool) {
         // Types without positions cannot tell (EVT-147), and nothing is missing before the beginning.
         let is_gap = truncated && cursor.is_some() && (self.has_begun || self.cursor.is_some());
         let reason = self.gap.take().or_else(|| is_gap.then_some(GapReason::Truncated));
         self.has_begun = true;
         if let Some(reason) = reason {
-            self.output.push_back(Output::Event(FollowEvent::Gap { reason, cursor: cursor.cloned() }));
+            let cursor = cursor.filter(|_| !has_events).cloned();
+            self.output.push_back(Output::Event(FollowEvent::Gap { reason, cursor }));
         }
     }
 

@@ -272,6 +272,7 @@ pub(crate) struct OutboundCall {
     /// Notifications that belong to it are reported with it ([`CallOptions::long_lived`]).
     pub(crate) is_long_lived: bool,
     /// It is not sent again in another session ([`CallOptions::same_session`]).
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "HTTP alone has sessions that end"))]
     pub(crate) same_session: bool,
     pub(crate) task: CallTask,
     pub(crate) last_progress: f64,

@@ -32,7 +32,7 @@ impl Follower {
             Err(error) => return self.request_failed(now, error),
         };
         self.succeed();
-        self.report_gap(truncated, cursor.as_ref());
+        self.report_gap(truncated, cursor.as_ref(), !events.is_empty());
         let mut was_read = true;
         for event in events {
             match event {
@@ -44,7 +44,7 @@ impl Follower {
                 Err(text) => {
                     self.fail(FollowError::Malformed(text));
                     if core::mem::take(&mut was_read) {
-                        // The position is behind events that follow: whoever stored it would lose them in a crash.
+                        // The position is behind events that follow.
                         self.report_lost_event(None);
                     }
                 }
