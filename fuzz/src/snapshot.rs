@@ -24,17 +24,17 @@ fn new_server(seed: u8) -> Server {
 pub fn snapshot(data: &[u8]) {
     let now = Instant::from_micros(1);
     let mut first = new_server(1);
-    if first.restore_session(now, data).is_err() {
+    if first.snapshots().restore(now, data).is_err() {
         assert_eq!((first.session_count(), first.poll_timeout()), (0, None));
         assert!(first.poll_event(now).is_none());
         return;
     }
-    let id = first.session_ids().next().unwrap_or_else(|| panic!("the session is not there"));
-    assert!(first.restore_session(now, data).is_err(), "it is here already");
-    let saved = first.save_session(&id).unwrap_or_else(|| panic!("it cannot be written down"));
+    let id = first.snapshots().ids().pop().unwrap_or_else(|| panic!("the session is not there"));
+    assert!(first.snapshots().restore(now, data).is_err(), "it is here already");
+    let saved = first.snapshots().save(&id).unwrap_or_else(|| panic!("it cannot be written down"));
     let mut second = new_server(2);
-    assert_eq!(second.restore_session(now, &saved), Ok(()));
-    assert_eq!(second.save_session(&id).as_ref(), Some(&saved), "it is another session now");
+    assert_eq!(second.snapshots().restore(now, &saved), Ok(()));
+    assert_eq!(second.snapshots().save(&id).as_ref(), Some(&saved), "it is another session now");
 
     second.engine().publish(now, &Change::Tools);
     for (method, last_event) in [("GET", "1-0"), ("GET", ""), ("GET", "2-1"), ("DELETE", "")] {

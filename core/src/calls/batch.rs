@@ -113,6 +113,14 @@ fn split_by_commas(frame: &Bytes, max: usize) -> Option<Vec<Bytes>> {
     end.map(|_| members)
 }
 
+/// Returns the responses to a batch of a channel that are there already, as an array.
+#[cfg(all(feature = "http", feature = "server"))]
+pub(crate) fn batch_answers<R: Role>(endpoint: &Endpoint<R>, channel: Key) -> Option<Vec<u8>> {
+    let mut open = endpoint.batches.iter().map(|(_, batch)| batch);
+    let batch = open.find(|batch| batch.channel == channel && batch.out.len() > 1)?;
+    Some([&*batch.out, b"]"].concat())
+}
+
 impl<R: Role> Endpoint<R> {
     /// Starts the response to a batch.
     ///
@@ -134,14 +142,6 @@ impl<R: Role> Endpoint<R> {
     /// Records that all members have been received. The array is sent when the last response is there.
     pub(crate) fn close_batch(&mut self, key: BatchKey) {
         self.release_batch(key);
-    }
-
-    /// Returns the responses to a batch of a channel that are there already, as an array.
-    #[cfg(all(feature = "http", feature = "server"))]
-    pub(crate) fn batch_answers(&self, channel: Key) -> Option<Vec<u8>> {
-        let mut open = self.batches.iter().map(|(_, batch)| batch);
-        let batch = open.find(|batch| batch.channel == channel && batch.out.len() > 1)?;
-        Some([&*batch.out, b"]"].concat())
     }
 
     /// Adds a call whose response belongs to the batch.

@@ -9,6 +9,7 @@ use super::exchanges::Exchanges;
 use super::log::Threshold;
 use super::receive::report_session;
 use crate::built::{Legacy, Part};
+use crate::calls::batch::batch_answers;
 use crate::json::append_one_line;
 use crate::rpc::RequestId;
 use crate::slab::Key;
@@ -92,7 +93,7 @@ impl Exchanges<'_> {
             .filter(|message| !message.is_empty())
             .map(Bytes::copy_from_slice)
             .collect();
-        messages.extend(endpoint.batch_answers(channel).map(Bytes::from));
+        messages.extend(batch_answers(endpoint, channel).map(Bytes::from));
         messages
     }
 

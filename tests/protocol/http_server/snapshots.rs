@@ -1,6 +1,6 @@
 //! Sessions that are written down and go on in another process.
 
-use std::sync::Arc;
+use alloc::sync::Arc;
 
 use mcp_proto::http::server::{Config, ExchangeId, Server, SnapshotError};
 use mcp_proto::model::{CallToolResult, ElicitParams, ElicitSchema, InputRequest, LoggingLevel};
@@ -17,12 +17,12 @@ use crate::protocol::common::{ms, secs, server};
 
 /// Ends the process of a server and starts another one, which takes all sessions. Returns their snapshots.
 fn restart(web: &mut HttpServerHarness, http: Config) -> Vec<Vec<u8>> {
-    let ids: Vec<String> = web.server.session_ids().collect();
+    let ids: Vec<String> = web.server.snapshots().ids();
     let saved: Vec<Vec<u8>> =
-        ids.iter().map(|id| web.server.save_session(id).expect("a session that is open")).collect();
+        ids.iter().map(|id| web.server.snapshots().save(id).expect("a session that is open")).collect();
     web.server = harness(http).server;
     for snapshot in &saved {
-        web.server.restore_session(web.now, snapshot).expect("a snapshot");
+        web.server.snapshots().restore(web.now, snapshot).expect("a snapshot");
     }
     saved
 }
@@ -65,10 +65,10 @@ fn session_goes_on_after_a_restart() {
         while web.poll_event().is_some() {}
         let saved = restart(&mut web, Config::new());
         assert!(saved[0].len() <= 256, "an idle session has {} bytes", saved[0].len());
-        assert_eq!(web.server.session_ids().collect::<Vec<_>>(), [&*id]);
+        assert_eq!(web.server.snapshots().ids(), [&*id]);
         // Written down again before anything happens, it is the same.
-        assert_eq!(web.server.save_session(&id).as_ref(), Some(&saved[0]));
-        let events: Vec<Event> = std::iter::from_fn(|| web.poll_event()).collect();
+        assert_eq!(web.server.snapshots().save(&id).as_ref(), Some(&saved[0]));
+        let events: Vec<Event> = core::iter::from_fn(|| web.poll_event()).collect();
         let [Event::SessionOpened { channel, version: reported }, Event::ResourceInterest { uri, .. }] =
             &events[..]
         else {
@@ -104,8 +104,8 @@ fn session_goes_on_after_a_restart() {
         assert_eq!(web.response(x).message()["id"], 9);
         // The end is the end.
         web.send_request("DELETE", "/mcp", &[("Mcp-Session-Id", &id)], "");
-        assert_eq!(web.server.save_session(&id), None);
-        assert_eq!(web.server.restore_session(web.now, &saved[0]), Ok(()), "it is what was written");
+        assert_eq!(web.server.snapshots().save(&id), None);
+        assert_eq!(web.server.snapshots().restore(web.now, &saved[0]), Ok(()), "it is what was written");
     }
 }
 
@@ -224,7 +224,7 @@ fn what_a_slow_client_has_not_taken_waits_for_it_after_a_restart() {
     assert!(web.response(stream).messages().is_empty());
     let new = get(&mut web, &id, "");
     assert!(methods(&web.response(new).messages()).contains(&"notifications/tools/list_changed"));
-    assert!(web.server.save_session(&id).is_some());
+    assert!(web.server.snapshots().save(&id).is_some());
 }
 
 // covers: BATCH-004, BATCH-009
@@ -265,12 +265,12 @@ fn session_has_no_second_id_where_it_came_to() {
     let mut web = with_entropy(Config::new(), 9);
     let mut ids: Vec<String> = (0..3).map(|_| open_session(&mut web, "2025-06-18")).collect();
     let id = ids.remove(2);
-    let saved = web.server.save_session(&id).expect("open");
+    let saved = web.server.snapshots().save(&id).expect("open");
     let mut other = with_entropy(Config::new(), 10);
-    assert_eq!(other.server.restore_session(other.now, &saved), Ok(()));
+    assert_eq!(other.server.snapshots().restore(other.now, &saved), Ok(()));
     // Its slot there is the first one.
     let alias = format!("AAAA{}", &id[4..]);
-    assert!(other.server.save_session(&id).is_some() && other.server.save_session(&alias).is_none());
+    assert!(other.server.snapshots().save(&id).is_some() && other.server.snapshots().save(&alias).is_none());
 }
 
 // covers: LIFE-006
@@ -290,14 +290,14 @@ fn handshake_that_has_begun_goes_on_after_a_restart() {
 fn refused_snapshot_says_why_and_changes_nothing() {
     let mut web = harness(Config::new());
     let id = open_session(&mut web, "2025-06-18");
-    let saved = web.server.save_session(&id).expect("open");
-    assert_eq!(web.server.restore_session(web.now, &saved), Err(SnapshotError::AlreadyHere));
-    assert_eq!(web.server.save_session("AAAAAAAAAAAAAAAAAAAAAAAAAAAA"), None);
-    assert_eq!(web.server.save_session(""), None);
+    let saved = web.server.snapshots().save(&id).expect("open");
+    assert_eq!(web.server.snapshots().restore(web.now, &saved), Err(SnapshotError::AlreadyHere));
+    assert_eq!(web.server.snapshots().save("AAAAAAAAAAAAAAAAAAAAAAAAAAAA"), None);
+    assert_eq!(web.server.snapshots().save(""), None);
 
     let refused = |mut web: HttpServerHarness, snapshot: &[u8]| {
         let before = web.server.session_count();
-        let refused = web.server.restore_session(web.now, snapshot);
+        let refused = web.server.snapshots().restore(web.now, snapshot);
         assert!(refused.is_ok() || (web.server.session_count() == before && web.poll_event().is_none()));
         refused
     };
@@ -335,7 +335,7 @@ fn rich_snapshot() -> Vec<u8> {
     post(&mut web, &id, &legacy_request(3, "tools/call", ECHO_PARAMS));
     let _call = web.expect_call();
     web.advance(secs(5));
-    web.server.save_session(&id).expect("open")
+    web.server.snapshots().save(&id).expect("open")
 }
 
 #[test]
@@ -343,11 +343,11 @@ fn altered_or_cut_snapshot_is_refused_or_is_another_session() {
     let saved = rich_snapshot();
     for end in 0..saved.len() {
         let mut web = harness(Config::new());
-        assert!(web.server.restore_session(web.now, &saved[..end]).is_err(), "cut after {end} bytes");
+        assert!(web.server.snapshots().restore(web.now, &saved[..end]).is_err(), "cut after {end} bytes");
     }
     let mut web = harness(Config::new());
     let longer = [&saved[..], b"0"].concat();
-    assert_eq!(web.server.restore_session(web.now, &longer), Err(SnapshotError::Malformed));
+    assert_eq!(web.server.snapshots().restore(web.now, &longer), Err(SnapshotError::Malformed));
     let mut rng = Rng::new(7);
     for round in 0..rounds(2_000) {
         let mut altered = saved.clone();
@@ -356,12 +356,12 @@ fn altered_or_cut_snapshot_is_refused_or_is_another_session() {
             altered[at] = rng.below(256) as u8;
         }
         let mut web = harness(Config::new());
-        if web.server.restore_session(web.now, &altered).is_ok() {
+        if web.server.snapshots().restore(web.now, &altered).is_ok() {
             // What was taken can be written down, and works.
-            let id = web.server.session_ids().next().expect("it was taken");
-            let again = web.server.save_session(&id).expect("it is open");
+            let id = web.server.snapshots().ids().pop().expect("it was taken");
+            let again = web.server.snapshots().save(&id).expect("it is open");
             let mut other = harness(Config::new());
-            assert_eq!(other.server.restore_session(other.now, &again), Ok(()));
+            assert_eq!(other.server.snapshots().restore(other.now, &again), Ok(()));
             while web.poll_event().is_some() {}
             get(&mut web, &id, "");
             post(&mut web, &id, &legacy_request(77, "ping", ""));
@@ -389,10 +389,10 @@ fn sessions_that_move_between_servers_are_found_by_their_id_alone() {
                     let which = rng.below(places.len());
                     let (id, Some(from)) = places[which].clone() else { continue };
                     let to = rng.below(3);
-                    let saved = servers[from].server.save_session(&id).expect("it is there");
+                    let saved = servers[from].server.snapshots().save(&id).expect("it is there");
                     servers[from].send_request("DELETE", "/mcp", &[("Mcp-Session-Id", &id)], "");
                     let now = servers[to].now;
-                    servers[to].server.restore_session(now, &saved).expect("there is room");
+                    servers[to].server.snapshots().restore(now, &saved).expect("there is room");
                     places[which].1 = Some(to);
                 }
                 3 if !places.is_empty() => {
@@ -409,7 +409,7 @@ fn sessions_that_move_between_servers_are_found_by_their_id_alone() {
             }
             for (id, place) in &places {
                 for (at, web) in servers.iter_mut().enumerate() {
-                    assert_eq!(web.server.save_session(id).is_some(), *place == Some(at), "{id}");
+                    assert_eq!(web.server.snapshots().save(id).is_some(), *place == Some(at), "{id}");
                 }
             }
         }

@@ -37,7 +37,7 @@ pub use documents::PublicDocument;
 pub use exchange_table::{ExchangeId, Response};
 pub use protected::{Dpop, Protected, ProtectedError, Scheme};
 pub use request_headers::VisibleFieldError;
-pub use snapshot::SnapshotError;
+pub use snapshot::{SnapshotError, Snapshots};
 pub use token::{AccessToken, Denial, TokenRequest};
 
 use alloc::boxed::Box;
@@ -360,7 +360,7 @@ impl Server {
         if self.config.protected_resource().is_some() {
             self.undecided.handle_timeout(&mut self.exchanges, self.now);
         }
-        self.expire_sessions();
+        session::expire_sessions(self);
         self.exchanges.trim_if_due(self.now);
     }
 

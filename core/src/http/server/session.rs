@@ -552,16 +552,16 @@ impl Server {
             }
         }
     }
+}
 
-    /// Removes sessions that were idle for `session_idle_timeout`.
-    pub(super) fn expire_sessions(&mut self) {
-        let expired = self.sessions.take_expired(self.now, self.config.session_idle_timeout);
-        for key in &expired {
-            self.end_session(*key);
-        }
-        if !expired.is_empty() {
-            self.sessions.trim();
-        }
+/// Removes sessions that were idle for `session_idle_timeout`.
+pub(super) fn expire_sessions(server: &mut Server) {
+    let expired = server.sessions.take_expired(server.now, server.config.session_idle_timeout);
+    for key in &expired {
+        server.end_session(*key);
+    }
+    if !expired.is_empty() {
+        server.sessions.trim();
     }
 }
 

@@ -3,7 +3,7 @@
 //! A snapshot has what its client relies on: the id, the revision, capabilities, log level, subscriptions, and the events
 //! that can be resumed. It has no calls: one that is in flight is lost with its process, and a client that resumes its
 //! stream is told so. Format: a version, then numbers and parts ([`record`](crate::record)) in the order of
-//! [`Server::save_session`].
+//! [`Snapshots::save`].
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ use crate::server::SessionState;
 use crate::slab::Key;
 use crate::sync::Arc;
 use crate::time::Instant;
-use crate::version::{Era, Version};
+use crate::version::{Version, VersionSet};
 
 /// The first byte of a snapshot.
 const FORMAT: u8 = 1;
@@ -94,33 +94,50 @@ struct Snapshot<'a> {
     returned: Vec<Bytes>,
 }
 
+/// The sessions of a server, to be written down and taken back ([`Server::snapshots`]).
+#[derive(Debug)]
+pub struct Snapshots<'s> {
+    server: &'s mut Server,
+}
+
 impl Server {
+    /// Returns the sessions, to be written down and taken back.
+    pub const fn snapshots(&mut self) -> Snapshots<'_> {
+        Snapshots { server: self }
+    }
+}
+
+impl Snapshots<'_> {
     /// Returns the ids of all sessions of Streamable HTTP, in no order; they are secrets (HTTP-065).
-    pub fn session_ids(&self) -> impl Iterator<Item = String> {
-        self.sessions.keys().map(|key| self.sessions.id(key))
+    #[must_use]
+    pub fn ids(&self) -> Vec<String> {
+        let sessions = &self.server.sessions;
+        sessions.keys().map(|key| sessions.id(key)).collect()
     }
 
-    /// Returns a session as bytes, for [`restore_session`](Self::restore_session) in another process.
+    /// Returns a session as bytes, for [`restore`](Self::restore) in another process.
     ///
     /// `None` for an unknown id, for a session that has ended, is about to end or has not been negotiated, and for one of
     /// HTTP+SSE, which ends with its stream.
     ///
     /// The session goes on here, and what happens in it after this call is unknown elsewhere. So pass nothing more in and send
     /// nothing more before the other server takes it: for a restart, stop reading, wait for the calls as long as you like, save all
-    /// sessions, and drop the server. [`shutdown`](Self::shutdown) ends sessions, so it comes too early.
+    /// sessions, and drop the server. [`Server::shutdown`] ends sessions, so it comes too early.
     ///
     /// The bytes contain the id, which is a secret of the client, and the principal. They are about 100, what the client said
     /// of itself ([`Limits::max_peer_info`](crate::Limits::max_peer_info)), the URIs that it subscribes to, the events that
     /// are kept ([`Config::replay_bytes`](super::Config::replay_bytes)), and what its streams have not taken.
-    pub fn save_session(&mut self, id: &str) -> Option<Vec<u8>> {
-        let key = self.sessions.find(id)?;
-        let session = self.sessions.get(key).filter(|session| !session.is_http_sse && !session.is_ending)?;
+    pub fn save(&mut self, id: &str) -> Option<Vec<u8>> {
+        let server = &mut *self.server;
+        let key = server.sessions.find(id)?;
+        let session =
+            server.sessions.get(key).filter(|session| !session.is_http_sse && !session.is_ending)?;
         let channel = session.channel;
-        let state = self.engine.exchanges().session_state(channel)?;
+        let state = server.engine.exchanges().session_state(channel)?;
         let mut streams = Streams::default();
-        self.collect_calls(key, channel, &mut streams);
-        self.collect_get_streams(key, channel, &mut streams);
-        let session = self.sessions.get(key)?;
+        collect_calls(server, key, channel, &mut streams);
+        collect_get_streams(server, key, channel, &mut streams);
+        let session = server.sessions.get(key)?;
 
         let mut out = Vec::with_capacity(128 + state.info.len() + state.capabilities.len());
         out.push(FORMAT);
@@ -170,45 +187,7 @@ impl Server {
         Some(out)
     }
 
-    /// Collects what the streams of calls have not taken, and the calls that are lost.
-    fn collect_calls(&mut self, key: SessionKey, channel: Key, streams: &mut Streams) {
-        let Some(index) = self.sessions.get_mut(key).map(HttpSession::exchanges) else { return };
-        let unanswered = self.engine.exchanges().unanswered(channel);
-        for exchange in self.exchanges.indexed(index) {
-            let Some(x) = self.exchanges.get(exchange).filter(|x| x.place().number > 0) else { continue };
-            let (Kind::Post, Some(stream)) = (x.kind, x.stream) else { continue };
-            let (number, mut last_event) = (x.place().number, x.last_event);
-            let lost = unanswered.iter().filter(|(owner, _)| *owner == exchange);
-            let lost: Vec<&RequestId> = lost.map(|(_, id)| id).collect();
-            let mut messages = self.engine.exchanges().unsent(stream).into_iter().peekable();
-            while let Some(message) = messages.next() {
-                last_event = last_event.saturating_add(1);
-                let is_last = lost.is_empty() && messages.peek().is_none();
-                streams.untaken.push(ReplayEntry { stream: number, event: last_event, is_last, message });
-            }
-            streams.lost.extend(lost.into_iter().map(|id| (number, last_event, id.clone())));
-        }
-    }
-
-    /// Collects what no GET stream has taken, as if the connections of all of them had broken.
-    fn collect_get_streams(&mut self, key: SessionKey, channel: Key, streams: &mut Streams) {
-        let Some(session) = self.sessions.get(key) else { return };
-        streams
-            .returned
-            .extend(session.get_streams.as_ref().into_iter().flat_map(|all| all.returned.iter().cloned()));
-        for x in session.open_get_streams().filter_map(|exchange| self.exchanges.get(exchange)) {
-            let unwritten = x.unwritten.as_ref().into_iter().flat_map(|unwritten| &unwritten.0);
-            for event in unwritten.filter(|event| event.end > x.out.consumed()) {
-                streams.withdrawn.insert((x.place().number, event.number));
-                streams.returned.push(event.message.clone());
-            }
-        }
-        streams.returned.extend(self.engine.exchanges().unsent(channel));
-        // The other server announces all changes anyway.
-        streams.returned.retain(|message| !is_change(message));
-    }
-
-    /// Takes a session that [`save_session`](Self::save_session) wrote, here or in another process.
+    /// Takes a session that [`save`](Self::save) wrote, here or in another process.
     ///
     /// Its client goes on with the id that it has. The session is reported as
     /// [`SessionOpened`](crate::server::Event::SessionOpened), if its handshake had ended; it has the party of its first
@@ -220,9 +199,10 @@ impl Server {
     ///
     /// [`SnapshotError`]. The bytes are checked as bytes of a stranger are, but nothing in them proves who wrote them: they
     /// name the principal of the session, so they must come from a place that no client can write to.
-    pub fn restore_session(&mut self, now: Instant, snapshot: &[u8]) -> Result<(), SnapshotError> {
-        self.tick(now);
-        let built = self.config.sessions_marker().ok_or(SnapshotError::NoSessions)?;
+    pub fn restore(&mut self, now: Instant, snapshot: &[u8]) -> Result<(), SnapshotError> {
+        let server = &mut *self.server;
+        server.tick(now);
+        let built = server.config.sessions_marker().ok_or(SnapshotError::NoSessions)?;
         match snapshot.first() {
             Some(&FORMAT) => {}
             Some(other) => return Err(SnapshotError::UnknownFormat(*other)),
@@ -230,35 +210,35 @@ impl Server {
         }
         let snapshot = read(snapshot).ok_or(SnapshotError::Malformed)?;
         let version = snapshot.state.version;
-        if !self.engine.config().legacy_versions().contains(version) {
+        if !server.engine.config().legacy_versions().contains(version) {
             return Err(SnapshotError::VersionNotServed(version));
         }
-        if self.engine.is_shutting_down() {
+        if server.engine.is_shutting_down() {
             return Err(SnapshotError::ShuttingDown);
         }
         // Whatever the number of shards was there: requests find only the one that their id names.
         if let Some(shard) =
-            self.sessions.shard_of(snapshot.id).filter(|shard| !self.sessions.is_shard(*shard))
+            server.sessions.shard_of(snapshot.id).filter(|shard| !server.sessions.is_shard(*shard))
         {
             return Err(SnapshotError::OtherShard(shard));
         }
-        if self.sessions.find(snapshot.id).is_some() {
+        if server.sessions.find(snapshot.id).is_some() {
             return Err(SnapshotError::AlreadyHere);
         }
-        if !self.make_room_for_session(snapshot.principal) {
+        if !server.make_room_for_session(snapshot.principal) {
             return Err(SnapshotError::Full);
         }
-        let channel = self.engine.open_channel(self.now).0;
-        let key = self.begin_session(channel, snapshot.principal.map(Arc::from), built);
-        self.sessions.set_id(key, snapshot.id, moved_ids);
-        self.engine.exchanges().restore_session(channel, &snapshot.state);
-        let budget = self.config.replay_budget();
-        if let Some(session) = self.sessions.get_mut(key) {
+        let channel = server.engine.open_channel(server.now).0;
+        let key = server.begin_session(channel, snapshot.principal.map(Arc::from), built);
+        server.sessions.set_id(key, snapshot.id, moved_ids);
+        server.engine.exchanges().restore_session(channel, &snapshot.state);
+        let budget = server.config.replay_budget();
+        if let Some(session) = server.sessions.get_mut(key) {
             session.last_stream_number = snapshot.last_stream_number;
             let all = session.get_streams.get_or_insert_default(built);
             let closed =
                 |&(number, last_event): &(u32, u32)| GetStream { number, last_event, exchange: None };
-            let kept = self.config.max_get_streams_per_session.max(1);
+            let kept = server.config.max_get_streams_per_session.max(1);
             let latest = snapshot.get_streams.len().saturating_sub(kept);
             all.streams = snapshot.get_streams.iter().skip(latest).map(closed).collect();
             all.returned = snapshot.returned.into();
@@ -270,6 +250,44 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Collects what the streams of calls have not taken, and the calls that are lost.
+fn collect_calls(server: &mut Server, key: SessionKey, channel: Key, streams: &mut Streams) {
+    let Some(index) = server.sessions.get_mut(key).map(HttpSession::exchanges) else { return };
+    let unanswered = server.engine.exchanges().unanswered(channel);
+    for exchange in server.exchanges.indexed(index) {
+        let Some(x) = server.exchanges.get(exchange).filter(|x| x.place().number > 0) else { continue };
+        let (Kind::Post, Some(stream)) = (x.kind, x.stream) else { continue };
+        let (number, mut last_event) = (x.place().number, x.last_event);
+        let lost = unanswered.iter().filter(|(owner, _)| *owner == exchange);
+        let lost: Vec<&RequestId> = lost.map(|(_, id)| id).collect();
+        let mut messages = server.engine.exchanges().unsent(stream).into_iter().peekable();
+        while let Some(message) = messages.next() {
+            last_event = last_event.saturating_add(1);
+            let is_last = lost.is_empty() && messages.peek().is_none();
+            streams.untaken.push(ReplayEntry { stream: number, event: last_event, is_last, message });
+        }
+        streams.lost.extend(lost.into_iter().map(|id| (number, last_event, id.clone())));
+    }
+}
+
+/// Collects what no GET stream has taken, as if the connections of all of them had broken.
+fn collect_get_streams(server: &mut Server, key: SessionKey, channel: Key, streams: &mut Streams) {
+    let Some(session) = server.sessions.get(key) else { return };
+    streams
+        .returned
+        .extend(session.get_streams.as_ref().into_iter().flat_map(|all| all.returned.iter().cloned()));
+    for x in session.open_get_streams().filter_map(|exchange| server.exchanges.get(exchange)) {
+        let unwritten = x.unwritten.as_ref().into_iter().flat_map(|unwritten| &unwritten.0);
+        for event in unwritten.filter(|event| event.end > x.out.consumed()) {
+            streams.withdrawn.insert((x.place().number, event.number));
+            streams.returned.push(event.message.clone());
+        }
+    }
+    streams.returned.extend(server.engine.exchanges().unsent(channel));
+    // The other server announces all changes anyway.
+    streams.returned.retain(|message| !is_change(message));
 }
 
 /// Returns the events that end the streams of calls that were lost, each request with an error.
@@ -323,7 +341,7 @@ fn read(bytes: &[u8]) -> Option<Snapshot<'_>> {
     if *flags > INITIALIZED | HAS_PRINCIPAL | HAS_LEVEL {
         return None;
     }
-    let version = Version::from_name(text(from)?).filter(|version| version.era() == Era::Legacy)?;
+    let version = Version::from_name(text(from)?).filter(|version| VersionSet::LEGACY.contains(*version))?;
     let principal = if flags & HAS_PRINCIPAL != 0 { Some(text(from)?) } else { None };
     let log_level = if flags & HAS_LEVEL != 0 {
         let level;
