@@ -18,7 +18,8 @@ impl Follower {
     /// Takes the outcome of a poll: its result as it was received, because one bad event must cost only itself.
     ///
     /// An event that cannot be read is reported as [`FollowError::Malformed`] with its place, and followed by a gap
-    /// ([`GapReason::Malformed`]). A result that cannot be read otherwise is an error alone: there is no position to go on from.
+    /// ([`GapReason::Malformed`](super::GapReason::Malformed)). A result that cannot be read otherwise is an error alone: there is no
+    /// position to go on from.
     pub fn handle_polled(&mut self, now: Instant, outcome: Result<RawJson, FollowError>) {
         if self.state != State::Polling {
             return;
