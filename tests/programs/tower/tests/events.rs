@@ -91,7 +91,7 @@ fn await_streams(events: &Events, count: usize) {
     }
 }
 
-// covers: EVT-010, EVT-040, EVT-041, EVT-050, EVT-060, EVT-064, EVT-065
+// EVT-010, EVT-040, EVT-041, EVT-050, EVT-060, EVT-064, EVT-065
 #[test]
 fn client_polls_and_follows_streams_through_axum() {
     let (events, publisher) = events();
@@ -139,7 +139,7 @@ fn client_polls_and_follows_streams_through_axum() {
     served.stop();
 }
 
-// covers: EVT-051, EVT-052, EVT-056, EVT-061
+// EVT-051, EVT-052, EVT-056, EVT-061
 #[test]
 fn silent_stream_through_axum_lives_and_ends_with_the_service() {
     let (events, publisher) = events();
@@ -196,7 +196,7 @@ fn deliverer(url: &str) -> Deliverer {
     Deliverer::start(deliveries, clock, Poster::new().tls(tls)).unwrap()
 }
 
-// covers: EVT-070, EVT-080, EVT-090, EVT-113, EVT-126, EVT-130
+// EVT-070, EVT-080, EVT-090, EVT-113, EVT-126, EVT-130
 #[test]
 fn webhook_is_subscribed_through_axum_and_delivered() {
     let receiver = Arc::new(Mutex::new(Receiver::new(Limits::default())));
