@@ -72,7 +72,7 @@ impl HttpSession {
     }
 
     /// Returns the index of the exchanges.
-    pub(super) const fn exchanges(&mut self) -> &Tree {
+    pub(super) const fn exchanges(&self) -> &Tree {
         &self.exchanges
     }
 
@@ -182,25 +182,19 @@ impl SessionTable {
         }
     }
 
-    /// Returns the shard that an id names, if it is another one.
+    /// Returns the shard that an id names, if it is another one of those that there are.
     pub(super) fn other_shard(&self, id: &[u8]) -> Option<u8> {
-        let (own, all) = self.shard?;
+        let (_, all) = self.shard?;
+        // A forged id can name a shard that does not exist; then this one answers 404.
+        self.foreign_shard(id).filter(|shard| *shard < all)
+    }
+
+    /// Returns the shard that an id names, if there are several and it is not this one.
+    pub(super) fn foreign_shard(&self, id: &[u8]) -> Option<u8> {
+        let (own, _) = self.shard?;
         let (_, secret) = id.split_first_chunk::<SLOT_TEXT_LEN>()?;
         let [shard, ..] = URL_SAFE.decode(*secret.first_chunk()?)?;
-        // A forged id can name a shard that does not exist; then this one answers 404.
-        (secret.len() == SECRET_TEXT_LEN && shard != own && shard < all).then_some(shard)
-    }
-
-    /// Returns the shard that an id names, if there are several.
-    pub(super) fn shard_of(&self, id: &str) -> Option<u8> {
-        let (_, secret) = id.as_bytes().split_first_chunk::<SLOT_TEXT_LEN>().filter(|_| self.is_sharded())?;
-        let [shard, ..] = URL_SAFE.decode(*secret.first_chunk()?)?;
-        Some(shard)
-    }
-
-    /// Returns whether an index is that of this shard.
-    pub(super) fn is_shard(&self, shard: u8) -> bool {
-        self.shard.is_some_and(|(own, _)| own == shard)
+        (secret.len() == SECRET_TEXT_LEN && shard != own).then_some(shard)
     }
 
     /// Returns the index of this shard and the number of shards, if there are several.

@@ -217,9 +217,7 @@ impl Snapshots<'_> {
             return Err(SnapshotError::ShuttingDown);
         }
         // Whatever the number of shards was there: requests find only the one that their id names.
-        if let Some(shard) =
-            server.sessions.shard_of(snapshot.id).filter(|shard| !server.sessions.is_shard(*shard))
-        {
+        if let Some(shard) = server.sessions.foreign_shard(snapshot.id.as_bytes()) {
             return Err(SnapshotError::OtherShard(shard));
         }
         if server.sessions.find(snapshot.id).is_some() {
@@ -254,7 +252,7 @@ impl Snapshots<'_> {
 
 /// Collects what the streams of calls have not taken, and the calls that are lost.
 fn collect_calls(server: &mut Server, key: SessionKey, channel: Key, streams: &mut Streams) {
-    let Some(index) = server.sessions.get_mut(key).map(HttpSession::exchanges) else { return };
+    let Some(index) = server.sessions.get(key).map(HttpSession::exchanges) else { return };
     let unanswered = server.engine.exchanges().unanswered(channel);
     for exchange in server.exchanges.indexed(index) {
         let Some(x) = server.exchanges.get(exchange).filter(|x| x.place().number > 0) else { continue };
