@@ -12,6 +12,7 @@
 //! | `http_client` | single HTTP requests: lookup, connection, TLS, exchange (feature `http`) |
 //! | `tls` | HTTP over TLS by `rustls`: roots of a client, certificate of a server (feature `tls`) |
 //! | `schema` | validation of values against JSON Schemas (feature `validate`) |
+//! | [`session_store`] | sessions of a server that several processes serve |
 //! | [`task_store`] | tasks of a server that outlive its process |
 //! | [`durable_file`] | files that are replaced as a whole, and locks between processes |
 //! | [`poll`] | waiting for descriptors, and ending such a wait from another thread |
@@ -89,6 +90,7 @@ pub mod poll;
 pub mod process;
 #[cfg(feature = "validate")]
 pub mod schema;
+pub mod session_store;
 pub mod sync;
 pub mod task_store;
 /// Suites for programs that drive the core.
