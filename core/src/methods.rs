@@ -354,6 +354,11 @@ pub(crate) fn is_spec_notification(name: &str) -> bool {
     NOTIFICATIONS.contains(&name)
 }
 
+/// Returns whether a message changes what is known of a legacy session.
+pub(crate) fn changes_session(method: &str) -> bool {
+    matches!(method, INITIALIZE | INITIALIZED | SET_LEVEL | RESOURCES_SUBSCRIBE | RESOURCES_UNSUBSCRIBE)
+}
+
 /// Returns whether a call of this method may be answered by `input_required` (MRTR-002, DEC-018).
 pub(crate) fn may_need_input(method: &str) -> bool {
     matches!(method, TOOLS_CALL | PROMPTS_GET | RESOURCES_READ)

@@ -189,14 +189,17 @@ impl Changes {
         table.find(of, None).map(|listener| table.resources_of(listener)).unwrap_or_default()
     }
 
-    /// Subscribes a session that is restored to its resources, and notifies it of all that it is subscribed to.
+    /// Subscribes a session to exactly these resources.
+    ///
+    /// `announces`: it is also notified of all that it is subscribed to, because nobody knows what has changed meanwhile.
     #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "sessions move over HTTP alone"))]
-    pub(super) fn resume_session(
+    pub(super) fn set_resources(
         &mut self,
         endpoint: &mut ServerEndpoint,
         config: &Config,
         channel: Key,
         resources: &[Arc<str>],
+        announces: bool,
     ) -> Vec<Event> {
         let mut events = Vec::new();
         let declared = &config.settings.capabilities;
@@ -211,10 +214,14 @@ impl Changes {
         };
         let of = &mut c.role.listeners;
         let Some(listener) = listener.or_else(|| table.find(of, None)) else { return events };
+        for uri in table.resources_of(listener).iter().filter(|uri| !resources.contains(uri)) {
+            events.extend(table.unsubscribe(of, listener, uri).map(|uri| interest_event(&uri, false)));
+        }
         for uri in resources.iter().filter(|uri| uri.len() <= max_uri).take(max_resources) {
             events.extend(table.subscribe(of, listener, uri).map(|uri| interest_event(&uri, true)));
         }
-        for interest in table.interests_of(listener) {
+        let announced = if announces { table.interests_of(listener) } else { Vec::new() };
+        for interest in announced {
             if let Some(target) = table.target(interest) {
                 let mut message = ChangeMessage::new(target, &config.custom_lists);
                 notify(table, endpoint, target, interest, &mut message);

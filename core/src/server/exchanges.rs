@@ -476,6 +476,8 @@ pub(crate) struct BatchContents {
     pub(crate) has_repeated_id: bool,
     /// Whether there is an `initialize` request.
     pub(crate) has_handshake: bool,
+    /// Whether a member changes what is known of a session.
+    pub(crate) changes_session: bool,
 }
 
 #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "HTTP alone uses it"))]
@@ -556,6 +558,7 @@ impl Exchanges<'_> {
         let mut ids = BinaryHeap::new();
         for member in &members {
             let Ok(envelope) = self.engine.parse(member) else { continue };
+            contents.changes_session |= methods::changes_session(&envelope.method);
             if envelope.kind == Kind::Request {
                 contents.has_handshake |= envelope.method == methods::INITIALIZE;
                 ids.extend(envelope.id);

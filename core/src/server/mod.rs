@@ -54,7 +54,7 @@ pub(crate) use engine::is_out_of_memory;
 pub(crate) use engine::{can_answer, has_event, take_event};
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 #[cfg(feature = "http")]
-pub(crate) use exchanges::ExchangeBuffers;
+pub(crate) use exchanges::{BatchContents, ExchangeBuffers};
 pub use exchanges::{EarlyEnd, ExchangeOutput, ExchangeStatus, ExchangeToken, Exchanges, SessionStatus};
 pub use http_request::{ConnectionInfo, HttpRequest};
 pub use input::{InputError, InputRequired};

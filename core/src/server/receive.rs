@@ -468,7 +468,7 @@ fn observe_direct(engine: &mut Engine, request: &ReceivedRequest<'_>, id: &Reque
 }
 
 /// Opens a legacy session for the application.
-fn receive_initialized(engine: &mut Engine, channel: Key) {
+pub(super) fn receive_initialized(engine: &mut Engine, channel: Key) {
     let Some(session) = engine.endpoint.channels.get_mut(channel).and_then(|c| c.role.session.as_mut())
     else {
         return engine.diagnose(channel, Diagnostic::InvalidNotification(methods::INITIALIZED.into()));

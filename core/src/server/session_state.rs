@@ -4,16 +4,20 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::channel::LegacySession;
-use super::exchanges::Exchanges;
+use super::channel::{LegacySession, ServerEndpoint};
+use super::exchanges::{ExchangeBuffers, Exchanges};
 use super::log::Threshold;
-use super::receive::report_session;
+use super::receive::{receive_initialized, report_session};
 use crate::built::{Legacy, Part};
 use crate::calls::batch::batch_answers;
-use crate::json::append_one_line;
+use crate::calls::outbound::ResponseMatch;
+use crate::json::{append_one_line, object_members};
+use crate::methods;
 use crate::rpc::RequestId;
+use crate::rpc::envelope::{Envelope, Kind};
 use crate::slab::Key;
 use crate::sync::Arc;
+use crate::time::Instant;
 use crate::version::Version;
 
 /// What the engine knows of a legacy session.
@@ -78,9 +82,84 @@ impl Exchanges<'_> {
         if state.is_initialized {
             report_session(engine, channel, state.version);
         }
-        let resumed =
-            engine.changes.resume_session(&mut engine.endpoint, &engine.config, channel, &state.resources);
-        engine.events.extend(resumed);
+        self.set_resources(channel, &state.resources, true);
+    }
+
+    /// Gives a session the state that another process has written down.
+    ///
+    /// `announces`: all its lists and resources count as changed.
+    pub(crate) fn update_session(&mut self, channel: Key, state: &SessionState, announces: bool) {
+        let c = self.engine.endpoint.channels.get_mut(channel);
+        let Some(session) = c.and_then(|c| c.role.session.as_mut()) else { return };
+        if let Some(level) = state.log_level {
+            session.log.set_threshold(level);
+        }
+        if state.is_initialized {
+            receive_initialized(self.engine, channel);
+        }
+        self.set_resources(channel, &state.resources, announces);
+    }
+
+    fn set_resources(&mut self, channel: Key, resources: &[Arc<str>], announces: bool) {
+        let engine = &mut *self.engine;
+        let changed =
+            engine.changes.set_resources(&mut engine.endpoint, &engine.config, channel, resources, announces);
+        engine.events.extend(changed);
+    }
+
+    /// Makes the ids of requests of this engine differ from those of another one that begins elsewhere.
+    pub(crate) fn begin_requests_after(&mut self, newest: u32) {
+        self.engine.endpoint.outbound.calls.begin_after(newest);
+    }
+
+    /// Returns whether something in this engine waits for a response or notification of a session.
+    ///
+    /// `None` for one that nothing waits for in particular.
+    pub(crate) fn awaits(&mut self, channel: Key, frame: &Bytes, envelope: &Envelope<'_>) -> Option<bool> {
+        let endpoint = &mut self.engine.endpoint;
+        let is_live = |endpoint: &ServerEndpoint, id: &RequestId| {
+            matches!(endpoint.match_response(channel, id), ResponseMatch::Live(_))
+        };
+        let params = envelope.params.whole.slice(frame).unwrap_or(b"{}");
+        match (envelope.kind, &*envelope.method) {
+            (Kind::Request, _) => Some(true),
+            // One without an id is an error that belongs to no request.
+            (Kind::Response, _) => envelope.id.as_ref().map(|id| is_live(endpoint, id)),
+            (Kind::Notification, methods::CANCELLED) => {
+                let (id, _) = endpoint.parse_cancellation(params)?;
+                Some(endpoint.find_call(channel, &id).is_some())
+            }
+            (Kind::Notification, methods::PROGRESS) => {
+                let mut token = None;
+                object_members(params, |name, value| {
+                    if name == b"progressToken" {
+                        token = RequestId::from_json(value, endpoint.limits.max_id);
+                    }
+                });
+                token.map(|token| is_live(endpoint, &token))
+            }
+            (Kind::Notification, _) => None,
+        }
+    }
+
+    /// Takes a response or notification that the client of a session has sent to another process. A request is dropped.
+    pub(crate) fn handle_relayed(&mut self, now: Instant, channel: Key, frame: &Bytes) {
+        let contents = self.inspect_batch(None, frame);
+        let envelope = self.engine.parse(frame);
+        let is_batch = frame.first() == Some(&b'[');
+        if contents.has_requests || matches!(&envelope, Ok(envelope) if envelope.kind == Kind::Request) {
+            return;
+        }
+        let stream = self.open_channel(now, Some(channel), Key::NONE, ExchangeBuffers::default());
+        match envelope {
+            _ if is_batch => self.handle_batch(now, stream, frame),
+            Ok(envelope) => {
+                self.record_message(now, stream, frame);
+                self.receive(stream, frame, Ok(envelope), None);
+            }
+            Err(_) => {}
+        }
+        self.remove(now, stream);
     }
 
     /// Returns the messages of a channel that nobody has taken. Of a batch, the answers that are there are one more.

@@ -16,6 +16,7 @@ mod resumption;
 mod retention;
 mod scopes;
 mod sessions;
+mod shared;
 mod snapshots;
 mod sse_2024;
 mod tokens;

@@ -2,14 +2,14 @@
 //!
 //! The header fields and the framing of every response are checked, and a [`MessageObserver`] checks its messages.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use core::time::Duration;
 
 use bytes::Bytes;
 use mcp_proto::Entropy;
 use mcp_proto::head::{BodySize, RequestHead};
-use mcp_proto::http::server::{Config, Event, ExchangeId, Server};
+use mcp_proto::http::server::{Config, Event, ExchangeId, Server, SharedSessionEvent};
 use mcp_proto::{Instant, server};
 use serde_json::Value;
 
@@ -33,6 +33,8 @@ pub struct HttpServerHarness {
     pub auto_transmits: bool,
     /// Deprecated features that were reported; kept apart from the events.
     pub deprecated_features: Vec<mcp_proto::DeprecatedFeature>,
+    /// Events of the engine that were polled while those of shared sessions were looked for.
+    polled: VecDeque<server::Event>,
 }
 
 /// A response, as far as it has arrived.
@@ -162,6 +164,7 @@ impl HttpServerHarness {
             seen: BTreeSet::new(),
             auto_transmits: true,
             deprecated_features: Vec::new(),
+            polled: VecDeque::new(),
         }
     }
 
@@ -240,6 +243,9 @@ impl HttpServerHarness {
 
     /// Takes the next event of the engine.
     pub fn poll_event(&mut self) -> Option<server::Event> {
+        if let Some(event) = self.polled.pop_front() {
+            return Some(event);
+        }
         loop {
             match self.server.poll_event(self.now)? {
                 Event::Server(event) => match super::describe::deprecated_by_client(&event) {
@@ -249,6 +255,18 @@ impl HttpServerHarness {
                 other => panic!("unexpected event: {other:?}"),
             }
         }
+    }
+
+    /// Takes the next event that concerns sessions of other processes.
+    pub fn poll_shared(&mut self) -> Option<SharedSessionEvent> {
+        while let Some(event) = self.server.poll_event(self.now) {
+            match event {
+                Event::Server(event) => self.polled.push_back(event),
+                Event::Shared(event) => return Some(event),
+                other => panic!("unexpected event: {other:?}"),
+            }
+        }
+        None
     }
 
     /// Takes the next event, a call.

@@ -274,10 +274,16 @@ pub(super) fn call_request(endpoint: &Arc<str>) -> Arc<HttpRequest> {
 
 /// Handles DELETE: the client ends its session (HTTP-073, HTTP-075).
 fn process_delete(server: &mut Server, key: Key) {
+    if server.waits_for_session(key) {
+        return;
+    }
     match server.find_session(key) {
         SessionLookup::Session(session) => match server.check_version(key, session) {
             Ok(()) => {
-                server.end_session(session);
+                if let Some(sharing) = server.sharing_functions() {
+                    (sharing.end)(server, session, Some(key));
+                }
+                server.drop_session(session);
                 server.exchanges.answer_empty(key, 204, Fields::new());
             }
             Err(refusal) => server.exchanges.refuse(key, &refusal),

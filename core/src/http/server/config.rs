@@ -46,6 +46,7 @@ pub struct Config {
     pub(super) http_sse: Option<HttpSse>,
     pub(super) protected: Option<Arc<Protected>>,
     pub(super) token_timeout: Duration,
+    pub(super) store_timeout: Duration,
     /// Names of fields that handlers may see.
     pub(super) visible_fields: Vec<String>,
     pub(super) documents: Vec<PublicDocument>,
@@ -74,6 +75,7 @@ impl Default for Config {
             http_sse: None,
             protected: None,
             token_timeout: Duration::from_secs(10),
+            store_timeout: Duration::from_secs(5),
             visible_fields: Vec::new(),
             documents: Vec::new(),
         }
@@ -281,6 +283,16 @@ impl Config {
     #[must_use]
     pub const fn token_timeout(mut self, timeout: Duration) -> Self {
         self.token_timeout = timeout;
+        self
+    }
+
+    /// Sets for how long a request waits for the store of sessions that [are shared](super::Server::share_sessions)
+    /// (default 5 s).
+    ///
+    /// Reached: 503 with `Retry-After`.
+    #[must_use]
+    pub const fn store_timeout(mut self, timeout: Duration) -> Self {
+        self.store_timeout = timeout;
         self
     }
 

@@ -209,6 +209,12 @@ impl ExchangeTable {
         self.get(key).is_some_and(|x| x.phase == RequestPhase::Authorizing)
     }
 
+    /// Returns whether a request, or its response, waits for a decision of the application.
+    pub(super) fn is_undecided(&self, key: Key) -> bool {
+        let waits = |phase| matches!(phase, RequestPhase::Authorizing | RequestPhase::Loading);
+        self.get(key).is_some_and(|x| x.is_held || waits(x.phase))
+    }
+
     // ---- shares ----------------------------------------------------------------------------------------------
 
     /// Sets the largest number of streams without an end of their own.
@@ -581,6 +587,8 @@ pub(super) enum HeadRejection {
 pub(super) enum RequestPhase {
     /// The application validates its token.
     Authorizing,
+    /// The application looks for its session.
+    Loading,
     /// Its body is being received.
     ReceivingBody,
     /// The engine processes it, or it is an event stream.
@@ -669,6 +677,10 @@ pub(super) struct ServerExchange {
     pub(super) out: Outbox,
     /// Nothing will be added to `out`.
     pub(super) output_complete: bool,
+    /// The application has found its session, or that there is none.
+    pub(super) session_is_loaded: bool,
+    /// The response is not shown before the application has stored the session.
+    pub(super) is_held: bool,
     client: ClientPresence,
     /// Events of a GET stream that may not have been written yet.
     pub(super) unwritten: Part<Sessions, UnwrittenEvents>,
@@ -768,6 +780,8 @@ impl ServerExchange {
             response: None,
             out,
             output_complete: false,
+            session_is_loaded: false,
+            is_held: false,
             client: ClientPresence::Here,
             unwritten: Part::NONE,
             idle_since: now,

@@ -28,6 +28,7 @@ mod request_headers;
 mod response;
 mod resumption;
 mod session;
+mod shared;
 mod snapshot;
 mod token;
 
@@ -37,6 +38,7 @@ pub use documents::PublicDocument;
 pub use exchange_table::{ExchangeId, Response};
 pub use protected::{Dpop, Protected, ProtectedError, Scheme};
 pub use request_headers::VisibleFieldError;
+pub use shared::{SessionId, SharedSessionEvent, SharedSessions};
 pub use snapshot::{SnapshotError, Snapshots};
 pub use token::{AccessToken, Denial, TokenRequest};
 
@@ -63,7 +65,8 @@ use crate::sync::Arc;
 use crate::time::{Instant, TimeoutReason};
 use principals::share_of_streams;
 use request_headers::{ToolFields, tool_fields};
-use token::UndecidedTokens;
+use shared::Sharing;
+use token::UndecidedRequests;
 
 /// An event that the application must process.
 #[derive(Debug)]
@@ -82,6 +85,8 @@ pub enum Event {
         /// The token, and how it was presented.
         request: TokenRequest,
     },
+    /// Something that concerns the sessions of other processes, too; only if they [are shared](Server::share_sessions).
+    Shared(SharedSessionEvent),
 }
 
 /// A server over HTTP that speaks all revisions of Streamable HTTP on one path.
@@ -107,7 +112,9 @@ pub struct Server {
     validator: Option<Validator>,
     /// Memory for the next token.
     spare_token: Vec<u8>,
-    undecided: UndecidedTokens,
+    undecided: UndecidedRequests,
+    /// Set if other processes serve the same sessions.
+    sharing: Option<Box<Sharing>>,
 }
 
 /// Shortest interval between two checks: settings of zero must not keep `handle_timeout` busy.
@@ -142,7 +149,8 @@ impl Server {
             overloaded: false,
             validator: None,
             spare_token: Vec::new(),
-            undecided: UndecidedTokens::new(),
+            undecided: UndecidedRequests::new(),
+            sharing: None,
         }
     }
 
@@ -278,7 +286,7 @@ impl Server {
     /// Returns the head of the response once it is decided; available until [`release`](Self::release).
     #[must_use]
     pub fn response(&self, exchange: ExchangeId) -> Option<&Response> {
-        self.exchanges.get(exchange.0)?.response.as_ref()
+        self.exchanges.get(exchange.0).filter(|x| !x.is_held)?.response.as_ref()
     }
 
     /// Returns the body bytes to send next; empty if there are none now, or no more at all.
@@ -286,14 +294,14 @@ impl Server {
         self.tick(now);
         // Output is made when the reader asks for it, so a slow reader holds one piece and no more (DESIGN-13).
         self.fill_response(exchange.0);
-        self.exchanges.get(exchange.0).map_or(&[], |x| x.out.transmit())
+        self.exchanges.get(exchange.0).filter(|x| !x.is_held).map_or(&[], |x| x.out.transmit())
     }
 
     /// Returns the next part of the body as an owned segment if it is large, without a copy; it counts as sent.
     pub fn transmit_owned(&mut self, now: Instant, exchange: ExchangeId) -> Option<Bytes> {
         self.tick(now);
         self.fill_response(exchange.0);
-        self.exchanges.get_mut(exchange.0)?.out.pop_segment()
+        self.exchanges.get_mut(exchange.0).filter(|x| !x.is_held)?.out.pop_segment()
     }
 
     /// Records that `n` bytes of the body were sent, from the beginning of [`transmit`](Self::transmit).
@@ -312,7 +320,7 @@ impl Server {
     pub fn is_finished(&self, exchange: ExchangeId) -> bool {
         self.exchanges
             .get(exchange.0)
-            .is_none_or(|x| x.response.is_some() && x.output_complete && x.out.is_empty())
+            .is_none_or(|x| x.response.is_some() && x.output_complete && x.out.is_empty() && !x.is_held)
     }
 
     /// Removes an exchange whose response was sent.
@@ -333,9 +341,8 @@ impl Server {
     /// Returns when to call [`handle_timeout`](Self::handle_timeout) next.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         let own = self.exchanges.next_deadline().into_iter().chain(self.sessions.next_deadline());
-        let protected = self.config.protected_resource();
-        let undecided = protected.and_then(|_| self.undecided.next_deadline(&self.exchanges));
-        own.chain(undecided).chain(self.engine.poll_timeout()).min()
+        let undecided = self.has_undecided().then(|| self.undecided.next_deadline(&self.exchanges));
+        own.chain(undecided.flatten()).chain(self.engine.poll_timeout()).min()
     }
 
     /// Returns the reason of the deadline of [`poll_timeout`](Self::poll_timeout).
@@ -357,8 +364,8 @@ impl Server {
         while let Some(key) = self.exchanges.pop_due(self.now) {
             self.check_exchange(key);
         }
-        if self.config.protected_resource().is_some() {
-            self.undecided.handle_timeout(&mut self.exchanges, self.now);
+        if self.has_undecided() {
+            token::refuse_undecided(self);
         }
         session::expire_sessions(self);
         self.exchanges.trim_if_due(self.now);
@@ -399,6 +406,11 @@ impl Server {
 
     // ---- internals -------------------------------------------------------------------------------------------
 
+    /// Returns whether requests may wait for a decision of the application.
+    fn has_undecided(&self) -> bool {
+        self.config.protected_resource().is_some() || self.sharing.is_some()
+    }
+
     fn tick(&mut self, now: Instant) {
         driving::check_time(self.now, now);
         self.now = self.now.max(now);
@@ -414,12 +426,11 @@ impl Server {
 
 /// Returns the next deadline of a server and its reason.
 fn next_deadline(server: &mut Server) -> Option<(Instant, TimeoutReason)> {
-    let protected = server.config.protected_resource();
-    let undecided = protected.and_then(|_| server.undecided.next_deadline(&server.exchanges));
+    let undecided = server.has_undecided().then(|| server.undecided.next_deadline(&server.exchanges));
     TimeoutReason::earliest([
         server.exchanges.timeout_reason(),
         server.sessions.next_deadline().map(|at| (at, TimeoutReason::Session)),
-        undecided.map(|at| (at, TimeoutReason::TokenDecision)),
+        undecided.flatten().map(|at| (at, TimeoutReason::TokenDecision)),
         server.engine.next_deadline(),
     ])
 }

@@ -12,6 +12,7 @@ use super::refusal::{
 };
 use super::request_headers::{RequestHeaderCheck, RequestHeaders};
 use super::session::SessionLookup;
+use super::shared::Effect;
 use crate::built::Sessions;
 use crate::draft::{Deviation, Draft};
 use crate::head::Fields;
@@ -93,6 +94,9 @@ impl Server {
     }
 
     pub(super) fn process_post(&mut self, key: Key) {
+        if self.waits_for_session(key) {
+            return;
+        }
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.phase = RequestPhase::Active;
         x.idle_since = self.now;
@@ -170,6 +174,13 @@ impl Server {
                 return self.exchanges.refuse(key, &refusal);
             }
         }
+        let effect = match &envelope {
+            Ok(envelope) => self.inspect_shared(route, frame, envelope),
+            Err(_) => Effect::None,
+        };
+        if matches!(effect, Effect::Elsewhere) {
+            return self.exchanges.answer_empty(key, 202, Fields::new());
+        }
         // From here on the engine answers, whatever is wrong with the message.
         let Some(stream) = self.open_stream(key, route) else { return };
         let Some(x) = self.exchanges.get(key) else { return };
@@ -181,7 +192,11 @@ impl Server {
         };
         let reason = envelope.as_ref().err().map(|rejected| rejected.reason);
         self.engine.exchanges().handle_message(self.now, stream, frame, envelope, &check);
+        let is_refused = self.engine.exchange_status(ChannelId(stream)).error_code.is_some();
         self.finish_post(key, stream, route, is_request, reason);
+        if !is_refused {
+            self.hold(key, effect);
+        }
     }
 
     /// Processes a batch (BATCH-001, BATCH-004, BATCH-009, BATCH-010).
@@ -236,9 +251,39 @@ impl Server {
         if let Err(refusal) = if contents.has_requests { check_room(self, route) } else { Ok(()) } {
             return self.exchanges.refuse(key, &refusal);
         }
+        let effect = match (route, self.sharing_functions()) {
+            (PostRoute::Session(session), Some(sharing)) => {
+                (sharing.inspect_batch)(self, session, frame, &contents)
+            }
+            _ => Effect::None,
+        };
         let Some(stream) = self.open_stream(key, route) else { return };
         self.engine.exchanges().handle_batch(self.now, stream, frame);
         self.finish_post(key, stream, route, false, None);
+        self.hold(key, effect);
+    }
+
+    /// Makes a request wait for its session, if other processes serve it, too, and it may not be here as it is now.
+    pub(super) fn waits_for_session(&mut self, key: Key) -> bool {
+        self.sharing_functions().is_some_and(|sharing| (sharing.wait)(self, key))
+    }
+
+    /// Returns what a message means to the other processes, if there are any.
+    fn inspect_shared(&mut self, route: PostRoute, frame: &Bytes, envelope: &Envelope<'_>) -> Effect {
+        let session = match route {
+            PostRoute::Session(session) => Some(session),
+            PostRoute::Handshake(_) => None,
+            PostRoute::Standalone | PostRoute::PresumedVersion(_) => return Effect::None,
+        };
+        let sharing = self.sharing_functions();
+        sharing.map_or(Effect::None, |sharing| (sharing.inspect)(self, session, frame, envelope))
+    }
+
+    /// Holds back the response to a request that has changed its session, if other processes serve it, too.
+    fn hold(&mut self, key: Key, effect: Effect) {
+        if let (Effect::Changes(before), Some(sharing)) = (effect, self.sharing_functions()) {
+            (sharing.hold)(self, key, before);
+        }
     }
 
     /// Finds the destination of a message (DEC-006, DEC-007, HTTP-069, HTTP-071, HTTP-078).

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use super::exchange_table::{SessionKey, SessionPlace};
 use super::refusal::{unknown_event_id, unknown_session};
 use super::session::{HttpSession, SessionLookup};
+use super::snapshot::is_change;
 use super::{MAX_BUFFERED_BODY, Server};
 use crate::built::Sessions;
 use crate::frame::sse::{EVENT_END, EventHead};
@@ -72,6 +73,9 @@ impl HttpSession {
 impl Server {
     /// Handles GET: opens a GET stream of a session, or resumes a stream (HTTP-047, HTTP-049, SSE-021).
     pub(super) fn process_get(&mut self, key: Key) {
+        if self.waits_for_session(key) {
+            return;
+        }
         let session = match self.find_session(key) {
             SessionLookup::Session(session) => session,
             SessionLookup::Missing => return self.exchanges.refuse_sessionless(key),
@@ -250,6 +254,37 @@ impl Server {
                 self.finish(key);
             }
         }
+    }
+
+    /// Takes the messages of a session that no GET stream has written. Those of changes are dropped.
+    pub(super) fn take_waiting(&mut self, session: SessionKey) -> Vec<Bytes> {
+        let Some(record) = self.sessions.get_mut(session).filter(|s| !s.has_open_get_stream()) else {
+            return Vec::new();
+        };
+        let returned = record.get_streams.as_mut().map(|all| core::mem::take(&mut all.returned));
+        let mut messages: Vec<Bytes> = returned.into_iter().flatten().collect();
+        let channel = ChannelId(record.channel);
+        while let Some(message) = self.engine.outbox(channel).and_then(|outbox| outbox.pop_message()) {
+            messages.push(message);
+        }
+        messages.retain(|message| !is_change(message));
+        messages
+    }
+
+    /// Sends a message of a session on a GET stream, now or when there is one. Returns whether there was room for it.
+    pub(super) fn return_message(&mut self, session: SessionKey, message: Bytes) -> bool {
+        let limit = self.engine.config().effective_limits().outbox_high_water;
+        let (Some(built), Some(record)) = (Sessions::get(), self.sessions.get_mut(session)) else {
+            return false;
+        };
+        let returned = &mut record.get_streams.get_or_insert_default(built).returned;
+        let waiting: usize = returned.iter().map(Bytes::len).sum();
+        if waiting >= limit {
+            return false;
+        }
+        returned.push_back(message);
+        self.fill_get_streams(session);
+        true
     }
 
     /// Ends a GET stream whose client is gone; what was not written goes to another stream of the session.

@@ -53,6 +53,8 @@ pub(super) struct HttpSession {
     pub(super) is_http_sse: bool,
     /// The token of its stream has expired: running calls are answered, and there are no others.
     pub(super) is_ending: bool,
+    /// Another process has changed it.
+    pub(super) is_stale: bool,
     /// The GET streams, from the first one on.
     pub(super) get_streams: Part<Sessions, GetStreams>,
     /// Its exchanges that have a stream number or count as a call, ordered by number, calls first.
@@ -248,6 +250,7 @@ impl SessionTable {
             last_seen: now,
             is_http_sse: false,
             is_ending: false,
+            is_stale: false,
             get_streams: Part::NONE,
             exchanges: Tree::new(),
             call_count: 0,
@@ -302,9 +305,13 @@ impl SessionTable {
         self.check_at
     }
 
+    fn is_check_due(&self, now: Instant) -> bool {
+        self.check_at.is_some_and(|at| at <= now)
+    }
+
     /// Returns the sessions that have been idle for `idle_timeout`, if it is time to look for them.
     pub(super) fn take_expired(&mut self, now: Instant, idle_timeout: Duration) -> Vec<SessionKey> {
-        let Some(built) = Sessions::get().filter(|_| self.check_at.is_some_and(|at| at <= now)) else {
+        let Some(built) = Sessions::get().filter(|_| self.is_check_due(now)) else {
             return Vec::new();
         };
         self.check_at = None;
@@ -328,7 +335,7 @@ impl SessionTable {
         engine.session_status(ChannelId(channel)).map(|status| status.version)
     }
 
-    fn is_uninitialized(&self, engine: &Engine, session: SessionKey) -> bool {
+    pub(super) fn is_uninitialized(&self, engine: &Engine, session: SessionKey) -> bool {
         let channel = self.get(session).map(|s| s.channel);
         channel.and_then(|c| engine.session_status(ChannelId(c))).is_some_and(|status| !status.is_initialized)
     }
@@ -489,7 +496,7 @@ impl Server {
             // Sessions with a finished handshake are never evicted: they may have calls (DESIGN-14).
             let Some(oldest) = share.uninitialized.pop_front() else { return false };
             if self.sessions.is_uninitialized(&self.engine, oldest) {
-                self.end_session(oldest);
+                self.drop_session(oldest);
             }
         }
         // An id has three bytes for the slot.
@@ -497,7 +504,7 @@ impl Server {
         while self.sessions.len() >= limit {
             let Some(oldest) = self.sessions.uninitialized.pop_front() else { return false };
             if self.sessions.is_uninitialized(&self.engine, oldest) {
-                self.end_session(oldest);
+                self.drop_session(oldest);
             }
         }
         // Finished sessions at the front are removed, so that the queue stays short.
@@ -520,11 +527,23 @@ impl Server {
         self.sessions.schedule_check(self.now, self.config.session_idle_timeout);
         let session = self.sessions.insert(self.now, channel, principal, &mut self.entropy, built);
         self.engine.exchanges().mark_session(channel, session.key);
+        if let (Some(sharing), Some(record)) = (&self.sharing, self.sessions.get_mut(session)) {
+            record.last_stream_number = (sharing.functions.streams_begin_after)(sharing);
+        }
         session
     }
 
-    /// Ends a session: cancels its calls, ends its streams, and invalidates its id (HTTP-070, SSE-027).
+    /// Ends a session everywhere (HTTP-070).
     pub(super) fn end_session(&mut self, session: SessionKey) {
+        let is_shared = self.sessions.get(session).is_some_and(|session| !session.is_http_sse);
+        if let Some(sharing) = self.sharing_functions().filter(|_| is_shared) {
+            (sharing.end)(self, session, None);
+        }
+        self.drop_session(session);
+    }
+
+    /// Ends a session here: cancels its calls, ends its streams, and invalidates its id (HTTP-070, SSE-027).
+    pub(super) fn drop_session(&mut self, session: SessionKey) {
         // The session is removed first: its id is invalid while its streams and calls still end.
         let Some(session) = self.sessions.remove(session) else { return };
         let calls: Vec<Key> = match session.call_count {
@@ -550,9 +569,13 @@ impl Server {
 
 /// Removes sessions that were idle for `session_idle_timeout`.
 pub(super) fn expire_sessions(server: &mut Server) {
+    if let Some(sharing) = server.sharing_functions().filter(|_| server.sessions.is_check_due(server.now)) {
+        (sharing.report_used)(server);
+    }
     let expired = server.sessions.take_expired(server.now, server.config.session_idle_timeout);
     for key in &expired {
-        server.end_session(*key);
+        // Another process may have used it.
+        server.drop_session(*key);
     }
     if !expired.is_empty() {
         server.sessions.trim();

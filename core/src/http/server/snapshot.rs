@@ -54,6 +54,9 @@ pub enum SnapshotError {
     /// The session is in this server already.
     #[error("the session is here already")]
     AlreadyHere,
+    /// It is a session with another id, principal or revision.
+    #[error("the record is that of another session")]
+    OtherSession,
     /// The id of the session names another shard ([`Server::set_shard`]).
     #[error("the session belongs to shard {0}")]
     OtherShard(u8),
@@ -80,18 +83,18 @@ struct Streams {
 }
 
 /// A session as it is written down.
-struct Snapshot<'a> {
-    id: &'a str,
-    principal: Option<&'a str>,
-    state: SessionState,
-    last_stream_number: u32,
+pub(super) struct Snapshot<'a> {
+    pub(super) id: &'a str,
+    pub(super) principal: Option<&'a str>,
+    pub(super) state: SessionState,
+    pub(super) last_stream_number: u32,
     /// GET streams: number, and number of the last event.
-    get_streams: Vec<(u32, u32)>,
+    pub(super) get_streams: Vec<(u32, u32)>,
     /// Streams of calls without an answer: number, number of the last event, and the id of the request.
-    lost: Vec<(u32, u32, RequestId)>,
-    sent: Vec<ReplayEntry>,
+    pub(super) lost: Vec<(u32, u32, RequestId)>,
+    pub(super) sent: Vec<ReplayEntry>,
     /// Messages that no GET stream has written.
-    returned: Vec<Bytes>,
+    pub(super) returned: Vec<Bytes>,
 }
 
 /// The sessions of a server, to be written down and taken back ([`Server::snapshots`]).
@@ -139,52 +142,26 @@ impl Snapshots<'_> {
         collect_get_streams(server, key, channel, &mut streams);
         let session = server.sessions.get(key)?;
 
-        let mut out = Vec::with_capacity(128 + state.info.len() + state.capabilities.len());
-        out.push(FORMAT);
-        out.extend_from_slice(id.as_bytes());
-        let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
-        let flags = flag(state.is_initialized, INITIALIZED)
-            | flag(session.principal.is_some(), HAS_PRINCIPAL)
-            | flag(state.log_level.is_some(), HAS_LEVEL);
-        out.push(flags);
-        put(&mut out, state.version.as_str().as_bytes());
-        if let Some(principal) = &session.principal {
-            put(&mut out, principal.as_bytes());
-        }
-        out.extend(state.log_level);
-        put(&mut out, &state.info);
-        put(&mut out, &state.capabilities);
-        put_number(&mut out, state.newest_request.into());
-        put_number(&mut out, session.last_stream_number.into());
-        put_number(&mut out, state.resources.len() as u64);
-        state.resources.iter().for_each(|uri| put(&mut out, uri.as_bytes()));
-
-        let get_streams = session.get_streams.as_ref().map(|all| &all.streams[..]).unwrap_or_default();
-        put_number(&mut out, get_streams.len() as u64);
-        for stream in get_streams {
-            put_number(&mut out, stream.number.into());
-            put_number(&mut out, stream.last_event.into());
-        }
-        put_number(&mut out, streams.lost.len() as u64);
-        for (number, last_event, id) in &streams.lost {
-            put_number(&mut out, (*number).into());
-            put_number(&mut out, (*last_event).into());
-            let mut text = Vec::new();
-            id.write(&mut text);
-            put(&mut out, &text);
-        }
-        let sent = session.replay_log.as_ref();
-        put_number(&mut out, (sent.map_or(0, |log| log.entries().len()) + streams.untaken.len()) as u64);
-        for entry in sent.into_iter().flat_map(|log| log.entries()).chain(&streams.untaken) {
-            put_number(&mut out, entry.stream.into());
-            put_number(&mut out, u64::from(entry.event) << 1 | u64::from(entry.is_last));
+        let get_streams = session.get_streams.as_ref().into_iter().flat_map(|all| &all.streams);
+        let sent = session.replay_log.as_ref().into_iter().flat_map(|log| log.entries()).cloned();
+        let sent = sent.map(|mut entry| {
             // One that goes to another stream keeps its number.
-            let is_withdrawn = streams.withdrawn.contains(&(entry.stream, entry.event));
-            put(&mut out, if is_withdrawn { b"" } else { &entry.message });
-        }
-        put_number(&mut out, streams.returned.len() as u64);
-        streams.returned.iter().for_each(|message| put(&mut out, message));
-        Some(out)
+            if streams.withdrawn.contains(&(entry.stream, entry.event)) {
+                entry.message = Bytes::new();
+            }
+            entry
+        });
+        let snapshot = Snapshot {
+            id,
+            principal: session.principal.as_deref(),
+            state,
+            last_stream_number: session.last_stream_number,
+            get_streams: get_streams.map(|stream| (stream.number, stream.last_event)).collect(),
+            lost: streams.lost,
+            sent: sent.chain(streams.untaken).collect(),
+            returned: streams.returned,
+        };
+        Some(snapshot.write())
     }
 
     /// Takes a session that [`save`](Self::save) wrote, here or in another process.
@@ -200,53 +177,112 @@ impl Snapshots<'_> {
     /// [`SnapshotError`]. The bytes are checked as bytes of a stranger are, but nothing in them proves who wrote them: they
     /// name the principal of the session, so they must come from a place that no client can write to.
     pub fn restore(&mut self, now: Instant, snapshot: &[u8]) -> Result<(), SnapshotError> {
-        let server = &mut *self.server;
-        server.tick(now);
-        let built = server.config.sessions_marker().ok_or(SnapshotError::NoSessions)?;
-        match snapshot.first() {
-            Some(&FORMAT) => {}
-            Some(other) => return Err(SnapshotError::UnknownFormat(*other)),
-            None => return Err(SnapshotError::Malformed),
-        }
-        let snapshot = read(snapshot).ok_or(SnapshotError::Malformed)?;
+        self.server.tick(now);
+        self.server.restore_session(Snapshot::read(snapshot)?)
+    }
+}
+
+impl Server {
+    /// Adds the session of a snapshot.
+    pub(super) fn restore_session(&mut self, snapshot: Snapshot<'_>) -> Result<(), SnapshotError> {
+        let built = self.config.sessions_marker().ok_or(SnapshotError::NoSessions)?;
         let version = snapshot.state.version;
-        if !server.engine.config().legacy_versions().contains(version) {
+        if !self.engine.config().legacy_versions().contains(version) {
             return Err(SnapshotError::VersionNotServed(version));
         }
-        if server.engine.is_shutting_down() {
+        if self.engine.is_shutting_down() {
             return Err(SnapshotError::ShuttingDown);
         }
         // Whatever the number of shards was there: requests find only the one that their id names.
-        if let Some(shard) = server.sessions.foreign_shard(snapshot.id.as_bytes()) {
+        if let Some(shard) = self.sessions.foreign_shard(snapshot.id.as_bytes()) {
             return Err(SnapshotError::OtherShard(shard));
         }
-        if server.sessions.find(snapshot.id).is_some() {
+        if self.sessions.find(snapshot.id).is_some() {
             return Err(SnapshotError::AlreadyHere);
         }
-        if !server.make_room_for_session(snapshot.principal) {
+        if !self.make_room_for_session(snapshot.principal) {
             return Err(SnapshotError::Full);
         }
-        let channel = server.engine.open_channel(server.now).0;
-        let key = server.begin_session(channel, snapshot.principal.map(Arc::from), built);
-        server.sessions.set_id(key, snapshot.id, moved_ids);
-        server.engine.exchanges().restore_session(channel, &snapshot.state);
-        let budget = server.config.replay_budget();
-        if let Some(session) = server.sessions.get_mut(key) {
-            session.last_stream_number = snapshot.last_stream_number;
+        let channel = self.engine.open_channel(self.now).0;
+        let key = self.begin_session(channel, snapshot.principal.map(Arc::from), built);
+        self.sessions.set_id(key, snapshot.id, moved_ids);
+        self.engine.exchanges().restore_session(channel, &snapshot.state);
+        let budget = self.config.replay_budget();
+        let Some(session) = self.sessions.get_mut(key) else { return Ok(()) };
+        session.last_stream_number = session.last_stream_number.max(snapshot.last_stream_number);
+        if !snapshot.get_streams.is_empty() || !snapshot.returned.is_empty() {
             let all = session.get_streams.get_or_insert_default(built);
             let closed =
                 |&(number, last_event): &(u32, u32)| GetStream { number, last_event, exchange: None };
-            let kept = server.config.max_get_streams_per_session.max(1);
+            let kept = self.config.max_get_streams_per_session.max(1);
             let latest = snapshot.get_streams.len().saturating_sub(kept);
             all.streams = snapshot.get_streams.iter().skip(latest).map(closed).collect();
             all.returned = snapshot.returned.into();
-            if budget > 0 {
-                let log = session.replay_log(built);
-                snapshot.sent.into_iter().for_each(|entry| log.push(entry, budget));
-                end_lost(snapshot.lost).for_each(|entry| log.push(entry, budget));
-            }
+        }
+        if budget > 0 && !(snapshot.sent.is_empty() && snapshot.lost.is_empty()) {
+            let log = session.replay_log(built);
+            snapshot.sent.into_iter().for_each(|entry| log.push(entry, budget));
+            end_lost(snapshot.lost).for_each(|entry| log.push(entry, budget));
         }
         Ok(())
+    }
+}
+
+impl<'a> Snapshot<'a> {
+    /// Reads what [`write`](Self::write) has written.
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, SnapshotError> {
+        match bytes.first() {
+            Some(&FORMAT) => read(bytes).ok_or(SnapshotError::Malformed),
+            Some(other) => Err(SnapshotError::UnknownFormat(*other)),
+            None => Err(SnapshotError::Malformed),
+        }
+    }
+
+    /// Returns the snapshot as bytes.
+    pub(super) fn write(&self) -> Vec<u8> {
+        let state = &self.state;
+        let mut out = Vec::with_capacity(128 + state.info.len() + state.capabilities.len());
+        out.push(FORMAT);
+        out.extend_from_slice(self.id.as_bytes());
+        let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        let flags = flag(state.is_initialized, INITIALIZED)
+            | flag(self.principal.is_some(), HAS_PRINCIPAL)
+            | flag(state.log_level.is_some(), HAS_LEVEL);
+        out.push(flags);
+        put(&mut out, state.version.as_str().as_bytes());
+        if let Some(principal) = self.principal {
+            put(&mut out, principal.as_bytes());
+        }
+        out.extend(state.log_level);
+        put(&mut out, &state.info);
+        put(&mut out, &state.capabilities);
+        put_number(&mut out, state.newest_request.into());
+        put_number(&mut out, self.last_stream_number.into());
+        put_number(&mut out, state.resources.len() as u64);
+        state.resources.iter().for_each(|uri| put(&mut out, uri.as_bytes()));
+
+        put_number(&mut out, self.get_streams.len() as u64);
+        for (number, last_event) in &self.get_streams {
+            put_number(&mut out, (*number).into());
+            put_number(&mut out, (*last_event).into());
+        }
+        put_number(&mut out, self.lost.len() as u64);
+        for (number, last_event, id) in &self.lost {
+            put_number(&mut out, (*number).into());
+            put_number(&mut out, (*last_event).into());
+            let mut text = Vec::new();
+            id.write(&mut text);
+            put(&mut out, &text);
+        }
+        put_number(&mut out, self.sent.len() as u64);
+        for entry in &self.sent {
+            put_number(&mut out, entry.stream.into());
+            put_number(&mut out, u64::from(entry.event) << 1 | u64::from(entry.is_last));
+            put(&mut out, &entry.message);
+        }
+        put_number(&mut out, self.returned.len() as u64);
+        self.returned.iter().for_each(|message| put(&mut out, message));
+        out
     }
 }
 
@@ -311,7 +347,7 @@ fn end_lost(lost: Vec<(u32, u32, RequestId)>) -> impl Iterator<Item = ReplayEntr
 }
 
 /// Returns whether a message announces a change that a session is subscribed to.
-fn is_change(message: &[u8]) -> bool {
+pub(super) fn is_change(message: &[u8]) -> bool {
     let mut is_change = false;
     object_members(message, |name, value| {
         let method = Some(value).filter(|_| name == b"method").and_then(string);

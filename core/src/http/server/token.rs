@@ -263,7 +263,8 @@ impl Server {
             (Ok(Err(_)), None) => HeadDecision::Answered,
             (Err(request), _) => {
                 // `Admitted` says here that the head was read. The phase keeps the request from going on.
-                self.undecided.add(&mut self.exchanges, key, self.now + self.config.token_timeout);
+                let until = self.now + self.config.token_timeout;
+                self.undecided.add(&mut self.exchanges, key, until, RequestPhase::Authorizing);
                 self.events.push_back(Event::Token { exchange: ExchangeId(key), request });
                 HeadDecision::Admitted
             }
@@ -562,42 +563,62 @@ impl RecentToken {
 /// Largest memory of a token that is kept for the next request, in bytes.
 pub(super) const MAX_KEPT: usize = 4 << 10;
 
-// Requests whose tokens wait for the decision of the application, and when they stop waiting.
+// Requests that wait for a decision of the application, and when they stop waiting.
 
-/// The deadlines of requests whose tokens wait for a decision; those of decided ones are dropped later.
+/// The deadlines of requests that wait for a decision: about their token, or their session. Those of decided ones are
+/// dropped later.
 #[derive(Debug)]
-pub(super) struct UndecidedTokens(Deadlines<Key>);
+pub(super) struct UndecidedRequests(Deadlines<Key>);
 
-impl UndecidedTokens {
+impl UndecidedRequests {
     pub(super) const fn new() -> Self {
         Self(Deadlines::new())
     }
 
-    /// Makes a request wait for the decision about its token, until a time.
-    pub(super) fn add(&mut self, exchanges: &mut ExchangeTable, key: Key, until: Instant) {
+    /// Makes a request wait until a time, in a phase.
+    pub(super) fn add(
+        &mut self,
+        exchanges: &mut ExchangeTable,
+        key: Key,
+        until: Instant,
+        phase: RequestPhase,
+    ) {
         if let Some(x) = exchanges.get_mut(key) {
-            x.phase = RequestPhase::Authorizing;
+            x.phase = phase;
         }
+        self.add_held(exchanges, key, until);
+    }
+
+    /// Adds a request whose response is held back.
+    pub(super) fn add_held(&mut self, exchanges: &ExchangeTable, key: Key, until: Instant) {
         self.0.arm(until, key);
-        self.0.sweep(exchanges.len(), |_, key| exchanges.is_authorizing(key), |_| false);
+        self.0.sweep(exchanges.len(), |_, key| exchanges.is_undecided(key), |_| false);
     }
 
     /// Returns when the next request stops waiting.
     pub(super) fn next_deadline(&mut self, exchanges: &ExchangeTable) -> Option<Instant> {
-        self.0.next(|_, key| exchanges.is_authorizing(key))
+        self.0.next(|_, key| exchanges.is_undecided(key))
     }
+}
 
-    /// Refuses the requests that have waited until now, and releases memory if no exchange is open.
-    pub(super) fn handle_timeout(&mut self, exchanges: &mut ExchangeTable, now: Instant) {
-        while let Some((_, key)) = self.0.pop_due(now) {
-            // The timer of a decided request is not removed, so it may fire here.
-            if exchanges.is_authorizing(key) {
-                exchanges.refuse(key, &overloaded("the token was not validated in time"));
+/// Refuses the requests that have waited until now, and releases memory if no exchange is open.
+pub(super) fn refuse_undecided(server: &mut Server) {
+    while let Some((_, key)) = server.undecided.0.pop_due(server.now) {
+        // The timer of a decided request is not removed, so it may fire here.
+        let Some(x) = server.exchanges.get(key) else { continue };
+        match (x.phase, x.is_held, server.sharing_functions()) {
+            (_, true, Some(sharing)) => (sharing.refuse)(server, key),
+            (RequestPhase::Authorizing, ..) => {
+                server.exchanges.refuse(key, &overloaded("the token was not validated in time"));
             }
+            (RequestPhase::Loading, ..) => {
+                server.exchanges.refuse(key, &overloaded("the session was not read in time"));
+            }
+            _ => {}
         }
-        if exchanges.len() == 0 {
-            self.0.trim(|_, _| false);
-        }
+    }
+    if server.exchanges.len() == 0 {
+        server.undecided.0.trim(|_, _| false);
     }
 }
 

@@ -1,0 +1,586 @@
+//! Sessions that several processes serve, each with a copy of those that it uses ([`Server::share_sessions`]).
+//!
+//! The copies have what the client relies on: identity, revision, principal, log level, subscriptions. What happens in a
+//! process stays there: its calls, questions and streams. A store beside the server has one record for each session. A request
+//! waits for it if its session is not here, or may have changed elsewhere, and a response waits if its request has changed
+//! the session. All other requests do without the store.
+//!
+//! The server calls it through [`Functions`], which [`Server::share_sessions`] installs, so a program without it links none of
+//! its code.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use bytes::Bytes;
+
+use super::exchange_table::{ExchangeId, Kind, RequestPhase, SessionKey, SessionUse};
+use super::refusal::overloaded;
+use super::session::{HttpSession, is_id};
+use super::snapshot::{Snapshot, SnapshotError};
+use super::{Event, Server};
+use crate::methods;
+use crate::rpc::envelope::{self, Envelope};
+use crate::server::{BatchContents, SessionState};
+use crate::slab::Key;
+use crate::sync::Arc;
+use crate::time::Instant;
+
+/// The id of a session, which is a secret of its client (HTTP-065). `Debug` shows its first characters alone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(String);
+
+impl SessionId {
+    /// Returns the id.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionId({}…)", self.0.get(..4).unwrap_or_default())
+    }
+}
+
+/// What a server that [shares its sessions](Server::share_sessions) needs from the store, or from other processes.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SharedSessionEvent {
+    /// A request names a session that is not here, or may have changed elsewhere.
+    ///
+    /// The exchange waits for [`found`](SharedSessions::found), [`not_found`](SharedSessions::not_found) or
+    /// [`unavailable`](SharedSessions::unavailable), at most for [`Config::store_timeout`](super::Config::store_timeout).
+    Load {
+        /// The exchange of the request.
+        exchange: ExchangeId,
+        /// The session.
+        id: SessionId,
+        /// The request opens a GET stream, on which the messages of all processes are to be sent.
+        opens_stream: bool,
+    },
+    /// A request has begun a session or changed it: [save](SharedSessions::save) it.
+    ///
+    /// The response waits for [`stored`](SharedSessions::stored) or [`not_stored`](SharedSessions::not_stored), at most for
+    /// [`Config::store_timeout`](super::Config::store_timeout).
+    Changed {
+        /// The exchange of the request.
+        exchange: ExchangeId,
+        /// The session.
+        id: SessionId,
+    },
+    /// A session has ended: remove it from the store, and from other processes.
+    Ended {
+        /// The session.
+        id: SessionId,
+        /// The exchange of the request to end it, whose response waits as that of [`Changed`](Self::Changed).
+        exchange: Option<ExchangeId>,
+    },
+    /// These sessions were used: their records must not expire within
+    /// [`Config::session_idle_timeout`](super::Config::session_idle_timeout).
+    Used {
+        /// The sessions.
+        ids: Vec<SessionId>,
+    },
+    /// A client has sent what nothing waits for here: the answer to a question, a cancellation, a notification.
+    ///
+    /// Pass it to the other processes ([`receive`](SharedSessions::receive)).
+    Relay {
+        /// The session.
+        id: SessionId,
+        /// The message, or a batch.
+        message: Bytes,
+    },
+}
+
+/// What a server knows about sharing, if it does.
+#[derive(Debug)]
+pub(super) struct Sharing {
+    pub(super) functions: &'static Functions,
+    /// The number in front of the first one of a stream.
+    streams_begin_after: u32,
+    /// Sessions with changes that are not stored yet.
+    unstored: BTreeMap<Key, Unstored>,
+    /// Sessions that were used after this time are to be reported.
+    used_since: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Functions {
+    /// Makes a request wait for its session. Returns whether it does.
+    pub(super) wait: fn(&mut Server, Key) -> bool,
+    /// Looks at a message, of a session or a new one, before it is processed.
+    pub(super) inspect: fn(&mut Server, Option<SessionKey>, &Bytes, &Envelope<'_>) -> Effect,
+    /// The same for a batch.
+    pub(super) inspect_batch: fn(&mut Server, SessionKey, &Bytes, &BatchContents) -> Effect,
+    /// Holds back the response to a request that has changed its session, which was like this before.
+    pub(super) hold: fn(&mut Server, Key, Mutable),
+    /// Reports the end of a session, for the request of an exchange or for another reason.
+    pub(super) end: fn(&mut Server, SessionKey, Option<Key>),
+    /// Refuses a request whose change was not stored.
+    pub(super) refuse: fn(&mut Server, Key),
+    /// Reports the sessions that were used.
+    pub(super) report_used: fn(&mut Server),
+    /// Returns the number in front of the first stream of a session.
+    pub(super) streams_begin_after: fn(&Sharing) -> u32,
+}
+
+/// What a message means to other processes.
+pub(super) enum Effect {
+    None,
+    /// It changes the session, which was like this before.
+    Changes(Mutable),
+    /// It belongs to another process, and was passed on.
+    Elsewhere,
+}
+
+/// What two processes can change at the same time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mutable {
+    log_level: Option<u8>,
+    resources: Vec<Arc<str>>,
+}
+
+impl From<&SessionState> for Mutable {
+    fn from(state: &SessionState) -> Self {
+        Self { log_level: state.log_level, resources: state.resources.clone() }
+    }
+}
+
+/// Changes of a session that are not stored yet.
+#[derive(Debug)]
+struct Unstored {
+    /// What the store has, as far as it is known here.
+    stored: Mutable,
+    /// What was given to the store.
+    saved: Mutable,
+    /// The exchanges that wait.
+    exchanges: Vec<Key>,
+}
+
+/// Number of streams of a session, and of questions in one slot, before their numbers are those of the next process.
+const NUMBERS: u32 = 1 << 21;
+/// Number of processes whose numbers differ.
+const PROCESSES: u32 = 1 << 10;
+
+static FUNCTIONS: Functions = Functions {
+    wait,
+    inspect,
+    inspect_batch,
+    hold,
+    end,
+    refuse,
+    report_used,
+    streams_begin_after: |sharing| sharing.streams_begin_after,
+};
+
+impl Server {
+    /// Shares the sessions with other processes, whose servers have the same configuration and number of shards.
+    ///
+    /// `process` is a number that no other process has had for long: numbers of requests to the client and of streams begin with
+    /// it, modulo 1024. Must be called before the first request. The application then serves [`Event::Shared`].
+    pub fn share_sessions(&mut self, process: u32) {
+        let begin = process % PROCESSES * NUMBERS;
+        self.engine.exchanges().begin_requests_after(begin);
+        self.sharing = Some(alloc::boxed::Box::new(Sharing {
+            functions: &FUNCTIONS,
+            streams_begin_after: begin,
+            unstored: BTreeMap::new(),
+            used_since: self.now,
+        }));
+    }
+
+    /// Returns the sessions that are shared with other processes.
+    pub const fn shared_sessions(&mut self) -> SharedSessions<'_> {
+        SharedSessions { server: self }
+    }
+
+    /// Returns the functions for sessions that are shared, if they are.
+    #[inline]
+    pub(super) fn sharing_functions(&self) -> Option<&'static Functions> {
+        self.sharing.as_ref().map(|sharing| sharing.functions)
+    }
+
+    fn session_id(&self, session: SessionKey) -> SessionId {
+        SessionId(self.sessions.id(session))
+    }
+
+    fn push_shared(&mut self, event: SharedSessionEvent) {
+        self.events.push_back(Event::Shared(event));
+    }
+
+    /// Returns the state of a session.
+    fn state_of(&mut self, session: SessionKey) -> Option<SessionState> {
+        let channel = self.sessions.get(session).filter(|session| !session.is_ending)?.channel;
+        self.engine.exchanges().session_state(channel)
+    }
+}
+
+/// The sessions of a server that other processes serve, too ([`Server::shared_sessions`]).
+#[derive(Debug)]
+pub struct SharedSessions<'s> {
+    server: &'s mut Server,
+}
+
+impl SharedSessions<'_> {
+    /// Lets a request go on with the record of its session that another process, or this one, has [saved](Self::save).
+    ///
+    /// No effect if the request has stopped waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`] if the record is not one of this session, or cannot be taken. The request is answered with 404 then,
+    /// after which its client begins a new session, or with 503 if there is no room.
+    pub fn found(
+        &mut self,
+        now: Instant,
+        exchange: ExchangeId,
+        snapshot: &[u8],
+    ) -> Result<(), SnapshotError> {
+        self.server.tick(now);
+        let key = exchange.0;
+        let Some(x) = self.server.exchanges.get(key).filter(|x| x.phase == RequestPhase::Loading) else {
+            return Ok(());
+        };
+        let opens_stream = x.kind == Kind::Get;
+        let named = x.headers.session().ok().flatten().map(<[u8]>::to_vec);
+        let taken = self.take(snapshot, named.as_deref(), opens_stream);
+        match taken {
+            Err(SnapshotError::Full | SnapshotError::ShuttingDown) => {
+                self.server.exchanges.refuse(key, &overloaded("there is no room for the session"));
+            }
+            Err(_) => self.not_found(now, exchange),
+            Ok(()) => self.go_on(key),
+        }
+        taken
+    }
+
+    /// Lets a request whose session is not in the store go on: its client is told that the session is over.
+    pub fn not_found(&mut self, now: Instant, exchange: ExchangeId) {
+        self.server.tick(now);
+        let x = self.server.exchanges.get(exchange.0).filter(|x| x.phase == RequestPhase::Loading);
+        let Some(x) = x else { return };
+        let named = x.headers.session().ok().flatten();
+        if let Some(session) = named.and_then(|id| self.server.sessions.find(id)) {
+            self.server.drop_session(session);
+        }
+        self.go_on(exchange.0);
+    }
+
+    /// Lets a request go on without the store, if what is here is enough, and refuses it with 503 otherwise.
+    pub fn unavailable(&mut self, now: Instant, exchange: ExchangeId) {
+        self.server.tick(now);
+        let server = &mut *self.server;
+        let x = server.exchanges.get(exchange.0).filter(|x| x.phase == RequestPhase::Loading);
+        let Some(x) = x else { return };
+        let session = x.headers.session().ok().flatten().and_then(|id| server.sessions.find(id));
+        if session.is_some_and(|session| is_current(server, session)) {
+            return self.go_on(exchange.0);
+        }
+        server.exchanges.refuse(exchange.0, &overloaded("the sessions cannot be read at present"));
+    }
+
+    /// Returns the record of a session for the store; `None` if it is not here, or has ended.
+    ///
+    /// It has the form of a [snapshot](super::Snapshots::save), without streams, which stay with their process. It contains the id
+    /// and the principal: seal it.
+    pub fn save(&mut self, id: &SessionId) -> Option<Vec<u8>> {
+        let server = &mut *self.server;
+        let key = server.sessions.find(id.reveal())?;
+        // Requests and streams of each process have numbers of their own.
+        let state = SessionState { newest_request: 0, ..server.state_of(key)? };
+        if let Some(unstored) = server.sharing.as_mut().and_then(|s| s.unstored.get_mut(&key.key)) {
+            unstored.saved = Mutable::from(&state);
+        }
+        let snapshot = Snapshot {
+            id: id.reveal(),
+            principal: server.sessions.get(key)?.principal.as_deref(),
+            state,
+            last_stream_number: 0,
+            get_streams: Vec::new(),
+            lost: Vec::new(),
+            sent: Vec::new(),
+            returned: Vec::new(),
+        };
+        Some(snapshot.write())
+    }
+
+    /// Adds what another process has changed in a session that is here: after a conflict with it, or because it said so.
+    ///
+    /// What was changed here and is not stored yet stays changed. No effect if the session is not here.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`] if the record is not one of this session. Nothing changes then.
+    pub fn merge(&mut self, now: Instant, id: &SessionId, snapshot: &[u8]) -> Result<(), SnapshotError> {
+        self.server.tick(now);
+        if self.server.sessions.find(id.reveal()).is_none() {
+            return Ok(());
+        }
+        self.take(snapshot, Some(id.reveal().as_bytes()), false)
+    }
+
+    /// Lets the response to a request that has changed a session go: the change is stored.
+    pub fn stored(&mut self, now: Instant, exchange: ExchangeId) {
+        self.server.tick(now);
+        release(self.server, exchange.0, true);
+    }
+
+    /// Answers a request that has changed a session with 503, because the change is not stored. A session that has begun
+    /// with it ends.
+    pub fn not_stored(&mut self, now: Instant, exchange: ExchangeId) {
+        self.server.tick(now);
+        refuse(self.server, exchange.0);
+    }
+
+    /// Records that another process has changed a session. The next request loads it.
+    ///
+    /// Returns whether to load it now, for [`merge`](Self::merge): it has a GET stream here.
+    pub fn mark_stale(&mut self, id: &SessionId) -> bool {
+        let session = self.server.sessions.find(id.reveal());
+        let Some(session) = session.and_then(|key| self.server.sessions.get_mut(key)) else { return false };
+        session.is_stale = true;
+        session.has_open_get_stream()
+    }
+
+    /// Records that other processes may have changed any session. Returns those that are to be loaded now.
+    pub fn mark_all_stale(&mut self) -> Vec<SessionId> {
+        let all: Vec<SessionKey> = self.server.sessions.keys().collect();
+        let ids = all.into_iter().map(|session| self.server.session_id(session)).collect::<Vec<_>>();
+        ids.into_iter().filter(|id| self.mark_stale(id)).collect()
+    }
+
+    /// Ends a session here that has ended in another process.
+    pub fn forget(&mut self, now: Instant, id: &SessionId) {
+        self.server.tick(now);
+        if let Some(session) = self.server.sessions.find(id.reveal()) {
+            self.server.drop_session(session);
+        }
+    }
+
+    /// Takes a message that the client of a session has sent to [another process](SharedSessionEvent::Relay).
+    ///
+    /// No effect if the session is not here, or nothing waits for the message.
+    pub fn receive(&mut self, now: Instant, id: &SessionId, message: &Bytes) {
+        self.server.tick(now);
+        let session = self.server.sessions.find(id.reveal());
+        if let Some(channel) = session.and_then(|key| self.server.sessions.get(key)).map(|s| s.channel) {
+            self.server.engine.exchanges().handle_relayed(self.server.now, channel, message);
+        }
+    }
+
+    /// Takes the messages of a session that wait for a GET stream here, for the process that has one now. Notifications of
+    /// changes are left out: that process announces all.
+    pub fn take_waiting(&mut self, id: &SessionId) -> Vec<Bytes> {
+        let Some(session) = self.server.sessions.find(id.reveal()) else { return Vec::new() };
+        self.server.take_waiting(session)
+    }
+
+    /// Sends a message of another process to the client of a session, on a GET stream, or when it opens one here.
+    ///
+    /// Returns whether it will be sent: the session is here, and less than
+    /// [`Limits::outbox_high_water`](crate::Limits::outbox_high_water) bytes wait.
+    pub fn send(&mut self, now: Instant, id: &SessionId, message: Bytes) -> bool {
+        self.server.tick(now);
+        let session = self.server.sessions.find(id.reveal());
+        session.is_some_and(|session| self.server.return_message(session, message))
+    }
+
+    /// Takes a record of the session with an id.
+    fn take(&mut self, snapshot: &[u8], id: Option<&[u8]>, opens_stream: bool) -> Result<(), SnapshotError> {
+        let server = &mut *self.server;
+        let mut snapshot = Snapshot::read(snapshot)?;
+        if id != Some(snapshot.id.as_bytes()) {
+            return Err(SnapshotError::OtherSession);
+        }
+        let Some(key) = server.sessions.find(snapshot.id) else { return server.restore_session(snapshot) };
+        let current = server.state_of(key).ok_or(SnapshotError::OtherSession)?;
+        let Some(session) = server.sessions.get_mut(key) else { return Ok(()) };
+        if session.principal.as_deref() != snapshot.principal || current.version != snapshot.state.version {
+            return Err(SnapshotError::OtherSession);
+        }
+        session.is_stale = false;
+        let channel = session.channel;
+        if let Some(unstored) = server.sharing.as_mut().and_then(|s| s.unstored.get_mut(&key.key)) {
+            let theirs = Mutable::from(&snapshot.state);
+            merge(&mut snapshot.state, &unstored.stored, &current);
+            unstored.stored = theirs;
+        }
+        server.engine.exchanges().update_session(channel, &snapshot.state, opens_stream);
+        Ok(())
+    }
+
+    /// Lets a request go on that has waited for its session.
+    fn go_on(&mut self, key: Key) {
+        let Some(x) = self.server.exchanges.get_mut(key) else { return };
+        (x.phase, x.session_is_loaded) = (RequestPhase::ReceivingBody, true);
+        self.server.proceed(key);
+    }
+}
+
+/// Adds to `theirs` what `ours` has changed since `before`.
+fn merge(theirs: &mut SessionState, before: &Mutable, ours: &SessionState) {
+    if ours.log_level != before.log_level {
+        theirs.log_level = ours.log_level;
+    }
+    theirs.is_initialized |= ours.is_initialized;
+    theirs.resources.retain(|uri| ours.resources.contains(uri) || !before.resources.contains(uri));
+    let added = ours.resources.iter().filter(|uri| !before.resources.contains(uri));
+    for uri in added {
+        if !theirs.resources.contains(uri) {
+            theirs.resources.push(uri.clone());
+        }
+    }
+}
+
+/// Returns whether a session is here as the store has it, as far as it is known.
+fn is_current(server: &Server, session: SessionKey) -> bool {
+    // The next step of a handshake may be under way in another process.
+    server.sessions.get(session).is_some_and(|session| !session.is_stale)
+        && !server.sessions.is_uninitialized(&server.engine, session)
+}
+
+fn wait(server: &mut Server, key: Key) -> bool {
+    let Some(x) = server.exchanges.get(key).filter(|x| !x.session_is_loaded) else { return false };
+    if x.headers.names_modern_revision() {
+        return false;
+    }
+    let id = x.headers.session().ok().flatten().and_then(|id| core::str::from_utf8(id).ok());
+    let Some(id) = id.filter(|id| is_id(id) && server.sessions.foreign_shard(id.as_bytes()).is_none()) else {
+        return false;
+    };
+    let opens_stream = x.kind == Kind::Get;
+    if let Some(session) = server.sessions.find(id) {
+        let is_own = |session: &HttpSession| session.principal.as_deref() == x.principal();
+        // The wrong principal is refused without the store.
+        if !server.sessions.get(session).is_some_and(is_own) || !opens_stream && is_current(server, session) {
+            return false;
+        }
+    }
+    let id = SessionId(id.into());
+    let until = server.now + server.config.store_timeout;
+    server.undecided.add(&mut server.exchanges, key, until, RequestPhase::Loading);
+    server.push_shared(SharedSessionEvent::Load { exchange: ExchangeId(key), id, opens_stream });
+    true
+}
+
+fn inspect(
+    server: &mut Server,
+    session: Option<SessionKey>,
+    frame: &Bytes,
+    envelope: &Envelope<'_>,
+) -> Effect {
+    // A handshake begins a session.
+    let Some(session) = session else { return Effect::Changes(Mutable::default()) };
+    if envelope.kind != envelope::Kind::Response && methods::changes_session(&envelope.method) {
+        return changes(server, session);
+    }
+    let Some(channel) = server.sessions.get(session).map(|s| s.channel) else { return Effect::None };
+    let is_awaited = server.engine.exchanges().awaits(channel, frame, envelope);
+    if is_awaited != Some(true) {
+        let id = server.session_id(session);
+        server.push_shared(SharedSessionEvent::Relay { id, message: frame.clone() });
+    }
+    if is_awaited == Some(false) { Effect::Elsewhere } else { Effect::None }
+}
+
+fn inspect_batch(
+    server: &mut Server,
+    session: SessionKey,
+    frame: &Bytes,
+    contents: &BatchContents,
+) -> Effect {
+    if !contents.has_requests {
+        let id = server.session_id(session);
+        server.push_shared(SharedSessionEvent::Relay { id, message: frame.clone() });
+    }
+    if contents.changes_session { changes(server, session) } else { Effect::None }
+}
+
+fn changes(server: &mut Server, session: SessionKey) -> Effect {
+    server.state_of(session).map_or(Effect::None, |state| Effect::Changes(Mutable::from(&state)))
+}
+
+fn hold(server: &mut Server, key: Key, before: Mutable) {
+    let Some(x) = server.exchanges.get_mut(key) else { return };
+    let Some(session) = x.session() else { return };
+    x.is_held = true;
+    let until = server.now + server.config.store_timeout;
+    server.undecided.add_held(&server.exchanges, key, until);
+    if let Some(sharing) = server.sharing.as_mut() {
+        let unstored = sharing.unstored.entry(session.key).or_insert_with(|| Unstored {
+            saved: before.clone(),
+            stored: before,
+            exchanges: Vec::new(),
+        });
+        unstored.exchanges.push(key);
+    }
+    let id = server.session_id(session);
+    server.push_shared(SharedSessionEvent::Changed { exchange: ExchangeId(key), id });
+}
+
+fn end(server: &mut Server, session: SessionKey, exchange: Option<Key>) {
+    let id = server.session_id(session);
+    if let Some(sharing) = server.sharing.as_mut() {
+        sharing.unstored.remove(&session.key);
+    }
+    if let Some(key) = exchange {
+        if let Some(x) = server.exchanges.get_mut(key) {
+            x.is_held = true;
+        }
+        let until = server.now + server.config.store_timeout;
+        server.undecided.add_held(&server.exchanges, key, until);
+    }
+    server.push_shared(SharedSessionEvent::Ended { id, exchange: exchange.map(ExchangeId) });
+}
+
+/// Lets the response of an exchange go. Returns whether it was held back.
+fn release(server: &mut Server, key: Key, is_stored: bool) -> bool {
+    if let Some(sharing) = server.sharing.as_mut() {
+        sharing.unstored.retain(|_, unstored| {
+            let before = unstored.exchanges.len();
+            unstored.exchanges.retain(|exchange| *exchange != key);
+            if is_stored && unstored.exchanges.len() < before {
+                unstored.stored = unstored.saved.clone();
+            }
+            !unstored.exchanges.is_empty()
+        });
+    }
+    let Some(x) = server.exchanges.get_mut(key).filter(|x| x.is_held) else { return false };
+    x.is_held = false;
+    server.exchanges.mark_ready(key);
+    true
+}
+
+fn refuse(server: &mut Server, key: Key) {
+    if !release(server, key, false) {
+        return;
+    }
+    let Some(x) = server.exchanges.get_mut(key) else { return };
+    let begun = x.session().filter(|_| x.session_use == SessionUse::Begins);
+    server.finish(key);
+    if let Some(session) = begun {
+        // Its client never learns the id.
+        server.drop_session(session);
+    }
+    if let Some(x) = server.exchanges.get_mut(key) {
+        x.out.clear();
+        x.response = None;
+    }
+    server.exchanges.refuse(key, &overloaded("the session could not be stored"));
+}
+
+fn report_used(server: &mut Server) {
+    let Some(sharing) = server.sharing.as_mut() else { return };
+    let since = core::mem::replace(&mut sharing.used_since, server.now);
+    let is_used = |session: &HttpSession| {
+        session.last_seen >= since || session.call_count() > 0 || session.has_open_get_stream()
+    };
+    let used = server.sessions.keys().filter(|key| server.sessions.get(*key).is_some_and(is_used));
+    let ids: Vec<SessionId> = used.map(|key| server.session_id(key)).collect();
+    if !ids.is_empty() {
+        server.push_shared(SharedSessionEvent::Used { ids });
+    }
+}
