@@ -144,20 +144,24 @@ impl Exchanges<'_> {
 
     /// Takes a response or notification that the client of a session has sent to another process. A request is dropped.
     pub(crate) fn handle_relayed(&mut self, now: Instant, channel: Key, frame: &Bytes) {
-        let contents = self.inspect_batch(None, frame);
-        let envelope = self.engine.parse(frame);
         let is_batch = frame.first() == Some(&b'[');
-        if contents.has_requests || matches!(&envelope, Ok(envelope) if envelope.kind == Kind::Request) {
+        if is_batch && self.inspect_batch(None, frame).has_requests {
+            return;
+        }
+        let envelope = self.engine.parse(frame).ok();
+        let envelope = envelope.filter(|envelope| {
+            envelope.kind != Kind::Request && self.awaits(channel, frame, envelope) != Some(false)
+        });
+        if !is_batch && envelope.is_none() {
             return;
         }
         let stream = self.open_channel(now, Some(channel), Key::NONE, ExchangeBuffers::default());
         match envelope {
-            _ if is_batch => self.handle_batch(now, stream, frame),
-            Ok(envelope) => {
+            Some(envelope) => {
                 self.record_message(now, stream, frame);
                 self.receive(stream, frame, Ok(envelope), None);
             }
-            Err(_) => {}
+            None => self.handle_batch(now, stream, frame),
         }
         self.remove(now, stream);
     }

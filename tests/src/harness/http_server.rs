@@ -261,7 +261,10 @@ impl HttpServerHarness {
     pub fn poll_shared(&mut self) -> Option<SharedSessionEvent> {
         while let Some(event) = self.server.poll_event(self.now) {
             match event {
-                Event::Server(event) => self.polled.push_back(event),
+                Event::Server(event) => match super::describe::deprecated_by_client(&event) {
+                    Some(feature) => self.deprecated_features.push(feature),
+                    None => self.polled.push_back(event),
+                },
                 Event::Shared(event) => return Some(event),
                 other => panic!("unexpected event: {other:?}"),
             }
