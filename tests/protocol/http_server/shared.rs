@@ -85,7 +85,9 @@ impl Cluster {
             SharedSessionEvent::Load { exchange, id, opens_stream } => {
                 self.loads += 1;
                 match self.records.get(id.reveal()) {
-                    Some((_, record)) => _ = web.server.shared_sessions().found(now, exchange, record),
+                    Some((version, record)) => {
+                        _ = web.server.shared_sessions().found(now, exchange, *version, record);
+                    }
                     None => web.server.shared_sessions().not_found(now, exchange),
                 }
                 if opens_stream {
@@ -104,14 +106,15 @@ impl Cluster {
                 self.writes += 1;
                 let record = web.server.shared_sessions().save(&id).expect("it is here");
                 let version = self.records.get(id.reveal()).map_or(0, |(version, _)| *version);
-                self.records.insert(id.reveal().into(), (version + 1, record));
-                web.server.shared_sessions().stored(now, exchange);
+                assert!(record.replaces == version || record.replaces == 0);
+                self.records.insert(id.reveal().into(), (version + 1, record.bytes));
+                web.server.shared_sessions().stored(now, exchange, version + 1);
                 self.others(at, |web, _| _ = web.server.shared_sessions().mark_stale(&id));
             }
             SharedSessionEvent::Ended { exchange, id } => {
                 self.records.remove(id.reveal());
                 if let Some(exchange) = exchange {
-                    web.server.shared_sessions().stored(now, exchange);
+                    web.server.shared_sessions().stored(now, exchange, 0);
                 }
                 self.others(at, |web, now| web.server.shared_sessions().forget(now, &id));
             }
@@ -423,20 +426,20 @@ fn store_that_never_answers_is_waited_for_until_the_time_limit() {
     let record = all.records[&id].1.clone();
     let web = &mut all.processes[1];
     for x in waiting {
-        assert_eq!(web.server.shared_sessions().found(web.now, x, &record), Ok(()));
+        assert_eq!(web.server.shared_sessions().found(web.now, x, 1, &record), Ok(()));
         web.server.shared_sessions().not_found(web.now, x);
         web.server.shared_sessions().unavailable(web.now, x);
-        web.server.shared_sessions().stored(web.now, x);
+        web.server.shared_sessions().stored(web.now, x, 1);
         web.server.shared_sessions().not_stored(web.now, x);
     }
     assert_eq!((web.server.session_count(), web.server.exchange_count()), (0, 0));
     // A client that goes away while it waits leaves nothing.
     let x = web.post(&fields, &legacy_request(2, "ping", ""));
     web.close_exchange(x);
-    assert_eq!(web.server.shared_sessions().found(web.now, x, &record), Ok(()));
+    assert_eq!(web.server.shared_sessions().found(web.now, x, 1, &record), Ok(()));
     let x = web.post(&[], &initialize_request("2025-11-25"));
     web.close_exchange(x);
-    web.server.shared_sessions().stored(web.now, x);
+    web.server.shared_sessions().stored(web.now, x, 1);
     web.advance(secs(5));
     assert_eq!(web.server.exchange_count(), 0);
 }
@@ -465,7 +468,7 @@ fn record_that_is_not_that_of_the_session_is_refused_and_its_client_begins_anew(
             }
             let x = web.post(&[("Mcp-Session-Id", &id)], &legacy_request(2, "ping", ""));
             let Some(SharedSessionEvent::Load { exchange, .. }) = web.poll_shared() else { panic!() };
-            assert_eq!(web.server.shared_sessions().found(web.now, exchange, record), Err(expected));
+            assert_eq!(web.server.shared_sessions().found(web.now, exchange, 1, record), Err(expected));
             web.transmit_all();
             assert_eq!(web.response(x).status, 404);
             assert_eq!(web.server.session_count(), 0);
@@ -488,7 +491,7 @@ fn record_that_is_not_that_of_the_session_is_refused_and_its_client_begins_anew(
         let x = web.post(&fields, &legacy_request(2, "ping", ""));
         while let Some(event) = web.poll_shared() {
             if let SharedSessionEvent::Load { exchange, .. } = event {
-                _ = web.server.shared_sessions().found(web.now, exchange, &record);
+                _ = web.server.shared_sessions().found(web.now, exchange, 1, &record);
             }
         }
         web.transmit_all();
@@ -500,17 +503,21 @@ fn protected() -> Protected {
     Protected::new("http://localhost:8080/mcp", "https://login.example").expect("valid")
 }
 
-/// Passes the events of a process to a store that keeps versions, with the conflicts that this has.
-fn swap(all: &mut Cluster, at: usize, exchange: ExchangeId, id: &SessionId, seen: u64) {
+/// Saves a session as a store with versions does. Returns whether there was a conflict.
+fn swap(all: &mut Cluster, at: usize, exchange: ExchangeId, id: &SessionId) -> bool {
     let web = &mut all.processes[at];
-    let (version, record) = all.records.get_mut(id.reveal()).expect("stored");
-    if *version != seen {
-        let record = record.clone();
-        web.server.shared_sessions().merge(web.now, id, &record).expect("the record");
+    let (version, stored) = all.records.get_mut(id.reveal()).expect("stored");
+    let mut record = web.server.shared_sessions().save(id).expect("it is here");
+    let conflicts = record.replaces != *version;
+    if conflicts {
+        web.server.shared_sessions().merge(web.now, id, *version, stored).expect("the record");
+        record = web.server.shared_sessions().save(id).expect("it is here");
     }
-    *record = web.server.shared_sessions().save(id).expect("it is here");
+    assert_eq!(record.replaces, *version);
     *version += 1;
-    web.server.shared_sessions().stored(web.now, exchange);
+    *stored = record.bytes;
+    web.server.shared_sessions().stored(web.now, exchange, *version);
+    conflicts
 }
 
 #[test]
@@ -520,7 +527,6 @@ fn changes_at_two_processes_at_the_same_time_are_both_kept() {
     all.post(0, &id, &legacy_request(2, "resources/subscribe", r#""uri":"a:1""#));
     all.post(1, &id, &legacy_request(3, "resources/subscribe", r#""uri":"b:1""#));
     all.post(0, &id, &legacy_request(4, "ping", ""));
-    let seen = all.records[&id].0;
     let fields = [("Mcp-Session-Id", &*id)];
     let mut begun = Vec::new();
     for (at, method, params) in [
@@ -533,10 +539,12 @@ fn changes_at_two_processes_at_the_same_time_are_both_kept() {
         let x = all.processes[at].post(&fields, &legacy_request(20 + begun.len() as u32, method, params));
         begun.push((at, x));
     }
+    let mut conflicts = 0;
     while let Some((at, event)) = all.next() {
         let SharedSessionEvent::Changed { exchange, id } = event else { panic!("{event:?}") };
-        swap(&mut all, at, exchange, &id, seen);
+        conflicts += usize::from(swap(&mut all, at, exchange, &id));
     }
+    assert_eq!(conflicts, 1, "only the first one of the second process");
     for (at, x) in begun {
         all.processes[at].transmit_all();
         assert_eq!(all.processes[at].response(x).message()["result"], json!({}));

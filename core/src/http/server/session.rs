@@ -55,6 +55,8 @@ pub(super) struct HttpSession {
     pub(super) is_ending: bool,
     /// Another process has changed it.
     pub(super) is_stale: bool,
+    /// The version of its record in a store; 0 without one.
+    pub(super) stored_version: u64,
     /// The GET streams, from the first one on.
     pub(super) get_streams: Part<Sessions, GetStreams>,
     /// Its exchanges that have a stream number or count as a call, ordered by number, calls first.
@@ -251,6 +253,7 @@ impl SessionTable {
             is_http_sse: false,
             is_ending: false,
             is_stale: false,
+            stored_version: 0,
             get_streams: Part::NONE,
             exchanges: Tree::new(),
             call_count: 0,

@@ -32,6 +32,12 @@ use crate::time::Instant;
 pub struct SessionId(String);
 
 impl SessionId {
+    /// Reads an id; `None` for a text that has not the form of one.
+    #[must_use]
+    pub fn new(id: &str) -> Option<Self> {
+        is_id(id).then(|| Self(id.into()))
+    }
+
     /// Returns the id.
     #[must_use]
     pub fn reveal(&self) -> &str {
@@ -93,6 +99,23 @@ pub enum SharedSessionEvent {
         /// The message, or a batch.
         message: Bytes,
     },
+}
+
+/// The record of a session, for a store.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionRecord {
+    /// The version of the record that this one takes the place of; 0 if there is none.
+    pub replaces: u64,
+    /// The record.
+    pub bytes: Vec<u8>,
+}
+
+/// Does not show the record.
+impl fmt::Debug for SessionRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionRecord").field("replaces", &self.replaces).finish_non_exhaustive()
+    }
 }
 
 /// What a server knows about sharing, if it does.
@@ -226,6 +249,7 @@ pub struct SharedSessions<'s> {
 
 impl SharedSessions<'_> {
     /// Lets a request go on with the record of its session that another process, or this one, has [saved](Self::save).
+    /// `version` is that of the record, at least 1.
     ///
     /// No effect if the request has stopped waiting.
     ///
@@ -237,6 +261,7 @@ impl SharedSessions<'_> {
         &mut self,
         now: Instant,
         exchange: ExchangeId,
+        version: u64,
         snapshot: &[u8],
     ) -> Result<(), SnapshotError> {
         self.server.tick(now);
@@ -246,7 +271,7 @@ impl SharedSessions<'_> {
         };
         let opens_stream = x.kind == Kind::Get;
         let named = x.headers.session().ok().flatten().map(<[u8]>::to_vec);
-        let taken = self.take(snapshot, named.as_deref(), opens_stream);
+        let taken = self.take(version, snapshot, named.as_deref(), opens_stream);
         match taken {
             Err(SnapshotError::Full | SnapshotError::ShuttingDown) => {
                 self.server.exchanges.refuse(key, &overloaded("there is no room for the session"));
@@ -286,7 +311,7 @@ impl SharedSessions<'_> {
     ///
     /// It has the form of a [snapshot](super::Snapshots::save), without streams, which stay with their process. It contains the id
     /// and the principal: seal it.
-    pub fn save(&mut self, id: &SessionId) -> Option<Vec<u8>> {
+    pub fn save(&mut self, id: &SessionId) -> Option<SessionRecord> {
         let server = &mut *self.server;
         let key = server.sessions.find(id.reveal())?;
         // Requests and streams of each process have numbers of their own.
@@ -294,9 +319,10 @@ impl SharedSessions<'_> {
         if let Some(unstored) = server.sharing.as_mut().and_then(|s| s.unstored.get_mut(&key.key)) {
             unstored.saved = Mutable::from(&state);
         }
+        let session = server.sessions.get(key)?;
         let snapshot = Snapshot {
             id: id.reveal(),
-            principal: server.sessions.get(key)?.principal.as_deref(),
+            principal: session.principal.as_deref(),
             state,
             last_stream_number: 0,
             get_streams: Vec::new(),
@@ -304,7 +330,7 @@ impl SharedSessions<'_> {
             sent: Vec::new(),
             returned: Vec::new(),
         };
-        Some(snapshot.write())
+        Some(SessionRecord { replaces: session.stored_version, bytes: snapshot.write() })
     }
 
     /// Adds what another process has changed in a session that is here: after a conflict with it, or because it said so.
@@ -314,17 +340,28 @@ impl SharedSessions<'_> {
     /// # Errors
     ///
     /// [`SnapshotError`] if the record is not one of this session. Nothing changes then.
-    pub fn merge(&mut self, now: Instant, id: &SessionId, snapshot: &[u8]) -> Result<(), SnapshotError> {
+    pub fn merge(
+        &mut self,
+        now: Instant,
+        id: &SessionId,
+        version: u64,
+        snapshot: &[u8],
+    ) -> Result<(), SnapshotError> {
         self.server.tick(now);
         if self.server.sessions.find(id.reveal()).is_none() {
             return Ok(());
         }
-        self.take(snapshot, Some(id.reveal().as_bytes()), false)
+        self.take(version, snapshot, Some(id.reveal().as_bytes()), false)
     }
 
-    /// Lets the response to a request that has changed a session go: the change is stored.
-    pub fn stored(&mut self, now: Instant, exchange: ExchangeId) {
+    /// Lets the response to a request that has changed a session go: the change is stored, in a record with this version,
+    /// or the record of the session that has ended is removed.
+    pub fn stored(&mut self, now: Instant, exchange: ExchangeId, version: u64) {
         self.server.tick(now);
+        let session = self.server.exchanges.get(exchange.0).and_then(|x| x.session());
+        if let Some(session) = session.and_then(|session| self.server.sessions.get_mut(session)) {
+            session.stored_version = version;
+        }
         release(self.server, exchange.0, true);
     }
 
@@ -389,19 +426,31 @@ impl SharedSessions<'_> {
     }
 
     /// Takes a record of the session with an id.
-    fn take(&mut self, snapshot: &[u8], id: Option<&[u8]>, opens_stream: bool) -> Result<(), SnapshotError> {
+    fn take(
+        &mut self,
+        version: u64,
+        snapshot: &[u8],
+        id: Option<&[u8]>,
+        opens_stream: bool,
+    ) -> Result<(), SnapshotError> {
         let server = &mut *self.server;
         let mut snapshot = Snapshot::read(snapshot)?;
         if id != Some(snapshot.id.as_bytes()) {
             return Err(SnapshotError::OtherSession);
         }
-        let Some(key) = server.sessions.find(snapshot.id) else { return server.restore_session(snapshot) };
+        let Some(key) = server.sessions.find(snapshot.id) else {
+            let key = server.restore_session(snapshot)?;
+            if let Some(session) = server.sessions.get_mut(key) {
+                session.stored_version = version;
+            }
+            return Ok(());
+        };
         let current = server.state_of(key).ok_or(SnapshotError::OtherSession)?;
         let Some(session) = server.sessions.get_mut(key) else { return Ok(()) };
         if session.principal.as_deref() != snapshot.principal || current.version != snapshot.state.version {
             return Err(SnapshotError::OtherSession);
         }
-        session.is_stale = false;
+        (session.is_stale, session.stored_version) = (false, version);
         let channel = session.channel;
         if let Some(unstored) = server.sharing.as_mut().and_then(|s| s.unstored.get_mut(&key.key)) {
             let theirs = Mutable::from(&snapshot.state);

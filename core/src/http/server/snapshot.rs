@@ -178,13 +178,13 @@ impl Snapshots<'_> {
     /// name the principal of the session, so they must come from a place that no client can write to.
     pub fn restore(&mut self, now: Instant, snapshot: &[u8]) -> Result<(), SnapshotError> {
         self.server.tick(now);
-        self.server.restore_session(Snapshot::read(snapshot)?)
+        self.server.restore_session(Snapshot::read(snapshot)?).map(drop)
     }
 }
 
 impl Server {
     /// Adds the session of a snapshot.
-    pub(super) fn restore_session(&mut self, snapshot: Snapshot<'_>) -> Result<(), SnapshotError> {
+    pub(super) fn restore_session(&mut self, snapshot: Snapshot<'_>) -> Result<SessionKey, SnapshotError> {
         let built = self.config.sessions_marker().ok_or(SnapshotError::NoSessions)?;
         let version = snapshot.state.version;
         if !self.engine.config().legacy_versions().contains(version) {
@@ -208,7 +208,7 @@ impl Server {
         self.sessions.set_id(key, snapshot.id, moved_ids);
         self.engine.exchanges().restore_session(channel, &snapshot.state);
         let budget = self.config.replay_budget();
-        let Some(session) = self.sessions.get_mut(key) else { return Ok(()) };
+        let Some(session) = self.sessions.get_mut(key) else { return Ok(key) };
         session.last_stream_number = session.last_stream_number.max(snapshot.last_stream_number);
         if !snapshot.get_streams.is_empty() || !snapshot.returned.is_empty() {
             let all = session.get_streams.get_or_insert_default(built);
@@ -224,7 +224,7 @@ impl Server {
             snapshot.sent.into_iter().for_each(|entry| log.push(entry, budget));
             end_lost(snapshot.lost).for_each(|entry| log.push(entry, budget));
         }
-        Ok(())
+        Ok(key)
     }
 }
 
