@@ -215,6 +215,26 @@ impl<H: Handler> HttpServer<H> {
         self
     }
 
+    /// Shares the sessions of clients with other processes, so that each request can go to any of them and a session survives
+    /// its process ([`SharedSessions`](super::SharedSessions)).
+    ///
+    /// Requests that need the store while it is down are answered with 503 and `Retry-After`: those that begin or change a
+    /// session, and those of a session that is not here. Call this before [`shards`](Self::shards).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tasks`] if the server has tasks, which other processes would not know; [`Error::Io`] if no thread can be
+    /// started.
+    #[cfg(feature = "shared-sessions")]
+    pub fn share_sessions(mut self, sessions: &super::SharedSessions) -> Result<Self, Error> {
+        if self.inner.dispatcher.has_tasks() {
+            return Err(mcp_std::task_store::TasksError::Shards.into());
+        }
+        let sharing = sessions.share(&mut self.inner.state.server)?;
+        self.inner.set_sharing(sharing)?;
+        Ok(self)
+    }
+
     /// Enables [`Handler::head`] for heads of requests and responses.
     #[must_use]
     pub fn tap_heads(mut self) -> Self {
@@ -328,6 +348,9 @@ impl<H: Handler> HttpServer<H> {
     pub fn register(&self, waker: &Waker) {
         self.inner.dispatcher.register(waker);
         self.inner.state.shard_inbox.register(waker);
+        if let Some(sharing) = &self.inner.state.sharing {
+            sharing.register(waker);
+        }
     }
 
     /// Reads, writes and accepts whatever is ready, without waiting.

@@ -17,6 +17,10 @@ pub mod layers;
 mod remote;
 pub mod router;
 mod server_loop;
+#[cfg(feature = "http")]
+mod session_sharing;
+#[cfg(feature = "shared-sessions")]
+mod shared_sessions;
 mod stream;
 #[cfg(unix)]
 mod stream_server;
@@ -44,6 +48,10 @@ pub use remote::{
 };
 pub(crate) use server_loop::dispatch_event;
 pub use server_loop::{Backlog, ChangeSet, ServerLoop, subscribed_resource_changes};
+#[cfg(feature = "http")]
+pub use session_sharing::{Driven, ShareSessions};
+#[cfg(feature = "shared-sessions")]
+pub use shared_sessions::{SessionKeys, SharedSessions};
 pub use stream::{CallRunner, Server};
 #[cfg(unix)]
 pub use stream_server::{StreamConnection, StreamServer, StreamServerHandle};

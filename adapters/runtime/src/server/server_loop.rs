@@ -308,6 +308,16 @@ impl ChangeSet {
         Self { includes_all_resources: true, ..Self::default() }
     }
 
+    /// Creates a set that stands for all lists and resources of the protocol.
+    #[must_use]
+    pub fn everything() -> Self {
+        let mut changes = Self::all_resources();
+        for list in [Change::Tools, Change::Prompts, Change::Resources] {
+            changes.insert(list, &Audience::EVERYONE);
+        }
+        changes
+    }
+
     /// Adds the changes of another set.
     pub fn merge(&mut self, other: &Self) {
         other.changes.iter().for_each(|(change, audience)| self.insert(change.clone(), audience));

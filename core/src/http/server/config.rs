@@ -286,6 +286,12 @@ impl Config {
         self
     }
 
+    /// Returns for how long a store keeps the record of a session that nobody uses: longer than each process keeps its copy.
+    #[must_use]
+    pub fn record_lifetime(&self) -> Duration {
+        self.session_idle_timeout.saturating_add(self.session_idle_timeout / 8)
+    }
+
     /// Sets for how long a request waits for the store of sessions that [are shared](super::Server::share_sessions)
     /// (default 5 s).
     ///

@@ -23,6 +23,7 @@ use crate::server::connections::Connections;
 use crate::server::dispatcher::Dispatcher;
 use crate::server::handler::Handler;
 use crate::server::server_loop::{ServerLoop as _, dispatch_event};
+use crate::server::session_sharing::ShareSessions;
 use crate::server::stream::{CallRunner, MAX_PASSES_PER_TURN, SendCallRunner};
 use crate::server::tasks::StorePlace;
 
@@ -221,6 +222,7 @@ impl HttpLoop {
                 let _ = handler.register_tools(&mut self.state);
             }
             progressed |= self.validate_tokens();
+            progressed |= self.state.drive_sharing();
             progressed |= self.state.write();
             self.dispatch_tap(handler);
             if !progressed {
@@ -255,6 +257,13 @@ impl HttpLoop {
             // A schema that cannot be used was reported at the start.
             let _ = handler.register_tools(&mut self.state);
         }
+    }
+
+    /// Sets what takes sessions to a store.
+    pub(super) fn set_sharing(&mut self, sharing: Box<dyn ShareSessions>) -> Result<(), Error> {
+        sharing.register(&self.waker()?);
+        self.state.sharing = Some(sharing);
+        Ok(())
     }
 
     /// Sets what decides about tokens.

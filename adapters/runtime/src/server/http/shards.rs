@@ -127,6 +127,10 @@ impl HttpLoop {
             if let Some(tokens) = &self.tokens {
                 other.set_tokens(tokens.clone());
             }
+            if let Some(sharing) = &self.state.sharing {
+                let sharing = sharing.for_shard(&mut other.state.server)?;
+                other.set_sharing(sharing)?;
+            }
             others.push(other);
         }
         self.state.server.set_shard(0, all);
@@ -192,8 +196,11 @@ impl State {
         self.publish_locally(announcement)
     }
 
-    /// Sends changes to all other shards. A full inbox merges them instead of dropping them.
-    pub(super) fn forward_changes(&self, changes: impl Fn() -> ChangeSet) {
+    /// Sends changes to all other shards and processes. A full inbox merges them instead of dropping them.
+    pub(super) fn forward_changes(&mut self, changes: impl Fn() -> ChangeSet) {
+        if let Some(sharing) = &mut self.sharing {
+            sharing.publish(&changes());
+        }
         for other in self.other_shards() {
             // A shard that has ended has no subscribers.
             let _ = other.send_or_merge(ShardMessage::Changed(changes()), ShardMessage::merge);

@@ -25,6 +25,7 @@ use crate::Error;
 use crate::server::connections::Connections;
 use crate::server::handler::Handler;
 use crate::server::server_loop::{Backlog, ChangeSet, ServerLoop};
+use crate::server::session_sharing::ShareSessions;
 
 /// The state of an HTTP server without its handler and dispatcher.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub(super) struct State {
     pub(super) pending_tokens: VecDeque<(ExchangeId, TokenRequest)>,
     /// Exchanges whose tokens were given to the threads of the validator, with the flags that the decision is wanted.
     pub(super) undecided_tokens: Vec<(ExchangeId, Arc<AtomicBool>)>,
+    /// Set if other processes serve the same sessions.
+    pub(super) sharing: Option<Box<dyn ShareSessions>>,
     /// Names of the tools whose schemas the server has.
     pub(super) tool_names: Vec<String>,
     pub(super) tools_changed: bool,
@@ -69,6 +72,7 @@ impl State {
             shard_messages: VecDeque::new(),
             pending_tokens: VecDeque::new(),
             undecided_tokens: Vec::new(),
+            sharing: None,
             tool_names: Vec::new(),
             tools_changed: false,
             shutdown_deadline: None,
@@ -102,6 +106,11 @@ impl State {
                 http::Event::Token { exchange, request } => {
                     self.pending_tokens.push_back((exchange, request))
                 }
+                http::Event::Shared(event) => {
+                    if let Some(sharing) = &mut self.sharing {
+                        sharing.handle_event(now, &mut self.server, event);
+                    }
+                }
                 _ => {}
             }
         }
@@ -115,6 +124,17 @@ impl State {
             Err(denial) => server.deny(now, exchange, &denial),
         }
         self.connections.drive(server, exchange);
+    }
+
+    /// Does what the store of sessions and other processes have brought. Returns whether there was anything.
+    pub(super) fn drive_sharing(&mut self) -> bool {
+        let Some(sharing) = &mut self.sharing else { return false };
+        let driven = sharing.drive(self.connections.tick(), &mut self.server);
+        if let Some(changes) = &driven.changes {
+            // A condition of the application may panic.
+            let _ = catch(|| self.publish_changes(changes));
+        }
+        driven.any
     }
 
     /// Returns whether to read while a handler runs on this thread.
@@ -206,6 +226,7 @@ impl ServerLoop for State {
         self.wait_until(Some(until));
         self.process_connections();
         self.process_shard_messages();
+        self.drive_sharing();
     }
 
     fn publish(&mut self, announcement: &Announcement<'_>) {

@@ -1,0 +1,499 @@
+//! Sessions in a store, so that several processes serve them without affinity.
+//!
+//! [`SharedSessions`] belongs to a process: it has the store and the keys. Each loop of a server takes what its server says
+//! about sessions to the store and back. The store runs on threads of its own.
+
+mod message;
+mod seal;
+
+pub use seal::SessionKeys;
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::task::Waker;
+use core::time::Duration;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use mcp_proto::Instant;
+use mcp_proto::http::server::{ExchangeId, Server, SessionId, SharedSessionEvent};
+use mcp_std::session_store::{
+    SessionName, SessionStore, SessionStoreError, StoredSession, Swap, Watch, Watched,
+};
+use mcp_std::sync::{Inbox, Sender, Workers};
+
+use self::message::Message;
+use self::seal::{Purpose, Sealer, name_of};
+use super::server_loop::ChangeSet;
+use super::session_sharing::{Driven, ShareSessions};
+
+/// Number of threads on which the store is called, for each loop.
+const THREADS: usize = 4;
+/// Largest number of calls of the store that wait, for each loop. Beyond it requests that need the store get 503.
+const MAX_WAITING: usize = 1024;
+/// Largest number of messages of other processes that wait, for each loop. Beyond it all sessions are loaded again.
+const MAX_MESSAGES: usize = 1024;
+/// Number of times that a record is stored again after a conflict.
+const MAX_CONFLICTS: u32 = 8;
+
+/// The sessions of a process in a store, for its servers.
+///
+/// All processes that share sessions have the same store and the same keys, and servers with the same configuration and number
+/// of shards. A session survives its process, and each request of it can go to any of them. What each process publishes
+/// reaches the subscribers of all, except to a [limited audience](mcp_proto::server::Audience), and except lists of extensions.
+///
+/// A call belongs to the process that it came to, and ends with it.
+#[derive(Clone)]
+pub struct SharedSessions(Arc<Shared>);
+
+struct Shared {
+    store: Arc<dyn SessionStore>,
+    sealer: Sealer,
+    process: u32,
+    loops: Arc<Loops>,
+    _watch: Watch,
+}
+
+/// Where the messages of other processes go.
+#[derive(Default)]
+struct Loops(Mutex<Vec<Sender<Received>>>);
+
+/// What a watch of the store brings.
+#[derive(Clone)]
+enum Received {
+    /// A sealed message.
+    Message(Arc<[u8]>),
+    Gap,
+}
+
+impl Loops {
+    fn send(&self, received: &Received) {
+        let mut loops = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        loops.retain(|sender| !sender.is_closed());
+        for sender in loops.iter() {
+            if sender.send(received.clone()).is_err() {
+                // The inbox is full. Whatever is lost, the sessions are loaded again.
+                let _ = sender.send_or_merge(Received::Gap, |last, _| {
+                    *last = Received::Gap;
+                    true
+                });
+            }
+        }
+    }
+}
+
+impl SharedSessions {
+    /// Joins the processes that use a store. The keys are those of all of them.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionStoreError`] if the store does not answer.
+    pub fn join(store: impl SessionStore + 'static, keys: SessionKeys) -> Result<Self, SessionStoreError> {
+        let store: Arc<dyn SessionStore> = Arc::new(store);
+        let process = store.join()?;
+        let loops = Arc::<Loops>::default();
+        let receivers = loops.clone();
+        let watch = store.watch(Arc::new(move |watched: Watched<'_>| {
+            receivers.send(&match watched {
+                Watched::Message(message) => Received::Message(message.into()),
+                Watched::Gap => Received::Gap,
+            });
+        }))?;
+        let sealer = Sealer::new(keys);
+        Ok(Self(Arc::new(Shared { store, sealer, process, loops, _watch: watch })))
+    }
+
+    /// Shares the sessions of a server, which has had no request; for loops other than those of this crate.
+    ///
+    /// # Errors
+    ///
+    /// The error of the operating system if no thread can be started.
+    pub fn share(&self, server: &mut Server) -> io::Result<Box<dyn ShareSessions>> {
+        Ok(Box::new(SessionSharing::start(&self.0, server)?))
+    }
+}
+
+/// Shows no keys.
+impl fmt::Debug for SharedSessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedSessions").field("process", &self.0.process).finish_non_exhaustive()
+    }
+}
+
+/// A call of the store.
+enum Job {
+    Load { exchange: Option<ExchangeId>, id: SessionId, opens_stream: bool },
+    Save { id: SessionId, replaces: u64, bytes: Vec<u8>, lifetime: Duration },
+    Remove { exchange: Option<ExchangeId>, id: SessionId },
+    Touch { ids: Vec<SessionId>, lifetime: Duration },
+    Publish(Message),
+}
+
+/// The end of a [`Job`].
+enum Outcome {
+    Loaded {
+        exchange: Option<ExchangeId>,
+        id: SessionId,
+        opens_stream: bool,
+        result: Result<Option<StoredSession>, SessionStoreError>,
+    },
+    Saved {
+        id: SessionId,
+        result: Result<Swap, SessionStoreError>,
+    },
+    Removed {
+        exchange: Option<ExchangeId>,
+        result: Result<(), SessionStoreError>,
+    },
+    Published {
+        is_changes: bool,
+    },
+    Touched,
+}
+
+impl Shared {
+    fn run(&self, job: Job) -> Outcome {
+        match job {
+            Job::Load { exchange, id, opens_stream } => {
+                let name = name_of(&id);
+                let result = self.store.load(&name).map(|stored| self.open(&name, stored));
+                Outcome::Loaded { exchange, id, opens_stream, result }
+            }
+            Job::Save { id, replaces, bytes, lifetime } => {
+                let name = name_of(&id);
+                let result = self.sealer.seal(Purpose::Record(&name), &bytes).and_then(|sealed| {
+                    let expected = (replaces > 0).then_some(replaces);
+                    self.store.compare_and_set(&name, expected, &sealed, lifetime)
+                });
+                let result = result.map(|swap| match swap {
+                    Swap::Conflict(stored) => Swap::Conflict(self.open(&name, stored)),
+                    stored @ Swap::Stored(_) => stored,
+                });
+                if matches!(result, Ok(Swap::Stored(_))) {
+                    self.publish(&Message::Changed(id.clone()));
+                }
+                Outcome::Saved { id, result }
+            }
+            Job::Remove { exchange, id } => {
+                let result = self.store.remove(&name_of(&id));
+                self.publish(&Message::Ended(id));
+                Outcome::Removed { exchange, result }
+            }
+            Job::Touch { ids, lifetime } => {
+                let names: Vec<SessionName> = ids.iter().map(name_of).collect();
+                // They are touched again long before they expire.
+                let _ = self.store.touch(&names, lifetime);
+                Outcome::Touched
+            }
+            Job::Publish(message) => {
+                self.publish(&message);
+                Outcome::Published { is_changes: matches!(message, Message::Changes(_)) }
+            }
+        }
+    }
+
+    /// Opens the seal of a record. One that cannot be opened is the record of nobody: its bytes are empty.
+    fn open(&self, name: &SessionName, stored: Option<StoredSession>) -> Option<StoredSession> {
+        stored.map(|StoredSession { version, record }| StoredSession {
+            version,
+            record: self.sealer.open(Purpose::Record(name), &record).unwrap_or_default(),
+        })
+    }
+
+    /// Tells the other processes. If the store is down, they hear of a gap when it is back, and load the sessions again.
+    fn publish(&self, message: &Message) {
+        if let Ok(sealed) = self.sealer.seal(Purpose::Message, &message.write(self.process)) {
+            let _ = self.store.publish(&sealed);
+        }
+    }
+}
+
+/// The sessions of one server.
+struct SessionSharing {
+    shared: Arc<Shared>,
+    workers: Workers<Job, Outcome>,
+    inbox: Inbox<Received>,
+    received: VecDeque<Received>,
+    /// The sessions that are being stored.
+    saving: BTreeMap<SessionId, Saving>,
+    /// Changes that are published when the earlier ones are.
+    changes: Option<ChangeSet>,
+    is_publishing: bool,
+}
+
+/// A session that is being stored.
+#[derive(Default)]
+struct Saving {
+    /// Whose responses wait for the record that is being stored.
+    waiting: Vec<ExchangeId>,
+    /// Those that wait for the next one.
+    next: Vec<ExchangeId>,
+    conflicts: u32,
+}
+
+impl SessionSharing {
+    /// Shares the sessions of a server, which has had no request.
+    fn start(shared: &Arc<Shared>, server: &mut Server) -> io::Result<Self> {
+        let shared = shared.clone();
+        server.share_sessions(shared.process);
+        let runner = shared.clone();
+        let workers = Workers::start("mcp-sessions", THREADS, MAX_WAITING, move |job| runner.run(job))?;
+        let inbox = Inbox::new(MAX_MESSAGES);
+        shared.loops.0.lock().unwrap_or_else(PoisonError::into_inner).push(inbox.sender());
+        Ok(Self {
+            shared,
+            workers,
+            inbox,
+            received: VecDeque::new(),
+            saving: BTreeMap::new(),
+            changes: None,
+            is_publishing: false,
+        })
+    }
+
+    fn publish_next(&mut self) {
+        if self.is_publishing {
+            return;
+        }
+        if let Some(message) = self.changes.take().and_then(|changes| Message::of_changes(&changes)) {
+            // If the queue is full, what follows is published with the next changes.
+            self.is_publishing = self.workers.submit(Job::Publish(message)).is_ok();
+        }
+    }
+
+    /// Tells the other processes, unless too much waits for the store: it is as if the message were lost on its way.
+    fn tell(&self, message: Message) {
+        let _ = self.workers.submit(Job::Publish(message));
+    }
+
+    /// Stores a session, unless that is under way.
+    fn save(&mut self, now: Instant, server: &mut Server, id: &SessionId) {
+        let Some(saving) = self.saving.get_mut(id).filter(|saving| saving.waiting.is_empty()) else { return };
+        saving.waiting = core::mem::take(&mut saving.next);
+        let record = server.shared_sessions().save(id);
+        let job = record.map(|record| Job::Save {
+            id: id.clone(),
+            replaces: record.replaces,
+            bytes: record.bytes,
+            lifetime: server.config().record_lifetime(),
+        });
+        if job.is_none_or(|job| self.workers.submit(job).is_err()) {
+            self.end_save(id, |exchange| server.shared_sessions().not_stored(now, exchange));
+        }
+    }
+
+    /// Ends the storing of a session, for all whose responses wait for the record.
+    fn end_save(&mut self, id: &SessionId, end: impl FnMut(ExchangeId)) {
+        let Some(saving) = self.saving.get_mut(id) else { return };
+        saving.conflicts = 0;
+        core::mem::take(&mut saving.waiting).into_iter().for_each(end);
+        if saving.next.is_empty() {
+            self.saving.remove(id);
+        }
+    }
+
+    fn finish(&mut self, now: Instant, server: &mut Server, outcome: Outcome) {
+        match outcome {
+            Outcome::Loaded { exchange: Some(exchange), id, opens_stream, result } => {
+                let mut sessions = server.shared_sessions();
+                match result {
+                    // A record that cannot be taken is answered with 404.
+                    Ok(Some(StoredSession { version, record })) => {
+                        _ = sessions.found(now, exchange, version, &record);
+                    }
+                    Ok(None) => sessions.not_found(now, exchange),
+                    Err(_) => sessions.unavailable(now, exchange),
+                }
+                if opens_stream {
+                    self.tell(Message::StreamOpened(id));
+                }
+            }
+            Outcome::Loaded { id, result, .. } => match result {
+                Ok(Some(StoredSession { version, record })) => {
+                    _ = server.shared_sessions().merge(now, &id, version, &record);
+                }
+                Ok(None) => server.shared_sessions().forget(now, &id),
+                // The next request tries it again.
+                Err(_) => {}
+            },
+            Outcome::Saved { id, result } => self.finish_save(now, server, &id, result),
+            Outcome::Removed { exchange, result } => {
+                let Some(exchange) = exchange else { return };
+                match result {
+                    Ok(()) => server.shared_sessions().stored(now, exchange, 0),
+                    Err(_) => server.shared_sessions().not_stored(now, exchange),
+                }
+            }
+            Outcome::Published { is_changes } => {
+                self.is_publishing &= !is_changes;
+                self.publish_next();
+            }
+            Outcome::Touched => {}
+        }
+    }
+
+    fn finish_save(
+        &mut self,
+        now: Instant,
+        server: &mut Server,
+        id: &SessionId,
+        result: Result<Swap, SessionStoreError>,
+    ) {
+        match result {
+            Ok(Swap::Stored(version)) => self.end_save(id, |exchange| {
+                server.shared_sessions().stored(now, exchange, version);
+            }),
+            Ok(Swap::Conflict(stored)) => {
+                let is_merged = match stored {
+                    Some(StoredSession { version, record }) => {
+                        server.shared_sessions().merge(now, id, version, &record).is_ok()
+                    }
+                    // Another process has ended it.
+                    None => false,
+                };
+                let conflicts = self.saving.get_mut(id).map_or(MAX_CONFLICTS, |saving| {
+                    saving.conflicts += 1;
+                    // These are stored with the others.
+                    let waiting = core::mem::take(&mut saving.waiting);
+                    saving.next.extend(waiting);
+                    saving.conflicts
+                });
+                if !is_merged {
+                    server.shared_sessions().forget(now, id);
+                }
+                if is_merged && conflicts < MAX_CONFLICTS {
+                    return self.save(now, server, id);
+                }
+                if let Some(saving) = self.saving.get_mut(id) {
+                    saving.waiting = core::mem::take(&mut saving.next);
+                }
+                self.refuse(now, server, id);
+            }
+            Err(_) => self.refuse(now, server, id),
+        }
+        if self.saving.contains_key(id) {
+            self.save(now, server, id);
+        }
+    }
+
+    /// Refuses the requests whose changes could not be stored.
+    fn refuse(&mut self, now: Instant, server: &mut Server, id: &SessionId) {
+        self.end_save(id, |exchange| {
+            server.shared_sessions().not_stored(now, exchange);
+        });
+    }
+
+    /// Returns the changes that are to be published here.
+    fn receive(&self, now: Instant, server: &mut Server, received: &Received) -> Option<ChangeSet> {
+        let Received::Message(sealed) = received else {
+            for id in server.shared_sessions().mark_all_stale() {
+                self.load(id);
+            }
+            // What was published meanwhile is unknown.
+            return Some(ChangeSet::everything());
+        };
+        let message = self.shared.sealer.open(Purpose::Message, sealed).ok()?;
+        // Own messages return, too.
+        let (process, message) =
+            Message::read(&message).filter(|(process, _)| *process != self.shared.process)?;
+        let mut sessions = server.shared_sessions();
+        match message {
+            Message::Changed(id) => {
+                if sessions.mark_stale(&id) {
+                    self.load(id);
+                }
+            }
+            Message::Ended(id) => sessions.forget(now, &id),
+            Message::Relay(id, message) => sessions.receive(now, &id, &message.into()),
+            Message::StreamOpened(id) => {
+                for message in sessions.take_waiting(&id) {
+                    self.tell(Message::ForStream(id.clone(), process, message.to_vec()));
+                }
+            }
+            Message::ForStream(id, to, message) if to == self.shared.process => {
+                _ = sessions.send(now, &id, message.into());
+            }
+            Message::ForStream(..) => {}
+            Message::Changes(changes) => return Some(changes),
+        }
+        None
+    }
+
+    fn load(&self, id: SessionId) {
+        let _ = self.workers.submit(Job::Load { exchange: None, id, opens_stream: false });
+    }
+}
+
+impl ShareSessions for SessionSharing {
+    fn register(&self, waker: &Waker) {
+        self.workers.register(waker);
+        self.inbox.register(waker);
+    }
+
+    fn publish(&mut self, changes: &ChangeSet) {
+        self.changes.get_or_insert_default().merge(changes);
+        self.publish_next();
+    }
+
+    fn handle_event(&mut self, now: Instant, server: &mut Server, event: SharedSessionEvent) {
+        let lifetime = server.config().record_lifetime();
+        match event {
+            SharedSessionEvent::Load { exchange, id, opens_stream } => {
+                let job = Job::Load { exchange: Some(exchange), id, opens_stream };
+                if self.workers.submit(job).is_err() {
+                    server.shared_sessions().unavailable(now, exchange);
+                }
+            }
+            SharedSessionEvent::Changed { exchange, id } => {
+                self.saving.entry(id.clone()).or_default().next.push(exchange);
+                self.save(now, server, &id);
+            }
+            SharedSessionEvent::Ended { id, exchange } => {
+                let saving = self.saving.remove(&id).unwrap_or_default();
+                for waiting in saving.waiting.into_iter().chain(saving.next) {
+                    server.shared_sessions().not_stored(now, waiting);
+                }
+                if let Err(Job::Remove { exchange: Some(exchange), .. }) =
+                    self.workers.submit(Job::Remove { exchange, id })
+                {
+                    server.shared_sessions().not_stored(now, exchange);
+                }
+            }
+            SharedSessionEvent::Used { ids } => _ = self.workers.submit(Job::Touch { ids, lifetime }),
+            SharedSessionEvent::Relay { id, message } => self.tell(Message::Relay(id, message.to_vec())),
+            _ => {}
+        }
+    }
+
+    fn drive(&mut self, now: Instant, server: &mut Server) -> Driven {
+        let mut driven = Driven::default();
+        while let Some(outcome) = self.workers.poll_outcome() {
+            driven.any = true;
+            self.finish(now, server, outcome);
+        }
+        let mut received = core::mem::take(&mut self.received);
+        self.inbox.take(&mut received);
+        for received in received.drain(..) {
+            driven.any = true;
+            if let Some(changes) = self.receive(now, server, &received) {
+                driven.changes.get_or_insert_default().merge(&changes);
+            }
+        }
+        self.received = received;
+        driven
+    }
+
+    fn for_shard(&self, server: &mut Server) -> io::Result<Box<dyn ShareSessions>> {
+        Ok(Box::new(Self::start(&self.shared, server)?))
+    }
+}
+
+impl fmt::Debug for SessionSharing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let process = &self.shared.process;
+        f.debug_struct("SessionSharing").field("process", process).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,198 @@
+//! Messages between processes that share sessions.
+//!
+//! A message is a version, a kind, the number of its process, and its parts. Numbers have four bytes, high ones first; a length
+//! precedes each part but the last.
+
+use alloc::borrow::ToOwned as _;
+use alloc::vec::Vec;
+
+use mcp_proto::Change;
+use mcp_proto::http::server::SessionId;
+use mcp_proto::server::Announcement;
+
+use crate::server::server_loop::ChangeSet;
+
+const VERSION: u8 = 1;
+
+/// A message to the other processes.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// A session has changed.
+    Changed(SessionId),
+    /// A session has ended.
+    Ended(SessionId),
+    /// The client of a session has sent this, for which nothing waits in the sending process.
+    Relay(SessionId, Vec<u8>),
+    /// A session has a GET stream in the sending process from now on.
+    StreamOpened(SessionId),
+    /// A message for the client of a session, which the process with this number sends.
+    ForStream(SessionId, u32, Vec<u8>),
+    /// Lists or resources have changed.
+    Changes(ChangeSet),
+}
+
+impl Message {
+    /// Returns the message for changes that are for everyone; `None` if there are none.
+    pub(super) fn of_changes(changes: &ChangeSet) -> Option<Self> {
+        let mut for_everyone =
+            if changes.includes_all_resources() { ChangeSet::all_resources() } else { ChangeSet::default() };
+        for announcement in changes.iter().filter(|announcement| announcement.audience().is_everyone()) {
+            if kind_of(announcement.change()).is_some() {
+                for_everyone.merge(&ChangeSet::from(announcement));
+            }
+        }
+        (for_everyone != ChangeSet::default()).then_some(Self::Changes(for_everyone))
+    }
+
+    pub(super) fn write(&self, process: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        let kind = match self {
+            Self::Changed(_) => 1,
+            Self::Ended(_) => 2,
+            Self::Relay(..) => 3,
+            Self::StreamOpened(_) => 4,
+            Self::ForStream(..) => 5,
+            Self::Changes(_) => 6,
+        };
+        out.extend([VERSION, kind]);
+        out.extend(process.to_be_bytes());
+        match self {
+            Self::Changed(id) | Self::Ended(id) | Self::StreamOpened(id) => {
+                put(&mut out, id.reveal().as_bytes());
+            }
+            Self::Relay(id, message) => {
+                put(&mut out, id.reveal().as_bytes());
+                out.extend_from_slice(message);
+            }
+            Self::ForStream(id, to, message) => {
+                put(&mut out, id.reveal().as_bytes());
+                out.extend(to.to_be_bytes());
+                out.extend_from_slice(message);
+            }
+            Self::Changes(changes) => {
+                out.push(u8::from(changes.includes_all_resources()));
+                for announcement in changes.iter() {
+                    let change = announcement.change();
+                    out.extend(kind_of(change));
+                    let uri = if let Change::Resource(uri) = change { uri.as_bytes() } else { b"" };
+                    put(&mut out, uri);
+                }
+            }
+        }
+        out
+    }
+
+    /// Returns the number of the sending process and the message; `None` for what a later release sends.
+    pub(super) fn read(mut from: &[u8]) -> Option<(u32, Self)> {
+        let from = &mut from;
+        let [VERSION, kind] = *take::<2>(from)? else { return None };
+        let process = u32::from_be_bytes(*take(from)?);
+        let message = match kind {
+            1 => Self::Changed(id(from)?),
+            2 => Self::Ended(id(from)?),
+            3 => Self::Relay(id(from)?, rest(from)),
+            4 => Self::StreamOpened(id(from)?),
+            5 => Self::ForStream(id(from)?, u32::from_be_bytes(*take(from)?), rest(from)),
+            6 => {
+                let [all_resources] = *take(from)?;
+                let mut changes =
+                    if all_resources == 1 { ChangeSet::all_resources() } else { ChangeSet::default() };
+                while let Some([kind]) = take(from) {
+                    let uri = core::str::from_utf8(part(from)?).ok()?;
+                    changes.merge(&ChangeSet::from(Announcement::new(change(*kind, uri)?)));
+                }
+                Self::Changes(changes)
+            }
+            _ => return None,
+        };
+        from.is_empty().then_some((process, message))
+    }
+}
+
+/// Returns the kind of a change; `None` for a list of an extension, whose name is a text of the program.
+fn kind_of(change: &Change) -> Option<u8> {
+    match change {
+        Change::Tools => Some(1),
+        Change::Prompts => Some(2),
+        Change::Resources => Some(3),
+        Change::Resource(_) => Some(4),
+        _ => None,
+    }
+}
+
+fn change(kind: u8, uri: &str) -> Option<Change> {
+    Some(match kind {
+        1 => Change::Tools,
+        2 => Change::Prompts,
+        3 => Change::Resources,
+        4 => Change::Resource(uri.to_owned()),
+        _ => return None,
+    })
+}
+
+fn put(out: &mut Vec<u8>, part: &[u8]) {
+    out.extend((part.len() as u32).to_be_bytes());
+    out.extend_from_slice(part);
+}
+
+fn take<'a, const N: usize>(from: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let taken;
+    (taken, *from) = from.split_first_chunk()?;
+    Some(taken)
+}
+
+fn part<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = u32::from_be_bytes(*take(from)?);
+    let taken;
+    (taken, *from) = from.split_at_checked(usize::try_from(length).ok()?)?;
+    Some(taken)
+}
+
+fn id(from: &mut &[u8]) -> Option<SessionId> {
+    SessionId::new(core::str::from_utf8(part(from)?).ok()?)
+}
+
+fn rest(from: &mut &[u8]) -> Vec<u8> {
+    core::mem::take(from).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mcp_proto::server::Audience;
+
+    #[test]
+    fn message_is_read_as_it_was_written_and_a_part_of_it_is_none() {
+        let id = || SessionId::new("AAAAAAAAAAAAAAAAAAAAAAAAAAAA").expect("an id");
+        let mut changes = ChangeSet::all_resources();
+        changes.merge(&Change::Tools.into());
+        let mut some = ChangeSet::from(Change::Resource("a:1".into()));
+        some.merge(&Change::Prompts.into());
+        for message in [
+            Message::Changed(id()),
+            Message::Ended(id()),
+            Message::Relay(id(), b"{}".to_vec()),
+            Message::StreamOpened(id()),
+            Message::ForStream(id(), 7, b"{}".to_vec()),
+            Message::Changes(changes),
+            Message::Changes(some),
+        ] {
+            let written = message.write(70_000);
+            let (process, read) = Message::read(&written).expect("a message");
+            assert_eq!((process, alloc::format!("{read:?}")), (70_000, alloc::format!("{message:?}")));
+            for end in 0..written.len().min(30) {
+                assert!(Message::read(&written[..end]).is_none(), "{message:?} cut after {end}");
+            }
+        }
+        assert!(Message::read(&[2, 1, 0, 0, 0, 0]).is_none() && Message::read(&[1, 9, 0, 0, 0, 0]).is_none());
+    }
+
+    #[test]
+    fn changes_for_some_stay_in_their_process() {
+        let mut changes = ChangeSet::from(Announcement::new(Change::Tools).to(Audience::matching(|_| true)));
+        assert!(Message::of_changes(&changes).is_none());
+        changes.merge(&Change::Prompts.into());
+        let Some(Message::Changes(published)) = Message::of_changes(&changes) else { panic!("none") };
+        assert_eq!(published, ChangeSet::from(Change::Prompts));
+    }
+}
