@@ -1,9 +1,10 @@
 //! Files that are replaced as a whole, and locks between processes.
 
+use alloc::vec::Vec;
 use core::fmt;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 #[cfg(test)]
@@ -163,6 +164,19 @@ pub fn beside(path: &Path, ending: &str) -> PathBuf {
     name.push(".");
     name.push(ending);
     name.into()
+}
+
+/// Reads the start of a file; `None` if there is no file.
+pub(crate) fn read_up_to(path: &Path, length: usize) -> Result<Option<Vec<u8>>, FileError> {
+    let failed = |error| FileError::new(path, "read", error);
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut bytes = Vec::new();
+    file.take(length as u64).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(Some(bytes))
 }
 
 #[cfg(test)]

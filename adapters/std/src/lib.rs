@@ -17,7 +17,7 @@
 //! | [`durable_file`] | files that are replaced as a whole, and locks between processes |
 //! | [`poll`] | waiting for descriptors, and ending such a wait from another thread |
 //! | [`sync`] | queues, wakers and pools that event loops share with other threads and tasks |
-//! | [`testing`] | suites for an adapter of your own |
+//! | [`testing`] | suites for an adapter or a store of your own |
 //! | [`entropy`] | secrets from the operating system, and nonces |
 //!
 //! [`Clock`] turns the system's monotonic clock into instants of the core. [`NetStream`] is a socket, or TLS over one. [`catch`]
@@ -93,10 +93,11 @@ pub mod schema;
 pub mod session_store;
 pub mod sync;
 pub mod task_store;
-/// Suites for programs that drive the core.
+/// Suites for programs that drive the core, and for stores.
 pub mod testing {
     pub mod adapter;
     mod peer;
+    pub mod session_store;
 }
 #[cfg(feature = "tls")]
 pub mod tls;

@@ -7,6 +7,7 @@
 //! [`MemorySessionStore`] is for the servers of one process, [`FileSessionStore`] for the processes of one machine.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -16,12 +17,24 @@ use std::path::PathBuf;
 
 use crate::durable_file::FileError;
 
+mod file;
+#[cfg(test)]
+mod file_tests;
+mod memory;
+mod message_log;
+
+pub use file::FileSessionStore;
+pub use memory::MemorySessionStore;
+
 /// A store of sessions, which all processes of a server share.
 ///
 /// A server calls it on threads of its own, several at a time. Each method returns within a time that the store bounds:
 /// requests wait for it, and are answered with 503 when it fails.
 ///
-/// Records and messages are sealed. A store reads neither, and need not trust who writes to it.
+/// Records and messages are sealed. A store reads neither, and need not trust who writes to it: a stored record that is not
+/// its own is returned as it is, with version 0, and the server refuses it because its seal cannot be opened.
+///
+/// [`testing::session_store`](crate::testing::session_store) has tests that every store passes.
 pub trait SessionStore: Send + Sync {
     /// Returns the record of a session, or `None` if there is none, or it has expired.
     ///
@@ -32,8 +45,9 @@ pub trait SessionStore: Send + Sync {
 
     /// Stores a record in the place of the one with the version `expected`, or of none.
     ///
-    /// The record has a new version then, which is greater, and expires after `lifetime` unless it is stored again or
-    /// [touched](Self::touch). Of two callers that expect the same version, one succeeds.
+    /// The record has a new version then, greater than each that the session had before, also in a record that was removed
+    /// or has expired since. It expires after `lifetime` unless it is stored again or [touched](Self::touch). Of two callers
+    /// that expect the same version, one succeeds.
     ///
     /// # Errors
     ///
@@ -60,7 +74,7 @@ pub trait SessionStore: Send + Sync {
     /// [`SessionStoreError`] if it may still be there.
     fn remove(&self, session: &SessionName) -> Result<(), SessionStoreError>;
 
-    /// Returns a number that no other process has got from this store.
+    /// Returns a number that no other process has got from this store. It may be any one, and not a small one.
     ///
     /// # Errors
     ///
@@ -69,6 +83,8 @@ pub trait SessionStore: Send + Sync {
 
     /// Sends a message to all that [watch](Self::watch), also to watchers of the same process.
     ///
+    /// A message may arrive twice if a connection was lost while it was sent.
+    ///
     /// # Errors
     ///
     /// [`SessionStoreError`] if it may not have reached them.
@@ -76,8 +92,9 @@ pub trait SessionStore: Send + Sync {
 
     /// Passes all further messages to a receiver, in the order of each sender, until the watch is dropped.
     ///
-    /// It returns once messages arrive. The receiver is called on a thread of the store and does not block. After a
-    /// connection was lost the store makes it anew by itself, and says so by [`Watched::Gap`].
+    /// It returns once messages arrive. The receiver is called on a thread of the store, or on one that publishes; it does not
+    /// block, and does not call the store. After the watch was dropped it gets at most the message that was under way. After
+    /// a connection was lost the store makes it anew by itself, and says so by [`Watched::Gap`].
     ///
     /// # Errors
     ///
@@ -95,9 +112,9 @@ pub struct SessionName(pub [u8; 32]);
 impl SessionName {
     /// Returns the name as 64 hexadecimal digits, for keys and file names.
     #[must_use]
-    pub fn to_hex(&self) -> alloc::string::String {
+    pub fn to_hex(&self) -> String {
         use core::fmt::Write as _;
-        let mut text = alloc::string::String::with_capacity(64);
+        let mut text = String::with_capacity(64);
         self.0.iter().for_each(|byte| _ = write!(text, "{byte:02x}"));
         text
     }
@@ -178,14 +195,14 @@ pub enum SessionStoreError {
         /// The error of the operating system.
         error: io::Error,
     },
-    /// The record is larger than the store takes. Nothing was stored.
+    /// The record or message is larger than the store takes. Nothing was stored or sent.
     TooLarge {
-        /// Bytes of the record.
+        /// Bytes of the record or message.
         size: usize,
         /// Bytes that the store takes.
         max: usize,
     },
-    /// The store has no room for one more session.
+    /// The store has no room for the record.
     Full,
     /// The store did not answer in time.
     TimedOut,
@@ -206,9 +223,9 @@ impl fmt::Display for SessionStoreError {
                 write!(f, "cannot {operation} {}: {error}", path.display())
             }
             Self::TooLarge { size, max } => {
-                write!(f, "the record of a session has {size} bytes, and the store takes {max}")
+                write!(f, "a record or message of sessions has {size} bytes, and the store takes {max}")
             }
-            Self::Full => f.write_str("the store has no room for one more session"),
+            Self::Full => f.write_str("the store of sessions has no room for the record"),
             Self::TimedOut => f.write_str("the store of sessions did not answer in time"),
             Self::Other(error) => error.fmt(f),
         }
@@ -224,3 +241,6 @@ impl core::error::Error for SessionStoreError {
         }
     }
 }
+
+/// Longest lifetime of a record, of those that clocks represent: 100 years.
+const MAX_LIFETIME: Duration = Duration::from_secs(100 * 365 * 86_400);

@@ -1,4 +1,4 @@
-//! Tests of `mcp-std` from outside: byte streams, processes, stores of tasks, wakers.
+//! Tests of `mcp-std` from outside: byte streams, processes, stores of sessions and tasks, wakers.
 
 extern crate alloc;
 
@@ -6,6 +6,7 @@ extern crate alloc;
 mod child;
 #[cfg(unix)]
 mod line_streams;
+mod session_store;
 mod streams;
 mod support;
 mod task_store;

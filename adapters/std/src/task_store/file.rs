@@ -5,14 +5,14 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::{fmt, str};
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read as _};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::{LoadedTasks, StoredTask, TaskStore, TaskStoreError};
 use crate::durable_file::{
-    FileError, FileLock, beside, create_folder, flush_folder_of, remove, replace_content,
+    FileError, FileLock, beside, create_folder, flush_folder_of, read_up_to, remove, replace_content,
 };
 
 /// A [`TaskStore`] in a folder, with one file for each task.
@@ -165,19 +165,6 @@ impl fmt::Debug for FileTaskStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileTaskStore").field("folder", &self.folder).finish_non_exhaustive()
     }
-}
-
-/// Reads the start of a file; `None` if there is no file.
-fn read_up_to(path: &Path, length: usize) -> Result<Option<Vec<u8>>, FileError> {
-    let failed = |error| FileError::new(path, "read", error);
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
-    };
-    let mut bytes = Vec::new();
-    file.take(length as u64).read_to_end(&mut bytes).map_err(failed)?;
-    Ok(Some(bytes))
 }
 
 /// Renames a damaged file, and returns its new path. Earlier ones stay, up to a number.

@@ -22,8 +22,9 @@ const SHARED: &[(&str, &[(&str, &str)])] = &[
             ("process", "poll clock io"),
             ("durable_file", ""),
             ("sync", "catch"),
+            ("session_store", "durable_file"),
             ("task_store", "sync catch durable_file"),
-            ("testing", "clock"),
+            ("testing", "clock session_store"),
             ("net_stream", "poll io tls"),
             ("http_client", "poll clock io tls sync net_stream"),
         ],
@@ -83,6 +84,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("adapters/tokio", "mcp-proto mcp-std mcp-auth mcp-extensions mcp-runtime"),
     ("adapters/tower", "mcp-proto mcp-std mcp-auth mcp-extensions mcp-events mcp-runtime"),
     ("adapters/telemetry", "mcp-proto"),
+    ("adapters/redis", "mcp-std"),
     ("adapters/c", "mcp-proto"),
     (
         "adapters/cli",
