@@ -20,7 +20,7 @@ use mcp_proto::http::HeadRecord;
 use mcp_proto::http::client::{Challenge, Credential};
 use mcp_proto::http::server::{Config as Http, Denial, Protected, TokenRequest};
 use mcp_proto::model::{CallToolResult, ElicitParams, ElicitResult, ElicitSchema};
-use mcp_proto::server::Identity;
+use mcp_proto::server::{Config, Identity};
 use mcp_proto::{
     CallError, CallOptions, Capabilities, Capability, Change, Era, RawJson, RpcError, VersionSet, client,
 };
@@ -52,9 +52,18 @@ impl HttpTestServer {
         handler: impl FnOnce() -> H + Send + 'static,
         configure: impl FnOnce(HttpServer<H>) -> HttpServer<H> + Send + 'static,
     ) -> Self {
+        Self::with_config(server_config(), http, handler, configure)
+    }
+
+    pub fn with_config<H: Handler>(
+        config: Config,
+        http: Http,
+        handler: impl FnOnce() -> H + Send + 'static,
+        configure: impl FnOnce(HttpServer<H>) -> HttpServer<H> + Send + 'static,
+    ) -> Self {
         let (started, starts) = mpsc::channel();
         let thread = thread::spawn(move || {
-            let mut server = configure(HttpServer::bind("127.0.0.1:0", server_config(), http, handler())?);
+            let mut server = configure(HttpServer::bind("127.0.0.1:0", config, http, handler())?);
             started.send((server.address()?, server_handle!(server))).unwrap();
             run_http(server)
         });

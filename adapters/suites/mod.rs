@@ -32,6 +32,7 @@ pub(crate) mod request_in_view;
 pub(crate) mod router;
 pub(crate) mod scripted_server;
 pub(crate) mod server_tasks;
+pub(crate) mod shared_sessions;
 #[cfg(unix)]
 pub(crate) mod signals;
 pub(crate) mod skills;

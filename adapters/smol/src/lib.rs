@@ -406,6 +406,9 @@ pub use mcp_runtime::server::router;
 pub use mcp_runtime::server::{
     Answered, AsyncCx as Cx, AsyncHandler as Handler, Attachments, Cx as BlockingCx, Handle, HandlerFailure,
 };
+#[doc(inline)]
+#[cfg(feature = "shared-sessions")]
+pub use mcp_runtime::server::{SessionKeys, SharedSessions};
 #[cfg(unix)]
 pub use mcp_runtime::server::{StreamConnection, StreamServer, StreamServerHandle};
 pub use mcp_runtime::{
@@ -419,6 +422,8 @@ pub use mcp_std::process::on_terminate;
 pub use mcp_std::process::{Program, ShutdownReport, ShutdownStage, ShutdownTimeouts, Stderr};
 #[cfg(feature = "validate")]
 pub use mcp_std::schema;
+#[cfg(feature = "shared-sessions")]
+pub use mcp_std::session_store;
 pub use mcp_std::task_store;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;

@@ -318,6 +318,9 @@ pub use mcp_runtime::server::ServerTasks;
 pub use mcp_runtime::server::layers;
 pub use mcp_runtime::server::router;
 pub use mcp_runtime::server::{Answered, Attachments, Cx, Handle, HandlerFailure};
+#[doc(inline)]
+#[cfg(feature = "shared-sessions")]
+pub use mcp_runtime::server::{SessionKeys, SharedSessions};
 #[cfg(unix)]
 pub use mcp_runtime::server::{StreamConnection, StreamServer, StreamServerHandle};
 pub use mcp_runtime::{
@@ -333,6 +336,8 @@ pub use mcp_std::process::on_terminate;
 pub use mcp_std::process::{Program, ShutdownReport, ShutdownStage, ShutdownTimeouts, Stderr};
 #[cfg(feature = "validate")]
 pub use mcp_std::schema;
+#[cfg(feature = "shared-sessions")]
+pub use mcp_std::session_store;
 pub use mcp_std::task_store;
 #[cfg(feature = "tls")]
 pub use mcp_std::tls;

@@ -201,6 +201,22 @@ impl<R: Runtime, H: AsyncHandler> HttpServer<R, H> {
         self
     }
 
+    /// Shares the sessions of clients with other processes, so that each request can go to any of them and a session survives
+    /// its process ([`SharedSessions`](crate::server::SharedSessions)).
+    ///
+    /// Requests that need the store while it is down are answered with 503 and `Retry-After`: those that begin or change a
+    /// session, and those of a session that is not here. Call this before [`shards`](Self::shards).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tasks`] if the server has tasks, which other processes would not know; [`Error::Io`] if no thread can be
+    /// started.
+    #[cfg(feature = "shared-sessions")]
+    pub fn share_sessions(mut self, sessions: &crate::server::SharedSessions) -> Result<Self, Error> {
+        self.inner = self.inner.share_sessions(sessions)?;
+        Ok(self)
+    }
+
     /// Sets a callback that completes the description of each connection, before its first request.
     ///
     /// The description has the address of the client, and its certificates if TLS asks for them. Handlers get it with
