@@ -190,8 +190,13 @@ pub use mcp_runtime::server::ServerTasks;
 pub use mcp_runtime::server::layers;
 pub use mcp_runtime::server::router;
 pub use mcp_runtime::server::{Answered, AsyncCx as Cx, Cx as BlockingCx, HandlerFailure};
+#[doc(inline)]
+#[cfg(feature = "shared-sessions")]
+pub use mcp_runtime::server::{SessionKeys, SharedSessions};
 #[cfg(feature = "validate")]
 pub use mcp_std::schema;
+#[cfg(feature = "shared-sessions")]
+pub use mcp_std::session_store;
 use mcp_std::sync::{BlockingJob, BlockingPool, run_on_thread};
 pub use mcp_std::task_store;
 pub use response_future::ResponseFuture;

@@ -1,5 +1,6 @@
 //! The service, and its settings.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::convert::Infallible;
@@ -27,7 +28,7 @@ use tower_service::Service;
 
 use crate::handler::Application;
 use crate::request_view::RequestView;
-use crate::shard::{Poller, Shard, Waiter};
+use crate::shard::{Poller, Shard, StartSharing, Waiter};
 use crate::{McpBody, ResponseFuture, Timer};
 
 /// An MCP server as a [`tower_service::Service`]. A clone is a handle to the same server.
@@ -208,6 +209,7 @@ pub struct Builder {
     shards: u8,
     max_running: usize,
     tokens: Option<TokenWorkers>,
+    share_sessions: Option<StartSharing>,
     body_timeout: Duration,
     view: RequestView,
 }
@@ -223,6 +225,7 @@ impl Builder {
             shards: 1,
             max_running: 1024,
             tokens: None,
+            share_sessions: None,
             body_timeout: Duration::from_secs(60),
             view: RequestView::default(),
         }
@@ -287,6 +290,20 @@ impl Builder {
         self
     }
 
+    /// Shares the sessions of clients with other processes, so that each request can go to any of them and a session survives
+    /// its process.
+    ///
+    /// Requests that need the store while it is down are answered with 503 and `Retry-After`: those that begin or change a
+    /// session, and those of a session that is not here. A server with tasks cannot share its sessions, because other
+    /// processes would not know the tasks.
+    #[cfg(feature = "shared-sessions")]
+    #[must_use]
+    pub fn share_sessions(mut self, sessions: &mcp_runtime::server::SharedSessions) -> Self {
+        let sessions = sessions.clone();
+        self.share_sessions = Some(Box::new(move |server| sessions.share(server)));
+        self
+    }
+
     /// Sets how long the body of a request may take (default 60 s). Reached: 408.
     #[must_use]
     pub const fn body_timeout(mut self, timeout: Duration) -> Self {
@@ -340,8 +357,11 @@ impl Builder {
             let server = Server::new(config.clone(), http.clone(), Entropy::new(secret, u64::from(index)));
             let application = self.application.clone();
             let shard = Shard::new(server, application, self.timer.clone(), self.max_running, (index, all));
-            if shard.prepare(self.tokens.as_ref())? && all > 1 {
+            if shard.prepare(self.tokens.as_ref())? && (all > 1 || self.share_sessions.is_some()) {
                 return Err(TasksError::Shards.into());
+            }
+            if let Some(start) = &self.share_sessions {
+                shard.share_sessions(start)?;
             }
             shards.push(shard);
         }

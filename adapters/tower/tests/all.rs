@@ -7,6 +7,7 @@ mod context;
 mod limits;
 mod protected;
 mod service;
+mod sessions;
 mod streams;
 mod support;
 mod webhook;

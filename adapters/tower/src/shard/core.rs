@@ -175,6 +175,7 @@ impl Core {
             outcome.calls.extend(core::iter::from_fn(|| dispatcher.next_call(host)));
         }
         progressed |= dispatcher.drive(host);
+        progressed |= host.drive_sharing();
         let is_overloaded = dispatcher.is_congested(host.server.engine().config().effective_limits());
         host.server.set_overloaded(is_overloaded);
         if core::mem::take(&mut host.tools_changed) {

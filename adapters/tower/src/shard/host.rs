@@ -1,5 +1,6 @@
 //! The engine of a shard with its clock, as handlers and the dispatcher see it.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
@@ -11,7 +12,7 @@ use mcp_proto::http::server::{self as http, ExchangeId, TokenRequest};
 use mcp_proto::server::{Announcement, Engine, Event};
 use mcp_proto::{CallId, Change, Instant};
 use mcp_runtime::Error;
-use mcp_runtime::server::{ChangeSet, ServerLoop, subscribed_resource_changes};
+use mcp_runtime::server::{ChangeSet, ServerLoop, ShareSessions, subscribed_resource_changes};
 use mcp_std::catch;
 
 use crate::Timer;
@@ -24,6 +25,8 @@ pub(super) struct Host {
     now: Instant,
     /// Exchanges with tokens that the validator was not asked about.
     pub(super) tokens: VecDeque<(ExchangeId, TokenRequest)>,
+    /// Set if other processes serve the same sessions.
+    pub(super) sharing: Option<Box<dyn ShareSessions>>,
     /// Whether there are other shards, and so changes are kept for them.
     pub(super) is_sharded: bool,
     /// Changes of this shard that the others do not know.
@@ -43,6 +46,7 @@ impl Host {
             now: now(&*timer),
             timer,
             tokens: VecDeque::new(),
+            sharing: None,
             is_sharded: false,
             unshared: None,
             unshared_shutdown: None,
@@ -58,6 +62,11 @@ impl Host {
             match self.server.poll_event(self.now)? {
                 http::Event::Server(event) => return Some(event),
                 http::Event::Token { exchange, request } => self.tokens.push_back((exchange, request)),
+                http::Event::Shared(event) => {
+                    if let Some(sharing) = &mut self.sharing {
+                        sharing.handle_event(self.now, &mut self.server, event);
+                    }
+                }
                 _ => {}
             }
         }
@@ -78,7 +87,20 @@ impl Host {
         }
     }
 
+    /// Does what the store of sessions and other processes have brought. Returns whether there was anything.
+    pub(super) fn drive_sharing(&mut self) -> bool {
+        let Some(sharing) = &mut self.sharing else { return false };
+        let driven = sharing.drive(self.now, &mut self.server);
+        if let Some(changes) = &driven.changes {
+            self.publish_here(changes);
+        }
+        driven.any
+    }
+
     fn share(&mut self, changes: &ChangeSet) {
+        if let Some(sharing) = &mut self.sharing {
+            sharing.publish(changes);
+        }
         if self.is_sharded {
             self.unshared.get_or_insert_default().merge(changes);
         }

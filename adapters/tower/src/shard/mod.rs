@@ -22,13 +22,14 @@ use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::task::Wake;
 use alloc::vec::Vec;
+use std::io;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use mcp_proto::Instant;
 use mcp_proto::http::server::{self as http, ExchangeId};
 use mcp_runtime::Error;
 use mcp_runtime::server::{
-    ChangeSet, CommandSender, Dispatcher, RemoteCall, StartTimer, TokenOutcome, TokenWorkers,
+    ChangeSet, CommandSender, Dispatcher, RemoteCall, ShareSessions, StartTimer, TokenOutcome, TokenWorkers,
 };
 
 use self::core::{Core, Outcome};
@@ -145,6 +146,15 @@ impl Shard {
             core.set_tokens(tokens.clone());
         }
         core.attach()
+    }
+
+    /// Shares the sessions with other processes.
+    pub(crate) fn share_sessions(&self, start: &StartSharing) -> io::Result<()> {
+        let host = &mut self.core().host;
+        let sharing = start(&mut host.server)?;
+        sharing.register(&Waker::from(Arc::new(ShardWaker(self.this.clone()))));
+        host.sharing = Some(sharing);
+        Ok(())
     }
 
     /// Sets the other shards of the service.
@@ -499,6 +509,10 @@ impl Wake for ShardWaker {
         }
     }
 }
+
+/// Starts to share the sessions of a server.
+pub(crate) type StartSharing =
+    Box<dyn Fn(&mut http::Server) -> io::Result<Box<dyn ShareSessions>> + Send + Sync>;
 
 /// Notes that the timer of the host has fired.
 struct TimerWaker(Weak<Shard>);

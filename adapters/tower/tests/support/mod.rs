@@ -78,7 +78,7 @@ pub fn call_with_progress(tool: &str) -> Request<Full<Bytes>> {
 
 /// A client of 2025-11-25.
 pub struct Legacy<'a> {
-    service: &'a McpService,
+    pub service: &'a McpService,
     pub session: String,
 }
 
