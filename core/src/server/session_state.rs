@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::channel::{LegacySession, ServerEndpoint};
+use super::authorization::Authorization;
+use super::channel::{LegacySession, ServerEndpoint, authorization};
 use super::exchanges::{ExchangeBuffers, Exchanges};
 use super::log::Threshold;
 use super::receive::{receive_initialized, report_session};
@@ -105,6 +106,11 @@ impl Exchanges<'_> {
         let changed =
             engine.changes.set_resources(&mut engine.endpoint, &engine.config, channel, resources, announces);
         engine.events.extend(changed);
+    }
+
+    /// Returns the party of the last request of a session.
+    pub(crate) fn party(&self, channel: Key) -> Option<Authorization> {
+        authorization(&self.engine.endpoint, channel).cloned()
     }
 
     /// Makes the ids of requests of this engine differ from those of another one that begins elsewhere.

@@ -33,6 +33,8 @@ pub struct HttpServerHarness {
     pub auto_transmits: bool,
     /// Deprecated features that were reported; kept apart from the events.
     pub deprecated_features: Vec<mcp_proto::DeprecatedFeature>,
+    /// Whether responses may be to requests that another process has received.
+    pub has_other_processes: bool,
     /// Events of the engine that were polled while those of shared sessions were looked for.
     polled: VecDeque<server::Event>,
 }
@@ -164,6 +166,7 @@ impl HttpServerHarness {
             seen: BTreeSet::new(),
             auto_transmits: true,
             deprecated_features: Vec::new(),
+            has_other_processes: false,
             polled: VecDeque::new(),
         }
     }
@@ -315,7 +318,10 @@ impl HttpServerHarness {
             return;
         }
         while let Some(x) = self.server.poll_ready(self.now) {
-            self.transmit_exchange(x);
+            // One that is open for another process has no client here.
+            if self.responses.contains_key(&x) {
+                self.transmit_exchange(x);
+            }
         }
     }
 
@@ -396,7 +402,10 @@ impl HttpServerHarness {
         // The body of a refusal answers no request. A resumed stream answers requests of another exchange.
         for (n, text) in texts.iter().enumerate().skip(checked) {
             let message = parse_json(text);
-            if is_repeated.get(n).copied().unwrap_or_default() {
+            let is_response = message.get("method").is_none();
+            let may_be_of_another =
+                self.has_other_processes && is_response && self.response(x).is_event_stream();
+            if is_repeated.get(n).copied().unwrap_or_default() || may_be_of_another {
                 continue;
             }
             if message.get("id").is_some() || message.get("method").is_some() || message.is_array() {

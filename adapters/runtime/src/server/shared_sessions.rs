@@ -25,7 +25,7 @@ use mcp_std::session_store::{
 };
 use mcp_std::sync::{Inbox, Sender, Workers};
 
-use self::message::Message;
+use self::message::{Message, StreamPart};
 use self::seal::{Purpose, Sealer, name_of};
 use super::server_loop::ChangeSet;
 use super::session_sharing::{Driven, ShareSessions};
@@ -38,6 +38,8 @@ const MAX_WAITING: usize = 1024;
 const MAX_MESSAGES: usize = 1024;
 /// Number of times that a record is stored again after a conflict.
 const MAX_CONFLICTS: u32 = 8;
+/// Number of processes whose streams have different numbers (see [`Server::share_sessions`]).
+const PROCESSES: u32 = 1024;
 
 /// The sessions of a process in a store, for its servers.
 ///
@@ -125,11 +127,10 @@ impl fmt::Debug for SharedSessions {
 
 /// A call of the store.
 enum Job {
-    Load { exchange: Option<ExchangeId>, id: SessionId, opens_stream: bool },
+    Load { exchange: Option<ExchangeId>, id: SessionId },
     Save { id: SessionId, replaces: u64, bytes: Vec<u8>, lifetime: Duration },
     Remove { exchange: Option<ExchangeId>, id: SessionId },
     Touch { ids: Vec<SessionId>, lifetime: Duration },
-    Publish(Message),
 }
 
 /// The end of a [`Job`].
@@ -137,7 +138,6 @@ enum Outcome {
     Loaded {
         exchange: Option<ExchangeId>,
         id: SessionId,
-        opens_stream: bool,
         result: Result<Option<StoredSession>, SessionStoreError>,
     },
     Saved {
@@ -148,19 +148,16 @@ enum Outcome {
         exchange: Option<ExchangeId>,
         result: Result<(), SessionStoreError>,
     },
-    Published {
-        is_changes: bool,
-    },
     Touched,
 }
 
 impl Shared {
     fn run(&self, job: Job) -> Outcome {
         match job {
-            Job::Load { exchange, id, opens_stream } => {
+            Job::Load { exchange, id } => {
                 let name = name_of(&id);
                 let result = self.store.load(&name).map(|stored| self.open(&name, stored));
-                Outcome::Loaded { exchange, id, opens_stream, result }
+                Outcome::Loaded { exchange, id, result }
             }
             Job::Save { id, replaces, bytes, lifetime } => {
                 let name = name_of(&id);
@@ -188,10 +185,6 @@ impl Shared {
                 let _ = self.store.touch(&names, lifetime);
                 Outcome::Touched
             }
-            Job::Publish(message) => {
-                self.publish(&message);
-                Outcome::Published { is_changes: matches!(message, Message::Changes(_)) }
-            }
         }
     }
 
@@ -215,13 +208,27 @@ impl Shared {
 struct SessionSharing {
     shared: Arc<Shared>,
     workers: Workers<Job, Outcome>,
+    /// One thread, so that messages arrive in their order. The outcome is whether it was one of changes.
+    publisher: Workers<Message, bool>,
     inbox: Inbox<Received>,
     received: VecDeque<Received>,
     /// The sessions that are being stored.
     saving: BTreeMap<SessionId, Saving>,
+    /// The requests that resume streams of other processes, by a number.
+    resumed: BTreeMap<u32, ExchangeId>,
+    last_resumed: u32,
+    /// The streams that are open for other processes.
+    relays: Vec<Relay>,
     /// Changes that are published when the earlier ones are.
     changes: Option<ChangeSet>,
     is_publishing: bool,
+}
+
+/// A stream of a call that is open for the request of another process.
+struct Relay {
+    exchange: ExchangeId,
+    process: u32,
+    request: u32,
 }
 
 /// A session that is being stored.
@@ -241,14 +248,23 @@ impl SessionSharing {
         server.share_sessions(shared.process);
         let runner = shared.clone();
         let workers = Workers::start("mcp-sessions", THREADS, MAX_WAITING, move |job| runner.run(job))?;
+        let publishing = shared.clone();
+        let publisher = Workers::start("mcp-sessions-out", 1, MAX_WAITING, move |message| {
+            publishing.publish(&message);
+            matches!(message, Message::Changes(_))
+        })?;
         let inbox = Inbox::new(MAX_MESSAGES);
         shared.loops.0.lock().unwrap_or_else(PoisonError::into_inner).push(inbox.sender());
         Ok(Self {
             shared,
             workers,
+            publisher,
             inbox,
             received: VecDeque::new(),
             saving: BTreeMap::new(),
+            resumed: BTreeMap::new(),
+            last_resumed: 0,
+            relays: Vec::new(),
             changes: None,
             is_publishing: false,
         })
@@ -260,13 +276,13 @@ impl SessionSharing {
         }
         if let Some(message) = self.changes.take().and_then(|changes| Message::of_changes(&changes)) {
             // If the queue is full, what follows is published with the next changes.
-            self.is_publishing = self.workers.submit(Job::Publish(message)).is_ok();
+            self.is_publishing = self.tell(message);
         }
     }
 
-    /// Tells the other processes, unless too much waits for the store: it is as if the message were lost on its way.
-    fn tell(&self, message: Message) {
-        let _ = self.workers.submit(Job::Publish(message));
+    /// Tells the other processes. Returns whether there is room: if not, it is as if the message were lost on its way.
+    fn tell(&self, message: Message) -> bool {
+        self.publisher.submit(message).is_ok()
     }
 
     /// Stores a session, unless that is under way.
@@ -297,7 +313,7 @@ impl SessionSharing {
 
     fn finish(&mut self, now: Instant, server: &mut Server, outcome: Outcome) {
         match outcome {
-            Outcome::Loaded { exchange: Some(exchange), id, opens_stream, result } => {
+            Outcome::Loaded { exchange: Some(exchange), result, .. } => {
                 let mut sessions = server.shared_sessions();
                 match result {
                     // A record that cannot be taken is answered with 404.
@@ -306,9 +322,6 @@ impl SessionSharing {
                     }
                     Ok(None) => sessions.not_found(now, exchange),
                     Err(_) => sessions.unavailable(now, exchange),
-                }
-                if opens_stream {
-                    self.tell(Message::StreamOpened(id));
                 }
             }
             Outcome::Loaded { id, result, .. } => match result {
@@ -326,10 +339,6 @@ impl SessionSharing {
                     Ok(()) => server.shared_sessions().stored(now, exchange, 0),
                     Err(_) => server.shared_sessions().not_stored(now, exchange),
                 }
-            }
-            Outcome::Published { is_changes } => {
-                self.is_publishing &= !is_changes;
-                self.publish_next();
             }
             Outcome::Touched => {}
         }
@@ -387,7 +396,7 @@ impl SessionSharing {
     }
 
     /// Returns the changes that are to be published here.
-    fn receive(&self, now: Instant, server: &mut Server, received: &Received) -> Option<ChangeSet> {
+    fn receive(&mut self, now: Instant, server: &mut Server, received: &Received) -> Option<ChangeSet> {
         let Received::Message(sealed) = received else {
             for id in server.shared_sessions().mark_all_stale() {
                 self.load(id);
@@ -408,28 +417,102 @@ impl SessionSharing {
             }
             Message::Ended(id) => sessions.forget(now, &id),
             Message::Relay(id, message) => sessions.receive(now, &id, &message.into()),
-            Message::StreamOpened(id) => {
-                for message in sessions.take_waiting(&id) {
-                    self.tell(Message::ForStream(id.clone(), process, message.to_vec()));
+            Message::StreamOpened(id, after) => {
+                let after = Some(&*after).filter(|after| !after.is_empty());
+                for message in sessions.take_waiting(now, &id, after) {
+                    _ = self.tell(Message::ForStream(id.clone(), process, message.to_vec()));
                 }
             }
             Message::ForStream(id, to, message) if to == self.shared.process => {
                 _ = sessions.send(now, &id, message.into());
             }
             Message::ForStream(..) => {}
+            Message::Resume(id, to, request, after) if to == self.number() => {
+                match sessions.open_relay(now, &id, &after) {
+                    Some(exchange) => {
+                        self.relays.push(Relay { exchange, process, request });
+                        // The stream is open, and may be silent for long.
+                        self.tell(Message::Stream(
+                            process % PROCESSES,
+                            request,
+                            StreamPart::More,
+                            Vec::new(),
+                        ));
+                    }
+                    None => {
+                        _ = self.tell(Message::Stream(
+                            process % PROCESSES,
+                            request,
+                            StreamPart::Unknown,
+                            Vec::new(),
+                        ))
+                    }
+                }
+            }
+            Message::Stream(to, request, part, bytes) if to == self.number() => {
+                let Some(exchange) = self.resumed.get(&request).copied() else { return None };
+                if part == StreamPart::Unknown {
+                    sessions.call_is_lost(now, exchange);
+                } else if !sessions.relay(now, exchange, &bytes.into(), part == StreamPart::Last) {
+                    _ = self.tell(Message::StopStream(process % PROCESSES, request));
+                }
+                if part != StreamPart::More {
+                    self.resumed.remove(&request);
+                }
+            }
+            Message::StopStream(to, request) if to == self.number() => {
+                let is_it = |relay: &Relay| relay.process == process && relay.request == request;
+                if let Some(at) = self.relays.iter().position(is_it) {
+                    server.handle_gone(now, self.relays.swap_remove(at).exchange);
+                }
+            }
+            Message::Resume(..) | Message::Stream(..) | Message::StopStream(..) => {}
             Message::Changes(changes) => return Some(changes),
         }
         None
     }
 
+    /// Returns the number that streams of this process have.
+    fn number(&self) -> u32 {
+        self.shared.process % PROCESSES
+    }
+
+    /// Passes on what the streams have that are open for other processes. Returns whether there was anything.
+    fn drive_relays(&mut self, now: Instant, server: &mut Server) -> bool {
+        let mut any = false;
+        let mut relays = core::mem::take(&mut self.relays);
+        relays.retain(|relay| {
+            loop {
+                let bytes = server.transmit(now, relay.exchange).to_vec();
+                server.consume(relay.exchange, bytes.len());
+                let is_last = server.is_finished(relay.exchange);
+                if bytes.is_empty() && !is_last {
+                    return true;
+                }
+                any = true;
+                let part = if is_last { StreamPart::Last } else { StreamPart::More };
+                let was_told =
+                    self.tell(Message::Stream(relay.process % PROCESSES, relay.request, part, bytes));
+                if is_last || !was_told {
+                    // Without a part the stream has no meaning: it ends, and its client resumes it.
+                    server.release(now, relay.exchange);
+                    return false;
+                }
+            }
+        });
+        self.relays = relays;
+        any
+    }
+
     fn load(&self, id: SessionId) {
-        let _ = self.workers.submit(Job::Load { exchange: None, id, opens_stream: false });
+        let _ = self.workers.submit(Job::Load { exchange: None, id });
     }
 }
 
 impl ShareSessions for SessionSharing {
     fn register(&self, waker: &Waker) {
         self.workers.register(waker);
+        self.publisher.register(waker);
         self.inbox.register(waker);
     }
 
@@ -441,8 +524,8 @@ impl ShareSessions for SessionSharing {
     fn handle_event(&mut self, now: Instant, server: &mut Server, event: SharedSessionEvent) {
         let lifetime = server.config().record_lifetime();
         match event {
-            SharedSessionEvent::Load { exchange, id, opens_stream } => {
-                let job = Job::Load { exchange: Some(exchange), id, opens_stream };
+            SharedSessionEvent::Load { exchange, id } => {
+                let job = Job::Load { exchange: Some(exchange), id };
                 if self.workers.submit(job).is_err() {
                     server.shared_sessions().unavailable(now, exchange);
                 }
@@ -463,7 +546,17 @@ impl ShareSessions for SessionSharing {
                 }
             }
             SharedSessionEvent::Used { ids } => _ = self.workers.submit(Job::Touch { ids, lifetime }),
-            SharedSessionEvent::Relay { id, message } => self.tell(Message::Relay(id, message.to_vec())),
+            SharedSessionEvent::StreamOpened { id, after } => {
+                _ = self.tell(Message::StreamOpened(id, after.unwrap_or_default()));
+            }
+            SharedSessionEvent::Resume { exchange, id, process, after } => {
+                // Those whose clients are gone have no end of their own.
+                self.resumed.retain(|_, exchange| !server.is_finished(*exchange));
+                self.last_resumed = self.last_resumed.wrapping_add(1);
+                self.resumed.insert(self.last_resumed, exchange);
+                _ = self.tell(Message::Resume(id, process, self.last_resumed, after));
+            }
+            SharedSessionEvent::Relay { id, message } => _ = self.tell(Message::Relay(id, message.to_vec())),
             _ => {}
         }
     }
@@ -474,6 +567,11 @@ impl ShareSessions for SessionSharing {
             driven.any = true;
             self.finish(now, server, outcome);
         }
+        while let Some(was_changes) = self.publisher.poll_outcome() {
+            driven.any = true;
+            self.is_publishing &= !was_changes;
+            self.publish_next();
+        }
         let mut received = core::mem::take(&mut self.received);
         self.inbox.take(&mut received);
         for received in received.drain(..) {
@@ -483,6 +581,7 @@ impl ShareSessions for SessionSharing {
             }
         }
         self.received = received;
+        driven.any |= self.drive_relays(now, server);
         driven
     }
 

@@ -427,7 +427,7 @@ impl<'a> AdmissionHeaders<'a> {
     ///
     /// This is not inlined: the values would then be copied from the table to places of their own.
     #[inline(never)]
-    fn new(all: &'a [FieldLine<'a>]) -> Self {
+    pub(super) fn new(all: &'a [FieldLine<'a>]) -> Self {
         let mut headers = Self { all, values: [SingleValue::Absent; KnownField::COUNT] };
         for (name, value) in all {
             let known = KnownField::from_name(name);

@@ -1,5 +1,6 @@
 //! The exchanges of a server and their table: which have output, which are streams, whose they are, their deadlines.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -183,7 +184,7 @@ impl ExchangeTable {
     ) {
         let Some(x) = self.slab.get_mut(key) else { return };
         if has_id {
-            write_entry(&mut x.out, &entry);
+            write_entry(&mut x.out, &entry, None);
         } else {
             x.out.write(|out| write_event_head(out, &EventHead::default()));
             x.out.push_bytes(&entry.message);
@@ -672,6 +673,8 @@ pub(super) struct ServerExchange {
     pub(super) stream: Option<Key>,
     /// The number of the last event on that stream.
     pub(super) last_event: u32,
+    /// What the ids of its events say besides, for other processes.
+    pub(super) event_note: Option<Box<str>>,
     pub(super) session_use: SessionUse,
     pub(super) response: Option<Response>,
     pub(super) out: Outbox,
@@ -776,6 +779,7 @@ impl ServerExchange {
             body_complete: false,
             stream: None,
             last_event: 0,
+            event_note: None,
             session_use: SessionUse::Member,
             response: None,
             out,

@@ -175,7 +175,7 @@ impl Server {
             }
         }
         let effect = match &envelope {
-            Ok(envelope) => self.inspect_shared(route, frame, envelope),
+            Ok(envelope) => self.inspect_shared(key, route, frame, envelope),
             Err(_) => Effect::None,
         };
         if matches!(effect, Effect::Elsewhere) {
@@ -269,14 +269,20 @@ impl Server {
     }
 
     /// Returns what a message means to the other processes, if there are any.
-    fn inspect_shared(&mut self, route: PostRoute, frame: &Bytes, envelope: &Envelope<'_>) -> Effect {
+    fn inspect_shared(
+        &mut self,
+        key: Key,
+        route: PostRoute,
+        frame: &Bytes,
+        envelope: &Envelope<'_>,
+    ) -> Effect {
         let session = match route {
             PostRoute::Session(session) => Some(session),
             PostRoute::Handshake(_) => None,
             PostRoute::Standalone | PostRoute::PresumedVersion(_) => return Effect::None,
         };
         let sharing = self.sharing_functions();
-        sharing.map_or(Effect::None, |sharing| (sharing.inspect)(self, session, frame, envelope))
+        sharing.map_or(Effect::None, |sharing| (sharing.inspect)(self, key, session, frame, envelope))
     }
 
     /// Holds back the response to a request that has changed its session, if other processes serve it, too.

@@ -144,7 +144,7 @@ impl Server {
         // A client that resumes has an id already. This one could be ahead of the events that it has missed.
         if primed && self.config.replay_budget() > 0 && x.headers.last_event_id() == Ok(None) {
             // An id for resumption before the first message (SSE-016, DEC-033).
-            let id = resumption::format_event_id(x.place().number, x.last_event);
+            let id = resumption::format_event_id(x.place().number, x.last_event, x.event_note.as_deref());
             x.out.write(|out| write_empty_event(out, &EventHead { id: Some(&id), ..EventHead::default() }));
         }
         self.exchanges.mark_ready(key);
@@ -179,7 +179,7 @@ impl Server {
             let entry =
                 ReplayEntry { stream: x.place().number, event: x.last_event, is_last: last, message: text };
             if !x.is_client_gone() {
-                write_entry(&mut x.out, &entry);
+                write_entry(&mut x.out, &entry, x.event_note.as_deref());
             }
             session.replay_log(built).push(entry, budget);
         }
@@ -299,7 +299,9 @@ impl Server {
         }
         let Some(x) = self.exchanges.get_mut(key) else { return };
         let next = match x.form {
-            _ if x.stream.is_none() => return,
+            _ if x.stream.is_none() => {
+                return self.sharing_functions().map_or((), |sharing| (sharing.check_relay)(self, key));
+            }
             ResponseForm::Undecided if now >= x.idle_since + event_stream_delay => {
                 x.idle_since = now;
                 self.begin_events(key);
@@ -331,6 +333,7 @@ impl Server {
             "a stream without a session cannot be resumed"
         );
         let (stream, event, place) = (x.stream.take(), x.last_event, x.place());
+        let note = x.event_note.take();
         // The old exchange leaves the index before the new one enters it with the same place.
         self.sessions.set_place(&mut self.exchanges, from, SessionPlace { is_call: false, ..place });
         if let Some(stream) = stream {
@@ -338,7 +341,7 @@ impl Server {
         }
         if let Some(x) = self.exchanges.get_mut(to) {
             (x.kind, x.form) = (Kind::Post, ResponseForm::EventStream);
-            (x.stream, x.last_event) = (stream, event);
+            (x.stream, x.last_event, x.event_note) = (stream, event, note);
         }
         self.sessions.set_place(&mut self.exchanges, to, place);
     }

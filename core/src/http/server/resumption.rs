@@ -12,6 +12,7 @@ use bytes::Bytes;
 use super::exchange_table::{SessionKey, SessionPlace};
 use super::refusal::{unknown_event_id, unknown_session};
 use super::session::{HttpSession, SessionLookup};
+use super::shared::StreamPlace;
 use super::snapshot::is_change;
 use super::{MAX_BUFFERED_BODY, Server};
 use crate::built::Sessions;
@@ -92,10 +93,22 @@ impl Server {
         // Without it no GET is admitted.
         let Some(built) = Sessions::get() else { return };
         let from = self.exchanges.get(key).map(|x| x.headers.last_event_id());
-        match from.map(|id| id.map(|id| id.map(parse_event_id))) {
-            Some(Ok(None)) => self.open_get_stream(key, session, built),
-            Some(Ok(Some(Some(from)))) => self.resume_stream(key, session, from, built),
-            _ => self.exchanges.refuse(key, &unknown_event_id()),
+        let from = match from.map(|id| id.map(|id| id.map(parse_event_id))) {
+            Some(Ok(None)) => return self.open_get_stream(key, session, built),
+            Some(Ok(Some(Some((stream, event, note))))) => match self.sharing_functions() {
+                Some(sharing) => match (sharing.place_of)(self, stream, note) {
+                    StreamPlace::Here => Some((stream, event)),
+                    // What happened meanwhile is announced, and what waits elsewhere is sent here.
+                    StreamPlace::GetStreamElsewhere => return self.open_get_stream(key, session, built),
+                    StreamPlace::CallElsewhere => return (sharing.resume)(self, key, session),
+                },
+                None => note.is_empty().then_some((stream, event)),
+            },
+            _ => None,
+        };
+        match from {
+            Some(from) => self.resume_stream(key, session, from, built),
+            None => self.exchanges.refuse(key, &unknown_event_id()),
         }
     }
 
@@ -137,7 +150,7 @@ impl Server {
                 self.resume_call(key, session, number, event);
                 if let Some(x) = self.exchanges.get_mut(key) {
                     for entry in &missed {
-                        write_entry(&mut x.out, entry);
+                        write_entry(&mut x.out, entry, x.event_note.as_deref());
                     }
                 }
                 self.fill_response(key);
@@ -209,6 +222,9 @@ impl Server {
         }
         self.exchanges.schedule_check(self.now + self.config.keep_alive, key);
         self.begin_events(key);
+        if let Some(sharing) = self.sharing_functions() {
+            (sharing.report_stream)(self, key, session);
+        }
     }
 
     /// Moves each message of a session to the newest GET stream that has room (HTTP-055, HTTP-056).
@@ -256,16 +272,32 @@ impl Server {
         }
     }
 
-    /// Takes the messages of a session that no GET stream has written. Those of changes are dropped.
-    pub(super) fn take_waiting(&mut self, session: SessionKey) -> Vec<Bytes> {
-        let Some(record) = self.sessions.get_mut(session).filter(|s| !s.has_open_get_stream()) else {
-            return Vec::new();
-        };
-        let returned = record.get_streams.as_mut().map(|all| core::mem::take(&mut all.returned));
-        let mut messages: Vec<Bytes> = returned.into_iter().flatten().collect();
-        let channel = ChannelId(record.channel);
-        while let Some(message) = self.engine.outbox(channel).and_then(|outbox| outbox.pop_message()) {
-            messages.push(message);
+    /// Takes the messages of a session that no GET stream has written, and those of a stream after an event. Messages of
+    /// changes are dropped.
+    pub(super) fn take_waiting(&mut self, session: SessionKey, after: Option<(u32, u32)>) -> Vec<Bytes> {
+        let mut messages = Vec::new();
+        let Some(record) = self.sessions.get_mut(session) else { return messages };
+        if let Some((number, event)) = after.filter(|(number, _)| record.get_stream(*number).is_some()) {
+            // Its client has another connection now.
+            if let Some(superseded) = record.get_stream(number).and_then(|stream| stream.exchange) {
+                self.finish(superseded);
+            }
+            let missed = self.sessions.missed_events(&mut self.exchanges, session, number, event);
+            for entry in missed.into_iter().flatten().filter(|entry| !entry.message.is_empty()) {
+                if let Some(log) = self.sessions.get_mut(session).and_then(|s| s.replay_log.as_mut()) {
+                    log.withdraw(number, entry.event);
+                }
+                messages.push(entry.message);
+            }
+        }
+        let Some(record) = self.sessions.get_mut(session) else { return messages };
+        if !record.has_open_get_stream() {
+            let returned = record.get_streams.as_mut().map(|all| core::mem::take(&mut all.returned));
+            messages.extend(returned.into_iter().flatten());
+            let channel = ChannelId(record.channel);
+            while let Some(message) = self.engine.outbox(channel).and_then(|outbox| outbox.pop_message()) {
+                messages.push(message);
+            }
         }
         messages.retain(|message| !is_change(message));
         messages
@@ -335,8 +367,9 @@ pub(super) fn write_event_head(out: &mut Vec<u8>, head: &EventHead<'_>) {
     let _ = head.begin(out);
 }
 
-pub(super) fn write_entry(out: &mut Outbox, entry: &ReplayEntry) {
-    let id = format_event_id(entry.stream, entry.event);
+/// Writes an event with its id, which has a note for other processes if there are any.
+pub(super) fn write_entry(out: &mut Outbox, entry: &ReplayEntry, note: Option<&str>) {
+    let id = format_event_id(entry.stream, entry.event, note);
     out.write(|out| write_event_head(out, &EventHead { id: Some(&id), ..EventHead::default() }));
     out.push_bytes(&entry.message);
     out.push(EVENT_END);
@@ -466,21 +499,29 @@ impl ReplayLog {
     }
 }
 
-/// Returns the id of an event; it names its stream (SSE-015).
-pub(super) fn format_event_id(stream: u32, event: u32) -> String {
+/// Returns the id of an event; it names its stream (SSE-015). A note follows if there is one.
+pub(super) fn format_event_id(stream: u32, event: u32, note: Option<&str>) -> String {
     let mut id = String::from(itoa::Buffer::new().format(stream));
     id.push('-');
     id.push_str(itoa::Buffer::new().format(event));
+    if let Some(note) = note {
+        id.push('-');
+        id.push_str(note);
+    }
     id
 }
 
-/// Returns the stream and the event of an id; `None` if this server did not issue it.
-pub(super) fn parse_event_id(text: &str) -> Option<(u32, u32)> {
-    let (stream, event) = text.split_once('-')?;
+/// Returns the stream and the event of an id, and its note, which may be empty; `None` if no server issued it.
+pub(super) fn parse_event_id(text: &str) -> Option<(u32, u32, &str)> {
+    let (stream, rest) = text.split_once('-')?;
+    let (event, note) = match rest.split_once('-') {
+        Some((event, note)) => (event, Some(note).filter(|note| !note.is_empty())?),
+        None => (rest, ""),
+    };
     // Only the form that `format_event_id` writes is accepted: `parse` also takes a plus sign and leading zeros.
     let number = |s: &str| s.parse::<u32>().ok().filter(|n| itoa::Buffer::new().format(*n) == s);
     // The number 0 is that of a response that has no events yet.
-    Some((number(stream).filter(|stream| *stream != 0)?, number(event)?))
+    Some((number(stream).filter(|stream| *stream != 0)?, number(event)?, note))
 }
 
 #[cfg(test)]
@@ -541,10 +582,13 @@ mod tests {
     #[test]
     fn event_id_round_trips_and_other_text_is_refused() {
         for (stream, event) in [(1, 0), (7, 42), (u32::MAX, u32::MAX)] {
-            assert_eq!(parse_event_id(&format_event_id(stream, event)), Some((stream, event)));
+            for note in ["", "Mg", "a-b"] {
+                let id = format_event_id(stream, event, Some(note).filter(|note| !note.is_empty()));
+                assert_eq!(parse_event_id(&id), Some((stream, event, note)));
+            }
         }
         for text in
-            ["", "1", "-", "1-", "-1", "1-2-3", "0-0", "01-2", "+1-2", "1-4294967296", " 1-2", "1-2 ", "a-b"]
+            ["", "1", "-", "1-", "-1", "1-2-", "0-0", "01-2", "+1-2", "1-4294967296", " 1-2", "1-2 ", "a-b"]
         {
             assert_eq!(parse_event_id(text), None, "{text:?}");
         }

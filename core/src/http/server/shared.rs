@@ -8,6 +8,8 @@
 //! The server calls it through [`Functions`], which [`Server::share_sessions`] installs, so a program without it links none of
 //! its code.
 
+mod relay;
+
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,6 +19,7 @@ use bytes::Bytes;
 
 use super::exchange_table::{ExchangeId, Kind, RequestPhase, SessionKey, SessionUse};
 use super::refusal::overloaded;
+use super::resumption::parse_event_id;
 use super::session::{HttpSession, is_id};
 use super::snapshot::{Snapshot, SnapshotError};
 use super::{Event, Server};
@@ -64,8 +67,6 @@ pub enum SharedSessionEvent {
         exchange: ExchangeId,
         /// The session.
         id: SessionId,
-        /// The request opens a GET stream, on which the messages of all processes are to be sent.
-        opens_stream: bool,
     },
     /// A request has begun a session or changed it: [save](SharedSessions::save) it.
     ///
@@ -83,6 +84,28 @@ pub enum SharedSessionEvent {
         id: SessionId,
         /// The exchange of the request to end it, whose response waits as that of [`Changed`](Self::Changed).
         exchange: Option<ExchangeId>,
+    },
+    /// A session has a GET stream here: the other processes give it the messages for the client that wait there
+    /// ([`take_waiting`](SharedSessions::take_waiting)).
+    StreamOpened {
+        /// The session.
+        id: SessionId,
+        /// The id of the last event that its client has received, if it said so.
+        after: Option<String>,
+    },
+    /// A client resumes the stream of a call at another process, which [opens](SharedSessions::open_relay) it for this one.
+    ///
+    /// The exchange waits for [`relay`](SharedSessions::relay) or [`call_is_lost`](SharedSessions::call_is_lost); the latter is
+    /// taken for granted after 2 s.
+    Resume {
+        /// The exchange of the request.
+        exchange: ExchangeId,
+        /// The session.
+        id: SessionId,
+        /// The number of the process, modulo 1024.
+        process: u32,
+        /// The id of the last event that the client has received.
+        after: String,
     },
     /// These sessions were used: their records must not expire within
     /// [`Config::session_idle_timeout`](super::Config::session_idle_timeout).
@@ -135,7 +158,7 @@ pub(super) struct Functions {
     /// Makes a request wait for its session. Returns whether it does.
     pub(super) wait: fn(&mut Server, Key) -> bool,
     /// Looks at a message, of a session or a new one, before it is processed.
-    pub(super) inspect: fn(&mut Server, Option<SessionKey>, &Bytes, &Envelope<'_>) -> Effect,
+    pub(super) inspect: fn(&mut Server, Key, Option<SessionKey>, &Bytes, &Envelope<'_>) -> Effect,
     /// The same for a batch.
     pub(super) inspect_batch: fn(&mut Server, SessionKey, &Bytes, &BatchContents) -> Effect,
     /// Holds back the response to a request that has changed its session, which was like this before.
@@ -148,6 +171,24 @@ pub(super) struct Functions {
     pub(super) report_used: fn(&mut Server),
     /// Returns the number in front of the first stream of a session.
     pub(super) streams_begin_after: fn(&Sharing) -> u32,
+    /// Returns where the stream is whose event has an id with this number and note.
+    pub(super) place_of: fn(&Server, u32, &str) -> StreamPlace,
+    /// Resumes the stream of a call of another process.
+    pub(super) resume: fn(&mut Server, Key, SessionKey),
+    /// Ends the stream of a call of another process, which does not answer.
+    pub(super) end_lost: fn(&mut Server, Key),
+    /// Ends the stream of a call of another process that has ended.
+    pub(super) check_relay: fn(&mut Server, Key),
+    /// Reports a GET stream that is open.
+    pub(super) report_stream: fn(&mut Server, Key, SessionKey),
+}
+
+/// Where a stream is that a client resumes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum StreamPlace {
+    Here,
+    GetStreamElsewhere,
+    CallElsewhere,
 }
 
 /// What a message means to other processes.
@@ -197,6 +238,11 @@ static FUNCTIONS: Functions = Functions {
     refuse,
     report_used,
     streams_begin_after: |sharing| sharing.streams_begin_after,
+    place_of: relay::place_of,
+    resume: relay::resume,
+    end_lost: relay::end_lost,
+    check_relay: relay::check,
+    report_stream: relay::report_stream,
 };
 
 impl Server {
@@ -269,9 +315,9 @@ impl SharedSessions<'_> {
         let Some(x) = self.server.exchanges.get(key).filter(|x| x.phase == RequestPhase::Loading) else {
             return Ok(());
         };
-        let opens_stream = x.kind == Kind::Get;
+        let is_get = x.kind == Kind::Get;
         let named = x.headers.session().ok().flatten().map(<[u8]>::to_vec);
-        let taken = self.take(version, snapshot, named.as_deref(), opens_stream);
+        let taken = self.take(version, snapshot, named.as_deref(), is_get);
         match taken {
             Err(SnapshotError::Full | SnapshotError::ShuttingDown) => {
                 self.server.exchanges.refuse(key, &overloaded("there is no room for the session"));
@@ -408,11 +454,13 @@ impl SharedSessions<'_> {
         }
     }
 
-    /// Takes the messages of a session that wait for a GET stream here, for the process that has one now. Notifications of
-    /// changes are left out: that process announces all.
-    pub fn take_waiting(&mut self, id: &SessionId) -> Vec<Bytes> {
+    /// Takes the messages of a session that wait here, for the process that has a GET stream
+    /// ([`StreamOpened`](SharedSessionEvent::StreamOpened)). Notifications of changes are left out: that process announces all.
+    pub fn take_waiting(&mut self, now: Instant, id: &SessionId, after: Option<&str>) -> Vec<Bytes> {
+        self.server.tick(now);
         let Some(session) = self.server.sessions.find(id.reveal()) else { return Vec::new() };
-        self.server.take_waiting(session)
+        let after = after.and_then(parse_event_id).map(|(stream, event, _)| (stream, event));
+        self.server.take_waiting(session, after)
     }
 
     /// Sends a message of another process to the client of a session, on a GET stream, or when it opens one here.
@@ -431,7 +479,7 @@ impl SharedSessions<'_> {
         version: u64,
         snapshot: &[u8],
         id: Option<&[u8]>,
-        opens_stream: bool,
+        announces: bool,
     ) -> Result<(), SnapshotError> {
         let server = &mut *self.server;
         let mut snapshot = Snapshot::read(snapshot)?;
@@ -457,7 +505,7 @@ impl SharedSessions<'_> {
             merge(&mut snapshot.state, &unstored.stored, &current);
             unstored.stored = theirs;
         }
-        server.engine.exchanges().update_session(channel, &snapshot.state, opens_stream);
+        server.engine.exchanges().update_session(channel, &snapshot.state, announces);
         Ok(())
     }
 
@@ -500,29 +548,33 @@ fn wait(server: &mut Server, key: Key) -> bool {
     let Some(id) = id.filter(|id| is_id(id) && server.sessions.foreign_shard(id.as_bytes()).is_none()) else {
         return false;
     };
-    let opens_stream = x.kind == Kind::Get;
+    let is_get = x.kind == Kind::Get;
     if let Some(session) = server.sessions.find(id) {
         let is_own = |session: &HttpSession| session.principal.as_deref() == x.principal();
         // The wrong principal is refused without the store.
-        if !server.sessions.get(session).is_some_and(is_own) || !opens_stream && is_current(server, session) {
+        if !server.sessions.get(session).is_some_and(is_own) || !is_get && is_current(server, session) {
             return false;
         }
     }
     let id = SessionId(id.into());
     let until = server.now + server.config.store_timeout;
     server.undecided.add(&mut server.exchanges, key, until, RequestPhase::Loading);
-    server.push_shared(SharedSessionEvent::Load { exchange: ExchangeId(key), id, opens_stream });
+    server.push_shared(SharedSessionEvent::Load { exchange: ExchangeId(key), id });
     true
 }
 
 fn inspect(
     server: &mut Server,
+    key: Key,
     session: Option<SessionKey>,
     frame: &Bytes,
     envelope: &Envelope<'_>,
 ) -> Effect {
     // A handshake begins a session.
     let Some(session) = session else { return Effect::Changes(Mutable::default()) };
+    if let (Some(x), Some(id)) = (server.exchanges.get_mut(key), &envelope.id) {
+        x.event_note = relay::note(id);
+    }
     if envelope.kind != envelope::Kind::Response && methods::changes_session(&envelope.method) {
         return changes(server, session);
     }

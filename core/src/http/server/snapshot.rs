@@ -337,13 +337,18 @@ fn end_lost(lost: Vec<(u32, u32, RequestId)>) -> impl Iterator<Item = ReplayEntr
         if is_last {
             sent_of_stream = 0;
         }
-        let error = RpcError::internal("the call was lost when the process that served it ended");
-        let mut message = Vec::new();
-        rpc::error(&mut message, Some(&id), &error);
-        // The newline frames messages of a byte stream.
-        message.pop();
-        Some(ReplayEntry { stream, event, is_last, message: message.into() })
+        Some(ReplayEntry { stream, event, is_last, message: lost_call(&id) })
     })
+}
+
+/// Returns the answer to a request whose call was lost.
+pub(super) fn lost_call(id: &RequestId) -> Bytes {
+    let error = RpcError::internal("the call was lost when the process that served it ended");
+    let mut message = Vec::new();
+    rpc::error(&mut message, Some(id), &error);
+    // The newline frames messages of a byte stream.
+    message.pop();
+    message.into()
 }
 
 /// Returns whether a message announces a change that a session is subscribed to.

@@ -611,6 +611,9 @@ pub(super) fn refuse_undecided(server: &mut Server) {
             (RequestPhase::Authorizing, ..) => {
                 server.exchanges.refuse(key, &overloaded("the token was not validated in time"));
             }
+            (RequestPhase::Loading, _, Some(sharing)) if x.session_is_loaded => {
+                (sharing.end_lost)(server, key)
+            }
             (RequestPhase::Loading, ..) => {
                 server.exchanges.refuse(key, &overloaded("the session was not read in time"));
             }

@@ -4,6 +4,7 @@
 //! precedes each part but the last.
 
 use alloc::borrow::ToOwned as _;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use mcp_proto::Change;
@@ -23,12 +24,29 @@ pub(super) enum Message {
     Ended(SessionId),
     /// The client of a session has sent this, for which nothing waits in the sending process.
     Relay(SessionId, Vec<u8>),
-    /// A session has a GET stream in the sending process from now on.
-    StreamOpened(SessionId),
+    /// A session has a GET stream in the sending process from now on. Its client has received the event with this id, if any.
+    StreamOpened(SessionId, String),
     /// A message for the client of a session, which the process with this number sends.
     ForStream(SessionId, u32, Vec<u8>),
+    /// The client of a session resumes the stream of a call after the event with this id, which is in the process with the
+    /// first number. The second one names the request in the sending process.
+    Resume(SessionId, u32, u32, String),
+    /// Bytes of such a stream, for the process and the request with these numbers.
+    Stream(u32, u32, StreamPart, Vec<u8>),
+    /// The request with the second number, in the sending process, has ended: the stream in the process with the first
+    /// number is not needed any more.
+    StopStream(u32, u32),
     /// Lists or resources have changed.
     Changes(ChangeSet),
+}
+
+/// A part of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum StreamPart {
+    More,
+    Last,
+    /// The stream is unknown: its call is lost.
+    Unknown,
 }
 
 impl Message {
@@ -50,15 +68,40 @@ impl Message {
             Self::Changed(_) => 1,
             Self::Ended(_) => 2,
             Self::Relay(..) => 3,
-            Self::StreamOpened(_) => 4,
+            Self::StreamOpened(..) => 4,
             Self::ForStream(..) => 5,
             Self::Changes(_) => 6,
+            Self::Resume(..) => 7,
+            Self::Stream(..) => 8,
+            Self::StopStream(..) => 9,
         };
         out.extend([VERSION, kind]);
         out.extend(process.to_be_bytes());
         match self {
-            Self::Changed(id) | Self::Ended(id) | Self::StreamOpened(id) => {
+            Self::Changed(id) | Self::Ended(id) => put(&mut out, id.reveal().as_bytes()),
+            Self::StreamOpened(id, after) => {
                 put(&mut out, id.reveal().as_bytes());
+                out.extend_from_slice(after.as_bytes());
+            }
+            Self::Resume(id, to, request, after) => {
+                put(&mut out, id.reveal().as_bytes());
+                out.extend(to.to_be_bytes());
+                out.extend(request.to_be_bytes());
+                out.extend_from_slice(after.as_bytes());
+            }
+            Self::Stream(to, request, part, bytes) => {
+                out.extend(to.to_be_bytes());
+                out.extend(request.to_be_bytes());
+                out.push(match part {
+                    StreamPart::More => 0,
+                    StreamPart::Last => 1,
+                    StreamPart::Unknown => 2,
+                });
+                out.extend_from_slice(bytes);
+            }
+            Self::StopStream(to, request) => {
+                out.extend(to.to_be_bytes());
+                out.extend(request.to_be_bytes());
             }
             Self::Relay(id, message) => {
                 put(&mut out, id.reveal().as_bytes());
@@ -86,13 +129,28 @@ impl Message {
     pub(super) fn read(mut from: &[u8]) -> Option<(u32, Self)> {
         let from = &mut from;
         let [VERSION, kind] = *take::<2>(from)? else { return None };
-        let process = u32::from_be_bytes(*take(from)?);
+        let process = number(from)?;
         let message = match kind {
             1 => Self::Changed(id(from)?),
             2 => Self::Ended(id(from)?),
             3 => Self::Relay(id(from)?, rest(from)),
-            4 => Self::StreamOpened(id(from)?),
-            5 => Self::ForStream(id(from)?, u32::from_be_bytes(*take(from)?), rest(from)),
+            4 => Self::StreamOpened(id(from)?, String::from_utf8(rest(from)).ok()?),
+            5 => Self::ForStream(id(from)?, number(from)?, rest(from)),
+            7 => {
+                let (id, to, request) = (id(from)?, number(from)?, number(from)?);
+                Self::Resume(id, to, request, String::from_utf8(rest(from)).ok()?)
+            }
+            8 => {
+                let (to, request) = (number(from)?, number(from)?);
+                let part = match *take(from)? {
+                    [0] => StreamPart::More,
+                    [1] => StreamPart::Last,
+                    [2] => StreamPart::Unknown,
+                    _ => return None,
+                };
+                Self::Stream(to, request, part, rest(from))
+            }
+            9 => Self::StopStream(number(from)?, number(from)?),
             6 => {
                 let [all_resources] = *take(from)?;
                 let mut changes =
@@ -141,6 +199,10 @@ fn take<'a, const N: usize>(from: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     Some(taken)
 }
 
+fn number(from: &mut &[u8]) -> Option<u32> {
+    take(from).map(|bytes| u32::from_be_bytes(*bytes))
+}
+
 fn part<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = u32::from_be_bytes(*take(from)?);
     let taken;
@@ -172,7 +234,13 @@ mod tests {
             Message::Changed(id()),
             Message::Ended(id()),
             Message::Relay(id(), b"{}".to_vec()),
-            Message::StreamOpened(id()),
+            Message::StreamOpened(id(), String::new()),
+            Message::StreamOpened(id(), "7-1".into()),
+            Message::Resume(id(), 3, 4, "7-1-Mg".into()),
+            Message::Stream(3, 4, StreamPart::More, b"data: x".to_vec()),
+            Message::Stream(3, 4, StreamPart::Last, Vec::new()),
+            Message::Stream(3, 4, StreamPart::Unknown, Vec::new()),
+            Message::StopStream(3, 4),
             Message::ForStream(id(), 7, b"{}".to_vec()),
             Message::Changes(changes),
             Message::Changes(some),
@@ -180,11 +248,13 @@ mod tests {
             let written = message.write(70_000);
             let (process, read) = Message::read(&written).expect("a message");
             assert_eq!((process, alloc::format!("{read:?}")), (70_000, alloc::format!("{message:?}")));
-            for end in 0..written.len().min(30) {
+            for end in 0..written.len().min(14) {
                 assert!(Message::read(&written[..end]).is_none(), "{message:?} cut after {end}");
             }
         }
-        assert!(Message::read(&[2, 1, 0, 0, 0, 0]).is_none() && Message::read(&[1, 9, 0, 0, 0, 0]).is_none());
+        assert!(
+            Message::read(&[2, 1, 0, 0, 0, 0]).is_none() && Message::read(&[1, 99, 0, 0, 0, 0]).is_none()
+        );
     }
 
     #[test]

@@ -1,0 +1,196 @@
+//! Streams that are resumed at another process than the one that has them.
+//!
+//! The ids of events tell whose stream it is, by its number, and of a call also the id of its request. The process of the call
+//! opens the stream as if its client were there, and passes the bytes on. If it has ended, the call is lost: its client gets an
+//! error. A GET stream is not moved: a new one begins, all changes are announced on it, and the processes give it what waits.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+
+use super::super::admission::AdmissionHeaders;
+use super::super::exchange_table::{
+    ExchangeId, Kind, RequestPhase, ResponseForm, ServerExchange, SessionKey,
+};
+use super::super::refusal::unknown_event_id;
+use super::super::resumption::{ReplayEntry, event_stream_fields, parse_event_id, write_entry};
+use super::super::snapshot::lost_call;
+use super::super::{MAX_BUFFERED_BODY, Server};
+use super::{NUMBERS, SessionId, SharedSessionEvent, SharedSessions, StreamPlace};
+use crate::head::BodySize;
+use crate::http::fields;
+use crate::rpc::RequestId;
+use crate::slab::Key;
+use crate::time::Instant;
+
+/// Time after which a process that does not answer has ended.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest id of a request that ids of events repeat, in bytes of JSON.
+const MAX_NOTED_ID: usize = 64;
+/// Number of relayed bytes that may wait for a slow client. Beyond it the stream ends, and its client resumes it.
+const MAX_RELAYED: usize = 64 * MAX_BUFFERED_BODY;
+
+/// Returns the note for the ids of events of a call: the id of its request.
+pub(super) fn note(id: &RequestId) -> Option<Box<str>> {
+    let mut text = Vec::new();
+    id.write(&mut text);
+    (text.len() <= MAX_NOTED_ID).then(|| URL_SAFE_NO_PAD.encode(text).into())
+}
+
+fn noted(note: &str) -> Option<RequestId> {
+    RequestId::from_json(&URL_SAFE_NO_PAD.decode(note).ok()?, MAX_NOTED_ID)
+}
+
+pub(super) fn place_of(server: &Server, stream: u32, note: &str) -> StreamPlace {
+    let begin = server.sharing.as_ref().map_or(0, |sharing| sharing.streams_begin_after);
+    match () {
+        () if stream.wrapping_sub(begin) < NUMBERS => StreamPlace::Here,
+        () if note.is_empty() => StreamPlace::GetStreamElsewhere,
+        () => StreamPlace::CallElsewhere,
+    }
+}
+
+pub(super) fn resume(server: &mut Server, key: Key, session: SessionKey) {
+    let Some(x) = server.exchanges.get(key) else { return };
+    let Ok(Some(after)) = x.headers.last_event_id() else { return };
+    let Some((stream, ..)) = parse_event_id(after) else { return };
+    let (after, process) = (String::from(after), stream / NUMBERS);
+    let until = server.now + ANSWER_TIMEOUT;
+    server.undecided.add(&mut server.exchanges, key, until, RequestPhase::Loading);
+    let id = server.session_id(session);
+    server.push_shared(SharedSessionEvent::Resume { exchange: ExchangeId(key), id, process, after });
+}
+
+pub(super) fn report_stream(server: &mut Server, key: Key, session: SessionKey) {
+    let after = server.exchanges.get(key).and_then(|x| x.headers.last_event_id().ok().flatten());
+    let (after, id) = (after.map(String::from), server.session_id(session));
+    server.push_shared(SharedSessionEvent::StreamOpened { id, after });
+}
+
+/// Ends the stream of a call that is lost.
+pub(super) fn end_lost(server: &mut Server, key: Key) {
+    let Some(x) = server.exchanges.get(key).filter(|x| is_waiting(x.phase, x.session_is_loaded)) else {
+        return;
+    };
+    let after = x.headers.last_event_id().ok().flatten().and_then(parse_event_id);
+    let lost = after.and_then(|(stream, event, note)| Some((stream, event, note.into(), noted(note)?)));
+    let Some((stream, event, note, id)): Option<(u32, u32, Box<str>, RequestId)> = lost else {
+        return server.exchanges.refuse(key, &unknown_event_id());
+    };
+    begin(server, key);
+    let event = event.saturating_add(1);
+    let entry = ReplayEntry { stream, event, is_last: true, message: lost_call(&id) };
+    if let Some(x) = server.exchanges.get_mut(key) {
+        write_entry(&mut x.out, &entry, Some(&note));
+    }
+    server.finish(key);
+}
+
+const fn is_waiting(phase: RequestPhase, session_is_loaded: bool) -> bool {
+    matches!(phase, RequestPhase::Loading) && session_is_loaded
+}
+
+/// Returns whether a response is that of a stream of another process.
+const fn is_relayed(x: &ServerExchange) -> bool {
+    matches!((x.kind, x.form), (Kind::Get, ResponseForm::EventStream)) && x.session().is_none()
+}
+
+/// Returns the time after which the process of a stream has ended: it sends comments more often.
+fn silence(server: &Server) -> Duration {
+    server.config.keep_alive.saturating_mul(2).saturating_add(ANSWER_TIMEOUT)
+}
+
+/// Ends the stream of another process that has ended. Its client resumes it, and learns that the call is lost.
+pub(super) fn check(server: &mut Server, key: Key) {
+    let Some(x) = server.exchanges.get(key).filter(|x| x.is_live() && is_relayed(x)) else { return };
+    let until = x.idle_since + silence(server);
+    if until <= server.now {
+        server.finish(key);
+    } else {
+        server.exchanges.schedule_check(until, key);
+    }
+}
+
+/// Begins the response to a request that resumes a stream of another process.
+fn begin(server: &mut Server, key: Key) {
+    let Some(x) = server.exchanges.get_mut(key) else { return };
+    (x.phase, x.form) = (RequestPhase::Active, ResponseForm::EventStream);
+    x.respond(200, event_stream_fields(), BodySize::Stream);
+    server.exchanges.mark_ready(key);
+}
+
+impl SharedSessions<'_> {
+    /// Opens the stream of a call for another process, whose client [resumes](SharedSessionEvent::Resume) it there.
+    ///
+    /// The exchange is one like those of clients: its body is for [`relay`](Self::relay) there. `None` if the session, the
+    /// stream or the event is not known here.
+    pub fn open_relay(&mut self, now: Instant, id: &SessionId, after: &str) -> Option<ExchangeId> {
+        let server = &mut *self.server;
+        server.tick(now);
+        let session = server.sessions.find(id.reveal())?;
+        let (stream, _, note) = parse_event_id(after)?;
+        if place_of(server, stream, note) != StreamPlace::Here {
+            return None;
+        }
+        let channel = server.sessions.get(session)?.channel;
+        let key = server.exchanges.open(Kind::Get, server.now);
+        let lines = [(fields::SESSION_ID, id.reveal().as_bytes()), (fields::LAST_EVENT_ID, after.as_bytes())];
+        let party = server.engine.exchanges().party(channel);
+        if let Some(x) = server.exchanges.get_mut(key) {
+            x.headers.record(&AdmissionHeaders::new(&lines), false);
+            x.session_is_loaded = true;
+        }
+        if let Some(party) = party {
+            server.exchanges.set_authorization(key, party, None);
+        }
+        server.process_get(key);
+        let is_open = |server: &Server| {
+            let x = server.exchanges.get(key);
+            x.is_some_and(|x| x.response.as_ref().is_some_and(|response| response.status == 200))
+        };
+        if is_open(server) {
+            return Some(ExchangeId(key));
+        }
+        server.handle_gone(now, ExchangeId(key));
+        None
+    }
+
+    /// Adds bytes of a stream that another process has opened to the response of a request that resumes it. With the last
+    /// ones it ends.
+    ///
+    /// Returns whether the client is still there, and keeps up.
+    pub fn relay(&mut self, now: Instant, exchange: ExchangeId, bytes: &Bytes, is_last: bool) -> bool {
+        let server = &mut *self.server;
+        server.tick(now);
+        let key = exchange.0;
+        let Some(x) = server.exchanges.get(key).filter(|x| x.is_live()) else { return false };
+        if is_waiting(x.phase, x.session_is_loaded) {
+            begin(server, key);
+            server.exchanges.schedule_check(server.now + silence(server), key);
+        } else if !is_relayed(x) {
+            return false;
+        }
+        let Some(x) = server.exchanges.get_mut(key) else { return false };
+        x.out.push(bytes);
+        x.idle_since = server.now;
+        let keeps_up = x.out.len() <= MAX_RELAYED;
+        if is_last || !keeps_up {
+            server.finish(key);
+        } else {
+            server.exchanges.mark_ready(key);
+        }
+        keeps_up
+    }
+
+    /// Ends a request that resumes the stream of a call of another process which does not know it, or has ended: the request
+    /// of the call gets an error.
+    pub fn call_is_lost(&mut self, now: Instant, exchange: ExchangeId) {
+        self.server.tick(now);
+        end_lost(self.server, exchange.0);
+    }
+}
