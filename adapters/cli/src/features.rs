@@ -13,11 +13,13 @@ pub(crate) enum Feature {
     Check,
     Events,
     Runtimes,
+    Sessions,
     Tls,
 }
 
 impl Feature {
-    const ALL: [Self; 5] = [Self::Auth, Self::Check, Self::Events, Self::Runtimes, Self::Tls];
+    const ALL: [Self; 6] =
+        [Self::Auth, Self::Check, Self::Events, Self::Runtimes, Self::Sessions, Self::Tls];
 
     const fn name(self) -> &'static str {
         match self {
@@ -25,6 +27,7 @@ impl Feature {
             Self::Check => "check",
             Self::Events => "events",
             Self::Runtimes => "runtimes",
+            Self::Sessions => "sessions",
             Self::Tls => "tls",
         }
     }
@@ -36,6 +39,7 @@ impl Feature {
             Self::Check => cfg!(feature = "check"),
             Self::Events => cfg!(feature = "events"),
             Self::Runtimes => cfg!(feature = "runtimes"),
+            Self::Sessions => cfg!(feature = "sessions"),
             Self::Tls => cfg!(feature = "tls"),
         }
     }

@@ -50,6 +50,8 @@ pub(crate) struct ServeArgs {
     pub(crate) protection: ProtectionArgs,
     #[command(flatten)]
     pub(crate) layers: LayerArgs,
+    #[command(flatten)]
+    pub(crate) sessions: SessionArgs,
     /// Pings silent legacy clients in this interval.
     ///
     /// The session of one that misses three pings in a row ends. Over HTTP only sessions with an open GET stream are pinged.
@@ -89,6 +91,23 @@ pub(crate) struct LayerArgs {
 pub(crate) struct CallRate {
     pub(crate) calls: u32,
     pub(crate) period: Duration,
+}
+
+/// Options of a server that shares its sessions with other processes.
+#[derive(Args, Debug)]
+pub(crate) struct SessionArgs {
+    /// Keeps the sessions of clients in this store, which other processes share.
+    ///
+    /// STORE is the URL of a Redis or Valkey, such as redis://127.0.0.1:6379/0, or a folder for the processes of this machine.
+    /// Each request of a client can then go to any of the processes. All have the same options. With --everything the server has
+    /// no tasks then.
+    #[arg(long, value_name = "STORE", requires_all = ["address", "session_key"])]
+    pub(crate) session_store: Option<String>,
+    /// Reads the keys that seal what is stored from this file, one on each line.
+    ///
+    /// A key is 64 hexadecimal digits, from a cryptographic source. The first one seals; the others still open.
+    #[arg(long, value_name = "FILE", requires = "session_store")]
+    pub(crate) session_key: Option<PathBuf>,
 }
 
 /// Options of a server that requires access tokens.

@@ -6,6 +6,8 @@ use mcp_proto::server::Config;
 use super::super::{Router, adapter};
 use crate::args;
 use crate::failure::CommandFailure;
+#[cfg(feature = "sessions")]
+use crate::serve::session_store;
 use crate::serve::{card, http, protection};
 
 /// Binds the server at `address`. Returns it, and how it is protected.
@@ -27,6 +29,11 @@ pub(super) fn bind(
     #[cfg(feature = "auth")]
     if let Some(protected) = &protected {
         server = server.validate_tokens(protection::validator(protected));
+    }
+    #[cfg(feature = "sessions")]
+    if let Some(sessions) = session_store::join(&args.sessions)? {
+        let shared = server.share_sessions(&sessions);
+        server = shared.map_err(|error| CommandFailure::from_serve_error(&error))?;
     }
     if args.trace {
         server = server.tap_heads();

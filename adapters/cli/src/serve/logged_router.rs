@@ -10,7 +10,7 @@ use crate::serve::server_log::ServerLog;
 
 /// Creates the router that the options describe.
 pub(super) fn build(args: &args::ServeArgs, log: &Arc<ServerLog>) -> (Router, Option<ClockResource>) {
-    let (mut router, clock) = tools::build_router(args.everything, args.broken);
+    let (mut router, clock) = tools::build_router(args);
     layers::add(&mut router, &args.layers, log.audit_file.as_ref());
     let [failures, diagnostics, messages, heads] = [(); 4].map(|()| Arc::clone(log));
     router

@@ -12,6 +12,8 @@ pub(crate) mod refusals;
 #[cfg(feature = "runtimes")]
 mod runtimes;
 mod server_log;
+#[cfg(feature = "sessions")]
+mod session_store;
 pub(crate) mod streams;
 
 use alloc::sync::Arc;
@@ -39,6 +41,9 @@ pub(crate) fn run(args: args::ServeArgs) -> Result<(), CommandFailure> {
         session::hint_at_terminal("serve");
     }
     check_shards(args)?;
+    if !cfg!(feature = "sessions") && args.sessions.session_store.is_some() {
+        return Err(crate::features::Feature::Sessions.missing("--session-store"));
+    }
     http::raise_descriptor_limit(&args.http);
     match args.runtime {
         Runtime::Blocking => blocking::run(args)?,
@@ -67,7 +72,7 @@ fn check_shards(args: &args::ServeArgs) -> Result<(), CommandFailure> {
         Runtime::Blocking => {
             "--shards: the blocking runtime has one thread; use --runtime threads, smol or tokio"
         }
-        _ if args.everything => "--shards: --everything has tasks, and a server with tasks has one shard",
+        _ if args.everything && args.sessions.session_store.is_none() => "--shards: --everything has tasks, and a server with tasks has one shard",
         Runtime::Threads | Runtime::Smol | Runtime::Tokio => return Ok(()),
     };
     Err(CommandFailure::usage(why))
@@ -87,6 +92,11 @@ fn config(args: &args::ServeArgs, config: Result<Config, RegisterErrors>) -> Res
     }
     let config = config.map_err(|error| CommandFailure::failed(error.to_string()))?;
     let mut config = config.versions(versions).limits(limits);
+    #[cfg(feature = "sessions")]
+    if let Some(keys) = session_store::state_keys(&args.sessions)? {
+        // What one process has sealed comes to another one.
+        config = config.seal(keys, mcp_std::Clock::start().anchor());
+    }
     if let Some(interval) = args.keep_alive {
         config = config.keep_alive_ping(interval, session::ALLOWED_PING_MISSES);
     }

@@ -13,20 +13,24 @@ mod tasks;
 use mcp_proto::model::Implementation;
 
 use super::Router;
-use crate::demo::TourStep;
+use crate::args::ServeArgs;
 use crate::serve::clock::ClockResource;
 use crate::serve::{demo, everything};
 
-/// Creates a router with or without the content of `--everything`; `broken` is a step to perform wrongly.
-pub(super) fn build_router(everything: bool, broken: Option<TourStep>) -> (Router, Option<ClockResource>) {
+/// Creates the router of the demonstration, as the options say.
+pub(super) fn build_router(args: &ServeArgs) -> (Router, Option<ClockResource>) {
+    let broken = args.broken;
     let version = env!("CARGO_PKG_VERSION");
     let mut router = Router::new("mcp-probe", version);
     let info = Implementation::new("mcp-probe", version).title("mcp-probe demonstration server");
-    let clock = if everything {
+    let clock = if args.everything {
         router.core().info(info);
         everything::register(&mut router, broken);
         slow::register(&mut router);
-        tasks::register(&mut router, broken);
+        // Other processes would not know them.
+        if args.sessions.session_store.is_none() {
+            tasks::register(&mut router, broken);
+        }
         annex::register(&mut router);
         notes::register(&mut router);
         Some(clock::register(&mut router))
