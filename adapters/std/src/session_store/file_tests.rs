@@ -21,8 +21,8 @@ use crate::folder_in_tests::Folder;
 use crate::testing::session_store::Store;
 
 impl Store for Folder {
-    fn create() -> Self {
-        Self::new()
+    fn create() -> Option<Self> {
+        Some(Self::new())
     }
 
     fn open(&self) -> Arc<dyn SessionStore> {

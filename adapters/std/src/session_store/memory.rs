@@ -210,8 +210,8 @@ mod tests {
     use crate::testing::session_store::Store;
 
     impl Store for MemorySessionStore {
-        fn create() -> Self {
-            Self::new()
+        fn create() -> Option<Self> {
+            Some(Self::new())
         }
 
         fn open(&self) -> Arc<dyn SessionStore> {

@@ -1,0 +1,7 @@
+//! Tests of `mcp-redis-store` against `redis-server`, and against servers that answer anything.
+
+mod bad_answers;
+mod bad_servers;
+mod speed;
+mod stores;
+mod support;
