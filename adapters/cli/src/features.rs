@@ -18,8 +18,7 @@ pub(crate) enum Feature {
 }
 
 impl Feature {
-    const ALL: [Self; 6] =
-        [Self::Auth, Self::Check, Self::Events, Self::Runtimes, Self::Sessions, Self::Tls];
+    const ALL: [Self; 6] = [Self::Auth, Self::Check, Self::Events, Self::Runtimes, Self::Sessions, Self::Tls];
 
     const fn name(self) -> &'static str {
         match self {

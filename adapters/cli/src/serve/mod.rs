@@ -72,7 +72,9 @@ fn check_shards(args: &args::ServeArgs) -> Result<(), CommandFailure> {
         Runtime::Blocking => {
             "--shards: the blocking runtime has one thread; use --runtime threads, smol or tokio"
         }
-        _ if args.everything && args.sessions.session_store.is_none() => "--shards: --everything has tasks, and a server with tasks has one shard",
+        _ if args.everything && args.sessions.session_store.is_none() => {
+            "--shards: --everything has tasks, and a server with tasks has one shard"
+        }
         Runtime::Threads | Runtime::Smol | Runtime::Tokio => return Ok(()),
     };
     Err(CommandFailure::usage(why))

@@ -63,7 +63,8 @@ fn parse_key(line: &str) -> Option<[u8; 32]> {
         return None;
     }
     for (byte, digits) in key.iter_mut().zip(line.as_bytes().chunks_exact(2)) {
-        *byte = u8::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok().filter(|_| digits[0] != b'+')?;
+        *byte =
+            u8::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok().filter(|_| digits[0] != b'+')?;
     }
     Some(key)
 }

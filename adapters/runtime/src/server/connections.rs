@@ -39,6 +39,8 @@ pub(super) use admission::{AddressPermit, ConnectionPermit};
 pub struct Connections {
     listener: Option<Listener>,
     accepting: Accepting,
+    /// Each connection ends after its next response, because the server ends.
+    is_draining: bool,
     /// Number of this shard, number of all shards, and the shard that gets the next connection.
     shard: u8,
     shards: u8,
@@ -167,6 +169,7 @@ impl Connections {
         Self {
             listener: None,
             accepting: Accepting::Paused,
+            is_draining: false,
             shard: 0,
             shards: 1,
             next_shard: 0,
@@ -246,6 +249,7 @@ impl Connections {
     /// Stops accepting connections, and closes each connection once its requests are answered.
     pub fn close(&mut self, server: &mut Server) {
         self.stop_listening();
+        self.is_draining = false;
         for (key, connection) in self.connections.iter_mut() {
             let token = key.into();
             if connection.waiting() == Waiting::WithRequest {
@@ -257,6 +261,19 @@ impl Connections {
             self.index.queue_update(token, connection);
             self.write_queue.push(token);
         }
+    }
+
+    /// Stops accepting connections. Those that are there are served on, and each ends after its next response.
+    pub fn drain(&mut self, server: &mut Server) {
+        // The system has accepted these, and would reset them.
+        for _ in 0..MAX_DRAINED {
+            if !self.listener.as_ref().is_some_and(Listener::has_waiting) {
+                break;
+            }
+            self.accept(server);
+        }
+        self.stop_listening();
+        self.is_draining = true;
     }
 
     /// Ends all connections immediately.
@@ -294,7 +311,7 @@ impl Connections {
             permit.move_to(self.shard);
         }
         // This shard was closed while the connection was on its way.
-        if self.accepting == Accepting::Closed {
+        if self.accepting == Accepting::Closed && !self.is_draining {
             connection.connection.close(self.now);
         }
         connection.connection.drive(self.now, server);
@@ -677,6 +694,8 @@ impl Connections {
     }
 }
 
+/// Maximum number of batches that are accepted before the server stops listening.
+const MAX_DRAINED: usize = 256;
 /// Maximum number of connections accepted at once.
 const ACCEPT_BATCH: usize = 16;
 /// Pause after the process or the system ran out of resources. Other errors pause for a tenth of it.

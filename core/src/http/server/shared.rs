@@ -435,6 +435,17 @@ impl SharedSessions<'_> {
         ids.into_iter().filter(|id| self.mark_stale(id)).collect()
     }
 
+    /// Ends all GET streams, whose clients open them anew at another process. For a process that ends.
+    pub fn end_streams(&mut self, now: Instant) {
+        self.server.tick(now);
+        let streams: Vec<Key> = self.server.exchanges.keys().collect();
+        for key in streams {
+            if self.server.exchanges.is_get_stream(key) {
+                self.server.finish(key);
+            }
+        }
+    }
+
     /// Ends a session here that has ended in another process.
     pub fn forget(&mut self, now: Instant, id: &SessionId) {
         self.server.tick(now);

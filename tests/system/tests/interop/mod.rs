@@ -26,6 +26,8 @@ mod own_client_answers;
 #[cfg(feature = "every-peer")]
 mod own_typed_client;
 #[cfg(feature = "every-peer")]
+mod processes;
+#[cfg(feature = "every-peer")]
 mod proxy;
 #[cfg(feature = "every-peer")]
 mod published;

@@ -51,7 +51,8 @@ impl NginxProxy {
             let rest = url.strip_prefix("http://").expect("http");
             let at = rest.find('/').unwrap_or(rest.len());
             path = &rest[at..];
-            servers.push_str(&format!("        server {};\n", &rest[..at]));
+            // By default one that refuses a connection is left out for ten seconds.
+            servers.push_str(&format!("        server {} max_fails=0;\n", &rest[..at]));
         }
         // The port was free a moment ago. If another process takes it, the start fails with a message.
         let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();

@@ -122,6 +122,9 @@ impl Connections {
 
     /// Returns whether a request waits for a permit, in whichever shard.
     pub(super) fn is_crowded(&mut self) -> bool {
+        if self.is_draining {
+            return true;
+        }
         // Only the first shard accepts connections, so only it knows which ones wait.
         if self.shard > 0 {
             return self.permits.is_crowded();

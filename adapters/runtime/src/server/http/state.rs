@@ -50,6 +50,8 @@ pub(super) struct State {
     pub(super) tools_changed: bool,
     /// Deadline of the shutdown.
     pub(super) shutdown_deadline: Option<Instant>,
+    /// Until then a server that shares its sessions serves the connections that are there.
+    pub(super) drain_until: Option<Instant>,
     /// The error that made waiting impossible.
     pub(super) error: Option<io::Error>,
 }
@@ -76,6 +78,7 @@ impl State {
             tool_names: Vec::new(),
             tools_changed: false,
             shutdown_deadline: None,
+            drain_until: None,
             error: None,
         };
         state.bound_streams();
@@ -89,9 +92,29 @@ impl State {
 
     pub(super) fn begin_shutdown(&mut self, grace: Duration) {
         let now = self.connections.tick();
-        self.server.shutdown(now, grace);
+        let is_first = self.shutdown_deadline.replace(now + grace).is_none();
+        if self.sharing.is_none() || !is_first {
+            return self.end_connections(grace);
+        }
+        // Requests that are on their way would be lost: another process takes those that follow, once nobody listens here.
+        self.connections.drain(&mut self.server);
+        self.server.shared_sessions().end_streams(now);
+        self.drain_until = Some(now + DRAIN_TIME.min(grace / 2));
+    }
+
+    fn end_connections(&mut self, grace: Duration) {
+        self.drain_until = None;
+        self.server.shutdown(self.connections.now(), grace);
         self.connections.close(&mut self.server);
-        self.shutdown_deadline = Some(now + grace);
+    }
+
+    /// Ends the time in which the connections that are there are served, if it is over.
+    pub(super) fn end_drain_if_due(&mut self) {
+        let now = self.connections.now();
+        if self.drain_until.is_some_and(|at| at <= now) {
+            let grace = self.shutdown_deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+            self.end_connections(grace);
+        }
     }
 
     pub(super) fn next_event(&mut self) -> Option<Event> {
@@ -257,6 +280,9 @@ impl ServerLoop for State {
         self.server.poll_later(now, call, retry)
     }
 }
+
+/// Time for which a server that shares its sessions serves the connections that are there when it ends.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 // Threads on which tokens are validated, so that no connection waits for another service.
 
