@@ -56,7 +56,7 @@ impl Cluster {
         let mut web = HttpServerHarness::new(with_capabilities(server(VersionSet::ALL)), Config::new());
         let config = Arc::new(with_capabilities(server(VersionSet::ALL)));
         web.server = Server::new(config, Arc::new(http), Entropy::new([number; 32], 0));
-        web.server.share_sessions(number.into());
+        web.server.shared_sessions().begin(number.into());
         web.has_other_processes = true;
         web
     }

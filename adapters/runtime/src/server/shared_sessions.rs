@@ -38,7 +38,7 @@ const MAX_WAITING: usize = 1024;
 const MAX_MESSAGES: usize = 1024;
 /// Number of times that a record is stored again after a conflict.
 const MAX_CONFLICTS: u32 = 8;
-/// Number of processes whose streams have different numbers (see [`Server::share_sessions`]).
+/// Number of processes whose streams have different numbers (see [`mcp_proto::http::server::SharedSessions::begin`]).
 const PROCESSES: u32 = 1024;
 
 /// The sessions of a process in a store, for its servers.
@@ -245,7 +245,7 @@ impl SessionSharing {
     /// Shares the sessions of a server, which has had no request.
     fn start(shared: &Arc<Shared>, server: &mut Server) -> io::Result<Self> {
         let shared = shared.clone();
-        server.share_sessions(shared.process);
+        server.shared_sessions().begin(shared.process);
         let runner = shared.clone();
         let workers = Workers::start("mcp-sessions", THREADS, MAX_WAITING, move |job| runner.run(job))?;
         let publishing = shared.clone();

@@ -7,13 +7,14 @@ use alloc::string::String;
 use super::config::Config;
 use super::exchange_table::{ExchangeId, HeadRejection, Kind, RequestPhase};
 use super::http_sse::HttpSse;
+use super::post::waits_for_session;
 use super::principals::admit_as;
 use super::protected::Protected;
 use super::refusal::{HeadDecision, Refusal, overloaded, shutting_down, unknown_session};
 use super::request_headers::RequestHeaders;
-use super::session::SessionLookup;
+use super::session::{SessionLookup, drop_session};
 use super::token::{Credentials, RecentToken, SingleValue};
-use super::{Event, Server, split_target};
+use super::{Event, Server, shared, split_target};
 use crate::ascii::AsciiCaseExt as _;
 use crate::built::Sessions;
 use crate::diagnostic::Diagnostic;
@@ -274,16 +275,16 @@ pub(super) fn call_request(endpoint: &Arc<str>) -> Arc<HttpRequest> {
 
 /// Handles DELETE: the client ends its session (HTTP-073, HTTP-075).
 fn process_delete(server: &mut Server, key: Key) {
-    if server.waits_for_session(key) {
+    if waits_for_session(server, key) {
         return;
     }
     match server.find_session(key) {
         SessionLookup::Session(session) => match server.check_version(key, session) {
             Ok(()) => {
-                if let Some(sharing) = server.sharing_functions() {
+                if let Some(sharing) = shared::functions(server) {
                     (sharing.end)(server, session, Some(key));
                 }
-                server.drop_session(session);
+                drop_session(server, session);
                 server.exchanges.answer_empty(key, 204, Fields::new());
             }
             Err(refusal) => server.exchanges.refuse(key, &refusal),

@@ -292,7 +292,7 @@ impl Config {
         self.session_idle_timeout.saturating_add(self.session_idle_timeout / 8)
     }
 
-    /// Sets for how long a request waits for the store of sessions that [are shared](super::Server::share_sessions)
+    /// Sets for how long a request waits for the store of sessions that [are shared](super::SharedSessions::begin)
     /// (default 5 s).
     ///
     /// Reached: 503 with `Retry-After`.

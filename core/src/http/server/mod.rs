@@ -85,7 +85,7 @@ pub enum Event {
         /// The token, and how it was presented.
         request: TokenRequest,
     },
-    /// Something that concerns the sessions of other processes, too; only if they [are shared](Server::share_sessions).
+    /// Something that concerns the sessions of other processes, too; only if they [are shared](SharedSessions::begin).
     Shared(SharedSessionEvent),
 }
 
@@ -341,7 +341,7 @@ impl Server {
     /// Returns when to call [`handle_timeout`](Self::handle_timeout) next.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         let own = self.exchanges.next_deadline().into_iter().chain(self.sessions.next_deadline());
-        let undecided = self.has_undecided().then(|| self.undecided.next_deadline(&self.exchanges));
+        let undecided = has_undecided(self).then(|| self.undecided.next_deadline(&self.exchanges));
         own.chain(undecided.flatten()).chain(self.engine.poll_timeout()).min()
     }
 
@@ -364,7 +364,7 @@ impl Server {
         while let Some(key) = self.exchanges.pop_due(self.now) {
             self.check_exchange(key);
         }
-        if self.has_undecided() {
+        if has_undecided(self) {
             token::refuse_undecided(self);
         }
         session::expire_sessions(self);
@@ -406,11 +406,6 @@ impl Server {
 
     // ---- internals -------------------------------------------------------------------------------------------
 
-    /// Returns whether requests may wait for a decision of the application.
-    fn has_undecided(&self) -> bool {
-        self.config.protected_resource().is_some() || self.sharing.is_some()
-    }
-
     fn tick(&mut self, now: Instant) {
         driving::check_time(self.now, now);
         self.now = self.now.max(now);
@@ -424,9 +419,14 @@ impl Server {
     }
 }
 
+/// Returns whether requests may wait for a decision of the application.
+fn has_undecided(server: &Server) -> bool {
+    server.config.protected_resource().is_some() || server.sharing.is_some()
+}
+
 /// Returns the next deadline of a server and its reason.
 fn next_deadline(server: &mut Server) -> Option<(Instant, TimeoutReason)> {
-    let undecided = server.has_undecided().then(|| server.undecided.next_deadline(&server.exchanges));
+    let undecided = has_undecided(server).then(|| server.undecided.next_deadline(&server.exchanges));
     TimeoutReason::earliest([
         server.exchanges.timeout_reason(),
         server.sessions.next_deadline().map(|at| (at, TimeoutReason::Session)),

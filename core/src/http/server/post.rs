@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 
-use super::Server;
 use super::admission::call_request;
 use super::exchange_table::{ExchangeId, Kind, RequestPhase, ServerExchange, SessionKey, SessionUse};
 use super::http_sse::HttpSse;
@@ -13,6 +12,7 @@ use super::refusal::{
 use super::request_headers::{RequestHeaderCheck, RequestHeaders};
 use super::session::SessionLookup;
 use super::shared::Effect;
+use super::{Server, shared};
 use crate::built::Sessions;
 use crate::draft::{Deviation, Draft};
 use crate::head::Fields;
@@ -94,7 +94,7 @@ impl Server {
     }
 
     pub(super) fn process_post(&mut self, key: Key) {
-        if self.waits_for_session(key) {
+        if waits_for_session(self, key) {
             return;
         }
         let Some(x) = self.exchanges.get_mut(key) else { return };
@@ -175,7 +175,7 @@ impl Server {
             }
         }
         let effect = match &envelope {
-            Ok(envelope) => self.inspect_shared(key, route, frame, envelope),
+            Ok(envelope) => inspect_shared(self, key, route, frame, envelope),
             Err(_) => Effect::None,
         };
         if matches!(effect, Effect::Elsewhere) {
@@ -195,7 +195,7 @@ impl Server {
         let is_refused = self.engine.exchange_status(ChannelId(stream)).error_code.is_some();
         self.finish_post(key, stream, route, is_request, reason);
         if !is_refused {
-            self.hold(key, effect);
+            hold(self, key, effect);
         }
     }
 
@@ -251,7 +251,7 @@ impl Server {
         if let Err(refusal) = if contents.has_requests { check_room(self, route) } else { Ok(()) } {
             return self.exchanges.refuse(key, &refusal);
         }
-        let effect = match (route, self.sharing_functions()) {
+        let effect = match (route, shared::functions(self)) {
             (PostRoute::Session(session), Some(sharing)) => {
                 (sharing.inspect_batch)(self, session, frame, &contents)
             }
@@ -260,36 +260,7 @@ impl Server {
         let Some(stream) = self.open_stream(key, route) else { return };
         self.engine.exchanges().handle_batch(self.now, stream, frame);
         self.finish_post(key, stream, route, false, None);
-        self.hold(key, effect);
-    }
-
-    /// Makes a request wait for its session, if other processes serve it, too, and it may not be here as it is now.
-    pub(super) fn waits_for_session(&mut self, key: Key) -> bool {
-        self.sharing_functions().is_some_and(|sharing| (sharing.wait)(self, key))
-    }
-
-    /// Returns what a message means to the other processes, if there are any.
-    fn inspect_shared(
-        &mut self,
-        key: Key,
-        route: PostRoute,
-        frame: &Bytes,
-        envelope: &Envelope<'_>,
-    ) -> Effect {
-        let session = match route {
-            PostRoute::Session(session) => Some(session),
-            PostRoute::Handshake(_) => None,
-            PostRoute::Standalone | PostRoute::PresumedVersion(_) => return Effect::None,
-        };
-        let sharing = self.sharing_functions();
-        sharing.map_or(Effect::None, |sharing| (sharing.inspect)(self, key, session, frame, envelope))
-    }
-
-    /// Holds back the response to a request that has changed its session, if other processes serve it, too.
-    fn hold(&mut self, key: Key, effect: Effect) {
-        if let (Effect::Changes(before), Some(sharing)) = (effect, self.sharing_functions()) {
-            (sharing.hold)(self, key, before);
-        }
+        hold(self, key, effect);
     }
 
     /// Finds the destination of a message (DEC-006, DEC-007, HTTP-069, HTTP-071, HTTP-078).
@@ -431,6 +402,35 @@ impl Server {
             x.set_session(Some(session));
             x.session_use = SessionUse::Begins;
         }
+    }
+}
+
+/// Makes a request wait for its session, if other processes serve it, too, and it may not be here as it is now.
+pub(super) fn waits_for_session(server: &mut Server, key: Key) -> bool {
+    shared::functions(server).is_some_and(|sharing| (sharing.wait)(server, key))
+}
+
+/// Returns what a message means to the other processes, if there are any.
+fn inspect_shared(
+    server: &mut Server,
+    key: Key,
+    route: PostRoute,
+    frame: &Bytes,
+    envelope: &Envelope<'_>,
+) -> Effect {
+    let session = match route {
+        PostRoute::Session(session) => Some(session),
+        PostRoute::Handshake(_) => None,
+        PostRoute::Standalone | PostRoute::PresumedVersion(_) => return Effect::None,
+    };
+    let sharing = shared::functions(server);
+    sharing.map_or(Effect::None, |sharing| (sharing.inspect)(server, key, session, frame, envelope))
+}
+
+/// Holds back the response to a request that has changed its session, if other processes serve it, too.
+fn hold(server: &mut Server, key: Key, effect: Effect) {
+    if let (Effect::Changes(before), Some(sharing)) = (effect, shared::functions(server)) {
+        (sharing.hold)(server, key, before);
     }
 }
 

@@ -11,7 +11,7 @@ use super::refusal::overloaded;
 use super::resumption::{
     self, ReplayEntry, event_stream_fields, write_empty_event, write_entry, write_event_head,
 };
-use super::{MAX_BUFFERED_BODY, Server};
+use super::{MAX_BUFFERED_BODY, Server, shared};
 use crate::CallId;
 use crate::built::Sessions;
 use crate::draft::Deviation;
@@ -300,7 +300,7 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(key) else { return };
         let next = match x.form {
             _ if x.stream.is_none() => {
-                return self.sharing_functions().map_or((), |sharing| (sharing.check_relay)(self, key));
+                return shared::functions(self).map_or((), |sharing| (sharing.check_relay)(self, key));
             }
             ResponseForm::Undecided if now >= x.idle_since + event_stream_delay => {
                 x.idle_since = now;
@@ -324,27 +324,6 @@ impl Server {
     }
 
     // ---- transfers -------------------------------------------------------------------------------------------
-
-    /// Moves the stream of one exchange to another one.
-    pub(super) fn transfer_stream(&mut self, from: Key, to: Key) {
-        let Some(x) = self.exchanges.get_mut(from) else { return };
-        debug_assert!(
-            x.session_use != SessionUse::Standalone,
-            "a stream without a session cannot be resumed"
-        );
-        let (stream, event, place) = (x.stream.take(), x.last_event, x.place());
-        let note = x.event_note.take();
-        // The old exchange leaves the index before the new one enters it with the same place.
-        self.sessions.set_place(&mut self.exchanges, from, SessionPlace { is_call: false, ..place });
-        if let Some(stream) = stream {
-            self.engine.exchanges().set_owner(stream, Some(to));
-        }
-        if let Some(x) = self.exchanges.get_mut(to) {
-            (x.kind, x.form) = (Kind::Post, ResponseForm::EventStream);
-            (x.stream, x.last_event, x.event_note) = (stream, event, note);
-        }
-        self.sessions.set_place(&mut self.exchanges, to, place);
-    }
 
     /// Ends the exchange of a call and lets its client poll for the rest (2025-11-25; HTTP-059, SSE-017, SSE-018).
     ///
@@ -374,7 +353,7 @@ impl Server {
             // The call still counts for its principal (SEC-018).
             self.exchanges.set_authorization(rest, party, None);
         }
-        self.transfer_stream(key, rest);
+        transfer_stream(self, key, rest);
         let retry = Some(retry.unwrap_or(self.config.retry));
         if let Some(x) = self.exchanges.get_mut(key) {
             x.out.write(|out| write_empty_event(out, &EventHead { retry, ..EventHead::default() }));
@@ -383,6 +362,24 @@ impl Server {
         self.fill_response(rest);
         true
     }
+}
+
+/// Moves the stream of one exchange to another one.
+pub(super) fn transfer_stream(server: &mut Server, from: Key, to: Key) {
+    let Some(x) = server.exchanges.get_mut(from) else { return };
+    debug_assert!(x.session_use != SessionUse::Standalone, "a stream without a session cannot be resumed");
+    let (stream, event, place) = (x.stream.take(), x.last_event, x.place());
+    let note = x.event_note.take();
+    // The old exchange leaves the index before the new one enters it with the same place.
+    server.sessions.set_place(&mut server.exchanges, from, SessionPlace { is_call: false, ..place });
+    if let Some(stream) = stream {
+        server.engine.exchanges().set_owner(stream, Some(to));
+    }
+    if let Some(x) = server.exchanges.get_mut(to) {
+        (x.kind, x.form) = (Kind::Post, ResponseForm::EventStream);
+        (x.stream, x.last_event, x.event_note) = (stream, event, note);
+    }
+    server.sessions.set_place(&mut server.exchanges, to, place);
 }
 
 /// Returns whether event streams of a session begin with an id, after which their clients can poll (SSE-016, SSE-017).

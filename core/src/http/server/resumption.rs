@@ -10,11 +10,13 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::exchange_table::{SessionKey, SessionPlace};
+use super::post::waits_for_session;
 use super::refusal::{unknown_event_id, unknown_session};
+use super::response::transfer_stream;
 use super::session::{HttpSession, SessionLookup};
 use super::shared::StreamPlace;
 use super::snapshot::is_change;
-use super::{MAX_BUFFERED_BODY, Server};
+use super::{MAX_BUFFERED_BODY, Server, shared};
 use crate::built::Sessions;
 use crate::frame::sse::{EVENT_END, EventHead};
 use crate::head::Fields;
@@ -74,7 +76,7 @@ impl HttpSession {
 impl Server {
     /// Handles GET: opens a GET stream of a session, or resumes a stream (HTTP-047, HTTP-049, SSE-021).
     pub(super) fn process_get(&mut self, key: Key) {
-        if self.waits_for_session(key) {
+        if waits_for_session(self, key) {
             return;
         }
         let session = match self.find_session(key) {
@@ -95,7 +97,7 @@ impl Server {
         let from = self.exchanges.get(key).map(|x| x.headers.last_event_id());
         let from = match from.map(|id| id.map(|id| id.map(parse_event_id))) {
             Some(Ok(None)) => return self.open_get_stream(key, session, built),
-            Some(Ok(Some(Some((stream, event, note))))) => match self.sharing_functions() {
+            Some(Ok(Some(Some((stream, event, note))))) => match shared::functions(self) {
                 Some(sharing) => match (sharing.place_of)(self, stream, note) {
                     StreamPlace::Here => Some((stream, event)),
                     // What happened meanwhile is announced, and what waits elsewhere is sent here.
@@ -169,7 +171,7 @@ impl Server {
         match holder {
             Some(holder) => {
                 // The stream moves, and the call goes on: the client has only changed its connection.
-                self.transfer_stream(holder, key);
+                transfer_stream(self, holder, key);
                 self.exchanges.schedule_check(self.now + self.config.keep_alive, key);
                 // The transfer comes first: `finish` would release the stream and end the call.
                 self.finish(holder);
@@ -222,7 +224,7 @@ impl Server {
         }
         self.exchanges.schedule_check(self.now + self.config.keep_alive, key);
         self.begin_events(key);
-        if let Some(sharing) = self.sharing_functions() {
+        if let Some(sharing) = shared::functions(self) {
             (sharing.report_stream)(self, key, session);
         }
     }
@@ -272,53 +274,6 @@ impl Server {
         }
     }
 
-    /// Takes the messages of a session that no GET stream has written, and those of a stream after an event. Messages of
-    /// changes are dropped.
-    pub(super) fn take_waiting(&mut self, session: SessionKey, after: Option<(u32, u32)>) -> Vec<Bytes> {
-        let mut messages = Vec::new();
-        let Some(record) = self.sessions.get_mut(session) else { return messages };
-        if let Some((number, event)) = after.filter(|(number, _)| record.get_stream(*number).is_some()) {
-            // Its client has another connection now.
-            if let Some(superseded) = record.get_stream(number).and_then(|stream| stream.exchange) {
-                self.finish(superseded);
-            }
-            let missed = self.sessions.missed_events(&mut self.exchanges, session, number, event);
-            for entry in missed.into_iter().flatten().filter(|entry| !entry.message.is_empty()) {
-                if let Some(log) = self.sessions.get_mut(session).and_then(|s| s.replay_log.as_mut()) {
-                    log.withdraw(number, entry.event);
-                }
-                messages.push(entry.message);
-            }
-        }
-        let Some(record) = self.sessions.get_mut(session) else { return messages };
-        if !record.has_open_get_stream() {
-            let returned = record.get_streams.as_mut().map(|all| core::mem::take(&mut all.returned));
-            messages.extend(returned.into_iter().flatten());
-            let channel = ChannelId(record.channel);
-            while let Some(message) = self.engine.outbox(channel).and_then(|outbox| outbox.pop_message()) {
-                messages.push(message);
-            }
-        }
-        messages.retain(|message| !is_change(message));
-        messages
-    }
-
-    /// Sends a message of a session on a GET stream, now or when there is one. Returns whether there was room for it.
-    pub(super) fn return_message(&mut self, session: SessionKey, message: Bytes) -> bool {
-        let limit = self.engine.config().effective_limits().outbox_high_water;
-        let (Some(built), Some(record)) = (Sessions::get(), self.sessions.get_mut(session)) else {
-            return false;
-        };
-        let returned = &mut record.get_streams.get_or_insert_default(built).returned;
-        let waiting: usize = returned.iter().map(Bytes::len).sum();
-        if waiting >= limit {
-            return false;
-        }
-        returned.push_back(message);
-        self.fill_get_streams(session);
-        true
-    }
-
     /// Ends a GET stream whose client is gone; what was not written goes to another stream of the session.
     pub(super) fn close_broken_get_stream(&mut self, key: Key) {
         let Some(x) = self.exchanges.get_mut(key) else { return };
@@ -343,6 +298,57 @@ impl Server {
         }
         self.fill_get_streams(session);
     }
+}
+
+/// Takes the messages of a session that no GET stream has written, and those of a stream after an event. Messages of
+/// changes are dropped.
+pub(super) fn take_waiting(
+    server: &mut Server,
+    session: SessionKey,
+    after: Option<(u32, u32)>,
+) -> Vec<Bytes> {
+    let mut messages = Vec::new();
+    let Some(record) = server.sessions.get_mut(session) else { return messages };
+    if let Some((number, event)) = after.filter(|(number, _)| record.get_stream(*number).is_some()) {
+        // Its client has another connection now.
+        if let Some(superseded) = record.get_stream(number).and_then(|stream| stream.exchange) {
+            server.finish(superseded);
+        }
+        let missed = server.sessions.missed_events(&mut server.exchanges, session, number, event);
+        for entry in missed.into_iter().flatten().filter(|entry| !entry.message.is_empty()) {
+            if let Some(log) = server.sessions.get_mut(session).and_then(|s| s.replay_log.as_mut()) {
+                log.withdraw(number, entry.event);
+            }
+            messages.push(entry.message);
+        }
+    }
+    let Some(record) = server.sessions.get_mut(session) else { return messages };
+    if !record.has_open_get_stream() {
+        let returned = record.get_streams.as_mut().map(|all| core::mem::take(&mut all.returned));
+        messages.extend(returned.into_iter().flatten());
+        let channel = ChannelId(record.channel);
+        while let Some(message) = server.engine.outbox(channel).and_then(|outbox| outbox.pop_message()) {
+            messages.push(message);
+        }
+    }
+    messages.retain(|message| !is_change(message));
+    messages
+}
+
+/// Sends a message of a session on a GET stream, now or when there is one. Returns whether there was room for it.
+pub(super) fn return_message(server: &mut Server, session: SessionKey, message: Bytes) -> bool {
+    let limit = server.engine.config().effective_limits().outbox_high_water;
+    let (Some(built), Some(record)) = (Sessions::get(), server.sessions.get_mut(session)) else {
+        return false;
+    };
+    let returned = &mut record.get_streams.get_or_insert_default(built).returned;
+    let waiting: usize = returned.iter().map(Bytes::len).sum();
+    if waiting >= limit {
+        return false;
+    }
+    returned.push_back(message);
+    server.fill_get_streams(session);
+    true
 }
 
 // Writers of event streams.

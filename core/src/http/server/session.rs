@@ -14,7 +14,7 @@ use super::exchange_table::{
 use super::principals::{PrincipalSessions, SessionsOfPrincipal, queue_uninitialized};
 use super::resumption::{GetStreams, ReplayEntry, ReplayLog};
 use super::snapshot::MovedIds;
-use super::{MIN_CHECK_INTERVAL, Server};
+use super::{MIN_CHECK_INTERVAL, Server, shared};
 use crate::built::{Authorizing, Part, Sessions};
 use crate::entropy::Entropy;
 use crate::head::Fields;
@@ -499,7 +499,7 @@ impl Server {
             // Sessions with a finished handshake are never evicted: they may have calls (DESIGN-14).
             let Some(oldest) = share.uninitialized.pop_front() else { return false };
             if self.sessions.is_uninitialized(&self.engine, oldest) {
-                self.drop_session(oldest);
+                drop_session(self, oldest);
             }
         }
         // An id has three bytes for the slot.
@@ -507,7 +507,7 @@ impl Server {
         while self.sessions.len() >= limit {
             let Some(oldest) = self.sessions.uninitialized.pop_front() else { return false };
             if self.sessions.is_uninitialized(&self.engine, oldest) {
-                self.drop_session(oldest);
+                drop_session(self, oldest);
             }
         }
         // Finished sessions at the front are removed, so that the queue stays short.
@@ -539,32 +539,32 @@ impl Server {
     /// Ends a session everywhere (HTTP-070).
     pub(super) fn end_session(&mut self, session: SessionKey) {
         let is_shared = self.sessions.get(session).is_some_and(|session| !session.is_http_sse);
-        if let Some(sharing) = self.sharing_functions().filter(|_| is_shared) {
+        if let Some(sharing) = shared::functions(self).filter(|_| is_shared) {
             (sharing.end)(self, session, None);
         }
-        self.drop_session(session);
+        drop_session(self, session);
     }
+}
 
-    /// Ends a session here: cancels its calls, ends its streams, and invalidates its id (HTTP-070, SSE-027).
-    pub(super) fn drop_session(&mut self, session: SessionKey) {
-        // The session is removed first: its id is invalid while its streams and calls still end.
-        let Some(session) = self.sessions.remove(session) else { return };
-        let calls: Vec<Key> = match session.call_count {
-            0 => Vec::new(),
-            _ => self.exchanges.indexed(&session.exchanges),
-        };
-        for exchange in session.open_get_streams() {
-            self.finish(exchange);
-        }
-        // With its channel all calls of the session end. One after the other, their streams would look for them.
-        self.engine.exchanges().remove(self.now, session.channel);
-        for exchange in calls {
-            if self.exchanges.get(exchange).is_some_and(|x| x.place().is_call) {
-                // Requests that waited for its tasks have an answer.
-                self.fill_response(exchange);
-                if self.exchanges.get(exchange).is_some_and(|x| !x.output_complete) {
-                    self.finish(exchange);
-                }
+/// Ends a session here: cancels its calls, ends its streams, and invalidates its id (HTTP-070, SSE-027).
+pub(super) fn drop_session(server: &mut Server, session: SessionKey) {
+    // The session is removed first: its id is invalid while its streams and calls still end.
+    let Some(session) = server.sessions.remove(session) else { return };
+    let calls: Vec<Key> = match session.call_count {
+        0 => Vec::new(),
+        _ => server.exchanges.indexed(&session.exchanges),
+    };
+    for exchange in session.open_get_streams() {
+        server.finish(exchange);
+    }
+    // With its channel all calls of the session end. One after the other, their streams would look for them.
+    server.engine.exchanges().remove(server.now, session.channel);
+    for exchange in calls {
+        if server.exchanges.get(exchange).is_some_and(|x| x.place().is_call) {
+            // Requests that waited for its tasks have an answer.
+            server.fill_response(exchange);
+            if server.exchanges.get(exchange).is_some_and(|x| !x.output_complete) {
+                server.finish(exchange);
             }
         }
     }
@@ -572,13 +572,13 @@ impl Server {
 
 /// Removes sessions that were idle for `session_idle_timeout`.
 pub(super) fn expire_sessions(server: &mut Server) {
-    if let Some(sharing) = server.sharing_functions().filter(|_| server.sessions.is_check_due(server.now)) {
+    if let Some(sharing) = shared::functions(server).filter(|_| server.sessions.is_check_due(server.now)) {
         (sharing.report_used)(server);
     }
     let expired = server.sessions.take_expired(server.now, server.config.session_idle_timeout);
     for key in &expired {
         // Another process may have used it.
-        server.drop_session(*key);
+        drop_session(server, *key);
     }
     if !expired.is_empty() {
         server.sessions.trim();

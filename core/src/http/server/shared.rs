@@ -1,11 +1,11 @@
-//! Sessions that several processes serve, each with a copy of those that it uses ([`Server::share_sessions`]).
+//! Sessions that several processes serve, each with a copy of those that it uses ([`SharedSessions::begin`]).
 //!
 //! The copies have what the client relies on: identity, revision, principal, log level, subscriptions. What happens in a
 //! process stays there: its calls, questions and streams. A store beside the server has one record for each session. A request
 //! waits for it if its session is not here, or may have changed elsewhere, and a response waits if its request has changed
 //! the session. All other requests do without the store.
 //!
-//! The server calls it through [`Functions`], which [`Server::share_sessions`] installs, so a program without it links none of
+//! The server calls it through [`Functions`], which [`SharedSessions::begin`] installs, so a program without it links none of
 //! its code.
 
 mod relay;
@@ -19,9 +19,9 @@ use bytes::Bytes;
 
 use super::exchange_table::{ExchangeId, Kind, RequestPhase, SessionKey, SessionUse};
 use super::refusal::overloaded;
-use super::resumption::parse_event_id;
-use super::session::{HttpSession, is_id};
-use super::snapshot::{Snapshot, SnapshotError};
+use super::resumption::{parse_event_id, return_message, take_waiting};
+use super::session::{HttpSession, drop_session, is_id};
+use super::snapshot::{self, Snapshot, SnapshotError};
 use super::{Event, Server};
 use crate::methods;
 use crate::rpc::envelope::{self, Envelope};
@@ -54,7 +54,7 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// What a server that [shares its sessions](Server::share_sessions) needs from the store, or from other processes.
+/// What a server that [shares its sessions](SharedSessions::begin) needs from the store, or from other processes.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SharedSessionEvent {
@@ -246,45 +246,30 @@ static FUNCTIONS: Functions = Functions {
 };
 
 impl Server {
-    /// Shares the sessions with other processes, whose servers have the same configuration and number of shards.
-    ///
-    /// `process` is a number that no other process has had for long: numbers of requests to the client and of streams begin with
-    /// it, modulo 1024. Must be called before the first request. The application then serves [`Event::Shared`].
-    pub fn share_sessions(&mut self, process: u32) {
-        let begin = process % PROCESSES * NUMBERS;
-        self.engine.exchanges().begin_requests_after(begin);
-        self.sharing = Some(alloc::boxed::Box::new(Sharing {
-            functions: &FUNCTIONS,
-            streams_begin_after: begin,
-            unstored: BTreeMap::new(),
-            used_since: self.now,
-        }));
-    }
-
     /// Returns the sessions that are shared with other processes.
     pub const fn shared_sessions(&mut self) -> SharedSessions<'_> {
         SharedSessions { server: self }
     }
+}
 
-    /// Returns the functions for sessions that are shared, if they are.
-    #[inline]
-    pub(super) fn sharing_functions(&self) -> Option<&'static Functions> {
-        self.sharing.as_ref().map(|sharing| sharing.functions)
-    }
+/// Returns the functions for sessions that are shared, if they are.
+#[inline]
+pub(super) fn functions(server: &Server) -> Option<&'static Functions> {
+    server.sharing.as_ref().map(|sharing| sharing.functions)
+}
 
-    fn session_id(&self, session: SessionKey) -> SessionId {
-        SessionId(self.sessions.id(session))
-    }
+fn id_of(server: &Server, session: SessionKey) -> SessionId {
+    SessionId(server.sessions.id(session))
+}
 
-    fn push_shared(&mut self, event: SharedSessionEvent) {
-        self.events.push_back(Event::Shared(event));
-    }
+fn report(server: &mut Server, event: SharedSessionEvent) {
+    server.events.push_back(Event::Shared(event));
+}
 
-    /// Returns the state of a session.
-    fn state_of(&mut self, session: SessionKey) -> Option<SessionState> {
-        let channel = self.sessions.get(session).filter(|session| !session.is_ending)?.channel;
-        self.engine.exchanges().session_state(channel)
-    }
+/// Returns the state of a session.
+fn state_of(server: &mut Server, session: SessionKey) -> Option<SessionState> {
+    let channel = server.sessions.get(session).filter(|session| !session.is_ending)?.channel;
+    server.engine.exchanges().session_state(channel)
 }
 
 /// The sessions of a server that other processes serve, too ([`Server::shared_sessions`]).
@@ -294,6 +279,23 @@ pub struct SharedSessions<'s> {
 }
 
 impl SharedSessions<'_> {
+    /// Shares the sessions with other processes, whose servers have the same configuration and number of shards.
+    ///
+    /// `process` is a number that no other process has had for long: numbers of requests to the client and of streams begin with
+    /// it, modulo 1024. Must be called before the first request. The application serves [`Event::Shared`] from
+    /// then on.
+    pub fn begin(&mut self, process: u32) {
+        let server = &mut *self.server;
+        let begin = process % PROCESSES * NUMBERS;
+        server.engine.exchanges().begin_requests_after(begin);
+        server.sharing = Some(alloc::boxed::Box::new(Sharing {
+            functions: &FUNCTIONS,
+            streams_begin_after: begin,
+            unstored: BTreeMap::new(),
+            used_since: server.now,
+        }));
+    }
+
     /// Lets a request go on with the record of its session that another process, or this one, has [saved](Self::save).
     /// `version` is that of the record, at least 1.
     ///
@@ -335,7 +337,7 @@ impl SharedSessions<'_> {
         let Some(x) = x else { return };
         let named = x.headers.session().ok().flatten();
         if let Some(session) = named.and_then(|id| self.server.sessions.find(id)) {
-            self.server.drop_session(session);
+            drop_session(self.server, session);
         }
         self.go_on(exchange.0);
     }
@@ -361,7 +363,7 @@ impl SharedSessions<'_> {
         let server = &mut *self.server;
         let key = server.sessions.find(id.reveal())?;
         // Requests and streams of each process have numbers of their own.
-        let state = SessionState { newest_request: 0, ..server.state_of(key)? };
+        let state = SessionState { newest_request: 0, ..state_of(server, key)? };
         if let Some(unstored) = server.sharing.as_mut().and_then(|s| s.unstored.get_mut(&key.key)) {
             unstored.saved = Mutable::from(&state);
         }
@@ -431,7 +433,7 @@ impl SharedSessions<'_> {
     /// Records that other processes may have changed any session. Returns those that are to be loaded now.
     pub fn mark_all_stale(&mut self) -> Vec<SessionId> {
         let all: Vec<SessionKey> = self.server.sessions.keys().collect();
-        let ids = all.into_iter().map(|session| self.server.session_id(session)).collect::<Vec<_>>();
+        let ids = all.into_iter().map(|session| id_of(self.server, session)).collect::<Vec<_>>();
         ids.into_iter().filter(|id| self.mark_stale(id)).collect()
     }
 
@@ -450,7 +452,7 @@ impl SharedSessions<'_> {
     pub fn forget(&mut self, now: Instant, id: &SessionId) {
         self.server.tick(now);
         if let Some(session) = self.server.sessions.find(id.reveal()) {
-            self.server.drop_session(session);
+            drop_session(self.server, session);
         }
     }
 
@@ -471,7 +473,7 @@ impl SharedSessions<'_> {
         self.server.tick(now);
         let Some(session) = self.server.sessions.find(id.reveal()) else { return Vec::new() };
         let after = after.and_then(parse_event_id).map(|(stream, event, _)| (stream, event));
-        self.server.take_waiting(session, after)
+        take_waiting(self.server, session, after)
     }
 
     /// Sends a message of another process to the client of a session, on a GET stream, or when it opens one here.
@@ -481,7 +483,7 @@ impl SharedSessions<'_> {
     pub fn send(&mut self, now: Instant, id: &SessionId, message: Bytes) -> bool {
         self.server.tick(now);
         let session = self.server.sessions.find(id.reveal());
-        session.is_some_and(|session| self.server.return_message(session, message))
+        session.is_some_and(|session| return_message(self.server, session, message))
     }
 
     /// Takes a record of the session with an id.
@@ -498,13 +500,13 @@ impl SharedSessions<'_> {
             return Err(SnapshotError::OtherSession);
         }
         let Some(key) = server.sessions.find(snapshot.id) else {
-            let key = server.restore_session(snapshot)?;
+            let key = snapshot::restore(server, snapshot)?;
             if let Some(session) = server.sessions.get_mut(key) {
                 session.stored_version = version;
             }
             return Ok(());
         };
-        let current = server.state_of(key).ok_or(SnapshotError::OtherSession)?;
+        let current = state_of(server, key).ok_or(SnapshotError::OtherSession)?;
         let Some(session) = server.sessions.get_mut(key) else { return Ok(()) };
         if session.principal.as_deref() != snapshot.principal || current.version != snapshot.state.version {
             return Err(SnapshotError::OtherSession);
@@ -570,7 +572,7 @@ fn wait(server: &mut Server, key: Key) -> bool {
     let id = SessionId(id.into());
     let until = server.now + server.config.store_timeout;
     server.undecided.add(&mut server.exchanges, key, until, RequestPhase::Loading);
-    server.push_shared(SharedSessionEvent::Load { exchange: ExchangeId(key), id });
+    report(server, SharedSessionEvent::Load { exchange: ExchangeId(key), id });
     true
 }
 
@@ -592,8 +594,8 @@ fn inspect(
     let Some(channel) = server.sessions.get(session).map(|s| s.channel) else { return Effect::None };
     let is_awaited = server.engine.exchanges().awaits(channel, frame, envelope);
     if is_awaited != Some(true) {
-        let id = server.session_id(session);
-        server.push_shared(SharedSessionEvent::Relay { id, message: frame.clone() });
+        let id = id_of(server, session);
+        report(server, SharedSessionEvent::Relay { id, message: frame.clone() });
     }
     if is_awaited == Some(false) { Effect::Elsewhere } else { Effect::None }
 }
@@ -605,14 +607,14 @@ fn inspect_batch(
     contents: &BatchContents,
 ) -> Effect {
     if !contents.has_requests {
-        let id = server.session_id(session);
-        server.push_shared(SharedSessionEvent::Relay { id, message: frame.clone() });
+        let id = id_of(server, session);
+        report(server, SharedSessionEvent::Relay { id, message: frame.clone() });
     }
     if contents.changes_session { changes(server, session) } else { Effect::None }
 }
 
 fn changes(server: &mut Server, session: SessionKey) -> Effect {
-    server.state_of(session).map_or(Effect::None, |state| Effect::Changes(Mutable::from(&state)))
+    state_of(server, session).map_or(Effect::None, |state| Effect::Changes(Mutable::from(&state)))
 }
 
 fn hold(server: &mut Server, key: Key, before: Mutable) {
@@ -629,12 +631,12 @@ fn hold(server: &mut Server, key: Key, before: Mutable) {
         });
         unstored.exchanges.push(key);
     }
-    let id = server.session_id(session);
-    server.push_shared(SharedSessionEvent::Changed { exchange: ExchangeId(key), id });
+    let id = id_of(server, session);
+    report(server, SharedSessionEvent::Changed { exchange: ExchangeId(key), id });
 }
 
 fn end(server: &mut Server, session: SessionKey, exchange: Option<Key>) {
-    let id = server.session_id(session);
+    let id = id_of(server, session);
     if let Some(sharing) = server.sharing.as_mut() {
         sharing.unstored.remove(&session.key);
     }
@@ -645,7 +647,7 @@ fn end(server: &mut Server, session: SessionKey, exchange: Option<Key>) {
         let until = server.now + server.config.store_timeout;
         server.undecided.add_held(&server.exchanges, key, until);
     }
-    server.push_shared(SharedSessionEvent::Ended { id, exchange: exchange.map(ExchangeId) });
+    report(server, SharedSessionEvent::Ended { id, exchange: exchange.map(ExchangeId) });
 }
 
 /// Lets the response of an exchange go. Returns whether it was held back.
@@ -675,7 +677,7 @@ fn refuse(server: &mut Server, key: Key) {
     server.finish(key);
     if let Some(session) = begun {
         // Its client never learns the id.
-        server.drop_session(session);
+        drop_session(server, session);
     }
     if let Some(x) = server.exchanges.get_mut(key) {
         x.out.clear();
@@ -691,8 +693,8 @@ fn report_used(server: &mut Server) {
         session.last_seen >= since || session.call_count() > 0 || session.has_open_get_stream()
     };
     let used = server.sessions.keys().filter(|key| server.sessions.get(*key).is_some_and(is_used));
-    let ids: Vec<SessionId> = used.map(|key| server.session_id(key)).collect();
+    let ids: Vec<SessionId> = used.map(|key| id_of(server, key)).collect();
     if !ids.is_empty() {
-        server.push_shared(SharedSessionEvent::Used { ids });
+        report(server, SharedSessionEvent::Used { ids });
     }
 }

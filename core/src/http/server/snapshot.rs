@@ -178,54 +178,51 @@ impl Snapshots<'_> {
     /// name the principal of the session, so they must come from a place that no client can write to.
     pub fn restore(&mut self, now: Instant, snapshot: &[u8]) -> Result<(), SnapshotError> {
         self.server.tick(now);
-        self.server.restore_session(Snapshot::read(snapshot)?).map(drop)
+        restore(self.server, Snapshot::read(snapshot)?).map(drop)
     }
 }
 
-impl Server {
-    /// Adds the session of a snapshot.
-    pub(super) fn restore_session(&mut self, snapshot: Snapshot<'_>) -> Result<SessionKey, SnapshotError> {
-        let built = self.config.sessions_marker().ok_or(SnapshotError::NoSessions)?;
-        let version = snapshot.state.version;
-        if !self.engine.config().legacy_versions().contains(version) {
-            return Err(SnapshotError::VersionNotServed(version));
-        }
-        if self.engine.is_shutting_down() {
-            return Err(SnapshotError::ShuttingDown);
-        }
-        // Whatever the number of shards was there: requests find only the one that their id names.
-        if let Some(shard) = self.sessions.foreign_shard(snapshot.id.as_bytes()) {
-            return Err(SnapshotError::OtherShard(shard));
-        }
-        if self.sessions.find(snapshot.id).is_some() {
-            return Err(SnapshotError::AlreadyHere);
-        }
-        if !self.make_room_for_session(snapshot.principal) {
-            return Err(SnapshotError::Full);
-        }
-        let channel = self.engine.open_channel(self.now).0;
-        let key = self.begin_session(channel, snapshot.principal.map(Arc::from), built);
-        self.sessions.set_id(key, snapshot.id, moved_ids);
-        self.engine.exchanges().restore_session(channel, &snapshot.state);
-        let budget = self.config.replay_budget();
-        let Some(session) = self.sessions.get_mut(key) else { return Ok(key) };
-        session.last_stream_number = session.last_stream_number.max(snapshot.last_stream_number);
-        if !snapshot.get_streams.is_empty() || !snapshot.returned.is_empty() {
-            let all = session.get_streams.get_or_insert_default(built);
-            let closed =
-                |&(number, last_event): &(u32, u32)| GetStream { number, last_event, exchange: None };
-            let kept = self.config.max_get_streams_per_session.max(1);
-            let latest = snapshot.get_streams.len().saturating_sub(kept);
-            all.streams = snapshot.get_streams.iter().skip(latest).map(closed).collect();
-            all.returned = snapshot.returned.into();
-        }
-        if budget > 0 && !(snapshot.sent.is_empty() && snapshot.lost.is_empty()) {
-            let log = session.replay_log(built);
-            snapshot.sent.into_iter().for_each(|entry| log.push(entry, budget));
-            end_lost(snapshot.lost).for_each(|entry| log.push(entry, budget));
-        }
-        Ok(key)
+/// Adds the session of a snapshot.
+pub(super) fn restore(server: &mut Server, snapshot: Snapshot<'_>) -> Result<SessionKey, SnapshotError> {
+    let built = server.config.sessions_marker().ok_or(SnapshotError::NoSessions)?;
+    let version = snapshot.state.version;
+    if !server.engine.config().legacy_versions().contains(version) {
+        return Err(SnapshotError::VersionNotServed(version));
     }
+    if server.engine.is_shutting_down() {
+        return Err(SnapshotError::ShuttingDown);
+    }
+    // Whatever the number of shards was there: requests find only the one that their id names.
+    if let Some(shard) = server.sessions.foreign_shard(snapshot.id.as_bytes()) {
+        return Err(SnapshotError::OtherShard(shard));
+    }
+    if server.sessions.find(snapshot.id).is_some() {
+        return Err(SnapshotError::AlreadyHere);
+    }
+    if !server.make_room_for_session(snapshot.principal) {
+        return Err(SnapshotError::Full);
+    }
+    let channel = server.engine.open_channel(server.now).0;
+    let key = server.begin_session(channel, snapshot.principal.map(Arc::from), built);
+    server.sessions.set_id(key, snapshot.id, moved_ids);
+    server.engine.exchanges().restore_session(channel, &snapshot.state);
+    let budget = server.config.replay_budget();
+    let Some(session) = server.sessions.get_mut(key) else { return Ok(key) };
+    session.last_stream_number = session.last_stream_number.max(snapshot.last_stream_number);
+    if !snapshot.get_streams.is_empty() || !snapshot.returned.is_empty() {
+        let all = session.get_streams.get_or_insert_default(built);
+        let closed = |&(number, last_event): &(u32, u32)| GetStream { number, last_event, exchange: None };
+        let kept = server.config.max_get_streams_per_session.max(1);
+        let latest = snapshot.get_streams.len().saturating_sub(kept);
+        all.streams = snapshot.get_streams.iter().skip(latest).map(closed).collect();
+        all.returned = snapshot.returned.into();
+    }
+    if budget > 0 && !(snapshot.sent.is_empty() && snapshot.lost.is_empty()) {
+        let log = session.replay_log(built);
+        snapshot.sent.into_iter().for_each(|entry| log.push(entry, budget));
+        end_lost(snapshot.lost).for_each(|entry| log.push(entry, budget));
+    }
+    Ok(key)
 }
 
 impl<'a> Snapshot<'a> {

@@ -12,7 +12,7 @@ use super::exchange_table::{ExchangeId, ExchangeTable, Kind, RequestPhase};
 use super::principals::admit_as;
 use super::protected::{Dpop, Protected, Scheme};
 use super::refusal::{HeadDecision, Refusal, overloaded};
-use super::{Event, Server};
+use super::{Event, Server, shared};
 use crate::ascii::AsciiCaseExt as _;
 use crate::deadlines::Deadlines;
 use crate::head::Fields;
@@ -606,7 +606,7 @@ pub(super) fn refuse_undecided(server: &mut Server) {
     while let Some((_, key)) = server.undecided.0.pop_due(server.now) {
         // The timer of a decided request is not removed, so it may fire here.
         let Some(x) = server.exchanges.get(key) else { continue };
-        match (x.phase, x.is_held, server.sharing_functions()) {
+        match (x.phase, x.is_held, shared::functions(server)) {
             (_, true, Some(sharing)) => (sharing.refuse)(server, key),
             (RequestPhase::Authorizing, ..) => {
                 server.exchanges.refuse(key, &overloaded("the token was not validated in time"));

@@ -21,7 +21,7 @@ use super::super::refusal::unknown_event_id;
 use super::super::resumption::{ReplayEntry, event_stream_fields, parse_event_id, write_entry};
 use super::super::snapshot::lost_call;
 use super::super::{MAX_BUFFERED_BODY, Server};
-use super::{NUMBERS, SessionId, SharedSessionEvent, SharedSessions, StreamPlace};
+use super::{NUMBERS, SessionId, SharedSessionEvent, SharedSessions, StreamPlace, id_of, report};
 use crate::head::BodySize;
 use crate::http::fields;
 use crate::rpc::RequestId;
@@ -62,14 +62,14 @@ pub(super) fn resume(server: &mut Server, key: Key, session: SessionKey) {
     let (after, process) = (String::from(after), stream / NUMBERS);
     let until = server.now + ANSWER_TIMEOUT;
     server.undecided.add(&mut server.exchanges, key, until, RequestPhase::Loading);
-    let id = server.session_id(session);
-    server.push_shared(SharedSessionEvent::Resume { exchange: ExchangeId(key), id, process, after });
+    let id = id_of(server, session);
+    report(server, SharedSessionEvent::Resume { exchange: ExchangeId(key), id, process, after });
 }
 
 pub(super) fn report_stream(server: &mut Server, key: Key, session: SessionKey) {
     let after = server.exchanges.get(key).and_then(|x| x.headers.last_event_id().ok().flatten());
-    let (after, id) = (after.map(String::from), server.session_id(session));
-    server.push_shared(SharedSessionEvent::StreamOpened { id, after });
+    let (after, id) = (after.map(String::from), id_of(server, session));
+    report(server, SharedSessionEvent::StreamOpened { id, after });
 }
 
 /// Ends the stream of a call that is lost.
