@@ -2,14 +2,14 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use redis::{Client, Connection, ErrorKind, RedisResult};
+use redis::{Client, Connection, ErrorKind, RedisError, RedisResult};
 
 use crate::{RedisStoreError, Settings};
 
 pub(crate) struct Connections {
-    settings: Settings,
+    pub(crate) settings: Settings,
     address: String,
     /// Connections that nobody uses, each without an answer under way.
     idle: Mutex<Vec<Connection>>,
@@ -19,10 +19,6 @@ impl Connections {
     pub(crate) fn new(settings: Settings) -> Self {
         let address = settings.address();
         Self { settings, address, idle: Mutex::default() }
-    }
-
-    pub(crate) const fn settings(&self) -> &Settings {
-        &self.settings
     }
 
     /// Returns the key with a name, or of a kind and a name.
@@ -61,8 +57,7 @@ impl Connections {
             let result = run(&mut connection);
             Ok((connection, result))
         };
-        let (connection, result) =
-            result.map_or_else(fresh, Ok).map_err(|error| RedisStoreError::new(&self.address, &error))?;
+        let (connection, result) = result.map_or_else(fresh, Ok).map_err(|error| self.error(&error))?;
         // An answer that came in part, or may come later, is not that of the next command.
         let is_whole = match &result {
             Ok(_) => true,
@@ -74,22 +69,14 @@ impl Connections {
                 idle.push(connection);
             }
         }
-        result.map_err(|error| RedisStoreError::new(&self.address, &error))
+        result.map_err(|error| self.error(&error))
     }
 
-    pub(crate) fn error(&self, error: &redis::RedisError) -> RedisStoreError {
+    pub(crate) fn error(&self, error: &RedisError) -> RedisStoreError {
         RedisStoreError::new(&self.address, error)
     }
 
-    pub(crate) fn odd_answer(&self) -> RedisStoreError {
-        RedisStoreError::odd_answer(&self.address)
-    }
-
-    pub(crate) fn no_thread(&self, error: &std::io::Error) -> RedisStoreError {
-        RedisStoreError::no_thread(&self.address, error)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Connection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -18,7 +18,7 @@ pub struct RedisStoreError {
     cause: Cause,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Cause {
     TimedOut,
     OutOfMemory,
@@ -36,22 +36,6 @@ impl RedisStoreError {
     pub(crate) fn new(address: &str, error: &RedisError) -> Self {
         Self { address: address.into(), cause: cause(error) }
     }
-
-    /// Creates the error of an answer that has another form than that of its command.
-    pub(crate) fn odd_answer(address: &str) -> Self {
-        Self { address: address.into(), cause: Cause::Other(ODD_ANSWER.into()) }
-    }
-
-    /// Creates the error of a thread that cannot be started.
-    pub(crate) fn no_thread(address: &str, error: &std::io::Error) -> Self {
-        Self { address: address.into(), cause: Cause::Other(format!("cannot be watched: {error}").into()) }
-    }
-
-    /// Returns whether the server, or a connection to it, took too long.
-    #[must_use]
-    pub fn is_timeout(&self) -> bool {
-        self.cause == Cause::TimedOut
-    }
 }
 
 fn cause(error: &RedisError) -> Cause {
@@ -67,8 +51,9 @@ fn cause(error: &RedisError) -> Cause {
     if has("OOM") {
         return Cause::OutOfMemory;
     }
+    let other = |text: String| Cause::Other(text.into());
     let text = match error.kind() {
-        ErrorKind::Io => return Cause::Other(format!("the connection failed: {error}").into()),
+        ErrorKind::Io => return other(format!("the connection failed: {error}")),
         ErrorKind::AuthenticationFailed => "it does not accept the user or the password",
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType | ErrorKind::Client => ODD_ANSWER,
         ErrorKind::Server(ServerErrorKind::BusyLoading) => "it is still loading its data",
@@ -83,10 +68,10 @@ fn cause(error: &RedisError) -> Cause {
         _ if has("NOAUTH") => "it needs a password",
         _ => {
             // The arguments of a command that it does not know may be a record.
-            let detail = detail.split(", with args").next().unwrap_or_default();
+            let detail = detail.split(", with").next().unwrap_or_default();
             let shown: String = detail.chars().filter(|c| !c.is_control()).take(MAX_DETAIL).collect();
-            let code = error.code().unwrap_or(error.category());
-            return Cause::Other(format!("it refused a command: {code} {shown}").into());
+            let code = error.code().unwrap_or_else(|| error.category());
+            return other(format!("it refused a command: {code} {shown}"));
         }
     };
     Cause::Other(text.into())

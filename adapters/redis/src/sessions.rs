@@ -10,7 +10,7 @@ use core::{fmt, str};
 use mcp_std::session_store::{
     SessionName, SessionStore, SessionStoreError, StoredSession, Swap, Watch, WatchReceiver,
 };
-use redis::{Script, Value, cmd};
+use redis::{ErrorKind, Script, Value, cmd};
 
 use crate::connections::Connections;
 use crate::watch::watch;
@@ -50,7 +50,7 @@ impl RedisStore {
 
     /// The channel. Databases of a server share channels.
     fn channel(&self) -> String {
-        let database = self.connections.settings().server.redis_settings().db();
+        let database = self.connections.settings.server.redis_settings().db();
         self.connections.key(format_args!("{database}:messages"))
     }
 }
@@ -79,10 +79,7 @@ impl SessionStore for RedisStore {
             call.invoke(connection)
         })?;
         match answer {
-            Value::Int(version) => {
-                let version = u64::try_from(version).map_err(|_| self.connections.odd_answer())?;
-                Ok(Swap::Stored(version))
-            }
+            Value::Int(version @ 1..) => Ok(Swap::Stored(version.unsigned_abs())),
             Value::Nil => Ok(Swap::Conflict(None)),
             Value::BulkString(stored) => {
                 let stored = read(stored);
@@ -90,7 +87,7 @@ impl SessionStore for RedisStore {
                 let is_own = runs > 1 && Some(stored.version) > expected && stored.record == record;
                 Ok(if is_own { Swap::Stored(stored.version) } else { Swap::Conflict(Some(stored)) })
             }
-            _ => Err(self.connections.odd_answer().into()),
+            _ => Err(self.connections.error(&(ErrorKind::UnexpectedReturnType, "").into()).into()),
         }
     }
 
@@ -122,13 +119,13 @@ impl SessionStore for RedisStore {
     }
 
     fn watch(&self, receiver: WatchReceiver) -> Result<Watch, SessionStoreError> {
-        Ok(watch(self.connections.clone(), self.channel(), receiver)?)
+        Ok(watch(&self.connections, self.channel(), receiver)?)
     }
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore").field("settings", self.connections.settings()).finish_non_exhaustive()
+        f.debug_struct("RedisStore").field("settings", &self.connections.settings).finish_non_exhaustive()
     }
 }
 

@@ -44,8 +44,7 @@ impl TaskStore for RedisTaskStore {
         let mut cursor: u64 = 0;
         loop {
             let scan = cmd("HSCAN").arg(&self.key).arg(cursor).arg("COUNT").arg(16).take();
-            let (next, found): (u64, Vec<(Vec<u8>, Vec<u8>)>) =
-                self.connections.call(|connection| scan.query(connection))?;
+            let (next, found) = self.connections.call(|connection| scan.query::<Page>(connection))?;
             // A task may be found more than once.
             values.extend(found);
             if next == 0 {
@@ -82,12 +81,12 @@ impl TaskStore for RedisTaskStore {
 
 impl fmt::Debug for RedisTaskStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisTaskStore")
-            .field("settings", self.connections.settings())
-            .field("key", &self.key)
-            .finish_non_exhaustive()
+        f.debug_struct("RedisTaskStore").field("key", &self.key).finish_non_exhaustive()
     }
 }
+
+/// The next cursor, and ids with values.
+type Page = (u64, Vec<(Vec<u8>, Vec<u8>)>);
 
 /// Bytes of a record, at most: 64 MiB.
 const MAX_RECORD: usize = 64 << 20;

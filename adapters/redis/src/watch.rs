@@ -4,8 +4,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::time::Duration;
 use std::sync::mpsc;
-use std::thread;
 use std::time::Instant;
+use std::{io, thread};
 
 use mcp_std::session_store::{Watch, WatchReceiver, Watched};
 use redis::{RedisError, Value, cmd};
@@ -15,7 +15,7 @@ use crate::connections::Connections;
 
 /// Passes the messages of a channel to a receiver. Returns once the server sends them.
 pub(crate) fn watch(
-    connections: Arc<Connections>,
+    connections: &Arc<Connections>,
     channel: String,
     receiver: WatchReceiver,
 ) -> Result<Watch, RedisStoreError> {
@@ -24,11 +24,11 @@ pub(crate) fn watch(
     let (report, first) = mpsc::sync_channel(1);
     let watcher = Watcher { connections: connections.clone(), channel, receiver, ended };
     let started = thread::Builder::new().name("mcp-redis-watch".into()).spawn(move || watcher.run(report));
-    started.map_err(|error| connections.no_thread(&error))?;
+    started.map_err(|error| connections.error(&error.into()))?;
     match first.recv() {
         Ok(Ok(())) => Ok(Watch::new(guard)),
         Ok(Err(error)) => Err(connections.error(&error)),
-        Err(mpsc::RecvError) => Err(connections.odd_answer()),
+        Err(mpsc::RecvError) => Err(connections.error(&io::Error::other("panic").into())),
     }
 }
 
@@ -91,7 +91,7 @@ impl Watcher {
                 Err(_) if heard.elapsed() < PING_INTERVAL => {}
                 Err(_) => {
                     // Otherwise nothing would tell of a connection that is gone without an end.
-                    messages.set_read_timeout(Some(self.connections.settings().answer_timeout))?;
+                    messages.set_read_timeout(Some(self.connections.settings.answer_timeout))?;
                     messages.ping::<Value>()?;
                     heard = Instant::now();
                 }

@@ -1,6 +1,7 @@
 //! Servers that answer anything: an error that does not show it, and no panic.
 
-use std::time::{Duration, Instant};
+use core::time::Duration;
+use std::time::Instant;
 
 use mcp_redis_store::session_store::{SessionStore, SessionStoreError, Swap};
 use mcp_redis_store::task_store::TaskStore;

@@ -1,8 +1,10 @@
 //! Servers that are down, slow, started again, full, closed, or read-only: the error says so, and later calls succeed.
 
+use alloc::sync::Arc;
+use core::time::Duration;
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mcp_redis_store::session_store::{SessionStore, SessionStoreError, Swap};
 use mcp_redis_store::task_store::TaskStore;
@@ -20,7 +22,7 @@ fn errors(store: &RedisStore) -> Vec<String> {
         store.remove(&A).map_err(|error| error.to_string()),
         store.join().map(drop).map_err(|error| error.to_string()),
         store.publish(b"").map_err(|error| error.to_string()),
-        store.watch(std::sync::Arc::new(|_| {})).map(drop).map_err(|error| error.to_string()),
+        store.watch(Arc::new(|_| {})).map(drop).map_err(|error| error.to_string()),
         tasks.load().map(drop).map_err(|error| error.to_string()),
         tasks.save("a", 1, b"").map_err(|error| error.to_string()),
         tasks.delete("a", 1).map_err(|error| error.to_string()),
@@ -92,7 +94,7 @@ fn server_that_does_not_answer_is_a_timeout_and_a_late_answer_is_not_that_of_the
         store.tasks("one").delete("a", 1).unwrap_err().to_string().split(": ").last(),
         Some("it did not answer in time")
     );
-    assert!(store.watch(std::sync::Arc::new(|_| {})).is_err());
+    assert!(store.watch(Arc::new(|_| {})).is_err());
     assert!((4 * time..DEADLINE).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     server.signal("-CONT");
     for _ in 0..20 {

@@ -1,7 +1,7 @@
 //! The tests of every store, on a server; keys, and tasks.
 
-use std::sync::Arc;
-use std::time::Duration;
+use alloc::sync::Arc;
+use core::time::Duration;
 
 use mcp_redis_store::session_store::{SessionName, SessionStore, StoredSession, Swap};
 use mcp_redis_store::task_store::{StoredTask, TaskStore, TaskStoreError};

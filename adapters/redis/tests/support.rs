@@ -1,12 +1,14 @@
 //! A `redis-server` for a test, and one that answers what the test wants.
 
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, mpsc};
+use std::time::Instant;
 use std::{env, fs, io, thread};
 
 use mcp_redis_store::session_store::{SessionName, SessionStore, Swap, Watch, Watched};

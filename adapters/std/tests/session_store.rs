@@ -1,10 +1,12 @@
 //! A folder of sessions that several processes use, and processes that are killed while they write to it.
 
+use alloc::sync::Arc;
+use core::str;
 use core::time::Duration;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
 
 use mcp_std::session_store::{FileSessionStore, SessionName, SessionStore, Swap, Watched};
@@ -37,7 +39,7 @@ fn text(number: u64) -> Vec<u8> {
 #[track_caller]
 fn number(record: &[u8]) -> u64 {
     let first = record.split(|byte| *byte == b'.').next().unwrap();
-    let number = std::str::from_utf8(first).unwrap().parse().unwrap();
+    let number = str::from_utf8(first).unwrap().parse().unwrap();
     assert!(record == text(number), "a part of {number}");
     number
 }

@@ -316,7 +316,8 @@ fn message_of_a_writer_that_was_killed_is_not_read() {
 #[test]
 fn damaged_file_of_messages_is_a_gap_and_what_follows_arrives() {
     let end = |end: u64| end.to_le_bytes().to_vec();
-    let damages: [&dyn Fn(&[u8]) -> Vec<u8>; 6] = [
+    type Damage = dyn Fn(&[u8]) -> Vec<u8>;
+    let damages: [&Damage; 6] = [
         &|_| Vec::new(),
         &|_| b"garbage".to_vec(),
         &|whole| [&end(u64::MAX), &whole[8..]].concat(),

@@ -78,7 +78,7 @@ impl MessageLog {
         }
         // Numbers do not return after the folder was emptied: a reader would wait at the end of a file that is gone.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-        let number = last.map_or(u64::try_from(now).unwrap_or(0), |last| last.saturating_add(1));
+        let number = last.map_or_else(|| u64::try_from(now).unwrap_or(0), |last| last.saturating_add(1));
         let path = path(&self.folder, number);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);

@@ -62,6 +62,7 @@ fn counts_are_printed() {
         "adapters/tokio/src",
         "adapters/tower/src",
         "adapters/telemetry/src",
+        "adapters/redis/src",
         "adapters/c/src",
         "adapters/cli/src",
     ];
