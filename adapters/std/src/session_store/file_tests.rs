@@ -313,18 +313,21 @@ fn message_of_a_writer_that_was_killed_is_not_read() {
     assert_eq!(folder.names().len(), 1);
 }
 
+fn end(end: u64) -> Vec<u8> {
+    end.to_le_bytes().to_vec()
+}
+
 #[test]
 fn damaged_file_of_messages_is_a_gap_and_what_follows_arrives() {
-    let end = |end: u64| end.to_le_bytes().to_vec();
-    type Damage = dyn Fn(&[u8]) -> Vec<u8>;
-    let damages: [&Damage; 6] = [
-        &|_| Vec::new(),
-        &|_| b"garbage".to_vec(),
-        &|whole| [&end(u64::MAX), &whole[8..]].concat(),
-        &|whole| [&end(3), &whole[8..]].concat(),
+    type Damage = fn(&[u8]) -> Vec<u8>;
+    let damages: [Damage; 6] = [
+        |_| Vec::new(),
+        |_| b"garbage".to_vec(),
+        |whole| [&end(u64::MAX), &whole[8..]].concat(),
+        |whole| [&end(3), &whole[8..]].concat(),
         // An end before the position of the reader, and a message that is longer than the file.
-        &|whole| [&end(8), &whole[8..]].concat(),
-        &|whole| [&end(whole.len() as u64 + 8)[..], &whole[8..], &[0xff; 8]].concat(),
+        |whole| [&end(8), &whole[8..]].concat(),
+        |whole| [&end(whole.len() as u64 + 8)[..], &whole[8..], &[0xff; 8]].concat(),
     ];
     for (case, damage) in damages.into_iter().enumerate() {
         let folder = Folder::new();
