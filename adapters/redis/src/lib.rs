@@ -43,8 +43,8 @@
 //! their callers, over up to [`Settings::max_idle_connections`] kept connections. A watch has a thread and a connection; the
 //! thread wakes four times per second.
 //!
-//! On a Unix socket, with records of 400 bytes: 14 µs for a compare-and-set, 6 µs for a load, a removal or a message, 13 µs until a
-//! message has arrived (medians; `tests/speed.rs` measures them).
+//! On a Unix socket, with records of 400 bytes: 14 µs for a compare-and-set, 6 µs for a load, a removal or a message, 13 µs until
+//! a message has arrived (medians; `tests/speed.rs` measures them).
 //!
 //! # When the server is down
 //!
