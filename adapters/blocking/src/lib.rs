@@ -407,6 +407,7 @@
 //! | `signals` | no | `on_terminate`, a callback for `SIGTERM` and `SIGINT` that can shut a server down (Unix) |
 //! | `tls` | no | HTTP over TLS by `rustls`: `https` URLs, `Options::tls`, `HttpServer::tls`, the module `tls` |
 //! | `tasks` | no | tools that run as tasks (`Router::tasks`, `ServerTasks`), and clients that follow tasks |
+//! | `shared-sessions` | no | sessions that [several processes serve](mcp_runtime::server::SharedSessions), in a store |
 //! | `skills` | no | [`Router`] serves folders of skills, [`Client`] reads their files verified |
 //! | `validate` | no | [`Router`] and [`Client`] validate tool arguments and results; the module `schema` |
 //!

@@ -14,6 +14,7 @@
 //! | `check` | no | `check`; other commands compare arguments and results with the schemas of tools; includes `auth` |
 //! | `events` | no | `events`, and the events of `serve --everything`; includes TLS for webhooks |
 //! | `runtimes` | no | `--runtime threads`, `smol` and `tokio` |
+//! | `sessions` | no | `serve --session-store` |
 //! | `tls` | no | `https` URLs, and `--tls-cert` of `serve` and `bridge` |
 
 #![forbid(unsafe_code)]

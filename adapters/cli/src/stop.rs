@@ -8,9 +8,11 @@ use mcp_blocking::Handle;
 #[cfg(unix)]
 use mcp_std::process::terminate_all;
 
+use crate::args::ServeArgs;
+
 #[cfg(unix)]
 pub(crate) use unix::{
-    StopSignal, end_servers_on_signal, park_if_ending, run_on_signal, shut_down_on_signal,
+    StopSignal, end_servers_on_signal, park_if_ending, run_on_signal, shut_down_on_signal, shut_down_within,
 };
 
 #[cfg(unix)]
@@ -18,6 +20,7 @@ mod unix {
     use alloc::sync::Arc;
     use core::cell::Cell;
     use core::sync::atomic::{AtomicBool, Ordering};
+    use core::time::Duration;
     use std::io::{self, Write as _};
     use std::os::fd::AsFd as _;
     use std::os::unix::net::UnixStream;
@@ -53,7 +56,12 @@ mod unix {
 
     /// Lets a server answer running calls and end when a signal arrives.
     pub(crate) fn shut_down_on_signal(handle: Handle) {
-        let _ = on_terminate(move || handle.shutdown(GRACE_PERIOD));
+        shut_down_within(handle, GRACE_PERIOD);
+    }
+
+    /// The same with another time for the calls.
+    pub(crate) fn shut_down_within(handle: Handle, grace: Duration) {
+        let _ = on_terminate(move || handle.shutdown(grace));
     }
 
     /// Runs `stop` when a signal arrives.
@@ -131,11 +139,14 @@ mod unix {
 }
 
 #[cfg(not(unix))]
-pub(crate) use other::{StopSignal, end_servers_on_signal, park_if_ending, shut_down_on_signal};
+pub(crate) use other::{
+    StopSignal, end_servers_on_signal, park_if_ending, shut_down_on_signal, shut_down_within,
+};
 
 /// Platforms without signals.
 #[cfg(not(unix))]
 mod other {
+    use core::time::Duration;
     use std::io;
 
     use mcp_std::poll::WaitRequest;
@@ -148,6 +159,8 @@ mod other {
     pub(crate) const fn park_if_ending() {}
 
     pub(crate) fn shut_down_on_signal(_: Handle) {}
+
+    pub(crate) fn shut_down_within(_: Handle, _: Duration) {}
 
     pub(crate) struct StopSignal(());
 
@@ -175,5 +188,12 @@ mod other {
 
 /// Grace period of running calls. Clients use stronger means two seconds after asking a server to end.
 pub(crate) const GRACE_PERIOD: Duration = Duration::from_secs(1);
+/// The same for a server that shares its sessions: its clients go on at other processes, and wait for nothing.
+const SHARED_GRACE_PERIOD: Duration = Duration::from_secs(10);
+
+/// Returns the grace period of a server over HTTP.
+pub(crate) const fn grace_period(args: &ServeArgs) -> Duration {
+    if args.sessions.session_store.is_some() { SHARED_GRACE_PERIOD } else { GRACE_PERIOD }
+}
 /// Time that started server processes have before `SIGKILL`.
 pub(crate) const SERVER_END_TIMEOUT: Duration = Duration::from_millis(500);

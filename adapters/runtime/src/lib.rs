@@ -29,6 +29,7 @@
 //! | `auth` | authorization of clients, by `mcp-auth`; enables `http` |
 //! | `http` | servers and clients over HTTP |
 //! | `schemars` | JSON Schemas of Rust types |
+//! | `shared-sessions` | sessions that several processes serve, in a store; seals are those of `chacha20poly1305` |
 //! | `skills` | skills of a folder, and verified reads, by `mcp-extensions` |
 //! | `tasks` | tasks of both roles |
 //! | `tls` | HTTP over TLS, by `rustls` with `ring` |

@@ -272,8 +272,8 @@
 //!
 //! # Features
 //!
-//! The same as in `mcp-blocking`: `http` (default), `anyhow`, `auth`, `auth-server`, `schemars`, `signals`, `skills`, `tasks`,
-//! `tls`, `validate`.
+//! The same as in `mcp-blocking`: `http` (default), `anyhow`, `auth`, `auth-server`, `schemars`, `shared-sessions`, `signals`,
+//! `skills`, `tasks`, `tls`, `validate`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

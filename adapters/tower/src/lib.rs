@@ -145,7 +145,7 @@
 //! | `validate` | JSON Schema validation |
 //! | `auth-server` | validators for JWTs and introspection ([`token`]), and the fetcher of their keys (`auth`) |
 //! | `tls` | keys from authorization servers with `https`: without it only those of this machine are reached |
-//! | `anyhow`, `skills`, `tasks` | as in the other adapters |
+//! | `anyhow`, `shared-sessions`, `skills`, `tasks` | as in the other adapters |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -81,6 +81,9 @@ mod pages {
     #[doc = include_str!("../../../adapters/blocking/src/guide/skills_and_apps.md")]
     struct SkillsAndApps;
 
+    #[doc = include_str!("../../../adapters/blocking/src/guide/several_processes.md")]
+    struct SeveralProcesses;
+
     #[doc = include_str!("../../../adapters/blocking/src/guide/stdio.md")]
     struct Stdio;
 

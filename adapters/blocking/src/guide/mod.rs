@@ -147,6 +147,20 @@ pub mod authorization_client {}
 #[doc(alias("DPoP", "insufficient_scope", "bearer", "401", "403"))]
 pub mod authorization_server {}
 
+#[doc = include_str!("several_processes.md")]
+#[doc(alias(
+    "cluster",
+    "load balancer",
+    "horizontal scaling",
+    "session store",
+    "Redis",
+    "Valkey",
+    "nginx",
+    "rolling deployment",
+    "sticky sessions"
+))]
+pub mod several_processes {}
+
 #[doc = include_str!("middleware.md")]
 #[doc(alias(
     "layer",

@@ -109,7 +109,7 @@ async fn serve_http(
     let address = server.address();
     let server = sharded(server);
     let handle = server.handle();
-    stop::shut_down_on_signal(handle.clone());
+    stop::shut_down_within(handle.clone(), stop::grace_period(args));
     http::report_address(&args.http, address, protected.as_ref())?;
     future::or(server.run(), announce_ticks(handle, clock))
         .await

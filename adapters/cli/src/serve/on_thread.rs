@@ -89,7 +89,8 @@ fn serve_http(
     let (server, protected) = http_server::bind(args, address, config, router)?;
     let address = server.address();
     let mut server = with_shards(server, args.shards);
-    stop::shut_down_on_signal(server.handle().map_err(|error| CommandFailure::from_serve_error(&error))?);
+    let handle = server.handle().map_err(|error| CommandFailure::from_serve_error(&error))?;
+    stop::shut_down_within(handle, stop::grace_period(args));
     http::report_address(&args.http, address, protected.as_ref())?;
     // Another thread may learn first that a client follows the clock.
     let idle = if clock.is_some() && args.shards > 1 { POLL_INTERVAL } else { IDLE_TIMEOUT };

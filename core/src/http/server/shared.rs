@@ -17,7 +17,7 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use super::exchange_table::{ExchangeId, Kind, RequestPhase, SessionKey, SessionUse};
+use super::exchange_table::{ExchangeId, Kind, RequestPhase, ServerExchange, SessionKey, SessionUse};
 use super::refusal::overloaded;
 use super::resumption::{parse_event_id, return_message, take_waiting};
 use super::session::{HttpSession, drop_session, is_id};
@@ -437,13 +437,13 @@ impl SharedSessions<'_> {
         ids.into_iter().filter(|id| self.mark_stale(id)).collect()
     }
 
-    /// Ends all GET streams, whose clients open them anew at another process. For a process that ends.
+    /// Ends all GET streams and subscriptions, whose clients open them anew at another process. For a process that ends.
     pub fn end_streams(&mut self, now: Instant) {
         self.server.tick(now);
-        let streams: Vec<Key> = self.server.exchanges.keys().collect();
-        for key in streams {
-            if self.server.exchanges.is_get_stream(key) {
-                self.server.finish(key);
+        let exchanges: Vec<Key> = self.server.exchanges.keys().collect();
+        for key in exchanges {
+            if self.server.exchanges.get(key).is_some_and(ServerExchange::is_open_ended) {
+                self.server.end_stream(key, self.server.config.retry);
             }
         }
     }

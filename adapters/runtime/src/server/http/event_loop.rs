@@ -112,7 +112,7 @@ impl HttpLoop {
     pub(super) fn prepare_wait(&mut self) -> Result<Option<Instant>, Error> {
         let reads = self.state.can_read();
         let due = self.state.connections.prepare_wait(&mut self.state.server, reads)?;
-        let ends = self.state.shutdown_deadline.into_iter().chain(self.state.drain_until);
+        let ends = self.state.shutdown_deadline.into_iter().chain(self.state.next_end.map(|(at, _)| at));
         Ok(due.into_iter().chain(ends).chain(self.dispatcher.next_deadline()).min())
     }
 
@@ -127,7 +127,7 @@ impl HttpLoop {
         let has_more_work = core::mem::take(&mut self.has_more_work) || self.dispatcher.has_messages();
         let at_once = has_more_work.then(|| self.state.connections.now());
         let held = self.dispatcher.next_deadline();
-        let ends = self.state.shutdown_deadline.into_iter().chain(self.state.drain_until);
+        let ends = self.state.shutdown_deadline.into_iter().chain(self.state.next_end.map(|(at, _)| at));
         let until = until.into_iter().chain(ends).chain(at_once).chain(held).min();
         // Commands of the application may have produced output since the last turn.
         self.state.write();
@@ -178,7 +178,7 @@ impl HttpLoop {
         handler: &mut dyn LoopHandler,
         mut runner: Option<&mut CallRunner<'_>>,
     ) -> bool {
-        self.state.end_drain_if_due();
+        self.state.end_if_due();
         if self.state.shutdown_deadline.is_some_and(|at| at <= self.state.connections.now()) {
             // Tell the clients about aborted calls, as far as that is possible without waiting.
             self.state.write();

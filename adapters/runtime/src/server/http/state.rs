@@ -50,8 +50,8 @@ pub(super) struct State {
     pub(super) tools_changed: bool,
     /// Deadline of the shutdown.
     pub(super) shutdown_deadline: Option<Instant>,
-    /// Until then a server that shares its sessions serves the connections that are there.
-    pub(super) drain_until: Option<Instant>,
+    /// The next step of the end of a server that shares its sessions, and its time.
+    pub(super) next_end: Option<(Instant, End)>,
     /// The error that made waiting impossible.
     pub(super) error: Option<io::Error>,
 }
@@ -78,7 +78,7 @@ impl State {
             tool_names: Vec::new(),
             tools_changed: false,
             shutdown_deadline: None,
-            drain_until: None,
+            next_end: None,
             error: None,
         };
         state.bound_streams();
@@ -94,27 +94,35 @@ impl State {
         let now = self.connections.tick();
         let is_first = self.shutdown_deadline.replace(now + grace).is_none();
         if self.sharing.is_none() || !is_first {
-            return self.end_connections(grace);
+            return self.end(End::Engine);
         }
         // Requests that are on their way would be lost: another process takes those that follow, once nobody listens here.
         self.connections.drain(&mut self.server);
         self.server.shared_sessions().end_streams(now);
-        self.drain_until = Some(now + DRAIN_TIME.min(grace / 2));
+        self.next_end = Some((now + DRAIN_TIME.min(grace / 2), End::Connections));
     }
 
-    fn end_connections(&mut self, grace: Duration) {
-        self.drain_until = None;
-        self.server.shutdown(self.connections.now(), grace);
-        self.connections.close(&mut self.server);
-    }
-
-    /// Ends the time in which the connections that are there are served, if it is over.
-    pub(super) fn end_drain_if_due(&mut self) {
+    /// Takes the next step of the end of the server, if it is time.
+    pub(super) fn end_if_due(&mut self) {
         let now = self.connections.now();
-        if self.drain_until.is_some_and(|at| at <= now) {
-            let grace = self.shutdown_deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
-            self.end_connections(grace);
+        if let Some((_, step)) = self.next_end.take_if(|(at, _)| *at <= now) {
+            self.end(step);
         }
+    }
+
+    fn end(&mut self, step: End) {
+        let now = self.connections.now();
+        let grace = self.shutdown_deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+        self.next_end = None;
+        match step {
+            End::Connections => {
+                self.server.shared_sessions().end_streams(now);
+                // Questions of running calls are still answered, by way of another process.
+                self.next_end = Some((now + grace - grace / 4, End::Engine));
+            }
+            End::Engine => self.server.shutdown(now, grace),
+        }
+        self.connections.close(&mut self.server);
     }
 
     pub(super) fn next_event(&mut self) -> Option<Event> {
@@ -279,6 +287,15 @@ impl ServerLoop for State {
         let now = self.connections.tick();
         self.server.poll_later(now, call, retry)
     }
+}
+
+/// A step of the end of a server.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum End {
+    /// Connections end when their requests are answered.
+    Connections,
+    /// Calls that cannot be answered in time end, too.
+    Engine,
 }
 
 /// Time for which a server that shares its sessions serves the connections that are there when it ends.
