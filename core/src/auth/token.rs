@@ -110,6 +110,8 @@ pub(super) fn refusal(response: &FetchResponse) -> ErrorKind {
             let to = Url::redacted(response.field("location").unwrap_or("no place"));
             ErrorKind::Redirected(clipped(&to))
         }
+        // Too slow or too often, whatever the body says: the same request may be answered later (RFC 9110, 15.5.9; RFC 6585, 4).
+        status @ (408 | 429) => ErrorKind::Status(status),
         400..=499 => described().unwrap_or(ErrorKind::Status(response.status)),
         status => ErrorKind::Status(status),
     }
@@ -223,6 +225,9 @@ mod tests {
         let found = refusal(&response(400, r#"{"error":"invalid_grant","error_description":"gone"}"#));
         assert_eq!(found, refused("invalid_grant", Some("gone")));
         assert_eq!(refusal(&response(400, "<html>")), ErrorKind::Status(400));
-        assert_eq!(refusal(&response(502, r#"{"error":"x"}"#)), ErrorKind::Status(502));
+        for status in [408, 429, 502] {
+            let found = refusal(&response(status, r#"{"error":"invalid_grant"}"#));
+            assert_eq!(found, ErrorKind::Status(status), "nobody has judged the grant");
+        }
     }
 }

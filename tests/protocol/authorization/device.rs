@@ -83,8 +83,12 @@ fn polls_end_with_the_code_and_with_the_time_of_the_user() {
 
 #[test]
 fn trouble_of_the_connection_is_waited_out_five_times_in_a_row() {
-    let troubles =
-        [Reply::Silence, Reply::Failure(FetchFailure::Unreachable("reset".into())), Reply::text(503, "")];
+    let troubles = [
+        Reply::Silence,
+        Reply::Failure(FetchFailure::Unreachable("reset".into())),
+        Reply::text(503, ""),
+        Reply::json(429, &json!({ "error": "slow_down" })),
+    ];
     for trouble in troubles {
         for (count, succeeds) in [(5, true), (6, false)] {
             let trouble = trouble.clone();

@@ -89,9 +89,10 @@ impl Flow {
                 poll.interval = (poll.interval + 5).min(*INTERVALS.end());
                 self.wait_to_poll(poll);
             }
-            ErrorKind::Fetch(_) | ErrorKind::Status(500..=599) if poll.failures < MAX_FAILURES => {
+            ErrorKind::Fetch(_) | ErrorKind::Status(408 | 429 | 500..=599) if poll.failures < MAX_FAILURES => {
                 poll.failures += 1;
-                // RFC 8628, 3.5: after an error of the connection the interval grows exponentially.
+                // RFC 8628, 3.5: after an error of the connection the interval grows exponentially. Some servers say
+                // `slow_down` with 429.
                 poll.interval = (poll.interval * 2).min(*INTERVALS.end());
                 self.wait_to_poll(poll);
             }
