@@ -157,6 +157,14 @@ pub(super) fn drive(config: Config, server: &Url, trigger: Trigger, script: &mut
                 flow.handle_loaded(now, script.store.get(&key).map(|text| Secret::from(&**text)).as_ref());
             }
             Event::Unlock { .. } => assert!(core::mem::take(&mut is_locked), "not locked"),
+            Event::Replace { key, old, new } => {
+                assert_eq!(script.store.get(&key).map(String::as_str), old.as_ref().map(Secret::expose));
+                match new {
+                    Some(new) => script.store.insert(key, new.expose().into()),
+                    None => script.store.remove(&key),
+                };
+                flow.handle_saved(now);
+            }
             Event::Save { key, value } => {
                 match value {
                     Some(value) => script.store.insert(key, value.expose().into()),

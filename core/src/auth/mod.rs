@@ -40,7 +40,7 @@
 //!   follow none (SEC-011).
 //! - `issuer`, `resource` and `iss` are compared byte for byte (AUTH-030, AUTH-043, AUTH-048).
 //! - One flow at a time refreshes the tokens for a server, under a lock of the store, and hands out a token once it is
-//!   stored.
+//!   stored. What it writes replaces the tokens that it has read, and no others.
 //! - A flow makes at most 32 requests besides polls of the device flow, and ends in time: each request has a timeout
 //!   ([`Config::fetch_timeout`]), and so has the user ([`Config::login_timeout`]). Store, signatures and assertions are
 //!   local: the caller bounds them.

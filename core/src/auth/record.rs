@@ -48,6 +48,8 @@ pub struct TokenRecord {
     pub(super) expires_at: Option<u64>,
     /// The refused token that the access token took the place of, if it did.
     pub(super) replaces: Option<RefusedToken>,
+    /// The mark of a refresh whose outcome is not stored: the refresh token may be used up. No two attempts have the same.
+    pub(super) attempt: Option<String>,
 }
 
 /// An access token that the MCP server refused.
@@ -113,6 +115,7 @@ impl TokenRecord {
                 renew_at: document.seconds("renew_at"),
                 expires_at: document.seconds("expires_at"),
                 replaces: document.string("replaces").as_deref().and_then(RefusedToken::from_name),
+                attempt: document.string("attempt"),
             })
         })
     }
@@ -143,6 +146,7 @@ impl TokenRecord {
             }
         }
         out.optional("replaces", self.replaces.map(RefusedToken::name));
+        out.optional("attempt", self.attempt.as_deref());
         out.finish().into()
     }
 
@@ -327,6 +331,7 @@ mod tests {
             expires_at: Some(11),
             needed: Scopes::parse("a b c").expect("scopes"),
             replaces: Some(RefusedToken::New),
+            attempt: Some("m".into()),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Stored tokens: their use, their refresh by one flow at a time, and what follows a refusal.
 
+use alloc::borrow::ToOwned as _;
+
 use mcp_proto::auth::{ErrorKind, Event, FetchFailure, Secret, Step, Trigger};
 use mcp_tests::harness::authorization::{Outcome, Reply, World};
 use serde_json::json;
@@ -22,7 +24,7 @@ fn a_stored_token_is_used_and_renewed_before_it_expires() {
     assert_eq!(world.run(&config(), Trigger::Connect).token().token, first.token, "not due yet");
     world.wait(10);
     let second = world.run(&config(), Trigger::Connect).token();
-    assert_eq!(world.events, ["load", "lock", "fetch", "save", "unlock", "authorized"]);
+    assert_eq!(world.events, ["load", "lock", "save", "fetch", "save", "unlock", "authorized"]);
     assert_ne!(second.token, first.token);
     assert_eq!(world.grants("refresh_token")[0].param("resource"), "https://mcp.test/mcp");
     // A caller that still has the first one gets the second one, without a request.
@@ -114,6 +116,95 @@ fn what_another_process_refreshed_meanwhile_is_used() {
     }
 }
 
+/// Runs a flow whose `n`-th write of the tokens (the mark, or the tokens themselves) meets another entry: `other`.
+fn run_with_change(world: &mut World, n: usize, other: Option<&str>) -> Outcome {
+    let key = world.store.keys().find(|key| key.starts_with("token")).expect("tokens").clone();
+    let mut flow = world.flow(&config(), Trigger::Connect);
+    let mut writes = 0;
+    loop {
+        let event = flow.poll_event(world.now).expect("an event");
+        if matches!(event, Event::Replace { .. }) {
+            writes += 1;
+            if writes == n {
+                world.store.remove(&key);
+                world.store.extend(other.map(|other| (key.clone(), other.to_owned())));
+            }
+        }
+        world.note(&event);
+        if let Some(outcome) = world.answer(&mut flow, event) {
+            return outcome;
+        }
+    }
+}
+
+// covers: AUTH-063
+#[test]
+fn tokens_that_came_during_a_refresh_are_used_and_stay() {
+    let mut world = logged_in();
+    world.wait(4_000);
+    let due = world.store.clone();
+    world.run(&config(), Trigger::Connect).token();
+    let (fresh, token) = (world.store.clone(), world.stored_token());
+    let stored = fresh.iter().find(|(key, _)| key.starts_with("token")).expect("tokens").1;
+    for n in [1, 2] {
+        let mut world = logged_in();
+        world.wait(4_000);
+        world.store = due.clone();
+        let outcome = run_with_change(&mut world, n, Some(stored));
+        assert_eq!(Some(outcome.token().token), token, "{n}");
+        assert_eq!((&world.store, world.grants("refresh_token").len()), (&fresh, n - 1));
+        // A logout is respected, too.
+        let mut world = logged_in();
+        world.wait(4_000);
+        assert!(matches!(run_with_change(&mut world, n, None), Outcome::NoToken));
+        assert!(world.record().is_none());
+    }
+    // And the tokens of a refresh that was refused.
+    let mut world = logged_in();
+    world.issuer().revoke_all();
+    world.wait(4_000);
+    let outcome = run_with_change(&mut world, 2, Some(stored));
+    assert_eq!((Some(outcome.token().token), world.stored_token()), (token.clone(), token));
+}
+
+#[test]
+fn a_refresh_among_endless_changes_ends() {
+    let mut world = logged_in();
+    world.wait(4_000);
+    let key = world.store.keys().find(|key| key.starts_with("token")).expect("tokens").clone();
+    let mut flow = world.flow(&config(), Trigger::Connect);
+    let error = loop {
+        let event = flow.poll_event(world.now).expect("an event");
+        if matches!(event, Event::Replace { .. }) {
+            world.store.get_mut(&key).expect("tokens").push(' ');
+        }
+        if let Some(outcome) = world.answer(&mut flow, event) {
+            break outcome.error();
+        }
+    };
+    assert!(error.is_timeout() && matches!(error.kind(), ErrorKind::Locked(_)), "{error}");
+    assert!(!world.is_locked() && world.grants("refresh_token").is_empty());
+}
+
+// covers: AUTH-063
+#[test]
+fn a_store_that_cannot_be_written_costs_no_refresh_token() {
+    let mut world = logged_in();
+    world.wait(4_000);
+    let mut flow = world.flow(&config(), Trigger::Connect);
+    let error = loop {
+        let event = flow.poll_event(world.now).expect("an event");
+        if matches!(event, Event::Replace { .. }) {
+            flow.fail(world.now, "the disk is full");
+        } else if let Some(outcome) = world.answer(&mut flow, event) {
+            break outcome.error();
+        }
+    };
+    assert_eq!(error.kind(), &ErrorKind::Local("the disk is full".into()));
+    assert!(world.grants("refresh_token").is_empty(), "it is not sent");
+    world.run(&config(), Trigger::Connect).token();
+}
+
 #[test]
 fn a_logout_of_another_process_meanwhile_ends_the_refresh() {
     let mut world = logged_in();
@@ -152,6 +243,9 @@ fn trouble_at_the_server_keeps_the_refresh_token() {
         Reply::text(500, "<html>"),
         Reply::text(503, ""),
         Reply::text(429, ""),
+        // The body is that of whoever limits the rate, and no judgement of the grant.
+        Reply::json(429, &json!({ "error": "invalid_grant" })),
+        Reply::json(408, &json!({ "error": "invalid_client" })),
         Reply::error("temporarily_unavailable"),
         Reply::redirect("https://evil.test/"),
         Reply::Failure(FetchFailure::Unreachable("refused".into())),
@@ -166,7 +260,7 @@ fn trouble_at_the_server_keeps_the_refresh_token() {
         let shown = format!("{reply:?}");
         world.alter = Box::new(move |_, answer| *answer = reply.clone());
         assert_eq!(world.run(&config(), Trigger::Connect).error().step(), Step::Refresh, "{shown}");
-        assert_eq!(world.store, store, "{shown}");
+        assert_eq!(world.store_without_marks(), store, "{shown}");
         world.alter = Box::new(|_, _| {});
         world.run(&config(), Trigger::Connect).token();
     }

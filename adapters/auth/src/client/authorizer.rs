@@ -274,6 +274,13 @@ impl FlowRun<'_> {
                     Err(error) => self.store_failed(&error),
                 }
             }
+            Event::Replace { key, old, new } => {
+                match authorizer.store.replace(&key, old.as_ref(), new.as_ref()) {
+                    Ok(true) => self.flow.handle_saved(self.clock.now()),
+                    Ok(false) => self.load(&key),
+                    Err(error) => self.store_failed(&error),
+                }
+            }
             Event::Sign(request) => match authorizer.sign(&request) {
                 Ok(signature) => self.flow.handle_signature(self.clock.now(), &signature),
                 Err(why) => self.fail(&why),

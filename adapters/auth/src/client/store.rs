@@ -30,6 +30,25 @@ mod tests;
 ///
 /// A flow chooses the keys and the texts. A store keeps each text whole: after a crash it has the old one or the new
 /// one.
+///
+/// # Stores that processes share
+///
+/// With two operations of the store a refresh token is used once, and nobody loses the tokens of another process:
+///
+/// - [`replace`](Self::replace) is one step for all who share the store (compare and set): a transaction in a database, a
+///   script in Redis. It compares whole texts.
+/// - [`lock`](Self::lock) excludes all who share the store. A lock of the operating system is best: it ends with its
+///   process, and not before. A *lease*, which ends by time, will do. It has to last for
+///   [`Config::lock_timeout`](mcp_proto::auth::Config::lock_timeout) at least, the longest time from the lock to the write,
+///   and dropping a lock must leave alone the lease of another holder. After a crash the others wait for its end. A process
+///   that stands still for longer than its lease (a machine that sleeps) cannot overwrite what its successor has written;
+///   but a request that it sends then presents a used refresh token.
+///
+/// A store on a network file system has to be of the first kind on each machine, or keep to one machine.
+///
+/// One loss no store can avoid: a process is killed after the authorization server has issued a new refresh token and before
+/// it is stored. The next process presents the old one. If the server knows no grace for that, it answers `invalid_grant`,
+/// and a user has to log in once.
 pub trait TokenStore: Send + Sync {
     /// Returns the text of a key.
     ///
@@ -45,6 +64,14 @@ pub trait TokenStore: Send + Sync {
     /// [`StoreError`] if it may not have been stored. The texts of other keys are unchanged.
     fn save(&self, key: &str, text: &Secret) -> Result<(), StoreError>;
 
+    /// Replaces the text of a key if it is `old`, as one step, and returns whether it did. `None` is a key without a text.
+    /// It is permanent once this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if it may or may not have been replaced. The texts of other keys are unchanged.
+    fn replace(&self, key: &str, old: Option<&Secret>, new: Option<&Secret>) -> Result<bool, StoreError>;
+
     /// Removes the text of a key, if there is one.
     ///
     /// # Errors
@@ -54,8 +81,8 @@ pub trait TokenStore: Send + Sync {
 
     /// Waits up to `wait` for the exclusive lock of a key, and takes it.
     ///
-    /// It excludes everyone who uses the same stored texts, in other processes too, and ends with this process at the
-    /// latest. It excludes nobody from the other methods. Whoever refreshes, replaces or removes tokens holds it from
+    /// It excludes everyone who uses the same stored texts, in other processes too, and ends with this process, or a bounded
+    /// time after it. It excludes nobody from the other methods. Whoever refreshes, replaces or removes tokens holds it from
     /// before the load to after the save, so that a refresh token is used once. A holder may be waiting for an
     /// authorization server, so `wait` is [`Config::lock_timeout`](mcp_proto::auth::Config::lock_timeout).
     ///
@@ -229,6 +256,17 @@ impl TokenStore for MemoryStore {
         Ok(())
     }
 
+    fn replace(&self, key: &str, old: Option<&Secret>, new: Option<&Secret>) -> Result<bool, StoreError> {
+        let entries = &mut self.content().entries;
+        let is_old = entries.get(key) == old;
+        match new {
+            _ if !is_old => {}
+            Some(new) => drop(entries.insert(key.into(), new.clone())),
+            None => drop(entries.remove(key)),
+        }
+        Ok(is_old)
+    }
+
     fn remove(&self, key: &str) -> Result<(), StoreError> {
         self.content().entries.remove(key);
         Ok(())
@@ -269,8 +307,9 @@ impl fmt::Debug for MemoryStore {
 ///
 /// Changes exclude each other by a lock on `PATH.lock`, for which they wait up to 10 s: nobody holds it for longer than
 /// a change of the file takes. The lock of a key is on `PATH.HASH.lock`, and its holder may wait for an authorization
-/// server, so it is waited for as long as the caller says ([`TokenStore::lock`]). These files stay, and are empty. The locks are those of `flock(2)` on Unix, and exclusively opened
-/// files on Windows.
+/// server, so it is waited for as long as the caller says ([`TokenStore::lock`]). These files stay, and are empty. The locks
+/// are those of `flock(2)` on Unix, and exclusively opened files on Windows; they end with their process. Processes on
+/// several machines need another store: not every network file system keeps these locks.
 #[derive(Clone)]
 pub struct FileStore {
     path: PathBuf,
@@ -407,6 +446,22 @@ impl TokenStore for FileStore {
             let old = document.entries.insert(key.into(), new.into());
             old.is_none_or(|old| old != new)
         })
+    }
+
+    fn replace(&self, key: &str, old: Option<&Secret>, new: Option<&Secret>) -> Result<bool, StoreError> {
+        let mut is_old = false;
+        self.update(|document| {
+            let found = document.entries.get(key).map(String::as_str);
+            is_old = found == old.map(Secret::expose);
+            let is_change = is_old && found != new.map(Secret::expose);
+            match new {
+                _ if !is_change => {}
+                Some(new) => drop(document.entries.insert(key.into(), new.expose().into())),
+                None => drop(document.entries.remove(key)),
+            }
+            is_change
+        })?;
+        Ok(is_old)
     }
 
     fn remove(&self, key: &str) -> Result<(), StoreError> {

@@ -64,6 +64,10 @@ impl TokenStore for ProbeStore {
         self.noted(self.inner().save(key, text))
     }
 
+    fn replace(&self, key: &str, old: Option<&Secret>, new: Option<&Secret>) -> Result<bool, StoreError> {
+        self.noted(self.inner().replace(key, old, new))
+    }
+
     fn remove(&self, key: &str) -> Result<(), StoreError> {
         self.noted(self.inner().remove(key))
     }

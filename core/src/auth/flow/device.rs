@@ -89,7 +89,9 @@ impl Flow {
                 poll.interval = (poll.interval + 5).min(*INTERVALS.end());
                 self.wait_to_poll(poll);
             }
-            ErrorKind::Fetch(_) | ErrorKind::Status(408 | 429 | 500..=599) if poll.failures < MAX_FAILURES => {
+            ErrorKind::Fetch(_) | ErrorKind::Status(408 | 429 | 500..=599)
+                if poll.failures < MAX_FAILURES =>
+            {
                 poll.failures += 1;
                 // RFC 8628, 3.5: after an error of the connection the interval grows exponentially. Some servers say
                 // `slow_down` with 429.

@@ -62,6 +62,17 @@ pub enum Event {
         /// The key of the entry.
         key: String,
     },
+    /// Replace an entry of the store, durably, if it is `old`: compare and set, as one step. Answer with
+    /// [`handle_saved`](super::Flow::handle_saved), or with [`handle_loaded`](super::Flow::handle_loaded) and what is there
+    /// instead. The lock of the entry is held, but need not be enough: a process may lose it without knowing.
+    Replace {
+        /// The key of the entry.
+        key: String,
+        /// The text that the flow has read or written last; `None` if there was no entry.
+        old: Option<Secret>,
+        /// The new text; `None` removes the entry.
+        new: Option<Secret>,
+    },
     /// Write the store, durably. Answer with [`handle_saved`](super::Flow::handle_saved).
     Save {
         /// The key of the entry.

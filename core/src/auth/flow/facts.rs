@@ -28,8 +28,12 @@ pub(super) struct Facts {
     pub(super) trigger: Trigger,
     /// The record that is stored, if it fits this client.
     pub(super) record: Option<TokenRecord>,
+    /// The text of the entry as this flow read or wrote it last, of whatever client it is.
+    pub(super) stored: Option<Secret>,
     /// The token that the MCP server refused, if a new one takes its place.
     pub(super) refused: Option<RefusedToken>,
+    /// The refresh token that the authorization server refused for good.
+    pub(super) refused_grant: Option<Secret>,
     /// What discovery found.
     pub(super) resource: Option<ResourceMetadata>,
     pub(super) issuer: Option<ServerMetadata>,
@@ -67,7 +71,9 @@ impl Facts {
             server,
             trigger,
             record: None,
+            stored: None,
             refused: None,
+            refused_grant: None,
             resource: None,
             issuer: None,
             is_server_its_issuer: false,

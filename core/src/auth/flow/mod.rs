@@ -2,6 +2,7 @@
 
 mod authorization;
 mod client;
+mod decision;
 mod device;
 mod discovery;
 mod event;
@@ -19,6 +20,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
+use self::decision::Sight;
 use self::device::DevicePoll;
 use self::facts::Facts;
 use super::client_request::{ClientRequest, RequestOutcome, RequestStep};
@@ -68,6 +70,8 @@ pub struct Flow {
     /// The time of the last request.
     sent_at: Instant,
     is_locked: bool,
+    /// Changes of the record by others while this flow had the lock.
+    changes: u8,
     /// The last nonce of the authorization server.
     nonce: Option<String>,
     /// The identity token or the assertion, until it is presented.
@@ -79,6 +83,8 @@ enum State {
     Start,
     LoadingRecord,
     LockingRecord,
+    /// The refresh token is about to be used.
+    MarkingAttempt,
     Searching {
         search: Box<Search>,
         target: SearchTarget,
@@ -115,6 +121,8 @@ enum State {
     /// The tokens of a new authorization are there; another process may use the store.
     LockingForTokens,
     SavingTokens,
+    /// The tokens of a refresh are there.
+    SavingRefreshed,
     /// A user is needed, who shall be asked for more scopes; another process may use the store.
     LockingForScopes,
     SavingScopes,
@@ -187,6 +195,7 @@ impl Flow {
             last_fetch: 0,
             sent_at: now,
             is_locked: false,
+            changes: 0,
             nonce: None,
             assertion: None,
         }
@@ -281,21 +290,28 @@ impl Flow {
         }
     }
 
-    /// Takes what the store has, after [`Event::Load`] or [`Event::Lock`].
+    /// Takes what the store has, after [`Event::Load`], [`Event::Lock`], or an [`Event::Replace`] that found another text.
     pub fn handle_loaded(&mut self, now: Instant, value: Option<&Secret>) {
         self.tick(now);
         match &self.state {
-            State::LoadingRecord => self.record_loaded(value),
-            State::LockingRecord => self.record_locked(value),
+            State::LoadingRecord => self.record_read(Sight::Loaded, value),
+            State::LockingRecord => self.record_read(Sight::Locked, value),
             State::LockingForScopes => {
                 self.is_locked = true;
                 match self.facts.record_with_needed_scopes(value) {
-                    Ok(record) => {
-                        self.state = State::SavingScopes;
-                        let key = TokenRecord::key(&self.facts.server);
-                        self.emit(Event::Save { key, value: Some(record) });
-                    }
+                    Ok(record) => self.replace_record(State::SavingScopes, Some(record)),
                     Err(error) => self.end_with(error),
+                }
+            }
+            State::MarkingAttempt
+            | State::SavingRefreshed
+            | State::SavingScopes
+            | State::RemovingTokens(_) => {
+                match core::mem::replace(&mut self.state, State::Ended) {
+                    // What another flow has stored since is not what the user wanted to end.
+                    State::RemovingTokens(AfterRemoval::End) => self.end(Event::NoToken),
+                    State::RemovingTokens(AfterRemoval::Fail(error)) => self.end_with(error),
+                    _ => self.record_read(Sight::Changed { times: self.changes }, value),
                 }
             }
             State::LockingForTokens => {
@@ -316,12 +332,13 @@ impl Flow {
         }
     }
 
-    /// Takes notice that the store was written, after [`Event::Save`].
+    /// Takes notice that the store was written, after [`Event::Save`] or [`Event::Replace`].
     pub fn handle_saved(&mut self, now: Instant) {
         self.tick(now);
         match core::mem::replace(&mut self.state, State::Ended) {
             // Not before: a rotated refresh token must not be lost (AUTH-063).
-            State::SavingTokens => self.hand_out(),
+            State::SavingTokens | State::SavingRefreshed => self.hand_out(),
+            State::MarkingAttempt => self.attempt_marked(),
             State::SavingScopes => self.end_with(self.facts.login_required()),
             State::SavingClient => self.client_ready(),
             State::RemovingClient(Some(error)) => self.end_with(error),
@@ -374,8 +391,10 @@ impl Flow {
             State::Start
             | State::LoadingRecord
             | State::LockingRecord
+            | State::MarkingAttempt
             | State::LockingForTokens
             | State::SavingTokens
+            | State::SavingRefreshed
             | State::LockingForScopes
             | State::SavingScopes
             | State::RemovingTokens(_)

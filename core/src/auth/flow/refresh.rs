@@ -1,4 +1,4 @@
-//! The beginning of a flow: what is stored decides. And the refresh of a token, by one flow at a time.
+//! The beginning of a flow, the refresh of a token by one flow at a time, and the end of tokens.
 
 use alloc::boxed::Box;
 
@@ -30,40 +30,8 @@ impl Flow {
         self.emit(Event::Load { key: TokenRecord::key(&self.facts.server) });
     }
 
-    pub(super) fn record_loaded(&mut self, value: Option<&Secret>) {
-        if let Err(error) = self.facts.read_record(value) {
-            return self.end_with(error);
-        }
-        if matches!(self.facts.trigger, Trigger::LogOut) {
-            return match self.facts.record {
-                // A refresh of another process would store its tokens afterwards.
-                Some(_) => self.lock_record(),
-                None => self.end(Event::NoToken),
-            };
-        }
-        if matches!(self.facts.trigger, Trigger::LogIn { .. }) {
-            return self.discover();
-        }
-        if self.facts.has_usable_token(self.unix_secs()) {
-            return self.hand_out();
-        }
-        let is_due = self.facts.record.as_ref().is_some_and(|record| record.is_due(self.unix_secs()));
-        let can_refresh = self.facts.record.as_ref().is_some_and(TokenRecord::is_refreshable);
-        match &self.facts.trigger {
-            Trigger::Connect if !(is_due && can_refresh) => self.end(Event::NoToken),
-            Trigger::Connect => self.lock_record(),
-            Trigger::Due(_) if is_due && can_refresh => self.lock_record(),
-            Trigger::Unauthorized { .. } if is_due && can_refresh => {
-                self.facts.refused = Some(RefusedToken::Used);
-                self.lock_record();
-            }
-            Trigger::InsufficientScope { .. } => self.step_up(),
-            _ => self.discover(),
-        }
-    }
-
     /// Asks for more scopes, unless the token has what is asked for (AUTH-057).
-    fn step_up(&mut self) {
+    pub(super) fn step_up(&mut self) {
         let asked = match self.facts.challenged_scopes() {
             Ok(scopes) => scopes.unwrap_or_default(),
             Err(why) => return self.invalid(Step::Challenge, why, "RFC 6750, 3"),
@@ -103,27 +71,19 @@ impl Flow {
         self.emit(Event::Lock { key: TokenRecord::key(&self.facts.server) });
     }
 
-    /// Goes on with the record as it is under the lock: another process may have refreshed it.
-    pub(super) fn record_locked(&mut self, value: Option<&Secret>) {
-        self.is_locked = true;
-        if let Err(error) = self.facts.read_record(value) {
-            return self.end_with(error);
-        }
-        if matches!(self.facts.trigger, Trigger::LogOut) {
-            return self.log_out();
-        }
-        if self.facts.has_usable_token(self.unix_secs()) {
-            return self.hand_out();
-        }
-        match self.facts.refresh_request() {
-            Some(request) => {
-                // The refresh token may be bound to the key that it was issued for, so no new key is made (RFC 9449,
-                // 5).
-                self.facts.dpop = self.facts.record.as_ref().and_then(|record| record.dpop.clone());
-                self.request(request, Purpose::Refresh);
-            }
-            None => self.removed(),
-        }
+    /// Presents the refresh token.
+    pub(super) fn attempt_marked(&mut self) {
+        let Some(request) = self.facts.refresh_request() else { return self.removed() };
+        // The refresh token may be bound to the key that it was issued for, so no new key is made (RFC 9449, 5).
+        self.facts.dpop = self.facts.record.as_ref().and_then(|record| record.dpop.clone());
+        self.request(request, Purpose::Refresh);
+    }
+
+    /// Replaces the record, unless it is another one by now: then `handle_loaded` follows.
+    pub(super) fn replace_record(&mut self, state: State, new: Option<Secret>) {
+        let old = core::mem::replace(&mut self.facts.stored, new.clone());
+        self.state = state;
+        self.emit(Event::Replace { key: TokenRecord::key(&self.facts.server), old, new });
     }
 
     /// Goes on after the tokens were removed, by this flow or by another process.
@@ -188,27 +148,23 @@ impl Flow {
             _ => None,
         };
         if let Some(then) = then {
+            self.facts.refused_grant = record.and_then(|record| record.refresh_token.clone());
             // It will never work again: forget it, so that no later flow tries.
-            return self.remove_tokens(then);
+            return self.replace_record(State::RemovingTokens(then), None);
         }
         let error = Error::new(Step::Refresh, request.server(), kind, "");
         self.end_with(error);
     }
 
-    pub(super) fn remove_tokens(&mut self, then: AfterRemoval) {
-        self.state = State::RemovingTokens(then);
-        self.emit(Event::Save { key: TokenRecord::key(&self.facts.server), value: None });
-    }
-
     /// Revokes the stored tokens, then removes them (RFC 7009).
-    fn log_out(&mut self) {
+    pub(super) fn log_out(&mut self) {
         let Some(record) = self.facts.record.take() else { return self.end(Event::NoToken) };
         let endpoint = record
             .revocation_endpoint
             .as_deref()
             .and_then(|url| self.facts.policy().parse("revocation_endpoint", url).ok());
         let (Some(endpoint), Some(client)) = (endpoint, self.facts.client_of(&record)) else {
-            return self.remove_tokens(AfterRemoval::End);
+            return self.replace_record(State::RemovingTokens(AfterRemoval::End), None);
         };
         // The revocation of a refresh token ends its access tokens, too, as far as the server can (RFC 7009, 2.1).
         let (token, hint) = match record.refresh_token {
@@ -236,16 +192,6 @@ impl Facts {
         Ok(record.to_secret())
     }
 
-    /// Reads the stored record.
-    fn read_record(&mut self, value: Option<&Secret>) -> Result<(), Error> {
-        let record = value.map(TokenRecord::parse).transpose();
-        let record = record.map_err(|why| self.damaged("the stored tokens for this server are", &why))?;
-        // Whoever logs out means what is stored, of whatever client it is.
-        let is_any = matches!(self.trigger, Trigger::LogOut);
-        self.record = record.filter(|record| is_any || self.fits(record));
-        Ok(())
-    }
-
     /// Returns whether a record is of this client and names acceptable endpoints.
     pub(super) fn fits(&self, record: &TokenRecord) -> bool {
         let covers = |resource: &Url| locations::covers(resource, &self.server);
@@ -270,29 +216,12 @@ impl Facts {
         }
     }
 
-    /// Returns whether there is a stored token that is not the one that failed.
-    pub(super) fn has_usable_token(&self, unix_secs: u64) -> bool {
-        let Some(record) = self.record.as_ref().filter(|record| !record.is_due(unix_secs)) else {
-            return false;
-        };
-        let is_other = |failed: &Secret| *failed != record.access_token;
-        match &self.trigger {
-            Trigger::Connect => true,
-            Trigger::Unauthorized { rejected, .. } => rejected.as_ref().is_none_or(is_other),
-            Trigger::Due(token) => is_other(token),
-            // Another flow may have stepped up in the meantime.
-            Trigger::InsufficientScope { rejected, .. } => {
-                let asked = self.challenged_scopes().ok().flatten();
-                is_other(rejected) && asked.is_some_and(|scopes| record.granted.contains_all(&scopes))
-            }
-            Trigger::LogIn { .. } | Trigger::LogOut => false,
-        }
-    }
-
     /// Returns the request for another token; `None` if the stored ones cannot be refreshed.
-    fn refresh_request(&self) -> Option<Box<ClientRequest>> {
+    pub(super) fn refresh_request(&self) -> Option<Box<ClientRequest>> {
         let record = self.record.as_ref()?;
-        let refresh_token = record.refresh_token.clone()?;
+        // Another flow may use the same one at this time, if the lock did not exclude it.
+        let refresh_token =
+            record.refresh_token.clone().filter(|token| self.refused_grant.as_ref() != Some(token))?;
         let endpoint = Url::parse(&record.token_endpoint).ok()?;
         let mut request = ClientRequest::new(endpoint, self.client_of(record)?, record.issuer.clone());
         request.text("grant_type", "refresh_token").text("resource", &record.resource);

@@ -103,7 +103,9 @@ impl Flow {
         }
         let expected = match purpose {
             Purpose::Device => return self.device_authorized(response),
-            Purpose::Revocation => return self.remove_tokens(AfterRemoval::End),
+            Purpose::Revocation => {
+                return self.replace_record(State::RemovingTokens(AfterRemoval::End), None);
+            }
             Purpose::TokenExchange => Expected::IdentityAssertion,
             Purpose::Tokens(_) | Purpose::DevicePoll(_) | Purpose::Refresh => Expected::AccessToken,
         };
@@ -127,7 +129,7 @@ impl Flow {
             Purpose::Revocation => {
                 // The tokens are forgotten here all the same.
                 let error = Error::new(step, request.server(), kind, "RFC 7009");
-                self.remove_tokens(AfterRemoval::Fail(error));
+                self.replace_record(State::RemovingTokens(AfterRemoval::Fail(error)), None);
             }
             Purpose::TokenExchange => {
                 self.end_with(Error::new(step, request.server(), kind, "RFC 6749, 5.2"));
@@ -167,6 +169,7 @@ impl Flow {
             renew_at: None,
             expires_at: None,
             replaces: None,
+            attempt: None,
         };
         self.save_tokens(record, tokens);
     }
@@ -202,9 +205,11 @@ impl Flow {
             issued_at.saturating_add(lifetime - margin).max(earliest)
         });
         record.replaces = self.facts.refused;
+        record.attempt = None;
+        let refreshed = self.is_locked.then(|| record.to_secret());
         self.facts.record = Some(record);
-        if self.is_locked {
-            return self.store_tokens();
+        if refreshed.is_some() {
+            return self.replace_record(State::SavingRefreshed, refreshed);
         }
         // A refresh or a logout that is in work elsewhere ends first: it would replace or remove these tokens (AUTH-063).
         self.state = State::LockingForTokens;

@@ -265,6 +265,18 @@ impl World {
         Some(Secret::from(record["access_token"].as_str()?))
     }
 
+    /// Returns the store without the marks of refreshes whose outcome is not stored.
+    #[must_use]
+    pub fn store_without_marks(&self) -> BTreeMap<String, String> {
+        let mut store = self.store.clone();
+        for text in store.values_mut() {
+            if let Some(at) = text.find(",\"attempt\":") {
+                text.replace_range(at.., "}");
+            }
+        }
+        store
+    }
+
     /// Runs a flow to its end.
     pub fn run(&mut self, config: &Config, trigger: Trigger) -> Outcome {
         let mut flow = self.flow(config, trigger);
@@ -365,6 +377,18 @@ impl World {
                 flow.handle_loaded(now, self.loaded(&key).as_ref());
             }
             Event::Unlock { key } => assert_eq!(self.locked.take(), Some(key), "not locked"),
+            Event::Replace { key, old, new } => {
+                let found = self.loaded(&key);
+                if found != old {
+                    flow.handle_loaded(now, found.as_ref());
+                    return None;
+                }
+                match new {
+                    Some(new) => self.store.insert(key, new.expose().into()),
+                    None => self.store.remove(&key),
+                };
+                flow.handle_saved(now);
+            }
             Event::Save { key, value } => {
                 match value {
                     Some(value) => self.store.insert(key, value.expose().into()),
@@ -483,8 +507,8 @@ const fn name(event: &Event) -> &'static str {
         Event::Fetch(_) => "fetch",
         Event::Load { .. } => "load",
         Event::Lock { .. } => "lock",
-        Event::Save { value: Some(_), .. } => "save",
-        Event::Save { value: None, .. } => "remove",
+        Event::Save { value: Some(_), .. } | Event::Replace { new: Some(_), .. } => "save",
+        Event::Save { value: None, .. } | Event::Replace { new: None, .. } => "remove",
         Event::Unlock { .. } => "unlock",
         Event::ChooseServer { .. } => "choose",
         Event::NeedClient { .. } => "client",

@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::error::Error;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::env;
 use std::process::ExitCode;
@@ -40,6 +41,8 @@ Prints a JSON line for each step and for each call, and one if a user has to log
 #[derive(Clone)]
 struct Steps {
     stop_at: Option<Arc<str>>,
+    /// Whether a token request was answered.
+    is_answered: Arc<AtomicBool>,
 }
 
 impl Steps {
@@ -64,10 +67,20 @@ impl TokenStore for SteppedStore {
     }
 
     fn save(&self, key: &str, text: &Secret) -> Result<(), StoreError> {
-        self.steps.pass("save");
-        self.inner.save(key, text)?;
-        self.steps.pass("saved");
-        Ok(())
+        self.inner.save(key, text)
+    }
+
+    fn replace(&self, key: &str, old: Option<&Secret>, new: Option<&Secret>) -> Result<bool, StoreError> {
+        // The tokens of a refresh follow their response; before it the record is marked.
+        let is_answered = self.steps.is_answered.load(Ordering::Relaxed);
+        if is_answered && new.is_some() {
+            self.steps.pass("save");
+        }
+        let is_replaced = self.inner.replace(key, old, new)?;
+        if is_answered && new.is_some() {
+            self.steps.pass("saved");
+        }
+        Ok(is_replaced)
     }
 
     fn remove(&self, key: &str) -> Result<(), StoreError> {
@@ -94,8 +107,10 @@ impl Fetcher for SteppedFetcher {
         if !is_token_request {
             return self.inner.fetch(fetch);
         }
+        self.steps.is_answered.store(false, Ordering::Relaxed);
         self.steps.pass("request");
         let response = self.inner.fetch(fetch);
+        self.steps.is_answered.store(true, Ordering::Relaxed);
         self.steps.pass("response");
         response
     }
@@ -122,7 +137,7 @@ impl UserArgs {
             }
         }
         let url = urls.pop().filter(|_| urls.is_empty())?;
-        Some(Self { store: store?, steps: Steps { stop_at }, again, url })
+        Some(Self { store: store?, steps: Steps { stop_at, is_answered: Arc::default() }, again, url })
     }
 
     fn authorizer(&self) -> Authorizer {

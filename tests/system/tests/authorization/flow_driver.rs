@@ -147,6 +147,11 @@ impl FlowClient {
                 }
                 flow.handle_saved(self.now());
             }
+            Event::Replace { key, old, new } => {
+                let is_replaced = self.store.replace(&key, old.as_ref(), new.as_ref()).expect("memory");
+                assert!(is_replaced, "there is no other flow");
+                flow.handle_saved(self.now());
+            }
             Event::NeedRedirectUri { .. } => flow.set_redirect_uri(self.now(), REDIRECT_URI),
             Event::CreateKey => flow.handle_key(self.now(), generate_dpop_key().expect("a key")),
             Event::Sign(request) => {

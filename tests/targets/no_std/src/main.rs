@@ -683,7 +683,7 @@ fn authorize(
                 }
             }
             Event::Load { .. } | Event::Lock { .. } => flow.handle_loaded(now, Some(&black_box("{}").into())),
-            Event::Save { .. } => flow.handle_saved(now),
+            Event::Save { .. } | Event::Replace { .. } => flow.handle_saved(now),
             Event::ChooseServer { .. } => flow.choose(now, black_box(0)),
             Event::NeedClient { .. } => flow.set_client(now, &credentials()),
             Event::NeedRedirectUri { .. } => flow.set_redirect_uri(now, black_box("http://127.0.0.1:1/")),

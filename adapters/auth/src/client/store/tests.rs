@@ -53,6 +53,47 @@ fn stores_keep_the_last_text_of_each_key() {
 }
 
 #[test]
+fn replace_changes_the_text_that_it_was_given_alone() {
+    each_store(|store| {
+        let replaced = |old: Option<&str>, new: Option<&str>| {
+            let (old, new) = (old.map(Secret::from), new.map(Secret::from));
+            store.replace("a", old.as_ref(), new.as_ref()).unwrap()
+        };
+        saved(store, "b", "kept");
+        assert!(!replaced(Some("1"), Some("2")) && !replaced(Some("1"), None) && replaced(None, None));
+        assert_eq!(loaded(store, "a"), None);
+        assert!(replaced(None, Some("1")) && !replaced(None, Some("2")) && !replaced(Some("2"), Some("3")));
+        assert!(!replaced(None, None) && !replaced(Some(""), None));
+        assert_eq!(loaded(store, "a").as_deref(), Some("1"));
+        assert!(replaced(Some("1"), Some("1")) && replaced(Some("1"), Some("2")));
+        assert_eq!(loaded(store, "a").as_deref(), Some("2"));
+        assert!(replaced(Some("2"), None) && !replaced(Some("2"), None));
+        assert_eq!((loaded(store, "a"), loaded(store, "b").as_deref()), (None, Some("kept")));
+    });
+}
+
+#[test]
+fn increments_by_replace_are_not_lost() {
+    each_store(|store| {
+        saved(store, "n", "0");
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut left = 10;
+                    while left > 0 {
+                        let old = store.load("n").unwrap().unwrap();
+                        let next = old.expose().parse::<u32>().unwrap() + 1;
+                        let new = next.to_string().into();
+                        left -= i32::from(store.replace("n", Some(&old), Some(&new)).unwrap());
+                    }
+                });
+            }
+        });
+        assert_eq!(loaded(store, "n").as_deref(), Some("40"));
+    });
+}
+
+#[test]
 fn lock_of_a_key_is_exclusive_until_it_is_dropped() {
     each_store(|store| {
         let free = Cancellation::new();
