@@ -90,6 +90,7 @@ impl Grants {
         let (mut request, mut chunk) = (String::new(), [0; 4096]);
         let token = loop {
             let n = stream.read(&mut chunk).unwrap();
+            assert_ne!(n, 0, "a request ends early");
             request.push_str(core::str::from_utf8(&chunk[..n]).unwrap());
             let Some((head, body)) = request.split_once("\r\n\r\n") else { continue };
             let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();

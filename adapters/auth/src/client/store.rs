@@ -33,18 +33,16 @@ mod tests;
 ///
 /// # Stores that processes share
 ///
-/// With two operations of the store a refresh token is used once, and nobody loses the tokens of another process:
+/// Two operations see to it that a refresh token is used once, and that nobody loses the tokens of another process:
 ///
 /// - [`replace`](Self::replace) is one step for all who share the store (compare and set): a transaction in a database, a
 ///   script in Redis. It compares whole texts.
-/// - [`lock`](Self::lock) excludes all who share the store. A lock of the operating system is best: it ends with its
-///   process, and not before. A *lease*, which ends by time, will do. It has to last for
-///   [`Config::lock_timeout`](mcp_proto::auth::Config::lock_timeout) at least, the longest time from the lock to the write,
-///   and dropping a lock must leave alone the lease of another holder. After a crash the others wait for its end. A process
-///   that stands still for longer than its lease (a machine that sleeps) cannot overwrite what its successor has written;
-///   but a request that it sends then presents a used refresh token.
-///
-/// A store on a network file system has to be of the first kind on each machine, or keep to one machine.
+/// - [`lock`](Self::lock) excludes all who share the store. Best is a lock of the operating system, which ends with its
+///   process and not before. A *lease*, which ends by time, will do. It lasts for
+///   [`Config::lock_timeout`](mcp_proto::auth::Config::lock_timeout) at least, the longest time from the lock to the write, and
+///   dropping the lock leaves alone the lease of another holder. After a crash the others wait for its end. A process that
+///   stands still for longer (a machine that sleeps) cannot overwrite what its successor has written, but may present a used
+///   refresh token.
 ///
 /// One loss no store can avoid: a process is killed after the authorization server has issued a new refresh token and before
 /// it is stored. The next process presents the old one. If the server knows no grace for that, it answers `invalid_grant`,

@@ -88,6 +88,7 @@ impl TokenStore for SteppedStore {
     }
 
     fn lock(&self, key: &str, wait: Duration, cancellation: &Cancellation) -> Result<StoreLock, StoreError> {
+        self.steps.is_answered.store(false, Ordering::Relaxed);
         self.steps.pass("lock");
         let lock = self.inner.lock(key, wait, cancellation)?;
         self.steps.pass("locked");
@@ -107,7 +108,6 @@ impl Fetcher for SteppedFetcher {
         if !is_token_request {
             return self.inner.fetch(fetch);
         }
-        self.steps.is_answered.store(false, Ordering::Relaxed);
         self.steps.pass("request");
         let response = self.inner.fetch(fetch);
         self.steps.is_answered.store(true, Ordering::Relaxed);
