@@ -27,7 +27,9 @@ const transport = new StreamableHTTPClientTransport(new URL(url), {
 });
 offerVersion(transport, revision);
 
-const done = { calls: 0, asked: 0, updates: 0, lastUpdate: 0, errors: [], sessions: [] };
+const done = { calls: 0, asked: 0, updates: 0, lastUpdate: 0, errors: [], notes: {}, sessions: [] };
+// What the SDK does not tell the caller: streams that break, and answers that could not be sent.
+client.onerror = ({ message }) => (done.notes[message] = (done.notes[message] ?? 0) + 1);
 let ended = false;
 process.stdin.on('end', () => (ended = true)).resume();
 
