@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use mcp_std::io::{SerialConfig, StreamAddress};
 
-use super::values::{self, connection_count, duration, frame_size};
+use super::values::{self, connection_count, duration, duration_or_zero, frame_size};
 use super::{AuthorizationArgs, ConnectionArgs, EraChoice, RevisionArgs, Runtime, ServerArgs, StderrChoice};
 use crate::demo::TourStep;
 
@@ -198,6 +198,13 @@ pub(crate) struct BridgeArgs {
     /// Progress restarts the time. Clients have their own timeouts.
     #[arg(long, value_name = "TIME", default_value = "60m", value_parser = duration)]
     pub(crate) timeout: Duration,
+    /// Ends a server that no client has used for this time. The next call starts it again.
+    ///
+    /// In use is a server with a running call, or with a resource that a client follows. What it keeps in its memory is lost
+    /// with it; 0 never ends it. Sessions over HTTP without requests, calls and streams end after the same time, or 30m with 0. A
+    /// server that dies is started again too, after a delay of up to a minute if it dies at once.
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = duration_or_zero)]
+    pub(crate) idle_timeout: Duration,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
     /// Shows every message of both sides on stderr: → sent, ← received.

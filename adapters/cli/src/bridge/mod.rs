@@ -7,23 +7,25 @@ mod input;
 mod logs;
 mod relay;
 mod relayed_call;
+mod server_life;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod upstream;
+mod upstream_slot;
 
 use alloc::sync::Arc;
-use core::time::Duration;
 use std::io;
 
+use mcp_proto::client::Peer;
 use mcp_proto::server::Event;
 use mcp_proto::{Diagnostic, Limits};
-use mcp_std::io::{Duplex, Listener, Stdio};
+use mcp_std::io::{Duplex, Listener, Stdio, StreamAddress};
 use mcp_std::poll::WaitRequest;
 use mcp_std::process::terminate_all;
 
 use crate::args;
-use crate::authorization::{self, Authorizer};
+use crate::authorization;
 use crate::failure::CommandFailure;
 use crate::paint::Paint;
 use crate::serve::refusals::RefusalNotes;
@@ -35,120 +37,111 @@ use crate::trace;
 use downstream::{Downstream, HttpDownstream, StreamDownstream};
 use first_message::{FirstMessage, all_capabilities};
 use relay::{ClientCount, Engines, Relay, server_config, server_limits};
-use upstream::Upstream;
+use upstream::{ClientIdentity, UpstreamOpener};
+use upstream_slot::UpstreamSlot;
 
-/// Runs the bridge until the client or the server is gone.
+/// Runs the bridge until the client is gone, or a signal ends it.
 ///
 /// # Errors
 ///
-/// Fails if the command line is wrong, the server cannot be reached, or it is lost.
+/// Fails if the command line is wrong, or if the server cannot be reached at first.
 pub(crate) fn run(args: args::BridgeArgs) -> Result<(), CommandFailure> {
-    if args.http.listen.is_some() {
-        return run_socket(args);
-    }
-    let args = &args;
-    let versions = args.client_era.version_set();
     // A wrong command line is reported before anything is awaited.
     let mut server = Server::from_args(&args.server)?;
-    if args.http.address.is_none() {
+    if args.http.address.is_none() && args.http.listen.is_none() {
         authorization::check_stdin(&args.authorization, "where the messages of the client come from")?;
     }
     let authorizer = authorization::for_command(&args.authorization, &args.revisions, &mut server)?;
-    let stop_signal = StopSignal::new().map_err(|error| CommandFailure::failed(error.to_string()))?;
-    if let Some(address) = &args.http.address {
-        #[cfg(feature = "tls")]
-        let tls = http::tls(&args.http)?;
-        http::raise_descriptor_limit(&args.http);
-        let listener =
-            Listener::bind(&**address).map_err(|error| http::bind_failure(address, &error.into()))?;
-        return run_http(
-            args,
-            &server,
-            authorizer.as_ref(),
-            listener,
-            versions,
-            stop_signal,
-            #[cfg(feature = "tls")]
-            tls,
-        );
-    }
-    session::hint_at_terminal("bridge");
-    let stream = Stdio::guarded().map_err(|error| broken("stdin and stdout cannot be used", &error))?;
-    run_stream(args, &server, authorizer.as_ref(), stream, stop_signal)
-}
-
-/// Serves the clients that connect to a socket, each with a connection of its own to the server.
-fn run_socket(args: args::BridgeArgs) -> Result<(), CommandFailure> {
-    let mut server = Server::from_args(&args.server)?;
-    let authorizer = authorization::for_command(&args.authorization, &args.revisions, &mut server)?;
-    let args = Arc::new(args);
-    let Some(address) = &args.http.listen else { return Ok(()) };
-    let shared = Arc::clone(&args);
-    let outcome = streams::run(&args.http, address, move |socket, connection| {
-        let stop_signal = StopSignal::of_connection(connection);
-        let stop_signal = stop_signal.map_err(|error| broken("the client cannot be served", &error))?;
-        run_stream(&shared, &server, authorizer.as_ref(), socket, stop_signal)
-    });
-    // Of connections that did not end in time.
+    let opener = Arc::new(UpstreamOpener { args, server, authorizer });
+    let outcome = match (&opener.args.http.address, &opener.args.http.listen) {
+        (Some(address), _) => run_http(&opener, address),
+        (None, Some(address)) => run_socket(&opener, address),
+        (None, None) => {
+            let stop_signal = stop_signal()?;
+            session::hint_at_terminal("bridge");
+            let stream =
+                Stdio::guarded().map_err(|error| broken("stdin and stdout cannot be used", &error))?;
+            run_stream(&opener, stream, stop_signal)
+        }
+    };
+    // Of connections that did not end in time, or were about to begin.
     terminate_all(stop::SERVER_END_TIMEOUT);
     outcome
 }
 
-/// Serves one client on a byte stream until it or the server is gone.
+fn stop_signal() -> Result<StopSignal, CommandFailure> {
+    StopSignal::new().map_err(|error| CommandFailure::failed(error.to_string()))
+}
+
+/// Serves the clients that connect to a socket, each with a connection of its own to the server.
+fn run_socket(opener: &Arc<UpstreamOpener>, address: &StreamAddress) -> Result<(), CommandFailure> {
+    let shared = Arc::clone(opener);
+    streams::run(&opener.args.http, address, move |socket, connection| {
+        let stop_signal = StopSignal::of_connection(connection);
+        let stop_signal = stop_signal.map_err(|error| broken("the client cannot be served", &error))?;
+        run_stream(&shared, socket, stop_signal)
+    })
+}
+
+/// Serves one client on a byte stream until it is gone.
 fn run_stream(
-    args: &args::BridgeArgs,
-    server: &Server,
-    authorizer: Option<&Authorizer>,
+    opener: &Arc<UpstreamOpener>,
     mut stream: impl Duplex + 'static,
     stop_signal: StopSignal,
 ) -> Result<(), CommandFailure> {
-    let versions = args.client_era.version_set();
+    let args = &opener.args;
     // The client comes first, because the server may want to know its identity.
     let limits = Limits::default();
     let first_message = FirstMessage::read(&mut stream, limits.max_frame)
         .map_err(|error| broken("the client cannot be read from", &error))?;
     let Some(FirstMessage { info, capabilities, bytes }) = first_message else { return Ok(()) };
-    let upstream = Upstream::open(args, server, authorizer, info.as_ref(), &capabilities)?;
-    let config = server_config(&upstream.peer, versions, with_tap(server_limits(limits), args));
+    let (upstream, peer) = UpstreamSlot::open(Arc::clone(opener), ClientIdentity { info, capabilities })?;
+    let config = server_config(&peer, args.client_era.version_set(), with_tap(server_limits(limits), args));
     let downstream = StreamDownstream::new(with_hidden_members(config, args), stream, &bytes);
-    run_bridge(args, Box::new(downstream), upstream, ClientCount::One, stop_signal)
+    run_bridge(args, Box::new(downstream), upstream, &peer, ClientCount::One, stop_signal)
 }
 
 fn broken(what: &str, error: &io::Error) -> CommandFailure {
     CommandFailure::failed(format!("{what}: {error}"))
 }
 
-fn run_http(
-    args: &args::BridgeArgs,
-    server: &Server,
-    authorizer: Option<&Authorizer>,
-    listener: Listener,
-    versions: mcp_proto::VersionSet,
-    stop_signal: StopSignal,
-    #[cfg(feature = "tls")] tls: Option<mcp_std::tls::ServerTls>,
-) -> Result<(), CommandFailure> {
-    let upstream = Upstream::open(args, server, authorizer, None, &all_capabilities())?;
-    let config = server_config(&upstream.peer, versions, with_tap(server_limits(Limits::default()), args));
+fn run_http(opener: &Arc<UpstreamOpener>, address: &str) -> Result<(), CommandFailure> {
+    let args = &opener.args;
+    let stop_signal = stop_signal()?;
+    #[cfg(feature = "tls")]
+    let tls = http::tls(&args.http)?;
+    http::raise_descriptor_limit(&args.http);
+    let listener = Listener::bind(address).map_err(|error| http::bind_failure(address, &error.into()))?;
+    let identity = ClientIdentity { info: None, capabilities: all_capabilities() };
+    let (upstream, peer) = UpstreamSlot::open(Arc::clone(opener), identity)?;
+    let limits = with_tap(server_limits(Limits::default()), args);
+    let config = server_config(&peer, args.client_era.version_set(), limits);
     let at = listener.address().map_err(|error| CommandFailure::failed(error.to_string()))?;
-    let http_config = http::config(&args.http).max_sessions(MAX_SESSIONS, MAX_SESSIONS);
+    let mut http_config = http::config(&args.http).max_sessions(MAX_SESSIONS, MAX_SESSIONS);
+    if !args.idle_timeout.is_zero() {
+        // Those of clients that vanished would take the places of others.
+        http_config = http_config.session_idle_timeout(args.idle_timeout);
+    }
     #[allow(unused_mut, reason = "that TLS is spoken is said afterwards")]
     let mut downstream = HttpDownstream::new(with_hidden_members(config, args), http_config, listener)?;
     downstream.set_max_connections(args.http.max_connections);
     #[cfg(feature = "tls")]
     downstream.set_tls(tls);
     http::report_address(&args.http, Ok(at), None)?;
-    run_bridge(args, Box::new(downstream), upstream, ClientCount::Many, stop_signal)
+    run_bridge(args, Box::new(downstream), upstream, &peer, ClientCount::Many, stop_signal)
 }
 
 /// Runs the event loop until everything is finished.
 fn run_bridge(
     args: &args::BridgeArgs,
     downstream: Box<dyn Downstream>,
-    upstream: Upstream,
+    upstream: UpstreamSlot,
+    peer: &Peer,
     clients: ClientCount,
     stop_signal: StopSignal,
 ) -> Result<(), CommandFailure> {
-    let relay = Relay::new(clients, &upstream.peer);
+    let idle_timeout = Some(args.idle_timeout).filter(|timeout| !timeout.is_zero());
+    let relay = Relay::new(clients, peer, downstream.now(), idle_timeout);
     let mut bridge = Bridge {
         downstream,
         upstream,
@@ -162,14 +155,11 @@ fn run_bridge(
         is_shutting_down: false,
     };
     bridge.run()?;
-    let Bridge { mut downstream, mut upstream, relay, stop_signal, .. } = bridge;
+    let Bridge { mut downstream, upstream, stop_signal, .. } = bridge;
     stop_signal.set_looping(false);
     if stop_signal.is_requested() {
         // The sender of the signal does not wait for a slow server.
         terminate_all(stop::SERVER_END_TIMEOUT);
-    }
-    if let Some(fault) = relay.fault() {
-        return Err(upstream.failure(fault));
     }
     let flushed = downstream.flush();
     upstream.close();
@@ -184,7 +174,7 @@ fn run_bridge(
 
 struct Bridge {
     downstream: Box<dyn Downstream>,
-    upstream: Upstream,
+    upstream: UpstreamSlot,
     relay: Relay,
     /// Notes about deviations of clients from the protocol.
     client_notes: LimitedNotes,
@@ -202,9 +192,7 @@ struct Bridge {
 impl Bridge {
     fn run(&mut self) -> Result<(), CommandFailure> {
         self.stop_signal.set_looping(true);
-        for event in self.upstream.take_early_events() {
-            self.with_relay(|relay, engines| relay.handle_client_event(engines, event));
-        }
+        self.relay_early_events();
         loop {
             if self.stop_signal.is_requested() && !core::mem::replace(&mut self.is_shutting_down, true) {
                 self.downstream.shutdown(stop::GRACE_PERIOD);
@@ -216,19 +204,20 @@ impl Bridge {
             // Both sides are polled before waiting too, because an answer may already be there.
             let reads = self.accepts_client_input();
             self.downstream.poll_io(reads);
-            self.upstream.poll_io();
+            if let Some(upstream) = self.upstream.upstream() {
+                upstream.poll_io();
+            }
             self.handle_timeouts();
+            self.change_servers();
             if self.process_pending() || self.downstream.is_finished() {
                 continue;
             }
             let due = self.relay.poll_timeout();
             let due = due.map(|at| at.saturating_duration_since(self.downstream.now()));
             let reads = self.accepts_client_input();
-            let wait_requests = [
-                self.downstream.wait_request(reads),
-                self.upstream.wire().wait_request(),
-                self.stop_signal.wait_request(),
-            ];
+            let mut wait_requests =
+                vec![self.downstream.wait_request(reads), self.stop_signal.wait_request()];
+            wait_requests.extend(self.upstream.wait_request());
             if let Err(error) = WaitRequest::wait(&wait_requests, due) {
                 return Err(CommandFailure::failed(format!("the bridge stopped: {error}")));
             }
@@ -237,18 +226,13 @@ impl Bridge {
 
     /// Returns whether clients are read from: not while the server is congested.
     fn accepts_client_input(&mut self) -> bool {
-        !self.upstream.wire().engine().is_congested()
+        !self.upstream.engine().1.is_congested()
     }
 
     fn with_relay<R>(&mut self, act: impl FnOnce(&mut Relay, &mut Engines<'_>) -> R) -> R {
         let now = self.downstream.now();
-        let up_now = self.upstream.wire().now();
-        let mut engines = Engines {
-            now,
-            downstream: self.downstream.engine(),
-            upstream_now: up_now,
-            upstream: self.upstream.wire().engine(),
-        };
+        let (upstream_now, upstream) = self.upstream.engine();
+        let mut engines = Engines { now, downstream: self.downstream.engine(), upstream_now, upstream };
         act(&mut self.relay, &mut engines)
     }
 
@@ -257,6 +241,40 @@ impl Bridge {
         if due.is_some_and(|at| at <= self.downstream.now()) {
             self.with_relay(|relay, engines| relay.handle_timeout(engines));
         }
+    }
+
+    /// Relays what the server sent before it had a relay.
+    fn relay_early_events(&mut self) {
+        let events = self.upstream.upstream().map(|upstream| upstream.take_early_events());
+        for event in events.unwrap_or_default() {
+            self.with_relay(|relay, engines| relay.handle_client_event(engines, event));
+        }
+    }
+
+    /// Lets go of a server that has ended, and starts the next one when it is due.
+    fn change_servers(&mut self) {
+        // What the last one sent is relayed first.
+        if !self.relay.is_server_running() && !self.downstream.is_congested() {
+            self.upstream.end(self.relay.take_fault());
+        }
+        if self.relay.poll_start(self.downstream.now()) {
+            if let Err(failure) = self.upstream.start() {
+                self.handle_start_failure(&failure);
+            }
+        }
+        match self.upstream.poll_started() {
+            None => {}
+            Some(Ok(peer)) => {
+                self.with_relay(|relay, engines| relay.handle_started(engines, &peer));
+                self.relay_early_events();
+            }
+            Some(Err(failure)) => self.handle_start_failure(&failure),
+        }
+    }
+
+    fn handle_start_failure(&mut self, failure: &CommandFailure) {
+        failure.print_note("the server cannot be started again");
+        self.with_relay(|relay, engines| relay.handle_start_failure(engines, failure.message()));
     }
 
     /// Relays all input and writes the results until nothing is left but to wait. Returns whether there was any work.
@@ -283,14 +301,9 @@ impl Bridge {
             for diagnostic in self.relay.take_diagnostics() {
                 self.omission_notes.note(&diagnostic);
             }
-            if self.relay.fault().is_some() && !core::mem::replace(&mut self.is_shutting_down, true) {
-                // All clients have been sent an error by then.
-                self.downstream.shutdown(FINAL_WRITE_TIMEOUT);
-                moved = true;
-            }
             self.show_tap();
             moved |= self.downstream.write();
-            moved |= self.upstream.wire().write();
+            moved |= self.upstream.upstream().is_some_and(|upstream| upstream.wire().write());
             any |= moved;
             if !moved {
                 return any;
@@ -326,7 +339,9 @@ impl Bridge {
                 trace::format_record(&record, self.paint)
             ));
         }
-        self.upstream.show_tap();
+        if let Some(upstream) = self.upstream.upstream() {
+            upstream.show_tap();
+        }
     }
 }
 
@@ -348,6 +363,4 @@ fn with_hidden_members(
 }
 
 /// Maximum number of HTTP sessions. All share one connection to the server, which a legacy request may fan out to.
-const MAX_SESSIONS: usize = 1_024;
-/// Time that clients have to read the final messages.
-const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_SESSIONS: usize = 10_000;

@@ -12,8 +12,10 @@ use mcp_proto::{
 };
 
 use alloc::collections::BTreeMap;
+use core::time::Duration;
 
 use super::logs::UpstreamLogLevel;
+use super::server_life::ServerLife;
 use super::subscriptions::UpstreamSubscriptions;
 use super::{convert, relayed_call};
 use relayed_call::{DownstreamCall, RelayOutcome, RelayedCall, RelayedCalls, RelayedInput};
@@ -44,7 +46,10 @@ pub(crate) enum ClientCount {
 pub(crate) struct Relay {
     clients: ClientCount,
     /// Revision that the server speaks.
-    version: Version,
+    pub(super) version: Version,
+    pub(super) life: ServerLife,
+    /// Calls that wait until the server has been started.
+    pub(super) held_calls: Vec<Call>,
     pub(super) calls: RelayedCalls,
     pub(super) sessions: Vec<ChannelId>,
     /// Input requests of a legacy server that arrived while no call could carry them.
@@ -54,9 +59,9 @@ pub(crate) struct Relay {
     pub(super) subscriptions: UpstreamSubscriptions,
     pub(super) log_level: UpstreamLogLevel,
     /// Requests of the server, by the calls to the client that they led to.
-    upstream_requests: BTreeMap<CallKey, CallId>,
-    /// Reason why the connection to the server has ended.
-    fault: Option<Fault>,
+    pub(super) upstream_requests: BTreeMap<CallKey, CallId>,
+    /// Reason why the connection to the last server has ended.
+    pub(super) fault: Option<Fault>,
     /// Tools whose header arguments have changed, with their schemas.
     changed_header_tools: Vec<(String, RawJson)>,
     /// All tools with header arguments that are known, with their schemas. Bounded by [`MAX_HEADER_TOOLS`].
@@ -66,11 +71,18 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Creates a bridge to a server that has just become ready.
-    pub(crate) fn new(clients: ClientCount, peer: &client::Peer) -> Self {
+    /// Creates a bridge to a server that has just become ready. It is ended after `idle_timeout` without use.
+    pub(crate) fn new(
+        clients: ClientCount,
+        peer: &client::Peer,
+        now: Instant,
+        idle_timeout: Option<Duration>,
+    ) -> Self {
         Self {
             clients,
             version: peer.version,
+            life: ServerLife::new(now, idle_timeout),
+            held_calls: Vec::new(),
             calls: RelayedCalls::default(),
             sessions: Vec::new(),
             unassigned_inputs: Vec::new(),
@@ -83,11 +95,6 @@ impl Relay {
             known_header_tools: BTreeMap::new(),
             diagnostics: Vec::new(),
         }
-    }
-
-    /// Returns the reason why the connection to the server has ended. From then on calls are refused.
-    pub(crate) const fn fault(&self) -> Option<&Fault> {
-        self.fault.as_ref()
     }
 
     /// Returns the next tool to register with a server over HTTP, with its schema.
@@ -136,6 +143,9 @@ impl Relay {
                     server::CancelReason::Disconnected => "the client is gone",
                     _ => "it was given up",
                 };
+                if self.drop_held_call(call) {
+                    return;
+                }
                 if let Some((_, relayed)) = self.calls.take_downstream(call) {
                     cancel_upstream(engines, &relayed, why);
                 }
@@ -185,15 +195,15 @@ impl Relay {
         }
     }
 
-    fn handle_call(&mut self, engines: &mut Engines<'_>, call: Call) {
+    pub(super) fn handle_call(&mut self, engines: &mut Engines<'_>, call: Call) {
         if call.attempt() > 0 {
             return self.resume_call(engines, call);
         }
-        if let Some(fault) = &self.fault {
-            return fail(engines, call.id(), &server_gone_error(fault));
-        }
         if convert::is_task(call.method()) {
             return fail(engines, call.id(), &convert::tasks_unsupported_error());
+        }
+        if !self.life.is_running() {
+            return self.hold_call(engines, call);
         }
         let sent = convert::convert_params(&call, self.version).and_then(|params| {
             self.log_level.prepare_call(engines, &call, &self.sessions);
@@ -236,7 +246,7 @@ impl Relay {
             }
             client::Event::Subscribed { key, .. } => self.subscriptions.handle_subscribed(engines, key),
             client::Event::Changed { change, .. } => self.subscriptions.handle_change(engines, &change),
-            client::Event::SubscriptionEnded { key, .. } => self.subscriptions.handle_ended(engines, key),
+            client::Event::SubscriptionEnded { key, .. } => self.subscriptions.handle_ended(key),
             client::Event::Log(log) => self.forward_log(engines, &log),
             client::Event::Request(request) => self.handle_request(engines, &request),
             client::Event::RequestCancelled(request) => {
@@ -257,7 +267,7 @@ impl Relay {
                     );
                 }
             }
-            client::Event::Closed(fault) => self.fault = Some(fault),
+            client::Event::Closed(fault) => self.handle_server_end(engines, &fault),
             _ => {}
         }
     }
@@ -374,7 +384,8 @@ impl Relay {
     /// Does the work due once after a batch of events: sends input requests, subscribes, sets the log level.
     pub(crate) fn process_pending(&mut self, engines: &mut Engines<'_>) {
         self.send_due_inputs(engines);
-        if self.fault.is_none() {
+        self.update_use(engines.now);
+        if self.life.is_running() {
             self.subscriptions.update(engines);
             self.log_level.update_level(engines, &self.sessions);
         }
@@ -382,7 +393,12 @@ impl Relay {
 
     /// Returns when [`handle_timeout()`](Self::handle_timeout) must be called next.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let all = [self.calls.next_expiry(), self.subscriptions.next_retry(), self.gather_deadline];
+        let all = [
+            self.calls.next_expiry(),
+            self.subscriptions.next_retry(),
+            self.gather_deadline,
+            self.life.next_deadline(),
+        ];
         all.into_iter().flatten().min()
     }
 
@@ -392,6 +408,7 @@ impl Relay {
             cancel_upstream(engines, &relayed, "no answer in time");
         }
         self.subscriptions.handle_timeout(engines.now);
+        self.life.handle_timeout(engines.now);
     }
 }
 

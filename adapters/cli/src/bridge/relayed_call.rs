@@ -113,6 +113,10 @@ impl RelayedCalls {
         self.calls.len()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
     /// Adds a call of the client that was sent to the server as `upstream`.
     pub(super) fn add(&mut self, upstream: CallKey, call: Call) {
         self.last_number += 1;
@@ -260,6 +264,14 @@ impl RelayedCalls {
         let number = self.by_input.remove(&input)?;
         self.calls.get_mut(&number)?.inputs.retain(|pending| pending.input != input);
         Some(number)
+    }
+
+    /// Removes all input requests, because the server that they are of is gone.
+    pub(super) fn forget_inputs(&mut self) {
+        self.by_input.clear();
+        for relayed in self.calls.values_mut() {
+            relayed.inputs.clear();
+        }
     }
 
     /// Returns the token of a suspended call, or `None` if the call is not suspended.

@@ -20,6 +20,8 @@ pub(super) struct UpstreamSubscriptions {
     subscriptions: BTreeMap<SubscriptionKey, UpstreamSubscription>,
     /// Whether a subscription may have to be added or removed.
     needs_update: bool,
+    /// Whether the server has ended a subscription.
+    has_lost: bool,
     /// Time of the next attempt after a failure; `retry_delay` is the delay after that.
     retry_at: Option<Instant>,
     retry_delay: Duration,
@@ -48,9 +50,21 @@ impl UpstreamSubscriptions {
             listen_lists: lists,
             followed: BTreeSet::new(),
             subscriptions: BTreeMap::new(),
+            has_lost: false,
             retry_at: None,
             retry_delay: MIN_RETRY_DELAY,
         }
+    }
+
+    /// Begins anew with a server that was started in place of the last one.
+    pub(super) fn restart(&mut self, peer: &client::Peer) {
+        let followed = core::mem::take(&mut self.followed);
+        *self = Self { needs_update: true, followed, ..Self::new(peer) };
+    }
+
+    /// Returns the resources that clients follow.
+    pub(super) const fn followed(&self) -> &BTreeSet<String> {
+        &self.followed
     }
 
     /// Sets whether any client follows a resource.
@@ -96,13 +110,10 @@ impl UpstreamSubscriptions {
     }
 
     /// Handles the end of a subscription.
-    pub(super) fn handle_ended(&mut self, engines: &mut Engines<'_>, key: SubscriptionKey) {
-        if self.subscriptions.remove(&key).is_none() {
-            return;
+    pub(super) fn handle_ended(&mut self, key: SubscriptionKey) {
+        if self.subscriptions.remove(&key).is_some() {
+            (self.has_lost, self.needs_update) = (true, true);
         }
-        // Subscribed clients are notified and may subscribe again. Legacy sessions cannot be notified.
-        engines.downstream.end_all_subscriptions(engines.now);
-        self.schedule_retry(engines.now);
     }
 
     fn schedule_retry(&mut self, now: Instant) {
@@ -126,6 +137,12 @@ impl UpstreamSubscriptions {
     pub(super) fn update(&mut self, engines: &mut Engines<'_>) {
         if self.retry_at.is_some() || !core::mem::take(&mut self.needs_update) {
             return;
+        }
+        // Known only now: subscriptions that end with their server are made again at the next one.
+        if core::mem::take(&mut self.has_lost) {
+            // Subscribed clients are notified and may subscribe again. Legacy sessions cannot be notified.
+            engines.downstream.end_all_subscriptions(engines.now);
+            return self.schedule_retry(engines.now);
         }
         if let Err(UseError::Full(_)) = self.subscribe(engines).and_then(|()| self.unsubscribe(engines)) {
             self.schedule_retry(engines.now);

@@ -43,19 +43,28 @@ struct EarlyEvents {
     paint: Paint,
 }
 
-impl Upstream {
-    /// Connects to the server with the given identity and capabilities.
+/// A server of the command line, and how to connect to it.
+pub(super) struct UpstreamOpener {
+    pub(super) args: args::BridgeArgs,
+    pub(super) server: Server,
+    pub(super) authorizer: Option<Authorizer>,
+}
+
+/// Identity and capabilities that the bridge presents to the server.
+#[derive(Clone)]
+pub(super) struct ClientIdentity {
+    pub(super) info: Option<Implementation>,
+    pub(super) capabilities: Capabilities,
+}
+
+impl UpstreamOpener {
+    /// Connects to the server as a client of this identity.
     ///
     /// # Errors
     ///
     /// Fails if the command line is wrong, or if no connection is established.
-    pub(super) fn open(
-        args: &args::BridgeArgs,
-        server: &Server,
-        authorizer: Option<&Authorizer>,
-        info: Option<&Implementation>,
-        capabilities: &Capabilities,
-    ) -> Result<Self, CommandFailure> {
+    pub(super) fn open(&self, identity: &ClientIdentity) -> Result<Upstream, CommandFailure> {
+        let Self { args, server, authorizer } = self;
         let versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
         let memory = EraMemory::new(server, versions).filter(|_| !args.connection.no_cache);
         let deviations = Deviations::default();
@@ -65,15 +74,16 @@ impl Upstream {
             &mut |known_era, connect_timeout| {
                 let config = session::client_config(versions, args.timeout, connect_timeout, args.trace);
                 let config = args.connection.keep_alive(config.known_era(known_era));
-                let declared = (info.cloned(), capabilities.clone());
-                Self::connect(args, server, authorizer, config, declared, &deviations)
+                Upstream::connect(args, server, authorizer.as_ref(), config, identity.clone(), &deviations)
             },
         )?;
         opened.map_err(|error| {
             server.failure(&error, &failure_context(args)).with_deviations(deviations.take())
         })
     }
+}
 
+impl Upstream {
     /// Makes one attempt to connect.
     ///
     /// # Errors
@@ -84,7 +94,7 @@ impl Upstream {
         server: &Server,
         authorizer: Option<&Authorizer>,
         mut config: Config,
-        (info, capabilities): (Option<Implementation>, Capabilities),
+        ClientIdentity { info, capabilities }: ClientIdentity,
         deviations: &Deviations,
     ) -> Result<Result<Self, Error>, CommandFailure> {
         let remote = server.is_remote();
@@ -158,7 +168,7 @@ impl Upstream {
         }
     }
 
-    /// Closes the connection and ends the server.
+    /// Closes the connection and ends the server. Takes as long as the server takes to end, a few seconds at most.
     pub(super) fn close(&mut self) {
         match self.connection.finish() {
             Ok(Some(ended)) => {

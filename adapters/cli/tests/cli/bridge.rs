@@ -161,24 +161,49 @@ impl BridgeProcess {
 }
 
 #[test]
-fn bridge_on_stdio_fails_when_its_server_dies() {
-    let mut bridge_process = BridgeProcess::new(&["--era", "legacy", "--", "sh", "-c", DYING_SERVER, PROBE]);
+fn bridge_starts_a_server_that_died_again() {
+    let flag = FlagFolder::new("stdio");
+    let mut bridge_process =
+        BridgeProcess::new(&["--era", "legacy", "--", "sh", "-c", MORTAL_SERVER, PROBE, &flag.0]);
     bridge_process.send_line(
         r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"}}}"#,
     );
     let error = bridge_process.read_line();
     assert!(error.contains("\"id\":2") && error.contains("the server behind the bridge is gone"), "{error}");
+    // It waits for the next server, which may offer other tools.
+    bridge_process.send_line(
+        r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"}}}"#,
+    );
+    let change = bridge_process.read_line();
+    assert!(change.contains("notifications/tools/list_changed"), "{change}");
+    let answer = bridge_process.read_line();
+    assert!(answer.contains("\"id\":3,\"result\""), "{answer}");
     let (code, stderr) = bridge_process.close();
-    assert!(code == Some(3) && stderr.contains("ended in the middle of the session"), "{code:?} {stderr}");
+    let told = "the server is started again: \"sh\" ended in the middle of the session";
+    assert!(code == Some(0) && stderr.contains(told), "{code:?} {stderr}");
 }
 
 #[test]
-fn bridge_over_http_ends_when_its_server_dies() {
-    let mut bridge = ServingProcess::bridge(&["--era", "legacy", "--", "sh", "-c", DYING_SERVER, PROBE]);
-    let done =
-        probe(&["call", "echo", "--args", r#"{"text":"x"}"#, "--era", "modern", &bridge.url]).assert_code(1);
-    done.assert_stderr(&["the server behind the bridge is gone"]);
-    assert_eq!(bridge.wait_exit_code(), Some(3));
+fn bridge_over_http_outlives_its_server() {
+    let flag = FlagFolder::new("http");
+    let bridge =
+        ServingProcess::bridge(&["--era", "legacy", "--", "sh", "-c", MORTAL_SERVER, PROBE, &flag.0]);
+    let call = ["call", "echo", "--args", r#"{"text":"x"}"#, "--era", "modern", &bridge.url];
+    // Its list of tools fails with the first server, and the call itself waits for the second one.
+    probe(&call).assert_ok().assert_stdout(&["x"]);
+    let stderr = bridge.stop();
+    assert!(stderr.contains("the server is started again: \"sh\" ended"), "{stderr}");
+}
+
+#[test]
+fn server_that_cannot_be_started_again_fails_calls() {
+    let flag = FlagFolder::new("broken");
+    let script = format!("[ -d \"$1\" ] && exit 1; {MORTAL_SERVER}");
+    let bridge = ServingProcess::bridge(&["--era", "legacy", "--", "sh", "-c", &script, PROBE, &flag.0]);
+    let call = ["call", "echo", "--args", r#"{"text":"x"}"#, "--era", "modern", &bridge.url];
+    probe(&call).assert_code(1).assert_stderr(&["the server behind the bridge cannot be started: "]);
+    let stderr = bridge.stop();
+    assert!(stderr.contains("the server cannot be started again: \"sh\" is not an MCP server"), "{stderr}");
 }
 
 #[test]
@@ -204,5 +229,23 @@ fn idle_bridge_uses_no_cpu() {
     assert!(after - before <= 5, "{before} {after}");
 }
 
-/// Script of a server that answers the handshake and dies of the first call.
-const DYING_SERVER: &str = "{ for i in 1 2; do read -r l; printf '%s\\n' \"$l\"; done; read -r l; kill -9 $$; } | \"$0\" serve --era legacy";
+/// A folder that the first server makes, so that the next one lives on.
+struct FlagFolder(String);
+
+impl FlagFolder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mcp-bridge-{name}-{}", std::process::id()));
+        Self(path.to_str().expect("UTF-8").to_owned())
+    }
+}
+
+impl Drop for FlagFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// Script of a server that answers the handshake and dies of the first call, unless the folder is there already.
+const MORTAL_SERVER: &str = r#"if mkdir "$1"; then
+    { for i in 1 2; do read -r l; printf '%s\n' "$l"; done; read -r l; kill -9 $$; } | "$0" serve --era legacy
+else exec "$0" serve --era legacy; fi"#;

@@ -37,7 +37,8 @@ impl ServingProcess {
         Self::spawn(probe_command().args(command).args(args), args)
     }
 
-    fn spawn(command: &mut Command, args: &[&str]) -> Self {
+    /// Starts a command that says its address, of which `--sse` among `args` makes two.
+    pub(crate) fn spawn(command: &mut Command, args: &[&str]) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -9,6 +9,8 @@ mod authorization_options;
 mod basics;
 #[cfg(unix)]
 mod bridge;
+#[cfg(target_os = "linux")]
+mod bridge_leaks;
 #[cfg(unix)]
 mod call_http;
 #[cfg(unix)]

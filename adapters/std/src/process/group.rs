@@ -18,6 +18,7 @@ use rustix::process::{
 };
 
 use super::ProcessStatus;
+use super::guard::Guard;
 
 /// A started process; dropping it kills its whole group.
 #[derive(Debug)]
@@ -41,12 +42,27 @@ enum State {
 }
 
 /// The groups of this process that are not known to be gone.
-static GROUPS: Mutex<Groups> = Mutex::new(Groups { leaders: Vec::new(), closed: false });
+static GROUPS: Mutex<Groups> =
+    Mutex::new(Groups { leaders: Vec::new(), closed: false, guard: Guard::NotStarted });
 
 struct Groups {
     leaders: Vec<Pid>,
     /// Whether no more processes may be started.
     closed: bool,
+    /// Ends the groups after this process.
+    guard: Guard,
+}
+
+impl Groups {
+    fn enter(&mut self, leader: Pid) {
+        self.leaders.push(leader);
+        self.guard.enter(leader);
+    }
+
+    fn leave(&mut self, leader: Pid) {
+        self.leaders.retain(|other| *other != leader);
+        self.guard.leave(leader);
+    }
 }
 
 /// Locks the groups. The lock is held wherever an id may be released, so that no signal is sent to it meanwhile.
@@ -101,7 +117,7 @@ impl Process {
         }
         let child = command.process_group(0).spawn()?;
         let pid = Pid::from_child(&child);
-        groups.leaders.push(pid);
+        groups.enter(pid);
         drop(groups);
         Ok(Self { child, pid, state: State::Unreaped, killed_at: None })
     }
@@ -136,7 +152,7 @@ impl Process {
             let killed = self.killed_at.is_some_and(|at| at.elapsed() > KILLED_GRACE);
             if killed || !is_alive(self.pid) {
                 self.state = State::Gone(status);
-                groups.leaders.retain(|leader| *leader != self.pid);
+                groups.leave(self.pid);
             }
         }
         matches!(self.state, State::Gone(_))
@@ -213,7 +229,7 @@ impl Drop for Process {
         let (started, mut pause) = (Instant::now(), Duration::from_micros(100));
         while !self.is_gone() {
             if started.elapsed() > DROP_TIMEOUT {
-                groups().leaders.retain(|leader| *leader != self.pid);
+                groups().leave(self.pid);
                 // Stuck in the kernel. A thread waits for it, so that it does not stay a zombie.
                 if let State::Unreaped = self.state {
                     let pid = self.pid;

@@ -42,6 +42,8 @@ mod group;
 #[cfg(not(any(unix, windows)))]
 #[path = "group_other.rs"]
 mod group;
+#[cfg(unix)]
+mod guard;
 #[cfg(windows)]
 mod job;
 #[cfg(unix)]
@@ -69,8 +71,12 @@ pub use stderr::CapturedStderr;
 /// A running server process, and the process group that it leads (Unix) or the job that it is in (Windows).
 ///
 /// Dropping it closes the pipes that were not taken and kills the group within a second. Processes that left the
-/// group (`setsid`) are not reached; none can leave a job. A job also ends with this process, even if that is killed. A server that exited stays a zombie until this value is dropped or shut down, so
-/// that its process id is not given to another process.
+/// group (`setsid`) are not reached; none can leave a job. A server that exited stays a zombie until this value is dropped or
+/// shut down, so that its process id is not given to another process.
+///
+/// A server also ends with this process, even if that is killed, aborts, or forgets this value: a job at once, a group within four
+/// seconds. On Unix a shell (`/bin/sh`) beside this process sees to that from the first server on; where there is none, only the
+/// end of its input tells the server.
 #[derive(Debug)]
 pub struct Child {
     /// `None` once taken.

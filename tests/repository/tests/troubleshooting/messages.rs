@@ -59,6 +59,7 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("adapters/std/src/folder_in_tests.rs", "tests"),
     ("adapters/std/src/fuzz_tests.rs", "tests"),
     ("adapters/telemetry/src/metrics.rs", "descriptions of metrics"),
+    ("adapters/std/src/process/guard.rs", "a script"),
     ("adapters/std/src/testing/", "checks of an adapter, whose messages are those of a failed test"),
     ("core/src/h1/server.rs", "reason phrases of HTTP"),
     ("core/src/model/test_support.rs", "tests"),

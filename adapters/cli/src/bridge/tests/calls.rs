@@ -286,21 +286,6 @@ fn call_beyond_total_timeout_ends_on_both_sides() {
 }
 
 #[test]
-fn calls_fail_after_the_server_has_ended() {
-    for (down, up) in REVISION_PAIRS {
-        let mut chain = BridgeHarness::new(down, up);
-        let key = chain.call_unknown_tool();
-        chain.kill_server();
-        let error = chain.error(key);
-        assert!(error.message.contains("the server behind the bridge is gone"), "{error}");
-        assert!(chain.relay.fault().is_some());
-        let key = chain.call_unknown_tool();
-        assert!(chain.error(key).message.contains("gone"));
-        assert_eq!(chain.relay.pending_calls(), 0);
-    }
-}
-
-#[test]
 fn calls_are_cancelled_after_the_client_has_left() {
     for (down, up) in REVISION_PAIRS {
         let mut chain = BridgeHarness::new(down, up);

@@ -36,6 +36,9 @@ pub(super) const REVISION_PAIRS: [(Version, Version); 6] = [
     (Version::V2026_07_28, Version::V2025_06_18),
 ];
 
+/// Time after which the bridge ends its server, if nobody uses it.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(3_600);
+
 /// A client, both sides of a bridge, and a server.
 pub(super) struct BridgeHarness {
     pub(super) now: Instant,
@@ -51,6 +54,8 @@ pub(super) struct BridgeHarness {
     server_calls: Vec<Call>,
     /// Other events of the server.
     pub(super) server_events: Vec<server::Event>,
+    /// Times at which the relay asked for the next server.
+    pub(super) starts: Vec<Instant>,
 }
 
 pub(super) fn versions(version: Version) -> VersionSet {
@@ -72,7 +77,6 @@ impl BridgeHarness {
     }
 
     /// Creates a chain whose client declares `able`, while the bridge declares `promised` to the server.
-    #[expect(deprecated, reason = "tested until its removal")]
     pub(super) fn with_capabilities(
         down: Version,
         up: Version,
@@ -80,41 +84,9 @@ impl BridgeHarness {
         promised: &[Capability],
         clients: ClientCount,
     ) -> Self {
-        let all = [
-            Capability::Completions,
-            Capability::Logging,
-            Capability::PromptsListChanged,
-            Capability::ResourceSubscriptions,
-            Capability::ResourcesListChanged,
-            Capability::ToolsListChanged,
-            Capability::TaskCancellation,
-            Capability::ToolTasks,
-        ];
-        let info = mcp_proto::Implementation::new("tide", "1.2").title("Tides");
-        let config = server::Config::new("tide", "1.2").info(info).instructions("Ask at high water.");
-        let config = config.custom_method("harbour/depth");
-        let settings = || RawJson::new(r#"{"unit":"metres"}"#).expect("JSON");
-        let capabilities = capabilities_of(&all)
-            .extension("org.example/tides", settings())
-            .and_then(|declared| declared.extension("io.modelcontextprotocol/tasks", settings()))
-            .expect("identifiers");
-        let config = with_seal_key(config.versions(versions(up)).capabilities(capabilities), 1);
-        let (zero, mut limits) = (Instant::ZERO, Limits::default());
-        // The virtual clock does not advance between reports, so the rate must not limit them.
-        (limits.progress_burst, limits.progress_rate) = (1_000, 1_000);
-        let mut server = Server::new(Arc::new(config.limits(limits)), zero);
-        let config =
-            client::Config::new("bridge", "0").versions(versions(up)).capabilities(capabilities_of(promised));
-        let config = config.any_custom_method();
-        let mut up = Client::new(Arc::new(config.limits(client_limits(Limits::default()))), zero);
-        let peer = loop {
-            assert!(transfer(zero, &mut up, &mut server), "the server answers");
-            while server.poll_event(zero).is_some() {}
-            if let Some(client::Event::Ready(peer)) = up.poll_event(zero) {
-                break peer;
-            }
-        };
-        let relay = Relay::new(clients, &peer);
+        let zero = Instant::ZERO;
+        let (server, upstream, peer) = connect_upstream(zero, up, promised);
+        let relay = Relay::new(clients, &peer, zero, Some(IDLE_TIMEOUT));
         let config = server_config(&peer, versions(down), server_limits(Limits::default()));
         let down_side = Server::new(Arc::new(with_seal_key(config, 2)), zero);
         let config =
@@ -128,12 +100,13 @@ impl BridgeHarness {
             client,
             downstream: down_side,
             relay,
-            upstream: up,
+            upstream,
             server,
             client_events,
             outcomes,
             server_calls: calls,
             server_events,
+            starts: Vec::new(),
         };
         chain.settle();
         assert!(matches!(chain.client_events[..], [client::Event::Ready(_)]), "{:?}", chain.client_events);
@@ -160,6 +133,9 @@ impl BridgeHarness {
                 moved = true;
             }
             self.with_relay(Relay::process_pending);
+            if self.relay.poll_start(self.now) {
+                self.starts.push(self.now);
+            }
             moved |= transfer(self.now, &mut self.upstream, &mut self.server);
             while let Some(event) = self.server.poll_event(self.now) {
                 match event {
@@ -328,11 +304,62 @@ impl BridgeHarness {
         self.settle();
     }
 
+    /// Starts the next server, as the driver does when the relay asks for it.
+    pub(super) fn start_server(&mut self, up: Version) {
+        assert_eq!(self.starts.len(), 1, "asked for once");
+        self.starts.clear();
+        let (server, upstream, peer) = connect_upstream(self.now, up, &ALL_CAPABILITIES);
+        (self.server, self.upstream) = (server, upstream);
+        self.server_calls.clear();
+        self.with_relay(|relay, engines| relay.handle_started(engines, &peer));
+        self.settle();
+    }
+
     /// Ends the client.
     pub(super) fn close_client(&mut self) {
         self.downstream.handle_eof(self.now);
         self.settle();
     }
+}
+
+/// Starts a server and connects a client engine to it, as a bridge does.
+#[expect(deprecated, reason = "tested until its removal")]
+fn connect_upstream(now: Instant, up: Version, promised: &[Capability]) -> (Server, Client, client::Peer) {
+    let all = [
+        Capability::Completions,
+        Capability::Logging,
+        Capability::PromptsListChanged,
+        Capability::ResourceSubscriptions,
+        Capability::ResourcesListChanged,
+        Capability::ToolsListChanged,
+        Capability::TaskCancellation,
+        Capability::ToolTasks,
+    ];
+    let info = mcp_proto::Implementation::new("tide", "1.2").title("Tides");
+    let config = server::Config::new("tide", "1.2").info(info).instructions("Ask at high water.");
+    let config = config.custom_method("harbour/depth");
+    let settings = || RawJson::new(r#"{"unit":"metres"}"#).expect("JSON");
+    let capabilities = capabilities_of(&all)
+        .extension("org.example/tides", settings())
+        .and_then(|declared| declared.extension("io.modelcontextprotocol/tasks", settings()))
+        .expect("identifiers");
+    let config = with_seal_key(config.versions(versions(up)).capabilities(capabilities), 1);
+    let mut limits = Limits::default();
+    // The virtual clock does not advance between reports, so the rate must not limit them.
+    (limits.progress_burst, limits.progress_rate) = (1_000, 1_000);
+    let mut server = Server::new(Arc::new(config.limits(limits)), now);
+    let config =
+        client::Config::new("bridge", "0").versions(versions(up)).capabilities(capabilities_of(promised));
+    let config = config.any_custom_method();
+    let mut up = Client::new(Arc::new(config.limits(client_limits(Limits::default()))), now);
+    let peer = loop {
+        assert!(transfer(now, &mut up, &mut server), "the server answers");
+        while server.poll_event(now).is_some() {}
+        if let Some(client::Event::Ready(peer)) = up.poll_event(now) {
+            break peer;
+        }
+    };
+    (server, up, peer)
 }
 
 /// Moves written bytes in both directions. Returns whether there were any.

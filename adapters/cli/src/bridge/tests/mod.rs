@@ -3,4 +3,5 @@
 mod calls;
 mod harness;
 mod input;
+mod server_life;
 mod subscriptions;

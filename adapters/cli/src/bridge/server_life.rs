@@ -1,0 +1,204 @@
+//! The life of the server behind a bridge: it ends while nobody uses it, and is started again when it is needed or has died.
+//!
+//! The driver starts the server when [`poll_start`](Relay::poll_start) says so, and lets go of one that is not
+//! [running](Relay::is_server_running) any more.
+
+use core::time::Duration;
+
+use mcp_proto::client;
+use mcp_proto::model::LoggingLevel;
+use mcp_proto::server::Call;
+use mcp_proto::{CallId, Change, Fault, Instant, RpcError};
+
+use super::logs::UpstreamLogLevel;
+use super::relay::{Engines, Relay, fail, server_gone_error};
+
+/// Whether the server runs, and since or until when.
+#[derive(Debug)]
+pub(super) struct ServerLife {
+    phase: Phase,
+    /// Time without use after which the server is ended; `None` if it never is.
+    idle_timeout: Option<Duration>,
+    /// Time to wait before the next start, if the server ends before [`STABLE_TIME`].
+    delay: Duration,
+    /// Why the server is not there.
+    reason: String,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Running {
+        since: Instant,
+        unused_since: Option<Instant>,
+    },
+    /// Ended because nobody used it.
+    Asleep,
+    /// To be started at this time.
+    Due(Instant),
+    /// Being started by the driver.
+    Starting,
+}
+
+impl ServerLife {
+    pub(super) const fn new(now: Instant, idle_timeout: Option<Duration>) -> Self {
+        let phase = Phase::Running { since: now, unused_since: None };
+        Self { phase, idle_timeout, delay: MIN_RESTART_DELAY, reason: String::new() }
+    }
+
+    pub(super) const fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Running { .. })
+    }
+
+    /// Notes whether a client uses the server, or waits for it.
+    fn set_used(&mut self, now: Instant, is_used: bool) {
+        match &mut self.phase {
+            Phase::Running { unused_since, .. } if is_used => *unused_since = None,
+            Phase::Running { unused_since, .. } => _ = unused_since.get_or_insert(now),
+            Phase::Asleep if is_used => self.phase = Phase::Due(now),
+            _ => {}
+        }
+    }
+
+    /// Notes that the server died, or could not be started.
+    fn handle_failure(&mut self, now: Instant, reason: String) {
+        self.reason = reason;
+        let was_stable = matches!(self.phase, Phase::Running { since, .. } if now.saturating_duration_since(since) >= STABLE_TIME);
+        if was_stable {
+            self.delay = MIN_RESTART_DELAY;
+        }
+        self.phase = Phase::Due(now + self.delay);
+        self.delay = (self.delay * 2).min(MAX_RESTART_DELAY);
+    }
+
+    /// Returns the time until the server is started, if that is too long for a call to wait.
+    fn long_wait(&self, now: Instant) -> Option<Duration> {
+        match self.phase {
+            Phase::Due(at) => Some(at.saturating_duration_since(now)).filter(|wait| *wait > MAX_HOLD),
+            _ => None,
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Running { unused_since, .. } => Some(unused_since? + self.idle_timeout?),
+            Phase::Due(at) => Some(at),
+            Phase::Asleep | Phase::Starting => None,
+        }
+    }
+
+    /// Ends a server that was not used for long enough.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if self.is_running() && self.next_deadline().is_some_and(|at| at <= now) {
+            self.phase = Phase::Asleep;
+        }
+    }
+}
+
+impl Relay {
+    /// Returns whether the server is connected. Otherwise the driver closes the connection to it.
+    pub(crate) const fn is_server_running(&self) -> bool {
+        self.life.is_running()
+    }
+
+    /// Returns whether the driver has to start the server now, once.
+    pub(crate) fn poll_start(&mut self, now: Instant) -> bool {
+        let is_due = matches!(self.life.phase, Phase::Due(at) if at <= now);
+        if is_due {
+            self.life.phase = Phase::Starting;
+        }
+        is_due
+    }
+
+    /// Notes whether the server is in use, which keeps it running or starts it.
+    pub(super) fn update_use(&mut self, now: Instant) {
+        let is_used = !self.calls.is_empty()
+            || !self.held_calls.is_empty()
+            || !self.upstream_requests.is_empty()
+            || !self.unassigned_inputs.is_empty()
+            || !self.subscriptions.followed().is_empty();
+        self.life.set_used(now, is_used);
+    }
+
+    /// Keeps a call until the server has been started, or refuses it if that takes too long.
+    pub(super) fn hold_call(&mut self, engines: &mut Engines<'_>, call: Call) {
+        let Some(wait) = self.life.long_wait(engines.now) else { return self.held_calls.push(call) };
+        let seconds = wait.as_secs_f64().ceil();
+        let why = format!("{}; it is started again in {seconds} s", self.life.reason);
+        fail(engines, call.id(), &RpcError::internal(why));
+    }
+
+    /// Drops a held call that the client has cancelled. Returns whether there was one.
+    pub(super) fn drop_held_call(&mut self, call: CallId) -> bool {
+        let before = self.held_calls.len();
+        self.held_calls.retain(|held| held.id() != call);
+        self.held_calls.len() < before
+    }
+
+    /// Handles the end of the connection to the server. Its calls have been answered, or are by the next events.
+    pub(super) fn handle_server_end(&mut self, engines: &mut Engines<'_>, fault: &Fault) {
+        self.life.handle_failure(engines.now, server_gone_error(fault).message.into_owned());
+        let news = format!("{}; it is started again, without its state", self.life.reason);
+        self.tell_sessions(engines, &news);
+        for call in core::mem::take(&mut self.upstream_requests).into_keys() {
+            let _ = engines.downstream.cancel_request(engines.now, call, Some("the server is gone"));
+        }
+        // The next server counts its requests anew.
+        self.calls.forget_inputs();
+        self.unassigned_inputs.clear();
+        self.gather_deadline = None;
+        self.fault = Some(fault.clone());
+    }
+
+    /// Returns the fault that ended the server that is to be let go of; `None` if nobody used it.
+    pub(crate) const fn take_fault(&mut self) -> Option<Fault> {
+        self.fault.take()
+    }
+
+    /// Handles a server that was started in place of the last one.
+    pub(crate) fn handle_started(&mut self, engines: &mut Engines<'_>, peer: &client::Peer) {
+        self.life.phase = Phase::Running { since: engines.now, unused_since: None };
+        self.version = peer.version;
+        self.subscriptions.restart(peer);
+        self.log_level = UpstreamLogLevel::new(peer);
+        // What the last server offered may be gone, and what happened meanwhile was not heard.
+        let followed = self.subscriptions.followed().iter().cloned().map(Change::Resource);
+        for change in [Change::Tools, Change::Prompts, Change::Resources].into_iter().chain(followed) {
+            engines.downstream.publish(engines.now, &change);
+        }
+        for call in core::mem::take(&mut self.held_calls) {
+            self.handle_call(engines, call);
+        }
+    }
+
+    /// Handles a server that could not be started. The calls that waited for it are refused.
+    pub(crate) fn handle_start_failure(&mut self, engines: &mut Engines<'_>, reason: &str) {
+        let reason = format!("the server behind the bridge cannot be started: {reason}");
+        let error = RpcError::internal(reason.clone());
+        self.life.handle_failure(engines.now, reason);
+        for call in core::mem::take(&mut self.held_calls) {
+            fail(engines, call.id(), &error);
+        }
+    }
+
+    /// Writes a warning to the log of each session. Modern clients have no log without a call.
+    #[expect(deprecated, reason = "supported until its removal")]
+    fn tell_sessions(&self, engines: &mut Engines<'_>, news: &str) {
+        for session in &self.sessions {
+            // Fails if the server has no log.
+            let _ = engines.downstream.log_session(
+                engines.now,
+                *session,
+                &LoggingLevel::Warning,
+                Some("bridge"),
+                news,
+            );
+        }
+    }
+}
+
+/// Time after which a server counts as one that works: after its end the next one is started with [`MIN_RESTART_DELAY`].
+const STABLE_TIME: Duration = Duration::from_secs(60);
+const MIN_RESTART_DELAY: Duration = Duration::from_millis(250);
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
+/// Longest time until a start for which calls are held. Their number is bounded by [`mcp_proto::Limits::max_live_calls`].
+const MAX_HOLD: Duration = Duration::from_secs(5);

@@ -1,0 +1,126 @@
+//! The place of the server behind a bridge, where one server follows another.
+//!
+//! To end a server and to start one takes time, so a thread does it: one after the other, because the next server may need what the
+//! last one holds.
+
+use alloc::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use mcp_proto::client::{Config, Engine, Event, Peer};
+use mcp_proto::{Fault, Instant};
+use mcp_std::poll::WaitRequest;
+
+use super::upstream::{ClientIdentity, Upstream, UpstreamOpener};
+use crate::failure::CommandFailure;
+
+/// The server of a bridge, or the place where the next one will be.
+pub(super) struct UpstreamSlot {
+    opener: Arc<UpstreamOpener>,
+    identity: ClientIdentity,
+    upstream: Option<Upstream>,
+    /// Stands for the engine while there is no server. It is never connected, and refuses all commands.
+    vacant: Engine,
+    worker: Option<Worker>,
+}
+
+/// A thread that ends a server or starts one.
+enum Worker {
+    Ending(JoinHandle<()>),
+    Starting(JoinHandle<Result<Upstream, CommandFailure>>),
+}
+
+impl UpstreamSlot {
+    /// Connects to the server as a client of this identity. So do the following servers.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no connection is established.
+    pub(super) fn open(
+        opener: Arc<UpstreamOpener>,
+        identity: ClientIdentity,
+    ) -> Result<(Self, Peer), CommandFailure> {
+        let upstream = opener.open(&identity)?;
+        let peer = upstream.peer.clone();
+        let vacant = Engine::new(Arc::new(Config::new("mcp-probe", env!("CARGO_PKG_VERSION"))));
+        Ok((Self { opener, identity, upstream: Some(upstream), vacant, worker: None }, peer))
+    }
+
+    pub(super) const fn upstream(&mut self) -> Option<&mut Upstream> {
+        self.upstream.as_mut()
+    }
+
+    /// Returns the engine that faces the server, and the current time on its clock.
+    pub(super) fn engine(&mut self) -> (Instant, &mut Engine) {
+        match &mut self.upstream {
+            Some(upstream) => (upstream.wire().now(), upstream.wire().engine()),
+            None => (Instant::ZERO, &mut self.vacant),
+        }
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        self.upstream.as_mut()?.poll_event()
+    }
+
+    /// Returns what to wait for; `None` while there is nothing.
+    pub(super) fn wait_request(&mut self) -> Option<WaitRequest<'_>> {
+        match (&mut self.upstream, &self.worker) {
+            (Some(upstream), _) => Some(upstream.wire().wait_request()),
+            (None, Some(Worker::Starting(_))) => Some(WaitRequest::unpollable(None)),
+            (None, _) => None,
+        }
+    }
+
+    /// Closes the connection and ends the server, which has died if there is a fault.
+    pub(super) fn end(&mut self, fault: Option<Fault>) {
+        let Some(mut upstream) = self.upstream.take() else { return };
+        upstream.show_tap();
+        let end = move || {
+            if let Some(fault) = fault {
+                upstream.failure(&fault).print_note("the server is started again");
+            }
+            upstream.close();
+        };
+        // Without a thread the server is killed here.
+        self.worker = thread::Builder::new().name("probe-end".into()).spawn(end).ok().map(Worker::Ending);
+    }
+
+    /// Starts the next server.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the system has no thread for it.
+    pub(super) fn start(&mut self) -> Result<(), CommandFailure> {
+        let (opener, identity, before) =
+            (Arc::clone(&self.opener), self.identity.clone(), self.worker.take());
+        let start = move || {
+            if let Some(Worker::Ending(before)) = before {
+                // A panic was reported by the thread.
+                let _ = before.join();
+            }
+            opener.open(&identity)
+        };
+        let thread = thread::Builder::new().name("probe-start".into()).spawn(start);
+        let thread = thread.map_err(|error| CommandFailure::failed(error.to_string()))?;
+        self.worker = Some(Worker::Starting(thread));
+        Ok(())
+    }
+
+    /// Returns the server that has been started, or why it could not be; `None` if there is no news.
+    pub(super) fn poll_started(&mut self) -> Option<Result<Peer, CommandFailure>> {
+        let worker =
+            self.worker.take_if(|worker| matches!(worker, Worker::Starting(thread) if thread.is_finished()));
+        let Some(Worker::Starting(thread)) = worker else { return None };
+        let opened = thread.join().unwrap_or_else(|_| Err(CommandFailure::failed("the start panicked")));
+        Some(opened.map(|upstream| self.upstream.insert(upstream).peer.clone()))
+    }
+
+    /// Ends the server, and waits for the end of the last one.
+    pub(super) fn close(mut self) {
+        if let Some(mut upstream) = self.upstream.take() {
+            upstream.close();
+        }
+        if let Some(Worker::Ending(last)) = self.worker.take() {
+            let _ = last.join();
+        }
+    }
+}

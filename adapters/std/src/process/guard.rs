@@ -1,0 +1,86 @@
+//! A guard beside this process, on Unix. It ends the servers that are left when this process is gone, however that ended.
+//!
+//! Nothing of this process runs after `SIGKILL` or an abort, and a server need not heed the end of its input. The guard is a shell
+//! that is told the groups of servers through a pipe. The end of the pipe is the end of this process, because only this process
+//! has its other end. Then the groups that are left go through the steps of a shutdown. Linux can signal a process at the end of the
+//! thread that started it, which is too early in a pool of threads, and does not reach what the server has started.
+
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use rustix::process::Pid;
+
+/// The guard, once the first server is started.
+pub(super) enum Guard {
+    NotStarted,
+    Running(Child, ChildStdin),
+    /// There is no shell, or it is no longer told everything.
+    Absent,
+}
+
+impl Guard {
+    /// Tells the guard of a group that was started.
+    pub(super) fn enter(&mut self, leader: Pid) {
+        if let Self::NotStarted = self {
+            *self = Self::start();
+        }
+        self.tell('+', leader);
+    }
+
+    /// Tells the guard that a group is gone. From then on its id may be that of another one.
+    pub(super) fn leave(&mut self, leader: Pid) {
+        self.tell('-', leader);
+    }
+
+    fn start() -> Self {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", SCRIPT, "mcp-std guard"]).current_dir("/");
+        command.env_clear().env("PATH", "/usr/bin:/bin");
+        // A signal to the group of this process, as by Ctrl-C, does not reach it.
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let Ok(mut shell) = command.spawn() else { return Self::Absent };
+        match shell.stdin.take() {
+            Some(pipe) if rustix::io::ioctl_fionbio(&pipe, true).is_ok() => Self::Running(shell, pipe),
+            _ => Self::Absent,
+        }
+    }
+
+    fn tell(&mut self, what: char, leader: Pid) {
+        let Self::Running(shell, pipe) = self else { return };
+        let line = format!("{what} {}\n", leader.as_raw_nonzero());
+        if pipe.write(line.as_bytes()).is_ok_and(|written| written == line.len()) {
+            return;
+        }
+        // It is stopped or gone. With a wrong list it might end the group of somebody else later.
+        let _ = shell.kill();
+        let _ = shell.wait();
+        *self = Self::Absent;
+    }
+}
+
+/// Reads `+ ID` and `- ID` to the end. Then it gives the groups that are left two seconds, `SIGTERM`, two more, and `SIGKILL`.
+const SCRIPT: &str = r#"
+trap '' HUP INT QUIT TERM
+groups=' '
+while read -r what id; do
+    case $what$groups in
+    +*) groups="$groups$id " ;;
+    *" $id "*) groups="${groups%% $id *} ${groups#* $id }" ;;
+    esac
+done
+for signal in TERM KILL; do
+    tries=20
+    while [ $tries -gt 0 ]; do
+        left=' '
+        for id in $groups; do
+            if kill -s 0 -- "-$id"; then left="$left$id "; fi
+        done
+        groups=$left
+        if [ "$groups" = ' ' ]; then exit; fi
+        sleep 0.1 || sleep 1
+        tries=$((tries - 1))
+    done
+    for id in $groups; do kill -s $signal -- "-$id"; done
+done
+"#;
