@@ -229,8 +229,9 @@ with one identity and its rights: the server sees mcp-probe as a client with all
 capabilities.
 
 On a socket (--listen) each client has its own connection to the server, or its
-own process of it, as on stdin and stdout. A serial line has room for one
-client; another one is disconnected.
+own process of it, as on stdin and stdout. With --share all have one, which sees
+mcp-probe as a client without roots and sampling: not every client need have
+them. A serial line has room for one client; another one is disconnected.
 
 Log messages, and input requests of a legacy server, may not name the call that
 they belong to. They go to the only client that they can belong to. If several
@@ -248,9 +249,10 @@ and neither does progress on input requests.
 
 The bridge ends when its client does, on Ctrl-C or on SIGTERM. After a signal,
 running calls have one second to finish and the server half a second to end.
-When the server is gone, waiting clients get an error and the exit code is 3. A
-server at a URL that is unreachable for a while fails only the calls of that
-time.
+When the server is gone, its running calls get an error, and it is started
+again, after a minute at most. Calls wait for it if that is 5 seconds away at
+most. If it cannot be started at first, the exit code is 3. A server at a URL
+that is unreachable for a while fails only the calls of that time.
 
 A server that requires authorization gets the tokens that `mcp-probe login` has
 stored. They are renewed while the bridge runs.

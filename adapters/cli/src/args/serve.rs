@@ -188,6 +188,13 @@ pub(crate) struct ServeHttpArgs {
 pub(crate) struct BridgeArgs {
     #[command(flatten)]
     pub(crate) http: ServeHttpArgs,
+    /// Starts one server for all clients of --listen.
+    ///
+    /// Without it each client has a server of its own; with --http all share one. Its questions go to the client whose call asks,
+    /// or are refused if that is not known. The server is told of no roots and no sampling, which not all clients need have.
+    #[cfg(unix)]
+    #[arg(long, requires = "listen")]
+    pub(crate) share: bool,
     /// Selects the eras that clients may speak.
     #[arg(long, value_name = "ERA", value_enum, default_value_t)]
     pub(crate) client_era: EraChoice,

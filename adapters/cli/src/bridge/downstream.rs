@@ -34,7 +34,7 @@ pub(super) trait Downstream {
     fn poll_io(&mut self, reads: bool);
 
     /// Returns what to wait for.
-    fn wait_request(&mut self, reads: bool) -> WaitRequest<'_>;
+    fn wait_requests(&mut self, reads: bool) -> Vec<WaitRequest<'_>>;
 
     /// Returns whether clients leave so much unread that nothing more should be written.
     fn is_congested(&mut self) -> bool;
@@ -118,8 +118,8 @@ impl<D: Duplex> Downstream for StreamDownstream<D> {
         }
     }
 
-    fn wait_request(&mut self, reads: bool) -> WaitRequest<'_> {
-        self.drive.wait_request(&mut self.pipe, &self.stream, reads)
+    fn wait_requests(&mut self, reads: bool) -> Vec<WaitRequest<'_>> {
+        vec![self.drive.wait_request(&mut self.pipe, &self.stream, reads)]
     }
 
     fn is_congested(&mut self) -> bool {
@@ -241,12 +241,12 @@ impl Downstream for HttpDownstream {
         }
     }
 
-    fn wait_request(&mut self, reads: bool) -> WaitRequest<'_> {
+    fn wait_requests(&mut self, reads: bool) -> Vec<WaitRequest<'_>> {
         let Self { connections: peers, server, error, .. } = self;
-        peers.wait_request(server, reads).unwrap_or_else(|why| {
+        vec![peers.wait_request(server, reads).unwrap_or_else(|why| {
             error.get_or_insert(why);
             WaitRequest::unpollable(Some(Duration::ZERO))
-        })
+        })]
     }
 
     fn is_congested(&mut self) -> bool {

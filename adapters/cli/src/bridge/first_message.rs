@@ -81,6 +81,16 @@ pub(super) fn all_capabilities() -> Capabilities {
     all.into_iter().fold(Capabilities::new(), Capabilities::with)
 }
 
+/// Returns the capabilities that clients with one server in common have for it. Each question goes to the client whose call asks.
+///
+/// Roots are not among them: a server asks for them once, and those of one client are not for the calls of others. Sampling is not
+/// either: a server that has it need not do without it for a client that has not.
+#[cfg(unix)]
+pub(super) fn shared_capabilities() -> Capabilities {
+    let all = [Capability::Elicitation, Capability::ElicitationForm, Capability::ElicitationUrl];
+    all.into_iter().fold(Capabilities::new(), Capabilities::with)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -60,8 +60,8 @@ impl Relay {
 
     /// Finds the call that an input request without a call belongs to. Legacy servers send such requests.
     ///
-    /// A single client may be asked through any of its calls. With several clients, the owner is known only if a single
-    /// call is running. Calls that wait for answers of their clients do not count: their servers wait for those
+    /// A single client may be asked through any of its calls. With several clients, the owner is known only if all calls that run are
+    /// of one, which their channel tells. Calls that wait for answers of their clients do not count: their servers wait for those
     /// answers, which may never arrive.
     pub(super) fn input_owner(&self) -> Option<u64> {
         let may_ask = |relayed: &RelayedCall| match relayed.delivered_call() {
@@ -74,12 +74,14 @@ impl Relay {
             let free = delivered.find(|(_, relayed)| relayed.inputs.is_empty());
             return free.or_else(|| all().next()).map(|(number, _)| number);
         }
-        let mut owner_call = delivered.next();
-        if owner_call.is_none() {
+        let Some((first, relayed)) = delivered.next() else {
             let mut suspended = all();
-            owner_call = suspended.next().filter(|_| suspended.next().is_none());
-        }
-        owner_call.filter(|_| delivered.next().is_none()).map(|(number, _)| number)
+            let only = suspended.next().filter(|_| suspended.next().is_none());
+            return only.map(|(number, _)| number);
+        };
+        let channel = relayed.delivered_call().map(Call::channel);
+        let is_same = |other: &RelayedCall| other.delivered_call().map(Call::channel) == channel;
+        delivered.all(|(_, other)| is_same(other)).then_some(first)
     }
 
     /// Sends all collected input requests to the clients, unless more are still being gathered.

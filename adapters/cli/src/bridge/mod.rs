@@ -8,6 +8,8 @@ mod logs;
 mod relay;
 mod relayed_call;
 mod server_life;
+#[cfg(unix)]
+mod shared;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
@@ -20,6 +22,8 @@ use std::io;
 use mcp_proto::client::Peer;
 use mcp_proto::server::Event;
 use mcp_proto::{Diagnostic, Limits};
+#[cfg(unix)]
+use mcp_std::io::StreamListener;
 use mcp_std::io::{Duplex, Listener, Stdio, StreamAddress};
 use mcp_std::poll::WaitRequest;
 use mcp_std::process::terminate_all;
@@ -27,6 +31,8 @@ use mcp_std::process::terminate_all;
 use crate::args;
 use crate::authorization;
 use crate::failure::CommandFailure;
+#[cfg(unix)]
+use crate::failure::Exit;
 use crate::paint::Paint;
 use crate::serve::refusals::RefusalNotes;
 use crate::serve::{http, streams};
@@ -35,8 +41,12 @@ use crate::session::{self, LimitedNotes, OmissionNotes};
 use crate::stop::{self, StopSignal};
 use crate::trace;
 use downstream::{Downstream, HttpDownstream, StreamDownstream};
+#[cfg(unix)]
+use first_message::shared_capabilities;
 use first_message::{FirstMessage, all_capabilities};
 use relay::{ClientCount, Engines, Relay, server_config, server_limits};
+#[cfg(unix)]
+use shared::SharedDownstream;
 use upstream::{ClientIdentity, UpstreamOpener};
 use upstream_slot::UpstreamSlot;
 
@@ -55,6 +65,8 @@ pub(crate) fn run(args: args::BridgeArgs) -> Result<(), CommandFailure> {
     let opener = Arc::new(UpstreamOpener { args, server, authorizer });
     let outcome = match (&opener.args.http.address, &opener.args.http.listen) {
         (Some(address), _) => run_http(&opener, address),
+        #[cfg(unix)]
+        (None, Some(address)) if opener.args.share => run_shared(&opener, address),
         (None, Some(address)) => run_socket(&opener, address),
         (None, None) => {
             let stop_signal = stop_signal()?;
@@ -81,6 +93,24 @@ fn run_socket(opener: &Arc<UpstreamOpener>, address: &StreamAddress) -> Result<(
         let stop_signal = stop_signal.map_err(|error| broken("the client cannot be served", &error))?;
         run_stream(&shared, socket, stop_signal)
     })
+}
+
+/// Serves the clients that connect to a socket with one server.
+#[cfg(unix)]
+fn run_shared(opener: &Arc<UpstreamOpener>, address: &StreamAddress) -> Result<(), CommandFailure> {
+    let args = &opener.args;
+    let stop_signal = stop_signal()?;
+    let listener = StreamListener::bind(address)
+        .map_err(|error| CommandFailure::new(Exit::Connection, error.to_string()))?;
+    // What all clients have is not known before the last one has come, and the server is told once.
+    let identity = ClientIdentity { info: None, capabilities: shared_capabilities() };
+    let (upstream, peer) = UpstreamSlot::open(Arc::clone(opener), identity)?;
+    let limits = with_tap(server_limits(Limits::default()), args);
+    let config = server_config(&peer, args.client_era.version_set(), limits);
+    streams::report_address(listener.address(), listener.is_reachable_from_outside(), address)?;
+    let clients = args.http.max_connections.unwrap_or(MAX_SHARED_CLIENTS);
+    let downstream = SharedDownstream::new(with_hidden_members(config, args), listener, clients);
+    run_bridge(args, Box::new(downstream), upstream, &peer, ClientCount::Many, stop_signal)
 }
 
 /// Serves one client on a byte stream until it is gone.
@@ -215,8 +245,8 @@ impl Bridge {
             let due = self.relay.poll_timeout();
             let due = due.map(|at| at.saturating_duration_since(self.downstream.now()));
             let reads = self.accepts_client_input();
-            let mut wait_requests =
-                vec![self.downstream.wait_request(reads), self.stop_signal.wait_request()];
+            let mut wait_requests = self.downstream.wait_requests(reads);
+            wait_requests.push(self.stop_signal.wait_request());
             wait_requests.extend(self.upstream.wait_request());
             if let Err(error) = WaitRequest::wait(&wait_requests, due) {
                 return Err(CommandFailure::failed(format!("the bridge stopped: {error}")));
@@ -362,5 +392,8 @@ fn with_hidden_members(
     config
 }
 
+/// Maximum number of clients that share a server on a socket, unless `--max-connections` sets it.
+#[cfg(unix)]
+const MAX_SHARED_CLIENTS: usize = 64;
 /// Maximum number of HTTP sessions. All share one connection to the server, which a legacy request may fan out to.
 const MAX_SESSIONS: usize = 10_000;

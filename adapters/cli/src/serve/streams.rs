@@ -5,6 +5,8 @@ use mcp_std::io::{SerialConfig, SerialPort, Socket, StreamAddress};
 
 use crate::args;
 use crate::failure::{CommandFailure, Exit};
+#[cfg(unix)]
+use crate::session;
 
 #[cfg(unix)]
 pub(crate) use mcp_blocking::StreamConnection;
@@ -33,7 +35,6 @@ pub(crate) fn run(
 ) -> Result<(), CommandFailure> {
     use mcp_blocking::StreamServer;
 
-    use crate::session;
     use crate::stop;
 
     let mut server = StreamServer::bind(address)
@@ -45,13 +46,7 @@ pub(crate) fn run(
         |error: std::io::Error| CommandFailure::failed(format!("{address} cannot be served: {error}"));
     let handle = server.handle();
     stop::run_on_signal(move || handle.shutdown(stop::GRACE_PERIOD));
-    session::print_stderr(&format!("listening at {}", server.address().map_err(failed)?));
-    if server.is_reachable_from_outside().map_err(failed)? {
-        session::print_note(
-            "other machines can reach this address: everyone who does can use the server, and others on the way can read \
-             and change messages. There is no TLS, no token and no check of hosts and origins; --http has them",
-        );
-    }
+    report_address(server.address(), server.is_reachable_from_outside(), address)?;
     let served = server.run(move |socket, connection| {
         if let Err(failure) = serve(socket, connection) {
             failure.print_note("a connection failed");
@@ -59,6 +54,29 @@ pub(crate) fn run(
         Ok::<(), Error>(())
     });
     served.map_err(failed)
+}
+
+/// Prints where a socket listens, and warns if other machines can reach it.
+///
+/// # Errors
+///
+/// Fails if the system does not tell.
+#[cfg(unix)]
+pub(crate) fn report_address(
+    at: std::io::Result<StreamAddress>,
+    is_reachable_from_outside: std::io::Result<bool>,
+    address: &StreamAddress,
+) -> Result<(), CommandFailure> {
+    let failed =
+        |error: std::io::Error| CommandFailure::failed(format!("{address} cannot be served: {error}"));
+    session::print_stderr(&format!("listening at {}", at.map_err(failed)?));
+    if is_reachable_from_outside.map_err(failed)? {
+        session::print_note(
+            "other machines can reach this address: everyone who does can use the server, and others on the way can read \
+             and change messages. There is no TLS, no token and no check of hosts and origins; --http has them",
+        );
+    }
+    Ok(())
 }
 
 /// Fails on this platform.

@@ -275,7 +275,7 @@ fn vanish_from_http(address: &str, client: usize) -> Option<Kept> {
 }
 
 /// Starts a bridge that listens at an address.
-fn subject(name: &'static str, listen: [&str; 2], vanish: fn(&str, usize) -> Option<Kept>) -> Subject {
+fn subject(name: &'static str, listen: &[&str], vanish: fn(&str, usize) -> Option<Kept>) -> Subject {
     static SUBJECTS: AtomicUsize = AtomicUsize::new(0);
     // An argument that no other process has.
     let marker = format!(
@@ -288,7 +288,7 @@ fn subject(name: &'static str, listen: [&str; 2], vanish: fn(&str, usize) -> Opt
     let mut command = probe_command();
     // Memory that is free goes back to the system at once, so that what is left is in use.
     command.envs([("MALLOC_ARENA_MAX", "1"), ("MALLOC_TRIM_THRESHOLD_", "65536")]);
-    command.args(["bridge", listen[0], listen[1]]).args(options).args(server);
+    command.arg("bridge").args(listen).args(options).args(server);
     let process = ServingProcess::spawn(&mut command, &[]);
     Subject { name, process, marker, vanish, clients: 0 }
 }
@@ -327,13 +327,17 @@ fn vanished_clients_leave_nothing_behind_in_a_bridge() {
     let unix = format!("unix:{}", path.display());
     thread::scope(|scope| {
         scope.spawn(|| {
-            check(subject("Unix sockets", ["--listen", &unix], vanish_from_unix), clients, time);
+            check(subject("Unix sockets", &["--listen", &unix], vanish_from_unix), clients, time);
         });
         scope.spawn(|| {
-            check(subject("TCP", ["--listen", "tcp://127.0.0.1:0"], vanish_from_tcp), clients, time);
+            check(subject("TCP", &["--listen", "tcp://127.0.0.1:0"], vanish_from_tcp), clients, time);
         });
         scope.spawn(|| {
-            check(subject("HTTP", ["--http", "127.0.0.1:0"], vanish_from_http), clients * 2, time);
+            let share = ["--listen", "tcp://127.0.0.1:0", "--share"];
+            check(subject("TCP, shared", &share, vanish_from_tcp), clients, time);
+        });
+        scope.spawn(|| {
+            check(subject("HTTP", &["--http", "127.0.0.1:0"], vanish_from_http), clients, time);
         });
         for nth in 0..STDIO_AT_ONCE {
             scope.spawn(move || check_stdio(nth, clients / STDIO_AT_ONCE, time));

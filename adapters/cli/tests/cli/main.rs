@@ -12,6 +12,8 @@ mod bridge;
 #[cfg(target_os = "linux")]
 mod bridge_leaks;
 #[cfg(unix)]
+mod bridge_share;
+#[cfg(unix)]
 mod call_http;
 #[cfg(unix)]
 mod check;

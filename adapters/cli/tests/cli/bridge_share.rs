@@ -1,0 +1,188 @@
+//! Clients of a socket that share one server of a bridge: what is of one does not reach another.
+
+use core::time::Duration;
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+
+use serde_json::{Value, json};
+
+use crate::http::ServingProcess;
+use crate::support::{PROBE, probe};
+
+/// A client on the socket of a bridge.
+struct Client {
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects, with the ids of requests that every client uses.
+    fn new(bridge: &ServingProcess, capabilities: &Value) -> Self {
+        let path = bridge.url.strip_prefix("unix:").expect("a Unix socket");
+        let stream = UnixStream::connect(path).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+        let mut client = Self { stream: BufReader::new(stream) };
+        let info = json!({"name": "c", "version": "1"});
+        let params =
+            json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info});
+        client.send(&json!({"id": 1, "method": "initialize", "params": params}));
+        assert_eq!(client.next()["result"]["serverInfo"]["name"], "mcp-probe");
+        client.send(&json!({"method": "notifications/initialized"}));
+        client
+    }
+
+    fn send(&mut self, message: &Value) {
+        let mut message = message.clone();
+        message["jsonrpc"] = "2.0".into();
+        writeln!(self.stream.get_mut(), "{message}").expect("it reads");
+    }
+
+    fn call(&mut self, id: u32, tool: &str, arguments: &Value) {
+        let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": 7}});
+        self.send(&json!({"id": id, "method": "tools/call", "params": params}));
+    }
+
+    fn next(&mut self) -> Value {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).expect("a message in time");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"))
+    }
+
+    /// Returns the messages up to the answer of a call.
+    fn until_answer(&mut self, id: u32) -> Vec<Value> {
+        let mut all = Vec::new();
+        while all.last().is_none_or(|last: &Value| last["id"] != id || !last["method"].is_null()) {
+            all.push(self.next());
+        }
+        all
+    }
+}
+
+fn text_of(answer: Option<&Value>) -> &str {
+    answer.and_then(|answer| answer["result"]["content"][0]["text"].as_str()).unwrap_or_default()
+}
+
+/// Starts a bridge in front of a server whose calls run beside each other.
+fn shared_bridge(name: &str, era: &str) -> ServingProcess {
+    let path = env::temp_dir().join(format!("mcp-share-{name}-{era}-{}.sock", std::process::id()));
+    let listen = format!("unix:{}", path.display());
+    let server = ["--", PROBE, "serve", "--everything", "--runtime", "threads", "--era", era];
+    ServingProcess::listening(&["bridge", "--share", "--listen", &listen], &server)
+}
+
+#[test]
+fn calls_of_clients_with_one_server_are_kept_apart() {
+    for era in ["legacy", "modern"] {
+        let bridge = shared_bridge("calls", era);
+        let mut clients = [(); 4].map(|()| Client::new(&bridge, &json!({})));
+        // Equal ids and progress tokens, and answers that differ.
+        for (n, client) in clients.iter_mut().enumerate() {
+            client.call(2, "count", &json!({"to": n + 2, "delay_ms": 50}));
+        }
+        clients[3].send(&json!({"method": "notifications/cancelled", "params": {"requestId": 2}}));
+        for (n, client) in clients.iter_mut().enumerate().take(3) {
+            let all = client.until_answer(2);
+            assert_eq!(text_of(all.last()), format!("counted to {}", n + 2), "{era}");
+            let progress = all.iter().filter(|message| message["method"] == "notifications/progress");
+            let progress: Vec<&Value> = progress.map(|message| &message["params"]["total"]).collect();
+            assert!(!progress.is_empty() && progress.iter().all(|total| **total == json!(n + 2)), "{all:?}");
+        }
+        // The cancelled call has no answer, and its client goes on.
+        clients[3].call(3, "echo", &json!({"text": "x"}));
+        let all = clients[3].until_answer(3);
+        assert!(all.iter().all(|message| message["id"] != 2), "{all:?}");
+    }
+}
+
+#[test]
+fn clients_with_one_server_have_one_process() {
+    let bridge = shared_bridge("process", "legacy");
+    let clients = [(); 5].map(|()| Client::new(&bridge, &json!({})));
+    #[cfg(target_os = "linux")]
+    {
+        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", bridge.id()));
+        let children = children.expect("it runs");
+        let commands = children.split_whitespace().map(|child| {
+            let line = std::fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).into_owned()
+        });
+        assert_eq!(commands.filter(|command| command.contains("\0serve\0")).count(), 1);
+    }
+    drop(clients);
+    // Another client, of the other era, with the same server.
+    probe(&["call", "echo", "--args", r#"{"text":"x"}"#, "--era", "modern", &bridge.url])
+        .assert_ok()
+        .assert_stdout(&["x"]);
+}
+
+#[test]
+fn question_goes_to_the_client_whose_call_asks() {
+    for era in ["legacy", "modern"] {
+        let bridge = shared_bridge("question", era);
+        let able = json!({"elicitation": {}});
+        let (mut asked, mut other) = (Client::new(&bridge, &able), Client::new(&bridge, &able));
+        asked.call(2, "sign", &json!({}));
+        let all = loop {
+            let message = asked.next();
+            if message["method"] == "elicitation/create" {
+                break message;
+            }
+            assert!(message["id"].is_null(), "{era}: {message}");
+        };
+        // The other one calls meanwhile, and is asked nothing.
+        other.call(2, "echo", &json!({"text": "x"}));
+        assert_eq!(text_of(other.until_answer(2).last()), "x", "{era}");
+        let answer = json!({"action": "accept", "content": {"name": "Ada"}});
+        asked.send(&json!({"id": all["id"], "result": answer}));
+        assert!(text_of(asked.until_answer(2).last()).contains("Hello, Ada!"), "{era}");
+        // One that cannot be asked has a call that says so.
+        let mut unable = Client::new(&bridge, &json!({}));
+        unable.call(2, "sign", &json!({}));
+        let all = unable.until_answer(2);
+        assert!(all.iter().all(|message| message["method"] != "elicitation/create"), "{era}: {all:?}");
+        assert!(!text_of(all.last()).contains("Hello"), "{era}: {all:?}");
+    }
+}
+
+/// A legacy server on stdio does not say whose call it asks for.
+#[test]
+fn question_that_may_be_for_either_client_goes_to_neither() {
+    let bridge = shared_bridge("either", "legacy");
+    let able = json!({"elicitation": {}});
+    let (mut asking, mut other) = (Client::new(&bridge, &able), Client::new(&bridge, &able));
+    other.call(2, "count", &json!({"to": 20, "delay_ms": 50}));
+    assert_eq!(other.next()["method"], "notifications/progress");
+    asking.call(2, "sign", &json!({}));
+    for all in [asking.until_answer(2), other.until_answer(2)] {
+        assert!(all.iter().all(|message| message["method"] != "elicitation/create"), "{all:?}");
+    }
+    // Alone it is asked.
+    asking.call(3, "sign", &json!({}));
+    while asking.next()["method"] != "elicitation/create" {}
+}
+
+#[test]
+fn resource_is_followed_until_the_last_client_leaves_it() {
+    for era in ["legacy", "modern"] {
+        let bridge = shared_bridge("follow", era);
+        let mut clients = [(); 3].map(|()| Client::new(&bridge, &json!({})));
+        let follow = |client: &mut Client, id: u32, method: &str| {
+            client.send(&json!({"id": id, "method": method, "params": {"uri": "clock://running"}}));
+            client.until_answer(id);
+        };
+        let is_update = |message: &Value| message["method"] == "notifications/resources/updated";
+        for client in &mut clients {
+            follow(client, 2, "resources/subscribe");
+        }
+        let [mut leaving, vanishing, mut staying] = clients;
+        follow(&mut leaving, 3, "resources/unsubscribe");
+        drop(vanishing);
+        // More than one: the first may be from before the others left.
+        for _ in 0..3 {
+            while !is_update(&staying.next()) {}
+        }
+        leaving.call(4, "echo", &json!({"text": "x"}));
+        let all = leaving.until_answer(4);
+        assert!(!all.iter().any(is_update), "{era}: {all:?}");
+    }
+}
