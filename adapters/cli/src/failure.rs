@@ -15,7 +15,6 @@ use crate::escape;
 use crate::features::FULL_HINT;
 use crate::output;
 use crate::paint::Paint;
-#[cfg(unix)]
 use crate::session;
 use crate::stop;
 
@@ -386,8 +385,7 @@ impl CommandFailure {
         let _ = RawJson::encode(&FailureJson { error }).map(|json| output::print_json(&json));
     }
 
-    /// Prints the failure of one connection of several as a note on stderr.
-    #[cfg(unix)]
+    /// Prints the failure as a note on stderr, after which the command goes on.
     pub(crate) fn print_note(&self, what: &str) {
         session::print_note(&format!("{what}: {}", self.message));
     }
