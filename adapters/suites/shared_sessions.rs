@@ -96,7 +96,7 @@ fn serve(store: &Switched) -> HttpTestServer {
     ];
     let capabilities = capabilities.into_iter().fold(Capabilities::new(), Capabilities::with);
     let config = server::Config::new("test", "1").capabilities(capabilities);
-    let sessions = SharedSessions::join(store.clone(), SessionKeys::new([7; 32])).expect("the store is up");
+    let sessions = SharedSessions::join(store.clone(), &SessionKeys::new([7; 32])).expect("the store is up");
     HttpTestServer::with_config(
         config,
         Http::new(),
@@ -231,7 +231,7 @@ fn store_that_is_down_is_told_to_those_who_need_it_alone() {
         let id = open(&a, &a);
         assert_eq!(call(&a, &id, 2).0, 200);
         store.1.store(false, Ordering::SeqCst);
-        assert!(SharedSessions::join(store.clone(), SessionKeys::new([7; 32])).is_err());
+        assert!(SharedSessions::join(store.clone(), &SessionKeys::new([7; 32])).is_err());
         assert_eq!(call(&a, &id, 3).0, 200);
         for (status, head, body) in [
             initialize(&a),
@@ -255,7 +255,8 @@ fn record_of_other_keys_is_that_of_no_session() {
         let store = Switched(MemorySessionStore::new(), Arc::new(AtomicBool::new(true)));
         let a = serve(&store);
         let id = open(&a, &a);
-        let others = SharedSessions::join(store.clone(), SessionKeys::new([8; 32])).expect("the store is up");
+        let others =
+            SharedSessions::join(store.clone(), &SessionKeys::new([8; 32])).expect("the store is up");
         let b = HttpTestServer::with_config(
             server::Config::new("test", "1"),
             Http::new(),

@@ -11,7 +11,7 @@ use crate::support::{Legacy, answer, json_of, text_of, tool};
 fn service(store: &MemorySessionStore) -> McpService {
     let mut router = Router::new("echo", "1");
     router.tool_with(tool("echo"), async |_: &mut Cx, arguments: Value| arguments.to_string());
-    let sessions = SharedSessions::join(store.clone(), SessionKeys::new([7; 32])).unwrap();
+    let sessions = SharedSessions::join(store.clone(), &SessionKeys::new([7; 32])).unwrap();
     McpService::builder(router).share_sessions(&sessions).build().unwrap()
 }
 

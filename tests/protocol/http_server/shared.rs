@@ -645,7 +645,7 @@ fn session_that_is_in_use_is_reported_and_one_that_is_idle_is_dropped_here_alone
 #[test]
 fn processes_that_are_killed_lose_no_session_and_no_change() {
     for seed in 0..rounds(40) {
-        let mut rng = Rng::new(seed as u64);
+        let mut rng = Rng::new(seed);
         let mut all = Cluster::new(3, Config::new);
         // Each session with the resources that it subscribes to.
         let mut sessions: Vec<(String, Vec<u32>)> = Vec::new();

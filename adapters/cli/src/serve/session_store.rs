@@ -22,9 +22,9 @@ pub(super) fn join(args: &SessionArgs) -> Result<Option<SharedSessions>, Command
     let joined = if store.contains("://") {
         let settings = Settings::new(store);
         let settings = settings.map_err(|why| CommandFailure::usage(format!("--session-store: {why}")))?;
-        SharedSessions::join(RedisStore::new(settings), keys)
+        SharedSessions::join(RedisStore::new(settings), &keys)
     } else {
-        FileSessionStore::open(store).and_then(|store| SharedSessions::join(store, keys))
+        FileSessionStore::open(store).and_then(|store| SharedSessions::join(store, &keys))
     };
     joined.map(Some).map_err(|why| CommandFailure::new(Exit::Connection, format!("--session-store: {why}")))
 }

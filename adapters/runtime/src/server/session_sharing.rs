@@ -34,6 +34,9 @@ pub trait ShareSessions: fmt::Debug + Send {
     ///
     /// The error of the operating system if no thread can be started.
     fn for_shard(&self, server: &mut Server) -> io::Result<Box<dyn ShareSessions>>;
+
+    /// Waits for what is on its way to the store and to other processes, up to a few seconds, when the server has ended.
+    fn finish(self: Box<Self>);
 }
 
 /// What a step of [`ShareSessions`] has done.

@@ -38,6 +38,8 @@ const MAX_WAITING: usize = 1024;
 const MAX_MESSAGES: usize = 1024;
 /// Number of times that a record is stored again after a conflict.
 const MAX_CONFLICTS: u32 = 8;
+/// Longest time for each of both at the end of the server.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of processes whose streams have different numbers (see [`mcp_proto::http::server::SharedSessions::begin`]).
 const PROCESSES: u32 = 1024;
 
@@ -93,7 +95,7 @@ impl SharedSessions {
     /// # Errors
     ///
     /// [`SessionStoreError`] if the store does not answer.
-    pub fn join(store: impl SessionStore + 'static, keys: SessionKeys) -> Result<Self, SessionStoreError> {
+    pub fn join(store: impl SessionStore + 'static, keys: &SessionKeys) -> Result<Self, SessionStoreError> {
         let store: Arc<dyn SessionStore> = Arc::new(store);
         let process = store.join()?;
         let loops = Arc::<Loops>::default();
@@ -450,7 +452,7 @@ impl SessionSharing {
                 }
             }
             Message::Stream(to, request, part, bytes) if to == self.number() => {
-                let Some(exchange) = self.resumed.get(&request).copied() else { return None };
+                let exchange = self.resumed.get(&request).copied()?;
                 if part == StreamPart::Unknown {
                     sessions.call_is_lost(now, exchange);
                 } else if !sessions.relay(now, exchange, &bytes.into(), part == StreamPart::Last) {
@@ -587,6 +589,12 @@ impl ShareSessions for SessionSharing {
 
     fn for_shard(&self, server: &mut Server) -> io::Result<Box<dyn ShareSessions>> {
         Ok(Box::new(Self::start(&self.shared, server)?))
+    }
+
+    fn finish(self: Box<Self>) {
+        // Another process waits for these, and the process may end now.
+        let _ = self.publisher.finish(FINISH_TIMEOUT);
+        let _ = self.workers.finish(FINISH_TIMEOUT);
     }
 }
 

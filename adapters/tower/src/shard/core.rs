@@ -157,6 +157,9 @@ impl Core {
     pub(super) fn finish_tasks(&mut self) {
         if !core::mem::replace(&mut self.has_finished_tasks, true) {
             self.dispatcher.finish_tasks(&mut self.host);
+            if let Some(sharing) = self.host.sharing.take() {
+                sharing.finish();
+            }
         }
     }
 

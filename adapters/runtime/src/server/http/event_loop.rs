@@ -165,10 +165,13 @@ impl HttpLoop {
         self.state.connections.is_over() && !has_tasks
     }
 
-    /// Lets the store write what it has not written, once the server has ended.
-    pub(super) fn finish_tasks(&mut self) {
+    /// Lets stores write what they have not written, once the server has ended.
+    pub(super) fn finish_stores(&mut self) {
         if self.is_over() {
             self.dispatcher.finish_tasks(&mut self.state);
+            if let Some(sharing) = self.state.sharing.take() {
+                sharing.finish();
+            }
         }
     }
 
@@ -190,7 +193,7 @@ impl HttpLoop {
             progressed = true;
             self.process_events(handler, runner.as_deref_mut());
         }
-        self.finish_tasks();
+        self.finish_stores();
         progressed
     }
 

@@ -90,7 +90,7 @@ impl SealKey {
 pub(super) struct NotSealed;
 
 impl Sealer {
-    pub(super) fn new(keys: SessionKeys) -> Self {
+    pub(super) fn new(keys: &SessionKeys) -> Self {
         Self { keys: core::iter::once(&keys.current).chain(&keys.older).map(SealKey::new).collect() }
     }
 
@@ -142,9 +142,9 @@ mod tests {
     #[test]
     fn only_what_was_sealed_for_the_session_with_a_known_key_opens() {
         let [old, new] = [[3; 32], [4; 32]];
-        let before = Sealer::new(SessionKeys::new(old));
-        let during = Sealer::new(SessionKeys::new(new).with_older(old));
-        let after = Sealer::new(SessionKeys::new(new));
+        let before = Sealer::new(&SessionKeys::new(old));
+        let during = Sealer::new(&SessionKeys::new(new).with_older(old));
+        let after = Sealer::new(&SessionKeys::new(new));
         let [a, b] = NAMES.each_ref().map(Purpose::Record);
         let sealed = before.seal(a, b"a session").expect("sealed");
         assert_eq!(sealed.len(), 9 + 1 + 4 + 24 + 16);
