@@ -178,7 +178,7 @@ impl Server {
             Ok(envelope) => inspect_shared(self, key, route, frame, envelope),
             Err(_) => Effect::None,
         };
-        if matches!(effect, Effect::Elsewhere) {
+        if effect == Effect::Elsewhere {
             return self.exchanges.answer_empty(key, 202, Fields::new());
         }
         // From here on the engine answers, whatever is wrong with the message.
@@ -429,8 +429,8 @@ fn inspect_shared(
 
 /// Holds back the response to a request that has changed its session, if other processes serve it, too.
 fn hold(server: &mut Server, key: Key, effect: Effect) {
-    if let (Effect::Changes(before), Some(sharing)) = (effect, shared::functions(server)) {
-        (sharing.hold)(server, key, before);
+    if let Some(sharing) = shared::functions(server).filter(|_| effect == Effect::Changes) {
+        (sharing.hold)(server, key);
     }
 }
 

@@ -147,6 +147,8 @@ pub(super) struct Sharing {
     pub(super) functions: &'static Functions,
     /// The number in front of the first one of a stream.
     streams_begin_after: u32,
+    /// The session of the message that was inspected last, before it was processed.
+    before: Mutable,
     /// Sessions with changes that are not stored yet.
     unstored: BTreeMap<Key, Unstored>,
     /// Sessions that were used after this time are to be reported.
@@ -161,12 +163,12 @@ pub(super) struct Functions {
     pub(super) inspect: fn(&mut Server, Key, Option<SessionKey>, &Bytes, &Envelope<'_>) -> Effect,
     /// The same for a batch.
     pub(super) inspect_batch: fn(&mut Server, SessionKey, &Bytes, &BatchContents) -> Effect,
-    /// Holds back the response to a request that has changed its session, which was like this before.
-    pub(super) hold: fn(&mut Server, Key, Mutable),
+    /// Holds back the response to the request that was inspected last, and has changed its session.
+    pub(super) hold: fn(&mut Server, Key),
     /// Reports the end of a session, for the request of an exchange or for another reason.
     pub(super) end: fn(&mut Server, SessionKey, Option<Key>),
-    /// Refuses a request whose change was not stored.
-    pub(super) refuse: fn(&mut Server, Key),
+    /// Ends the wait of a request for its session, or of its response, if it waits.
+    pub(super) expire: fn(&mut Server, Key),
     /// Reports the sessions that were used.
     pub(super) report_used: fn(&mut Server),
     /// Returns the number in front of the first stream of a session.
@@ -175,8 +177,6 @@ pub(super) struct Functions {
     pub(super) place_of: fn(&Server, u32, &str) -> StreamPlace,
     /// Resumes the stream of a call of another process.
     pub(super) resume: fn(&mut Server, Key, SessionKey),
-    /// Ends the stream of a call of another process, which does not answer.
-    pub(super) end_lost: fn(&mut Server, Key),
     /// Ends the stream of a call of another process that has ended.
     pub(super) check_relay: fn(&mut Server, Key),
     /// Reports a GET stream that is open.
@@ -192,17 +192,18 @@ pub(super) enum StreamPlace {
 }
 
 /// What a message means to other processes.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     None,
-    /// It changes the session, which was like this before.
-    Changes(Mutable),
+    /// It changes the session.
+    Changes,
     /// It belongs to another process, and was passed on.
     Elsewhere,
 }
 
 /// What two processes can change at the same time.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Mutable {
+struct Mutable {
     log_level: Option<u8>,
     resources: Vec<Arc<str>>,
 }
@@ -235,12 +236,11 @@ static FUNCTIONS: Functions = Functions {
     inspect_batch,
     hold,
     end,
-    refuse,
+    expire,
     report_used,
     streams_begin_after: |sharing| sharing.streams_begin_after,
     place_of: relay::place_of,
     resume: relay::resume,
-    end_lost: relay::end_lost,
     check_relay: relay::check,
     report_stream: relay::report_stream,
 };
@@ -291,6 +291,7 @@ impl SharedSessions<'_> {
         server.sharing = Some(alloc::boxed::Box::new(Sharing {
             functions: &FUNCTIONS,
             streams_begin_after: begin,
+            before: Mutable::default(),
             unstored: BTreeMap::new(),
             used_since: server.now,
         }));
@@ -584,7 +585,12 @@ fn inspect(
     envelope: &Envelope<'_>,
 ) -> Effect {
     // A handshake begins a session.
-    let Some(session) = session else { return Effect::Changes(Mutable::default()) };
+    let Some(session) = session else {
+        if let Some(sharing) = server.sharing.as_mut() {
+            sharing.before = Mutable::default();
+        }
+        return Effect::Changes;
+    };
     if let (Some(x), Some(id)) = (server.exchanges.get_mut(key), &envelope.id) {
         x.event_note = relay::note(id);
     }
@@ -614,16 +620,21 @@ fn inspect_batch(
 }
 
 fn changes(server: &mut Server, session: SessionKey) -> Effect {
-    state_of(server, session).map_or(Effect::None, |state| Effect::Changes(Mutable::from(&state)))
+    let Some(state) = state_of(server, session) else { return Effect::None };
+    if let Some(sharing) = server.sharing.as_mut() {
+        sharing.before = Mutable::from(&state);
+    }
+    Effect::Changes
 }
 
-fn hold(server: &mut Server, key: Key, before: Mutable) {
+fn hold(server: &mut Server, key: Key) {
     let Some(x) = server.exchanges.get_mut(key) else { return };
     let Some(session) = x.session() else { return };
     x.is_held = true;
     let until = server.now + server.config.store_timeout;
     server.undecided.add_held(&server.exchanges, key, until);
     if let Some(sharing) = server.sharing.as_mut() {
+        let before = core::mem::take(&mut sharing.before);
         let unstored = sharing.unstored.entry(session.key).or_insert_with(|| Unstored {
             saved: before.clone(),
             stored: before,
@@ -684,6 +695,16 @@ fn refuse(server: &mut Server, key: Key) {
         x.response = None;
     }
     server.exchanges.refuse(key, &overloaded("the session could not be stored"));
+}
+
+fn expire(server: &mut Server, key: Key) {
+    match server.exchanges.get(key) {
+        Some(x) if x.is_held => refuse(server, key),
+        Some(x) if x.phase != RequestPhase::Loading => {}
+        Some(x) if x.session_is_loaded => relay::end_lost(server, key),
+        Some(_) => server.exchanges.refuse(key, &overloaded("the session was not read in time")),
+        None => {}
+    }
 }
 
 fn report_used(server: &mut Server) {

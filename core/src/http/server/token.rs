@@ -605,19 +605,10 @@ impl UndecidedRequests {
 pub(super) fn refuse_undecided(server: &mut Server) {
     while let Some((_, key)) = server.undecided.0.pop_due(server.now) {
         // The timer of a decided request is not removed, so it may fire here.
-        let Some(x) = server.exchanges.get(key) else { continue };
-        match (x.phase, x.is_held, shared::functions(server)) {
-            (_, true, Some(sharing)) => (sharing.refuse)(server, key),
-            (RequestPhase::Authorizing, ..) => {
-                server.exchanges.refuse(key, &overloaded("the token was not validated in time"));
-            }
-            (RequestPhase::Loading, _, Some(sharing)) if x.session_is_loaded => {
-                (sharing.end_lost)(server, key)
-            }
-            (RequestPhase::Loading, ..) => {
-                server.exchanges.refuse(key, &overloaded("the session was not read in time"));
-            }
-            _ => {}
+        if server.exchanges.is_authorizing(key) {
+            server.exchanges.refuse(key, &overloaded("the token was not validated in time"));
+        } else if let Some(sharing) = shared::functions(server) {
+            (sharing.expire)(server, key);
         }
     }
     if server.exchanges.len() == 0 {
