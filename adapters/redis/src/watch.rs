@@ -86,7 +86,7 @@ impl Watcher {
                     }
                     (self.receiver)(Watched::Message(message.get_payload_bytes()));
                 }
-                Err(error) if !error.is_timeout() => return Err(error),
+                Err(error) if !error.is_timeout() && !is_interrupted(&error) => return Err(error),
                 Err(_) if self.has_ended_after(Duration::ZERO) => return Ok(()),
                 Err(_) if heard.elapsed() < PING_INTERVAL => {}
                 Err(_) => {
@@ -102,6 +102,12 @@ impl Watcher {
     fn has_ended_after(&self, time: Duration) -> bool {
         matches!(self.ended.recv_timeout(time), Err(mpsc::RecvTimeoutError::Disconnected))
     }
+}
+
+/// Returns whether a signal has ended a wait, after which nothing is lost.
+fn is_interrupted(error: &RedisError) -> bool {
+    let cause = core::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::Interrupted)
 }
 
 /// Time between two looks whether the watch has ended.

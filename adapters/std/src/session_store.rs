@@ -74,7 +74,7 @@ pub trait SessionStore: Send + Sync {
     /// [`SessionStoreError`] if it may still be there.
     fn remove(&self, session: &SessionName) -> Result<(), SessionStoreError>;
 
-    /// Returns a number that no other process has got from this store. It may be any one, and not a small one.
+    /// Returns a number that no other process has got from this store: the one after the last, from any one on.
     ///
     /// # Errors
     ///

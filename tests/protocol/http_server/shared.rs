@@ -170,7 +170,7 @@ impl Cluster {
                 assert!(record.replaces == version || record.replaces == 0);
                 self.records.insert(id.reveal().into(), (version + 1, record.bytes));
                 web.server.shared_sessions().stored(now, exchange, version + 1);
-                self.others(at, |web, _| _ = web.server.shared_sessions().mark_stale(&id));
+                self.others(at, |web, _| _ = web.server.shared_sessions().mark_stale(&id, version + 1));
             }
             SharedSessionEvent::Ended { exchange, id } => {
                 self.records.remove(id.reveal());

@@ -171,8 +171,8 @@ impl Shared {
                     Swap::Conflict(stored) => Swap::Conflict(self.open(&name, stored)),
                     stored @ Swap::Stored(_) => stored,
                 });
-                if matches!(result, Ok(Swap::Stored(_))) {
-                    self.publish(&Message::Changed(id.clone()));
+                if let Ok(Swap::Stored(version)) = &result {
+                    self.publish(&Message::Changed(id.clone(), *version));
                 }
                 Outcome::Saved { id, result }
             }
@@ -201,7 +201,10 @@ impl Shared {
     /// Tells the other processes. If the store is down, they hear of a gap when it is back, and load the sessions again.
     fn publish(&self, message: &Message) {
         if let Ok(sealed) = self.sealer.seal(Purpose::Message, &message.write(self.process)) {
-            let _ = self.store.publish(&sealed);
+            // A message that arrives twice does no harm: what waited for the first one does not wait any more.
+            if self.store.publish(&sealed).is_err() {
+                let _ = self.store.publish(&sealed);
+            }
         }
     }
 }
@@ -412,8 +415,8 @@ impl SessionSharing {
             Message::read(&message).filter(|(process, _)| *process != self.shared.process)?;
         let mut sessions = server.shared_sessions();
         match message {
-            Message::Changed(id) => {
-                if sessions.mark_stale(&id) {
+            Message::Changed(id, version) => {
+                if sessions.mark_stale(&id, version) {
                     self.load(id);
                 }
             }

@@ -195,8 +195,11 @@ impl SessionStore for FileSessionStore {
         let _lock = self.lock(&beside(&path, "lock"))?;
         let content = read_up_to(&path, 16)?.unwrap_or_default();
         let last: u32 = str::from_utf8(&content).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-        // Not below the time, so that a number does not return after the file was lost.
-        let number = last.wrapping_add(1).max(u32::try_from(since_1970().as_secs()).unwrap_or(0));
+        // One after the other, from the time on: a number does not return after the file was lost.
+        let number = match last {
+            0 => u32::try_from(since_1970().as_secs()).unwrap_or(1),
+            last => last.wrapping_add(1),
+        };
         replace_content(&path, &[number.to_string().as_bytes()])?;
         Ok(number)
     }

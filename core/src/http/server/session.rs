@@ -53,10 +53,12 @@ pub(super) struct HttpSession {
     pub(super) is_http_sse: bool,
     /// The token of its stream has expired: running calls are answered, and there are no others.
     pub(super) is_ending: bool,
-    /// Another process has changed it.
-    pub(super) is_stale: bool,
-    /// The version of its record in a store; 0 without one.
+    /// Another process may have changed it.
+    pub(super) is_uncertain: bool,
+    /// The version of its record in a store as it is here; 0 without one.
     pub(super) stored_version: u64,
+    /// The latest version that other processes have told of.
+    pub(super) newest_version: u64,
     /// The GET streams, from the first one on.
     pub(super) get_streams: Part<Sessions, GetStreams>,
     /// Its exchanges that have a stream number or count as a call, ordered by number, calls first.
@@ -73,6 +75,11 @@ impl HttpSession {
     /// Returns the number of open calls.
     pub(super) const fn call_count(&self) -> u32 {
         self.call_count
+    }
+
+    /// Returns whether another process has changed it, or may have.
+    pub(super) const fn is_stale(&self) -> bool {
+        self.is_uncertain || self.stored_version < self.newest_version
     }
 
     /// Returns the index of the exchanges.
@@ -252,8 +259,9 @@ impl SessionTable {
             last_seen: now,
             is_http_sse: false,
             is_ending: false,
-            is_stale: false,
+            is_uncertain: false,
             stored_version: 0,
+            newest_version: 0,
             get_streams: Part::NONE,
             exchanges: Tree::new(),
             call_count: 0,

@@ -421,21 +421,30 @@ impl SharedSessions<'_> {
         refuse(self.server, exchange.0);
     }
 
-    /// Records that another process has changed a session. The next request loads it.
+    /// Records that another process has changed a session, whose record has this version. The next request loads it, until the
+    /// record is that one or a later one.
     ///
     /// Returns whether to load it now, for [`merge`](Self::merge): it has a GET stream here.
-    pub fn mark_stale(&mut self, id: &SessionId) -> bool {
+    pub fn mark_stale(&mut self, id: &SessionId, version: u64) -> bool {
         let session = self.server.sessions.find(id.reveal());
         let Some(session) = session.and_then(|key| self.server.sessions.get_mut(key)) else { return false };
-        session.is_stale = true;
-        session.has_open_get_stream()
+        session.newest_version = session.newest_version.max(version);
+        session.is_stale() && session.has_open_get_stream()
     }
 
     /// Records that other processes may have changed any session. Returns those that are to be loaded now.
     pub fn mark_all_stale(&mut self) -> Vec<SessionId> {
         let all: Vec<SessionKey> = self.server.sessions.keys().collect();
         let ids = all.into_iter().map(|session| id_of(self.server, session)).collect::<Vec<_>>();
-        ids.into_iter().filter(|id| self.mark_stale(id)).collect()
+        let is_open = |id: &SessionId| {
+            let session = self.server.sessions.find(id.reveal());
+            let session = session.and_then(|key| self.server.sessions.get_mut(key));
+            session.is_some_and(|session| {
+                session.is_uncertain = true;
+                session.has_open_get_stream()
+            })
+        };
+        ids.into_iter().filter(is_open).collect()
     }
 
     /// Ends all GET streams and subscriptions, whose clients open them anew at another process. For a process that ends.
@@ -512,7 +521,11 @@ impl SharedSessions<'_> {
         if session.principal.as_deref() != snapshot.principal || current.version != snapshot.state.version {
             return Err(SnapshotError::OtherSession);
         }
-        (session.is_stale, session.stored_version) = (false, version);
+        // Read before what is known here was written.
+        if version < session.stored_version {
+            return Ok(());
+        }
+        (session.is_uncertain, session.stored_version) = (false, version);
         let channel = session.channel;
         if let Some(unstored) = server.sharing.as_mut().and_then(|s| s.unstored.get_mut(&key.key)) {
             let theirs = Mutable::from(&snapshot.state);
@@ -549,7 +562,7 @@ fn merge(theirs: &mut SessionState, before: &Mutable, ours: &SessionState) {
 /// Returns whether a session is here as the store has it, as far as it is known.
 fn is_current(server: &Server, session: SessionKey) -> bool {
     // The next step of a handshake may be under way in another process.
-    server.sessions.get(session).is_some_and(|session| !session.is_stale)
+    server.sessions.get(session).is_some_and(|session| !session.is_stale())
         && !server.sessions.is_uninitialized(&server.engine, session)
 }
 

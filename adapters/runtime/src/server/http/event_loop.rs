@@ -162,7 +162,7 @@ impl HttpLoop {
         let is_past = |at| at <= self.state.connections.now();
         let has_tasks =
             self.dispatcher.running_tasks() > 0 && !self.state.shutdown_deadline.is_some_and(is_past);
-        self.state.connections.is_over() && !has_tasks
+        self.state.connections.is_over() && !has_tasks && !self.state.is_ending()
     }
 
     /// Lets stores write what they have not written, once the server has ended.

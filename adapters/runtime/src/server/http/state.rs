@@ -92,14 +92,28 @@ impl State {
 
     pub(super) fn begin_shutdown(&mut self, grace: Duration) {
         let now = self.connections.tick();
-        let is_first = self.shutdown_deadline.replace(now + grace).is_none();
-        if self.sharing.is_none() || !is_first {
+        let end = now + grace;
+        let earlier = self.shutdown_deadline.replace(end);
+        if self.sharing.is_none() {
             return self.end(End::Engine);
+        }
+        if let Some(earlier) = earlier {
+            // Shards tell each other, and only an earlier end is news.
+            self.shutdown_deadline = Some(earlier.min(end));
+            self.next_end = self.next_end.map(|(at, step)| (at.min(end), step));
+            return;
         }
         // Requests that are on their way would be lost: another process takes those that follow, once nobody listens here.
         self.connections.drain(&mut self.server);
         self.server.shared_sessions().end_streams(now);
         self.next_end = Some((now + DRAIN_TIME.min(grace / 2), End::Connections));
+    }
+
+    /// Returns whether a server that shares its sessions has something to do without connections: other shards give it those
+    /// that they accept, and clients ask for running calls by other processes.
+    pub(super) fn is_ending(&self) -> bool {
+        let is_draining = matches!(self.next_end, Some((_, End::Connections)));
+        is_draining || self.next_end.is_some() && self.server.exchange_count() > 0
     }
 
     /// Takes the next step of the end of the server, if it is time.

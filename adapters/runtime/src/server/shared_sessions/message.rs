@@ -18,8 +18,8 @@ const VERSION: u8 = 1;
 /// A message to the other processes.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// A session has changed.
-    Changed(SessionId),
+    /// A session has changed: its record has this version.
+    Changed(SessionId, u64),
     /// A session has ended.
     Ended(SessionId),
     /// The client of a session has sent this, for which nothing waits in the sending process.
@@ -65,7 +65,7 @@ impl Message {
     pub(super) fn write(&self, process: u32) -> Vec<u8> {
         let mut out = Vec::new();
         let kind = match self {
-            Self::Changed(_) => 1,
+            Self::Changed(..) => 1,
             Self::Ended(_) => 2,
             Self::Relay(..) => 3,
             Self::StreamOpened(..) => 4,
@@ -78,7 +78,11 @@ impl Message {
         out.extend([VERSION, kind]);
         out.extend(process.to_be_bytes());
         match self {
-            Self::Changed(id) | Self::Ended(id) => put(&mut out, id.reveal().as_bytes()),
+            Self::Changed(id, version) => {
+                put(&mut out, id.reveal().as_bytes());
+                out.extend(version.to_be_bytes());
+            }
+            Self::Ended(id) => put(&mut out, id.reveal().as_bytes()),
             Self::StreamOpened(id, after) => {
                 put(&mut out, id.reveal().as_bytes());
                 out.extend_from_slice(after.as_bytes());
@@ -131,7 +135,7 @@ impl Message {
         let [VERSION, kind] = *take::<2>(from)? else { return None };
         let process = number(from)?;
         let message = match kind {
-            1 => Self::Changed(id(from)?),
+            1 => Self::Changed(id(from)?, u64::from_be_bytes(*take(from)?)),
             2 => Self::Ended(id(from)?),
             3 => Self::Relay(id(from)?, rest(from)),
             4 => Self::StreamOpened(id(from)?, String::from_utf8(rest(from)).ok()?),
@@ -231,7 +235,7 @@ mod tests {
         let mut some = ChangeSet::from(Change::Resource("a:1".into()));
         some.merge(&Change::Prompts.into());
         for message in [
-            Message::Changed(id()),
+            Message::Changed(id(), 1 << 40),
             Message::Ended(id()),
             Message::Relay(id(), b"{}".to_vec()),
             Message::StreamOpened(id(), String::new()),
