@@ -61,8 +61,7 @@ impl Relay {
     /// Finds the call that an input request without a call belongs to. Legacy servers send such requests.
     ///
     /// A single client may be asked through any of its calls. With several clients, the owner is known only if all calls that run are
-    /// of one, which their channel tells. Calls that wait for answers of their clients do not count: their servers wait for those
-    /// answers, which may never arrive.
+    /// of one, which their channel tells. Those count, too, that wait for answers of their clients: their servers may ask again.
     pub(super) fn input_owner(&self) -> Option<u64> {
         let may_ask = |relayed: &RelayedCall| match relayed.delivered_call() {
             Some(call) => matches!(call.method(), "tools/call" | "prompts/get" | "resources/read"),
@@ -74,14 +73,9 @@ impl Relay {
             let free = delivered.find(|(_, relayed)| relayed.inputs.is_empty());
             return free.or_else(|| all().next()).map(|(number, _)| number);
         }
-        let Some((first, relayed)) = delivered.next() else {
-            let mut suspended = all();
-            let only = suspended.next().filter(|_| suspended.next().is_none());
-            return only.map(|(number, _)| number);
-        };
-        let channel = relayed.delivered_call().map(Call::channel);
-        let is_same = |other: &RelayedCall| other.delivered_call().map(Call::channel) == channel;
-        delivered.all(|(_, other)| is_same(other)).then_some(first)
+        let (first, relayed) = delivered.next().or_else(|| all().next())?;
+        let channel = relayed.channel();
+        all().all(|(_, other)| other.channel() == channel).then_some(first)
     }
 
     /// Sends all collected input requests to the clients, unless more are still being gathered.

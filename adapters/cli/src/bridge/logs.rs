@@ -107,8 +107,10 @@ impl Relay {
         // only if one call is running.
         let mut delivered = self.calls.iter().filter_map(|(_, relayed)| relayed.delivered_call());
         if !self.has_single_client() {
-            if let (Some(only), None) = (delivered.next(), delivered.next()) {
-                pass(only);
+            // Also of those whose clients are being asked: their servers go on.
+            let mut running = self.calls.iter();
+            if let (Some((_, only)), None) = (running.next(), running.next()) {
+                only.delivered_call().map(pass);
                 return;
             }
         }

@@ -317,9 +317,9 @@ impl Relay {
         if let DownstreamCall::Delivered(call) = relayed.downstream {
             self.answer(engines, &call, outcome);
         }
-        // Requests of a legacy server may have been attached to the wrong call.
+        // Requests of a legacy server may have been attached to the wrong call, but not to that of another client.
         for pending in relayed.inputs {
-            match self.input_owner() {
+            match self.input_owner().filter(|_| self.has_single_client()) {
                 Some(owner) => self.assign_input(engines, Some(owner), pending),
                 None => refuse_input(
                     engines,

@@ -55,6 +55,14 @@ pub(super) struct RelayedInput {
 }
 
 impl RelayedCall {
+    /// Returns the channel of the client, or of its exchange.
+    pub(super) const fn channel(&self) -> ChannelId {
+        match &self.downstream {
+            DownstreamCall::Delivered(call) => call.channel(),
+            DownstreamCall::Suspended { channel, .. } => *channel,
+        }
+    }
+
     /// Returns the client's call if it can be answered now.
     pub(super) fn delivered_call(&self) -> Option<&Call> {
         match &self.downstream {

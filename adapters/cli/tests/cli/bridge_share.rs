@@ -150,7 +150,7 @@ fn question_that_may_be_for_either_client_goes_to_neither() {
     let bridge = shared_bridge("either", "legacy");
     let able = json!({"elicitation": {}});
     let (mut asking, mut other) = (Client::new(&bridge, &able), Client::new(&bridge, &able));
-    other.call(2, "count", &json!({"to": 20, "delay_ms": 50}));
+    other.call(2, "count", &json!({"to": 6, "delay_ms": 1000}));
     assert_eq!(other.next()["method"], "notifications/progress");
     asking.call(2, "sign", &json!({}));
     for all in [asking.until_answer(2), other.until_answer(2)] {

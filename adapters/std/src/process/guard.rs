@@ -36,7 +36,10 @@ impl Guard {
     fn start() -> Self {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", SCRIPT, "mcp-std guard"]).current_dir("/");
-        command.env_clear().env("PATH", "/usr/bin:/bin");
+        // `sleep` may be elsewhere.
+        let mut path = std::env::var_os("PATH").unwrap_or_default();
+        path.push(":/usr/bin:/bin");
+        command.env_clear().env("PATH", path);
         // A signal to the group of this process, as by Ctrl-C, does not reach it.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let Ok(mut shell) = command.spawn() else { return Self::Absent };
@@ -78,7 +81,11 @@ for signal in TERM KILL; do
         done
         groups=$left
         if [ "$groups" = ' ' ]; then exit; fi
-        sleep 0.1 || sleep 1
+        if ! sleep 0.1 && ! sleep 1; then
+            # Without a clock nothing is killed.
+            for id in $groups; do kill -s TERM -- "-$id"; done
+            exit
+        fi
         tries=$((tries - 1))
     done
     for id in $groups; do kill -s $signal -- "-$id"; done
