@@ -26,7 +26,7 @@ use crate::server::SessionState;
 use crate::slab::Key;
 use crate::sync::Arc;
 use crate::time::Instant;
-use crate::version::{Era, Version};
+use crate::version::Version;
 
 /// The first byte of a snapshot.
 const FORMAT: u8 = 1;
@@ -377,7 +377,7 @@ fn read(bytes: &[u8]) -> Option<Snapshot<'_>> {
     if *flags > INITIALIZED | HAS_PRINCIPAL | HAS_LEVEL {
         return None;
     }
-    let version = Version::from_name(text(from)?).filter(|version| version.era() == Era::Legacy)?;
+    let version = Version::from_name(text(from)?)?;
     let principal = if flags & HAS_PRINCIPAL != 0 { Some(text(from)?) } else { None };
     let log_level = if flags & HAS_LEVEL != 0 {
         let level;
