@@ -53,12 +53,8 @@ pub(super) struct HttpSession {
     pub(super) is_http_sse: bool,
     /// The token of its stream has expired: running calls are answered, and there are no others.
     pub(super) is_ending: bool,
-    /// Another process may have changed it.
-    pub(super) is_uncertain: bool,
-    /// The version of its record in a store as it is here; 0 without one.
-    pub(super) stored_version: u64,
-    /// The latest version that other processes have told of.
-    pub(super) newest_version: u64,
+    /// What is known of its record in a store, if there is one.
+    pub(super) record: Option<Box<RecordState>>,
     /// The GET streams, from the first one on.
     pub(super) get_streams: Part<Sessions, GetStreams>,
     /// Its exchanges that have a stream number or count as a call, ordered by number, calls first.
@@ -77,11 +73,6 @@ impl HttpSession {
         self.call_count
     }
 
-    /// Returns whether another process has changed it, or may have.
-    pub(super) const fn is_stale(&self) -> bool {
-        self.is_uncertain || self.stored_version < self.newest_version
-    }
-
     /// Returns the index of the exchanges.
     pub(super) const fn exchanges(&self) -> &Tree {
         &self.exchanges
@@ -92,6 +83,17 @@ impl HttpSession {
         self.last_stream_number = self.last_stream_number.saturating_add(1);
         self.last_stream_number
     }
+}
+
+/// What a process knows of the record of a session that other processes serve, too.
+#[derive(Debug, Default)]
+pub(super) struct RecordState {
+    /// The version that the session has here; 0 if it is not stored yet.
+    pub(super) version: u64,
+    /// The latest version that other processes have told of.
+    pub(super) newest: u64,
+    /// Other processes may have told of a later one.
+    pub(super) is_uncertain: bool,
 }
 
 /// The unpredictable part of an id, as its text: requests are compared with it. Not shown by `Debug` (SEC-019).
@@ -259,9 +261,7 @@ impl SessionTable {
             last_seen: now,
             is_http_sse: false,
             is_ending: false,
-            is_uncertain: false,
-            stored_version: 0,
-            newest_version: 0,
+            record: None,
             get_streams: Part::NONE,
             exchanges: Tree::new(),
             call_count: 0,

@@ -379,7 +379,8 @@ impl SharedSessions<'_> {
             sent: Vec::new(),
             returned: Vec::new(),
         };
-        Some(SessionRecord { replaces: session.stored_version, bytes: snapshot.write() })
+        let replaces = session.record.as_ref().map_or(0, |record| record.version);
+        Some(SessionRecord { replaces, bytes: snapshot.write() })
     }
 
     /// Adds what another process has changed in a session that is here: after a conflict with it, or because it said so.
@@ -409,7 +410,7 @@ impl SharedSessions<'_> {
         self.server.tick(now);
         let session = self.server.exchanges.get(exchange.0).and_then(|x| x.session());
         if let Some(session) = session.and_then(|session| self.server.sessions.get_mut(session)) {
-            session.stored_version = version;
+            session.record.get_or_insert_default().version = version;
         }
         release(self.server, exchange.0, true);
     }
@@ -428,8 +429,9 @@ impl SharedSessions<'_> {
     pub fn mark_stale(&mut self, id: &SessionId, version: u64) -> bool {
         let session = self.server.sessions.find(id.reveal());
         let Some(session) = session.and_then(|key| self.server.sessions.get_mut(key)) else { return false };
-        session.newest_version = session.newest_version.max(version);
-        session.is_stale() && session.has_open_get_stream()
+        let record = session.record.get_or_insert_default();
+        record.newest = record.newest.max(version);
+        is_stale(session) && session.has_open_get_stream()
     }
 
     /// Records that other processes may have changed any session. Returns those that are to be loaded now.
@@ -440,7 +442,7 @@ impl SharedSessions<'_> {
             let session = self.server.sessions.find(id.reveal());
             let session = session.and_then(|key| self.server.sessions.get_mut(key));
             session.is_some_and(|session| {
-                session.is_uncertain = true;
+                session.record.get_or_insert_default().is_uncertain = true;
                 session.has_open_get_stream()
             })
         };
@@ -512,7 +514,7 @@ impl SharedSessions<'_> {
         let Some(key) = server.sessions.find(snapshot.id) else {
             let key = snapshot::restore(server, snapshot)?;
             if let Some(session) = server.sessions.get_mut(key) {
-                session.stored_version = version;
+                session.record.get_or_insert_default().version = version;
             }
             return Ok(());
         };
@@ -522,10 +524,11 @@ impl SharedSessions<'_> {
             return Err(SnapshotError::OtherSession);
         }
         // Read before what is known here was written.
-        if version < session.stored_version {
+        let record = session.record.get_or_insert_default();
+        if version < record.version {
             return Ok(());
         }
-        (session.is_uncertain, session.stored_version) = (false, version);
+        (record.is_uncertain, record.version) = (false, version);
         let channel = session.channel;
         if let Some(unstored) = server.sharing.as_mut().and_then(|s| s.unstored.get_mut(&key.key)) {
             let theirs = Mutable::from(&snapshot.state);
@@ -559,10 +562,15 @@ fn merge(theirs: &mut SessionState, before: &Mutable, ours: &SessionState) {
     }
 }
 
+/// Returns whether another process has changed a session, or may have.
+fn is_stale(session: &HttpSession) -> bool {
+    session.record.as_ref().is_some_and(|record| record.is_uncertain || record.version < record.newest)
+}
+
 /// Returns whether a session is here as the store has it, as far as it is known.
 fn is_current(server: &Server, session: SessionKey) -> bool {
     // The next step of a handshake may be under way in another process.
-    server.sessions.get(session).is_some_and(|session| !session.is_stale())
+    server.sessions.get(session).is_some_and(|session| !is_stale(session))
         && !server.sessions.is_uninitialized(&server.engine, session)
 }
 
