@@ -252,7 +252,7 @@ mod tests {
             let written = message.write(70_000);
             let (process, read) = Message::read(&written).expect("a message");
             assert_eq!((process, alloc::format!("{read:?}")), (70_000, alloc::format!("{message:?}")));
-            for end in 0..written.len().min(14) {
+            for end in 0..7 {
                 assert!(Message::read(&written[..end]).is_none(), "{message:?} cut after {end}");
             }
         }
