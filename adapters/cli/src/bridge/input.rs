@@ -7,7 +7,7 @@ use mcp_proto::model::{
     ClientCapabilities, ElicitParams, InputRequest, InputRequests, InputResponse, encode_for,
 };
 use mcp_proto::server::Call;
-use mcp_proto::{CallError, Capabilities, Capability, RpcError, UseError, Version};
+use mcp_proto::{CallError, Capabilities, Capability, Era, RpcError, UseError, Version};
 
 use super::relay::{Engines, Relay, fail, refuse_input};
 use super::relayed_call::{
@@ -61,7 +61,8 @@ impl Relay {
     /// Finds the call that an input request without a call belongs to. Legacy servers send such requests.
     ///
     /// A single client may be asked through any of its calls. With several clients, the owner is known only if all calls that run are
-    /// of one, which their channel tells. Those count, too, that wait for answers of their clients: their servers may ask again.
+    /// of one, which their channel tells. Those of legacy clients count, too, that wait for answers: their servers may ask again.
+    /// Those of modern clients do not, because they may wait for ever.
     pub(super) fn input_owner(&self) -> Option<u64> {
         let may_ask = |relayed: &RelayedCall| match relayed.delivered_call() {
             Some(call) => matches!(call.method(), "tools/call" | "prompts/get" | "resources/read"),
@@ -73,9 +74,15 @@ impl Relay {
             let free = delivered.find(|(_, relayed)| relayed.inputs.is_empty());
             return free.or_else(|| all().next()).map(|(number, _)| number);
         }
-        let (first, relayed) = delivered.next().or_else(|| all().next())?;
+        let Some((first, relayed)) = delivered.next() else {
+            let mut suspended = all();
+            let only = suspended.next().filter(|_| suspended.next().is_none());
+            return only.map(|(number, _)| number);
+        };
         let channel = relayed.channel();
-        all().all(|(_, other)| other.channel() == channel).then_some(first)
+        let counts = |other: &RelayedCall| other.delivered_call().is_some() || other.era() == Era::Legacy;
+        let mut running = all().filter(|(_, other)| counts(other));
+        running.all(|(_, other)| other.channel() == channel).then_some(first)
     }
 
     /// Sends all collected input requests to the clients, unless more are still being gathered.

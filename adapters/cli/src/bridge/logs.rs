@@ -107,8 +107,9 @@ impl Relay {
         // only if one call is running.
         let mut delivered = self.calls.iter().filter_map(|(_, relayed)| relayed.delivered_call());
         if !self.has_single_client() {
-            // Also of those whose clients are being asked: their servers go on.
-            let mut running = self.calls.iter();
+            // Also of legacy ones whose clients are being asked: their servers go on. A modern one may wait for ever.
+            let counts = |call: &RelayedCall| call.delivered_call().is_some() || call.era() == Era::Legacy;
+            let mut running = self.calls.iter().filter(|(_, relayed)| counts(relayed));
             if let (Some((_, only)), None) = (running.next(), running.next()) {
                 only.delivered_call().map(pass);
                 return;

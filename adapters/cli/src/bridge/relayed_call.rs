@@ -71,7 +71,7 @@ impl RelayedCall {
         }
     }
 
-    fn era(&self) -> Era {
+    pub(super) fn era(&self) -> Era {
         match &self.downstream {
             DownstreamCall::Delivered(call) => call.version().era(),
             DownstreamCall::Suspended { era, .. } => *era,

@@ -2,6 +2,7 @@
 //!
 //! `MCP_PROCESS_ENDS` sets how often one ends; 6 by default, and 200 in `.ci/full`.
 
+use core::sync::atomic::{AtomicU16, Ordering};
 use core::time::Duration;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -33,8 +34,17 @@ fn is_redis_ready() -> bool {
     report_readiness(found, "sessions in Redis")
 }
 
+/// Returns a port that nobody uses. It is none that the system gives to connections: one of these could take it while a process
+/// starts again.
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 12_000 + (std::process::id() % 8_000) as u16;
+    loop {
+        let port = first + NEXT.fetch_add(1, Ordering::Relaxed);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 fn wait_for(port: u16) {
@@ -47,8 +57,8 @@ fn wait_for(port: u16) {
 
 impl Redis {
     fn start() -> Self {
-        let (port, folder) =
-            (free_port(), env::temp_dir().join(format!("mcp-processes-{}", std::process::id())));
+        let port = free_port();
+        let folder = env::temp_dir().join(format!("mcp-processes-{}-{port}", std::process::id()));
         fs::create_dir_all(&folder).expect("room for a folder");
         let mut server = Command::new("redis-server");
         server.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &port.to_string()]);

@@ -398,6 +398,13 @@ impl ConversationReport {
         let Some(end) = self.server_log.last() else {
             return self.record_problem(step, "empty server log", &Value::Null);
         };
+        // What a client of ours has started is ended two seconds after it, if it has not ended by itself.
+        let is_ended = self.pair.client == Implementation::Own
+            && self.pair.transport == InteropTransport::Stdio
+            && self.pair.known_difference("outlives", "vanish").is_some();
+        if is_ended && end["event"] != "end" && self.logged_events("call").count() == 1 {
+            return;
+        }
         // After the timeout of its input request, our server delivers the call again.
         let retries = self.logged_events("gave-up").count() > 0 && self.pair.server == Implementation::Own;
         if self.logged_events("call").count() != 1 + usize::from(retries) || end["event"] != "end" {
