@@ -36,9 +36,9 @@ use help::{
 pub(crate) use login::{LogInArgs, LogOutArgs, WhoamiArgs};
 pub(crate) use parse::{add_name_tip, add_server_tips, wants_json};
 pub(crate) use pins::{PinArgs, VerifyArgs};
-pub(crate) use serve::{
-    BridgeArgs, CallRate, LayerArgs, ProtectionArgs, ServeArgs, ServeHttpArgs, SessionArgs,
-};
+#[cfg(feature = "sessions")]
+pub(crate) use serve::SessionArgs;
+pub(crate) use serve::{BridgeArgs, CallRate, LayerArgs, ProtectionArgs, ServeArgs, ServeHttpArgs};
 pub(crate) use server::{ServerArgs, ServerPlaceArgs, is_url, socket, url, with_server};
 pub(crate) use skills::{SkillsCommand, SkillsListArgs, SkillsShowArgs, SkillsVerifyArgs};
 pub(crate) use target::{ConnectionArgs, EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};

@@ -1,5 +1,6 @@
 //! The service, and its settings.
 
+#[cfg(feature = "shared-sessions")]
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
