@@ -302,7 +302,7 @@ impl SessionSharing {
             lifetime: server.config().record_lifetime(),
         });
         if job.is_none_or(|job| self.workers.submit(job).is_err()) {
-            self.end_save(id, |exchange| server.shared_sessions().not_stored(now, exchange));
+            self.refuse(now, server, id);
         }
     }
 
@@ -431,7 +431,6 @@ impl SessionSharing {
             Message::ForStream(id, to, message) if to == self.shared.process => {
                 _ = sessions.send(now, &id, message.into());
             }
-            Message::ForStream(..) => {}
             Message::Resume(id, to, request, after) if to == self.number() => {
                 match sessions.open_relay(now, &id, &after) {
                     Some(exchange) => {
@@ -471,7 +470,8 @@ impl SessionSharing {
                     server.handle_gone(now, self.relays.swap_remove(at).exchange);
                 }
             }
-            Message::Resume(..) | Message::Stream(..) | Message::StopStream(..) => {}
+            // For another process.
+            Message::ForStream(..) | Message::Resume(..) | Message::Stream(..) | Message::StopStream(..) => {}
             Message::Changes(changes) => return Some(changes),
         }
         None
@@ -527,7 +527,6 @@ impl ShareSessions for SessionSharing {
     }
 
     fn handle_event(&mut self, now: Instant, server: &mut Server, event: SharedSessionEvent) {
-        let lifetime = server.config().record_lifetime();
         match event {
             SharedSessionEvent::Load { exchange, id } => {
                 let job = Job::Load { exchange: Some(exchange), id };
@@ -550,7 +549,10 @@ impl ShareSessions for SessionSharing {
                     server.shared_sessions().not_stored(now, exchange);
                 }
             }
-            SharedSessionEvent::Used { ids } => _ = self.workers.submit(Job::Touch { ids, lifetime }),
+            SharedSessionEvent::Used { ids } => {
+                let lifetime = server.config().record_lifetime();
+                _ = self.workers.submit(Job::Touch { ids, lifetime });
+            }
             SharedSessionEvent::StreamOpened { id, after } => {
                 _ = self.tell(Message::StreamOpened(id, after.unwrap_or_default()));
             }

@@ -192,10 +192,11 @@ impl Server {
         };
         let reason = envelope.as_ref().err().map(|rejected| rejected.reason);
         self.engine.exchanges().handle_message(self.now, stream, frame, envelope, &check);
-        let is_refused = self.engine.exchange_status(ChannelId(stream)).error_code.is_some();
+        let has_changed =
+            effect == Effect::Changes && self.engine.exchange_status(ChannelId(stream)).error_code.is_none();
         self.finish_post(key, stream, route, is_request, reason);
-        if !is_refused {
-            hold(self, key, effect);
+        if has_changed {
+            hold(self, key);
         }
     }
 
@@ -260,7 +261,9 @@ impl Server {
         let Some(stream) = self.open_stream(key, route) else { return };
         self.engine.exchanges().handle_batch(self.now, stream, frame);
         self.finish_post(key, stream, route, false, None);
-        hold(self, key, effect);
+        if effect == Effect::Changes {
+            hold(self, key);
+        }
     }
 
     /// Finds the destination of a message (DEC-006, DEC-007, HTTP-069, HTTP-071, HTTP-078).
@@ -427,9 +430,9 @@ fn inspect_shared(
     sharing.map_or(Effect::None, |sharing| (sharing.inspect)(server, key, session, frame, envelope))
 }
 
-/// Holds back the response to a request that has changed its session, if other processes serve it, too.
-fn hold(server: &mut Server, key: Key, effect: Effect) {
-    if let Some(sharing) = shared::functions(server).filter(|_| effect == Effect::Changes) {
+/// Holds back the response to a request that has changed its session, which other processes serve, too.
+fn hold(server: &mut Server, key: Key) {
+    if let Some(sharing) = shared::functions(server) {
         (sharing.hold)(server, key);
     }
 }

@@ -648,12 +648,19 @@ fn changes(server: &mut Server, session: SessionKey) -> Effect {
     Effect::Changes
 }
 
-fn hold(server: &mut Server, key: Key) {
-    let Some(x) = server.exchanges.get_mut(key) else { return };
-    let Some(session) = x.session() else { return };
-    x.is_held = true;
+/// Holds the response of an exchange back, until the store has answered.
+fn hold_response(server: &mut Server, key: Key) {
+    if let Some(x) = server.exchanges.get_mut(key) {
+        x.is_held = true;
+    }
     let until = server.now + server.config.store_timeout;
     server.undecided.add_held(&server.exchanges, key, until);
+}
+
+fn hold(server: &mut Server, key: Key) {
+    let Some(x) = server.exchanges.get(key) else { return };
+    let Some(session) = x.session() else { return };
+    hold_response(server, key);
     if let Some(sharing) = server.sharing.as_mut() {
         let before = core::mem::take(&mut sharing.before);
         let unstored = sharing.unstored.entry(session.key).or_insert_with(|| Unstored {
@@ -673,11 +680,7 @@ fn end(server: &mut Server, session: SessionKey, exchange: Option<Key>) {
         sharing.unstored.remove(&session.key);
     }
     if let Some(key) = exchange {
-        if let Some(x) = server.exchanges.get_mut(key) {
-            x.is_held = true;
-        }
-        let until = server.now + server.config.store_timeout;
-        server.undecided.add_held(&server.exchanges, key, until);
+        hold_response(server, key);
     }
     report(server, SharedSessionEvent::Ended { id, exchange: exchange.map(ExchangeId) });
 }
