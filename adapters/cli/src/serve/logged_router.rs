@@ -2,7 +2,8 @@
 
 use alloc::sync::Arc;
 
-use super::super::{Router, tools};
+use super::super::Router;
+use super::super::tools::{self, Entries};
 use crate::args;
 use crate::serve::clock::ClockResource;
 use crate::serve::layers;
@@ -10,7 +11,12 @@ use crate::serve::server_log::ServerLog;
 
 /// Creates the router that the options describe.
 pub(super) fn build(args: &args::ServeArgs, log: &Arc<ServerLog>) -> (Router, Option<ClockResource>) {
-    let (mut router, clock) = tools::build_router(args);
+    let entries = match (args.everything, &args.sessions.session_store) {
+        (false, _) => Entries::Demonstration,
+        (true, Some(_)) => Entries::Shared,
+        (true, None) => Entries::Everything,
+    };
+    let (mut router, clock) = tools::build_router(entries, args.broken);
     layers::add(&mut router, &args.layers, log.audit_file.as_ref());
     let [failures, diagnostics, messages, heads] = [(); 4].map(|()| Arc::clone(log));
     router

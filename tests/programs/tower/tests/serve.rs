@@ -24,10 +24,11 @@ mod demo;
 #[path = "../../../../adapters/cli/src/serve/everything/mod.rs"]
 mod everything;
 #[path = "../../../../adapters/cli/src/serve/tools/mod.rs"]
+#[expect(dead_code, reason = "only the command line serves less than everything")]
 mod tools;
 
 /// Returns the router with everything, and its clock.
 pub(crate) fn router() -> (Router, ClockResource) {
-    let (router, clock) = tools::build_router(true, None);
+    let (router, clock) = tools::build_router(tools::Entries::Everything, None);
     (router, clock.expect("everything has a clock"))
 }

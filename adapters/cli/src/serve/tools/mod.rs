@@ -13,30 +13,37 @@ mod tasks;
 use mcp_proto::model::Implementation;
 
 use super::Router;
-use crate::args::ServeArgs;
+use crate::demo::TourStep;
 use crate::serve::clock::ClockResource;
 use crate::serve::{demo, everything};
 
-/// Creates the router of the demonstration, as the options say.
-pub(super) fn build_router(args: &ServeArgs) -> (Router, Option<ClockResource>) {
-    let broken = args.broken;
+/// What the server offers.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(super) enum Entries {
+    Demonstration,
+    /// Everything but the tasks, which other processes would not know.
+    Shared,
+    Everything,
+}
+
+/// Creates the router of the demonstration, which performs the step `broken` wrongly.
+pub(super) fn build_router(entries: Entries, broken: Option<TourStep>) -> (Router, Option<ClockResource>) {
     let version = env!("CARGO_PKG_VERSION");
     let mut router = Router::new("mcp-probe", version);
     let info = Implementation::new("mcp-probe", version).title("mcp-probe demonstration server");
-    let clock = if args.everything {
+    let clock = if entries == Entries::Demonstration {
+        router.core().info(info).instructions(demo::INSTRUCTIONS);
+        None
+    } else {
         router.core().info(info);
         everything::register(&mut router, broken);
         slow::register(&mut router);
-        // Other processes would not know them.
-        if args.sessions.session_store.is_none() {
+        if entries == Entries::Everything {
             tasks::register(&mut router, broken);
         }
         annex::register(&mut router);
         notes::register(&mut router);
         Some(clock::register(&mut router))
-    } else {
-        router.core().info(info).instructions(demo::INSTRUCTIONS);
-        None
     };
     demo::register(&mut router, broken);
     count::register(&mut router, broken);
