@@ -10,8 +10,8 @@ use alloc::collections::BTreeSet;
 use core::fmt::Write as _;
 use std::path::Path;
 
-/// The source of `mcp-probe`, and the page about it.
-const TOOL_SOURCE: &str = "adapters/cli/";
+/// The source of `mcp-probe` with that of its bridge, and the page about it.
+const TOOL_SOURCES: [&str; 2] = ["adapters/cli/", "adapters/proxy/"];
 const TOOL_PAGE: &str = "adapters/runtime/src/guide/troubleshooting_mcp_probe.md";
 
 fn root() -> &'static Path {
@@ -32,8 +32,9 @@ fn differences(messages: &messages::Messages, pages: &[pages::Page]) -> String {
         };
         // The same words of the tool and of a library have different causes.
         for is_tool in [true, false] {
-            let from: Vec<_> =
-                places.iter().filter(|place| place.starts_with(TOOL_SOURCE) == is_tool).cloned().collect();
+            let is_from =
+                |place: &&String| TOOL_SOURCES.iter().any(|source| place.starts_with(source)) == is_tool;
+            let from: Vec<_> = places.iter().filter(is_from).cloned().collect();
             if !from.is_empty() && !pages.iter().any(|page| (*page == TOOL_PAGE) == is_tool) {
                 let _ = writeln!(report, "in no page about it: {message:?}, from {}", from.join(", "));
             }

@@ -4,9 +4,8 @@ use std::io::{self, ErrorKind};
 
 use mcp_proto::model::Implementation;
 use mcp_proto::{Capabilities, Capability, RawJson};
+use mcp_proto_proxy::relayed_capabilities;
 use mcp_std::io::{Duplex, Interest};
-
-use super::relay::relayed_capabilities;
 
 /// Identity and capabilities from the first message, and the bytes read so far.
 #[derive(Debug)]

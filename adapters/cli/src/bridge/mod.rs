@@ -1,18 +1,9 @@
 //! The `bridge` command: connects clients and a server across transports and eras.
 
-mod convert;
 mod downstream;
 mod first_message;
-mod input;
-mod logs;
-mod relay;
-mod relayed_call;
-mod server_life;
 #[cfg(unix)]
 mod shared;
-mod subscriptions;
-#[cfg(test)]
-mod tests;
 mod upstream;
 mod upstream_slot;
 
@@ -22,6 +13,7 @@ use std::io;
 use mcp_proto::client::Peer;
 use mcp_proto::server::Event;
 use mcp_proto::{Diagnostic, Limits};
+use mcp_proto_proxy::{ClientCount, Engines, Relay, server_config, server_limits};
 #[cfg(unix)]
 use mcp_std::io::StreamListener;
 use mcp_std::io::{Duplex, Listener, Stdio, StreamAddress};
@@ -44,7 +36,6 @@ use downstream::{Downstream, HttpDownstream, StreamDownstream};
 #[cfg(unix)]
 use first_message::shared_capabilities;
 use first_message::{FirstMessage, all_capabilities};
-use relay::{ClientCount, Engines, Relay, server_config, server_limits};
 #[cfg(unix)]
 use shared::SharedDownstream;
 use upstream::{ClientIdentity, UpstreamOpener};

@@ -9,9 +9,9 @@ use mcp_proto::http::HeadRecord;
 use mcp_proto::model::{Implementation, InputResponse};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{Capabilities, Change, Diagnostic, Fault, RpcError};
+use mcp_proto_proxy::client_limits;
 use mcp_runtime::client::{ClientHandler, ClientTransport, Connection, Options, ReadyConnection};
 
-use super::relay::client_limits;
 use crate::args::{self, StderrChoice};
 use crate::authorization::Authorizer;
 use crate::deviations::Deviations;

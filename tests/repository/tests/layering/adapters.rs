@@ -85,10 +85,11 @@ const PACKAGES: &[(&str, &str)] = &[
     ("adapters/tower", "mcp-proto mcp-std mcp-auth mcp-extensions mcp-events mcp-runtime"),
     ("adapters/telemetry", "mcp-proto"),
     ("adapters/redis", "mcp-std"),
+    ("adapters/proxy", "mcp-proto"),
     ("adapters/c", "mcp-proto"),
     (
         "adapters/cli",
-        "mcp-proto mcp-std mcp-auth mcp-extensions mcp-events mcp-redis-store mcp-runtime mcp-blocking mcp-threads mcp-smol mcp-tokio",
+        "mcp-proto mcp-std mcp-auth mcp-extensions mcp-events mcp-proto-proxy mcp-redis-store mcp-runtime mcp-blocking mcp-threads mcp-smol mcp-tokio",
     ),
 ];
 

@@ -2,7 +2,8 @@
 //!
 //! `adapters_know_no_words_of_the_protocol` finds words in literals. An adapter can also branch on what the core has named
 //! already: an era, a revision, a method, a code of an error, a status. Each such line is counted here, in every adapter,
-//! and each file with some has a row with their number and the reason. `mcp-probe` is an application and has none.
+//! and each file with some has a row with their number and the reason. `mcp-probe` is an application, and `mcp-proto-proxy` translates
+//! between the eras: they have none.
 
 use crate::layering::source::{self, SourceFile};
 use crate::layering::{assert_none, root};

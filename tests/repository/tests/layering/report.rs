@@ -63,6 +63,7 @@ fn counts_are_printed() {
         "adapters/tower/src",
         "adapters/telemetry/src",
         "adapters/redis/src",
+        "adapters/proxy/src",
         "adapters/c/src",
         "adapters/cli/src",
     ];

@@ -18,6 +18,7 @@ const FOLDERS: &[&str] = &[
     "adapters/embedded/src",
     "adapters/events/src",
     "adapters/extensions/src",
+    "adapters/proxy/src",
     "adapters/redis/src",
     "adapters/runtime/src",
     "adapters/smol/src",

@@ -206,7 +206,7 @@ pub(super) fn failed_call_error(error: &CallError) -> RpcError {
         }
         CallError::Rpc(error) | CallError::InputRefused(error) => error.clone(),
         CallError::Refused(why) => refused_call_error(why, "that method"),
-        CallError::Closed(fault) => super::relay::server_gone_error(fault),
+        CallError::Closed(fault) => crate::relay::server_gone_error(fault),
         other => RpcError::internal(format!("beyond the bridge: {other}")),
     }
 }

@@ -21,20 +21,20 @@ use super::{convert, relayed_call};
 use relayed_call::{DownstreamCall, RelayOutcome, RelayedCall, RelayedCalls, RelayedInput};
 
 /// Both engines and the current time on the clock of each.
-pub(crate) struct Engines<'a> {
+pub struct Engines<'a> {
     /// Current time on the downstream clock, which is also the clock of the bridge.
-    pub(crate) now: Instant,
+    pub now: Instant,
     /// Engine that faces the client.
-    pub(crate) downstream: &'a mut server::Engine,
+    pub downstream: &'a mut server::Engine,
     /// Current time on the upstream clock.
-    pub(crate) upstream_now: Instant,
+    pub upstream_now: Instant,
     /// Engine that faces the server.
-    pub(crate) upstream: &'a mut client::Engine,
+    pub upstream: &'a mut client::Engine,
 }
 
 /// Number of clients that may be connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ClientCount {
+pub enum ClientCount {
     /// One client on a byte stream. Every message of the server belongs to it.
     One,
     /// Any number of clients over HTTP. A message without an owner goes to the only possible client, or is dropped.
@@ -43,7 +43,7 @@ pub(crate) enum ClientCount {
 
 /// State of all relayed calls, sessions and subscriptions.
 #[derive(Debug)]
-pub(crate) struct Relay {
+pub struct Relay {
     clients: ClientCount,
     /// Revision that the server speaks.
     pub(super) version: Version,
@@ -72,7 +72,7 @@ pub(crate) struct Relay {
 
 impl Relay {
     /// Creates a bridge to a server that has just become ready. It is ended after `idle_timeout` without use.
-    pub(crate) fn new(
+    pub fn new(
         clients: ClientCount,
         peer: &client::Peer,
         now: Instant,
@@ -98,12 +98,12 @@ impl Relay {
     }
 
     /// Returns the next tool to register with a server over HTTP, with its schema.
-    pub(crate) fn poll_header_tool(&mut self) -> Option<(String, RawJson)> {
+    pub fn poll_header_tool(&mut self) -> Option<(String, RawJson)> {
         self.changed_header_tools.pop()
     }
 
     /// Returns the faults of the server since the last call of this function.
-    pub(crate) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
+    pub fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
         core::mem::take(&mut self.diagnostics)
     }
 
@@ -133,7 +133,7 @@ impl Relay {
 
     /// Handles an event of the engine that faces the client.
     #[expect(deprecated, reason = "supported until its removal")]
-    pub(crate) fn handle_server_event(&mut self, engines: &mut Engines<'_>, event: server::Event) {
+    pub fn handle_server_event(&mut self, engines: &mut Engines<'_>, event: server::Event) {
         match event {
             server::Event::Call(call) => self.handle_call(engines, call),
             server::Event::Cancelled { call, reason } => {
@@ -223,7 +223,7 @@ impl Relay {
 
     /// Handles an event of the engine that faces the server.
     #[expect(deprecated, reason = "supported until its removal")]
-    pub(crate) fn handle_client_event(&mut self, engines: &mut Engines<'_>, event: client::Event) {
+    pub fn handle_client_event(&mut self, engines: &mut Engines<'_>, event: client::Event) {
         match event {
             client::Event::Done { call, outcome, .. } => self.handle_outcome(engines, call, outcome),
             client::Event::Progress { call, progress } => {
@@ -382,7 +382,7 @@ impl Relay {
     // ---- both sides ------------------------------------------------------------------------------------------
 
     /// Does the work due once after a batch of events: sends input requests, subscribes, sets the log level.
-    pub(crate) fn process_pending(&mut self, engines: &mut Engines<'_>) {
+    pub fn process_pending(&mut self, engines: &mut Engines<'_>) {
         self.send_due_inputs(engines);
         self.update_use(engines.now);
         if self.life.is_running() {
@@ -392,7 +392,7 @@ impl Relay {
     }
 
     /// Returns when [`handle_timeout()`](Self::handle_timeout) must be called next.
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+    pub fn poll_timeout(&self) -> Option<Instant> {
         let all = [
             self.calls.next_expiry(),
             self.subscriptions.next_retry(),
@@ -403,7 +403,7 @@ impl Relay {
     }
 
     /// Handles deadlines. Calls whose clients did not retry in time are cancelled.
-    pub(crate) fn handle_timeout(&mut self, engines: &mut Engines<'_>) {
+    pub fn handle_timeout(&mut self, engines: &mut Engines<'_>) {
         for relayed in self.calls.take_expired(engines.now) {
             cancel_upstream(engines, &relayed, "no answer in time");
         }
@@ -416,7 +416,7 @@ impl Relay {
 ///
 /// Tasks are left out: their results and notifications are not relayed.
 #[expect(deprecated, reason = "supported until its removal")]
-pub(crate) fn relayed_capabilities(object: &RawJson) -> Capabilities {
+pub fn relayed_capabilities(object: &RawJson) -> Capabilities {
     let tasks = [
         Capability::Tasks,
         Capability::TaskList,
@@ -430,7 +430,7 @@ pub(crate) fn relayed_capabilities(object: &RawJson) -> Capabilities {
 }
 
 /// Returns the configuration of the server that represents the connected one.
-pub(crate) fn server_config(peer: &client::Peer, versions: VersionSet, limits: Limits) -> server::Config {
+pub fn server_config(peer: &client::Peer, versions: VersionSet, limits: Limits) -> server::Config {
     let info = peer.info();
     let mut capabilities = relayed_capabilities(&peer.capabilities);
     if let Some(value) = peer.capabilities.member("experimental").filter(RawJson::is_object) {
@@ -452,14 +452,14 @@ pub(crate) fn server_config(peer: &client::Peer, versions: VersionSet, limits: L
 }
 
 /// Returns the limits of the downstream side.
-pub(crate) fn server_limits(mut limits: Limits) -> Limits {
+pub fn server_limits(mut limits: Limits) -> Limits {
     // The sender has already limited the rate.
     (limits.progress_burst, limits.progress_rate) = (u16::MAX, u16::MAX);
     limits
 }
 
 /// Returns the limits of the upstream side.
-pub(crate) fn client_limits(mut limits: Limits) -> Limits {
+pub fn client_limits(mut limits: Limits) -> Limits {
     // A call that waits for its client's answers is no longer live downstream, but still pending upstream.
     limits.max_pending_calls = limits.max_pending_calls.max(4 * limits.max_live_calls);
     limits.max_live_calls = limits.max_live_calls.max(1);

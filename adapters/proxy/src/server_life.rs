@@ -96,12 +96,12 @@ impl ServerLife {
 
 impl Relay {
     /// Returns whether the server is connected. Otherwise the driver closes the connection to it.
-    pub(crate) const fn is_server_running(&self) -> bool {
+    pub const fn is_server_running(&self) -> bool {
         self.life.is_running()
     }
 
     /// Returns whether the driver has to start the server now, once.
-    pub(crate) fn poll_start(&mut self, now: Instant) -> bool {
+    pub fn poll_start(&mut self, now: Instant) -> bool {
         let is_due = matches!(self.life.phase, Phase::Due(at) if at <= now);
         if is_due {
             self.life.phase = Phase::Starting;
@@ -150,12 +150,12 @@ impl Relay {
     }
 
     /// Returns the fault that ended the server that is to be let go of; `None` if nobody used it.
-    pub(crate) const fn take_fault(&mut self) -> Option<Fault> {
+    pub const fn take_fault(&mut self) -> Option<Fault> {
         self.fault.take()
     }
 
     /// Handles a server that was started in place of the last one.
-    pub(crate) fn handle_started(&mut self, engines: &mut Engines<'_>, peer: &client::Peer) {
+    pub fn handle_started(&mut self, engines: &mut Engines<'_>, peer: &client::Peer) {
         self.life.phase = Phase::Running { since: engines.now, unused_since: None };
         self.version = peer.version;
         self.subscriptions.restart(peer);
@@ -171,7 +171,7 @@ impl Relay {
     }
 
     /// Handles a server that could not be started. The calls that waited for it are refused.
-    pub(crate) fn handle_start_failure(&mut self, engines: &mut Engines<'_>, reason: &str) {
+    pub fn handle_start_failure(&mut self, engines: &mut Engines<'_>, reason: &str) {
         let reason = format!("the server behind the bridge cannot be started: {reason}");
         let error = RpcError::internal(reason.clone());
         self.life.handle_failure(engines.now, reason);

@@ -10,7 +10,7 @@ use mcp_proto::{CallError, CallKey, CallOptions, Capability, Era, RawJson, RpcEr
 use serde_json::{Value, json};
 
 use super::harness::{ALL_CAPABILITIES, BridgeHarness, REVISION_PAIRS};
-use crate::bridge::relay::ClientCount;
+use crate::ClientCount;
 
 fn form_request(message: &str) -> InputRequest<'static> {
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});

@@ -13,7 +13,7 @@ use mcp_proto::{
 };
 use serde_json::{Value, json};
 
-use crate::bridge::relay::{ClientCount, Engines, Relay, client_limits, server_config, server_limits};
+use crate::{ClientCount, Engines, Relay, client_limits, server_config, server_limits};
 
 /// All client capabilities.
 #[expect(deprecated, reason = "tested until its removal")]
