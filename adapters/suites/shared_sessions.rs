@@ -88,15 +88,15 @@ impl SessionStore for Switched {
 }
 
 fn serve(store: &Switched) -> HttpTestServer {
-    let capabilities = [
-        Capability::Tools,
-        Capability::ToolsListChanged,
-        Capability::Resources,
-        Capability::ResourceSubscriptions,
-    ];
-    let capabilities = capabilities.into_iter().fold(Capabilities::new(), Capabilities::with);
-    let config = server::Config::new("test", "1").capabilities(capabilities);
     let sessions = SharedSessions::join(store.clone(), &SessionKeys::new([7; 32])).expect("the store is up");
+    serve_shared(sessions, &[Capability::Resources, Capability::ResourceSubscriptions])
+}
+
+fn serve_shared(sessions: SharedSessions, more: &[Capability]) -> HttpTestServer {
+    let capabilities =
+        [Capability::Tools, Capability::ToolsListChanged].into_iter().chain(more.iter().copied());
+    let capabilities = capabilities.fold(Capabilities::new(), Capabilities::with);
+    let config = server::Config::new("test", "1").capabilities(capabilities);
     HttpTestServer::with_config(
         config,
         Http::new(),
@@ -257,15 +257,48 @@ fn record_of_other_keys_is_that_of_no_session() {
         let id = open(&a, &a);
         let others =
             SharedSessions::join(store.clone(), &SessionKeys::new([8; 32])).expect("the store is up");
-        let b = HttpTestServer::with_config(
-            server::Config::new("test", "1"),
-            Http::new(),
-            || AskingHandler,
-            move |server| server.share_sessions(&others).expect("threads"),
-        );
+        let b = serve_shared(others, &[]);
         let (status, body) = call(&b, &id, 2);
         assert!(status == 404 && !body.contains("by hand"), "{status} {body}");
         assert_eq!(call(&a, &id, 3).0, 200);
         [a, b].into_iter().for_each(HttpTestServer::stop);
+    });
+}
+
+// covers: HTTP-064, HTTP-071, HTTP-075
+#[test]
+fn session_whose_id_carries_it_needs_no_store() {
+    with_timeout(|| {
+        let hour = Duration::from_secs(3600);
+        let in_ids = |key, lifetime| SharedSessions::in_ids(&SessionKeys::new([key; 32]), lifetime);
+        let [a, b] = [(); 2].map(|()| serve_shared(in_ids(7, hour), &[]));
+        let id = open(&a, &b);
+        assert!(id.len() > 100 && id.len() <= 1024 && id.bytes().all(|byte| byte.is_ascii_graphic()));
+        for (n, served) in [&b, &a, &b].into_iter().enumerate() {
+            let (status, body) = call(served, &id, n as u32 + 10);
+            assert!(status == 200 && body.contains("done"), "{status} {body}");
+        }
+        assert_eq!(send(&a, "DELETE", &id, "").0, 405);
+        // All processes end, and one with newer keys begins.
+        [a, b].into_iter().for_each(HttpTestServer::stop);
+        let newer = SessionKeys::new([8; 32]).with_older([7; 32]);
+        let c = serve_shared(SharedSessions::in_ids(&newer, hour), &[]);
+        assert_eq!(call(&c, &id, 20).0, 200);
+        let mut stream = request(&c, "GET", &id, "");
+        read_until(&mut stream, "list_changed");
+        // Other keys, an id that was altered, or one that has expired: its client begins anew.
+        let other = serve_shared(in_ids(9, hour), &[]);
+        let brief = serve_shared(in_ids(7, Duration::ZERO), &[]);
+        let expired = open(&brief, &brief);
+        assert_eq!(call(&brief, &expired, 30).0, 200, "its process has it");
+        let new = serve_shared(in_ids(7, hour), &[]);
+        let bad = [(&other, &*id), (&new, &expired), (&new, &id[..id.len() - 1]), (&new, "anything")];
+        for (served, id) in bad {
+            let (status, body) = call(served, id, 31);
+            assert!(status == 404 && !body.contains("by hand"), "{status} {body}");
+        }
+        assert_eq!(call(&new, &open(&new, &new), 32).0, 200);
+        drop(stream);
+        [c, other, brief, new].into_iter().for_each(HttpTestServer::stop);
     });
 }

@@ -101,6 +101,11 @@ impl Exchanges<'_> {
         self.set_resources(channel, &state.resources, announces);
     }
 
+    /// Ends the handshake of a session, whose client has sent `notifications/initialized` to another process.
+    pub(crate) fn mark_initialized(&mut self, channel: Key) {
+        receive_initialized(self.engine, channel);
+    }
+
     fn set_resources(&mut self, channel: Key, resources: &[Arc<str>], announces: bool) {
         let engine = &mut *self.engine;
         let changed =

@@ -1,8 +1,9 @@
-//! Sessions in a store, so that several processes serve them without affinity.
+//! Sessions that several processes serve without affinity, in a store or by what their ids carry.
 //!
 //! [`SharedSessions`] belongs to a process: it has the store and the keys. Each loop of a server takes what its server says
 //! about sessions to the store and back. The store runs on threads of its own.
 
+mod in_ids;
 mod message;
 mod seal;
 
@@ -25,6 +26,7 @@ use mcp_std::session_store::{
 };
 use mcp_std::sync::{Inbox, Sender, Workers};
 
+use self::in_ids::SessionsInIds;
 use self::message::{Message, StreamPart};
 use self::seal::{Purpose, Sealer, name_of};
 use super::server_loop::ChangeSet;
@@ -43,7 +45,8 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of processes whose streams have different numbers (see [`mcp_proto::http::server::SharedSessions::begin`]).
 const PROCESSES: u32 = 1024;
 
-/// The sessions of a process in a store, for its servers.
+/// The sessions of a process that other processes serve, too, for its servers: in a [store](Self::join), or
+/// [without one](Self::in_ids).
 ///
 /// All processes that share sessions have the same store and the same keys, and servers with the same configuration and number
 /// of shards. A session survives its process, and each request of it can go to any of them. What each process publishes
@@ -51,7 +54,14 @@ const PROCESSES: u32 = 1024;
 ///
 /// A call belongs to the process that it came to, and ends with it.
 #[derive(Clone)]
-pub struct SharedSessions(Arc<Shared>);
+pub struct SharedSessions(Place);
+
+/// Where sessions are found by a process that does not have them.
+#[derive(Clone)]
+enum Place {
+    Store(Arc<Shared>),
+    Ids(SessionsInIds),
+}
 
 struct Shared {
     store: Arc<dyn SessionStore>,
@@ -107,23 +117,46 @@ impl SharedSessions {
             });
         }))?;
         let sealer = Sealer::new(keys);
-        Ok(Self(Arc::new(Shared { store, sealer, process, loops, _watch: watch })))
+        Ok(Self(Place::Store(Arc::new(Shared { store, sealer, process, loops, _watch: watch }))))
+    }
+
+    /// Lets the id of each session carry what is known of its client, sealed with keys that all processes have: each takes up
+    /// the session from it, without a store. For servers without subscriptions to resources, and sessions that may be begun anew.
+    ///
+    /// An id is taken up until `lifetime` after its session began, by the clock of the system: then the client gets
+    /// 404 and begins a new session, unless its process still has the session. An id has at most 1,024 characters. If a client says more than
+    /// about 600 bytes of itself, its session belongs to one process.
+    ///
+    /// An id tells no process what another one does. So these stay in their process: answers to questions, cancellations, log
+    /// levels, the resumption of streams, and changes of lists. A client cannot end its session (DELETE: 405).
+    #[must_use]
+    pub fn in_ids(keys: &SessionKeys, lifetime: Duration) -> Self {
+        Self(Place::Ids(SessionsInIds::new(Sealer::new(keys), lifetime)))
     }
 
     /// Shares the sessions of a server, which has had no request; for loops other than those of this crate.
     ///
     /// # Errors
     ///
-    /// The error of the operating system if no thread can be started.
+    /// The error of the operating system if no thread can be started; without a store, [`io::ErrorKind::InvalidInput`] if the
+    /// server offers subscriptions to resources.
     pub fn share(&self, server: &mut Server) -> io::Result<Box<dyn ShareSessions>> {
-        Ok(Box::new(SessionSharing::start(&self.0, server)?))
+        match &self.0 {
+            Place::Store(shared) => Ok(Box::new(SessionSharing::start(shared, server)?)),
+            Place::Ids(in_ids) => in_ids.start(server),
+        }
     }
 }
 
 /// Shows no keys.
 impl fmt::Debug for SharedSessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedSessions").field("process", &self.0.process).finish_non_exhaustive()
+        match &self.0 {
+            Place::Store(shared) => {
+                f.debug_struct("SharedSessions").field("process", &shared.process).finish_non_exhaustive()
+            }
+            Place::Ids(in_ids) => f.debug_tuple("SharedSessions").field(in_ids).finish(),
+        }
     }
 }
 

@@ -38,7 +38,9 @@ pub use documents::PublicDocument;
 pub use exchange_table::{ExchangeId, Response};
 pub use protected::{Dpop, Protected, ProtectedError, Scheme};
 pub use request_headers::VisibleFieldError;
-pub use shared::{SessionId, SessionRecord, SharedSessionEvent, SharedSessions};
+pub use shared::{
+    SealedIdentity, SessionId, SessionRecord, SharedSessionEvent, SharedSessions, SubscriptionsNeedStore,
+};
 pub use snapshot::{SnapshotError, Snapshots};
 pub use token::{AccessToken, Denial, TokenRequest};
 

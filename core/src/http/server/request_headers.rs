@@ -148,6 +148,17 @@ impl RequestHeaders {
         self.value(self.session)
     }
 
+    /// Cuts the id of the session off after `len` bytes, and returns the rest; `None` if there is none, or if the id has more
+    /// than `max` bytes.
+    pub(super) fn split_session(&mut self, len: usize, max: usize) -> Option<String> {
+        let SingleField::Span(from, to) = self.session else { return None };
+        let at = from.checked_add(u32::try_from(len).ok()?).filter(|at| *at < to)?;
+        let rest = self.slice((at, to)).filter(|rest| rest.len() <= max - len)?;
+        let rest = core::str::from_utf8(rest).ok()?.into();
+        self.session = SingleField::Span(from, at);
+        Some(rest)
+    }
+
     pub(super) fn last_event_id(&self) -> Result<Option<&str>, ()> {
         self.text_value(self.last_event_id)
     }

@@ -207,7 +207,8 @@ impl SessionTable {
         let (own, _) = self.shard?;
         let (_, secret) = id.split_first_chunk::<SLOT_TEXT_LEN>()?;
         let [shard, ..] = URL_SAFE.decode(*secret.first_chunk()?)?;
-        (secret.len() == SECRET_TEXT_LEN && shard != own).then_some(shard)
+        // An identity may follow.
+        (secret.len() >= SECRET_TEXT_LEN && shard != own).then_some(shard)
     }
 
     /// Returns the index of this shard and the number of shards, if there are several.

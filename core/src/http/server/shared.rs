@@ -8,7 +8,10 @@
 //! The server calls it through [`Functions`], which [`SharedSessions::begin`] installs, so a program without it links none of
 //! its code.
 
+mod in_ids;
 mod relay;
+
+pub use in_ids::{SealedIdentity, SubscriptionsNeedStore};
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -122,6 +125,27 @@ pub enum SharedSessionEvent {
         /// The message, or a batch.
         message: Bytes,
     },
+    /// A request has begun a session whose id [carries](SharedSessions::begin_in_ids) its identity: [save](SharedSessions::save)
+    /// and seal it.
+    ///
+    /// The response waits for [`send_id`](SharedSessions::send_id), at most for
+    /// [`Config::store_timeout`](super::Config::store_timeout).
+    Begun {
+        /// The exchange of the request.
+        exchange: ExchangeId,
+        /// The session.
+        id: SessionId,
+    },
+    /// A request names a session that is not here, by an id that carries its identity: open that.
+    ///
+    /// The exchange waits for [`take_up`](SharedSessions::take_up), at most for
+    /// [`Config::store_timeout`](super::Config::store_timeout).
+    TakeUp {
+        /// The exchange of the request.
+        exchange: ExchangeId,
+        /// What the client has sent behind the id of its session.
+        identity: SealedIdentity,
+    },
 }
 
 /// The record of a session, for a store.
@@ -153,6 +177,18 @@ pub(super) struct Sharing {
     unstored: BTreeMap<Key, Unstored>,
     /// Sessions that were used after this time are to be reported.
     used_since: Instant,
+}
+
+impl Sharing {
+    const fn new(functions: &'static Functions, streams_begin_after: u32, now: Instant) -> Self {
+        Self {
+            functions,
+            streams_begin_after,
+            before: Mutable { log_level: None, resources: Vec::new() },
+            unstored: BTreeMap::new(),
+            used_since: now,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -288,13 +324,7 @@ impl SharedSessions<'_> {
         let server = &mut *self.server;
         let begin = process % PROCESSES * NUMBERS;
         server.engine.exchanges().begin_requests_after(begin);
-        server.sharing = Some(alloc::boxed::Box::new(Sharing {
-            functions: &FUNCTIONS,
-            streams_begin_after: begin,
-            before: Mutable::default(),
-            unstored: BTreeMap::new(),
-            used_since: server.now,
-        }));
+        server.sharing = Some(alloc::boxed::Box::new(Sharing::new(&FUNCTIONS, begin, server.now)));
     }
 
     /// Lets a request go on with the record of its session that another process, or this one, has [saved](Self::save).
@@ -612,9 +642,7 @@ fn inspect(
         }
         return Effect::Changes;
     };
-    if let (Some(x), Some(id)) = (server.exchanges.get_mut(key), &envelope.id) {
-        x.event_note = relay::note(id);
-    }
+    relay::note_request(server, key, envelope);
     if envelope.kind != envelope::Kind::Response && methods::changes_session(&envelope.method) {
         return changes(server, session);
     }

@@ -20,7 +20,8 @@ const NONCE_LEN: usize = 24;
 /// The keys with which records and messages of sessions are sealed, the same in all processes.
 ///
 /// The current key seals; it and the older ones open. To change it without losing sessions: give the new key to all processes
-/// as an older one, then make it the current one, and drop the previous one after the idle timeout of sessions.
+/// as an older one, then make it the current one, and drop the previous one after the idle timeout of sessions,
+/// or [their lifetime](super::SharedSessions::in_ids).
 #[derive(Clone)]
 pub struct SessionKeys {
     current: [u8; 32],
@@ -54,6 +55,8 @@ impl fmt::Debug for SessionKeys {
 pub(super) enum Purpose<'a> {
     Record(&'a SessionName),
     Message,
+    /// That of a client, in the id of its session.
+    Identity,
 }
 
 impl Purpose<'_> {
@@ -61,6 +64,7 @@ impl Purpose<'_> {
         match self {
             Self::Record(name) => [b"mcp-proto session record 1".as_slice(), &name.0].concat(),
             Self::Message => b"mcp-proto session message 1".to_vec(),
+            Self::Identity => b"mcp-proto session identity 1".to_vec(),
         }
     }
 }

@@ -25,6 +25,7 @@ use super::{NUMBERS, SessionId, SharedSessionEvent, SharedSessions, StreamPlace,
 use crate::head::BodySize;
 use crate::http::fields;
 use crate::rpc::RequestId;
+use crate::rpc::envelope::Envelope;
 use crate::slab::Key;
 use crate::time::Instant;
 
@@ -35,11 +36,13 @@ const MAX_NOTED_ID: usize = 64;
 /// Number of relayed bytes that may wait for a slow client. Beyond it the stream ends, and its client resumes it.
 const MAX_RELAYED: usize = 64 * MAX_BUFFERED_BODY;
 
-/// Returns the note for the ids of events of a call: the id of its request.
-pub(super) fn note(id: &RequestId) -> Option<Box<str>> {
-    let mut text = Vec::new();
-    id.write(&mut text);
-    (text.len() <= MAX_NOTED_ID).then(|| URL_SAFE_NO_PAD.encode(text).into())
+/// Notes the id of a request in the ids of events of its call.
+pub(super) fn note_request(server: &mut Server, key: Key, envelope: &Envelope<'_>) {
+    if let (Some(x), Some(id)) = (server.exchanges.get_mut(key), &envelope.id) {
+        let mut text = Vec::new();
+        id.write(&mut text);
+        x.event_note = (text.len() <= MAX_NOTED_ID).then(|| URL_SAFE_NO_PAD.encode(text).into());
+    }
 }
 
 fn noted(note: &str) -> Option<RequestId> {

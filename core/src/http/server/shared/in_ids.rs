@@ -1,0 +1,250 @@
+//! Sessions whose ids carry their identity, so that each process takes them up without a store.
+//!
+//! The client gets the id of its session, a dot, and the identity that the application has sealed. A process that does not have
+//! the session lets the application open it. What comes later is not in the id: changes, the end, and what other processes do.
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString as _};
+use core::fmt;
+
+use bytes::Bytes;
+
+use super::super::Server;
+use super::super::exchange_table::{ExchangeId, Kind, RequestPhase, SessionKey};
+use super::super::refusal::{Refusal, overloaded};
+use super::super::session::{ID_LEN, is_id};
+use super::super::snapshot::{self, Snapshot, SnapshotError};
+use super::{
+    Effect, Functions, NUMBERS, PROCESSES, SharedSessionEvent, SharedSessions, Sharing, expire,
+    hold_response, id_of, relay, release, report,
+};
+use crate::head::Fields;
+use crate::http::fields;
+use crate::methods::{self, Capability};
+use crate::rpc::envelope::Envelope;
+use crate::slab::Key;
+use crate::time::Instant;
+
+/// Longest id with an identity. Clients take ids of 1 KiB and more, and servers in between lines of 4 KiB and more.
+const MAX_ID_LEN: usize = 1 << 10;
+/// What is between the id of the session and the identity: a character of neither.
+const SEPARATOR: &str = ".";
+
+/// The identity of a session as its [id carries it](SharedSessions::begin_in_ids), sealed by the application. It is a secret of
+/// its client, as the id is, so `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SealedIdentity(String);
+
+impl SealedIdentity {
+    /// Largest number of characters, so that an id has at most 1,024.
+    pub const MAX_LEN: usize = MAX_ID_LEN - ID_LEN - SEPARATOR.len();
+
+    /// Takes a sealed identity: letters, digits, `-` and `_`. `None` for other texts, an empty one, and one that is too long.
+    #[must_use]
+    pub fn new(text: String) -> Option<Self> {
+        let is_short = (1..=Self::MAX_LEN).contains(&text.len());
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        (is_short && text.bytes().all(is_plain)).then_some(Self(text))
+    }
+
+    /// Returns the text.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SealedIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SealedIdentity(…)")
+    }
+}
+
+/// The error of [`SharedSessions::begin_in_ids`]: other processes would not know the subscriptions of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("sessions without a store have no subscriptions: leave `Capability::ResourceSubscriptions` out")]
+pub struct SubscriptionsNeedStore;
+
+static FUNCTIONS: Functions = Functions {
+    wait,
+    inspect,
+    inspect_batch: |server, session, _, _| {
+        mark_initialized(server, session);
+        Effect::None
+    },
+    hold,
+    end: |_, _, _| {},
+    expire,
+    report_used: |_| {},
+    streams_begin_after: |sharing| sharing.streams_begin_after,
+    place_of: relay::place_of,
+    resume,
+    check_relay: |_, _| {},
+    report_stream: |server, _, session| mark_initialized(server, session),
+};
+
+impl SharedSessions<'_> {
+    /// Lets the ids of sessions carry their identity, so that other processes with the same configuration and number of shards
+    /// take them up without a store.
+    ///
+    /// `process` as for [`begin`](Self::begin), which this takes the place of; a random number will do. The application
+    /// serves [`SharedSessionEvent::Begun`] and [`TakeUp`](SharedSessionEvent::TakeUp) then, and gets no other events. A client cannot
+    /// end its session: the other processes would not know, so DELETE is answered with 405 (HTTP-075).
+    ///
+    /// # Errors
+    ///
+    /// [`SubscriptionsNeedStore`] if the configuration offers subscriptions to resources.
+    pub fn begin_in_ids(&mut self, process: u32) -> Result<(), SubscriptionsNeedStore> {
+        let server = &mut *self.server;
+        if server.engine.config().settings.capabilities.has(Capability::ResourceSubscriptions) {
+            return Err(SubscriptionsNeedStore);
+        }
+        let begin = process % PROCESSES * NUMBERS;
+        server.engine.exchanges().begin_requests_after(begin);
+        server.sharing = Some(Box::new(Sharing::new(&FUNCTIONS, begin, server.now)));
+        Ok(())
+    }
+
+    /// Lets the response go that [begins](SharedSessionEvent::Begun) a session. Its id carries the identity; without one
+    /// the session is known in this process alone.
+    pub fn send_id(&mut self, now: Instant, exchange: ExchangeId, identity: Option<&SealedIdentity>) {
+        self.server.tick(now);
+        let key = exchange.0;
+        if let Some(identity) = identity {
+            // The head of the response has the id.
+            self.server.fill_response(key);
+            add_to_id(self.server, key, identity);
+        }
+        release(self.server, key, true);
+    }
+
+    /// Lets a request go on whose session is to be [taken up](SharedSessionEvent::TakeUp), with the identity that was sealed;
+    /// `None` if it cannot be opened, or has expired.
+    ///
+    /// Without an identity, or with that of another session or principal, the client is told that its session is over. No
+    /// effect if the request has stopped waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`] if the session cannot be taken up. The request is answered with 404 then, or with 503 if there is no room.
+    pub fn take_up(
+        &mut self,
+        now: Instant,
+        exchange: ExchangeId,
+        identity: Option<&[u8]>,
+    ) -> Result<(), SnapshotError> {
+        self.server.tick(now);
+        let key = exchange.0;
+        if self.server.exchanges.get(key).is_none_or(|x| x.phase != RequestPhase::Loading) {
+            return Ok(());
+        }
+        let taken = identity.map_or(Ok(()), |identity| add(self.server, key, identity));
+        match taken {
+            Err(SnapshotError::Full | SnapshotError::ShuttingDown) => {
+                self.server.exchanges.refuse(key, &overloaded("there is no room for the session"));
+            }
+            _ => self.go_on(key),
+        }
+        taken
+    }
+}
+
+/// Adds the session that a request names.
+fn add(server: &mut Server, key: Key, identity: &[u8]) -> Result<(), SnapshotError> {
+    let Some(x) = server.exchanges.get(key) else { return Ok(()) };
+    let mut snapshot = Snapshot::read(identity)?;
+    let is_named = x.headers.session() == Ok(Some(snapshot.id.as_bytes()));
+    // SEC-005: the session id alone does not authenticate.
+    if !is_named || snapshot.principal != x.principal() {
+        return Err(SnapshotError::OtherSession);
+    }
+    if server.sessions.find(snapshot.id).is_some() {
+        // Another request has taken it up meanwhile.
+        return Ok(());
+    }
+    // The id is as old as the session, and its client uses it.
+    snapshot.state.is_initialized = true;
+    snapshot::restore(server, snapshot).map(drop)
+}
+
+fn add_to_id(server: &mut Server, key: Key, identity: &SealedIdentity) {
+    let Some(response) =
+        server.exchanges.get_mut(key).filter(|x| x.is_held).and_then(|x| x.response.as_mut())
+    else {
+        return;
+    };
+    let before = core::mem::take(&mut response.fields);
+    for (name, value) in before.iter() {
+        if name == fields::SESSION_ID {
+            let id = [value, SEPARATOR.as_bytes(), identity.0.as_bytes()].concat();
+            response.fields.push(name, &id);
+        } else {
+            response.fields.push(name, value);
+        }
+    }
+}
+
+fn wait(server: &mut Server, key: Key) -> bool {
+    let Some(x) = server.exchanges.get_mut(key).filter(|x| !x.headers.names_modern_revision()) else {
+        return false;
+    };
+    if x.kind == Kind::Other {
+        let mut allowed = Fields::new();
+        allowed.push(fields::ALLOW, b"GET, POST");
+        let refusal = Refusal::new(405, "sessions end by themselves here");
+        server.exchanges.refuse_with(key, &refusal, allowed);
+        return true;
+    }
+    // What is behind the id matters only where the session is unknown: the id alone proves enough elsewhere.
+    let Some(identity) = x.headers.split_session(ID_LEN, MAX_ID_LEN) else { return false };
+    let id = x.headers.session().ok().flatten().and_then(|id| core::str::from_utf8(id).ok());
+    let Some(id) = id.filter(|id| is_id(id)) else { return false };
+    let identity = identity.strip_prefix(SEPARATOR).and_then(|text| SealedIdentity::new(text.to_string()));
+    let is_elsewhere =
+        server.sessions.find(id).is_none() && server.sessions.foreign_shard(id.as_bytes()).is_none();
+    let Some(identity) = identity.filter(|_| is_elsewhere) else { return false };
+    let until = server.now + server.config.store_timeout;
+    server.undecided.add(&mut server.exchanges, key, until, RequestPhase::Loading);
+    report(server, SharedSessionEvent::TakeUp { exchange: ExchangeId(key), identity });
+    true
+}
+
+fn inspect(
+    server: &mut Server,
+    key: Key,
+    session: Option<SessionKey>,
+    _frame: &Bytes,
+    envelope: &Envelope<'_>,
+) -> Effect {
+    // A handshake begins a session.
+    let Some(session) = session else { return Effect::Changes };
+    relay::note_request(server, key, envelope);
+    if !matches!(&*envelope.method, methods::INITIALIZED | methods::PING) {
+        mark_initialized(server, session);
+    }
+    Effect::None
+}
+
+fn hold(server: &mut Server, key: Key) {
+    let Some(session) = server.exchanges.get(key).and_then(|x| x.session()) else { return };
+    hold_response(server, key);
+    let id = id_of(server, session);
+    report(server, SharedSessionEvent::Begun { exchange: ExchangeId(key), id });
+}
+
+/// Ends the handshake of a session, which may have ended in another process.
+fn mark_initialized(server: &mut Server, session: SessionKey) {
+    if server.sessions.is_uninitialized(&server.engine, session) {
+        if let Some(channel) = server.sessions.get(session).map(|session| session.channel) {
+            server.engine.exchanges().mark_initialized(channel);
+        }
+    }
+}
+
+/// Ends the stream of a call of another process, which nobody can ask for it.
+fn resume(server: &mut Server, key: Key, _: SessionKey) {
+    if let Some(x) = server.exchanges.get_mut(key) {
+        (x.phase, x.session_is_loaded) = (RequestPhase::Loading, true);
+    }
+    relay::end_lost(server, key);
+}

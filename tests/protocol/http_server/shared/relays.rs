@@ -1,0 +1,124 @@
+//! Streams that clients resume at another process than the one that has them.
+
+use mcp_proto::http::server::{Config, ExchangeId};
+use mcp_proto::server::Call;
+use serde_json::json;
+
+use super::super::{ECHO_PARAMS, answer_call, legacy_request};
+use super::{Cluster, call, methods, shared_id};
+use crate::protocol::common::secs;
+
+fn resume(all: &mut Cluster, at: usize, id: &str, after: &str) -> ExchangeId {
+    let fields = [("Mcp-Session-Id", id), ("Last-Event-ID", after)];
+    let x = all.processes[at].send_request("GET", "/mcp", &fields, "");
+    all.settle();
+    x
+}
+
+/// Begins a call that is an event stream. Returns the call, its exchange, and the id of its first event.
+fn stream_call(all: &mut Cluster, at: usize, id: &str, request: u32) -> (Call, ExchangeId, String) {
+    let x = all.post(at, id, &legacy_request(request, "tools/call", ECHO_PARAMS));
+    let call = call(&mut all.processes[at], &mut |_| {});
+    all.processes[at].advance(secs(5));
+    let begun = all.processes[at].response(x).events().first().expect("the first event").id.clone();
+    (call, x, begun)
+}
+
+// covers: SSE-021, SSE-022, HTTP-055
+#[test]
+fn stream_of_a_call_is_resumed_at_another_process() {
+    let mut all = Cluster::new(3, Config::new);
+    let id = all.open(0, "2025-11-25");
+    // The call runs on; its client has lost the connection, which the process may not know.
+    for is_noticed in [false, true] {
+        let request = 20 + u32::from(is_noticed);
+        let (running, x, begun) = stream_call(&mut all, 1, &id, request);
+        if is_noticed {
+            all.processes[1].close_exchange(x);
+        }
+        let first = resume(&mut all, 2, &id, &begun);
+        assert!(all.processes[2].response(first).is_event_stream());
+        // It moves once more: the first one that was resumed gets nothing.
+        let second = resume(&mut all, 0, &id, &begun);
+        answer_call(&mut all.processes[1], &running);
+        all.settle();
+        let response = all.processes[0].response(second);
+        let answer = response.message();
+        assert_eq!(
+            (&answer["id"], &answer["result"]["content"][0]["text"]),
+            (&json!(request), &json!("done"))
+        );
+        assert!(response.is_complete && all.processes[2].response(first).messages().is_empty());
+        // After it is over, it can be read again, anywhere.
+        for at in [0, 1, 2] {
+            let again = resume(&mut all, at, &id, &begun);
+            assert_eq!(all.processes[at].response(again).message(), answer, "{at}");
+            assert!(all.processes[at].response(again).is_complete);
+        }
+    }
+}
+
+// covers: SSE-021
+#[test]
+fn call_of_a_process_that_is_killed_ends_with_an_error_for_who_resumes_it() {
+    let mut all = Cluster::new(2, Config::new);
+    let id = all.open(0, "2025-11-25");
+    let (_, _, begun) = stream_call(&mut all, 1, &id, 77);
+    all.kill(1, 9);
+    let x = resume(&mut all, 0, &id, &begun);
+    assert_eq!(all.processes[0].response(x).status, 0, "the other process may be slow");
+    all.processes[0].advance(secs(2));
+    let response = all.processes[0].response(x);
+    assert_eq!(
+        (&response.message()["id"], &response.message()["error"]["code"]),
+        (&json!(77), &json!(-32603))
+    );
+    assert!(response.is_complete);
+    // Its last event can be asked for again, and there is none after it.
+    let last = response.events().pop().expect("the error").id;
+    let x = resume(&mut all, 0, &id, &last);
+    all.processes[0].advance(secs(2));
+    assert_eq!(all.processes[0].response(x).message()["id"], 77);
+    // A process that ends while it passes a stream on is silent from then on.
+    let (_, _, begun) = stream_call(&mut all, 1, &id, 78);
+    let x = resume(&mut all, 0, &id, &begun);
+    all.kill(1, 10);
+    all.processes[0].advance(secs(40));
+    let response = all.processes[0].response(x);
+    assert!(response.is_complete && response.messages().is_empty(), "its client resumes it again");
+    // Ids that nobody issued.
+    for after in ["1-1-!", "1-1-", "x", "1-1-e30", &format!("{begun}{begun}")] {
+        let x = resume(&mut all, 0, &id, after);
+        all.processes[0].advance(secs(2));
+        assert_eq!(all.processes[0].response(x).status, 400, "{after}");
+    }
+}
+
+// covers: HTTP-055, SSE-021
+#[test]
+fn get_stream_of_another_process_begins_anew_with_all_that_was_missed() {
+    let mut all = Cluster::new(2, Config::new);
+    let id = all.open(0, "2025-11-25");
+    let stream = all.get(0, &id);
+    let shared = shared_id(&mut all.processes[0], &id);
+    let send = |all: &mut Cluster, name: &str| {
+        let web = &mut all.processes[0];
+        let message = json!({"jsonrpc": "2.0", "method": format!("notifications/{name}")}).to_string();
+        assert!(web.server.shared_sessions().send(web.now, &shared, message.into_bytes().into()));
+        web.transmit_all();
+        web.response(stream).events().pop().expect("an event").id
+    };
+    let read = send(&mut all, "read");
+    send(&mut all, "unread");
+    let x = resume(&mut all, 1, &id, &read);
+    let sent = methods(&all.processes[1].response(x).messages());
+    assert_eq!(sent, ["notifications/tools/list_changed", "notifications/unread"]);
+    // The first process has ended the stream, so nothing is sent there any more.
+    assert!(all.processes[0].response(stream).is_complete);
+    // After its end nothing can be missed that it had, but all changes are announced.
+    all.kill(0, 9);
+    let last = all.processes[1].response(x).events().pop().expect("an event").id;
+    all.kill(1, 10);
+    let x = resume(&mut all, 0, &id, &last);
+    assert_eq!(methods(&all.processes[0].response(x).messages()), ["notifications/tools/list_changed"]);
+}
