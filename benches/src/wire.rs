@@ -13,6 +13,15 @@ impl WireEra {
     /// Both eras, in the order of the results.
     pub const BOTH: [Self; 2] = [Self::Legacy, Self::Modern];
 
+    /// Returns the other one.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Legacy => Self::Modern,
+            Self::Modern => Self::Legacy,
+        }
+    }
+
     /// Returns the name, as in the names of scenarios.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -11,6 +11,7 @@ mod large;
 mod lists;
 mod memory;
 mod pair;
+mod relay;
 mod router;
 mod seal;
 mod server;
@@ -27,6 +28,7 @@ pub use large::{FloorLarge, LargeCall};
 pub use lists::{FloorReadList, FloorWriteList, ReadList, WriteList};
 pub use memory::{Footprint, client_in_flight, idle_client, idle_server, server_in_flight};
 pub use pair::RoundTrip;
+pub use relay::RelayedEcho;
 pub use router::{RawCall, RawList, TemplateMatch, TypedCall, TypedList};
 pub use seal::{OpenState, SealState};
 pub use server::{CoreCall, FloorCore};
@@ -99,6 +101,9 @@ pub fn by_name(name: &str) -> Option<Box<dyn Scenario>> {
         "core" => Box::new(CoreCall::new(era)),
         "tasks" => Box::new(TaskRoundTrip::new(era)),
         "round-trip" => Box::new(RoundTrip::new(era)),
+        // By the era of the client.
+        "relay" => Box::new(RelayedEcho::new(era, era)),
+        "translate" => Box::new(RelayedEcho::new(era, era.other())),
         "http" => Box::new(HttpCall::new(era)),
         "http-token" => Box::new(HttpCall::protected(era, true)),
         "http-token-turns" => Box::new(HttpCall::of_two_clients(era)),
