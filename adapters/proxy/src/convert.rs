@@ -3,28 +3,53 @@
 use mcp_proto::client::TypedEntries;
 use mcp_proto::meta::is_unreserved_key;
 use mcp_proto::model::{
-    CallToolResult, CompleteParams, CompleteResult, Extra, GetPromptResult, ListItem, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, Prompt, ReadResourceResult, Resource,
-    ResourceTemplate, Tool, encode_for,
+    CallToolResult, CompleteParams, CompleteResult, CompletionReference, Extra, GetPromptResult, ListItem,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, Prompt,
+    ReadResourceResult, Resource, ResourceTemplate, Tool, encode_for,
 };
 use mcp_proto::rpc::code;
-use mcp_proto::server::{Call, PreparedResult};
-use mcp_proto::{CallError, Diagnostic, Era, RawJson, RpcError, UseError, Version};
+use mcp_proto::server::PreparedResult;
+use mcp_proto::{CallError, Diagnostic, EntryKind, Era, RawJson, RpcError, UseError, Version};
 
-/// Converts the parameters of a call for a server that speaks `to`. Members that the engines write are removed.
+use crate::relayed_call::Delivery;
+
+/// Converts the parameters of a call for a server that speaks `to`. Members that the engines write are removed, and `prefix` from
+/// the name of a tool or prompt.
 ///
 /// # Errors
 ///
 /// Returns the error to answer the call with.
-pub(super) fn convert_params(call: &Call, to: Version) -> Result<RawJson, RpcError> {
+pub(super) fn convert_params(
+    delivery: &Delivery,
+    to: Version,
+    prefix: Option<&str>,
+) -> Result<RawJson, RpcError> {
     let wrong = |error: &dyn core::fmt::Display| RpcError::invalid_params(format!("`params`: {error}"));
+    let Delivery { call, params: replaced, .. } = delivery;
     if call.method() == "completion/complete" {
-        let mut params: CompleteParams<'_> = call.parse()?;
+        let mut params: CompleteParams<'_> = match replaced {
+            Some(params) => params.parse().map_err(|error| wrong(&error))?,
+            None => call.parse()?,
+        };
         params.meta = None;
+        if let (CompletionReference::Prompt(prompt), Some(prefix)) = (&mut params.reference, prefix) {
+            if let Some(name) = prompt.name.strip_prefix(prefix) {
+                prompt.name = name.to_owned().into();
+            }
+        }
         return encode_for(to, &params).map_err(|error| wrong(&error));
     }
-    let mut params: Extra = call.parse()?;
+    let mut params: Extra = match replaced {
+        Some(params) => params.parse().map_err(|error| wrong(&error))?,
+        None => call.parse()?,
+    };
     params.remove("_meta");
+    if let (Some(prefix), "tools/call" | "prompts/get") = (prefix, call.method()) {
+        let name = params.get("name").and_then(RawJson::string).unwrap_or_default();
+        if let Some(name) = name.strip_prefix(prefix) {
+            params.insert("name", RawJson::encode(name).map_err(|error| wrong(&error))?);
+        }
+    }
     // In other methods these names belong to the application.
     if matches!(call.method(), "tools/call" | "prompts/get" | "resources/read") {
         for member in ["inputResponses", "requestState", "task"] {
@@ -41,6 +66,13 @@ pub(super) fn request_params(params: Option<&RawJson>) -> Extra {
         params.insert("_meta", meta);
     }
     params
+}
+
+/// Returns an object in which a member has this value; `None` if it is no object, or if there is no value.
+pub(super) fn with_member(object: &RawJson, member: &str, value: Option<RawJson>) -> Option<RawJson> {
+    let mut members: Extra = object.parse().ok()?;
+    members.insert(member, value?);
+    RawJson::encode(&members).ok()
 }
 
 /// Returns whether a method belongs to tasks.
@@ -151,6 +183,39 @@ fn without_unreadable_entries<T: ListItem>(
     let mut members: Extra = result.parse().ok()?;
     members.insert(list, RawJson::encode(&readable).ok()?);
     RawJson::encode(&members).ok()
+}
+
+/// Returns the entries of a list from a server that speaks `from` in the form of the revision `to`.
+///
+/// Entries that cannot be read or written are left out, those that cannot be read with one of `diagnostics`.
+pub(super) fn convert_entries(
+    kind: EntryKind,
+    result: &RawJson,
+    from: Version,
+    to: Version,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Vec<RawJson> {
+    let entries = result.member(kind.list_member()).and_then(|list| list.elements()).unwrap_or_default();
+    if from == to {
+        return entries;
+    }
+    match kind {
+        EntryKind::Tool => rewritten_entries::<Tool>(&entries, to, diagnostics),
+        EntryKind::Prompt => rewritten_entries::<Prompt>(&entries, to, diagnostics),
+        EntryKind::Resource => rewritten_entries::<Resource>(&entries, to, diagnostics),
+        EntryKind::ResourceTemplate => rewritten_entries::<ResourceTemplate>(&entries, to, diagnostics),
+        _ => entries,
+    }
+}
+
+fn rewritten_entries<T: ListItem>(
+    entries: &[RawJson],
+    to: Version,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Vec<RawJson> {
+    let read = TypedEntries::<T>::read(entries);
+    diagnostics.extend(read.diagnostics);
+    read.entries.iter().filter_map(|entry| encode_for(to, entry).ok()).collect()
 }
 
 /// Converts an error of the server to the form of the client's revision, where the engine cannot know what was meant.

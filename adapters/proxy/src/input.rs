@@ -154,8 +154,7 @@ impl Relay {
         let number = match self.calls.resume(call) {
             Ok(number) => number,
             Err(call) => {
-                let why = "nothing waits for these answers any more: call again without them";
-                return fail(engines, call.id(), &RpcError::invalid_params(why));
+                return fail(engines, call.id(), &no_waiter_error());
             }
         };
         let Some(relayed) = self.calls.get_mut(number) else { return };
@@ -251,6 +250,11 @@ fn input_error(reason: &UseError) -> RpcError {
         }
         other => RpcError::internal(format!("the client cannot be asked: {other}")),
     }
+}
+
+/// Returns the error for a retry of a call that does not wait.
+pub(super) fn no_waiter_error() -> RpcError {
+    RpcError::invalid_params("nothing waits for these answers any more: call again without them")
 }
 
 fn too_many_inputs_error() -> RpcError {

@@ -4,6 +4,10 @@
 //!
 //! *Downstream* is the side that faces the clients, *upstream* the side that faces a server. A [`Relay`] joins both, whatever
 //! revision each speaks: calls with their progress, cancellation and input requests, subscriptions, log messages and custom methods.
+//! A [`Gateway`] has several upstreams, with a relay to each, and shows them as one server: it merges lists, routes calls by name
+//! and resources by URI, and lets a policy decide who sees and uses what.
+//!
+//! # Drivers
 //!
 //! It performs no I/O and reads no clock. A driver owns the engines and their transports, and repeats:
 //!
@@ -16,21 +20,61 @@
 //! 5. Output of both engines is written. The driver waits for input, or until a deadline of an engine or of
 //!    [`Relay::poll_timeout`].
 //!
-//! `mcp-probe bridge` is such a driver.
+//! `mcp-probe bridge` is such a driver. That of a gateway does the same, with the index of the upstream in each call.
+//!
+//! # A gateway
+//!
+//! ```
+//! use mcp_proto_proxy::mcp_proto::{EntryKind, Instant};
+//! use mcp_proto_proxy::{Access, ClientCount, Decision, Gateway};
+//!
+//! // Only alice pays, and nobody else sees that it is possible.
+//! let decide = |access: &Access<'_>| match (access.upstream, access.kind, access.name) {
+//!     ("harbour", EntryKind::Tool, "pay") if access.caller.principal() != Some("alice") => Decision::Hide,
+//!     _ => Decision::Allow,
+//! };
+//! let mut gateway = Gateway::new(ClientCount::Many).policy(decide);
+//! // Its tool `pay` is `harbour_pay` for clients.
+//! let harbour = gateway.add(Instant::ZERO, "harbour", None)?;
+//! assert_eq!(gateway.poll_start(Instant::ZERO), Some(harbour));
+//! # Ok::<(), mcp_proto_proxy::AddError>(())
+//! ```
+//!
+//! # Bounds
+//!
+//! | what | at most | beyond |
+//! |---|---|---|
+//! | calls, lists that are merged | those of the engines ([`Limits`](mcp_proto::Limits)) | refused |
+//! | calls that wait for answers of their clients | 1,024 for each upstream | the question is refused |
+//! | outcomes that wait for a retry | 16 MiB for each upstream | an error takes their place |
+//! | upstreams in the life of a gateway | [`MAX_UPSTREAMS`] | not added |
+//! | resources, templates with known owners | 65,536, 1,024 | upstreams are asked one after the other |
+//! | time for a list | [`LIST_TIMEOUT`] | answered without the late upstreams |
+//! | cursor of an upstream | 4,096 bytes | the list ends there, and the upstream is named |
 
 extern crate alloc;
 
 mod convert;
+mod gateway;
 mod input;
+mod lists;
 mod logs;
+mod names;
+mod policy;
 mod relay;
 mod relayed_call;
+mod resources;
+mod routing;
 mod server_life;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
 
+pub use gateway::{Gateway, GatewayEngines, MAX_UPSTREAMS, UpstreamEngine, gateway_config};
+pub use lists::{LIST_TIMEOUT, UNAVAILABLE};
 pub use mcp_proto;
+pub use names::{AddError, upstream_name};
+pub use policy::{Access, Decision};
 pub use relay::{
     ClientCount, Engines, Relay, client_limits, relayed_capabilities, server_config, server_limits,
 };

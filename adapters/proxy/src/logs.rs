@@ -1,5 +1,7 @@
 //! Log messages: the level requested from the server, and the clients that they are forwarded to.
 
+use alloc::borrow::Cow;
+
 use mcp_proto::client::{self, LogMessage};
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::server::Call;
@@ -9,7 +11,7 @@ use super::relay::{Engines, Relay};
 use super::relayed_call::RelayedCall;
 
 /// Log level requested from the server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct UpstreamLogLevel {
     /// Whether the server supports logging.
     is_supported: bool,
@@ -86,10 +88,19 @@ fn least_severe(a: Option<LoggingLevel>, b: Option<LoggingLevel>) -> Option<Logg
 }
 
 impl Relay {
+    /// Returns the name under which a client sees a logger: behind a gateway with that of the server.
+    fn logger<'a>(&'a self, logger: Option<&'a str>) -> Option<Cow<'a, str>> {
+        match (&self.name, logger) {
+            (Some(name), Some(logger)) => Some(format!("{name}/{logger}").into()),
+            (name, logger) => logger.or(name.as_deref()).map(Cow::Borrowed),
+        }
+    }
+
     /// Forwards a log message of the server.
     #[expect(deprecated, reason = "supported until its removal")]
     pub(super) fn forward_log(&self, engines: &mut Engines<'_>, log: &LogMessage) {
-        let logger = log.logger.as_deref();
+        let logger = self.logger(log.logger.as_deref());
+        let logger = logger.as_deref();
         let mut pass = |call: &Call| {
             // Fails if the call has ended.
             let sent = engines.downstream.log(engines.now, call.id(), &log.level, logger, &log.data);

@@ -18,7 +18,7 @@ use super::logs::UpstreamLogLevel;
 use super::server_life::ServerLife;
 use super::subscriptions::UpstreamSubscriptions;
 use super::{convert, relayed_call};
-use relayed_call::{DownstreamCall, RelayOutcome, RelayedCall, RelayedCalls, RelayedInput};
+use relayed_call::{Delivery, DownstreamCall, RelayOutcome, RelayedCall, RelayedCalls, RelayedInput};
 
 /// Both engines and the current time on the clock of each.
 pub struct Engines<'a> {
@@ -49,7 +49,15 @@ pub struct Relay {
     pub(super) version: Version,
     pub(super) life: ServerLife,
     /// Calls that wait until the server has been started.
-    pub(super) held_calls: Vec<Call>,
+    pub(super) held_calls: Vec<Delivery>,
+    /// Number of lists that the gateway has asked the server for, or is about to.
+    pub(super) listing: usize,
+    /// Calls for resources that the server does not know, with the upstreams that may.
+    pub(super) unfound: Vec<(Call, Vec<usize>)>,
+    /// Name of the server in a gateway.
+    pub(super) name: Option<Box<str>>,
+    /// What precedes the names of its tools and prompts.
+    pub(super) prefix: Option<Box<str>>,
     pub(super) calls: RelayedCalls,
     pub(super) sessions: Vec<ChannelId>,
     /// Input requests of a legacy server that arrived while no call could carry them.
@@ -78,23 +86,66 @@ impl Relay {
         now: Instant,
         idle_timeout: Option<Duration>,
     ) -> Self {
+        let mut relay = Self::waiting(clients, ServerLife::new(now, idle_timeout));
+        relay.set_peer(peer);
+        relay
+    }
+
+    /// Creates a relay to a server that is not connected.
+    fn waiting(clients: ClientCount, life: ServerLife) -> Self {
         Self {
             clients,
-            version: peer.version,
-            life: ServerLife::new(now, idle_timeout),
+            version: Version::V2026_07_28,
+            life,
             held_calls: Vec::new(),
+            listing: 0,
+            unfound: Vec::new(),
+            name: None,
+            prefix: None,
             calls: RelayedCalls::default(),
             sessions: Vec::new(),
             unassigned_inputs: Vec::new(),
             gather_deadline: None,
-            subscriptions: UpstreamSubscriptions::new(peer),
-            log_level: UpstreamLogLevel::new(peer),
+            subscriptions: UpstreamSubscriptions::default(),
+            log_level: UpstreamLogLevel::default(),
             upstream_requests: BTreeMap::new(),
             fault: None,
             changed_header_tools: Vec::new(),
             known_header_tools: BTreeMap::new(),
             diagnostics: Vec::new(),
         }
+    }
+
+    /// Creates a relay to an upstream of a gateway, which is to be started.
+    pub(super) fn of_gateway(
+        clients: ClientCount,
+        (upstream, name): (u16, &str),
+        sessions: &[ChannelId],
+        now: Instant,
+        idle_timeout: Option<Duration>,
+    ) -> Self {
+        Self {
+            name: Some(name.into()),
+            prefix: Some(format!("{name}_").into()),
+            calls: RelayedCalls::of_upstream(upstream),
+            sessions: sessions.to_vec(),
+            ..Self::waiting(clients, ServerLife::due(now, idle_timeout))
+        }
+    }
+
+    /// Sets what is known of a server that has just become ready.
+    pub(super) fn set_peer(&mut self, peer: &client::Peer) {
+        self.version = peer.version;
+        self.subscriptions.restart(peer);
+        self.log_level = UpstreamLogLevel::new(peer);
+    }
+
+    /// Names the server in an error that is not its own.
+    pub(super) fn named(&self, mut error: RpcError) -> RpcError {
+        if let Some(name) = &self.name {
+            error.message = format!("`{name}`: {}", error.message).into();
+        }
+        error
     }
 
     /// Returns the next tool to register with a server over HTTP, with its schema.
@@ -132,38 +183,20 @@ impl Relay {
     // ---- downstream ------------------------------------------------------------------------------------------
 
     /// Handles an event of the engine that faces the client.
-    #[expect(deprecated, reason = "supported until its removal")]
     pub fn handle_server_event(&mut self, engines: &mut Engines<'_>, event: server::Event) {
         match event {
-            server::Event::Call(call) => self.handle_call(engines, call),
-            server::Event::Cancelled { call, reason } => {
-                let why = match &reason {
-                    server::CancelReason::Client(Some(why)) => why,
-                    server::CancelReason::Client(None) => "the client cancelled it",
-                    server::CancelReason::Disconnected => "the client is gone",
-                    _ => "it was given up",
-                };
-                if self.drop_held_call(call) {
-                    return;
-                }
-                if let Some((_, relayed)) = self.calls.take_downstream(call) {
-                    cancel_upstream(engines, &relayed, why);
-                }
-            }
+            server::Event::Call(call) => match call.attempt() {
+                0 => self.handle_call(engines, call.into()),
+                _ => self.resume_call(engines, call),
+            },
+            server::Event::Cancelled { call, reason } => self.cancel(engines, call, &reason),
             server::Event::ParkedCallDropped { state } => {
-                let taken =
-                    relayed_call::RetryToken::decode(&state).and_then(|token| self.calls.take(token.number));
-                if let Some(relayed) = taken {
-                    cancel_upstream(engines, &relayed, "the client cancelled it, or is gone");
+                if let Some(token) = relayed_call::RetryToken::decode(&state) {
+                    self.drop_parked_call(engines, token);
                 }
             }
             server::Event::SessionOpened { channel, .. } => self.sessions.push(channel),
-            server::Event::Closed { channel, .. } => {
-                self.sessions.retain(|other| *other != channel);
-                for relayed in self.calls.take_channel(channel) {
-                    cancel_upstream(engines, &relayed, "the client is gone");
-                }
-            }
+            server::Event::Closed { channel, .. } => self.close_session(engines, channel),
             server::Event::Done { call, outcome } => {
                 let Some(request) = self.upstream_requests.remove(&call) else { return };
                 // Fails if the server has withdrawn the request meanwhile.
@@ -179,42 +212,77 @@ impl Relay {
             server::Event::ResourceInterest { uri, is_subscribed: wanted } => {
                 self.subscriptions.set_followed(uri, wanted)
             }
-            server::Event::Notification(notification) => {
-                // Fails if a client may not send it, or if the server cannot receive it. A notification has no answer
-                // either way.
-                let _ = match &*notification.method {
-                    "notifications/roots/list_changed" => {
-                        engines.upstream.notify_roots_changed(engines.upstream_now)
-                    }
-                    method => {
-                        engines.upstream.notify(engines.upstream_now, method, notification.params.as_ref())
-                    }
-                };
-            }
+            server::Event::Notification(notification) => self.forward_notification(engines, &notification),
             _ => {}
         }
     }
 
-    pub(super) fn handle_call(&mut self, engines: &mut Engines<'_>, call: Call) {
-        if call.attempt() > 0 {
-            return self.resume_call(engines, call);
+    /// Cancels the relayed call of a call that has ended, if it is one of this relay.
+    pub(super) fn cancel(&mut self, engines: &mut Engines<'_>, call: CallId, reason: &server::CancelReason) {
+        let why = match reason {
+            server::CancelReason::Client(Some(why)) => why,
+            server::CancelReason::Client(None) => "the client cancelled it",
+            server::CancelReason::Disconnected => "the client is gone",
+            _ => "it was given up",
+        };
+        if self.drop_held_call(call) {
+            return;
         }
+        if let Some((_, relayed)) = self.calls.take_downstream(call) {
+            cancel_upstream(engines, &relayed, why);
+        }
+    }
+
+    /// Cancels a suspended call whose client does not retry it.
+    pub(super) fn drop_parked_call(&mut self, engines: &mut Engines<'_>, token: relayed_call::RetryToken) {
+        if let Some(relayed) = self.calls.take(token.number) {
+            cancel_upstream(engines, &relayed, "the client cancelled it, or is gone");
+        }
+    }
+
+    /// Forgets a session, and cancels its suspended calls.
+    pub(super) fn close_session(&mut self, engines: &mut Engines<'_>, channel: ChannelId) {
+        self.sessions.retain(|other| *other != channel);
+        for relayed in self.calls.take_channel(channel) {
+            cancel_upstream(engines, &relayed, "the client is gone");
+        }
+    }
+
+    /// Forwards a notification of a client.
+    #[expect(deprecated, reason = "supported until its removal")]
+    pub(super) fn forward_notification(
+        &self,
+        engines: &mut Engines<'_>,
+        notification: &server::Notification,
+    ) {
+        // Fails if a client may not send it, or if the server cannot receive it. A notification has no answer
+        // either way.
+        let _ = match &*notification.method {
+            "notifications/roots/list_changed" => engines.upstream.notify_roots_changed(engines.upstream_now),
+            method => engines.upstream.notify(engines.upstream_now, method, notification.params.as_ref()),
+        };
+    }
+
+    /// Sends a call to the server, or keeps it until that has been started.
+    pub(super) fn handle_call(&mut self, engines: &mut Engines<'_>, delivery: Delivery) {
+        let call = &delivery.call;
         if convert::is_task(call.method()) {
             return fail(engines, call.id(), &convert::tasks_unsupported_error());
         }
         if !self.life.is_running() {
-            return self.hold_call(engines, call);
+            return self.hold_call(engines, delivery);
         }
-        let sent = convert::convert_params(&call, self.version).and_then(|params| {
-            self.log_level.prepare_call(engines, &call, &self.sessions);
-            let mut options = mcp_proto::CallOptions::new();
-            options.wants_progress = call.wants_progress();
-            options.meta = call.meta().and_then(|meta| convert::application_meta(&meta));
-            let key = engines.upstream.call(engines.upstream_now, call.method(), &params, &options);
-            key.map_err(|refused| convert::refused_call_error(&refused, call.method()))
-        });
+        let sent =
+            convert::convert_params(&delivery, self.version, self.prefix.as_deref()).and_then(|params| {
+                self.log_level.prepare_call(engines, call, &self.sessions);
+                let mut options = mcp_proto::CallOptions::new();
+                options.wants_progress = call.wants_progress();
+                options.meta = call.meta().and_then(|meta| convert::application_meta(&meta));
+                let key = engines.upstream.call(engines.upstream_now, call.method(), &params, &options);
+                key.map_err(|refused| convert::refused_call_error(&refused, call.method()))
+            });
         match sent {
-            Ok(key) => self.calls.add(key, call),
+            Ok(key) => self.calls.add(key, delivery.call, delivery.others),
             Err(error) => fail(engines, call.id(), &error),
         }
     }
@@ -301,7 +369,10 @@ impl Relay {
         outcome: Result<RawJson, CallError>,
     ) {
         let Some(number) = self.calls.end_upstream(call) else { return };
-        let outcome = outcome.map_err(|error| convert::failed_call_error(&error));
+        let outcome = outcome.map_err(|error| match error {
+            CallError::Rpc(_) => convert::failed_call_error(&error),
+            _ => self.named(convert::failed_call_error(&error)),
+        });
         if self.calls.get(number).is_some_and(|relayed| relayed.delivered_call().is_some()) {
             self.finish(engines, number, outcome);
         } else {
@@ -314,8 +385,12 @@ impl Relay {
     /// Answers a delivered call with its outcome and ends it.
     pub(super) fn finish(&mut self, engines: &mut Engines<'_>, number: u64, outcome: RelayOutcome) {
         let Some(relayed) = self.calls.take(number) else { return };
-        if let DownstreamCall::Delivered(call) = relayed.downstream {
-            self.answer(engines, &call, outcome);
+        match (relayed.downstream, relayed.others) {
+            (DownstreamCall::Delivered(call), Some(others)) if outcome.is_err() => {
+                self.unfound.push((*call, others));
+            }
+            (DownstreamCall::Delivered(call), _) => self.answer(engines, &call, outcome),
+            (DownstreamCall::Suspended { .. }, _) => {}
         }
         // Requests of a legacy server may have been attached to the wrong call, but not to that of another client.
         for pending in relayed.inputs {
@@ -363,19 +438,24 @@ impl Relay {
     fn record_header_tools(&mut self, result: &RawJson) {
         for tool in result.member("tools").and_then(|tools| tools.elements()).unwrap_or_default() {
             let Some(name) = tool.member("name").and_then(|name| name.string()) else { continue };
-            let schema = tool.member("inputSchema").filter(|schema| schema.as_str().contains("x-mcp-header"));
-            let schema = match (schema, self.known_header_tools.contains_key(&name)) {
-                (Some(schema), _) if self.known_header_tools.len() < MAX_HEADER_TOOLS => schema.compact(),
-                (None, true) => match RawJson::new("{}") {
-                    Ok(nothing) => nothing,
-                    Err(_) => continue,
-                },
-                _ => continue,
-            };
-            if self.known_header_tools.get(&name) != Some(&schema) {
-                self.known_header_tools.insert(name.clone(), schema.clone());
-                self.changed_header_tools.push((name, schema));
-            }
+            self.record_header_tool(name, &tool);
+        }
+    }
+
+    /// Records a tool if it has arguments that clients over HTTP repeat in header fields, or no longer has them.
+    pub(super) fn record_header_tool(&mut self, name: String, tool: &RawJson) {
+        let schema = tool.member("inputSchema").filter(|schema| schema.as_str().contains("x-mcp-header"));
+        let schema = match (schema, self.known_header_tools.contains_key(&name)) {
+            (Some(schema), _) if self.known_header_tools.len() < MAX_HEADER_TOOLS => schema.compact(),
+            (None, true) => match RawJson::new("{}") {
+                Ok(nothing) => nothing,
+                Err(_) => return,
+            },
+            _ => return,
+        };
+        if self.known_header_tools.get(&name) != Some(&schema) {
+            self.known_header_tools.insert(name.clone(), schema.clone());
+            self.changed_header_tools.push((name, schema));
         }
     }
 
@@ -472,7 +552,7 @@ pub(super) fn fail(engines: &mut Engines<'_>, call: CallId, error: &RpcError) {
 }
 
 /// Cancels the call at the server, because its client no longer waits for it.
-fn cancel_upstream(engines: &mut Engines<'_>, relayed: &RelayedCall, reason: &str) {
+pub(super) fn cancel_upstream(engines: &mut Engines<'_>, relayed: &RelayedCall, reason: &str) {
     if let Some(call) = relayed.upstream {
         let _ = engines.upstream.cancel(engines.upstream_now, call, Some(reason));
     }

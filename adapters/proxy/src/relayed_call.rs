@@ -32,6 +32,24 @@ pub(super) struct RelayedCall {
     pub(super) round: u32,
     /// Number of generated names of input requests.
     pub(super) generated_names: u32,
+    /// Other upstreams to ask if this one does not know the resource; `None` if it is the owner.
+    pub(super) others: Option<Vec<usize>>,
+}
+
+/// A call of the client that is to be sent to the server, with what the gateway has decided about it.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    pub(super) call: Call,
+    /// Parameters in place of those of the call.
+    pub(super) params: Option<RawJson>,
+    /// As [`RelayedCall::others`].
+    pub(super) others: Option<Vec<usize>>,
+}
+
+impl From<Call> for Delivery {
+    fn from(call: Call) -> Self {
+        Self { call, params: None, others: None }
+    }
 }
 
 /// State of the client's call.
@@ -91,6 +109,11 @@ pub(super) struct RetryToken {
 }
 
 impl RetryToken {
+    /// Returns the upstream of a gateway that the call was relayed to.
+    pub(super) const fn upstream(self) -> usize {
+        (self.number >> UPSTREAM_SHIFT) as usize
+    }
+
     pub(super) fn encode(self) -> Vec<u8> {
         [&self.number.to_be_bytes()[..], &self.round.to_be_bytes()].concat()
     }
@@ -116,6 +139,11 @@ pub(super) struct RelayedCalls {
 }
 
 impl RelayedCalls {
+    /// Creates the table of one upstream of a gateway. No two upstreams have calls of the same number.
+    pub(super) fn of_upstream(upstream: u16) -> Self {
+        Self { last_number: u64::from(upstream) << UPSTREAM_SHIFT, ..Self::default() }
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.calls.len()
@@ -126,7 +154,7 @@ impl RelayedCalls {
     }
 
     /// Adds a call of the client that was sent to the server as `upstream`.
-    pub(super) fn add(&mut self, upstream: CallKey, call: Call) {
+    pub(super) fn add(&mut self, upstream: CallKey, call: Call, others: Option<Vec<usize>>) {
         self.last_number += 1;
         self.by_downstream.insert(call.id(), self.last_number);
         self.by_upstream.insert(upstream, self.last_number);
@@ -137,6 +165,7 @@ impl RelayedCalls {
             inputs: Vec::new(),
             round: 0,
             generated_names: 0,
+            others,
         };
         self.calls.insert(self.last_number, relayed);
     }
@@ -189,6 +218,11 @@ impl RelayedCalls {
     pub(super) fn take_downstream(&mut self, call: CallId) -> Option<(u64, RelayedCall)> {
         let number = *self.by_downstream.get(&call)?;
         Some((number, self.take(number)?))
+    }
+
+    /// Removes and returns all calls.
+    pub(super) fn take_rest(&mut self) -> Vec<RelayedCall> {
+        self.take_all(|_| true)
     }
 
     /// Removes and returns the suspended calls of a downstream channel that has closed.
@@ -333,6 +367,8 @@ fn outcome_size(outcome: Option<&RelayOutcome>) -> usize {
     outcome.and_then(|outcome| outcome.as_ref().ok()).map_or(0, |result| result.as_bytes().len())
 }
 
+/// Bits of a number below those that name its upstream.
+const UPSTREAM_SHIFT: u32 = 48;
 /// Maximum number of suspended calls.
 pub(super) const MAX_SUSPENDED: usize = 1_024;
 /// Maximum number of bytes of held outcomes.

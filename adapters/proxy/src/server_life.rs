@@ -7,11 +7,10 @@ use core::time::Duration;
 
 use mcp_proto::client;
 use mcp_proto::model::LoggingLevel;
-use mcp_proto::server::Call;
 use mcp_proto::{CallId, Change, Fault, Instant, RpcError};
 
-use super::logs::UpstreamLogLevel;
 use super::relay::{Engines, Relay, fail, server_gone_error};
+use super::relayed_call::Delivery;
 
 /// Whether the server runs, and since or until when.
 #[derive(Debug)]
@@ -43,6 +42,16 @@ impl ServerLife {
     pub(super) const fn new(now: Instant, idle_timeout: Option<Duration>) -> Self {
         let phase = Phase::Running { since: now, unused_since: None };
         Self { phase, idle_timeout, delay: MIN_RESTART_DELAY, reason: String::new() }
+    }
+
+    /// Creates the life of a server that is to be started.
+    pub(super) const fn due(now: Instant, idle_timeout: Option<Duration>) -> Self {
+        Self { phase: Phase::Due(now), idle_timeout, delay: MIN_RESTART_DELAY, reason: String::new() }
+    }
+
+    /// Returns why the server is not there, if that is so for too long to wait.
+    pub(super) fn absence(&self, now: Instant) -> Option<&str> {
+        self.long_wait(now).map(|_| &*self.reason)
     }
 
     pub(super) const fn is_running(&self) -> bool {
@@ -113,6 +122,7 @@ impl Relay {
     pub(super) fn update_use(&mut self, now: Instant) {
         let is_used = !self.calls.is_empty()
             || !self.held_calls.is_empty()
+            || self.listing > 0
             || !self.upstream_requests.is_empty()
             || !self.unassigned_inputs.is_empty()
             || !self.subscriptions.followed().is_empty();
@@ -120,17 +130,17 @@ impl Relay {
     }
 
     /// Keeps a call until the server has been started, or refuses it if that takes too long.
-    pub(super) fn hold_call(&mut self, engines: &mut Engines<'_>, call: Call) {
+    pub(super) fn hold_call(&mut self, engines: &mut Engines<'_>, call: Delivery) {
         let Some(wait) = self.life.long_wait(engines.now) else { return self.held_calls.push(call) };
         let seconds = wait.as_secs_f64().ceil();
         let why = format!("{}; it is started again in {seconds} s", self.life.reason);
-        fail(engines, call.id(), &RpcError::internal(why));
+        fail(engines, call.call.id(), &self.named(RpcError::internal(why)));
     }
 
     /// Drops a held call that the client has cancelled. Returns whether there was one.
     pub(super) fn drop_held_call(&mut self, call: CallId) -> bool {
         let before = self.held_calls.len();
-        self.held_calls.retain(|held| held.id() != call);
+        self.held_calls.retain(|held| held.call.id() != call);
         self.held_calls.len() < before
     }
 
@@ -157,9 +167,7 @@ impl Relay {
     /// Handles a server that was started in place of the last one.
     pub fn handle_started(&mut self, engines: &mut Engines<'_>, peer: &client::Peer) {
         self.life.phase = Phase::Running { since: engines.now, unused_since: None };
-        self.version = peer.version;
-        self.subscriptions.restart(peer);
-        self.log_level = UpstreamLogLevel::new(peer);
+        self.set_peer(peer);
         // What the last server offered may be gone, and what happened meanwhile was not heard.
         let followed = self.subscriptions.followed().iter().cloned().map(Change::Resource);
         for change in [Change::Tools, Change::Prompts, Change::Resources].into_iter().chain(followed) {
@@ -173,10 +181,10 @@ impl Relay {
     /// Handles a server that could not be started. The calls that waited for it are refused.
     pub fn handle_start_failure(&mut self, engines: &mut Engines<'_>, reason: &str) {
         let reason = format!("the server behind the bridge cannot be started: {reason}");
-        let error = RpcError::internal(reason.clone());
+        let error = self.named(RpcError::internal(reason.clone()));
         self.life.handle_failure(engines.now, reason);
         for call in core::mem::take(&mut self.held_calls) {
-            fail(engines, call.id(), &error);
+            fail(engines, call.call.id(), &error);
         }
     }
 
@@ -189,7 +197,7 @@ impl Relay {
                 engines.now,
                 *session,
                 &LoggingLevel::Warning,
-                Some("bridge"),
+                Some(self.name.as_deref().unwrap_or("bridge")),
                 news,
             );
         }

@@ -10,7 +10,7 @@ use mcp_proto::{Capability, Change, Era, Instant, UseError};
 use super::relay::Engines;
 
 /// Resources that clients follow, and the resulting subscriptions at the server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct UpstreamSubscriptions {
     /// List changes that the server reports only to subscribers (modern era).
     listen_lists: Vec<Change>,

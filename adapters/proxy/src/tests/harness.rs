@@ -66,7 +66,7 @@ pub(super) fn capabilities_of(capabilities: &[Capability]) -> Capabilities {
     capabilities.iter().copied().fold(Capabilities::new(), Capabilities::with)
 }
 
-fn with_seal_key(config: server::Config, key: u8) -> server::Config {
+pub(super) fn with_seal_key(config: server::Config, key: u8) -> server::Config {
     config.seal(Keys::new([key; 32]), Anchor::default())
 }
 
@@ -324,7 +324,11 @@ impl BridgeHarness {
 
 /// Starts a server and connects a client engine to it, as a bridge does.
 #[expect(deprecated, reason = "tested until its removal")]
-fn connect_upstream(now: Instant, up: Version, promised: &[Capability]) -> (Server, Client, client::Peer) {
+pub(super) fn connect_upstream(
+    now: Instant,
+    up: Version,
+    promised: &[Capability],
+) -> (Server, Client, client::Peer) {
     let all = [
         Capability::Completions,
         Capability::Logging,
@@ -363,7 +367,7 @@ fn connect_upstream(now: Instant, up: Version, promised: &[Capability]) -> (Serv
 }
 
 /// Moves written bytes in both directions. Returns whether there were any.
-fn transfer(now: Instant, client: &mut Client, server: &mut Server) -> bool {
+pub(super) fn transfer(now: Instant, client: &mut Client, server: &mut Server) -> bool {
     let mut moved = false;
     while !client.transmit().is_empty() {
         let bytes = client.transmit().to_vec();

@@ -1,7 +1,11 @@
 //! The bridge between a client and a server in memory, on virtual time, for pairs of revisions.
 
 mod calls;
+mod gateway;
+mod gateway_harness;
 mod harness;
 mod input;
+mod policy;
+mod resources;
 mod server_life;
 mod subscriptions;

@@ -1,0 +1,417 @@
+//! One server engine in front of several upstreams.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use mcp_proto::client::{self, Event as ClientEvent};
+use mcp_proto::server::{self, Event as ServerEvent};
+use mcp_proto::{
+    Capabilities, Capability, Change, ChannelId, Diagnostic, Fault, Instant, Limits, RawJson, RpcError,
+    VersionSet,
+};
+
+use super::lists::MergedLists;
+use super::names::{self, AddError};
+use super::policy::{Access, Decision, Policy};
+use super::relay::{ClientCount, Engines, Relay, fail};
+use super::relayed_call::RetryToken;
+use super::resources::ResourceOwners;
+
+/// Engine of an upstream, and the current time on its clock.
+#[derive(Debug)]
+pub struct UpstreamEngine<'e> {
+    /// Current time on the clock of the engine.
+    pub now: Instant,
+    /// The engine. Without a connection any engine will do that is not connected.
+    pub engine: &'e mut client::Engine,
+}
+
+/// All engines of a gateway and the current time.
+#[derive(Debug)]
+pub struct GatewayEngines<'s, 'e> {
+    /// Current time on the downstream clock, which is also the clock of the gateway.
+    pub now: Instant,
+    /// Engine that faces the clients.
+    pub downstream: &'s mut server::Engine,
+    /// Engines by the index of their upstream.
+    pub upstreams: &'s mut [UpstreamEngine<'e>],
+}
+
+impl GatewayEngines<'_, '_> {
+    /// Returns the engines that the relay to an upstream is between.
+    pub(crate) fn of(&mut self, upstream: usize) -> Option<Engines<'_>> {
+        let UpstreamEngine { now, engine } = self.upstreams.get_mut(upstream)?;
+        Some(Engines { now: self.now, downstream: self.downstream, upstream_now: *now, upstream: engine })
+    }
+}
+
+/// A proxy in front of several servers, which clients see as one.
+///
+/// Each upstream has a name and an index, which the driver passes with its events. It is started when a client first
+/// needs it, and again with back-off when it has failed; meanwhile it is left out of lists, and the others go on.
+///
+/// Tools and prompts are named `UPSTREAM_NAME`. Names of upstreams have no underscore, so that two upstreams never have
+/// the same name for something, whatever they list and whichever are there. Resources keep their URIs: see
+/// [`handle_server_event`](Self::handle_server_event).
+#[derive(Debug)]
+pub struct Gateway {
+    clients: ClientCount,
+    /// Relays by index; `None` where an upstream was removed. Each has a name.
+    pub(crate) upstreams: Vec<Option<Relay>>,
+    pub(crate) lists: MergedLists,
+    pub(crate) owners: ResourceOwners,
+    /// Resources that clients follow, with the upstreams that are told.
+    followed: BTreeMap<String, Option<usize>>,
+    policy: Option<Policy>,
+    sessions: Vec<ChannelId>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+impl Gateway {
+    /// Creates a gateway without upstreams.
+    #[must_use]
+    pub fn new(clients: ClientCount) -> Self {
+        Self {
+            clients,
+            upstreams: Vec::new(),
+            lists: MergedLists::default(),
+            owners: ResourceOwners::default(),
+            followed: BTreeMap::new(),
+            policy: None,
+            sessions: Vec::new(),
+            diagnostics: Vec::new(),
+        }
+    }
+
+    /// Lets a function decide about each entry that is listed and each that is used.
+    ///
+    /// Custom methods and notifications name no entry: with a policy they are refused, and dropped. Subscriptions to
+    /// resources are not decided here but by [`server::Config::subscription_scopes`] and
+    /// [`server::Config::resource_audience`].
+    #[must_use]
+    pub fn policy(mut self, decide: impl Fn(&Access<'_>) -> Decision + Send + Sync + 'static) -> Self {
+        self.policy = Some(Policy(Arc::new(decide)));
+        self
+    }
+
+    pub(crate) fn decide(&self, access: &Access<'_>) -> Decision {
+        self.policy.as_ref().map_or(Decision::Allow, |policy| (policy.0)(access))
+    }
+
+    pub(crate) const fn has_policy(&self) -> bool {
+        self.policy.is_some()
+    }
+
+    // ---- upstreams -------------------------------------------------------------------------------------------
+
+    /// Adds an upstream, and returns its index. It is started at once, and ended after `idle_timeout` without use.
+    ///
+    /// Indices begin at 0, count up, and are never used again.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an upstream cannot have this name, or if another one has it. [`upstream_name`](crate::upstream_name)
+    /// makes valid names.
+    pub fn add(
+        &mut self,
+        now: Instant,
+        name: &str,
+        idle_timeout: Option<Duration>,
+    ) -> Result<usize, AddError> {
+        if !names::is_valid(name) {
+            return Err(AddError::InvalidName(name.to_owned()));
+        }
+        if self.by_name(name).is_some() {
+            return Err(AddError::NameTaken(name.to_owned()));
+        }
+        let index = self.upstreams.len();
+        let number = u16::try_from(index).ok().filter(|_| index < MAX_UPSTREAMS).ok_or(AddError::Full)?;
+        let place = (number, name);
+        let relay = Relay::of_gateway(self.clients, place, &self.sessions, now, idle_timeout);
+        self.upstreams.push(Some(relay));
+        Ok(index)
+    }
+
+    /// Removes an upstream. Its calls are answered with an error, and clients learn that lists have changed.
+    pub fn remove(&mut self, engines: &mut GatewayEngines<'_, '_>, upstream: usize) {
+        self.fail_parts(engines, upstream, "it was removed");
+        let why = RpcError::internal("the server was removed from the gateway");
+        self.with(engines, upstream, |relay, engines| relay.retire(engines, &relay.named(why)));
+        if let Some(place) = self.upstreams.get_mut(upstream) {
+            *place = None;
+        }
+        self.owners.forget(upstream);
+        for owner in self.followed.values_mut().filter(|owner| **owner == Some(upstream)) {
+            *owner = None;
+        }
+        for change in [Change::Tools, Change::Prompts, Change::Resources] {
+            engines.downstream.publish(engines.now, &change);
+        }
+    }
+
+    /// Returns the index of an upstream.
+    #[must_use]
+    pub fn by_name(&self, name: &str) -> Option<usize> {
+        let is_named = |relay: &Option<Relay>| relay.as_ref().is_some_and(|relay| relay.name() == name);
+        self.upstreams.iter().position(is_named)
+    }
+
+    /// Returns whether an upstream is connected. Otherwise the driver closes the connection to it.
+    #[must_use]
+    pub fn is_running(&self, upstream: usize) -> bool {
+        self.relay(upstream).is_some_and(Relay::is_server_running)
+    }
+
+    /// Returns why an upstream has failed, while its next start is far away.
+    #[must_use]
+    pub fn failure(&self, now: Instant, upstream: usize) -> Option<&str> {
+        self.relay(upstream)?.life.absence(now)
+    }
+
+    /// Returns the index of an upstream that the driver has to start now, once.
+    pub fn poll_start(&mut self, now: Instant) -> Option<usize> {
+        self.upstreams.iter_mut().position(|relay| relay.as_mut().is_some_and(|relay| relay.poll_start(now)))
+    }
+
+    /// Handles an upstream that was started.
+    pub fn handle_started(
+        &mut self,
+        engines: &mut GatewayEngines<'_, '_>,
+        upstream: usize,
+        peer: &client::Peer,
+    ) {
+        self.owners.forget(upstream);
+        self.with(engines, upstream, |relay, engines| relay.handle_started(engines, peer));
+        self.send_waiting_parts(engines, upstream);
+        self.route_followed(engines);
+    }
+
+    /// Handles an upstream that could not be started. It is left out of the lists that waited for it.
+    pub fn handle_start_failure(
+        &mut self,
+        engines: &mut GatewayEngines<'_, '_>,
+        upstream: usize,
+        reason: &str,
+    ) {
+        self.with(engines, upstream, |relay, engines| relay.handle_start_failure(engines, reason));
+        self.fail_parts(engines, upstream, reason);
+    }
+
+    /// Returns the fault that ended an upstream that is to be let go of; `None` if nobody used it.
+    pub fn take_fault(&mut self, upstream: usize) -> Option<Fault> {
+        self.upstreams.get_mut(upstream)?.as_mut()?.take_fault()
+    }
+
+    pub(crate) fn relay(&self, upstream: usize) -> Option<&Relay> {
+        self.upstreams.get(upstream)?.as_ref()
+    }
+
+    /// Iterates over the indices of all upstreams.
+    pub(crate) fn indices(&self) -> impl Iterator<Item = usize> + use<> {
+        let present = self.upstreams.iter().enumerate().filter(|(_, relay)| relay.is_some());
+        present.map(|(index, _)| index).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Calls a function with the relay to an upstream and its engines.
+    pub(crate) fn with<R>(
+        &mut self,
+        engines: &mut GatewayEngines<'_, '_>,
+        upstream: usize,
+        act: impl FnOnce(&mut Relay, &mut Engines<'_>) -> R,
+    ) -> Option<R> {
+        let relay = self.upstreams.get_mut(upstream)?.as_mut()?;
+        Some(act(relay, &mut engines.of(upstream)?))
+    }
+
+    fn with_each(
+        &mut self,
+        engines: &mut GatewayEngines<'_, '_>,
+        mut act: impl FnMut(&mut Relay, &mut Engines<'_>),
+    ) {
+        for upstream in 0..self.upstreams.len() {
+            self.with(engines, upstream, &mut act);
+        }
+    }
+
+    // ---- events ----------------------------------------------------------------------------------------------
+
+    /// Handles an event of the engine that faces the clients.
+    ///
+    /// - Lists are asked for at all upstreams, and merged. One that has failed, or does not answer in
+    ///   [`LIST_TIMEOUT`](crate::LIST_TIMEOUT), is left out; `_meta` of the result says why, by
+    ///   [`UNAVAILABLE`](crate::UNAVAILABLE). A page has the next page of each upstream that has one.
+    /// - Calls of tools and prompts, and completions, go to the upstream that the name begins with.
+    /// - A resource belongs to the upstream that has listed it; if several have, to the one that was added first, and the others'
+    ///   are left out of lists. Otherwise the upstream decides whose template begins like the URI. If there is none, the
+    ///   upstreams are asked one after the other.
+    /// - Custom methods are relayed if there is one upstream. Notifications of clients go to all.
+    pub fn handle_server_event(&mut self, engines: &mut GatewayEngines<'_, '_>, event: ServerEvent) {
+        match event {
+            ServerEvent::Call(call) => self.handle_call(engines, call),
+            ServerEvent::Cancelled { call, reason } => {
+                self.cancel_list(engines, call);
+                self.with_each(engines, |relay, engines| relay.cancel(engines, call, &reason));
+            }
+            ServerEvent::ParkedCallDropped { state } => {
+                if let Some(token) = RetryToken::decode(&state) {
+                    self.with(engines, token.upstream(), |relay, engines| {
+                        relay.drop_parked_call(engines, token);
+                    });
+                }
+            }
+            ServerEvent::SessionOpened { channel, .. } => {
+                self.sessions.push(channel);
+                self.with_each(engines, |relay, _| relay.sessions.push(channel));
+            }
+            ServerEvent::Closed { channel, .. } => {
+                self.sessions.retain(|other| *other != channel);
+                self.with_each(engines, |relay, engines| relay.close_session(engines, channel));
+            }
+            ServerEvent::Done { call, .. } => {
+                let has_asked = |relay: &Relay| relay.upstream_requests.contains_key(&call);
+                let asked = self.indices().find(|index| self.relay(*index).is_some_and(has_asked));
+                if let Some(upstream) = asked {
+                    self.with(engines, upstream, |relay, engines| relay.handle_server_event(engines, event));
+                }
+            }
+            ServerEvent::ResourceInterest { uri, is_subscribed: true } => {
+                self.followed.insert(uri, None);
+                self.route_followed(engines);
+            }
+            ServerEvent::ResourceInterest { uri, is_subscribed: false } => {
+                if let Some(Some(upstream)) = self.followed.remove(&uri) {
+                    self.with(engines, upstream, |relay, _| relay.subscriptions.set_followed(uri, false));
+                }
+            }
+            ServerEvent::Notification(notification)
+                if !self.has_policy() || &*notification.method == "notifications/roots/list_changed" =>
+            {
+                self.with_each(engines, |relay, engines| relay.forward_notification(engines, &notification));
+            }
+            _ => {}
+        }
+    }
+
+    /// Handles an event of the engine that faces an upstream.
+    pub fn handle_client_event(
+        &mut self,
+        engines: &mut GatewayEngines<'_, '_>,
+        upstream: usize,
+        event: ClientEvent,
+    ) {
+        match event {
+            ClientEvent::Done { call, outcome, .. } if self.lists.has_part(upstream, call) => {
+                return self.handle_part(engines, upstream, call, outcome);
+            }
+            // What it has listed may be gone.
+            ClientEvent::Changed { change: Change::Resources, .. } => self.owners.forget(upstream),
+            _ => {}
+        }
+        self.with(engines, upstream, |relay, engines| relay.handle_client_event(engines, event));
+    }
+
+    /// Does the work due once after a batch of events: asks others for resources that an upstream does not know, sends input
+    /// requests, subscribes, sets log levels.
+    pub fn process_pending(&mut self, engines: &mut GatewayEngines<'_, '_>) {
+        let unfound = self.upstreams.iter_mut().flatten().flat_map(|relay| relay.unfound.drain(..));
+        for (call, others) in unfound.collect::<Vec<_>>() {
+            self.ask_next(engines, call, others);
+        }
+        self.with_each(engines, Relay::process_pending);
+    }
+
+    /// Returns when [`handle_timeout()`](Self::handle_timeout) must be called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let relays = self.upstreams.iter().flatten().filter_map(Relay::poll_timeout);
+        relays.chain(self.lists.next_deadline()).min()
+    }
+
+    /// Handles deadlines.
+    pub fn handle_timeout(&mut self, engines: &mut GatewayEngines<'_, '_>) {
+        self.with_each(engines, |relay, engines| relay.handle_timeout(engines));
+        self.finish_late_lists(engines);
+    }
+
+    /// Returns the next tool to register with a server over HTTP, with its schema.
+    pub fn poll_header_tool(&mut self) -> Option<(String, RawJson)> {
+        self.upstreams.iter_mut().flatten().find_map(Relay::poll_header_tool)
+    }
+
+    /// Returns the faults of upstreams since the last call of this function.
+    pub fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
+        let mut all = core::mem::take(&mut self.diagnostics);
+        for relay in self.upstreams.iter_mut().flatten() {
+            all.append(&mut relay.take_diagnostics());
+        }
+        all
+    }
+
+    /// Tells upstreams of followed resources that belong to them.
+    ///
+    /// A resource that nobody has listed is followed at the only upstream with subscriptions, or nowhere until one lists it.
+    pub(crate) fn route_followed(&mut self, engines: &mut GatewayEngines<'_, '_>) {
+        let unrouted = self.followed.iter().filter(|(_, owner)| owner.is_none());
+        let unrouted: Vec<String> = unrouted.map(|(uri, _)| uri.clone()).collect();
+        for uri in unrouted {
+            let able = |index: &usize| {
+                let engine = engines.upstreams.get(*index).filter(|_| self.is_running(*index));
+                engine
+                    .and_then(|upstream| upstream.engine.peer())
+                    .is_some_and(|peer| peer.has(Capability::ResourceSubscriptions))
+            };
+            let mut all = self.indices().filter(able);
+            let only = all.next().filter(|_| all.next().is_none());
+            let Some(upstream) = self.owners.of_resource(&uri).or(only) else { continue };
+            self.followed.insert(uri.clone(), Some(upstream));
+            self.with(engines, upstream, |relay, _| relay.subscriptions.set_followed(uri, true));
+        }
+    }
+}
+
+impl Relay {
+    /// Returns the name of the upstream.
+    pub(crate) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    /// Answers all calls with an error, because the upstream is removed.
+    pub(crate) fn retire(&mut self, engines: &mut Engines<'_>, why: &RpcError) {
+        for delivery in core::mem::take(&mut self.held_calls) {
+            fail(engines, delivery.call.id(), why);
+        }
+        for relayed in self.calls.take_rest() {
+            if let Some(call) = relayed.delivered_call() {
+                fail(engines, call.id(), why);
+            }
+            super::relay::cancel_upstream(engines, &relayed, "the server was removed from the gateway");
+        }
+        for call in core::mem::take(&mut self.upstream_requests).into_keys() {
+            let _ = engines.downstream.cancel_request(engines.now, call, Some("the server is gone"));
+        }
+    }
+}
+
+/// Returns the configuration of a server in front of a gateway: with all that upstreams may offer, and notices of changes.
+#[must_use]
+#[expect(deprecated, reason = "supported until its removal")]
+pub fn gateway_config(name: &str, version: &str, versions: VersionSet, limits: Limits) -> server::Config {
+    let all = [
+        Capability::ToolsListChanged,
+        Capability::PromptsListChanged,
+        Capability::ResourcesListChanged,
+        Capability::ResourceSubscriptions,
+        Capability::Completions,
+        Capability::Logging,
+    ];
+    let capabilities = all.into_iter().fold(Capabilities::new(), Capabilities::with);
+    server::Config::new(name, version)
+        .capabilities(capabilities)
+        .versions(versions)
+        .limits(limits)
+        .any_custom_method()
+}
+
+/// Maximum number of upstreams that a gateway has in its life.
+pub const MAX_UPSTREAMS: usize = 4_096;

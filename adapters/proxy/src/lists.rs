@@ -1,0 +1,340 @@
+//! Lists of all upstreams of a gateway, merged page by page.
+
+use alloc::collections::BTreeMap;
+use core::time::Duration;
+
+use mcp_proto::model::{Extra, Map};
+use mcp_proto::server::Call;
+use mcp_proto::{
+    CallError, CallId, CallKey, CallOptions, EncodeError, EntryKind, Instant, RawJson, RpcError, UseError,
+};
+
+use super::convert;
+use super::gateway::{Gateway, GatewayEngines};
+use super::policy::{Access, Decision};
+use super::routing::refuse;
+
+/// Lists that clients wait for. Their number is bounded by [`mcp_proto::Limits::max_live_calls`].
+#[derive(Debug, Default)]
+pub(crate) struct MergedLists {
+    lists: BTreeMap<CallId, MergedList>,
+    /// Calls at upstreams, by index and key, with the lists that they are for.
+    sent: BTreeMap<(usize, CallKey), CallId>,
+}
+
+/// One page of a list, of which each upstream has a part.
+#[derive(Debug)]
+struct MergedList {
+    call: Call,
+    kind: EntryKind,
+    deadline: Instant,
+    parts: BTreeMap<usize, Part>,
+}
+
+#[derive(Debug)]
+enum Part {
+    /// The upstream is about to be started, and asked with this cursor.
+    Waiting(Option<String>),
+    Sent(CallKey),
+    Done(RawJson),
+    Failed(String),
+}
+
+impl Part {
+    const fn is_open(&self) -> bool {
+        matches!(self, Self::Waiting(_) | Self::Sent(_))
+    }
+}
+
+impl MergedLists {
+    pub(crate) fn has_part(&self, upstream: usize, call: CallKey) -> bool {
+        self.sent.contains_key(&(upstream, call))
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.lists.values().map(|list| list.deadline).min()
+    }
+
+    /// Returns the lists that wait for an upstream.
+    fn waiting_for(&self, upstream: usize) -> Vec<CallId> {
+        let waits = |list: &&MergedList| list.parts.get(&upstream).is_some_and(Part::is_open);
+        self.lists.values().filter(waits).map(|list| list.call.id()).collect()
+    }
+}
+
+impl Gateway {
+    pub(crate) fn start_list(&mut self, engines: &mut GatewayEngines<'_, '_>, call: Call, kind: EntryKind) {
+        let cursor = call.params().and_then(|params| params.member("cursor"));
+        let cursors = match cursor.as_ref().filter(|cursor| cursor.as_str() != "null") {
+            None => None,
+            Some(cursor) => match decode_cursor(kind, cursor) {
+                Some(cursors) => Some(cursors),
+                None => {
+                    let why = "`params.cursor` is none of this list of the gateway: begin without a cursor";
+                    return refuse(engines, &call, &RpcError::invalid_params(why));
+                }
+            },
+        };
+        let id = call.id();
+        let list = MergedList { call, kind, deadline: engines.now + LIST_TIMEOUT, parts: BTreeMap::new() };
+        self.lists.lists.insert(id, list);
+        for upstream in self.indices() {
+            let Some(relay) = self.relay(upstream) else { continue };
+            let cursor = match &cursors {
+                None => None,
+                Some(cursors) => match cursors.iter().find(|(name, _)| **name == *relay.name()) {
+                    Some((_, cursor)) => Some(cursor.clone()),
+                    None => continue,
+                },
+            };
+            let part = match relay.life.absence(engines.now) {
+                Some(reason) => Part::Failed(reason.to_owned()),
+                None => Part::Waiting(cursor),
+            };
+            self.set_part(id, upstream, part);
+            self.send_part(engines, id, upstream);
+        }
+        self.finish_if_complete(engines, id);
+    }
+
+    /// Sets the state of a part, and counts whether its upstream is in use.
+    fn set_part(&mut self, id: CallId, upstream: usize, part: Part) {
+        let Some(list) = self.lists.lists.get_mut(&id) else { return };
+        let is_open = part.is_open();
+        let was_open = list.parts.insert(upstream, part).is_some_and(|part| part.is_open());
+        self.count_use(upstream, was_open, is_open);
+    }
+
+    fn count_use(&mut self, upstream: usize, was_open: bool, is_open: bool) {
+        if let Some(relay) = self.upstreams.get_mut(upstream).and_then(Option::as_mut) {
+            relay.listing = (relay.listing + usize::from(is_open)).saturating_sub(usize::from(was_open));
+        }
+    }
+
+    /// Asks an upstream for its part, if it runs.
+    fn send_part(&mut self, engines: &mut GatewayEngines<'_, '_>, id: CallId, upstream: usize) {
+        if !self.is_running(upstream) {
+            return;
+        }
+        let Some(list) = self.lists.lists.get_mut(&id) else { return };
+        let Some(Part::Waiting(cursor)) = list.parts.get(&upstream) else { return };
+        let mut params = Map::new();
+        if let Some(cursor) = cursor {
+            params.insert("cursor", cursor.clone());
+        }
+        let method = list.kind.list_method();
+        let Some(between) = engines.of(upstream) else { return };
+        let options = CallOptions::new();
+        match between.upstream.call(between.upstream_now, method, &params, &options) {
+            Ok(key) => {
+                self.lists.sent.insert((upstream, key), id);
+                self.set_part(id, upstream, Part::Sent(key));
+            }
+            // It has no such list.
+            Err(UseError::MissingPeerCapability(_) | UseError::NotInVersion { .. }) => {
+                list.parts.remove(&upstream);
+                self.count_use(upstream, true, false);
+            }
+            Err(refused) => self.set_part(id, upstream, Part::Failed(refused.to_string())),
+        }
+    }
+
+    /// Handles the outcome of a call that asked for a part.
+    pub(crate) fn handle_part(
+        &mut self,
+        engines: &mut GatewayEngines<'_, '_>,
+        upstream: usize,
+        call: CallKey,
+        outcome: Result<RawJson, CallError>,
+    ) {
+        let Some(id) = self.lists.sent.remove(&(upstream, call)) else { return };
+        let part = match outcome {
+            Ok(result) => Part::Done(result),
+            Err(error) => Part::Failed(convert::failed_call_error(&error).message.into_owned()),
+        };
+        self.set_part(id, upstream, part);
+        self.finish_if_complete(engines, id);
+    }
+
+    /// Asks an upstream that was started for the parts that waited for it.
+    pub(crate) fn send_waiting_parts(&mut self, engines: &mut GatewayEngines<'_, '_>, upstream: usize) {
+        for id in self.lists.waiting_for(upstream) {
+            self.send_part(engines, id, upstream);
+            self.finish_if_complete(engines, id);
+        }
+    }
+
+    /// Leaves an upstream that cannot be started, or is removed, out of the lists that wait for it.
+    pub(crate) fn fail_parts(&mut self, engines: &mut GatewayEngines<'_, '_>, upstream: usize, reason: &str) {
+        for id in self.lists.waiting_for(upstream) {
+            self.close_part(engines, id, upstream, reason);
+            self.finish_if_complete(engines, id);
+        }
+    }
+
+    /// Ends a list that its client has cancelled, if the call is one.
+    pub(crate) fn cancel_list(&mut self, engines: &mut GatewayEngines<'_, '_>, id: CallId) {
+        self.close_parts(engines, id, "the client cancelled it, or is gone");
+        self.lists.lists.remove(&id);
+    }
+
+    /// Answers the lists whose time is over, without the upstreams that have not answered.
+    pub(crate) fn finish_late_lists(&mut self, engines: &mut GatewayEngines<'_, '_>) {
+        let late = self.lists.lists.values().filter(|list| list.deadline <= engines.now);
+        for id in late.map(|list| list.call.id()).collect::<Vec<_>>() {
+            self.close_parts(engines, id, "no answer in time");
+            self.finish_if_complete(engines, id);
+        }
+    }
+
+    /// Ends the parts of a list that are still open, and their calls.
+    fn close_parts(&mut self, engines: &mut GatewayEngines<'_, '_>, id: CallId, reason: &str) {
+        let Some(list) = self.lists.lists.get(&id) else { return };
+        let open = list.parts.iter().filter(|(_, part)| part.is_open()).map(|(upstream, _)| *upstream);
+        for upstream in open.collect::<Vec<_>>() {
+            self.close_part(engines, id, upstream, reason);
+        }
+    }
+
+    /// Ends an open part, and its call.
+    fn close_part(
+        &mut self,
+        engines: &mut GatewayEngines<'_, '_>,
+        id: CallId,
+        upstream: usize,
+        reason: &str,
+    ) {
+        let list = self.lists.lists.get(&id);
+        if let Some(Part::Sent(key)) = list.and_then(|list| list.parts.get(&upstream)) {
+            self.lists.sent.remove(&(upstream, *key));
+            if let Some(between) = engines.of(upstream) {
+                let _ = between.upstream.cancel(between.upstream_now, *key, Some(reason));
+            }
+        }
+        self.set_part(id, upstream, Part::Failed(reason.to_owned()));
+    }
+
+    /// Answers a list once no part is open.
+    fn finish_if_complete(&mut self, engines: &mut GatewayEngines<'_, '_>, id: CallId) {
+        if self.lists.lists.get(&id).is_none_or(|list| list.parts.values().any(Part::is_open)) {
+            return;
+        }
+        let Some(list) = self.lists.lists.remove(&id) else { return };
+        let merged = self.merge(&list).map_err(UseError::from);
+        let answered = merged.and_then(|result| engines.downstream.complete_raw(engines.now, id, &result));
+        if let Err(refused) = answered {
+            refuse(engines, &list.call, &convert::unreadable_result_error(&refused));
+        }
+        if matches!(list.kind, EntryKind::Resource | EntryKind::ResourceTemplate) {
+            self.route_followed(engines);
+        }
+    }
+
+    fn merge(&mut self, list: &MergedList) -> Result<RawJson, EncodeError> {
+        let mut entries = Vec::new();
+        let (mut cursors, mut unavailable) = (Map::<String>::new(), Map::<String>::new());
+        for (upstream, part) in &list.parts {
+            let Some(relay) = self.relay(*upstream) else { continue };
+            let name = relay.name().to_owned();
+            match part {
+                Part::Done(result) if result.member(list.kind.list_member()).is_none() => {
+                    unavailable.insert(name, "its answer has no list".into());
+                }
+                Part::Done(result) => {
+                    if let Some(cursor) = result.member("nextCursor").and_then(|cursor| cursor.string()) {
+                        if cursor.len() <= MAX_CURSOR {
+                            cursors.insert(name, cursor);
+                        } else {
+                            unavailable
+                                .insert(name, "its list has more pages, but its cursor is too long".into());
+                        }
+                    }
+                    self.merge_part(list, *upstream, result, &mut entries);
+                }
+                Part::Failed(reason) => _ = unavailable.insert(name, reason.clone()),
+                Part::Waiting(_) | Part::Sent(_) => {}
+            }
+        }
+        let mut members = Extra::from([(list.kind.list_member(), RawJson::encode(&entries)?)]);
+        if !cursors.is_empty() {
+            members.insert("nextCursor", encode_cursor(list.kind, &cursors)?);
+        }
+        if !unavailable.is_empty() {
+            members.insert("_meta", RawJson::encode(&Map::from([(UNAVAILABLE, unavailable)]))?);
+        }
+        RawJson::encode(&members)
+    }
+
+    /// Adds the entries of one upstream that the client may see, by the names that it knows them by.
+    fn merge_part(
+        &mut self,
+        list: &MergedList,
+        upstream: usize,
+        result: &RawJson,
+        entries: &mut Vec<RawJson>,
+    ) {
+        let Some(relay) = self.relay(upstream) else { return };
+        let (from, to) = (relay.version, list.call.version());
+        let mut diagnostics = Vec::new();
+        let found = convert::convert_entries(list.kind, result, from, to, &mut diagnostics);
+        self.diagnostics.append(&mut diagnostics);
+        let member = match list.kind {
+            EntryKind::Resource => "uri",
+            EntryKind::ResourceTemplate => "uriTemplate",
+            _ => "name",
+        };
+        let has_uri = member != "name";
+        for entry in found {
+            let Some(name) = entry.member(member).and_then(|name| name.string()) else { continue };
+            if has_uri && !self.owners.claim(list.kind, &name, upstream) {
+                continue;
+            }
+            let Some(relay) = self.relay(upstream) else { return };
+            let access = Access {
+                caller: list.call.caller(),
+                upstream: relay.name(),
+                kind: list.kind,
+                name: &name,
+                payload: &entry,
+                is_use: false,
+            };
+            let entry = match self.decide(&access) {
+                Decision::Allow => entry,
+                Decision::Rewrite(entry) => entry,
+                Decision::Hide | Decision::Refuse(_) => continue,
+            };
+            let shown = if has_uri { name } else { format!("{}_{name}", relay.name()) };
+            let entry = convert::with_member(&entry, member, RawJson::encode(&shown).ok());
+            let Some(entry) = entry else { continue };
+            if list.kind == EntryKind::Tool {
+                if let Some(relay) = self.upstreams.get_mut(upstream).and_then(Option::as_mut) {
+                    relay.record_header_tool(shown, &entry);
+                }
+            }
+            entries.push(entry);
+        }
+    }
+}
+
+/// Returns the cursor of the next page: the kind of the list, and the cursor of each upstream that has more.
+fn encode_cursor(kind: EntryKind, cursors: &Map<String>) -> Result<RawJson, EncodeError> {
+    let list = RawJson::encode(kind.list_member())?;
+    let object = Map::from([("list", list), ("next", RawJson::encode(cursors)?)]);
+    RawJson::encode(RawJson::encode(&object)?.as_str())
+}
+
+/// Returns the cursors of the upstreams; `None` if the gateway did not write them for this list.
+fn decode_cursor(kind: EntryKind, cursor: &RawJson) -> Option<Map<String>> {
+    let object = RawJson::new(cursor.string()?).ok()?;
+    let is_of_kind = object.member("list")?.string()? == kind.list_member();
+    is_of_kind.then(|| object.member("next")?.parse().ok()).flatten()
+}
+
+/// Time after which a list is answered without the upstreams that have not answered.
+pub const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Key in `_meta` of a list: an object with the reasons why upstreams are left out, by their names.
+pub const UNAVAILABLE: &str = "io.github.mcp-proto/unavailable";
+
+/// Longest cursor of an upstream in bytes. A list with a longer one ends with its page, and the upstream is named.
+const MAX_CURSOR: usize = 4_096;

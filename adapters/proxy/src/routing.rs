@@ -1,0 +1,202 @@
+//! Which upstream a call of a client belongs to.
+
+use mcp_proto::server::Call;
+use mcp_proto::{EntryKind, RawJson, RpcError};
+
+use super::convert;
+use super::gateway::{Gateway, GatewayEngines};
+use super::input::no_waiter_error;
+use super::names;
+use super::policy::{Access, Decision};
+use super::relayed_call::{Delivery, RetryToken};
+
+impl Gateway {
+    pub(crate) fn handle_call(&mut self, engines: &mut GatewayEngines<'_, '_>, call: Call) {
+        if call.attempt() > 0 {
+            let upstream = call.state().and_then(RetryToken::decode).map(RetryToken::upstream);
+            let Some(upstream) = upstream.filter(|upstream| self.relay(*upstream).is_some()) else {
+                return refuse(engines, &call, &no_waiter_error());
+            };
+            self.with(engines, upstream, |relay, engines| relay.resume_call(engines, call));
+            return;
+        }
+        let listed = match call.method() {
+            "tools/list" => Some(EntryKind::Tool),
+            "prompts/list" => Some(EntryKind::Prompt),
+            "resources/list" => Some(EntryKind::Resource),
+            "resources/templates/list" => Some(EntryKind::ResourceTemplate),
+            _ => None,
+        };
+        if let Some(kind) = listed {
+            return self.start_list(engines, call, kind);
+        }
+        let (kind, name) = match subject(&call) {
+            Ok(Some(subject)) => subject,
+            Ok(None) => return self.relay_custom(engines, call),
+            Err(error) => return refuse(engines, &call, &error),
+        };
+        match kind {
+            EntryKind::Tool | EntryKind::Prompt => {
+                let found = names::split(&name).and_then(|(upstream, _)| self.by_name(upstream));
+                match found {
+                    Some(upstream) => self.deliver(engines, call, (kind, &name), upstream, None),
+                    None => refuse(engines, &call, &unknown_error(kind, &name)),
+                }
+            }
+            _ => {
+                let owner = match kind {
+                    EntryKind::ResourceTemplate => self.owners.of_template(&name),
+                    _ => self.owners.of_resource(&name),
+                };
+                match owner {
+                    Some(upstream) => self.deliver(engines, call, (kind, &name), upstream, None),
+                    None => {
+                        let all = self.indices().collect();
+                        self.ask_next(engines, call, all);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends a call about a resource that nobody has listed to the first of `upstreams`, which may not know it.
+    pub(crate) fn ask_next(
+        &mut self,
+        engines: &mut GatewayEngines<'_, '_>,
+        call: Call,
+        mut upstreams: Vec<usize>,
+    ) {
+        let Ok(Some((kind, name))) = subject(&call) else { return };
+        let now = engines.now;
+        while !upstreams.is_empty() {
+            let upstream = upstreams.remove(0);
+            let is_there = self.relay(upstream).is_some_and(|relay| relay.life.absence(now).is_none());
+            if is_there && self.is_visible(&call, (kind, &name), upstream) {
+                return self.deliver(engines, call, (kind, &name), upstream, Some(upstreams));
+            }
+        }
+        let absent = self.upstreams.iter().flatten().filter(|relay| !relay.life.is_running());
+        let absent: Vec<String> = absent.map(|relay| format!("`{}`", relay.name())).collect();
+        let error = if absent.is_empty() {
+            unknown_error(kind, &name)
+        } else {
+            RpcError::internal(format!("no server that runs knows this; not running: {}", absent.join(", ")))
+        };
+        refuse(engines, &call, &error);
+    }
+
+    fn is_visible(&self, call: &Call, (kind, name): (EntryKind, &str), upstream: usize) -> bool {
+        !matches!(self.decide_use(call, (kind, name), upstream), Decision::Hide)
+    }
+
+    fn decide_use(&self, call: &Call, (kind, name): (EntryKind, &str), upstream: usize) -> Decision {
+        let Some(relay) = self.relay(upstream) else { return Decision::Hide };
+        if !self.has_policy() {
+            return Decision::Allow;
+        }
+        let name = match kind {
+            EntryKind::Tool | EntryKind::Prompt => names::split(name).map_or(name, |(_, name)| name),
+            _ => name,
+        };
+        let Some(payload) = call.params() else { return Decision::Allow };
+        self.decide(&Access {
+            caller: call.caller(),
+            upstream: relay.name(),
+            kind,
+            name,
+            payload: &payload,
+            is_use: true,
+        })
+    }
+
+    /// Sends a call to an upstream if the policy allows it.
+    fn deliver(
+        &mut self,
+        engines: &mut GatewayEngines<'_, '_>,
+        call: Call,
+        subject: (EntryKind, &str),
+        upstream: usize,
+        others: Option<Vec<usize>>,
+    ) {
+        let params = match self.decide_use(&call, subject, upstream) {
+            Decision::Allow => None,
+            Decision::Hide => return refuse(engines, &call, &unknown_error(subject.0, subject.1)),
+            Decision::Refuse(error) => return refuse(engines, &call, &error),
+            Decision::Rewrite(params) => match with_subject_of(&call, &params) {
+                Ok(params) => Some(params),
+                Err(error) => return refuse(engines, &call, &error),
+            },
+        };
+        let delivery = Delivery { call, params, others };
+        self.with(engines, upstream, |relay, engines| relay.handle_call(engines, delivery));
+    }
+
+    /// Relays a call of a method that names no entry, if there is only one upstream that can be meant.
+    fn relay_custom(&mut self, engines: &mut GatewayEngines<'_, '_>, call: Call) {
+        let mut all = self.indices();
+        match (all.next(), all.next()) {
+            _ if convert::is_task(call.method()) => {
+                refuse(engines, &call, &convert::tasks_unsupported_error());
+            }
+            (Some(only), None) if !self.has_policy() => {
+                self.with(engines, only, |relay, engines| relay.handle_call(engines, call.into()));
+            }
+            _ => refuse(engines, &call, &RpcError::method_not_found(call.method())),
+        }
+    }
+}
+
+/// Returns what a call uses, by the name or URI that the client knows; `None` if its method names no entry.
+///
+/// # Errors
+///
+/// Returns the error to answer the call with if the name is missing.
+fn subject(call: &Call) -> Result<Option<(EntryKind, String)>, RpcError> {
+    let member = |name: &'static str| {
+        let value = call.params().and_then(|params| params.member(name)?.string());
+        value.ok_or_else(|| RpcError::invalid_params(format!("`params.{name}` is missing or no string")))
+    };
+    Ok(Some(match call.method() {
+        "tools/call" => (EntryKind::Tool, call.tool_call()?.name.into_owned()),
+        "prompts/get" => (EntryKind::Prompt, member("name")?),
+        "resources/read" => (EntryKind::Resource, member("uri")?),
+        "completion/complete" => {
+            let reference = call.params().and_then(|params| params.member("ref"));
+            let text = |name: &str| reference.as_ref().and_then(|object| object.member(name)?.string());
+            match (text("type").as_deref(), text("name"), text("uri")) {
+                (Some("ref/prompt"), Some(name), _) => (EntryKind::Prompt, name),
+                (Some("ref/resource"), _, Some(uri)) => (EntryKind::ResourceTemplate, uri),
+                _ => return Err(RpcError::invalid_params("`params.ref` names no prompt and no resource")),
+            }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// Gives rewritten parameters the name, URI or reference of the call, so that it goes where it was routed to.
+fn with_subject_of(call: &Call, params: &RawJson) -> Result<RawJson, RpcError> {
+    let member = match call.method() {
+        "resources/read" => "uri",
+        "completion/complete" => "ref",
+        _ => "name",
+    };
+    convert::with_member(params, member, call.params().and_then(|params| params.member(member))).ok_or_else(
+        || RpcError::internal("the policy of the gateway rewrote the parameters to something else"),
+    )
+}
+
+/// Returns the error for something that is not there, or hidden.
+fn unknown_error(kind: EntryKind, name: &str) -> RpcError {
+    match kind {
+        EntryKind::Resource => RpcError::resource_not_found(name),
+        kind => {
+            let name: String = name.chars().take(64).collect();
+            RpcError::invalid_params(format!("unknown {kind}: {name}"))
+        }
+    }
+}
+
+pub(crate) fn refuse(engines: &mut GatewayEngines<'_, '_>, call: &Call, error: &RpcError) {
+    // A call that has ended meanwhile is ignored.
+    let _ = engines.downstream.fail(engines.now, call.id(), error);
+}

@@ -1,0 +1,263 @@
+//! A client, a gateway and several servers in memory.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use mcp_proto::client::{self, Input};
+use mcp_proto::pipe::{Client, Pipe, Server};
+use mcp_proto::server::{self, Authorization, Call, Identity};
+use mcp_proto::{CallError, CallKey, CallOptions, Fault, Instant, Limits, RawJson, RpcError, Version};
+use serde_json::{Value, json};
+
+use super::harness::{
+    ALL_CAPABILITIES, capabilities_of, connect_upstream, transfer, versions, with_seal_key,
+};
+use crate::{ClientCount, Gateway, GatewayEngines, UpstreamEngine, gateway_config, server_limits};
+
+/// An upstream, which runs or not.
+pub(super) struct Side {
+    upstream: Client,
+    pub(super) server: Server,
+    /// Revision in which the next start succeeds; `None` if it fails.
+    pub(super) supply: Option<Version>,
+    calls: Vec<Call>,
+    pub(super) events: Vec<server::Event>,
+}
+
+/// A client, the front of a gateway, the gateway, and servers behind it.
+pub(super) struct GatewayHarness {
+    pub(super) now: Instant,
+    pub(super) client: Client,
+    pub(super) downstream: Server,
+    pub(super) gateway: Gateway,
+    pub(super) sides: Vec<Side>,
+    pub(super) client_events: Vec<client::Event>,
+    outcomes: Vec<(CallKey, Result<RawJson, CallError>)>,
+}
+
+impl GatewayHarness {
+    /// Creates a gateway with upstreams of these names and revisions, all started.
+    pub(super) fn new(down: Version, upstreams: &[(&str, Version)]) -> Self {
+        Self::with_gateway(down, upstreams, Gateway::new(ClientCount::One))
+    }
+
+    pub(super) fn with_gateway(down: Version, upstreams: &[(&str, Version)], gateway: Gateway) -> Self {
+        let now = Instant::ZERO;
+        let limits = server_limits(Limits::default());
+        let front = gateway_config("gateway", "1", versions(down), limits);
+        let config = client::Config::new("sailor", "7").versions(versions(down));
+        let config = config.capabilities(capabilities_of(&ALL_CAPABILITIES)).custom_method("harbour/draught");
+        let mut chain = Self {
+            now,
+            client: Client::new(Arc::new(config), now),
+            downstream: Server::new(Arc::new(with_seal_key(front, 3)), now),
+            gateway,
+            sides: Vec::new(),
+            client_events: Vec::new(),
+            outcomes: Vec::new(),
+        };
+        chain.settle();
+        for (name, version) in upstreams {
+            chain.add(name, Some(*version));
+        }
+        chain.client_events.clear();
+        chain
+    }
+
+    /// Adds an upstream that can be started, or not.
+    pub(super) fn add(&mut self, name: &str, supply: Option<Version>) -> usize {
+        let index = self.gateway.add(self.now, name, None).expect("a new name");
+        let (server, upstream, _) = connect_upstream(self.now, Version::V2026_07_28, &ALL_CAPABILITIES);
+        self.sides.push(Side { upstream, server, supply, calls: Vec::new(), events: Vec::new() });
+        self.settle();
+        index
+    }
+
+    pub(super) fn authorize(&mut self, principal: &str) {
+        let channel = self.downstream.channel();
+        let party = Authorization::new(Identity::new(principal.to_owned()));
+        self.downstream.engine().set_authorization(channel, Some(party));
+    }
+
+    pub(super) fn with_gateway_of<R>(
+        &mut self,
+        act: impl FnOnce(&mut Gateway, &mut GatewayEngines<'_, '_>) -> R,
+    ) -> R {
+        let now = self.now;
+        let engines = self.sides.iter_mut();
+        let mut upstreams: Vec<_> =
+            engines.map(|side| UpstreamEngine { now, engine: side.upstream.engine() }).collect();
+        let mut engines =
+            GatewayEngines { now, downstream: self.downstream.engine(), upstreams: &mut upstreams };
+        act(&mut self.gateway, &mut engines)
+    }
+
+    /// Does everything that is possible without advancing the clock.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let now = self.now;
+            let mut moved = transfer(now, &mut self.client, &mut self.downstream);
+            while let Some(event) = self.downstream.poll_event(now) {
+                self.with_gateway_of(|gateway, engines| gateway.handle_server_event(engines, event));
+                moved = true;
+            }
+            for index in 0..self.sides.len() {
+                while let Some(event) = self.sides[index].upstream.poll_event(now) {
+                    self.with_gateway_of(|gateway, engines| {
+                        gateway.handle_client_event(engines, index, event);
+                    });
+                    moved = true;
+                }
+            }
+            self.with_gateway_of(|gateway, engines| gateway.process_pending(engines));
+            while let Some(index) = self.gateway.poll_start(now) {
+                self.start(index);
+                moved = true;
+            }
+            for side in &mut self.sides {
+                moved |= transfer(now, &mut side.upstream, &mut side.server);
+                while let Some(event) = side.server.poll_event(now) {
+                    match event {
+                        server::Event::Call(call) => side.calls.push(call),
+                        event => side.events.push(event),
+                    }
+                    moved = true;
+                }
+            }
+            while let Some(event) = self.client.poll_event(now) {
+                match event {
+                    client::Event::Done { call, outcome, .. } => self.outcomes.push((call, outcome)),
+                    event => self.client_events.push(event),
+                }
+                moved = true;
+            }
+            if !moved {
+                return;
+            }
+        }
+        panic!("without end");
+    }
+
+    fn start(&mut self, index: usize) {
+        let Some(version) = self.sides[index].supply else {
+            return self.with_gateway_of(|gateway, engines| {
+                gateway.handle_start_failure(engines, index, "no such program");
+            });
+        };
+        let (server, upstream, peer) = connect_upstream(self.now, version, &ALL_CAPABILITIES);
+        let side = &mut self.sides[index];
+        (side.server, side.upstream) = (server, upstream);
+        side.calls.clear();
+        self.with_gateway_of(|gateway, engines| gateway.handle_started(engines, index, &peer));
+    }
+
+    /// Ends a server. The next start fails if `supply` is `None`.
+    pub(super) fn kill(&mut self, index: usize, supply: Option<Version>) {
+        self.sides[index].supply = supply;
+        let now = self.now;
+        self.sides[index].upstream.handle_eof(now);
+        self.sides[index].server.abort(now, &Fault::Closed);
+        self.settle();
+    }
+
+    /// Advances the clock of all parts.
+    pub(super) fn wait(&mut self, time: Duration) {
+        let until = self.now + time;
+        loop {
+            let timers =
+                [self.client.poll_timeout(), self.downstream.poll_timeout(), self.gateway.poll_timeout()];
+            let sides = self.sides.iter_mut();
+            let sides = sides.flat_map(|side| [side.upstream.poll_timeout(), side.server.poll_timeout()]);
+            let next = sides.chain(timers).flatten().min().filter(|at| *at <= until);
+            self.now = next.unwrap_or(until).max(self.now);
+            let now = self.now;
+            self.client.handle_timeout(now);
+            self.downstream.handle_timeout(now);
+            for side in &mut self.sides {
+                side.upstream.handle_timeout(now);
+                side.server.handle_timeout(now);
+            }
+            self.with_gateway_of(|gateway, engines| gateway.handle_timeout(engines));
+            self.settle();
+            if next.is_none() {
+                return;
+            }
+        }
+    }
+
+    // ---- client ----------------------------------------------------------------------------------------------
+
+    pub(super) fn call(&mut self, method: &str, params: &Value) -> CallKey {
+        let options = CallOptions::new().with_progress();
+        let key = self.client.engine().call(self.now, method, params, &options).expect("it may be called");
+        self.settle();
+        key
+    }
+
+    pub(super) fn call_tool(&mut self, name: &str) -> CallKey {
+        self.call("tools/call", &json!({"name": name, "arguments": {"berth": "C14"}}))
+    }
+
+    pub(super) fn has_ended(&self, call: CallKey) -> bool {
+        self.outcomes.iter().any(|(other, _)| *other == call)
+    }
+
+    pub(super) fn result(&mut self, call: CallKey) -> Value {
+        let at = self.outcomes.iter().position(|(other, _)| *other == call).expect("it has ended");
+        let result = self.outcomes.remove(at).1.expect("a result");
+        serde_json::from_str(result.as_str()).expect("JSON")
+    }
+
+    pub(super) fn error(&mut self, call: CallKey) -> RpcError {
+        let at = self.outcomes.iter().position(|(other, _)| *other == call).expect("it has ended");
+        match self.outcomes.remove(at).1 {
+            Err(CallError::Rpc(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Takes the input requests among the client's events and drops all others.
+    pub(super) fn take_inputs(&mut self) -> Vec<Input> {
+        let events = core::mem::take(&mut self.client_events).into_iter();
+        let inputs = events.filter_map(|event| match event {
+            client::Event::Input(input) => Some(input),
+            _ => None,
+        });
+        inputs.collect()
+    }
+
+    // ---- servers ---------------------------------------------------------------------------------------------
+
+    /// Takes the oldest call that reached a server.
+    pub(super) fn take_call(&mut self, index: usize) -> Call {
+        assert!(!self.sides[index].calls.is_empty(), "a call reaches server {index}");
+        self.sides[index].calls.remove(0)
+    }
+
+    pub(super) fn has_call(&self, index: usize) -> bool {
+        !self.sides[index].calls.is_empty()
+    }
+
+    pub(super) fn complete(&mut self, index: usize, call: &Call, result: &Value) {
+        let now = self.now;
+        self.sides[index].server.engine().complete(now, call.id(), result).expect("it is open");
+        self.settle();
+    }
+
+    pub(super) fn fail(&mut self, index: usize, call: &Call, error: &RpcError) {
+        let now = self.now;
+        self.sides[index].server.engine().fail(now, call.id(), error).expect("it is open");
+        self.settle();
+    }
+
+    /// Answers the calls of all servers that arrive because of a list, each with its result.
+    pub(super) fn list(&mut self, method: &str, params: &Value, results: &[Value]) -> Value {
+        let key = self.call(method, params);
+        for (index, result) in results.iter().enumerate().filter(|(_, result)| !result.is_null()) {
+            let call = self.take_call(index);
+            assert_eq!(call.method(), method);
+            self.complete(index, &call, result);
+        }
+        self.result(key)
+    }
+}
