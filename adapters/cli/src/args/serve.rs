@@ -1,9 +1,11 @@
 //! Options of the commands that serve: `serve` and `bridge`.
 
+use core::fmt;
 use core::time::Duration;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use mcp_std::io::{SerialConfig, StreamAddress};
 
 use super::values::{self, connection_count, duration, duration_or_zero, frame_size};
@@ -107,7 +109,46 @@ pub(crate) struct SessionArgs {
     ///
     /// A key is 64 hexadecimal digits, from a cryptographic source. The first one seals; the others still open.
     #[arg(long, value_name = "FILE", requires = "session_store")]
-    pub(crate) session_key: Option<PathBuf>,
+    #[arg(value_parser = PathBufValueParser::new().try_map(SessionKeyFile::read))]
+    pub(crate) session_key: Option<SessionKeyFile>,
+}
+
+/// The content of the file of keys.
+#[derive(Clone)]
+#[cfg_attr(not(feature = "sessions"), expect(dead_code, reason = "a store needs the feature"))]
+pub(crate) struct SessionKeyFile {
+    pub(crate) current: [u8; 32],
+    pub(crate) older: Vec<[u8; 32]>,
+}
+
+impl SessionKeyFile {
+    fn read(path: PathBuf) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let keys: Option<Vec<[u8; 32]>> = lines.map(parse_key).collect();
+        let mut keys = keys.ok_or("each line has to be a key of 64 hexadecimal digits")?.into_iter();
+        let current = keys.next().ok_or("there is no key in it")?;
+        Ok(Self { current, older: keys.collect() })
+    }
+}
+
+/// Shows no keys.
+impl fmt::Debug for SessionKeyFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionKeyFile").finish_non_exhaustive()
+    }
+}
+
+fn parse_key(line: &str) -> Option<[u8; 32]> {
+    let mut key = [0; 32];
+    if line.len() != 64 || !line.is_ascii() {
+        return None;
+    }
+    for (byte, digits) in key.iter_mut().zip(line.as_bytes().chunks_exact(2)) {
+        *byte =
+            u8::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok().filter(|_| digits[0] != b'+')?;
+    }
+    Some(key)
 }
 
 /// Options of a server that requires access tokens.
@@ -232,4 +273,32 @@ pub(crate) struct BridgeArgs {
     pub(crate) server: ServerArgs,
     #[command(flatten)]
     pub(crate) authorization: AuthorizationArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_is_64_hexadecimal_digits() {
+        assert_eq!(parse_key(&"0f".repeat(32)), Some([15; 32]));
+        for text in ["", "0f", &"0f".repeat(33), &"+f".repeat(32), &"0g".repeat(32), &"é".repeat(32)] {
+            assert_eq!(parse_key(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn file_of_keys_is_read_once_and_shown_by_nobody() {
+        let path = std::env::temp_dir().join(format!("mcp-probe-keys-{}", std::process::id()));
+        for (text, why) in [("\n \n", "there is no key in it"), ("0f", "each line has to be a key")] {
+            std::fs::write(&path, text).expect("a file");
+            assert!(SessionKeyFile::read(path.clone()).expect_err("no keys").starts_with(why));
+        }
+        std::fs::write(&path, format!("{}\n\n {}\n", "0f".repeat(32), "0A".repeat(32))).expect("a file");
+        let keys = SessionKeyFile::read(path.clone()).expect("two keys");
+        std::fs::remove_file(&path).expect("a file");
+        assert_eq!((keys.current, &*keys.older), ([15; 32], &[[10; 32]][..]));
+        assert_eq!(format!("{keys:?}"), "SessionKeyFile { .. }");
+        assert!(SessionKeyFile::read(path).is_err());
+    }
 }

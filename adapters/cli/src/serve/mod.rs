@@ -95,7 +95,7 @@ fn config(args: &args::ServeArgs, config: Result<Config, RegisterErrors>) -> Res
     let config = config.map_err(|error| CommandFailure::failed(error.to_string()))?;
     let mut config = config.versions(versions).limits(limits);
     #[cfg(feature = "sessions")]
-    if let Some(keys) = session_store::state_keys(&args.sessions)? {
+    if let Some(keys) = session_store::state_keys(&args.sessions) {
         // What one process has sealed comes to another one.
         config = config.seal(keys, mcp_std::Clock::start().anchor());
     }

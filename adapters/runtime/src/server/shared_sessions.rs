@@ -5,19 +5,23 @@
 
 mod in_ids;
 mod message;
+mod relays;
 mod seal;
+#[cfg(test)]
+mod tests;
 
 pub use seal::SessionKeys;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::task::Waker;
 use core::time::Duration;
-use std::io;
 use std::sync::{Mutex, PoisonError};
+use std::{io, thread};
 
 use mcp_proto::Instant;
 use mcp_proto::http::server::{ExchangeId, Server, SessionId, SharedSessionEvent};
@@ -27,7 +31,8 @@ use mcp_std::session_store::{
 use mcp_std::sync::{Inbox, Sender, Workers};
 
 use self::in_ids::SessionsInIds;
-use self::message::{Message, StreamPart};
+use self::message::Message;
+use self::relays::{Relays, number_of};
 use self::seal::{Purpose, Sealer, name_of};
 use super::server_loop::ChangeSet;
 use super::session_sharing::{Driven, ShareSessions};
@@ -42,8 +47,8 @@ const MAX_MESSAGES: usize = 1024;
 const MAX_CONFLICTS: u32 = 8;
 /// Longest time for each of both at the end of the server.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
-/// Number of processes whose streams have different numbers (see [`mcp_proto::http::server::SharedSessions::begin`]).
-const PROCESSES: u32 = 1024;
+/// Time after which what has failed for no request is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The sessions of a process that other processes serve, too, for its servers: in a [store](Self::join), or
 /// [without one](Self::in_ids).
@@ -162,10 +167,26 @@ impl fmt::Debug for SharedSessions {
 
 /// A call of the store.
 enum Job {
-    Load { exchange: Option<ExchangeId>, id: SessionId },
-    Save { id: SessionId, replaces: u64, bytes: Vec<u8>, lifetime: Duration },
-    Remove { exchange: Option<ExchangeId>, id: SessionId },
-    Touch { ids: Vec<SessionId>, lifetime: Duration },
+    Load {
+        exchange: Option<ExchangeId>,
+        id: SessionId,
+    },
+    Save {
+        id: SessionId,
+        replaces: u64,
+        bytes: Vec<u8>,
+        lifetime: Duration,
+    },
+    Remove {
+        exchange: Option<ExchangeId>,
+        id: SessionId,
+    },
+    Touch {
+        ids: Vec<SessionId>,
+        lifetime: Duration,
+    },
+    /// Waits for [`RETRY_AFTER`].
+    Pause,
 }
 
 /// The end of a [`Job`].
@@ -184,6 +205,16 @@ enum Outcome {
         result: Result<(), SessionStoreError>,
     },
     Touched,
+    Paused,
+}
+
+/// The end of a message.
+enum Told {
+    /// It was one of changes.
+    Changes,
+    /// It may not have reached the other processes.
+    Failed(Message),
+    Others,
 }
 
 impl Shared {
@@ -220,6 +251,10 @@ impl Shared {
                 let _ = self.store.touch(&names, lifetime);
                 Outcome::Touched
             }
+            Job::Pause => {
+                thread::sleep(RETRY_AFTER);
+                Outcome::Paused
+            }
         }
     }
 
@@ -231,14 +266,13 @@ impl Shared {
         })
     }
 
-    /// Tells the other processes. If the store is down, they hear of a gap when it is back, and load the sessions again.
-    fn publish(&self, message: &Message) {
-        if let Ok(sealed) = self.sealer.seal(Purpose::Message, &message.write(self.process)) {
-            // A message that arrives twice does no harm: what waited for the first one does not wait any more.
-            if self.store.publish(&sealed).is_err() {
-                let _ = self.store.publish(&sealed);
-            }
-        }
+    /// Tells the other processes, and returns whether it has. If the store is down, they hear of a gap when it is back, and
+    /// load the sessions again.
+    fn publish(&self, message: &Message) -> bool {
+        let sealed = self.sealer.seal(Purpose::Message, &message.write(self.process));
+        // A message that arrives twice does no harm: what waited for the first one does not wait any more.
+        sealed
+            .is_ok_and(|sealed| self.store.publish(&sealed).or_else(|_| self.store.publish(&sealed)).is_ok())
     }
 }
 
@@ -246,27 +280,20 @@ impl Shared {
 struct SessionSharing {
     shared: Arc<Shared>,
     workers: Workers<Job, Outcome>,
-    /// One thread, so that messages arrive in their order. The outcome is whether it was one of changes.
-    publisher: Workers<Message, bool>,
+    /// One thread, so that messages arrive in their order.
+    publisher: Workers<Message, Told>,
     inbox: Inbox<Received>,
     received: VecDeque<Received>,
     /// The sessions that are being stored.
     saving: BTreeMap<SessionId, Saving>,
-    /// The requests that resume streams of other processes, by a number.
-    resumed: BTreeMap<u32, ExchangeId>,
-    last_resumed: u32,
-    /// The streams that are open for other processes.
-    relays: Vec<Relay>,
+    /// The sessions that could not be loaded for their GET streams.
+    unloaded: BTreeSet<SessionId>,
+    /// These are loaded after a pause, which has begun.
+    is_paused: bool,
+    relays: Relays,
     /// Changes that are published when the earlier ones are.
     changes: Option<ChangeSet>,
     is_publishing: bool,
-}
-
-/// A stream of a call that is open for the request of another process.
-struct Relay {
-    exchange: ExchangeId,
-    process: u32,
-    request: u32,
 }
 
 /// A session that is being stored.
@@ -288,8 +315,12 @@ impl SessionSharing {
         let workers = Workers::start("mcp-sessions", THREADS, MAX_WAITING, move |job| runner.run(job))?;
         let publishing = shared.clone();
         let publisher = Workers::start("mcp-sessions-out", 1, MAX_WAITING, move |message| {
-            publishing.publish(&message);
-            matches!(message, Message::Changes(_))
+            let is_told = publishing.publish(&message);
+            match message {
+                Message::Changes(_) => Told::Changes,
+                message if !is_told => Told::Failed(message),
+                _ => Told::Others,
+            }
         })?;
         let inbox = Inbox::new(MAX_MESSAGES);
         shared.loops.0.lock().unwrap_or_else(PoisonError::into_inner).push(inbox.sender());
@@ -300,9 +331,9 @@ impl SessionSharing {
             inbox,
             received: VecDeque::new(),
             saving: BTreeMap::new(),
-            resumed: BTreeMap::new(),
-            last_resumed: 0,
-            relays: Vec::new(),
+            unloaded: BTreeSet::new(),
+            is_paused: false,
+            relays: Relays::default(),
             changes: None,
             is_publishing: false,
         })
@@ -327,6 +358,11 @@ impl SessionSharing {
     fn save(&mut self, now: Instant, server: &mut Server, id: &SessionId) {
         let Some(saving) = self.saving.get_mut(id).filter(|saving| saving.waiting.is_empty()) else { return };
         saving.waiting = core::mem::take(&mut saving.next);
+        self.store(now, server, id);
+    }
+
+    /// Stores a session as it is now, for those that wait.
+    fn store(&mut self, now: Instant, server: &mut Server, id: &SessionId) {
         let record = server.shared_sessions().save(id);
         let job = record.map(|record| Job::Save {
             id: id.clone(),
@@ -367,8 +403,7 @@ impl SessionSharing {
                     _ = server.shared_sessions().merge(now, &id, version, &record);
                 }
                 Ok(None) => server.shared_sessions().forget(now, &id),
-                // The next request tries it again.
-                Err(_) => {}
+                Err(_) => _ = self.unloaded.insert(id),
             },
             Outcome::Saved { id, result } => self.finish_save(now, server, &id, result),
             Outcome::Removed { exchange, result } => {
@@ -379,6 +414,12 @@ impl SessionSharing {
                 }
             }
             Outcome::Touched => {}
+            Outcome::Paused => {
+                self.is_paused = false;
+                for id in core::mem::take(&mut self.unloaded) {
+                    self.load(id);
+                }
+            }
         }
     }
 
@@ -401,21 +442,18 @@ impl SessionSharing {
                     // Another process has ended it.
                     None => false,
                 };
-                let conflicts = self.saving.get_mut(id).map_or(MAX_CONFLICTS, |saving| {
-                    saving.conflicts += 1;
-                    // These are stored with the others.
-                    let waiting = core::mem::take(&mut saving.waiting);
-                    saving.next.extend(waiting);
-                    saving.conflicts
-                });
                 if !is_merged {
                     server.shared_sessions().forget(now, id);
                 }
-                if is_merged && conflicts < MAX_CONFLICTS {
-                    return self.save(now, server, id);
-                }
-                if let Some(saving) = self.saving.get_mut(id) {
-                    saving.waiting = core::mem::take(&mut saving.next);
+                let saving = self.saving.get_mut(id).filter(|_| is_merged);
+                let is_again = saving.is_some_and(|saving| {
+                    saving.conflicts += 1;
+                    // The record has their changes, too.
+                    saving.waiting.append(&mut saving.next);
+                    saving.conflicts < MAX_CONFLICTS
+                });
+                if is_again {
+                    return self.store(now, server, id);
                 }
                 self.refuse(now, server, id);
             }
@@ -437,6 +475,8 @@ impl SessionSharing {
     fn receive(&mut self, now: Instant, server: &mut Server, received: &Received) -> Option<ChangeSet> {
         let Received::Message(sealed) = received else {
             for id in server.shared_sessions().mark_all_stale() {
+                // What waits elsewhere may have been sent in vain.
+                _ = self.tell(Message::StreamOpened(id.clone(), String::new()));
                 self.load(id);
             }
             // What was published meanwhile is unknown.
@@ -458,50 +498,26 @@ impl SessionSharing {
             Message::StreamOpened(id, after) => {
                 let after = Some(&*after).filter(|after| !after.is_empty());
                 for message in sessions.take_waiting(now, &id, after) {
-                    _ = self.tell(Message::ForStream(id.clone(), process, message.to_vec()));
+                    let told =
+                        self.publisher.submit(Message::ForStream(id.clone(), process, message.to_vec()));
+                    if let Err(message) = told {
+                        take_back(now, server, message);
+                    }
                 }
             }
             Message::ForStream(id, to, message) if to == self.shared.process => {
                 _ = sessions.send(now, &id, message.into());
             }
             Message::Resume(id, to, request, after) if to == self.number() => {
-                match sessions.open_relay(now, &id, &after) {
-                    Some(exchange) => {
-                        self.relays.push(Relay { exchange, process, request });
-                        // The stream is open, and may be silent for long.
-                        self.tell(Message::Stream(
-                            process % PROCESSES,
-                            request,
-                            StreamPart::More,
-                            Vec::new(),
-                        ));
-                    }
-                    None => {
-                        _ = self.tell(Message::Stream(
-                            process % PROCESSES,
-                            request,
-                            StreamPart::Unknown,
-                            Vec::new(),
-                        ))
-                    }
-                }
+                let opened = self.relays.open(now, server, (process, request), (&id, &after));
+                _ = self.tell(opened);
             }
             Message::Stream(to, request, part, bytes) if to == self.number() => {
-                let exchange = self.resumed.get(&request).copied()?;
-                if part == StreamPart::Unknown {
-                    sessions.call_is_lost(now, exchange);
-                } else if !sessions.relay(now, exchange, &bytes.into(), part == StreamPart::Last) {
-                    _ = self.tell(Message::StopStream(process % PROCESSES, request));
-                }
-                if part != StreamPart::More {
-                    self.resumed.remove(&request);
-                }
+                let answer = self.relays.receive(now, server, (process, request), (part, bytes));
+                _ = answer.is_none_or(|answer| self.tell(answer));
             }
             Message::StopStream(to, request) if to == self.number() => {
-                let is_it = |relay: &Relay| relay.process == process && relay.request == request;
-                if let Some(at) = self.relays.iter().position(is_it) {
-                    server.handle_gone(now, self.relays.swap_remove(at).exchange);
-                }
+                self.relays.stop(now, server, process, request);
             }
             // For another process.
             Message::ForStream(..) | Message::Resume(..) | Message::Stream(..) | Message::StopStream(..) => {}
@@ -512,38 +528,21 @@ impl SessionSharing {
 
     /// Returns the number that streams of this process have.
     fn number(&self) -> u32 {
-        self.shared.process % PROCESSES
+        number_of(self.shared.process)
     }
 
-    /// Passes on what the streams have that are open for other processes. Returns whether there was anything.
-    fn drive_relays(&mut self, now: Instant, server: &mut Server) -> bool {
-        let mut any = false;
-        let mut relays = core::mem::take(&mut self.relays);
-        relays.retain(|relay| {
-            loop {
-                let bytes = server.transmit(now, relay.exchange).to_vec();
-                server.consume(relay.exchange, bytes.len());
-                let is_last = server.is_finished(relay.exchange);
-                if bytes.is_empty() && !is_last {
-                    return true;
-                }
-                any = true;
-                let part = if is_last { StreamPart::Last } else { StreamPart::More };
-                let was_told =
-                    self.tell(Message::Stream(relay.process % PROCESSES, relay.request, part, bytes));
-                if is_last || !was_told {
-                    // Without a part the stream has no meaning: it ends, and its client resumes it.
-                    server.release(now, relay.exchange);
-                    return false;
-                }
-            }
-        });
-        self.relays = relays;
-        any
+    /// Loads a session that has a GET stream.
+    fn load(&mut self, id: SessionId) {
+        if let Err(Job::Load { id, .. }) = self.workers.submit(Job::Load { exchange: None, id }) {
+            self.unloaded.insert(id);
+        }
     }
+}
 
-    fn load(&self, id: SessionId) {
-        let _ = self.workers.submit(Job::Load { exchange: None, id });
+/// Gives a session back what could not be handed over to the process that has its GET stream.
+fn take_back(now: Instant, server: &mut Server, message: Message) {
+    if let Message::ForStream(id, _, message) = message {
+        _ = server.shared_sessions().send(now, &id, message.into());
     }
 }
 
@@ -590,11 +589,8 @@ impl ShareSessions for SessionSharing {
                 _ = self.tell(Message::StreamOpened(id, after.unwrap_or_default()));
             }
             SharedSessionEvent::Resume { exchange, id, process, after } => {
-                // Those whose clients are gone have no end of their own.
-                self.resumed.retain(|_, exchange| !server.is_finished(*exchange));
-                self.last_resumed = self.last_resumed.wrapping_add(1);
-                self.resumed.insert(self.last_resumed, exchange);
-                _ = self.tell(Message::Resume(id, process, self.last_resumed, after));
+                let asked = self.relays.resume(server, exchange, (id, process, after));
+                _ = self.tell(asked);
             }
             SharedSessionEvent::Relay { id, message } => _ = self.tell(Message::Relay(id, message.to_vec())),
             _ => {}
@@ -607,10 +603,16 @@ impl ShareSessions for SessionSharing {
             driven.any = true;
             self.finish(now, server, outcome);
         }
-        while let Some(was_changes) = self.publisher.poll_outcome() {
+        while let Some(told) = self.publisher.poll_outcome() {
             driven.any = true;
-            self.is_publishing &= !was_changes;
-            self.publish_next();
+            match told {
+                Told::Changes => {
+                    self.is_publishing = false;
+                    self.publish_next();
+                }
+                Told::Failed(message) => take_back(now, server, message),
+                Told::Others => {}
+            }
         }
         let mut received = core::mem::take(&mut self.received);
         self.inbox.take(&mut received);
@@ -621,7 +623,12 @@ impl ShareSessions for SessionSharing {
             }
         }
         self.received = received;
-        driven.any |= self.drive_relays(now, server);
+        if !self.is_paused && !self.unloaded.is_empty() {
+            // If the queue is full, there are outcomes to come, and it is tried again after them.
+            self.is_paused = self.workers.submit(Job::Pause).is_ok();
+        }
+        let publisher = &self.publisher;
+        driven.any |= self.relays.drive(now, server, |message| publisher.submit(message).is_ok());
         driven
     }
 

@@ -16,7 +16,8 @@ use std::time::SystemTime;
 
 use super::message_log::{Follower, MessageLog};
 use super::*;
-use crate::durable_file::{FileLock, Step, faults};
+use crate::durable_file::FileLock;
+use crate::durable_file::faults::{self, Change, Progress};
 use crate::folder_in_tests::Folder;
 use crate::testing::session_store::Store;
 
@@ -65,78 +66,57 @@ fn record(store: &dyn SessionStore, session: &SessionName) -> Option<Vec<u8>> {
     store.load(session).unwrap().map(|stored| stored.record)
 }
 
-/// A change that tests interrupt: it gets the version of A.
-type Change = fn(&FileSessionStore, u64) -> Result<(), SessionStoreError>;
+fn open(folder: &Folder) -> FileSessionStore {
+    FileSessionStore::open(&folder.0).unwrap()
+}
 
-fn changes() -> [(Change, [Option<&'static [u8]>; 2]); 3] {
+fn set_first(store: &FileSessionStore) {
+    set(store, &A, None, b"first");
+}
+
+/// Changes of a folder in which A is stored, and the records of A and B then.
+fn changes() -> [(Change<FileSessionStore, SessionStoreError>, [Option<&'static [u8]>; 2]); 3] {
     [
         (
-            |store, version| store.compare_and_set(&A, Some(version), b"second", LONG).map(drop),
+            |store| {
+                let version = store.load(&A)?.map(|stored| stored.version);
+                store.compare_and_set(&A, version, b"second", LONG).map(drop)
+            },
             [Some(b"second"), None],
         ),
-        (
-            |store, _| store.compare_and_set(&B, None, b"other", LONG).map(drop),
-            [Some(b"first"), Some(b"other")],
-        ),
-        (|store, _| store.remove(&A), [None, None]),
+        (|store| store.compare_and_set(&B, None, b"other", LONG).map(drop), [Some(b"first"), Some(b"other")]),
+        (|store| store.remove(&A), [None, None]),
     ]
+}
+
+const BEFORE: [Option<&[u8]>; 2] = [Some(b"first"), None];
+
+fn check_records(store: &FileSessionStore, after: [Option<&[u8]>; 2], progress: Progress) {
+    let found = [record(store, &A), record(store, &B)];
+    let found = found.each_ref().map(|record| record.as_deref());
+    assert_eq!(found, if progress.is_made() { after } else { BEFORE }, "{progress:?}");
 }
 
 #[test]
 fn process_that_ends_at_any_step_leaves_the_old_record_or_the_new_one() {
-    let before: [Option<&[u8]>; 2] = [Some(b"first"), None];
     for (change, after) in changes() {
-        let mut seen = Vec::new();
-        for at in 0.. {
-            let folder = Folder::new();
-            let store = FileSessionStore::open(&folder.0).unwrap();
-            let version = set(&store, &A, None, b"first");
-            let (done, steps) = faults::with_crash(at, || change(&store, version));
-            drop(store);
-            let store = FileSessionStore::open(&folder.0).unwrap();
-            let found = [record(&store, &A), record(&store, &B)];
-            let found = found.each_ref().map(|record| record.as_deref());
-            let Some(result) = done else {
-                let is_changed = matches!(steps.last(), Some(Step::FlushFolder));
-                assert_eq!(found, if is_changed { after } else { before }, "{steps:?}");
-                // What it left of a new record goes with the next sweep, and disturbs no change.
-                let version = store.load(&A).unwrap().map_or(0, |stored| stored.version);
-                change(&store, version).unwrap();
-                drop(FileSessionStore::open(&folder.0).unwrap());
-                assert!(folder.names().iter().all(|name| !name.ends_with(".tmp")), "{:?}", folder.names());
-                seen.extend(steps.last().copied());
-                continue;
-            };
-            result.unwrap();
-            assert_eq!(found, after);
-            assert_eq!(seen, steps, "a fault at each step");
-            break;
-        }
-        assert!(seen.len() >= 2);
+        faults::crash_at_each_step(open, set_first, change, |folder, store, progress| {
+            check_records(&store, after, progress);
+            // What it left of a new record goes with the next sweep, and disturbs no change.
+            change(&store).unwrap();
+            drop(open(folder));
+            assert!(folder.names().iter().all(|name| !name.ends_with(".tmp")), "{:?}", folder.names());
+        });
     }
 }
 
 #[test]
 fn full_disk_at_any_step_is_an_error_and_loses_nothing() {
-    let before: [Option<&[u8]>; 2] = [Some(b"first"), None];
     for (change, after) in changes() {
-        for at in 0.. {
-            let folder = Folder::new();
-            let store = FileSessionStore::open(&folder.0).unwrap();
-            let version = set(&store, &A, None, b"first");
-            let (result, steps) = faults::with_full_disk(at, || change(&store, version));
-            if steps.len() <= at {
-                result.unwrap();
-                break;
-            }
-            let error = result.unwrap_err();
-            assert!(matches!(&error, SessionStoreError::Io { .. }), "{error:?}");
-            assert!(error.to_string().starts_with("cannot "), "{error}");
-            let is_changed = matches!(steps.last(), Some(Step::FlushFolder));
-            let found = [record(&store, &A), record(&store, &B)];
-            let found = found.each_ref().map(|record| record.as_deref());
-            assert_eq!(found, if is_changed { after } else { before }, "{steps:?}");
-        }
+        faults::fill_disk_at_each_step(open, set_first, change, |store, error, progress| {
+            assert!(matches!(error, SessionStoreError::Io { .. }), "{error:?}");
+            check_records(store, after, progress);
+        });
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use super::file::{FileKind, file_kind, file_name, header_line};
 use super::*;
-use crate::durable_file::{Step, faults};
+use crate::durable_file::faults::{self, Change};
 use crate::folder_in_tests::Folder;
 
 impl Folder {
@@ -148,13 +148,11 @@ fn files_and_created_folders_are_closed_to_others() {
     assert_eq!((mode(&below.join(file_name(A))), mode(&below.join("lock"))), (0o600, 0o600));
 }
 
-/// A change that tests interrupt.
-type Change = fn(&FileTaskStore) -> Result<(), TaskStoreError>;
 /// A stored task: id, version and record.
 type Row = (String, u64, Vec<u8>);
 
 /// Changes of a folder in which A is stored with version 1, and what is stored then.
-fn changes() -> [(Change, Vec<Row>); 3] {
+fn changes() -> [(Change<FileTaskStore, TaskStoreError>, Vec<Row>); 3] {
     [
         (|store| store.save(A, 2, b"second"), [task(A, 2, b"second")].into()),
         (|store| store.save(B, 1, b"other"), [task(A, 1, b"first"), task(B, 1, b"other")].into()),
@@ -162,35 +160,21 @@ fn changes() -> [(Change, Vec<Row>); 3] {
     ]
 }
 
+fn save_first(store: &FileTaskStore) {
+    store.save(A, 1, b"first").unwrap();
+}
+
 #[test]
 fn process_that_ends_at_any_step_leaves_the_old_version_or_the_new_one() {
     let before = [task(A, 1, b"first")];
     for (change, after) in changes() {
-        let mut seen = Vec::new();
-        for at in 0.. {
-            let folder = Folder::new();
-            let store = folder.open();
-            store.save(A, 1, b"first").unwrap();
-            let (done, steps) = faults::with_crash(at, || change(&store));
-            drop(store);
-            let store = folder.open();
-            let found = stored(&store);
-            let Some(result) = done else {
-                let is_changed = matches!(steps.last(), Some(Step::FlushFolder));
-                assert_eq!(found, if is_changed { &after[..] } else { &before }, "{steps:?}");
-                // Nothing is left behind, and the change can be made.
-                assert!(folder.names().iter().all(|name| file_kind(name) != FileKind::Temporary));
-                change(&store).unwrap();
-                assert_eq!(stored(&store), after);
-                seen.extend(steps.last().copied());
-                continue;
-            };
-            result.unwrap();
-            assert_eq!(found, after);
-            assert_eq!(seen, steps, "a fault at each step");
-            break;
-        }
-        assert!(seen.len() >= 2);
+        faults::crash_at_each_step(Folder::open, save_first, change, |folder, store, progress| {
+            assert_eq!(stored(&store), if progress.is_made() { &after[..] } else { &before });
+            // Nothing is left behind, and the change can be made.
+            assert!(folder.names().iter().all(|name| file_kind(name) != FileKind::Temporary));
+            change(&store).unwrap();
+            assert_eq!(stored(&store), after);
+        });
     }
 }
 
@@ -198,24 +182,13 @@ fn process_that_ends_at_any_step_leaves_the_old_version_or_the_new_one() {
 fn full_disk_at_any_step_is_an_error_and_loses_nothing() {
     let before = [task(A, 1, b"first")];
     for (change, after) in changes() {
-        for at in 0.. {
-            let folder = Folder::new();
-            let store = folder.open();
-            store.save(A, 1, b"first").unwrap();
-            let (result, steps) = faults::with_full_disk(at, || change(&store));
-            if steps.len() <= at {
-                result.unwrap();
-                break;
-            }
-            let error = result.unwrap_err();
-            assert!(matches!(&error, TaskStoreError::Io { .. }), "{error:?}");
-            assert!(error.to_string().starts_with("cannot "), "{error}");
-            let is_changed = matches!(steps.last(), Some(Step::FlushFolder));
-            assert_eq!(stored(&store), if is_changed { &after[..] } else { &before }, "{steps:?}");
+        faults::fill_disk_at_each_step(Folder::open, save_first, change, |store, error, progress| {
+            assert!(matches!(error, TaskStoreError::Io { .. }), "{error:?}");
+            assert_eq!(stored(store), if progress.is_made() { &after[..] } else { &before });
             // Later there is room again.
-            change(&store).unwrap();
-            assert_eq!(stored(&store), after);
-        }
+            change(store).unwrap();
+            assert_eq!(stored(store), after);
+        });
     }
 }
 
