@@ -8,7 +8,9 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 #[cfg(test)]
-pub(crate) mod faults;
+mod faults;
+#[cfg(test)]
+pub(crate) mod step_tests;
 
 /// An operation on a file that failed.
 #[derive(Debug)]

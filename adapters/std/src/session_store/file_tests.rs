@@ -17,7 +17,7 @@ use std::time::SystemTime;
 use super::message_log::{Follower, MessageLog};
 use super::*;
 use crate::durable_file::FileLock;
-use crate::durable_file::faults::{self, Change, Progress};
+use crate::durable_file::step_tests::{self, Change, Progress};
 use crate::folder_in_tests::Folder;
 use crate::testing::session_store::Store;
 
@@ -100,7 +100,7 @@ fn check_records(store: &FileSessionStore, after: [Option<&[u8]>; 2], progress: 
 #[test]
 fn process_that_ends_at_any_step_leaves_the_old_record_or_the_new_one() {
     for (change, after) in changes() {
-        faults::crash_at_each_step(open, set_first, change, |folder, store, progress| {
+        step_tests::crash_at_each_step(open, set_first, change, |folder, store, progress| {
             check_records(&store, after, progress);
             // What it left of a new record goes with the next sweep, and disturbs no change.
             change(&store).unwrap();
@@ -113,7 +113,7 @@ fn process_that_ends_at_any_step_leaves_the_old_record_or_the_new_one() {
 #[test]
 fn full_disk_at_any_step_is_an_error_and_loses_nothing() {
     for (change, after) in changes() {
-        faults::fill_disk_at_each_step(open, set_first, change, |store, error, progress| {
+        step_tests::fill_disk_at_each_step(open, set_first, change, |store, error, progress| {
             assert!(matches!(error, SessionStoreError::Io { .. }), "{error:?}");
             check_records(store, after, progress);
         });

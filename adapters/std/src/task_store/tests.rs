@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use super::file::{FileKind, file_kind, file_name, header_line};
 use super::*;
-use crate::durable_file::faults::{self, Change};
+use crate::durable_file::step_tests::{self, Change};
 use crate::folder_in_tests::Folder;
 
 impl Folder {
@@ -168,7 +168,7 @@ fn save_first(store: &FileTaskStore) {
 fn process_that_ends_at_any_step_leaves_the_old_version_or_the_new_one() {
     let before = [task(A, 1, b"first")];
     for (change, after) in changes() {
-        faults::crash_at_each_step(Folder::open, save_first, change, |folder, store, progress| {
+        step_tests::crash_at_each_step(Folder::open, save_first, change, |folder, store, progress| {
             assert_eq!(stored(&store), if progress.is_made() { &after[..] } else { &before });
             // Nothing is left behind, and the change can be made.
             assert!(folder.names().iter().all(|name| file_kind(name) != FileKind::Temporary));
@@ -182,7 +182,7 @@ fn process_that_ends_at_any_step_leaves_the_old_version_or_the_new_one() {
 fn full_disk_at_any_step_is_an_error_and_loses_nothing() {
     let before = [task(A, 1, b"first")];
     for (change, after) in changes() {
-        faults::fill_disk_at_each_step(Folder::open, save_first, change, |store, error, progress| {
+        step_tests::fill_disk_at_each_step(Folder::open, save_first, change, |store, error, progress| {
             assert!(matches!(error, TaskStoreError::Io { .. }), "{error:?}");
             assert_eq!(stored(store), if progress.is_made() { &after[..] } else { &before });
             // Later there is room again.

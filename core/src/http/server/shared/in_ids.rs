@@ -30,6 +30,9 @@ const MAX_ID_LEN: usize = 1 << 10;
 /// What is between the id of the session and the identity: a character of neither.
 const SEPARATOR: &str = ".";
 
+/// The methods of the endpoint without DELETE.
+const METHODS: &str = "POST, GET";
+
 /// The identity of a session as its [id carries it](SharedSessions::begin_in_ids), sealed by the application. It is a secret of
 /// its client, as the id is, so `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
@@ -190,7 +193,7 @@ fn wait(server: &mut Server, key: Key) -> bool {
     };
     if x.kind == Kind::Other {
         let mut allowed = Fields::new();
-        allowed.push(fields::ALLOW, b"GET, POST");
+        allowed.push(fields::ALLOW, METHODS.as_bytes());
         let refusal = Refusal::new(405, "sessions end by themselves here");
         server.exchanges.refuse_with(key, &refusal, allowed);
         return true;
