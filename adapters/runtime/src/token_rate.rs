@@ -25,6 +25,19 @@ impl TokenRate {
         Self { filling: self.interval.saturating_mul(u64::from(size.max(1))), ..self }
     }
 
+    /// Returns a bucket after `tokens` were taken from it elsewhere, which may be more than it had. It is empty at most.
+    #[cfg(feature = "shared-sessions")]
+    pub(crate) fn filled(self, full_at: u64, now: u64, tokens: u32) -> u64 {
+        let taken = self.interval.saturating_mul(u64::from(tokens));
+        full_at.max(now).saturating_add(taken).min(now.saturating_add(self.filling))
+    }
+
+    /// Returns the time in which an empty bucket gets all its tokens.
+    #[cfg(feature = "shared-sessions")]
+    pub(crate) const fn filling(self) -> Duration {
+        Duration::from_nanos(self.filling)
+    }
+
     /// Takes a token from a bucket, `now` nanoseconds after the epoch of its owner. Returns the time until there is one, if
     /// there is none; then nothing has changed.
     #[inline]

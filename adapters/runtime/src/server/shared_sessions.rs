@@ -3,6 +3,7 @@
 //! [`SharedSessions`] belongs to a process: it has the store and the keys. Each loop of a server takes what its server says
 //! about sessions to the store and back. The store runs on threads of its own.
 
+mod buckets;
 mod in_ids;
 mod message;
 mod relays;
@@ -10,6 +11,7 @@ mod seal;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use buckets::SharedBuckets;
 pub use seal::SessionKeys;
 
 use alloc::boxed::Box;

@@ -30,6 +30,8 @@
 
 mod audit_log;
 mod rate_limit;
+#[cfg(feature = "shared-sessions")]
+mod shared_rate;
 
 use alloc::format;
 use alloc::string::String;

@@ -53,6 +53,8 @@ pub struct RateLimit {
     keys: KeyHasher,
     clock: LimitClock,
     table: Mutex<BucketTable>,
+    #[cfg(feature = "shared-sessions")]
+    shared: Option<super::shared_rate::SharedRate>,
 }
 
 /// The clock of a limit.
@@ -75,8 +77,8 @@ impl LimitClock {
 
 /// The buckets that are not full.
 #[derive(Debug, Default)]
-struct BucketTable {
-    buckets: KeyTable<u64>,
+pub(super) struct BucketTable {
+    pub(super) buckets: KeyTable<u64>,
     /// Bucket of all keys for which the table has no room.
     shared: u64,
     next_cleaning: u64,
@@ -96,7 +98,29 @@ impl RateLimit {
             keys: KeyHasher::new(CallKey::CLIENT),
             clock: LimitClock::System(StdInstant::now()),
             table: Mutex::default(),
+            #[cfg(feature = "shared-sessions")]
+            shared: None,
         }
+    }
+
+    /// Counts the calls of all processes that share sessions in a [store](crate::server::SharedSessions::join) together, by
+    /// [key](Self::key). In each process the limit has the same settings and this name, which no other one of its limits has.
+    ///
+    /// No call waits for the store. A process tells the others what it has counted about twenty times a second, in two round trips for
+    /// each key that had calls, and learns what they have. So in such a time a process may allow what its own bucket has; what was
+    /// allowed too much is taken from what comes later, down to an empty bucket. While the store is down, the limit holds in each process
+    /// alone. The clocks of the machines have to agree: where one is ahead, the others have smaller buckets.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](std::io::ErrorKind::InvalidInput) if the sessions are shared [without a
+    /// store](crate::server::SharedSessions::in_ids); the error of the operating system if no thread can be started.
+    #[cfg(feature = "shared-sessions")]
+    pub fn shared(mut self, sessions: &crate::server::SharedSessions, name: &str) -> std::io::Result<Self> {
+        let buckets = sessions.buckets(name)?;
+        self.keys.empty = PartHasher::with_secret(buckets.key_secret());
+        self.shared = Some(super::shared_rate::SharedRate::start(self.rate, buckets)?);
+        Ok(self)
     }
 
     /// Sets the size of a bucket, the number of calls at once. 0 counts as 1; by default it is `calls`.
@@ -145,9 +169,19 @@ impl RateLimit {
     }
 
     /// Takes a token; returns the time until there is one, if there is none.
-    fn take(&self, key: u64) -> Result<(), Duration> {
+    pub(super) fn take(&self, key: u64) -> Result<(), Duration> {
         let now = self.clock.nanos();
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        #[cfg(feature = "shared-sessions")]
+        if let Some(shared) = &self.shared {
+            return shared.take((self.rate, now), (key, self.max_keys), &mut table, |table| {
+                self.take_here(table, key, now)
+            });
+        }
+        self.take_here(&mut table, key, now)
+    }
+
+    fn take_here(&self, table: &mut BucketTable, key: u64, now: u64) -> Result<(), Duration> {
         // One look-up for a key that has a bucket.
         if let Some(bucket) = table.buckets.get_mut(&key) {
             return self.rate.take(bucket, now);
@@ -424,6 +458,12 @@ struct PartHasher {
 }
 
 impl PartHasher {
+    /// Creates the hasher of all processes that know a secret.
+    #[cfg(feature = "shared-sessions")]
+    fn with_secret([state, multiplier]: [u64; 2]) -> Self {
+        Self { state, multiplier: multiplier | 1 }
+    }
+
     fn new() -> Self {
         let random = RandomState::new();
         // Odd, so that no bit of the state is lost.

@@ -57,6 +57,8 @@ pub(super) enum Purpose<'a> {
     Message,
     /// That of a client, in the id of its session.
     Identity,
+    /// The bucket of a limit.
+    Bucket(&'a SessionName),
 }
 
 impl Purpose<'_> {
@@ -65,6 +67,7 @@ impl Purpose<'_> {
             Self::Record(name) => [b"mcp-proto session record 1".as_slice(), &name.0].concat(),
             Self::Message => b"mcp-proto session message 1".to_vec(),
             Self::Identity => b"mcp-proto session identity 1".to_vec(),
+            Self::Bucket(name) => [b"mcp-proto rate limit 1".as_slice(), &name.0].concat(),
         }
     }
 }
@@ -73,6 +76,8 @@ impl Purpose<'_> {
 pub(super) struct Sealer {
     /// The current one first.
     keys: Box<[SealKey]>,
+    /// Of the current key, for names that tell nothing.
+    pub(super) name_secret: [u8; 32],
 }
 
 struct SealKey {
@@ -95,7 +100,11 @@ pub(super) struct NotSealed;
 
 impl Sealer {
     pub(super) fn new(keys: &SessionKeys) -> Self {
-        Self { keys: core::iter::once(&keys.current).chain(&keys.older).map(SealKey::new).collect() }
+        let secret = Sha256::new().chain_update(b"mcp-proto secret of names").chain_update(keys.current);
+        Self {
+            keys: core::iter::once(&keys.current).chain(&keys.older).map(SealKey::new).collect(),
+            name_secret: secret.finalize().into(),
+        }
     }
 
     /// Seals with a nonce of its own.
