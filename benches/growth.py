@@ -64,6 +64,7 @@ OPERATIONS = [
         ("http-together", "call, n open exchanges of its session", None),
         ("http-streams", "call, n sessions with a GET stream each", None),
         ("http-session", "session opened, and one of n deleted", None),
+        ("http-store", "session begun, and one of n is stored", None),
         ("http-gone", "call, and the client of one of n is gone", None),
         ("http-listen", "listen stream opened, and the client of one of n is gone", None),
         ("resume-get", "GET stream resumed, n at once, for each", None),

@@ -6,7 +6,7 @@
 #![allow(unused_mut, reason = "each adapter uses a part of it")]
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -87,7 +87,7 @@ impl SessionStore for Switched {
     }
 }
 
-fn serve(store: &Switched) -> HttpTestServer {
+fn serve(store: &(impl SessionStore + Clone + 'static)) -> HttpTestServer {
     let sessions = SharedSessions::join(store.clone(), &SessionKeys::new([7; 32])).expect("the store is up");
     serve_shared(sessions, &[Capability::Resources, Capability::ResourceSubscriptions])
 }
@@ -300,5 +300,86 @@ fn session_whose_id_carries_it_needs_no_store() {
         assert_eq!(call(&new, &open(&new, &new), 32).0, 200);
         drop(stream);
         [c, other, brief, new].into_iter().for_each(HttpTestServer::stop);
+    });
+}
+
+/// A store that counts its calls: loads, writes, removals, messages.
+#[derive(Clone, Default)]
+struct Counted(MemorySessionStore, Arc<[AtomicUsize; 4]>);
+
+impl Counted {
+    fn count(&self, at: usize) {
+        self.1[at].fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns the numbers of calls since the last time.
+    fn take(&self) -> [usize; 4] {
+        [0, 1, 2, 3].map(|at| self.1[at].swap(0, Ordering::SeqCst))
+    }
+}
+
+impl SessionStore for Counted {
+    fn load(&self, session: &SessionName) -> Result<Option<StoredSession>, SessionStoreError> {
+        self.count(0);
+        self.0.load(session)
+    }
+
+    fn compare_and_set(
+        &self,
+        session: &SessionName,
+        expected: Option<u64>,
+        record: &[u8],
+        lifetime: Duration,
+    ) -> Result<Swap, SessionStoreError> {
+        self.count(1);
+        assert!(record.len() <= 256, "a session without subscriptions has {} bytes", record.len());
+        self.0.compare_and_set(session, expected, record, lifetime)
+    }
+
+    fn touch(&self, sessions: &[SessionName], lifetime: Duration) -> Result<(), SessionStoreError> {
+        self.0.touch(sessions, lifetime)
+    }
+
+    fn remove(&self, session: &SessionName) -> Result<(), SessionStoreError> {
+        self.count(2);
+        self.0.remove(session)
+    }
+
+    fn join(&self) -> Result<u32, SessionStoreError> {
+        self.0.join()
+    }
+
+    fn publish(&self, message: &[u8]) -> Result<(), SessionStoreError> {
+        self.count(3);
+        self.0.publish(message)
+    }
+
+    fn watch(&self, receiver: WatchReceiver) -> Result<Watch, SessionStoreError> {
+        self.0.watch(receiver)
+    }
+}
+
+#[test]
+fn plain_call_asks_no_store_and_change_writes_once() {
+    with_timeout(|| {
+        let store = Counted::default();
+        let [a, b] = [(); 2].map(|()| serve(&store));
+        let id = open(&a, &a);
+        // Both steps of the handshake are stored and told. Before the second one, the first may be that of another process.
+        assert_eq!(store.take(), [1, 2, 0, 2]);
+        for n in 10..20 {
+            assert_eq!(call(&a, &id, n).0, 200);
+        }
+        assert_eq!(store.take(), [0; 4], "what changes nothing asks nobody");
+        assert_eq!(call(&b, &id, 20).0, 200);
+        assert_eq!(store.take(), [1, 0, 0, 0], "the first request at another process");
+        assert_eq!(call(&b, &id, 21).0, 200);
+        assert_eq!(store.take(), [0; 4]);
+        let subscribe = message(30, "resources/subscribe", &json!({"uri": "a:1"}));
+        assert_eq!(send(&b, "POST", &id, &subscribe).0, 200);
+        assert_eq!(store.take(), [0, 1, 0, 1], "one change");
+        assert_eq!(send(&b, "DELETE", &id, "").0, 204);
+        assert_eq!(store.take(), [0, 0, 1, 1]);
+        [a, b].into_iter().for_each(HttpTestServer::stop);
     });
 }

@@ -63,7 +63,32 @@ impl Server {
     ///
     /// Those of the socket.
     pub fn connect(&self) -> BenchResult<Connection> {
-        Connection::open(self.address)
+        Ok(Connection::new(TcpStream::connect(self.address)?, self.address)?)
+    }
+
+    /// Opens a connection from the `nth` of many loopback addresses, each of which has ports of its own: those of one address
+    /// suffice for some 28,000 connections. Only Linux has more than one.
+    ///
+    /// # Errors
+    ///
+    /// Those of the socket.
+    pub fn connect_from(&self, nth: u8) -> BenchResult<Connection> {
+        #[cfg(target_os = "linux")]
+        let stream = {
+            use core::net::{Ipv4Addr, SocketAddrV4};
+
+            use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+            let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+            bind(&socket, &SocketAddrV4::new(Ipv4Addr::new(127, 0, 1, nth), 0))?;
+            connect(&socket, &self.address)?;
+            TcpStream::from(socket)
+        };
+        #[cfg(not(target_os = "linux"))]
+        let stream = {
+            _ = nth;
+            TcpStream::connect(self.address)?
+        };
+        Ok(Connection::new(stream, self.address)?)
     }
 }
 
@@ -107,8 +132,7 @@ pub struct ResponseView<'a> {
 }
 
 impl Connection {
-    fn open(address: SocketAddr) -> BenchResult<Self> {
-        let stream = TcpStream::connect(address)?;
+    fn new(stream: TcpStream, address: SocketAddr) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self { stream, address, buffered: Vec::new() })
     }

@@ -1,9 +1,10 @@
-//! `bench-crowd WHAT N -- SERVER…`: holds N objects open at a server process and measures the cost of each.
+//! `bench-crowd WHAT N [SECONDS] -- SERVER…`: holds N objects open at a server process and measures the cost of each.
 //!
 //! WHAT is `idle` (connections after one call), `session` (legacy sessions without a connection), `get` (legacy
 //! sessions, each with its GET stream) or `listen` (modern listen streams for the list of tools). Then the tool
-//! `change` publishes a change, and the time is measured until every stream has it. `{port}` in the command stands for
-//! the port of the server. Prints one JSON object.
+//! `change` publishes a change, and the time is measured until every stream has it. With SECONDS, the CPU time of the server
+//! is measured for as long while nothing happens. `{port}` in the command stands for the port of the server. Prints one JSON
+//! object.
 
 use core::time::Duration;
 use std::io::{self, Read as _, Write as _};
@@ -21,6 +22,9 @@ type BenchResult<T> = Result<T, Box<dyn core::error::Error + Send + Sync>>;
 
 /// Number of open objects at the first measurement of memory.
 const WARM_UP: usize = 50;
+
+/// Number of connections from one address.
+const PER_ADDRESS: usize = 10_000;
 
 /// Number of published changes.
 const CHANGES: usize = 7;
@@ -67,7 +71,9 @@ impl ConnectionKind {
 
 fn run() -> BenchResult<String> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [what, n, dashes, command @ ..] = &args[..] else { return Err("WHAT N -- SERVER…".into()) };
+    let cut = args.iter().position(|arg| arg == "--").ok_or("no `-- SERVER` given")?;
+    let (ask, command) = (&args[..cut], &args[cut + 1..]);
+    let [what, n, idle @ ..] = ask else { return Err("WHAT N [SECONDS] -- SERVER…".into()) };
     let what = match &**what {
         "idle" => ConnectionKind::Idle,
         "session" => ConnectionKind::Session,
@@ -75,9 +81,7 @@ fn run() -> BenchResult<String> {
         "listen" => ConnectionKind::Listen,
         other => return Err(format!("unknown: {other}").into()),
     };
-    if dashes != "--" {
-        return Err("no `-- SERVER` given".into());
-    }
+    let idle: Option<u64> = idle.first().map(|seconds| seconds.parse()).transpose()?;
     let n = descriptor_capacity(n.parse()?, what);
     let server = Server::start(command)?;
     let mut crowd = ConnectionSet {
@@ -98,6 +102,15 @@ fn run() -> BenchResult<String> {
         after.saturating_sub(before) as f64 * 1024.0 / n as f64,
         opened as f64 / n as f64 / 1e3,
     );
+    if let Some(seconds) = idle {
+        let (cpu, switches) = (process::cpu_time(server.pid()), process::context_switches(server.pid()));
+        thread::sleep(Duration::from_secs(seconds));
+        figures += &format!(
+            ",\"idle_cpu_ms_per_s\":{:.4},\"idle_switches\":{}",
+            (process::cpu_time(server.pid()) - cpu) as f64 / 1e6 / seconds as f64,
+            process::context_switches(server.pid()) - switches,
+        );
+    }
     if what.has_stream() {
         let mut walls = Vec::new();
         let mut cpus = Vec::new();
@@ -160,7 +173,8 @@ impl ConnectionSet {
             if what == ConnectionKind::Session {
                 continue;
             }
-            let mut connection = server.connect()?;
+            let mut connection =
+                server.connect_from(u8::try_from(self.connections.len() / PER_ADDRESS + 1)?)?;
             match what {
                 ConnectionKind::Idle => call(&mut connection)?,
                 ConnectionKind::Get => {

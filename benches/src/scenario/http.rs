@@ -4,7 +4,9 @@ use alloc::sync::Arc;
 use core::hint::black_box;
 use core::time::Duration;
 
-use mcp_proto::http::server::{Config, Connection, Denial, Event, Protected, Server};
+use mcp_proto::http::server::{
+    Config, Connection, Denial, Event, Protected, Server, SessionId, SharedSessionEvent,
+};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::server::{Call, Identity};
 use mcp_proto::{Entropy, Instant, h1, server};
@@ -23,22 +25,32 @@ const OTHER_TOKEN: &str = "nG_0.C6g-5.2KrN9t3wM1yRlQaS8uX4zVbFpJiHeOdYcWkLmPoTrU
 
 /// An HTTP server with one connection, driven like an adapter.
 #[derive(Debug)]
-struct HttpEcho {
-    server: Server,
+pub(super) struct HttpEcho {
+    pub(super) server: Server,
     connection: Connection,
-    now: Instant,
+    pub(super) now: Instant,
     out: Vec<u8>,
     /// The identity of every token.
     identity: Arc<Identity>,
+    /// The session that was stored last, if sessions are shared.
+    pub(super) stored: Option<StoredRecord>,
+}
+
+/// The record of a session in a store.
+#[derive(Debug)]
+pub(super) struct StoredRecord {
+    pub(super) id: SessionId,
+    version: u64,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl HttpEcho {
-    fn new(http: Config) -> Self {
+    pub(super) fn new(http: Config) -> Self {
         let now = Instant::from_micros(1);
         let server = Server::new(config(), Arc::new(http), Entropy::new([7; 32], 0));
         let connection = Connection::new(now, h1::HttpLimits::default());
         let identity = identity();
-        Self { server, connection, now, out: Vec::new(), identity }
+        Self { server, connection, now, out: Vec::new(), identity, stored: None }
     }
 
     /// Decides about tokens while the heads of their requests are handled.
@@ -61,6 +73,10 @@ impl HttpEcho {
                 Event::Token { exchange, request } => {
                     assert_eq!(request.token.reveal(), TOKEN, "the token");
                     self.server.grant(self.now, exchange, self.identity.clone());
+                    self.connection.drive(self.now, &mut self.server);
+                }
+                Event::Shared(event) => {
+                    self.serve_store(event);
                     self.connection.drive(self.now, &mut self.server);
                 }
                 _ => {}
@@ -92,8 +108,28 @@ impl HttpEcho {
         self.server.engine().complete(self.now, call.id(), &result).expect("an open call");
     }
 
+    /// Answers as a store that has one record.
+    fn serve_store(&mut self, event: SharedSessionEvent) {
+        let mut sessions = self.server.shared_sessions();
+        match event {
+            SharedSessionEvent::Load { exchange, .. } => {
+                let stored = self.stored.as_ref().expect("a record");
+                sessions
+                    .found(self.now, exchange, stored.version, &stored.bytes)
+                    .expect("that of the session");
+            }
+            SharedSessionEvent::Changed { exchange, id } => {
+                let record = sessions.save(&id).expect("a session");
+                let version = record.replaces + 1;
+                sessions.stored(self.now, exchange, version);
+                self.stored = Some(StoredRecord { id, version, bytes: record.bytes });
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Opens a session with these further fields and returns its id.
-    fn session(&mut self, fields: &str) -> String {
+    pub(super) fn session(&mut self, fields: &str) -> String {
         let answer = String::from_utf8(self.exchange(&post(fields, INITIALIZE)).to_vec()).expect("text");
         let (_, rest) = answer.split_once("Mcp-Session-Id: ").expect("a session");
         let id = rest.split_once("\r\n").expect("a line").0.to_owned();
@@ -129,7 +165,7 @@ fn authorization(token: &str) -> String {
 /// One request over a keep-alive connection.
 #[derive(Debug)]
 pub struct HttpCall {
-    echo: HttpEcho,
+    pub(super) echo: HttpEcho,
     request: RequestLine,
     bytes: Vec<u8>,
     body: usize,
@@ -170,6 +206,14 @@ impl HttpCall {
     #[must_use]
     pub fn ignored_token(era: WireEra) -> Self {
         Self::with_fields(era, HttpEcho::new(Config::new()), &authorization(TOKEN))
+    }
+
+    /// Returns the scenario of a server that shares its sessions with other processes.
+    #[must_use]
+    pub fn shared(era: WireEra) -> Self {
+        let mut echo = HttpEcho::new(Config::new());
+        echo.server.shared_sessions().begin(1);
+        Self::with_fields(era, echo, "")
     }
 
     fn with_fields(era: WireEra, mut scenario: HttpEcho, more: &str) -> Self {

@@ -15,6 +15,7 @@ mod relay;
 mod router;
 mod seal;
 mod server;
+mod sharing;
 mod sse;
 mod tasks;
 mod visibility;
@@ -32,6 +33,7 @@ pub use relay::RelayedEcho;
 pub use router::{RawCall, RawList, TemplateMatch, TypedCall, TypedList};
 pub use seal::{OpenState, SealState};
 pub use server::{CoreCall, FloorCore};
+pub use sharing::{Handshake, LoadSession, SaveSession, session_record};
 pub use sse::{FloorReadEvents, ReadEvents};
 pub use tasks::{TaskRoundTrip, waiting_tasks};
 pub use visibility::VisibleTools;
@@ -64,6 +66,9 @@ pub fn by_name(name: &str) -> Option<Box<dyn Scenario>> {
         "events-poll" => return Some(Box::new(events::QuietPoll::new())),
         "events-delivery" => return Some(Box::new(events::Webhooks::new(1))),
         "floor-events-delivery" => return Some(Box::new(events::FloorDelivery::new())),
+        "handshake" => return Some(Box::new(Handshake::new())),
+        "load-session" => return Some(Box::new(LoadSession::new())),
+        "save-session" => return Some(Box::new(SaveSession::new())),
         "news" => return Some(Box::new(ChangeFanout::new())),
         "seal" => return Some(Box::new(SealState::new())),
         "open" => return Some(Box::new(OpenState::new())),
@@ -108,6 +113,7 @@ pub fn by_name(name: &str) -> Option<Box<dyn Scenario>> {
         "http-token" => Box::new(HttpCall::protected(era, true)),
         "http-token-turns" => Box::new(HttpCall::of_two_clients(era)),
         "http-token-event" => Box::new(HttpCall::protected(era, false)),
+        "http-shared" => Box::new(HttpCall::shared(era)),
         "http-ignored-token" => Box::new(HttpCall::ignored_token(era)),
         "talk" => Box::new(InputRoundTrip::new(era)),
         "typed-call" => Box::new(TypedCall::new(era)),

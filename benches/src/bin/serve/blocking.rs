@@ -4,9 +4,9 @@ use mcp_blocking::{Call, Cx, HttpServer};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::{Change, RpcError};
 
-use crate::{ServeResult, config, echo, paths, tools};
+use crate::{Options, ServeResult, config, echo, tools};
 
-pub(crate) fn serve(port: u16, max_connections: usize) -> ServeResult {
+pub(crate) fn serve(options: &Options) -> ServeResult {
     let tools = tools();
     let handler = |cx: &mut Cx<'_>, call: &Call| match call.method() {
         "tools/list" => cx.complete(&tools),
@@ -17,6 +17,9 @@ pub(crate) fn serve(port: u16, max_connections: usize) -> ServeResult {
         "tools/call" => cx.complete(&echo(call)?),
         other => Err(RpcError::method_not_found(other)),
     };
-    let server = HttpServer::bind(("127.0.0.1", port), config(), paths(), handler)?;
-    Ok(server.max_connections(max_connections).run()?)
+    let mut server = HttpServer::bind(("127.0.0.1", options.port), config(), options.paths(), handler)?;
+    if let Some(sessions) = &options.sessions {
+        server = server.share_sessions(sessions)?;
+    }
+    Ok(server.max_connections(options.max_connections).run()?)
 }

@@ -4,9 +4,9 @@ use mcp_proto::model::CallToolResult;
 use mcp_proto::{Change, RpcError};
 use mcp_tokio::{Call, Cx, HttpServer};
 
-use crate::{ServeResult, config, echo, paths, tools};
+use crate::{Options, ServeResult, config, echo, tools};
 
-pub(crate) fn serve(port: u16, max_connections: usize) -> ServeResult {
+pub(crate) fn serve(options: &Options) -> ServeResult {
     let tools = tools();
     let handler = async move |cx: &mut Cx, call: &Call| match call.method() {
         "tools/list" => cx.complete(&tools),
@@ -20,7 +20,10 @@ pub(crate) fn serve(port: u16, max_connections: usize) -> ServeResult {
     // As in the example of the package.
     let runtime = ::tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let server = HttpServer::bind(("127.0.0.1", port), config(), paths(), handler)?;
-        Ok(::tokio::spawn(server.max_connections(max_connections).run()).await??)
+        let mut server = HttpServer::bind(("127.0.0.1", options.port), config(), options.paths(), handler)?;
+        if let Some(sessions) = &options.sessions {
+            server = server.share_sessions(sessions)?;
+        }
+        Ok(::tokio::spawn(server.max_connections(options.max_connections).run()).await??)
     })
 }

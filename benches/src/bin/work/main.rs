@@ -1,7 +1,7 @@
 //! `bench-work SCENARIO N`: runs one scenario N times and prints its heap usage.
 //!
-//! `bench-work WHAT-ERA N` with `idle-server`, `idle-client`, `server-in-flight`, `client-in-flight`, `server-waiting`,
-//! and `bench-work subscriptions-URIS N`, print the memory of each of N objects. Prints one JSON object. Instructions
+//! `bench-work WHAT-ERA N` with `idle-server`, `idle-client`, `server-in-flight`, `client-in-flight`, `server-waiting`, `sessions`,
+//! `streams`, and `bench-work subscriptions-URIS N`, print the memory of each of N objects. Prints one JSON object. Instructions
 //! are counted from outside: `valgrind --tool=cachegrind` with two values of N.
 
 mod counting;
@@ -12,7 +12,7 @@ use std::time::Instant;
 use mcp_benches::heap;
 use mcp_benches::scenario::{
     Footprint, Scenario, by_name, client_in_flight, idle_client, idle_server, server_in_flight,
-    server_waiting_for_input, sessions, subscriptions, waiting_tasks,
+    server_waiting_for_input, session_record, sessions, subscriptions, waiting_tasks,
 };
 use mcp_benches::wire::WireEra;
 
@@ -69,6 +69,7 @@ fn memory(name: &str, n: usize) -> Option<Footprint> {
         "idle-client" => idle_client(era, n),
         "server-in-flight" => server_in_flight(era, n),
         "client-in-flight" => client_in_flight(era, n),
+        "record" => session_record(),
         "sessions" => sessions(false, n),
         "streams" => sessions(true, n),
         "tasks-waiting" => waiting_tasks(era, n),

@@ -5,14 +5,14 @@ use core::hint::black_box;
 
 use bytes::Bytes;
 use mcp_proto::head::RequestHead;
-use mcp_proto::http::server::{Config, Event, ExchangeId, Server};
+use mcp_proto::http::server::{Config, Event, ExchangeId, Server, SessionId, SharedSessionEvent};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::server::{self, Call};
 use mcp_proto::{Capabilities, Capability, Entropy, Instant};
 
 use super::super::{Scenario, TIME_STEP, advance};
 use super::engine::{FIRST_NUMBER, INITIALIZE, NumberedMessage};
-use super::{Scattered, limits, warmed_up};
+use super::{Scattered, limits, settle_allocator, warmed_up};
 use crate::wire::{INITIALIZED, modern, text};
 
 /// A server over HTTP with a virtual clock.
@@ -219,6 +219,71 @@ impl Scenario for CallOverHttp {
         self.http.complete(&call);
         self.http.finish(exchange);
         self.http.turn();
+    }
+}
+
+/// The look for expired sessions among `n`, none of which has expired.
+///
+/// There are 16 of them in the idle timeout, so it runs a few times only.
+pub(super) struct ExpiryCheck(HttpServer);
+
+impl ExpiryCheck {
+    pub(super) fn new(n: usize) -> Self {
+        let mut http = HttpServer::new(n);
+        (0..n).for_each(|_| _ = http.open_session());
+        settle_allocator();
+        Self(http)
+    }
+}
+
+impl Scenario for ExpiryCheck {
+    fn run_once(&mut self) {
+        let http = &mut self.0;
+        http.now = http.server.poll_timeout().expect("sessions are looked at");
+        http.server.handle_timeout(http.now);
+        while http.server.poll_event(http.now).is_some() {}
+        assert!(http.server.session_count() > 0, "none has expired");
+    }
+}
+
+/// A session that is shared begins, and the store has one of `n` that have begun; that one is dropped.
+pub(super) struct StoreSession {
+    http: HttpServer,
+    begun: Vec<(ExchangeId, SessionId)>,
+    order: Scattered,
+}
+
+impl StoreSession {
+    pub(super) fn new(n: usize) -> Self {
+        let mut http = HttpServer::new(n);
+        http.server.shared_sessions().begin(1);
+        let begun = (0..n).map(|_| begin_shared_session(&mut http)).collect();
+        warmed_up(Self { http, begun, order: Scattered::new(n) })
+    }
+}
+
+/// Begins a session whose response waits for the store.
+fn begin_shared_session(http: &mut HttpServer) -> (ExchangeId, SessionId) {
+    let exchange = http.request("POST", &[], INITIALIZE);
+    loop {
+        let event = http.server.poll_event(http.now).expect("a session to be stored");
+        if let Event::Shared(SharedSessionEvent::Changed { id, .. }) = event {
+            return (exchange, id);
+        }
+    }
+}
+
+impl Scenario for StoreSession {
+    fn run_once(&mut self) {
+        let http = &mut self.http;
+        let begun = begin_shared_session(http);
+        let (exchange, id) = core::mem::replace(&mut self.begun[self.order.advance()], begun);
+        let mut sessions = http.server.shared_sessions();
+        assert!(black_box(sessions.save(&id)).is_some(), "a record");
+        sessions.stored(http.now, exchange, 1);
+        http.finish(exchange);
+        http.server.shared_sessions().forget(http.now, &id);
+        http.turn();
     }
 }
 

@@ -77,6 +77,8 @@ pub(super) fn by_name(name: &str) -> Option<Box<dyn Scenario>> {
         "http-together" => Box::new(http_server::CallOverHttp::new(http_server::Others::SessionCalls, n)),
         "http-streams" => Box::new(http_server::CallOverHttp::new(http_server::Others::GetStreams, n)),
         "http-session" => Box::new(http_server::SessionOverHttp::new(n)),
+        "http-expiry" => Box::new(http_server::ExpiryCheck::new(n)),
+        "http-store" => Box::new(http_server::StoreSession::new(n)),
         "http-gone" => Box::new(http_server::DisconnectCall::new(n)),
         "http-listen" => Box::new(http_server::ListenOverHttp::new(n)),
         "resume-get" => Box::new(resumption::ResumeAll::new(false, n)),
