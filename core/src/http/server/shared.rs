@@ -609,11 +609,9 @@ fn wait(server: &mut Server, key: Key) -> bool {
     if x.headers.names_modern_revision() {
         return false;
     }
-    let id = x.headers.session().ok().flatten().and_then(|id| core::str::from_utf8(id).ok());
-    let Some(id) = id.filter(|id| is_id(id) && server.sessions.foreign_shard(id.as_bytes()).is_none()) else {
-        return false;
-    };
+    let Some(id) = x.headers.session().ok().flatten() else { return false };
     let is_get = x.kind == Kind::Get;
+    // Looked for first: nearly always it is here, and its id has the right form then.
     if let Some(session) = server.sessions.find(id) {
         let is_own = |session: &HttpSession| session.principal.as_deref() == x.principal();
         // The wrong principal is refused without the store.
@@ -621,6 +619,10 @@ fn wait(server: &mut Server, key: Key) -> bool {
             return false;
         }
     }
+    let text = core::str::from_utf8(id).ok();
+    let Some(id) = text.filter(|text| is_id(text) && server.sessions.foreign_shard(id).is_none()) else {
+        return false;
+    };
     let id = SessionId(id.into());
     let until = server.now + server.config.store_timeout;
     server.undecided.add(&mut server.exchanges, key, until, RequestPhase::Loading);
@@ -715,15 +717,25 @@ fn end(server: &mut Server, session: SessionKey, exchange: Option<Key>) {
 
 /// Lets the response of an exchange go. Returns whether it was held back.
 fn release(server: &mut Server, key: Key, is_stored: bool) -> bool {
+    let session = server.exchanges.get(key).and_then(|x| x.session());
     if let Some(sharing) = server.sharing.as_mut() {
-        sharing.unstored.retain(|_, unstored| {
+        let goes_on = |unstored: &mut Unstored| {
             let before = unstored.exchanges.len();
             unstored.exchanges.retain(|exchange| *exchange != key);
             if is_stored && unstored.exchanges.len() < before {
                 unstored.stored = unstored.saved.clone();
             }
             !unstored.exchanges.is_empty()
-        });
+        };
+        match session.map(|session| session.key) {
+            Some(session) => {
+                if sharing.unstored.get_mut(&session).is_some_and(|unstored| !goes_on(unstored)) {
+                    sharing.unstored.remove(&session);
+                }
+            }
+            // Its client is gone.
+            None => sharing.unstored.retain(|_, unstored| goes_on(unstored)),
+        }
     }
     let Some(x) = server.exchanges.get_mut(key).filter(|x| x.is_held) else { return false };
     x.is_held = false;

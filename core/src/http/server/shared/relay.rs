@@ -33,15 +33,20 @@ use crate::time::Instant;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest id of a request that ids of events repeat, in bytes of JSON.
 const MAX_NOTED_ID: usize = 64;
+/// Length of its note.
+const MAX_NOTE: usize = (4 * MAX_NOTED_ID).div_ceil(3);
 /// Number of relayed bytes that may wait for a slow client. Beyond it the stream ends, and its client resumes it.
 const MAX_RELAYED: usize = 64 * MAX_BUFFERED_BODY;
 
 /// Notes the id of a request in the ids of events of its call.
 pub(super) fn note_request(server: &mut Server, key: Key, envelope: &Envelope<'_>) {
     if let (Some(x), Some(id)) = (server.exchanges.get_mut(key), &envelope.id) {
-        let mut text = Vec::new();
+        let (mut text, mut note) = (Vec::with_capacity(16), [0; MAX_NOTE]);
         id.write(&mut text);
-        x.event_note = (text.len() <= MAX_NOTED_ID).then(|| URL_SAFE_NO_PAD.encode(text).into());
+        // Fails for a text of more than `MAX_NOTED_ID`.
+        let written = URL_SAFE_NO_PAD.encode_slice(text, &mut note).ok();
+        let note = written.and_then(|len| core::str::from_utf8(note.get(..len)?).ok());
+        x.event_note = note.map(Box::from);
     }
 }
 
