@@ -116,6 +116,48 @@ impl RawJson {
         found
     }
 
+    /// Returns the object with the members whose names `keep` accepts, each as it is written here, without parsing their values.
+    ///
+    /// If all are kept, the text is shared. `None` if this is not an object, or if a name occurs twice in it: readers may
+    /// disagree about which one counts.
+    ///
+    /// ```
+    /// # use mcp_proto::RawJson;
+    /// let object = RawJson::new(r#"{"a":1,"_meta":{},"b": [2]}"#).expect("JSON");
+    /// let kept = object.retain_members(|name| name != "_meta");
+    /// assert_eq!(kept.expect("an object").as_str(), r#"{"a":1,"b": [2]}"#);
+    /// ```
+    #[must_use]
+    pub fn retain_members(&self, mut keep: impl FnMut(&str) -> bool) -> Option<Self> {
+        let text = &*self.0;
+        let (mut kept, mut dropped, mut end) = (Vec::with_capacity(text.len()), false, 1);
+        let is_unambiguous = crate::json::object_members(text, |name, value| {
+            let begin = end;
+            // The values are parts of the text.
+            end = (value.as_ptr() as usize).saturating_sub(text.as_ptr() as usize) + value.len();
+            if !core::str::from_utf8(name).is_ok_and(&mut keep) {
+                dropped = true;
+                return;
+            }
+            // What precedes the name: white space, and the comma if it is not the first one.
+            let member = text.get(begin..end).unwrap_or_default();
+            let quote = memchr(b'"', member).unwrap_or_default();
+            kept.push(if kept.is_empty() { b'{' } else { b',' });
+            kept.extend_from_slice(member.get(quote..).unwrap_or_default());
+        });
+        if !is_unambiguous {
+            return None;
+        }
+        if !dropped {
+            return Some(self.clone());
+        }
+        if kept.is_empty() {
+            kept.push(b'{');
+        }
+        kept.push(b'}');
+        Some(Self(kept.into()))
+    }
+
     /// Returns the elements of an array, or `None` for any other value.
     #[must_use]
     pub fn elements(&self) -> Option<Vec<Self>> {
@@ -252,6 +294,27 @@ mod tests {
         assert_eq!(RawJson::new("1 2"), Err(InvalidJson { at: 2 }));
         assert_eq!(RawJson::new(&b"\"\xff\""[..]), Err(InvalidJson { at: 1 }));
         assert!(RawJson::new("").is_err());
+    }
+
+    #[test]
+    fn retained_members_are_copied_as_they_are_written() {
+        let object = RawJson::new("{ \"a\" : 1.50 ,\n\"\\u0062\":{\"a\":\"}\"},\"c\":[ ] }").expect("JSON");
+        let kept = |names: &[&str]| {
+            let kept = object.retain_members(|name| names.contains(&name)).expect("an object");
+            // The result is one valid text again.
+            assert_eq!(RawJson::new(String::from(kept.as_str())).expect("JSON"), kept);
+            String::from(kept.as_str())
+        };
+        assert_eq!(kept(&["a", "b", "c"]), object.as_str());
+        assert_eq!(kept(&["a", "c"]), "{\"a\" : 1.50,\"c\":[ ]}");
+        assert_eq!(kept(&["b"]), "{\"\\u0062\":{\"a\":\"}\"}}");
+        assert_eq!(kept(&["x"]), "{}");
+        let empty = RawJson::new("{ }").expect("JSON");
+        assert_eq!(empty.retain_members(|_| true), Some(empty.clone()));
+        for other in ["[1]", "7", r#"{"a":1,"a":2}"#, r#"{"b":1,"\u0062":2}"#] {
+            let other = RawJson::new(other).expect("JSON");
+            assert!(other.retain_members(|_| true).is_none() && other.retain_members(|_| false).is_none());
+        }
     }
 
     #[test]

@@ -39,21 +39,29 @@ pub(super) fn convert_params(
         }
         return encode_for(to, &params).map_err(|error| wrong(&error));
     }
-    let mut params: Extra = match replaced {
-        Some(params) => params.parse().map_err(|error| wrong(&error))?,
-        None => call.parse()?,
+    // In other methods some names belong to the application.
+    let has_retries = matches!(call.method(), "tools/call" | "prompts/get" | "resources/read");
+    let of_engine = |name: &str| match name {
+        "_meta" => true,
+        "inputResponses" | "requestState" | "task" => has_retries,
+        _ => false,
     };
-    params.remove("_meta");
+    let given = replaced.clone().or_else(|| call.params());
+    if prefix.is_none() {
+        let kept = given.as_ref().and_then(|params| params.retain_members(|name| !of_engine(name)));
+        if let Some(params) = kept {
+            return Ok(params);
+        }
+    }
+    let given: Extra = match given {
+        Some(params) => params.parse().map_err(|error| wrong(&error))?,
+        None => Extra::new(),
+    };
+    let mut params: Extra = given.into_iter().filter(|(name, _)| !of_engine(name)).collect();
     if let (Some(prefix), "tools/call" | "prompts/get") = (prefix, call.method()) {
         let name = params.get("name").and_then(RawJson::string).unwrap_or_default();
         if let Some(name) = name.strip_prefix(prefix) {
             params.insert("name", RawJson::encode(name).map_err(|error| wrong(&error))?);
-        }
-    }
-    // In other methods these names belong to the application.
-    if matches!(call.method(), "tools/call" | "prompts/get" | "resources/read") {
-        for member in ["inputResponses", "requestState", "task"] {
-            params.remove(member);
         }
     }
     RawJson::encode(&params).map_err(|error| wrong(&error))
@@ -91,9 +99,15 @@ pub(super) fn tasks_unsupported_error() -> RpcError {
 
 /// Returns the application's keys of a `_meta` object, or `None` if it has none.
 pub(super) fn application_meta(meta: &RawJson) -> Option<RawJson> {
-    let all: Extra = meta.parse().ok()?;
-    let free: Extra = all.into_iter().filter(|(key, _)| is_unreserved_key(key)).collect();
-    if free.is_empty() { None } else { RawJson::encode(&free).ok() }
+    let free = match meta.retain_members(is_unreserved_key) {
+        Some(free) => free,
+        None => {
+            let all: Extra = meta.parse().ok()?;
+            let free: Extra = all.into_iter().filter(|(key, _)| is_unreserved_key(key)).collect();
+            RawJson::encode(&free).ok()?
+        }
+    };
+    Some(free).filter(|free| free.as_bytes() != b"{}")
 }
 
 /// A result that can be sent to the client.
@@ -155,13 +169,20 @@ pub(super) fn convert_result(
         _ => {}
     }
     // The engine adds its own `resultType` and server identity.
-    let has_member = |name: &str| result.member(name).is_some();
-    if !has_member("_meta") && !has_member("resultType") {
-        return Ok(ConvertedResult::Unchanged(result.clone()));
+    let mut has_meta = false;
+    let kept = result.retain_members(|name| {
+        has_meta |= name == "_meta";
+        !matches!(name, "resultType" | "_meta")
+    });
+    let meta = if has_meta { result.member("_meta") } else { None };
+    let meta = meta.as_ref().and_then(application_meta);
+    if let (Some(kept), None) = (kept, &meta) {
+        return Ok(ConvertedResult::Unchanged(kept));
     }
     let mut members: Extra = result.parse().map_err(|error| unreadable_result_error(&error))?;
     members.remove("resultType");
-    if let Some(meta) = members.remove("_meta").as_ref().and_then(application_meta) {
+    members.remove("_meta");
+    if let Some(meta) = meta {
         members.insert("_meta", meta);
     }
     RawJson::encode(&members).map(ConvertedResult::Unchanged).map_err(|error| unreadable_result_error(&error))
