@@ -385,7 +385,7 @@ impl Relay {
             if let Some(call) = relayed.delivered_call() {
                 fail(engines, call.id(), why);
             }
-            super::relay::cancel_upstream(engines, &relayed, "the server was removed from the gateway");
+            self.cancel_upstream(engines, &relayed, "the server was removed from the gateway");
         }
         for call in core::mem::take(&mut self.upstream_requests).into_keys() {
             let _ = engines.downstream.cancel_request(engines.now, call, Some("the server is gone"));

@@ -7,7 +7,7 @@ use mcp_proto::model::{
     ClientCapabilities, ElicitParams, InputRequest, InputRequests, InputResponse, encode_for,
 };
 use mcp_proto::server::Call;
-use mcp_proto::{CallError, Capabilities, Capability, Era, RpcError, UseError, Version};
+use mcp_proto::{CallError, Capabilities, Capability, Instant, RpcError, UseError, Version};
 
 use super::relay::{Engines, Relay, fail, refuse_input};
 use super::relayed_call::{
@@ -19,7 +19,7 @@ impl Relay {
     pub(super) fn handle_input(&mut self, engines: &mut Engines<'_>, input: Input) {
         let owner = match input.call {
             Some(call) => self.calls.number_of(call),
-            None => self.input_owner(),
+            None => self.input_owner(engines.now),
         };
         let name = input.key.map(String::from).unwrap_or_default();
         self.assign_input(
@@ -60,10 +60,10 @@ impl Relay {
 
     /// Finds the call that an input request without a call belongs to. Legacy servers send such requests.
     ///
-    /// A single client may be asked through any of its calls. With several clients, the owner is known only if all calls that run are
-    /// of one, which their channel tells. Those of legacy clients count, too, that wait for answers: their servers may ask again.
-    /// Those of modern clients do not, because they may wait for ever.
-    pub(super) fn input_owner(&self) -> Option<u64> {
+    /// A single client may be asked through any of its calls. With several clients, the owner is known only if all calls that the
+    /// server may be running are of one, which their channel tells. A call whose client is being asked is one of them, because its
+    /// server may ask again; it is that until its client has answered, or the time for the answer is over.
+    pub(super) fn input_owner(&self, now: Instant) -> Option<u64> {
         let may_ask = |relayed: &RelayedCall| match relayed.delivered_call() {
             Some(call) => matches!(call.method(), "tools/call" | "prompts/get" | "resources/read"),
             None => true,
@@ -74,15 +74,8 @@ impl Relay {
             let free = delivered.find(|(_, relayed)| relayed.inputs.is_empty());
             return free.or_else(|| all().next()).map(|(number, _)| number);
         }
-        let Some((first, relayed)) = delivered.next() else {
-            let mut suspended = all();
-            let only = suspended.next().filter(|_| suspended.next().is_none());
-            return only.map(|(number, _)| number);
-        };
-        let channel = relayed.channel();
-        let counts = |other: &RelayedCall| other.delivered_call().is_some() || other.era() == Era::Legacy;
-        let mut running = all().filter(|(_, other)| counts(other));
-        running.all(|(_, other)| other.channel() == channel).then_some(first)
+        let (number, relayed) = delivered.next().or_else(|| all().next())?;
+        self.calls.is_only_owner(relayed.channel(), now).then_some(number)
     }
 
     /// Sends all collected input requests to the clients, unless more are still being gathered.
@@ -92,7 +85,7 @@ impl Relay {
         }
         self.gather_deadline = None;
         if !self.unassigned_inputs.is_empty() {
-            if let Some(owner) = self.input_owner() {
+            if let Some(owner) = self.input_owner(engines.now) {
                 for pending in core::mem::take(&mut self.unassigned_inputs) {
                     self.assign_input(engines, Some(owner), pending);
                 }

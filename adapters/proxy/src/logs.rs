@@ -118,15 +118,15 @@ impl Relay {
         // only if one call is running.
         let mut delivered = self.calls.iter().filter_map(|(_, relayed)| relayed.delivered_call());
         if !self.has_single_client() {
-            // Also of legacy ones whose clients are being asked: their servers go on. A modern one may wait for ever.
-            let counts = |call: &RelayedCall| call.delivered_call().is_some() || call.era() == Era::Legacy;
-            let mut running = self.calls.iter().filter(|(_, relayed)| counts(relayed));
+            // Also those whose clients are being asked: their servers go on.
+            let mut running = self.calls.iter();
             if let (Some((_, only)), None) = (running.next(), running.next()) {
-                only.delivered_call().map(pass);
+                let is_owner = self.calls.is_only_owner(only.channel(), engines.now);
+                only.delivered_call().filter(|_| is_owner).map(pass);
                 return;
             }
         }
-        if let Some(session) = self.only_session() {
+        if let Some(session) = self.only_session(engines.now) {
             let _ = engines.downstream.log_session(engines.now, session, &log.level, logger, &log.data);
         } else if self.has_single_client() {
             delivered.any(&mut pass);

@@ -165,11 +165,11 @@ impl Relay {
     }
 
     /// Returns the only session that a message without an owner can belong to.
-    pub(super) fn only_session(&self) -> Option<ChannelId> {
-        match *self.sessions {
-            [only] if self.has_single_client() || !self.calls.has_modern() => Some(only),
-            _ => None,
-        }
+    pub(super) fn only_session(&self, now: Instant) -> Option<ChannelId> {
+        let [only] = *self.sessions else { return None };
+        let is_owner =
+            self.has_single_client() || (!self.calls.has_modern() && self.calls.is_only_owner(only, now));
+        is_owner.then_some(only)
     }
 
     pub(super) const fn is_legacy(&self) -> bool {
@@ -229,14 +229,14 @@ impl Relay {
             return;
         }
         if let Some((_, relayed)) = self.calls.take_downstream(call) {
-            cancel_upstream(engines, &relayed, why);
+            self.cancel_upstream(engines, &relayed, why);
         }
     }
 
     /// Cancels a suspended call whose client does not retry it.
     pub(super) fn drop_parked_call(&mut self, engines: &mut Engines<'_>, token: relayed_call::RetryToken) {
         if let Some(relayed) = self.calls.take(token.number) {
-            cancel_upstream(engines, &relayed, "the client cancelled it, or is gone");
+            self.cancel_upstream(engines, &relayed, "the client cancelled it, or is gone");
         }
     }
 
@@ -244,7 +244,7 @@ impl Relay {
     pub(super) fn close_session(&mut self, engines: &mut Engines<'_>, channel: ChannelId) {
         self.sessions.retain(|other| *other != channel);
         for relayed in self.calls.take_channel(channel) {
-            cancel_upstream(engines, &relayed, "the client is gone");
+            self.cancel_upstream(engines, &relayed, "the client is gone");
         }
     }
 
@@ -308,7 +308,7 @@ impl Relay {
                 recall_inputs(engines, number.and_then(|number| self.calls.obsolete_token(number)));
             }
             client::Event::ElicitationComplete(id) => {
-                if let Some(session) = self.only_session() {
+                if let Some(session) = self.only_session(engines.now) {
                     engines.downstream.notify_elicitation_complete(engines.now, session, &id);
                 }
             }
@@ -326,7 +326,7 @@ impl Relay {
                 }
             }
             client::Event::Notification(notification) => {
-                if let Some(session) = self.only_session() {
+                if let Some(session) = self.only_session(engines.now) {
                     let _ = engines.downstream.notify(
                         engines.now,
                         session,
@@ -342,7 +342,7 @@ impl Relay {
 
     /// Handles a request that a legacy server sends on its own.
     fn handle_request(&mut self, engines: &mut Engines<'_>, request: &client::ServerRequest) {
-        let sent = match self.only_session() {
+        let sent = match self.only_session(engines.now) {
             _ if convert::is_task(&request.method) => Err(convert::tasks_unsupported_error()),
             None => Err(RpcError::internal(
                 "no client can be asked this: there is none that is known to be meant and that speaks a revision in which \
@@ -394,7 +394,7 @@ impl Relay {
         }
         // Requests of a legacy server may have been attached to the wrong call, but not to that of another client.
         for pending in relayed.inputs {
-            match self.input_owner().filter(|_| self.has_single_client()) {
+            match self.input_owner(engines.now).filter(|_| self.has_single_client()) {
                 Some(owner) => self.assign_input(engines, Some(owner), pending),
                 None => refuse_input(
                     engines,
@@ -485,10 +485,26 @@ impl Relay {
     /// Handles deadlines. Calls whose clients did not retry in time are cancelled.
     pub fn handle_timeout(&mut self, engines: &mut Engines<'_>) {
         for relayed in self.calls.take_expired(engines.now) {
-            cancel_upstream(engines, &relayed, "no answer in time");
+            self.cancel_upstream(engines, &relayed, "no answer in time");
         }
         self.subscriptions.handle_timeout(engines.now);
         self.life.handle_timeout(engines.now);
+    }
+
+    /// Cancels the call at the server, because its client no longer waits for it.
+    pub(crate) fn cancel_upstream(&mut self, engines: &mut Engines<'_>, relayed: &RelayedCall, reason: &str) {
+        if let Some(call) = relayed.upstream {
+            let _ = engines.upstream.cancel(engines.upstream_now, call, Some(reason));
+            self.calls.note_cancelled(relayed.channel(), engines.now);
+        }
+        // A legacy server does not know that this request belonged to the call.
+        for pending in &relayed.inputs {
+            refuse_input(
+                engines,
+                pending.input,
+                &RpcError::internal(format!("the client gives no answer: {reason}")),
+            );
+        }
     }
 }
 
@@ -549,21 +565,6 @@ pub fn client_limits(mut limits: Limits) -> Limits {
 /// Answers a call with an error. A call that has ended meanwhile is ignored.
 pub(super) fn fail(engines: &mut Engines<'_>, call: CallId, error: &RpcError) {
     let _ = engines.downstream.fail(engines.now, call, error);
-}
-
-/// Cancels the call at the server, because its client no longer waits for it.
-pub(super) fn cancel_upstream(engines: &mut Engines<'_>, relayed: &RelayedCall, reason: &str) {
-    if let Some(call) = relayed.upstream {
-        let _ = engines.upstream.cancel(engines.upstream_now, call, Some(reason));
-    }
-    // A legacy server does not know that this request belonged to the call.
-    for pending in &relayed.inputs {
-        refuse_input(
-            engines,
-            pending.input,
-            &RpcError::internal(format!("the client gives no answer: {reason}")),
-        );
-    }
 }
 
 /// Withdraws obsolete input requests from a legacy client. A modern client cannot be notified.

@@ -134,6 +134,8 @@ pub(super) struct RelayedCalls {
     /// Numbers of the calls to check for input requests that can be sent to the client now.
     due: Vec<u64>,
     last_number: u64,
+    /// Until when a cancelled call may still run at the server, and its channel; `None` if such calls are of several.
+    cancelled: Option<(Instant, Option<ChannelId>)>,
     /// Total bytes of outcomes that wait for their clients. Bounded by [`MAX_HELD_BYTES`].
     held_bytes: usize,
 }
@@ -190,6 +192,21 @@ impl RelayedCalls {
     /// Returns the number of the relayed call that has this call at the server.
     pub(super) fn number_of(&self, upstream: CallKey) -> Option<u64> {
         self.by_upstream.get(&upstream).copied()
+    }
+
+    /// Notes that a call of this channel was cancelled at the server, which may not have stopped it yet.
+    pub(super) fn note_cancelled(&mut self, channel: ChannelId, now: Instant) {
+        let others = self.cancelled.filter(|(until, other)| *until > now && *other != Some(channel));
+        let owner = others.is_none().then_some(channel);
+        self.cancelled = Some((now + CANCEL_GRACE_PERIOD, owner));
+    }
+
+    /// Returns whether all calls that may run at the server are of this channel. Those of clients that are being asked are among
+    /// them: their servers go on.
+    pub(super) fn is_only_owner(&self, channel: ChannelId, now: Instant) -> bool {
+        let cancelled = self.cancelled.filter(|(until, _)| *until > now);
+        cancelled.is_none_or(|(_, owner)| owner == Some(channel))
+            && self.calls.values().all(|relayed| relayed.upstream.is_none() || relayed.channel() == channel)
     }
 
     pub(super) fn has_modern(&self) -> bool {
@@ -310,6 +327,7 @@ impl RelayedCalls {
 
     /// Removes all input requests, because the server that they are of is gone.
     pub(super) fn forget_inputs(&mut self) {
+        self.cancelled = None;
         self.by_input.clear();
         for relayed in self.calls.values_mut() {
             relayed.inputs.clear();
@@ -373,5 +391,7 @@ const UPSTREAM_SHIFT: u32 = 48;
 pub(super) const MAX_SUSPENDED: usize = 1_024;
 /// Maximum number of bytes of held outcomes.
 const MAX_HELD_BYTES: usize = 16 << 20;
+/// Time in which the server may not have stopped a cancelled call yet.
+pub(super) const CANCEL_GRACE_PERIOD: Duration = Duration::from_secs(10);
 /// Extra time for the client's retry, beyond the timeout that the engine allows for its answer.
 pub(super) const RETRY_GRACE_PERIOD: Duration = Duration::from_secs(1);

@@ -54,6 +54,8 @@ pub(super) struct BridgeHarness {
     server_calls: Vec<Call>,
     /// Other events of the server.
     pub(super) server_events: Vec<server::Event>,
+    /// Bytes that the bridge sent to the server.
+    pub(super) sent_to_server: Vec<u8>,
     /// Times at which the relay asked for the next server.
     pub(super) starts: Vec<Instant>,
 }
@@ -106,6 +108,7 @@ impl BridgeHarness {
             outcomes,
             server_calls: calls,
             server_events,
+            sent_to_server: Vec::new(),
             starts: Vec::new(),
         };
         chain.settle();
@@ -136,6 +139,7 @@ impl BridgeHarness {
             if self.relay.poll_start(self.now) {
                 self.starts.push(self.now);
             }
+            self.sent_to_server.extend_from_slice(self.upstream.transmit());
             moved |= transfer(self.now, &mut self.upstream, &mut self.server);
             while let Some(event) = self.server.poll_event(self.now) {
                 match event {

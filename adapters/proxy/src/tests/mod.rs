@@ -8,4 +8,5 @@ mod input;
 mod policy;
 mod resources;
 mod server_life;
+mod several_clients;
 mod subscriptions;
