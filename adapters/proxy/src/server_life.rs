@@ -1,4 +1,5 @@
-//! The life of the server behind a bridge: it ends while nobody uses it, and is started again when it is needed or has died.
+//! The life of the server behind a bridge: it ends while nobody uses it, or by itself, and is started again
+//! when it is needed.
 //!
 //! The driver starts the server when [`poll_start`](Relay::poll_start) says so, and lets go of one that is not
 //! [running](Relay::is_server_running) any more.
@@ -30,8 +31,11 @@ enum Phase {
         since: Instant,
         unused_since: Option<Instant>,
     },
-    /// Ended because nobody used it.
-    Asleep,
+    /// Nobody uses it, so it was ended, or it has died and is not replaced.
+    Asleep {
+        /// Time until which it is not started, because it has just died.
+        not_before: Instant,
+    },
     /// To be started at this time.
     Due(Instant),
     /// Being started by the driver.
@@ -63,7 +67,7 @@ impl ServerLife {
         match &mut self.phase {
             Phase::Running { unused_since, .. } if is_used => *unused_since = None,
             Phase::Running { unused_since, .. } => _ = unused_since.get_or_insert(now),
-            Phase::Asleep if is_used => self.phase = Phase::Due(now),
+            Phase::Asleep { not_before } if is_used => self.phase = Phase::Due(now.max(*not_before)),
             _ => {}
         }
     }
@@ -75,14 +79,17 @@ impl ServerLife {
         if was_stable {
             self.delay = MIN_RESTART_DELAY;
         }
-        self.phase = Phase::Due(now + self.delay);
+        // It is due at that time if somebody uses it.
+        self.phase = Phase::Asleep { not_before: now + self.delay };
         self.delay = (self.delay * 2).min(MAX_RESTART_DELAY);
     }
 
     /// Returns the time until the server is started, if that is too long for a call to wait.
     fn long_wait(&self, now: Instant) -> Option<Duration> {
         match self.phase {
-            Phase::Due(at) => Some(at.saturating_duration_since(now)).filter(|wait| *wait > MAX_HOLD),
+            Phase::Due(at) | Phase::Asleep { not_before: at } => {
+                Some(at.saturating_duration_since(now)).filter(|wait| *wait > MAX_HOLD)
+            }
             _ => None,
         }
     }
@@ -91,14 +98,14 @@ impl ServerLife {
         match self.phase {
             Phase::Running { unused_since, .. } => Some(unused_since? + self.idle_timeout?),
             Phase::Due(at) => Some(at),
-            Phase::Asleep | Phase::Starting => None,
+            Phase::Asleep { .. } | Phase::Starting => None,
         }
     }
 
     /// Ends a server that was not used for long enough.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if self.is_running() && self.next_deadline().is_some_and(|at| at <= now) {
-            self.phase = Phase::Asleep;
+            self.phase = Phase::Asleep { not_before: now };
         }
     }
 }

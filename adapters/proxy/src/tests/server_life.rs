@@ -97,6 +97,8 @@ fn calls_of_a_dead_server_fail_and_later_ones_wait_for_the_next() {
 #[test]
 fn server_that_dies_at_once_is_started_more_and_more_seldom() {
     let mut chain = BridgeHarness::new(Version::V2025_11_25, Version::V2026_07_28);
+    // It is in use all the time.
+    follow(&mut chain, "tide://now");
     chain.kill_server();
     let (mut last, mut delays) = (chain.now, Vec::new());
     while delays.len() < 12 {
@@ -122,6 +124,50 @@ fn server_that_dies_at_once_is_started_more_and_more_seldom() {
     chain.kill_server();
     let due = chain.relay.poll_timeout().expect("a start is due");
     assert!(due.saturating_duration_since(chain.now) < Duration::from_secs(1));
+}
+
+/// One that ends by itself, for want of work, is not started for nobody.
+#[test]
+fn dead_server_that_nobody_uses_is_not_started_before_the_next_call() {
+    for (down, up) in REVISION_PAIRS {
+        let mut chain = BridgeHarness::new(down, up);
+        for _ in 0..3 {
+            chain.kill_server();
+            chain.wait(IDLE_TIMEOUT);
+            assert!(chain.starts.is_empty(), "{down} {up}: nobody needs it");
+            let key = chain.call_unknown_tool();
+            chain.start_server(up);
+            let call = chain.take_server_call();
+            chain.complete(&call, &json!({"content": []}));
+            chain.result(key);
+        }
+        // A call just after the end waits as long as before.
+        chain.kill_server();
+        let key = chain.call_unknown_tool();
+        assert!(chain.starts.is_empty() && !chain.has_ended(key), "{down} {up}: not at once");
+        chain.wait(Duration::from_secs(5));
+        chain.start_server(up);
+        let call = chain.take_server_call();
+        chain.complete(&call, &json!({"content": []}));
+        chain.result(key);
+    }
+}
+
+/// A call that is told to come back later is no reason to try meanwhile.
+#[test]
+fn refused_call_starts_no_server() {
+    let mut chain = BridgeHarness::new(Version::V2025_11_25, Version::V2025_11_25);
+    for _ in 0..8 {
+        chain.with_relay(|relay, engines| relay.handle_start_failure(engines, "no such program"));
+    }
+    let key = chain.call_unknown_tool();
+    let error = chain.error(key);
+    assert!(error.message.contains("it is started again in 32 s"), "{error}");
+    chain.wait(Duration::from_secs(40));
+    assert!(chain.starts.is_empty());
+    let key = chain.call_unknown_tool();
+    assert_eq!(chain.starts.len(), 1);
+    assert!(!chain.has_ended(key), "it waits for the start");
 }
 
 #[test]
