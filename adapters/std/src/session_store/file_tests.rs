@@ -74,8 +74,11 @@ fn set_first(store: &FileSessionStore) {
     set(store, &A, None, b"first");
 }
 
+/// The records of A and B.
+type Records = [Option<&'static [u8]>; 2];
+
 /// Changes of a folder in which A is stored, and the records of A and B then.
-fn changes() -> [(Change<FileSessionStore, SessionStoreError>, [Option<&'static [u8]>; 2]); 3] {
+fn changes() -> [(Change<FileSessionStore, SessionStoreError>, Records); 3] {
     [
         (
             |store| {
@@ -89,9 +92,9 @@ fn changes() -> [(Change<FileSessionStore, SessionStoreError>, [Option<&'static 
     ]
 }
 
-const BEFORE: [Option<&[u8]>; 2] = [Some(b"first"), None];
+const BEFORE: Records = [Some(b"first"), None];
 
-fn check_records(store: &FileSessionStore, after: [Option<&[u8]>; 2], progress: Progress) {
+fn check_records(store: &FileSessionStore, after: Records, progress: Progress) {
     let found = [record(store, &A), record(store, &B)];
     let found = found.each_ref().map(|record| record.as_deref());
     assert_eq!(found, if progress.is_made() { after } else { BEFORE }, "{progress:?}");
