@@ -283,6 +283,7 @@ impl Scenario for StoreSession {
         sessions.stored(http.now, exchange, 1);
         http.finish(exchange);
         http.server.shared_sessions().forget(http.now, &id);
+        while http.server.poll_event(http.now).is_some() {}
         http.turn();
     }
 }
