@@ -616,15 +616,16 @@ impl ShareSessions for SessionSharing {
                 Told::Others => {}
             }
         }
-        let mut received = core::mem::take(&mut self.received);
-        self.inbox.take(&mut received);
-        for received in received.drain(..) {
-            driven.any = true;
-            if let Some(changes) = self.receive(now, server, &received) {
-                driven.changes.get_or_insert_default().merge(&changes);
+        if self.inbox.take(&mut self.received) {
+            let mut received = core::mem::take(&mut self.received);
+            for received in received.drain(..) {
+                driven.any = true;
+                if let Some(changes) = self.receive(now, server, &received) {
+                    driven.changes.get_or_insert_default().merge(&changes);
+                }
             }
+            self.received = received;
         }
-        self.received = received;
         if !self.is_paused && !self.unloaded.is_empty() {
             // If the queue is full, there are outcomes to come, and it is tried again after them.
             self.is_paused = self.workers.submit(Job::Pause).is_ok();

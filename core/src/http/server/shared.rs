@@ -177,6 +177,8 @@ pub(super) struct Sharing {
     unstored: BTreeMap<Key, Unstored>,
     /// Sessions that were used after this time are to be reported.
     used_since: Instant,
+    /// Memory for the next id of a request.
+    scratch: Vec<u8>,
 }
 
 impl Sharing {
@@ -187,6 +189,7 @@ impl Sharing {
             before: Mutable { log_level: None, resources: Vec::new() },
             unstored: BTreeMap::new(),
             used_since: now,
+            scratch: Vec::new(),
         }
     }
 }
@@ -606,12 +609,9 @@ fn is_current(server: &Server, session: SessionKey) -> bool {
 
 fn wait(server: &mut Server, key: Key) -> bool {
     let Some(x) = server.exchanges.get(key).filter(|x| !x.session_is_loaded) else { return false };
-    if x.headers.names_modern_revision() {
-        return false;
-    }
     let Some(id) = x.headers.session().ok().flatten() else { return false };
     let is_get = x.kind == Kind::Get;
-    // Looked for first: nearly always it is here, and its id has the right form then.
+    // Looked for first: nearly always it is here, its id has the right form then, and the revision does not matter.
     if let Some(session) = server.sessions.find(id) {
         let is_own = |session: &HttpSession| session.principal.as_deref() == x.principal();
         // The wrong principal is refused without the store.
@@ -619,7 +619,7 @@ fn wait(server: &mut Server, key: Key) -> bool {
             return false;
         }
     }
-    let text = core::str::from_utf8(id).ok();
+    let text = core::str::from_utf8(id).ok().filter(|_| !x.headers.names_modern_revision());
     let Some(id) = text.filter(|text| is_id(text) && server.sessions.foreign_shard(id).is_none()) else {
         return false;
     };
@@ -647,6 +647,9 @@ fn inspect(
     relay::note_request(server, key, envelope);
     if envelope.kind != envelope::Kind::Response && methods::changes_session(&envelope.method) {
         return changes(server, session);
+    }
+    if envelope.kind == envelope::Kind::Request {
+        return Effect::None;
     }
     let Some(channel) = server.sessions.get(session).map(|s| s.channel) else { return Effect::None };
     let is_awaited = server.engine.exchanges().awaits(channel, frame, envelope);

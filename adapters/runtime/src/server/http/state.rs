@@ -174,7 +174,7 @@ impl State {
     /// Does what the store of sessions and other processes have brought. Returns whether there was anything.
     pub(super) fn drive_sharing(&mut self) -> bool {
         let Some(sharing) = &mut self.sharing else { return false };
-        let driven = sharing.drive(self.connections.tick(), &mut self.server);
+        let driven = sharing.drive(self.connections.now(), &mut self.server);
         if let Some(changes) = &driven.changes {
             // A condition of the application may panic.
             let _ = catch(|| self.publish_changes(changes));

@@ -6,7 +6,6 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use base64::Engine as _;
@@ -40,14 +39,18 @@ const MAX_RELAYED: usize = 64 * MAX_BUFFERED_BODY;
 
 /// Notes the id of a request in the ids of events of its call.
 pub(super) fn note_request(server: &mut Server, key: Key, envelope: &Envelope<'_>) {
-    if let (Some(x), Some(id)) = (server.exchanges.get_mut(key), &envelope.id) {
-        let (mut text, mut note) = (Vec::with_capacity(16), [0; MAX_NOTE]);
-        id.write(&mut text);
-        // Fails for a text of more than `MAX_NOTED_ID`.
-        let written = URL_SAFE_NO_PAD.encode_slice(text, &mut note).ok();
-        let note = written.and_then(|len| core::str::from_utf8(note.get(..len)?).ok());
-        x.event_note = note.map(Box::from);
-    }
+    let (Some(x), Some(id), Some(sharing)) =
+        (server.exchanges.get_mut(key), &envelope.id, server.sharing.as_mut())
+    else {
+        return;
+    };
+    let (text, mut note) = (&mut sharing.scratch, [0; MAX_NOTE]);
+    text.clear();
+    id.write(text);
+    // Fails for a text of more than `MAX_NOTED_ID`.
+    let len = URL_SAFE_NO_PAD.encode_slice(text, &mut note).unwrap_or_default();
+    let note = note.get(..len).filter(|note| !note.is_empty());
+    x.event_note = note.and_then(|note| core::str::from_utf8(note).ok()).map(Box::from);
 }
 
 fn noted(note: &str) -> Option<RequestId> {
