@@ -1,5 +1,6 @@
 //! What a policy allows, hides, rewrites and refuses.
 
+use mcp_proto::pipe::Pipe;
 use mcp_proto::{EntryKind, RawJson, RpcError, Version};
 use serde_json::{Value, json};
 
@@ -93,4 +94,40 @@ fn custom_methods_do_not_pass_a_policy() {
     assert!(
         !chain.sides[0].events.iter().any(|event| matches!(event, mcp_proto::server::Event::Notification(_)))
     );
+}
+
+#[test]
+fn name_that_occurs_twice_does_not_pass_a_policy() {
+    for (first, second) in [("dock_open", "dock_secret"), ("dock_secret", "dock_open")] {
+        let gateway = Gateway::new(ClientCount::One).policy(decide);
+        let mut chain = GatewayHarness::with_gateway(LEGACY, &BOTH, gateway);
+        let now = chain.now;
+        let line = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"method\":\"tools/call\",\"params\":{{\"name\":\"{first}\",\"n\\u0061me\":\"{second}\"}}}}\n"
+        );
+        chain.downstream.handle_input(now, line.as_bytes());
+        chain.settle();
+        assert!(!chain.has_call(0));
+        if chain.has_call(1) {
+            let call = chain.take_call(1);
+            assert_ne!(call.tool_call().expect("parameters").name, "secret", "{first} {second}");
+        }
+        let uri = |name: &str| name.replace("dock_", "x:");
+        let line = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":\"y\",\"method\":\"resources/read\",\"params\":{{\"uri\":\"{}\",\"uri\":\"{}\"}}}}\n",
+            uri(first),
+            uri(second)
+        );
+        chain.downstream.handle_input(now, line.as_bytes());
+        chain.settle();
+        if chain.has_call(0) {
+            let call = chain.take_call(0);
+            chain.fail(0, &call, &RpcError::resource_not_found("x:1"));
+        }
+        if chain.has_call(1) {
+            let call = chain.take_call(1);
+            let params = call.params().expect("parameters");
+            assert!(!params.as_str().contains("secret"), "{params:?}");
+        }
+    }
 }
