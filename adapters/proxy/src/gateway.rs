@@ -199,6 +199,8 @@ impl Gateway {
     }
 
     /// Returns the fault that ended an upstream that is to be let go of; `None` if nobody used it.
+    ///
+    /// The driver lets go of it now, so the next one may be started after this.
     pub fn take_fault(&mut self, upstream: usize) -> Option<Fault> {
         self.upstreams.get_mut(upstream)?.as_mut()?.take_fault()
     }

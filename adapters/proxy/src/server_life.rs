@@ -17,6 +17,8 @@ use super::relayed_call::Delivery;
 #[derive(Debug)]
 pub(super) struct ServerLife {
     phase: Phase,
+    /// Whether the driver has a server, even if it has ended. The next one is not started beside it.
+    is_occupied: bool,
     /// Time without use after which the server is ended; `None` if it never is.
     idle_timeout: Option<Duration>,
     /// Time to wait before the next start, if the server ends before [`STABLE_TIME`].
@@ -45,12 +47,18 @@ enum Phase {
 impl ServerLife {
     pub(super) const fn new(now: Instant, idle_timeout: Option<Duration>) -> Self {
         let phase = Phase::Running { since: now, unused_since: None };
-        Self { phase, idle_timeout, delay: MIN_RESTART_DELAY, reason: String::new() }
+        Self { phase, is_occupied: true, idle_timeout, delay: MIN_RESTART_DELAY, reason: String::new() }
     }
 
     /// Creates the life of a server that is to be started.
     pub(super) const fn due(now: Instant, idle_timeout: Option<Duration>) -> Self {
-        Self { phase: Phase::Due(now), idle_timeout, delay: MIN_RESTART_DELAY, reason: String::new() }
+        Self {
+            phase: Phase::Due(now),
+            is_occupied: false,
+            idle_timeout,
+            delay: MIN_RESTART_DELAY,
+            reason: String::new(),
+        }
     }
 
     /// Returns why the server is not there, if that is so for too long to wait.
@@ -97,8 +105,8 @@ impl ServerLife {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Running { unused_since, .. } => Some(unused_since? + self.idle_timeout?),
-            Phase::Due(at) => Some(at),
-            Phase::Asleep { .. } | Phase::Starting => None,
+            Phase::Due(at) if !self.is_occupied => Some(at),
+            Phase::Due(_) | Phase::Asleep { .. } | Phase::Starting => None,
         }
     }
 
@@ -116,9 +124,9 @@ impl Relay {
         self.life.is_running()
     }
 
-    /// Returns whether the driver has to start the server now, once.
+    /// Returns whether the driver has to start the server now, once. It has taken the fault of the last one before.
     pub fn poll_start(&mut self, now: Instant) -> bool {
-        let is_due = matches!(self.life.phase, Phase::Due(at) if at <= now);
+        let is_due = !self.life.is_occupied && matches!(self.life.phase, Phase::Due(at) if at <= now);
         if is_due {
             self.life.phase = Phase::Starting;
         }
@@ -167,13 +175,17 @@ impl Relay {
     }
 
     /// Returns the fault that ended the server that is to be let go of; `None` if nobody used it.
+    ///
+    /// The driver lets go of the server now, so the next one may be started after this.
     pub const fn take_fault(&mut self) -> Option<Fault> {
+        self.life.is_occupied = self.life.is_running();
         self.fault.take()
     }
 
     /// Handles a server that was started in place of the last one.
     pub fn handle_started(&mut self, engines: &mut Engines<'_>, peer: &client::Peer) {
         self.life.phase = Phase::Running { since: engines.now, unused_since: None };
+        self.life.is_occupied = true;
         self.set_peer(peer);
         // What the last server offered may be gone, and what happened meanwhile was not heard.
         let followed = self.subscriptions.followed().iter().cloned().map(Change::Resource);

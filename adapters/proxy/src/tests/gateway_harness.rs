@@ -110,6 +110,11 @@ impl GatewayHarness {
                 }
             }
             self.with_gateway_of(|gateway, engines| gateway.process_pending(engines));
+            for index in 0..self.sides.len() {
+                if !self.gateway.is_running(index) {
+                    let _ = self.gateway.take_fault(index);
+                }
+            }
             while let Some(index) = self.gateway.poll_start(now) {
                 self.start(index);
                 moved = true;
@@ -202,12 +207,14 @@ impl GatewayHarness {
         self.outcomes.iter().any(|(other, _)| *other == call)
     }
 
+    #[track_caller]
     pub(super) fn result(&mut self, call: CallKey) -> Value {
         let at = self.outcomes.iter().position(|(other, _)| *other == call).expect("it has ended");
         let result = self.outcomes.remove(at).1.expect("a result");
         serde_json::from_str(result.as_str()).expect("JSON")
     }
 
+    #[track_caller]
     pub(super) fn error(&mut self, call: CallKey) -> RpcError {
         let at = self.outcomes.iter().position(|(other, _)| *other == call).expect("it has ended");
         match self.outcomes.remove(at).1 {
@@ -251,6 +258,7 @@ impl GatewayHarness {
     }
 
     /// Answers the calls of all servers that arrive because of a list, each with its result.
+    #[track_caller]
     pub(super) fn list(&mut self, method: &str, params: &Value, results: &[Value]) -> Value {
         let key = self.call(method, params);
         for (index, result) in results.iter().enumerate().filter(|(_, result)| !result.is_null()) {

@@ -56,6 +56,8 @@ pub(super) struct BridgeHarness {
     pub(super) server_events: Vec<server::Event>,
     /// Bytes that the bridge sent to the server.
     pub(super) sent_to_server: Vec<u8>,
+    /// Whether the driver cannot let go of a server that has ended, because its client reads nothing.
+    pub(super) keeps_ended_server: bool,
     /// Times at which the relay asked for the next server.
     pub(super) starts: Vec<Instant>,
 }
@@ -109,6 +111,7 @@ impl BridgeHarness {
             server_calls: calls,
             server_events,
             sent_to_server: Vec::new(),
+            keeps_ended_server: false,
             starts: Vec::new(),
         };
         chain.settle();
@@ -136,6 +139,9 @@ impl BridgeHarness {
                 moved = true;
             }
             self.with_relay(Relay::process_pending);
+            if !self.relay.is_server_running() && !self.keeps_ended_server {
+                self.relay.take_fault();
+            }
             if self.relay.poll_start(self.now) {
                 self.starts.push(self.now);
             }

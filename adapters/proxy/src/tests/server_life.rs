@@ -153,6 +153,21 @@ fn dead_server_that_nobody_uses_is_not_started_before_the_next_call() {
     }
 }
 
+#[test]
+fn next_server_is_not_started_beside_the_last_one() {
+    let mut chain = BridgeHarness::new(Version::V2025_11_25, Version::V2025_11_25);
+    follow(&mut chain, "tide://now");
+    chain.keeps_ended_server = true;
+    chain.kill_server();
+    chain.wait(IDLE_TIMEOUT);
+    assert!(chain.starts.is_empty());
+    // Nor does the driver wait for it in vain.
+    assert!(chain.relay.poll_timeout().is_none());
+    chain.keeps_ended_server = false;
+    chain.settle();
+    assert_eq!(chain.starts.len(), 1);
+}
+
 /// A call that is told to come back later is no reason to try meanwhile.
 #[test]
 fn refused_call_starts_no_server() {
