@@ -9,6 +9,8 @@ mod bridge;
 #[cfg(feature = "every-peer")]
 mod conversation;
 #[cfg(feature = "every-peer")]
+mod deployments;
+#[cfg(feature = "every-peer")]
 mod events;
 #[cfg(feature = "every-peer")]
 mod http_conversation;

@@ -2,6 +2,7 @@
 //!
 //! `MCP_PROCESS_ENDS` sets how often one ends; 6 by default, and 200 in `.ci/full`.
 
+use alloc::collections::BTreeMap;
 use core::sync::atomic::{AtomicU16, Ordering};
 use core::time::Duration;
 use std::net::{TcpListener, TcpStream};
@@ -15,17 +16,19 @@ use serde_json::Value;
 
 use crate::hosted_server::HostedServer;
 use crate::interop::proxy::{NginxProxy, is_nginx_ready};
-use crate::peers::{is_node_ready, node, probe, report_readiness};
+use crate::peers::{
+    is_node_ready, is_python_ready, node, package, probe, python, python_program, report_readiness,
+};
 use crate::run::{DEADLINE, bypass_proxies, command, print_line, run};
 
 /// A Redis that runs until it is dropped.
-struct Redis {
+pub(super) struct Redis {
     child: Child,
-    folder: PathBuf,
-    url: String,
+    pub(super) folder: PathBuf,
+    pub(super) url: String,
 }
 
-fn is_redis_ready() -> bool {
+pub(super) fn is_redis_ready() -> bool {
     static READY: OnceLock<Result<(), String>> = OnceLock::new();
     let found = READY.get_or_init(|| {
         let found = run(command(["redis-server", "--version"]), DEADLINE);
@@ -36,7 +39,7 @@ fn is_redis_ready() -> bool {
 
 /// Returns a port that nobody uses. It is none that the system gives to connections: one of these could take it while a process
 /// starts again.
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 12_000 + (std::process::id() % 8_000) as u16;
     loop {
@@ -56,12 +59,13 @@ fn wait_for(port: u16) {
 }
 
 impl Redis {
-    fn start() -> Self {
+    /// Starts a Redis with these arguments, in a folder of its own.
+    pub(super) fn start(args: &[&str]) -> Self {
         let port = free_port();
         let folder = env::temp_dir().join(format!("mcp-processes-{}-{port}", std::process::id()));
         fs::create_dir_all(&folder).expect("room for a folder");
         let mut server = Command::new("redis-server");
-        server.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &port.to_string()]);
+        server.args(args).args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
         let child = server.current_dir(&folder).stdout(Stdio::null()).spawn().expect("it was there before");
         wait_for(port);
         Self { child, folder, url: format!("redis://127.0.0.1:{port}") }
@@ -76,6 +80,11 @@ impl Drop for Redis {
     }
 }
 
+/// Returns the folder with the certificate and the key of a server on this machine, and with their authority.
+pub(super) fn certificates() -> PathBuf {
+    package().join("../../adapters/std/tests/certificates")
+}
+
 /// The processes of one server, at fixed ports.
 struct Processes {
     redis: Redis,
@@ -87,7 +96,7 @@ const RUNTIMES: [&str; 3] = ["threads", "smol", "tokio"];
 
 impl Processes {
     fn start() -> Self {
-        let redis = Redis::start();
+        let redis = Redis::start(&["--save", "", "--appendonly", "no"]);
         let key = redis.folder.join("key");
         fs::write(&key, "0123456789abcdef".repeat(4)).expect("room for a file");
         let mut all = Self { redis, key, all: Vec::new() };
@@ -124,28 +133,72 @@ impl Processes {
     }
 }
 
+/// The library of a client.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Library {
+    TypeScript,
+    Python,
+    Own,
+}
+
 /// A client that works until it is told to end.
-struct SessionClient {
+pub(super) struct SessionClient {
     child: Child,
-    revision: &'static str,
+    name: String,
 }
 
 impl SessionClient {
-    fn start(url: &str, revision: &'static str) -> Self {
-        let mut client = Command::new("node");
-        client.arg(node().join("session-client.mjs")).args([url, revision]);
+    /// Starts a client. The one in Python does not open its GET stream again after two that broke, unless it is told to.
+    pub(super) fn start(library: Library, url: &str, revision: &str, are_streams_broken: bool) -> Self {
+        let mut client = match library {
+            Library::TypeScript => Command::new("node"),
+            Library::Python => Command::new(python_program()),
+            Library::Own => Command::new(env!("CARGO_BIN_EXE_session-client")),
+        };
+        match library {
+            Library::TypeScript => drop(client.arg(node().join("session-client.mjs"))),
+            Library::Python => drop(client.arg(python().join("session_client.py"))),
+            Library::Own => {}
+        }
+        client.args([url, revision]);
+        if are_streams_broken && matches!(library, Library::Python) {
+            client.arg("1000");
+        }
+        client.env("NODE_EXTRA_CA_CERTS", certificates().join("root.pem"));
         bypass_proxies(&mut client);
-        let child = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("node");
-        Self { child, revision }
+        let child = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        Self { child: child.expect("it was there before"), name: format!("{library:?}, {revision}") }
     }
 
-    /// Ends the work, and returns what was done.
-    fn finish(mut self) -> (&'static str, Value) {
+    /// Ends the work, and returns the name of the client and what was done.
+    pub(super) fn finish(mut self) -> (String, Value) {
         drop(self.child.stdin.take());
         let output = self.child.wait_with_output().expect("an end");
         let text = String::from_utf8(output.stdout).expect("text");
-        (self.revision, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
+        let done = serde_json::from_str(&text);
+        let done = done.unwrap_or_else(|error| panic!("{}: {error}: {text}: {}", self.name, output.status));
+        (self.name, done)
     }
+}
+
+/// Prints what a client did: numbers, and how often it got which error.
+pub(super) fn print_done(what: &str, client: &str, done: &Value) {
+    let mut errors: BTreeMap<String, usize> = BTreeMap::new();
+    for error in done["errors"].as_array().into_iter().flatten() {
+        let text = error.as_str().unwrap_or_default().chars().take(100).collect();
+        *errors.entry(text).or_default() += 1;
+    }
+    let [calls, asked, updates] = ["calls", "asked", "updates"].map(|name| &done[name]);
+    print_line(&format!(
+        "{what}, {client}: {calls} calls, {asked} asked, {updates} updates, errors {errors:?}"
+    ));
+}
+
+/// Checks that a client had one session, heard of a change at its end, and made calls.
+pub(super) fn assert_kept_session(name: &str, done: &Value, least_calls: u64) {
+    assert_eq!(done["sessions"].as_array().map(Vec::len), Some(1), "{name}: {done}");
+    assert_eq!(done["heardAfter"], true, "{name}: {done}");
+    assert!(done["calls"].as_u64() >= Some(least_calls), "{name}: {done}");
 }
 
 fn ends() -> usize {
@@ -153,18 +206,20 @@ fn ends() -> usize {
 }
 
 fn is_ready() -> bool {
-    is_nginx_ready() && is_node_ready() && is_redis_ready()
+    is_nginx_ready() && is_node_ready() && is_python_ready() && is_redis_ready()
 }
 
 /// Lets clients work while processes end, and returns what each did.
-fn work_through(is_killed: bool) -> Vec<(&'static str, Value)> {
+fn work_through(is_killed: bool) -> Vec<(String, Value)> {
     let mut processes = Processes::start();
     let urls = processes.urls();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
     let proxy = NginxProxy::start(&urls);
     let revisions = ["2025-11-25", "2025-06-18"];
-    let clients: Vec<_> =
-        revisions.into_iter().map(|revision| SessionClient::start(&proxy.url, revision)).collect();
+    let libraries = [Library::TypeScript, Library::Python, Library::Own];
+    let start =
+        |library| revisions.map(|revision| SessionClient::start(library, &proxy.url, revision, is_killed));
+    let clients: Vec<_> = libraries.into_iter().flat_map(start).collect();
     for n in 0..ends() {
         thread::sleep(Duration::from_secs(2));
         processes.replace(n % RUNTIMES.len(), is_killed);
@@ -179,12 +234,14 @@ fn sessions_outlive_processes_that_are_terminated() {
     if !is_ready() {
         return;
     }
-    for (revision, done) in work_through(false) {
-        print_line(&format!("processes, terminated, {revision}: {done}"));
-        assert_eq!(done["errors"], serde_json::json!([]), "{revision}");
-        assert_eq!(done["sessions"].as_array().map(Vec::len), Some(1), "{revision}");
-        assert_eq!(done["heardAfter"], true, "{revision}");
-        assert!(done["calls"].as_u64() > Some(50) && done["asked"].as_u64() > Some(5), "{revision}: {done}");
+    let all = work_through(false);
+    for (client, done) in &all {
+        print_done("processes, terminated", client, done);
+    }
+    for (client, done) in &all {
+        assert_eq!(done["errors"], serde_json::json!([]), "{client}");
+        assert_kept_session(client, done, 50);
+        assert!(done["asked"].as_u64() > Some(5), "{client}: {done}");
     }
 }
 
@@ -194,17 +251,28 @@ fn sessions_outlive_processes_that_are_killed_and_each_call_ends() {
     if !is_ready() {
         return;
     }
-    for (revision, done) in work_through(true) {
-        print_line(&format!("processes, killed, {revision}: {done}"));
+    let all = work_through(true);
+    for (client, done) in &all {
+        print_done("processes, killed", client, done);
+    }
+    for (client, done) in &all {
         // A call of a process that is killed fails, by its connection or by an error that says so; none is left waiting.
         let errors = done["errors"].as_array().expect("a list");
         let is_told = |error: &&Value| {
             let error = error.as_str().unwrap_or_default();
-            ["fetch failed", "502", "the call was lost", "terminated"].iter().any(|part| error.contains(part))
+            // The last one is how the SDK of Python says that the status is one of `statuses`.
+            let told = [
+                "fetch failed",
+                "502",
+                "the call was lost",
+                "terminated",
+                "Server returned an error response",
+            ];
+            told.iter().any(|part| error.contains(part))
         };
-        assert!(errors.iter().all(|error| is_told(&error)), "{revision}: {errors:?}");
-        assert_eq!(done["sessions"].as_array().map(Vec::len), Some(1), "{revision}");
-        assert_eq!(done["heardAfter"], true, "{revision}");
-        assert!(done["calls"].as_u64() > Some(50), "{revision}: {done}");
+        let mut statuses = done["statuses"].as_array().into_iter().flatten();
+        assert!(statuses.all(|status| *status == 502), "{client}: {done}");
+        assert!(errors.iter().all(|error| is_told(&error)), "{client}: {errors:?}");
+        assert_kept_session(client, done, 50);
     }
 }

@@ -40,10 +40,6 @@ pub(crate) fn is_nginx_ready() -> bool {
 impl NginxProxy {
     /// Starts nginx in front of servers with the same path, which take turns.
     pub(crate) fn start(urls: &[&str]) -> Self {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let dir = env::temp_dir().join(format!("mcp-interop-nginx-{}-{number}", std::process::id()));
-        fs::create_dir_all(&dir).expect("room for a folder");
         let template = fs::read_to_string(peers().join("nginx.conf")).expect("a file of this repository");
         let mut path = "";
         let mut servers = String::new();
@@ -56,17 +52,32 @@ impl NginxProxy {
         }
         // The port was free a moment ago. If another process takes it, the start fails with a message.
         let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
-        let config_text = template
-            .replace("@DIR@", dir.to_str().expect("a path in UTF-8"))
-            .replace("@PORT@", &port.to_string())
-            .replace("@SERVERS@", servers.trim_end());
+        let config = template.replace("@PORT@", &port.to_string()).replace("@SERVERS@", servers.trim_end());
+        Self::start_config(&config, port, format!("http://127.0.0.1:{port}{path}"))
+    }
+
+    /// Starts nginx with a configuration, in which `@DIR@` is a folder for its files, at a free port. Fails if nginx finds a
+    /// fault in it.
+    pub(crate) fn start_config(config_text: &str, port: u16, url: String) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let dir = env::temp_dir().join(format!("mcp-interop-nginx-{}-{number}", std::process::id()));
+        fs::create_dir_all(&dir).expect("room for a folder");
         let config = dir.join("nginx.conf");
+        let config_text = config_text.replace("@DIR@", dir.to_str().expect("a path in UTF-8"));
         fs::write(&config, config_text).expect("room for a file");
-        let mut nginx = Command::new(program().expect("looked for before"));
-        nginx.arg("-p").arg(&dir).arg("-c").arg(&config).arg("-e").arg(dir.join("error.log"));
+        let nginx = || {
+            let mut nginx = Command::new(program().expect("looked for before"));
+            nginx.arg("-p").arg(&dir).arg("-c").arg(&config).arg("-e").arg(dir.join("error.log"));
+            nginx
+        };
+        let mut check = nginx();
+        check.arg("-t");
+        run(check, DEADLINE).expect("it was there before").assert_success();
+        let mut nginx = nginx();
         let child = nginx.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = child.expect("nginx starts");
-        let mut proxy = Self { child, dir, url: format!("http://127.0.0.1:{port}{path}") };
+        let mut proxy = Self { child, dir, url };
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             let status = proxy.child.try_wait().expect("a child");
