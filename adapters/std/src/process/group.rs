@@ -42,8 +42,7 @@ enum State {
 }
 
 /// The groups of this process that are not known to be gone.
-static GROUPS: Mutex<Groups> =
-    Mutex::new(Groups { leaders: Vec::new(), closed: false, guard: Guard::NotStarted });
+static GROUPS: Mutex<Groups> = Mutex::new(Groups { leaders: Vec::new(), closed: false, guard: Guard(None) });
 
 struct Groups {
     leaders: Vec<Pid>,
@@ -56,7 +55,7 @@ struct Groups {
 impl Groups {
     fn enter(&mut self, leader: Pid) {
         self.leaders.push(leader);
-        self.guard.enter(leader);
+        self.guard.enter(&self.leaders);
     }
 
     fn leave(&mut self, leader: Pid) {

@@ -4,6 +4,10 @@
 //! that is told the groups of servers through a pipe. The end of the pipe is the end of this process, because only this process
 //! has its other end. Then the groups that are left go through the steps of a shutdown. Linux can signal a process at the end of the
 //! thread that started it, which is too early in a pool of threads, and does not reach what the server has started.
+//!
+//! The guard is a child of this process that no [`Program`](super::Program) started: it runs from the first server to the end of this
+//! process, in a group of its own, and waits for nothing but the pipe. A program that waits for any of its children may see it end
+//! only if somebody else ended it.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -11,21 +15,18 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use rustix::process::Pid;
 
-/// The guard, once the first server is started.
-pub(super) enum Guard {
-    NotStarted,
-    Running(Child, ChildStdin),
-    /// There is no shell, or it is no longer told everything.
-    Absent,
-}
+/// The guard; `None` before the first server is started, and while there is none: it could not be started, or was ended.
+pub(super) struct Guard(pub(super) Option<(Child, ChildStdin)>);
 
 impl Guard {
-    /// Tells the guard of a group that was started.
-    pub(super) fn enter(&mut self, leader: Pid) {
-        if let Self::NotStarted = self {
-            *self = Self::start();
+    /// Tells the guard of a group that was started, the last of all that are left. A guard that is gone is replaced.
+    pub(super) fn enter(&mut self, leaders: &[Pid]) {
+        let Some(newest) = leaders.last() else { return };
+        if !self.tell('+', *newest) {
+            self.0 = Self::start();
+            // The new one knows of none.
+            let _ = leaders.iter().all(|leader| self.tell('+', *leader));
         }
-        self.tell('+', leader);
     }
 
     /// Tells the guard that a group is gone. From then on its id may be that of another one.
@@ -33,7 +34,7 @@ impl Guard {
         self.tell('-', leader);
     }
 
-    fn start() -> Self {
+    fn start() -> Option<(Child, ChildStdin)> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", SCRIPT, "mcp-std guard"]).current_dir("/");
         // `sleep` may be elsewhere.
@@ -42,23 +43,24 @@ impl Guard {
         command.env_clear().env("PATH", path);
         // A signal to the group of this process, as by Ctrl-C, does not reach it.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let Ok(mut shell) = command.spawn() else { return Self::Absent };
-        match shell.stdin.take() {
-            Some(pipe) if rustix::io::ioctl_fionbio(&pipe, true).is_ok() => Self::Running(shell, pipe),
-            _ => Self::Absent,
-        }
+        let mut shell = command.spawn().ok()?;
+        let pipe = shell.stdin.take()?;
+        rustix::io::ioctl_fionbio(&pipe, true).ok()?;
+        Some((shell, pipe))
     }
 
-    fn tell(&mut self, what: char, leader: Pid) {
-        let Self::Running(shell, pipe) = self else { return };
+    /// Returns whether there is a guard that was told.
+    fn tell(&mut self, what: char, leader: Pid) -> bool {
+        let Some((shell, pipe)) = &mut self.0 else { return false };
         let line = format!("{what} {}\n", leader.as_raw_nonzero());
         if pipe.write(line.as_bytes()).is_ok_and(|written| written == line.len()) {
-            return;
+            return true;
         }
         // It is stopped or gone. With a wrong list it might end the group of somebody else later.
         let _ = shell.kill();
         let _ = shell.wait();
-        *self = Self::Absent;
+        self.0 = None;
+        false
     }
 }
 

@@ -7,6 +7,10 @@
 //! `SIGTERM`, `SIGKILL`. They run in one call ([`Child::shutdown`]) or step by step in a loop
 //! ([`Child::begin_shutdown`]).
 //!
+//! On Unix a program that starts servers has one more child, from the first server to its end: a shell, `mcp-std guard`, that ends the
+//! servers which are left when the program is gone, even by `SIGKILL`. They have two seconds after the end of their input, and two
+//! more after `SIGTERM`. Without `/bin/sh` there is none.
+//!
 //! ```no_run
 //! use mcp_std::io::{Duplex, Interest};
 //! use mcp_std::process::Program;
