@@ -91,6 +91,11 @@ fn run_socket(opener: &Arc<UpstreamOpener>, address: &StreamAddress) -> Result<(
 fn run_shared(opener: &Arc<UpstreamOpener>, address: &StreamAddress) -> Result<(), CommandFailure> {
     let args = &opener.args;
     let stop_signal = stop_signal()?;
+    let clients = args.http.max_connections.unwrap_or(MAX_SHARED_CLIENTS);
+    if clients > MAX_SHARED_CLIENTS {
+        // Without it there are fewer clients.
+        let _ = mcp_std::io::raise_descriptor_limit();
+    }
     let listener = StreamListener::bind(address)
         .map_err(|error| CommandFailure::new(Exit::Connection, error.to_string()))?;
     // What all clients have is not known before the last one has come, and the server is told once.
@@ -99,7 +104,6 @@ fn run_shared(opener: &Arc<UpstreamOpener>, address: &StreamAddress) -> Result<(
     let limits = with_tap(server_limits(Limits::default()), args);
     let config = server_config(&peer, args.client_era.version_set(), limits);
     streams::report_address(listener.address(), listener.is_reachable_from_outside(), address)?;
-    let clients = args.http.max_connections.unwrap_or(MAX_SHARED_CLIENTS);
     let downstream = SharedDownstream::new(with_hidden_members(config, args), listener, clients);
     run_bridge(args, Box::new(downstream), upstream, &peer, ClientCount::Many, stop_signal)
 }

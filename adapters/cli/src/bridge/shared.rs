@@ -9,11 +9,14 @@ use mcp_proto::frame::line::{Line, LineDecoder};
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{ChannelId, Fault, Instant, RawJson};
-use mcp_std::io::{Descriptors, Duplex as _, Interest, Socket, StreamListener, is_resource_exhausted};
-use mcp_std::poll::WaitRequest;
+use mcp_std::io::{
+    Descriptors, Duplex as _, Interest, Socket, SocketControl, StreamListener, is_resource_exhausted,
+};
+use mcp_std::poll::{PollHandles, WaitRequest};
 use mcp_std::{Clock, entropy};
 
 use super::downstream::Downstream;
+use crate::session::LimitedNotes;
 
 /// Clients on the byte streams of a socket.
 pub(super) struct SharedDownstream {
@@ -22,6 +25,9 @@ pub(super) struct SharedDownstream {
     listener: Option<StreamListener>,
     clients: Vec<Client>,
     max_clients: usize,
+    /// Time until which no client is accepted, because the system had no descriptor for one.
+    accepts_at: Option<Instant>,
+    refusal_notes: LimitedNotes,
     clock: Clock,
     now: Instant,
     error: Option<io::Error>,
@@ -31,10 +37,13 @@ pub(super) struct SharedDownstream {
 struct Client {
     channel: ChannelId,
     stream: Socket,
+    control: SocketControl,
     decoder: LineDecoder,
-    /// Time until which the first line has to be there; `None` once it is.
-    first_line_until: Option<Instant>,
+    /// Time at which the client is closed: without a first line, or if it does not read its last messages.
+    deadline: Option<Instant>,
     state: ClientState,
+    /// Whether its place is of another client.
+    is_evicted: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -44,7 +53,7 @@ enum ClientState {
     Ended,
     /// The engine knows of the end.
     Ending,
-    /// The engine has closed the channel. What it wrote is still sent.
+    /// The engine has closed the channel. What it wrote is still sent until the deadline of the client.
     Closed,
 }
 
@@ -75,7 +84,7 @@ impl Client {
         }
         match self.decoder.next_line() {
             Some(Line::Frame(frame)) => {
-                self.first_line_until = None;
+                self.deadline = None;
                 engine.handle_message(now, self.channel, frame);
             }
             Some(Line::TooLong(_)) => engine.close_channel(now, self.channel, &Fault::Closed),
@@ -106,7 +115,8 @@ impl Client {
 }
 
 impl SharedDownstream {
-    /// Creates the transport; at most `max_clients` are connected, and others are closed at once.
+    /// Creates the transport; at most `max_clients` are connected. Others take the place of one that is silent or was not used for
+    /// long, or are closed at once.
     pub(super) fn new(config: Config, listener: StreamListener, max_clients: usize) -> Self {
         let clock = Clock::start();
         let (now, anchor) = (clock.now(), clock.anchor());
@@ -116,6 +126,8 @@ impl SharedDownstream {
             listener: Some(listener),
             clients: Vec::new(),
             max_clients,
+            accepts_at: None,
+            refusal_notes: LimitedNotes(20),
             clock,
             now,
             error: None,
@@ -124,19 +136,23 @@ impl SharedDownstream {
     }
 
     fn accept(&mut self) {
+        if self.accepts_at.is_some_and(|at| at > self.now) {
+            return;
+        }
+        self.accepts_at = None;
         while let Some(listener) = &self.listener {
             match listener.accept() {
-                Ok(Some(stream)) if self.clients.len() < self.max_clients => {
-                    let channel = self.engine.open_channel(self.now);
-                    let decoder = LineDecoder::new(self.engine.config().effective_limits().max_frame);
-                    let first_line_until = Some(self.now + FIRST_LINE_TIMEOUT);
-                    let state = ClientState::Open;
-                    self.clients.push(Client { channel, stream, decoder, first_line_until, state });
-                }
-                // One too many is closed.
-                Ok(Some(_)) => {}
+                Ok(Some(stream)) => self.add(stream),
                 Ok(None) => return,
-                Err(error) if is_resource_exhausted(&error) => return,
+                Err(error) if is_resource_exhausted(&error) => {
+                    // Linux reports exhaustion even if no connection waits.
+                    let handles = PollHandles { read: Some(listener.as_fd()), ..PollHandles::default() };
+                    if handles.wait(Some(Duration::ZERO)).is_ok_and(|ready| ready.read) {
+                        self.evict_one();
+                        self.accepts_at = Some(self.now + EXHAUSTED_PAUSE);
+                    }
+                    return;
+                }
                 Err(error) => {
                     self.error.get_or_insert(error);
                     return;
@@ -145,20 +161,55 @@ impl SharedDownstream {
         }
     }
 
-    /// Closes clients that are silent, or all of them after a shutdown.
+    fn add(&mut self, mut stream: Socket) {
+        let evicted = self.clients.iter().filter(|client| client.is_evicted).count();
+        if self.clients.len() - evicted >= self.max_clients && !self.evict_one() {
+            // Closed by the end of this function.
+            let places = self.max_clients;
+            self.refusal_notes.note(&format!(
+                "a client is refused, because all places are taken (--max-connections {places})"
+            ));
+            return;
+        }
+        let channel = self.engine.open_channel(self.now);
+        let decoder = LineDecoder::new(self.engine.config().effective_limits().max_frame);
+        let deadline = Some(self.now + FIRST_LINE_TIMEOUT);
+        let (control, state) = (stream.control(), ClientState::Open);
+        self.clients.push(Client { channel, stream, control, decoder, deadline, state, is_evicted: false });
+    }
+
+    /// Closes the client that was silent for longest, or else the one idle for longest, as other listeners do. Returns false if there
+    /// is none that may be closed.
+    fn evict_one(&mut self) -> bool {
+        let silence = |client: &Client| client.control.silence();
+        // While a client is silent, newcomers take no more places of idle ones: who connects need not be a client.
+        let is_one_silent = self.clients.iter().any(|client| silence(client).is_some());
+        let unused_time = |client: &Client| match silence(client) {
+            Some(time) => Some(time).filter(|time| *time >= SILENT_GRACE),
+            None => Some(client.control.idle_time()).filter(|time| !is_one_silent && *time >= MAX_IDLE_TIME),
+        };
+        let open = self.clients.iter_mut().filter(|client| !client.is_evicted);
+        let timed = open.filter_map(|client| Some((unused_time(client)?, client)));
+        let Some((_, victim)) = timed.max_by_key(|(time, _)| *time) else { return false };
+        victim.is_evicted = true;
+        self.engine.close_channel(self.now, victim.channel, &Fault::Closed);
+        true
+    }
+
+    /// Closes clients whose time is over, or all of them after a shutdown.
     fn close_late(&mut self) {
         let is_over = self.shutdown_deadline.is_some_and(|at| at <= self.now);
         for client in &mut self.clients {
-            if is_over || client.first_line_until.is_some_and(|at| at <= self.now) {
-                client.first_line_until = None;
+            if is_over || client.deadline.is_some_and(|at| at <= self.now) {
+                client.deadline = None;
                 self.engine.close_channel(self.now, client.channel, &Fault::Closed);
             }
         }
     }
 
     fn next_deadline(&mut self) -> Option<Instant> {
-        let first_lines = self.clients.iter().filter_map(|client| client.first_line_until);
-        first_lines.chain(self.shutdown_deadline).chain(self.engine.poll_timeout()).min()
+        let deadlines = self.clients.iter().filter_map(|client| client.deadline);
+        deadlines.chain(self.accepts_at).chain(self.shutdown_deadline).chain(self.engine.poll_timeout()).min()
     }
 }
 
@@ -176,7 +227,10 @@ impl Downstream for SharedDownstream {
             if let Some(event) = self.engine.poll_event(self.now) {
                 if let Event::Closed { channel, .. } = &event {
                     let closed = self.clients.iter_mut().filter(|client| client.channel == *channel);
-                    closed.for_each(|client| client.state = ClientState::Closed);
+                    for client in closed {
+                        client.state = ClientState::Closed;
+                        client.deadline = Some(self.now + LAST_WRITE_TIME);
+                    }
                 }
                 return Some(event);
             }
@@ -223,7 +277,8 @@ impl Downstream for SharedDownstream {
         let mut requests = Vec::new();
         if let Some(listener) = self.listener.as_ref().filter(|_| self.error.is_none()) {
             let descriptors = Descriptors { read: Some(listener.as_fd()), ..Descriptors::default() };
-            requests.push(WaitRequest::new(descriptors, Interest::READ, timeout));
+            let interest = Interest { read: self.accepts_at.is_none(), write: false };
+            requests.push(WaitRequest::new(descriptors, interest, timeout));
         }
         for client in &self.clients {
             let read = reads && client.wants_input(&self.engine);
@@ -262,3 +317,11 @@ impl Downstream for SharedDownstream {
 
 /// Time in which a client has to send its first line.
 const FIRST_LINE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time without a line after which a client loses its place to a new one.
+const SILENT_GRACE: Duration = Duration::from_secs(1);
+/// Time without a byte after which a client loses its place to a new one.
+const MAX_IDLE_TIME: Duration = Duration::from_secs(600);
+/// Time in which a client has to read its last messages after its channel was closed.
+const LAST_WRITE_TIME: Duration = Duration::from_secs(5);
+/// Pause before another client is accepted without free descriptors.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);

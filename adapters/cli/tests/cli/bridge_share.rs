@@ -3,7 +3,10 @@
 use core::time::Duration;
 use std::env;
 use std::io::{BufRead, BufReader, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -64,10 +67,47 @@ fn text_of(answer: Option<&Value>) -> &str {
 
 /// Starts a bridge in front of a server whose calls run beside each other.
 fn shared_bridge(name: &str, era: &str) -> ServingProcess {
-    let path = env::temp_dir().join(format!("mcp-share-{name}-{era}-{}.sock", std::process::id()));
-    let listen = format!("unix:{}", path.display());
     let server = ["--", PROBE, "serve", "--everything", "--runtime", "threads", "--era", era];
-    ServingProcess::listening(&["bridge", "--share", "--listen", &listen], &server)
+    ServingProcess::listening(&["bridge", "--share", "--listen", &address(name, era)], &server)
+}
+
+fn address(name: &str, era: &str) -> String {
+    let path = env::temp_dir().join(format!("mcp-share-{name}-{era}-{}.sock", std::process::id()));
+    format!("unix:{}", path.display())
+}
+
+/// Starts a bridge that has room for one client.
+fn bridge_for_one(name: &str) -> ServingProcess {
+    let server = ["--", PROBE, "serve", "--everything", "--era", "legacy"];
+    let listen = address(name, "one");
+    ServingProcess::listening(&["bridge", "--share", "--listen", &listen, "--max-connections", "1"], &server)
+}
+
+/// Connects without a word.
+fn connect(bridge: &ServingProcess) -> UnixStream {
+    UnixStream::connect(bridge.url.strip_prefix("unix:").expect("a Unix socket")).expect("it listens")
+}
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+
+/// Returns the first line that a new client gets, if there is one.
+fn first_answer(bridge: &ServingProcess) -> Option<String> {
+    let mut stream = BufReader::new(connect(bridge));
+    stream.get_ref().set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+    writeln!(stream.get_mut(), "{INITIALIZE}").ok()?;
+    let mut line = String::new();
+    stream.read_line(&mut line).ok().filter(|length| *length > 0)?;
+    Some(line)
+}
+
+/// Waits until a new client is served. Returns how long that took.
+fn time_until_served(bridge: &ServingProcess) -> Duration {
+    let begun = Instant::now();
+    while first_answer(bridge).is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no client gets a place");
+        thread::sleep(Duration::from_millis(100));
+    }
+    begun.elapsed()
 }
 
 #[test]
@@ -185,4 +225,76 @@ fn resource_is_followed_until_the_last_client_leaves_it() {
         let all = leaving.until_answer(4);
         assert!(!all.iter().any(is_update), "{era}: {all:?}");
     }
+}
+
+#[test]
+fn silent_client_gives_its_place_to_a_new_one() {
+    let bridge = bridge_for_one("silent");
+    let _silent = connect(&bridge);
+    // Alone it might be silent for 30 seconds.
+    let time = time_until_served(&bridge);
+    assert!(time < Duration::from_secs(20), "{time:?}");
+}
+
+#[test]
+fn client_without_a_place_is_refused_with_a_note() {
+    let bridge = bridge_for_one("refused");
+    let mut first = Client::new(&bridge, &json!({}));
+    assert_eq!(first_answer(&bridge), None, "closed at once");
+    first.call(2, "echo", &json!({"text": "x"}));
+    assert_eq!(text_of(first.until_answer(2).last()), "x");
+    let stderr = bridge.stop();
+    assert!(
+        stderr.contains("a client is refused, because all places are taken (--max-connections 1)"),
+        "{stderr}"
+    );
+}
+
+/// Its end is heard, and its last answers find no reader.
+#[test]
+fn ended_client_that_reads_nothing_gives_its_place_back() {
+    let bridge = bridge_for_one("unread");
+    let mut deaf = Client::new(&bridge, &json!({}));
+    let text = "x".repeat(100_000);
+    for id in 2..12 {
+        deaf.call(id, "echo", &json!({"text": text}));
+    }
+    deaf.stream.get_ref().shutdown(Shutdown::Write).expect("open");
+    time_until_served(&bridge);
+}
+
+/// A listener without free descriptors stays ready.
+#[test]
+#[cfg(target_os = "linux")]
+fn bridge_without_descriptors_waits_for_some() {
+    let listen = address("descriptors", "none");
+    let script = "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit -n 24; exec \"$0\" \"$@\"";
+    let server = ["--", PROBE, "serve", "--everything", "--era", "legacy"];
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", script, PROBE, "bridge", "--share", "--listen", &listen]).args(server);
+    let bridge = ServingProcess::spawn(&mut command, &server);
+    let mut clients: Vec<UnixStream> = (0..40).map(|_| connect(&bridge)).collect();
+    for client in &mut clients {
+        writeln!(client, "{INITIALIZE}").expect("it is in the queue");
+    }
+    let used = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", bridge.id())).expect("it runs");
+        let fields: Vec<i64> = stat
+            .rsplit(')')
+            .next()
+            .expect("fields")
+            .split_whitespace()
+            .filter_map(|field| field.parse().ok())
+            .collect();
+        // Of the fields after the name and the state, in ticks of 10 ms: user and system.
+        fields[10] + fields[11]
+    };
+    thread::sleep(Duration::from_millis(500));
+    let before = used();
+    thread::sleep(Duration::from_secs(2));
+    let ticks = used() - before;
+    assert!(ticks < 40, "it spins: {ticks} ticks of 200");
+    // The others come when the first ones leave.
+    drop(clients);
+    time_until_served(&bridge);
 }
