@@ -149,36 +149,16 @@ pub mod authorization_server {}
 
 #[doc = include_str!("several_processes.md")]
 #[doc = "\n## Files\n"]
-#[doc = concat!(
-    "\n### systemd and nginx: files\n",
-    "\n`mcp@.service`:\n\n```ini\n",
-    include_str!("several_processes/machines/mcp@.service"),
-    "```\n",
-    "\n`nginx.conf`:\n\n```nginx\n",
-    include_str!("several_processes/machines/nginx.conf"),
-    "```\n",
-)]
-#[doc = concat!(
-    "\n### containers: files\n",
-    "\n`compose.yaml`:\n\n```yaml\n",
-    include_str!("several_processes/containers/compose.yaml"),
-    "```\n",
-    "\n`Dockerfile`:\n\n```dockerfile\n",
-    include_str!("several_processes/containers/Dockerfile"),
-    "```\n",
-    "\n`nginx.conf`:\n\n```nginx\n",
-    include_str!("several_processes/containers/nginx.conf"),
-    "```\n",
-)]
-#[doc = concat!(
-    "\n### one machine: files\n",
-    "\n`mcp@.service`:\n\n```ini\n",
-    include_str!("several_processes/one_machine/mcp@.service"),
-    "```\n",
-    "\n`nginx.conf`:\n\n```nginx\n",
-    include_str!("several_processes/one_machine/nginx.conf"),
-    "```\n",
-)]
+#[doc = "\n### systemd and nginx: files\n"]
+#[doc = concat!("\n`mcp@.service`:\n\n```ini\n", include_str!("several_processes/machines/mcp@.service"), "```\n")]
+#[doc = concat!("\n`nginx.conf`:\n\n```nginx\n", include_str!("several_processes/machines/nginx.conf"), "```\n")]
+#[doc = "\n### containers: files\n"]
+#[doc = concat!("\n`compose.yaml`:\n\n```yaml\n", include_str!("several_processes/containers/compose.yaml"), "```\n")]
+#[doc = concat!("\n`Dockerfile`:\n\n```dockerfile\n", include_str!("several_processes/containers/Dockerfile"), "```\n")]
+#[doc = concat!("\n`nginx.conf`:\n\n```nginx\n", include_str!("several_processes/containers/nginx.conf"), "```\n")]
+#[doc = "\n### one machine: files\n"]
+#[doc = concat!("\n`mcp@.service`:\n\n```ini\n", include_str!("several_processes/one_machine/mcp@.service"), "```\n")]
+#[doc = concat!("\n`nginx.conf`:\n\n```nginx\n", include_str!("several_processes/one_machine/nginx.conf"), "```\n")]
 #[doc(alias(
     "cluster",
     "load balancer",
