@@ -1,5 +1,5 @@
-//! The life of the server behind a bridge: it ends while nobody uses it, or by itself, and is started again
-//! when it is needed.
+//! The life of the server behind a bridge: it ends while nobody uses it, and is started again when it is needed. One that
+//! has died is started again while there are clients.
 //!
 //! The driver starts the server when [`poll_start`](Relay::poll_start) says so, and lets go of one that is not
 //! [running](Relay::is_server_running) any more.
@@ -33,7 +33,7 @@ enum Phase {
         since: Instant,
         unused_since: Option<Instant>,
     },
-    /// Nobody uses it, so it was ended, or it has died and is not replaced.
+    /// Nobody uses it, so it was ended, or it has died without clients.
     Asleep {
         /// Time until which it is not started, because it has just died.
         not_before: Instant,
@@ -80,15 +80,15 @@ impl ServerLife {
         }
     }
 
-    /// Notes that the server died, or could not be started.
-    fn handle_failure(&mut self, now: Instant, reason: String) {
+    /// Notes that the server died, or could not be started. It is started again while there are clients.
+    fn handle_failure(&mut self, now: Instant, reason: String, has_clients: bool) {
         self.reason = reason;
         let was_stable = matches!(self.phase, Phase::Running { since, .. } if now.saturating_duration_since(since) >= STABLE_TIME);
         if was_stable {
             self.delay = MIN_RESTART_DELAY;
         }
-        // It is due at that time if somebody uses it.
-        self.phase = Phase::Asleep { not_before: now + self.delay };
+        let at = now + self.delay;
+        self.phase = if has_clients { Phase::Due(at) } else { Phase::Asleep { not_before: at } };
         self.delay = (self.delay * 2).min(MAX_RESTART_DELAY);
     }
 
@@ -133,6 +133,11 @@ impl Relay {
         is_due
     }
 
+    /// Returns whether clients are connected, even if none uses the server. Modern ones over HTTP are not while they do nothing.
+    const fn has_clients(&self) -> bool {
+        self.has_single_client() || !self.sessions.is_empty()
+    }
+
     /// Notes whether the server is in use, which keeps it running or starts it.
     pub(super) fn update_use(&mut self, now: Instant) {
         let is_used = !self.calls.is_empty()
@@ -161,7 +166,8 @@ impl Relay {
 
     /// Handles the end of the connection to the server. Its calls have been answered, or are by the next events.
     pub(super) fn handle_server_end(&mut self, engines: &mut Engines<'_>, fault: &Fault) {
-        self.life.handle_failure(engines.now, server_gone_error(fault).message.into_owned());
+        let reason = server_gone_error(fault).message.into_owned();
+        self.life.handle_failure(engines.now, reason, self.has_clients());
         let news = format!("{}; it is started again, without its state", self.life.reason);
         self.tell_sessions(engines, &news);
         for call in core::mem::take(&mut self.upstream_requests).into_keys() {
@@ -201,7 +207,7 @@ impl Relay {
     pub fn handle_start_failure(&mut self, engines: &mut Engines<'_>, reason: &str) {
         let reason = format!("the server behind the bridge cannot be started: {reason}");
         let error = self.named(RpcError::internal(reason.clone()));
-        self.life.handle_failure(engines.now, reason);
+        self.life.handle_failure(engines.now, reason, self.has_clients());
         for call in core::mem::take(&mut self.held_calls) {
             fail(engines, call.call.id(), &error);
         }

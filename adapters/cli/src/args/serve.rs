@@ -250,7 +250,7 @@ pub(crate) struct BridgeArgs {
     ///
     /// In use is a server with a running call, or with a resource that a client follows. What it keeps in its memory is lost
     /// with it; 0 never ends it. Sessions over HTTP without requests, calls and streams end after the same time, or 30m with 0. A
-    /// server that dies is started again too when a client needs it, after a delay of up to a minute if it dies at once.
+    /// server that dies is started again too while clients are there, after a delay of up to a minute if it dies at once.
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = duration_or_zero)]
     pub(crate) idle_timeout: Duration,
     #[command(flatten)]
