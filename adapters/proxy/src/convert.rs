@@ -258,6 +258,12 @@ pub(super) fn convert_error(mut error: RpcError, method: &str, from: Version, to
     error
 }
 
+/// Returns whether an error says that a server does not know a resource, or has none at all.
+pub(super) fn is_unknown(error: &RpcError) -> bool {
+    matches!(error.released_code(), code::RESOURCE_NOT_FOUND | code::METHOD_NOT_FOUND)
+        || error.as_resource_not_found().is_some()
+}
+
 /// Returns the error for a result that cannot be passed on.
 pub(super) fn unreadable_result_error(reason: &dyn core::fmt::Display) -> RpcError {
     RpcError::internal(format!("the server's answer cannot be passed on: {reason}"))

@@ -14,8 +14,8 @@ use mcp_proto::{
 use super::lists::MergedLists;
 use super::names::{self, AddError};
 use super::policy::{Access, Decision, Policy};
-use super::relay::{ClientCount, Engines, Relay, fail};
-use super::relayed_call::RetryToken;
+use super::relay::{ClientCount, Engines, Relay};
+use super::relayed_call::{DownstreamCall, RetryToken};
 use super::resources::ResourceOwners;
 
 /// Engine of an upstream, and the current time on its clock.
@@ -65,6 +65,8 @@ pub struct Gateway {
     followed: BTreeMap<String, Option<usize>>,
     policy: Option<Policy>,
     sessions: Vec<ChannelId>,
+    /// Tools of removed upstreams, to be registered anew without header fields.
+    removed_header_tools: Vec<(String, RawJson)>,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
@@ -80,6 +82,7 @@ impl Gateway {
             followed: BTreeMap::new(),
             policy: None,
             sessions: Vec::new(),
+            removed_header_tools: Vec::new(),
             diagnostics: Vec::new(),
         }
     }
@@ -92,6 +95,9 @@ impl Gateway {
     #[must_use]
     pub fn policy(mut self, decide: impl Fn(&Access<'_>) -> Decision + Send + Sync + 'static) -> Self {
         self.policy = Some(Policy(Arc::new(decide)));
+        for relay in self.upstreams.iter_mut().flatten() {
+            relay.has_policy = true;
+        }
         self
     }
 
@@ -128,7 +134,8 @@ impl Gateway {
         let index = self.upstreams.len();
         let number = u16::try_from(index).ok().filter(|_| index < MAX_UPSTREAMS).ok_or(AddError::Full)?;
         let place = (number, name);
-        let relay = Relay::of_gateway(self.clients, place, &self.sessions, now, idle_timeout);
+        let mut relay = Relay::of_gateway(self.clients, place, &self.sessions, now, idle_timeout);
+        relay.has_policy = self.has_policy();
         self.upstreams.push(Some(relay));
         Ok(index)
     }
@@ -138,12 +145,17 @@ impl Gateway {
         self.fail_parts(engines, upstream, "it was removed");
         let why = RpcError::internal("the server was removed from the gateway");
         self.with(engines, upstream, |relay, engines| relay.retire(engines, &relay.named(why)));
-        if let Some(place) = self.upstreams.get_mut(upstream) {
-            *place = None;
-        }
+        let removed = self.upstreams.get_mut(upstream).and_then(Option::take);
         self.owners.forget(upstream);
         for owner in self.followed.values_mut().filter(|owner| **owner == Some(upstream)) {
             *owner = None;
+        }
+        self.route_followed(engines);
+        if let Some(mut relay) = removed {
+            for (call, others) in relay.unfound.drain(..) {
+                self.ask_next(engines, call, others);
+            }
+            self.removed_header_tools.extend(relay.into_header_tools());
         }
         for change in [Change::Tools, Change::Prompts, Change::Resources] {
             engines.downstream.publish(engines.now, &change);
@@ -316,9 +328,16 @@ impl Gateway {
     /// Does the work due once after a batch of events: asks others for resources that an upstream does not know, sends input
     /// requests, subscribes, sets log levels.
     pub fn process_pending(&mut self, engines: &mut GatewayEngines<'_, '_>) {
-        let unfound = self.upstreams.iter_mut().flatten().flat_map(|relay| relay.unfound.drain(..));
-        for (call, others) in unfound.collect::<Vec<_>>() {
-            self.ask_next(engines, call, others);
+        // Asking the next may fail at once. Each time there is one upstream less to ask.
+        loop {
+            let unfound = self.upstreams.iter_mut().flatten().flat_map(|relay| relay.unfound.drain(..));
+            let unfound: Vec<_> = unfound.collect();
+            if unfound.is_empty() {
+                break;
+            }
+            for (call, others) in unfound {
+                self.ask_next(engines, call, others);
+            }
         }
         self.with_each(engines, Relay::process_pending);
     }
@@ -338,7 +357,8 @@ impl Gateway {
 
     /// Returns the next tool to register with a server over HTTP, with its schema.
     pub fn poll_header_tool(&mut self) -> Option<(String, RawJson)> {
-        self.upstreams.iter_mut().flatten().find_map(Relay::poll_header_tool)
+        let removed = self.removed_header_tools.pop();
+        removed.or_else(|| self.upstreams.iter_mut().flatten().find_map(Relay::poll_header_tool))
     }
 
     /// Returns the faults of upstreams since the last call of this function.
@@ -350,24 +370,30 @@ impl Gateway {
         all
     }
 
-    /// Tells upstreams of followed resources that belong to them.
+    /// Tells upstreams of followed resources that belong to them, also of those that have got another owner.
     ///
-    /// A resource that nobody has listed is followed at the only upstream with subscriptions, or nowhere until one lists it.
+    /// A resource that nobody has listed is followed at the only upstream that may have subscriptions, or nowhere until one lists
+    /// it. One that does not run may have them.
     pub(crate) fn route_followed(&mut self, engines: &mut GatewayEngines<'_, '_>) {
-        let unrouted = self.followed.iter().filter(|(_, owner)| owner.is_none());
-        let unrouted: Vec<String> = unrouted.map(|(uri, _)| uri.clone()).collect();
-        for uri in unrouted {
-            let able = |index: &usize| {
-                let engine = engines.upstreams.get(*index).filter(|_| self.is_running(*index));
-                engine
-                    .and_then(|upstream| upstream.engine.peer())
-                    .is_some_and(|peer| peer.has(Capability::ResourceSubscriptions))
-            };
-            let mut all = self.indices().filter(able);
-            let only = all.next().filter(|_| all.next().is_none());
-            let Some(upstream) = self.owners.of_resource(&uri).or(only) else { continue };
-            self.followed.insert(uri.clone(), Some(upstream));
-            self.with(engines, upstream, |relay, _| relay.subscriptions.set_followed(uri, true));
+        let may_be_able = |index: &usize| {
+            let engine = engines.upstreams.get(*index).filter(|_| self.is_running(*index));
+            let peer = engine.and_then(|upstream| upstream.engine.peer());
+            peer.is_none_or(|peer| peer.has(Capability::ResourceSubscriptions))
+        };
+        let mut all = self.indices().filter(may_be_able);
+        let only = all.next().filter(|_| all.next().is_none());
+        for (uri, current) in self.followed.clone() {
+            let wanted = self.owners.of_resource(&uri).or(current).or(only);
+            if wanted == current {
+                continue;
+            }
+            if let Some(last) = current {
+                self.with(engines, last, |relay, _| relay.subscriptions.set_followed(uri.clone(), false));
+            }
+            self.followed.insert(uri.clone(), wanted);
+            if let Some(upstream) = wanted {
+                self.with(engines, upstream, |relay, _| relay.subscriptions.set_followed(uri, true));
+            }
         }
     }
 }
@@ -378,16 +404,16 @@ impl Relay {
         self.name.as_deref().unwrap_or_default()
     }
 
-    /// Answers all calls with an error, because the upstream is removed.
+    /// Answers all calls with an error, because the upstream is removed. Those that others may answer are left in `unfound`.
     pub(crate) fn retire(&mut self, engines: &mut Engines<'_>, why: &RpcError) {
         for delivery in core::mem::take(&mut self.held_calls) {
-            fail(engines, delivery.call.id(), why);
+            self.fail_delivery(engines, delivery.call, delivery.others, why.clone());
         }
         for relayed in self.calls.take_rest() {
-            if let Some(call) = relayed.delivered_call() {
-                fail(engines, call.id(), why);
-            }
             self.cancel_upstream(engines, &relayed, "the server was removed from the gateway");
+            if let DownstreamCall::Delivered(call) = relayed.downstream {
+                self.fail_delivery(engines, *call, relayed.others, why.clone());
+            }
         }
         for call in core::mem::take(&mut self.upstream_requests).into_keys() {
             let _ = engines.downstream.cancel_request(engines.now, call, Some("the server is gone"));

@@ -127,6 +127,9 @@ impl Gateway {
         let options = CallOptions::new();
         match between.upstream.call(between.upstream_now, method, &params, &options) {
             Ok(key) => {
+                if let Some(relay) = self.upstreams.get_mut(upstream).and_then(Option::as_mut) {
+                    relay.note_user(&list.call);
+                }
                 self.lists.sent.insert((upstream, key), id);
                 self.set_part(id, upstream, Part::Sent(key));
             }

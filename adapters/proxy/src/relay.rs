@@ -11,14 +11,14 @@ use mcp_proto::{
     RawJson, RpcError, Version, VersionSet,
 };
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 
 use super::logs::UpstreamLogLevel;
 use super::server_life::ServerLife;
 use super::subscriptions::UpstreamSubscriptions;
 use super::{convert, relayed_call};
-use relayed_call::{Delivery, DownstreamCall, RelayOutcome, RelayedCall, RelayedCalls, RelayedInput};
+use relayed_call::{Delivery, DownstreamCall, Others, RelayOutcome, RelayedCall, RelayedCalls, RelayedInput};
 
 /// Both engines and the current time on the clock of each.
 pub struct Engines<'a> {
@@ -41,6 +41,15 @@ pub enum ClientCount {
     Many,
 }
 
+/// The parties that have used a server since its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum User {
+    Nobody,
+    Session(ChannelId),
+    /// Several, or one that has no session.
+    Any,
+}
+
 /// State of all relayed calls, sessions and subscriptions.
 #[derive(Debug)]
 pub struct Relay {
@@ -53,7 +62,11 @@ pub struct Relay {
     /// Number of lists that the gateway has asked the server for, or is about to.
     pub(super) listing: usize,
     /// Calls for resources that the server does not know, with the upstreams that may.
-    pub(super) unfound: Vec<(Call, Vec<usize>)>,
+    pub(super) unfound: Vec<(Call, Others)>,
+    /// Who has used the server since its start.
+    user: User,
+    /// Whether a policy decides what each principal sees: what belongs to nobody is shown to nobody.
+    pub(super) has_policy: bool,
     /// Name of the server in a gateway.
     pub(super) name: Option<Box<str>>,
     /// What precedes the names of its tools and prompts.
@@ -71,7 +84,7 @@ pub struct Relay {
     /// Reason why the connection to the last server has ended.
     pub(super) fault: Option<Fault>,
     /// Tools whose header arguments have changed, with their schemas.
-    changed_header_tools: Vec<(String, RawJson)>,
+    changed_header_tools: VecDeque<(String, RawJson)>,
     /// All tools with header arguments that are known, with their schemas. Bounded by [`MAX_HEADER_TOOLS`].
     known_header_tools: BTreeMap<String, RawJson>,
     /// Faults of the server that cost less than a call.
@@ -100,6 +113,8 @@ impl Relay {
             held_calls: Vec::new(),
             listing: 0,
             unfound: Vec::new(),
+            user: User::Nobody,
+            has_policy: false,
             name: None,
             prefix: None,
             calls: RelayedCalls::default(),
@@ -110,7 +125,7 @@ impl Relay {
             log_level: UpstreamLogLevel::default(),
             upstream_requests: BTreeMap::new(),
             fault: None,
-            changed_header_tools: Vec::new(),
+            changed_header_tools: VecDeque::new(),
             known_header_tools: BTreeMap::new(),
             diagnostics: Vec::new(),
         }
@@ -136,7 +151,8 @@ impl Relay {
     /// Sets what is known of a server that has just become ready.
     pub(super) fn set_peer(&mut self, peer: &client::Peer) {
         self.version = peer.version;
-        self.subscriptions.restart(peer);
+        self.user = User::Nobody;
+        self.subscriptions.restart(peer, self.name.is_some());
         self.log_level = UpstreamLogLevel::new(peer);
     }
 
@@ -150,7 +166,13 @@ impl Relay {
 
     /// Returns the next tool to register with a server over HTTP, with its schema.
     pub fn poll_header_tool(&mut self) -> Option<(String, RawJson)> {
-        self.changed_header_tools.pop()
+        self.changed_header_tools.pop_front()
+    }
+
+    /// Returns the tools to register anew without header fields, because their server is removed.
+    pub(crate) fn into_header_tools(self) -> impl Iterator<Item = (String, RawJson)> {
+        let nothing = RawJson::new("{}").ok();
+        self.known_header_tools.into_keys().filter_map(move |name| Some((name, nothing.clone()?)))
     }
 
     /// Returns the faults of the server since the last call of this function.
@@ -164,11 +186,24 @@ impl Relay {
         self.calls.len()
     }
 
+    /// Notes that a party uses the server: what it says later on its own may be about that one.
+    pub(super) fn note_user(&mut self, call: &Call) {
+        let user = match call.version().era() {
+            Era::Legacy => User::Session(call.channel()),
+            Era::Modern => User::Any,
+        };
+        self.user = if self.user == User::Nobody || self.user == user { user } else { User::Any };
+    }
+
     /// Returns the only session that a message without an owner can belong to.
+    ///
+    /// With several clients it is one that is there alone, and has been the only one to use this server.
     pub(super) fn only_session(&self, now: Instant) -> Option<ChannelId> {
         let [only] = *self.sessions else { return None };
-        let is_owner =
-            self.has_single_client() || (!self.calls.has_modern() && self.calls.is_only_owner(only, now));
+        let is_owner = self.has_single_client()
+            || (!self.has_policy
+                && (self.user == User::Nobody || self.user == User::Session(only))
+                && self.calls.is_only_owner(only, now));
         is_owner.then_some(only)
     }
 
@@ -177,7 +212,7 @@ impl Relay {
     }
 
     pub(super) const fn has_single_client(&self) -> bool {
-        matches!(self.clients, ClientCount::One)
+        matches!(self.clients, ClientCount::One) && !self.has_policy
     }
 
     // ---- downstream ------------------------------------------------------------------------------------------
@@ -225,6 +260,7 @@ impl Relay {
             server::CancelReason::Disconnected => "the client is gone",
             _ => "it was given up",
         };
+        self.unfound.retain(|(unfound, _)| unfound.id() != call);
         if self.drop_held_call(call) {
             return;
         }
@@ -272,6 +308,7 @@ impl Relay {
         if !self.life.is_running() {
             return self.hold_call(engines, delivery);
         }
+        self.note_user(call);
         let sent =
             convert::convert_params(&delivery, self.version, self.prefix.as_deref()).and_then(|params| {
                 self.log_level.prepare_call(engines, call, &self.sessions);
@@ -283,7 +320,27 @@ impl Relay {
             });
         match sent {
             Ok(key) => self.calls.add(key, delivery.call, delivery.others),
-            Err(error) => fail(engines, call.id(), &error),
+            Err(error) => self.fail_delivery(engines, delivery.call, delivery.others, error),
+        }
+    }
+
+    /// Answers a call with an error, unless other upstreams may know the resource.
+    pub(super) fn fail_delivery(
+        &mut self,
+        engines: &mut Engines<'_>,
+        call: Call,
+        others: Option<Others>,
+        error: RpcError,
+    ) {
+        let error = convert::convert_error(error, call.method(), self.version, call.version());
+        match others {
+            Some(mut others) => {
+                if !convert::is_unknown(&error) {
+                    others.error.get_or_insert(error);
+                }
+                self.unfound.push((call, others));
+            }
+            None => fail(engines, call.id(), &error),
         }
     }
 
@@ -386,10 +443,10 @@ impl Relay {
     pub(super) fn finish(&mut self, engines: &mut Engines<'_>, number: u64, outcome: RelayOutcome) {
         let Some(relayed) = self.calls.take(number) else { return };
         match (relayed.downstream, relayed.others) {
-            (DownstreamCall::Delivered(call), Some(others)) if outcome.is_err() => {
-                self.unfound.push((*call, others));
-            }
-            (DownstreamCall::Delivered(call), _) => self.answer(engines, &call, outcome),
+            (DownstreamCall::Delivered(call), others) => match outcome {
+                Ok(result) => self.answer(engines, &call, &result),
+                Err(error) => self.fail_delivery(engines, *call, others, error),
+            },
             (DownstreamCall::Suspended { .. }, _) => {}
         }
         // Requests of a legacy server may have been attached to the wrong call, but not to that of another client.
@@ -405,19 +462,17 @@ impl Relay {
         }
     }
 
-    fn answer(&mut self, engines: &mut Engines<'_>, call: &Call, outcome: RelayOutcome) {
-        let result = match outcome {
-            Ok(result) => result,
-            Err(error) => {
-                let error = convert::convert_error(error, call.method(), self.version, call.version());
-                return fail(engines, call.id(), &error);
-            }
-        };
+    fn answer(&mut self, engines: &mut Engines<'_>, call: &Call, result: &RawJson) {
         if call.method() == "tools/list" {
-            self.record_header_tools(&result);
+            self.record_header_tools(result);
         }
+        // What a policy lets one principal see is not for the caches of all.
+        let scoped = Some(result).filter(|result| self.has_policy && result.member("cacheScope").is_some());
+        let scoped = scoped
+            .and_then(|result| convert::with_member(result, "cacheScope", RawJson::new("\"private\"").ok()));
+        let result = scoped.as_ref().unwrap_or(result);
         let (from, to) = (self.version, call.version());
-        let shaped = convert::convert_result(call.method(), &result, from, to, &mut self.diagnostics);
+        let shaped = convert::convert_result(call.method(), result, from, to, &mut self.diagnostics);
         let answered = shaped.and_then(|shaped| {
             let answered = match shaped {
                 convert::ConvertedResult::Unchanged(result) => {
@@ -446,8 +501,13 @@ impl Relay {
     pub(super) fn record_header_tool(&mut self, name: String, tool: &RawJson) {
         let schema = tool.member("inputSchema").filter(|schema| schema.as_str().contains("x-mcp-header"));
         let schema = match (schema, self.known_header_tools.contains_key(&name)) {
-            (Some(schema), _) if self.known_header_tools.len() < MAX_HEADER_TOOLS => schema.compact(),
-            (None, true) => match RawJson::new("{}") {
+            (Some(schema), is_known)
+                if (is_known || self.known_header_tools.len() < MAX_HEADER_TOOLS)
+                    && schema.as_str().len() <= MAX_HEADER_SCHEMA =>
+            {
+                schema.compact()
+            }
+            (_, true) => match RawJson::new("{}") {
                 Ok(nothing) => nothing,
                 Err(_) => return,
             },
@@ -455,7 +515,7 @@ impl Relay {
         };
         if self.known_header_tools.get(&name) != Some(&schema) {
             self.known_header_tools.insert(name.clone(), schema.clone());
-            self.changed_header_tools.push((name, schema));
+            self.changed_header_tools.push_back((name, schema));
         }
     }
 
@@ -488,6 +548,8 @@ impl Relay {
             self.cancel_upstream(engines, &relayed, "no answer in time");
         }
         self.subscriptions.handle_timeout(engines.now);
+        // Calls of the last batch may be new.
+        self.update_use(engines.now);
         self.life.handle_timeout(engines.now);
     }
 
@@ -590,3 +652,5 @@ pub(super) fn server_gone_error(fault: &Fault) -> RpcError {
 
 /// Maximum number of remembered tools with header fields.
 const MAX_HEADER_TOOLS: usize = 4_096;
+/// Maximum length in bytes of the schema of one of them. A tool with a longer one is registered as one without header fields.
+const MAX_HEADER_SCHEMA: usize = 16 << 10;

@@ -12,7 +12,7 @@ use core::time::Duration;
 use mcp_proto::client::InputId;
 use mcp_proto::model::InputRequest;
 use mcp_proto::server::Call;
-use mcp_proto::{CallId, CallKey, ChannelId, Era, Instant, RawJson, RpcError};
+use mcp_proto::{CallId, CallKey, ChannelId, Instant, RawJson, RpcError};
 
 /// Outcome of a call at the server, in the form for the client.
 pub(super) type RelayOutcome = Result<RawJson, RpcError>;
@@ -33,7 +33,16 @@ pub(super) struct RelayedCall {
     /// Number of generated names of input requests.
     pub(super) generated_names: u32,
     /// Other upstreams to ask if this one does not know the resource; `None` if it is the owner.
-    pub(super) others: Option<Vec<usize>>,
+    pub(super) others: Option<Others>,
+}
+
+/// Upstreams that may know a resource that nobody has listed.
+#[derive(Debug, Default)]
+pub(super) struct Others {
+    /// Those that are still to be asked.
+    pub(super) upstreams: Vec<usize>,
+    /// First error that said something else than that the resource is not known: the answer if nobody knows it.
+    pub(super) error: Option<RpcError>,
 }
 
 /// A call of the client that is to be sent to the server, with what the gateway has decided about it.
@@ -43,7 +52,7 @@ pub(super) struct Delivery {
     /// Parameters in place of those of the call.
     pub(super) params: Option<RawJson>,
     /// As [`RelayedCall::others`].
-    pub(super) others: Option<Vec<usize>>,
+    pub(super) others: Option<Others>,
 }
 
 impl From<Call> for Delivery {
@@ -58,7 +67,7 @@ pub(super) enum DownstreamCall {
     /// The call was delivered and can be answered.
     Delivered(Box<Call>),
     /// The client is being asked. Its retry brings the answers, but may never arrive; the call expires at `until`.
-    Suspended { channel: ChannelId, era: Era, until: Instant },
+    Suspended { channel: ChannelId, until: Instant },
 }
 
 /// An input request of the server.
@@ -86,13 +95,6 @@ impl RelayedCall {
         match &self.downstream {
             DownstreamCall::Delivered(call) => Some(call),
             DownstreamCall::Suspended { .. } => None,
-        }
-    }
-
-    pub(super) fn era(&self) -> Era {
-        match &self.downstream {
-            DownstreamCall::Delivered(call) => call.version().era(),
-            DownstreamCall::Suspended { era, .. } => *era,
         }
     }
 }
@@ -156,7 +158,7 @@ impl RelayedCalls {
     }
 
     /// Adds a call of the client that was sent to the server as `upstream`.
-    pub(super) fn add(&mut self, upstream: CallKey, call: Call, others: Option<Vec<usize>>) {
+    pub(super) fn add(&mut self, upstream: CallKey, call: Call, others: Option<Others>) {
         self.last_number += 1;
         self.by_downstream.insert(call.id(), self.last_number);
         self.by_upstream.insert(upstream, self.last_number);
@@ -207,10 +209,6 @@ impl RelayedCalls {
         let cancelled = self.cancelled.filter(|(until, _)| *until > now);
         cancelled.is_none_or(|(_, owner)| owner == Some(channel))
             && self.calls.values().all(|relayed| relayed.upstream.is_none() || relayed.channel() == channel)
-    }
-
-    pub(super) fn has_modern(&self) -> bool {
-        self.calls.values().any(|relayed| relayed.era() == Era::Modern)
     }
 
     // ---- end of a call ---------------------------------------------------------------------------------------
@@ -351,8 +349,7 @@ impl RelayedCalls {
         let Some(relayed) = self.calls.get_mut(&number) else { return };
         let DownstreamCall::Delivered(call) = &relayed.downstream else { return };
         self.by_downstream.remove(&call.id());
-        relayed.downstream =
-            DownstreamCall::Suspended { channel: call.channel(), era: call.version().era(), until };
+        relayed.downstream = DownstreamCall::Suspended { channel: call.channel(), until };
         for pending in &mut relayed.inputs {
             pending.is_sent = true;
         }

@@ -8,7 +8,7 @@ use super::gateway::{Gateway, GatewayEngines};
 use super::input::no_waiter_error;
 use super::names;
 use super::policy::{Access, Decision};
-use super::relayed_call::{Delivery, RetryToken};
+use super::relayed_call::{Delivery, Others, RetryToken};
 
 impl Gateway {
     pub(crate) fn handle_call(&mut self, engines: &mut GatewayEngines<'_, '_>, call: Call) {
@@ -51,33 +51,32 @@ impl Gateway {
                 match owner {
                     Some(upstream) => self.deliver(engines, call, (kind, &name), upstream, None),
                     None => {
-                        let all = self.indices().collect();
-                        self.ask_next(engines, call, all);
+                        let upstreams = self.indices().collect();
+                        self.ask_next(engines, call, Others { upstreams, error: None });
                     }
                 }
             }
         }
     }
 
-    /// Sends a call about a resource that nobody has listed to the first of `upstreams`, which may not know it.
-    pub(crate) fn ask_next(
-        &mut self,
-        engines: &mut GatewayEngines<'_, '_>,
-        call: Call,
-        mut upstreams: Vec<usize>,
-    ) {
+    /// Sends a call about a resource that nobody has listed to the first of the others, which may not know it.
+    pub(crate) fn ask_next(&mut self, engines: &mut GatewayEngines<'_, '_>, call: Call, mut others: Others) {
         let Ok(Some((kind, name))) = subject(&call) else { return };
         let now = engines.now;
-        while !upstreams.is_empty() {
-            let upstream = upstreams.remove(0);
+        while !others.upstreams.is_empty() {
+            let upstream = others.upstreams.remove(0);
             let is_there = self.relay(upstream).is_some_and(|relay| relay.life.absence(now).is_none());
             if is_there && self.is_visible(&call, (kind, &name), upstream) {
-                return self.deliver(engines, call, (kind, &name), upstream, Some(upstreams));
+                return self.deliver(engines, call, (kind, &name), upstream, Some(others));
             }
         }
-        let absent = self.upstreams.iter().flatten().filter(|relay| !relay.life.is_running());
+        let is_visible = |index: &usize| self.is_visible(&call, (kind, &name), *index);
+        let absent = self.indices().filter(is_visible).filter_map(|index| self.relay(index));
+        let absent = absent.filter(|relay| relay.life.absence(now).is_some());
         let absent: Vec<String> = absent.map(|relay| format!("`{}`", relay.name())).collect();
-        let error = if absent.is_empty() {
+        let error = if let Some(error) = others.error {
+            error
+        } else if absent.is_empty() {
             unknown_error(kind, &name)
         } else {
             RpcError::internal(format!("no server that runs knows this; not running: {}", absent.join(", ")))
@@ -116,7 +115,7 @@ impl Gateway {
         call: Call,
         subject: (EntryKind, &str),
         upstream: usize,
-        others: Option<Vec<usize>>,
+        others: Option<Others>,
     ) {
         let params = match self.decide_use(&call, subject, upstream) {
             Decision::Allow => None,

@@ -10,7 +10,7 @@ use mcp_proto::client;
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::{CallId, Change, Fault, Instant, RpcError};
 
-use super::relay::{Engines, Relay, fail, server_gone_error};
+use super::relay::{Engines, Relay, server_gone_error};
 use super::relayed_call::Delivery;
 
 /// Whether the server runs, and since or until when.
@@ -154,7 +154,8 @@ impl Relay {
         let Some(wait) = self.life.long_wait(engines.now) else { return self.held_calls.push(call) };
         let seconds = wait.as_secs_f64().ceil();
         let why = format!("{}; it is started again in {seconds} s", self.life.reason);
-        fail(engines, call.call.id(), &self.named(RpcError::internal(why)));
+        let error = self.named(RpcError::internal(why));
+        self.fail_delivery(engines, call.call, call.others, error);
     }
 
     /// Drops a held call that the client has cancelled. Returns whether there was one.
@@ -209,14 +210,15 @@ impl Relay {
         let error = self.named(RpcError::internal(reason.clone()));
         self.life.handle_failure(engines.now, reason, self.has_clients());
         for call in core::mem::take(&mut self.held_calls) {
-            fail(engines, call.call.id(), &error);
+            self.fail_delivery(engines, call.call, call.others, error.clone());
         }
     }
 
-    /// Writes a warning to the log of each session. Modern clients have no log without a call.
+    /// Writes a warning to the log of each session, unless a policy may hide the server from some. Modern clients have no log without a call.
     #[expect(deprecated, reason = "supported until its removal")]
     fn tell_sessions(&self, engines: &mut Engines<'_>, news: &str) {
-        for session in &self.sessions {
+        let told = if self.has_policy { &[][..] } else { &*self.sessions };
+        for session in told {
             // Fails if the server has no log.
             let _ = engines.downstream.log_session(
                 engines.now,

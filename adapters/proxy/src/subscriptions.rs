@@ -25,6 +25,13 @@ pub(super) struct UpstreamSubscriptions {
     /// Time of the next attempt after a failure; `retry_delay` is the delay after that.
     retry_at: Option<Instant>,
     retry_delay: Duration,
+    /// Time of the last attempt after a failure.
+    retried_at: Option<Instant>,
+    /// Whether the clients have subscriptions to other servers too, so that the end of one is not theirs.
+    is_shared: bool,
+    /// Changes that may have been missed since such an end. They are announced with the next subscription.
+    missed: BTreeSet<String>,
+    missed_lists: bool,
 }
 
 #[derive(Debug)]
@@ -53,13 +60,17 @@ impl UpstreamSubscriptions {
             has_lost: false,
             retry_at: None,
             retry_delay: MIN_RETRY_DELAY,
+            retried_at: None,
+            is_shared: false,
+            missed: BTreeSet::new(),
+            missed_lists: false,
         }
     }
 
     /// Begins anew with a server that was started in place of the last one.
-    pub(super) fn restart(&mut self, peer: &client::Peer) {
+    pub(super) fn restart(&mut self, peer: &client::Peer, is_shared: bool) {
         let followed = core::mem::take(&mut self.followed);
-        *self = Self { needs_update: true, followed, ..Self::new(peer) };
+        *self = Self { needs_update: true, followed, is_shared, ..Self::new(peer) };
     }
 
     /// Returns the resources that clients follow.
@@ -74,6 +85,7 @@ impl UpstreamSubscriptions {
         } else {
             self.followed.remove(&uri)
         };
+        self.missed.retain(|uri| self.followed.contains(uri));
         self.needs_update = true;
     }
 
@@ -96,11 +108,15 @@ impl UpstreamSubscriptions {
     /// Handles the confirmation of a subscription.
     pub(super) fn handle_subscribed(&mut self, engines: &mut Engines<'_>, key: SubscriptionKey) {
         let Some(subscription) = self.subscriptions.get_mut(&key) else { return };
-        self.retry_delay = MIN_RETRY_DELAY;
-        if core::mem::replace(&mut subscription.acknowledged, true) {
-            // The subscription was lost for a while, and changes may have been missed: announce all of them.
-            let uris = subscription.uris.iter().map(|uri| Change::Resource(uri.clone()));
-            let lists = if subscription.lists { &*self.listen_lists } else { &[] };
+        // One that was lost for a while, so that changes may have been missed: announce all of them.
+        let was_lost = core::mem::replace(&mut subscription.acknowledged, true);
+        let missed = |uri: &&String| was_lost || self.missed.contains(*uri);
+        let uris: Vec<String> = subscription.uris.iter().filter(missed).cloned().collect();
+        let lists = subscription.lists && (was_lost || core::mem::take(&mut self.missed_lists));
+        self.missed.retain(|uri| !uris.contains(uri));
+        if lists || !uris.is_empty() {
+            let uris = uris.into_iter().map(Change::Resource);
+            let lists = if lists { &*self.listen_lists } else { &[] };
             for change in uris.chain(lists.iter().cloned()) {
                 engines.downstream.publish(engines.now, &change);
             }
@@ -111,12 +127,20 @@ impl UpstreamSubscriptions {
 
     /// Handles the end of a subscription.
     pub(super) fn handle_ended(&mut self, key: SubscriptionKey) {
-        if self.subscriptions.remove(&key).is_some() {
+        if let Some(ended) = self.subscriptions.remove(&key) {
             (self.has_lost, self.needs_update) = (true, true);
+            if self.is_shared {
+                self.missed.extend(ended.uris);
+                self.missed_lists |= ended.lists;
+            }
         }
     }
 
     fn schedule_retry(&mut self, now: Instant) {
+        let worked = |at: Instant| now.saturating_duration_since(at) >= STABLE_TIME;
+        if self.retried_at.is_none_or(worked) {
+            self.retry_delay = MIN_RETRY_DELAY;
+        }
         self.retry_at = Some(now + self.retry_delay);
         self.retry_delay = (self.retry_delay * 2).min(MAX_RETRY_DELAY);
     }
@@ -129,6 +153,7 @@ impl UpstreamSubscriptions {
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = None;
+            self.retried_at = Some(now);
             self.needs_update = true;
         }
     }
@@ -141,7 +166,9 @@ impl UpstreamSubscriptions {
         // Known only now: subscriptions that end with their server are made again at the next one.
         if core::mem::take(&mut self.has_lost) {
             // Subscribed clients are notified and may subscribe again. Legacy sessions cannot be notified.
-            engines.downstream.end_all_subscriptions(engines.now);
+            if !self.is_shared {
+                engines.downstream.end_all_subscriptions(engines.now);
+            }
             return self.schedule_retry(engines.now);
         }
         if let Err(UseError::Full(_)) = self.subscribe(engines).and_then(|()| self.unsubscribe(engines)) {
@@ -214,5 +241,7 @@ fn is_within(around: &str, uri: &str) -> bool {
 
 /// Number of resource subscriptions from which on the next one covers all resources.
 const MAX_RESOURCE_SUBSCRIPTIONS: usize = 4;
+/// Time without a failure after which the next one is followed by [`MIN_RETRY_DELAY`] again.
+const STABLE_TIME: Duration = Duration::from_secs(60);
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);

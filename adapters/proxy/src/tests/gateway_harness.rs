@@ -6,7 +6,9 @@ use core::time::Duration;
 use mcp_proto::client::{self, Input};
 use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::server::{self, Authorization, Call, Identity};
-use mcp_proto::{CallError, CallKey, CallOptions, Fault, Instant, Limits, RawJson, RpcError, Version};
+use mcp_proto::{
+    CallError, CallKey, CallOptions, Capability, Fault, Instant, Limits, RawJson, RpcError, Version,
+};
 use serde_json::{Value, json};
 
 use super::harness::{
@@ -20,8 +22,32 @@ pub(super) struct Side {
     pub(super) server: Server,
     /// Revision in which the next start succeeds; `None` if it fails.
     pub(super) supply: Option<Version>,
+    /// Whether it has nothing but tools.
+    pub(super) has_only_tools: bool,
     calls: Vec<Call>,
     pub(super) events: Vec<server::Event>,
+}
+
+impl Side {
+    pub(super) fn take_calls(&mut self) -> Vec<Call> {
+        core::mem::take(&mut self.calls)
+    }
+}
+
+/// Connects an upstream that has nothing but tools.
+fn connect_to_tools(now: Instant, version: Version) -> (Server, Client, client::Peer) {
+    let config = server::Config::new("tools", "1").versions(versions(version));
+    let config = config.capabilities(capabilities_of(&[Capability::Tools]));
+    let mut server = Server::new(Arc::new(with_seal_key(config, 1)), now);
+    let config = client::Config::new("gateway", "0").versions(versions(version));
+    let mut client = Client::new(Arc::new(config), now);
+    loop {
+        assert!(transfer(now, &mut client, &mut server), "the server answers");
+        while server.poll_event(now).is_some() {}
+        if let Some(client::Event::Ready(peer)) = client.poll_event(now) {
+            return (server, client, peer);
+        }
+    }
 }
 
 /// A client, the front of a gateway, the gateway, and servers behind it.
@@ -68,7 +94,14 @@ impl GatewayHarness {
     pub(super) fn add(&mut self, name: &str, supply: Option<Version>) -> usize {
         let index = self.gateway.add(self.now, name, None).expect("a new name");
         let (server, upstream, _) = connect_upstream(self.now, Version::V2026_07_28, &ALL_CAPABILITIES);
-        self.sides.push(Side { upstream, server, supply, calls: Vec::new(), events: Vec::new() });
+        self.sides.push(Side {
+            upstream,
+            server,
+            supply,
+            has_only_tools: false,
+            calls: Vec::new(),
+            events: Vec::new(),
+        });
         self.settle();
         index
     }
@@ -136,6 +169,7 @@ impl GatewayHarness {
                 }
                 moved = true;
             }
+            moved |= transfer(now, &mut self.client, &mut self.downstream);
             if !moved {
                 return;
             }
@@ -149,7 +183,10 @@ impl GatewayHarness {
                 gateway.handle_start_failure(engines, index, "no such program");
             });
         };
-        let (server, upstream, peer) = connect_upstream(self.now, version, &ALL_CAPABILITIES);
+        let (server, upstream, peer) = match self.sides[index].has_only_tools {
+            true => connect_to_tools(self.now, version),
+            false => connect_upstream(self.now, version, &ALL_CAPABILITIES),
+        };
         let side = &mut self.sides[index];
         (side.server, side.upstream) = (server, upstream);
         side.calls.clear();

@@ -1,5 +1,7 @@
 //! Resources of several upstreams: owners, completions, subscriptions.
 
+use core::time::Duration;
+
 use mcp_proto::client::Event;
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::rpc::code;
@@ -90,7 +92,7 @@ fn unlisted_resource_is_asked_for_at_one_upstream_after_the_other() {
         chain.kill(1, None);
         let key = chain.call("resources/read", &json!({"uri": "x:new"}));
         let call = chain.take_call(0);
-        chain.wait(core::time::Duration::from_secs(35));
+        chain.wait(Duration::from_secs(35));
         chain.fail(0, &call, &RpcError::resource_not_found("x:new"));
         let error = chain.error(key);
         assert_eq!(error.code, code::INTERNAL_ERROR);
@@ -129,4 +131,131 @@ fn subscriptions_go_to_the_owner_and_changes_of_all_reach_the_client() {
             assert_eq!(change(&mut chain, index, &Change::Tools), [Change::Tools], "{down}");
         }
     }
+}
+
+#[test]
+fn upstream_that_has_no_resources_is_not_the_last_one_asked() {
+    for down in [LEGACY, MODERN] {
+        let mut chain = GatewayHarness::new(down, &BOTH);
+        chain.sides[0].has_only_tools = true;
+        chain.kill(0, Some(MODERN));
+        chain.call_tool("tide_book");
+        chain.wait(Duration::from_secs(1));
+        read_at(&mut chain, "x:new", 1);
+    }
+}
+
+#[test]
+fn first_real_error_answers_for_a_resource_that_nobody_knows() {
+    for upstreams in [&BOTH[..], &BOTH[..1]] {
+        let mut chain = GatewayHarness::new(MODERN, upstreams);
+        let key = chain.call("resources/read", &json!({"uri": "x:new"}));
+        let call = chain.take_call(0);
+        chain.fail(0, &call, &RpcError::internal("the disk is full"));
+        if upstreams.len() > 1 {
+            let call = chain.take_call(1);
+            chain.fail(1, &call, &RpcError::resource_not_found("x:new"));
+        }
+        assert_eq!(chain.error(key).message, "the disk is full");
+    }
+}
+
+#[test]
+fn unlisted_resource_is_asked_for_elsewhere_if_its_upstream_is_gone() {
+    for is_removed in [true, false] {
+        let mut chain = GatewayHarness::new(MODERN, &BOTH);
+        if !is_removed {
+            chain.kill(0, None);
+        }
+        let key = chain.call("resources/read", &json!({"uri": "x:new"}));
+        if is_removed {
+            assert!(chain.has_call(0) && !chain.has_call(1));
+            chain.with_gateway_of(|gateway, engines| gateway.remove(engines, 0));
+        }
+        chain.wait(Duration::from_secs(1));
+        let call = chain.take_call(1);
+        chain.complete(1, &call, &contents("x:new"));
+        assert_eq!(chain.result(key)["contents"], contents("x:new")["contents"]);
+    }
+}
+
+#[test]
+fn followed_resource_moves_to_its_owner() {
+    let mut chain = GatewayHarness::new(MODERN, &[]);
+    let mut filter = SubscriptionFilter::new();
+    filter.resource_subscriptions = Some(vec!["x:1".into()]);
+    let now = chain.now;
+    chain.client.engine().subscribe(now, &filter).expect("it may subscribe");
+    chain.settle();
+    for (name, version) in BOTH {
+        chain.add(name, Some(version));
+    }
+    let interest = |chain: &GatewayHarness, index: usize| {
+        let events = chain.sides[index].events.iter().rev();
+        let found = events.filter_map(|event| match event {
+            mcp_proto::server::Event::ResourceInterest { is_subscribed, .. } => Some(*is_subscribed),
+            _ => None,
+        });
+        found.into_iter().next().unwrap_or(false)
+    };
+    assert_eq!([0, 1].map(|index| interest(&chain, index)), [true, false], "tide was there alone");
+    chain.list("resources/list", &json!({}), &[resources(&[]), resources(&["x:1"])]);
+    assert_eq!([0, 1].map(|index| interest(&chain, index)), [false, true]);
+    // It is removed, and another one lists the resource.
+    chain.with_gateway_of(|gateway, engines| gateway.remove(engines, 1));
+    chain.settle();
+    assert!(interest(&chain, 0), "tide is the only one that may have it");
+}
+
+#[test]
+fn end_of_one_subscription_is_not_that_of_the_client() {
+    let mut chain = GatewayHarness::new(MODERN, &[("dock", MODERN), ("tide", MODERN)]);
+    let mut filter = SubscriptionFilter::new();
+    filter.resource_subscriptions = Some(vec!["x:1".into()]);
+    filter.tools_list_changed = Some(true);
+    chain.list("resources/list", &json!({}), &[resources(&["x:1"]), resources(&[])]);
+    let now = chain.now;
+    chain.client.engine().subscribe(now, &filter).expect("it may subscribe");
+    chain.settle();
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        chain.client_events.clear();
+        let now = chain.now;
+        chain.sides[0].server.engine().end_all_subscriptions(now);
+        chain.settle();
+        let has = |chain: &GatewayHarness, wanted: &Change| {
+            let is = |event: &Event| matches!(event, Event::Changed { change, .. } if change == wanted);
+            chain.client_events.iter().any(is)
+        };
+        let changed = Change::Resource("x:1".into());
+        assert!(!has(&chain, &changed));
+        while !has(&chain, &changed) || !has(&chain, &Change::Tools) {
+            chain.wait(Duration::from_millis(500));
+            assert!(chain.now < now + Duration::from_secs(70), "it is back, and says so");
+        }
+        times.push((chain.now.saturating_duration_since(now)).as_secs());
+        let ended = |event: &Event| matches!(event, Event::SubscriptionEnded { .. });
+        assert!(!chain.client_events.iter().any(ended));
+    }
+    // One that ends its subscriptions each time does not make everybody list again each second.
+    assert_eq!(times, [1, 2, 4, 8, 16]);
+}
+
+#[test]
+fn header_fields_of_a_removed_upstream_are_withdrawn() {
+    let mut chain = GatewayHarness::new(MODERN, &BOTH);
+    let tool = |name: &str| {
+        let argument = json!({"type": "string", "x-mcp-header": "Berth"});
+        json!({"name": name, "inputSchema": {"type": "object", "properties": {"berth": argument}}})
+    };
+    let list = json!({"tools": [tool("a"), tool("b")]});
+    chain.list("tools/list", &json!({}), &[json!({"tools": []}), list]);
+    for name in ["dock_a", "dock_b"] {
+        let (polled, schema) = chain.gateway.poll_header_tool().expect("in order");
+        assert!(polled == name && schema.as_str().contains("Berth"), "{polled}");
+    }
+    chain.with_gateway_of(|gateway, engines| gateway.remove(engines, 1));
+    let withdrawn: Vec<_> = core::iter::from_fn(|| chain.gateway.poll_header_tool()).collect();
+    assert_eq!(withdrawn.len(), 2);
+    assert!(withdrawn.iter().all(|(_, schema)| schema.as_str() == "{}"));
 }

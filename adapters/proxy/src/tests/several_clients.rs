@@ -217,3 +217,22 @@ fn question_of_an_ended_call_moves_to_no_other_client() {
     assert!(!has_question(&other.take_received(&mut chain)));
     assert!(is_refused(&chain, "the call that this was for is over"));
 }
+
+/// What a server says on its own may be about the client that has used it and is gone.
+#[test]
+fn message_after_the_call_of_another_client_reaches_nobody() {
+    let down = Version::V2025_11_25;
+    let mut chain = shared_bridge(down);
+    let other = OtherClient::connect(&mut chain, down);
+    let key = chain.call_unknown_tool();
+    let call = chain.take_server_call();
+    chain.complete(&call, &json!({"content": []}));
+    assert_eq!(chain.result(key), json!({"content": []}));
+    chain.close_client();
+    other.take_received(&mut chain);
+    log_without_call(&mut chain);
+    ask_for_roots(&mut chain);
+    let received = other.take_received(&mut chain);
+    assert!(!received.contains("of whom") && !has_question(&received), "{received}");
+    assert!(is_refused(&chain, "cannot tell which of its clients"));
+}
