@@ -217,25 +217,29 @@ pub(super) fn convert_entries(
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<RawJson> {
     let entries = result.member(kind.list_member()).and_then(|list| list.elements()).unwrap_or_default();
-    if from == to {
-        return entries;
-    }
     match kind {
-        EntryKind::Tool => rewritten_entries::<Tool>(&entries, to, diagnostics),
-        EntryKind::Prompt => rewritten_entries::<Prompt>(&entries, to, diagnostics),
-        EntryKind::Resource => rewritten_entries::<Resource>(&entries, to, diagnostics),
-        EntryKind::ResourceTemplate => rewritten_entries::<ResourceTemplate>(&entries, to, diagnostics),
+        EntryKind::Tool => readable_entries::<Tool>(entries, from, to, diagnostics),
+        EntryKind::Prompt => readable_entries::<Prompt>(entries, from, to, diagnostics),
+        EntryKind::Resource => readable_entries::<Resource>(entries, from, to, diagnostics),
+        EntryKind::ResourceTemplate => readable_entries::<ResourceTemplate>(entries, from, to, diagnostics),
         _ => entries,
     }
 }
 
-fn rewritten_entries<T: ListItem>(
-    entries: &[RawJson],
+/// Reads entries also if both revisions are the same: a client that is strict would refuse the entries of all upstreams.
+fn readable_entries<T: ListItem>(
+    entries: Vec<RawJson>,
+    from: Version,
     to: Version,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<RawJson> {
-    let read = TypedEntries::<T>::read(entries);
+    let read = TypedEntries::<T>::read(&entries);
+    let are_all_readable = read.diagnostics.is_empty();
     diagnostics.extend(read.diagnostics);
+    if from == to {
+        let is_readable = |entry: &RawJson| are_all_readable || entry.parse::<T>().is_ok();
+        return entries.into_iter().filter(is_readable).collect();
+    }
     read.entries.iter().filter_map(|entry| encode_for(to, entry).ok()).collect()
 }
 
@@ -256,6 +260,11 @@ pub(super) fn convert_error(mut error: RpcError, method: &str, from: Version, to
         code => code,
     };
     error
+}
+
+/// Returns the beginning of a reason: at most 256 characters.
+pub(super) fn clip(reason: &str) -> String {
+    reason.chars().take(256).collect()
 }
 
 /// Returns whether an error says that a server does not know a resource, or has none at all.

@@ -193,7 +193,7 @@ impl Gateway {
         upstream: usize,
         peer: &client::Peer,
     ) {
-        self.owners.forget(upstream);
+        self.owners.mark_stale(upstream);
         self.with(engines, upstream, |relay, engines| relay.handle_started(engines, peer));
         self.send_waiting_parts(engines, upstream);
         self.route_followed(engines);
@@ -256,8 +256,8 @@ impl Gateway {
     ///   [`LIST_TIMEOUT`](crate::LIST_TIMEOUT), is left out; `_meta` of the result says why, by
     ///   [`UNAVAILABLE`](crate::UNAVAILABLE). A page has the next page of each upstream that has one.
     /// - Calls of tools and prompts, and completions, go to the upstream that the name begins with.
-    /// - A resource belongs to the upstream that has listed it; if several have, to the one that was added first, and the others'
-    ///   are left out of lists. Otherwise the upstream decides whose template begins like the URI. If there is none, the
+    /// - A resource belongs to the upstream that has listed it; if several have, to the one that was added first of those that the
+    ///   policy shows to the client, and the others' are left out of lists. Otherwise the upstream decides whose template begins like the URI. If there is none, the
     ///   upstreams are asked one after the other.
     /// - Custom methods are relayed if there is one upstream. Notifications of clients go to all.
     pub fn handle_server_event(&mut self, engines: &mut GatewayEngines<'_, '_>, event: ServerEvent) {
@@ -319,7 +319,7 @@ impl Gateway {
                 return self.handle_part(engines, upstream, call, outcome);
             }
             // What it has listed may be gone.
-            ClientEvent::Changed { change: Change::Resources, .. } => self.owners.forget(upstream),
+            ClientEvent::Changed { change: Change::Resources, .. } => self.owners.mark_stale(upstream),
             _ => {}
         }
         self.with(engines, upstream, |relay, engines| relay.handle_client_event(engines, event));
@@ -383,7 +383,7 @@ impl Gateway {
         let mut all = self.indices().filter(may_be_able);
         let only = all.next().filter(|_| all.next().is_none());
         for (uri, current) in self.followed.clone() {
-            let wanted = self.owners.of_resource(&uri).or(current).or(only);
+            let wanted = self.owners.of_resource(&uri).first().copied().or(current).or(only);
             if wanted == current {
                 continue;
             }

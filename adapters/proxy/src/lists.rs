@@ -28,6 +28,8 @@ struct MergedList {
     call: Call,
     kind: EntryKind,
     deadline: Instant,
+    /// Whether this is the first page.
+    is_first: bool,
     parts: BTreeMap<usize, Part>,
 }
 
@@ -49,6 +51,15 @@ impl Part {
 impl MergedLists {
     pub(crate) fn has_part(&self, upstream: usize, call: CallKey) -> bool {
         self.sent.contains_key(&(upstream, call))
+    }
+
+    /// Returns the bytes of all answers that wait for those of other upstreams.
+    fn held_bytes(&self) -> usize {
+        let size = |part: &Part| match part {
+            Part::Done(result) => result.as_bytes().len(),
+            _ => 0,
+        };
+        self.lists.values().flat_map(|list| list.parts.values()).map(size).sum()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
@@ -76,7 +87,8 @@ impl Gateway {
             },
         };
         let id = call.id();
-        let list = MergedList { call, kind, deadline: engines.now + LIST_TIMEOUT, parts: BTreeMap::new() };
+        let (deadline, is_first) = (engines.now + LIST_TIMEOUT, cursors.is_none());
+        let list = MergedList { call, kind, deadline, is_first, parts: BTreeMap::new() };
         self.lists.lists.insert(id, list);
         for upstream in self.indices() {
             let Some(relay) = self.relay(upstream) else { continue };
@@ -98,7 +110,10 @@ impl Gateway {
     }
 
     /// Sets the state of a part, and counts whether its upstream is in use.
-    fn set_part(&mut self, id: CallId, upstream: usize, part: Part) {
+    fn set_part(&mut self, id: CallId, upstream: usize, mut part: Part) {
+        if let Part::Failed(reason) = &mut part {
+            *reason = convert::clip(reason);
+        }
         let Some(list) = self.lists.lists.get_mut(&id) else { return };
         let is_open = part.is_open();
         let was_open = list.parts.insert(upstream, part).is_some_and(|part| part.is_open());
@@ -152,7 +167,10 @@ impl Gateway {
     ) {
         let Some(id) = self.lists.sent.remove(&(upstream, call)) else { return };
         let part = match outcome {
-            Ok(result) => Part::Done(result),
+            Ok(result) if self.lists.held_bytes() + result.as_bytes().len() > MAX_HELD_BYTES => {
+                Part::Failed("the gateway has no room for its answer".into())
+            }
+            Ok(result) => Part::Done(result.compact()),
             Err(error) => Part::Failed(convert::failed_call_error(&error).message.into_owned()),
         };
         self.set_part(id, upstream, part);
@@ -234,27 +252,39 @@ impl Gateway {
     }
 
     fn merge(&mut self, list: &MergedList) -> Result<RawJson, EncodeError> {
-        let mut entries = Vec::new();
+        let (mut entries, mut size) = (Vec::new(), 0);
         let (mut cursors, mut unavailable) = (Map::<String>::new(), Map::<String>::new());
         for (upstream, part) in &list.parts {
             let Some(relay) = self.relay(*upstream) else { continue };
             let name = relay.name().to_owned();
+            let mut unavailable = |reason: &str| {
+                if self.is_named(list, &name) {
+                    unavailable.insert(name.clone(), reason.to_owned());
+                }
+            };
             match part {
                 Part::Done(result) if result.member(list.kind.list_member()).is_none() => {
-                    unavailable.insert(name, "its answer has no list".into());
+                    unavailable("its answer has no list");
                 }
                 Part::Done(result) => {
-                    if let Some(cursor) = result.member("nextCursor").and_then(|cursor| cursor.string()) {
-                        if cursor.len() <= MAX_CURSOR {
-                            cursors.insert(name, cursor);
-                        } else {
-                            unavailable
-                                .insert(name, "its list has more pages, but its cursor is too long".into());
-                        }
+                    if size + result.as_bytes().len() > MAX_LIST_BYTES {
+                        unavailable("its entries have no room in the list");
+                        continue;
+                    }
+                    size += result.as_bytes().len();
+                    let cursor = result.member("nextCursor").and_then(|cursor| cursor.string());
+                    let has_more = cursor.is_some();
+                    match cursor {
+                        Some(cursor) if cursor.len() <= MAX_CURSOR => _ = cursors.insert(name, cursor),
+                        Some(_) => unavailable("its list has more pages, but its cursor is too long"),
+                        None => {}
+                    }
+                    if list.is_first {
+                        self.owners.begin(list.kind, *upstream, !has_more);
                     }
                     self.merge_part(list, *upstream, result, &mut entries);
                 }
-                Part::Failed(reason) => _ = unavailable.insert(name, reason.clone()),
+                Part::Failed(reason) => unavailable(reason),
                 Part::Waiting(_) | Part::Sent(_) => {}
             }
         }
@@ -266,6 +296,36 @@ impl Gateway {
             members.insert("_meta", RawJson::encode(&Map::from([(UNAVAILABLE, unavailable)]))?);
         }
         RawJson::encode(&members)
+    }
+
+    /// Returns whether the client may learn of an upstream that is left out.
+    fn is_named(&self, list: &MergedList, upstream: &str) -> bool {
+        let Ok(nothing) = RawJson::new("{}") else { return false };
+        let access = Access {
+            caller: list.call.caller(),
+            upstream,
+            kind: list.kind,
+            name: "",
+            payload: &nothing,
+            is_use: false,
+        };
+        matches!(self.decide(&access), Decision::Allow | Decision::Rewrite(_))
+    }
+
+    /// Returns whether a resource belongs to an upstream that was added before, of which the client may see it.
+    fn is_shown_before(&self, list: &MergedList, upstream: usize, uri: &str, entry: &RawJson) -> bool {
+        let owners = self.owners.of_entry(list.kind, uri).iter().take_while(|owner| **owner < upstream);
+        owners.filter_map(|owner| self.relay(*owner)).any(|relay| {
+            let access = Access {
+                caller: list.call.caller(),
+                upstream: relay.name(),
+                kind: list.kind,
+                name: uri,
+                payload: entry,
+                is_use: false,
+            };
+            matches!(self.decide(&access), Decision::Allow | Decision::Rewrite(_))
+        })
     }
 
     /// Adds the entries of one upstream that the client may see, by the names that it knows them by.
@@ -289,8 +349,8 @@ impl Gateway {
         let has_uri = member != "name";
         for entry in found {
             let Some(name) = entry.member(member).and_then(|name| name.string()) else { continue };
-            if has_uri && !self.owners.claim(list.kind, &name, upstream) {
-                continue;
+            if has_uri {
+                self.owners.claim(list.kind, &name, upstream);
             }
             let Some(relay) = self.relay(upstream) else { return };
             let access = Access {
@@ -306,6 +366,9 @@ impl Gateway {
                 Decision::Rewrite(entry) => entry,
                 Decision::Hide | Decision::Refuse(_) => continue,
             };
+            if has_uri && self.is_shown_before(list, upstream, &name, &entry) {
+                continue;
+            }
             let shown = if has_uri { name } else { format!("{}_{name}", relay.name()) };
             let entry = convert::with_member(&entry, member, RawJson::encode(&shown).ok());
             let Some(entry) = entry else { continue };
@@ -338,6 +401,12 @@ pub const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Key in `_meta` of a list: an object with the reasons why upstreams are left out, by their names.
 pub const UNAVAILABLE: &str = "io.github.mcp-proto/unavailable";
+
+/// Maximum number of bytes of answers that wait for those of other upstreams, of all lists.
+const MAX_HELD_BYTES: usize = 64 << 20;
+
+/// Maximum number of bytes of a merged page, as upstreams wrote it. An upstream whose entries have no room is named.
+const MAX_LIST_BYTES: usize = 8 << 20;
 
 /// Longest cursor of an upstream in bytes. A list with a longer one ends with its page, and the upstream is named.
 const MAX_CURSOR: usize = 4_096;

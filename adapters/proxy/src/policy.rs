@@ -16,7 +16,8 @@ pub struct Access<'a> {
     pub upstream: &'a str,
     /// Kind of the entry. A completion for a prompt or a resource template is a use of it.
     pub kind: EntryKind,
-    /// Name or URI of the entry at its upstream, without the name of the upstream before it.
+    /// Name or URI of the entry at its upstream, without the name of the upstream before it. Empty for the upstream itself, with an
+    /// empty object as payload: whether a list may say that the upstream is left out, and why.
     pub name: &'a str,
     /// The entry as it would be listed, or the parameters of the call with `_meta`.
     pub payload: &'a RawJson,
@@ -30,7 +31,8 @@ pub struct Access<'a> {
 pub enum Decision {
     /// The entry is listed, or used.
     Allow,
-    /// As if there were no such entry: it is not listed, and a use is answered as that of an unknown one.
+    /// It is not listed, and a use is answered as that of an unknown entry. Times may still tell it from one, and so may an upstream
+    /// that lists another part of its own: cursors of lists are not sealed, and hold the names of upstreams that have more pages.
     Hide,
     /// This object takes the place of the entry or of the parameters. Its name or URI stays as it was.
     Rewrite(RawJson),

@@ -44,11 +44,13 @@ impl Gateway {
                 }
             }
             _ => {
-                let owner = match kind {
+                let owners = match kind {
                     EntryKind::ResourceTemplate => self.owners.of_template(&name),
                     _ => self.owners.of_resource(&name),
                 };
-                match owner {
+                // Hidden owners are passed by, as if they had not listed it.
+                let owner = owners.iter().find(|owner| self.is_visible(&call, (kind, &name), **owner));
+                match owner.copied() {
                     Some(upstream) => self.deliver(engines, call, (kind, &name), upstream, None),
                     None => {
                         let upstreams = self.indices().collect();

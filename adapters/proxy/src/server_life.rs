@@ -10,6 +10,7 @@ use mcp_proto::client;
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::{CallId, Change, Fault, Instant, RpcError};
 
+use super::convert;
 use super::relay::{Engines, Relay, server_gone_error};
 use super::relayed_call::Delivery;
 
@@ -82,7 +83,7 @@ impl ServerLife {
 
     /// Notes that the server died, or could not be started. It is started again while there are clients.
     fn handle_failure(&mut self, now: Instant, reason: String, has_clients: bool) {
-        self.reason = reason;
+        self.reason = convert::clip(&reason);
         let was_stable = matches!(self.phase, Phase::Running { since, .. } if now.saturating_duration_since(since) >= STABLE_TIME);
         if was_stable {
             self.delay = MIN_RESTART_DELAY;

@@ -192,12 +192,28 @@ mod unix {
         assert_end(&groups, end);
     }
 
+    /// Kills a guard, and waits until it is gone: before, it still takes what it is told.
+    fn kill_guard(guard: Pid) {
+        kill_process(guard, Signal::KILL).expect("it runs");
+        let deadline = Instant::now() + PATIENCE;
+        while !is_zombie(guard) {
+            assert!(Instant::now() < deadline, "it is gone");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn is_zombie(process: Pid) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+        stat.is_err()
+            || stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))
+    }
+
     /// Whoever ends the guard takes nothing from the host but the guard.
     fn guard_that_was_killed_is_no_failure() {
         let mut host = Host::new("another");
         let groups = host.groups();
         if let Some(guard) = host.guard(&groups) {
-            kill_process(guard, Signal::KILL).expect("it runs");
+            kill_guard(guard);
         }
         host.go();
         let another = host.groups();
@@ -211,7 +227,7 @@ mod unix {
         let mut groups = host.groups();
         let first = host.guard(&groups);
         if let Some(guard) = first {
-            kill_process(guard, Signal::KILL).expect("it runs");
+            kill_guard(guard);
         }
         host.go();
         groups.extend(host.groups());

@@ -28,12 +28,6 @@ pub(super) struct Side {
     pub(super) events: Vec<server::Event>,
 }
 
-impl Side {
-    pub(super) fn take_calls(&mut self) -> Vec<Call> {
-        core::mem::take(&mut self.calls)
-    }
-}
-
 /// Connects an upstream that has nothing but tools.
 fn connect_to_tools(now: Instant, version: Version) -> (Server, Client, client::Peer) {
     let config = server::Config::new("tools", "1").versions(versions(version));

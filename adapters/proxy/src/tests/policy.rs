@@ -77,7 +77,10 @@ fn hidden_resource_is_not_found_wherever_it_is() {
     let list = json!({"resources": [{"uri": "x:secret", "name": "n"}, {"uri": "x:1", "name": "n"}]});
     let listed = chain.list("resources/list", &json!({}), &[json!({"resources": []}), list]);
     assert_eq!(names(&listed, "resources", "uri"), ["x:1"]);
+    // Others are asked as for one that nobody has listed.
     let key = chain.call("resources/read", &json!({"uri": "x:secret"}));
+    let call = chain.take_call(0);
+    chain.fail(0, &call, &RpcError::resource_not_found("x:secret"));
     assert_eq!(chain.error(key), unlisted);
     assert!(!chain.has_call(1));
 }
@@ -129,5 +132,39 @@ fn name_that_occurs_twice_does_not_pass_a_policy() {
             let params = call.params().expect("parameters");
             assert!(!params.as_str().contains("secret"), "{params:?}");
         }
+    }
+}
+
+#[test]
+fn resource_of_several_is_that_of_the_first_that_the_principal_sees() {
+    let hide_tide = |access: &Access<'_>| match (access.upstream, access.caller.principal()) {
+        ("tide", Some("bob")) => Decision::Hide,
+        _ => Decision::Allow,
+    };
+    let gateway = Gateway::new(ClientCount::Many).policy(hide_tide);
+    let mut chain = GatewayHarness::with_gateway(MODERN, &BOTH, gateway);
+    let list = json!({"resources": [{"uri": "x:both", "name": "n"}]});
+    for (principal, index) in [("bob", 1), ("alice", 0), ("bob", 1)] {
+        chain.authorize(principal);
+        let listed = chain.list("resources/list", &json!({}), &[list.clone(), list.clone()]);
+        assert_eq!(names(&listed, "resources", "uri"), ["x:both"], "{principal}");
+        let key = chain.call("resources/read", &json!({"uri": "x:both"}));
+        let call = chain.take_call(index);
+        let contents = json!([{"uri": "x:both", "text": "deep"}]);
+        chain.complete(index, &call, &json!({"contents": contents, "ttlMs": 9, "cacheScope": "public"}));
+        let result = chain.result(key);
+        assert_eq!(result["contents"], contents);
+        assert_eq!(result["cacheScope"], "private", "a policy decides who may see it");
+    }
+    // Who does not see an upstream does not learn that it is left out.
+    chain.kill(0, None);
+    for (principal, is_named) in [("bob", false), ("alice", true)] {
+        chain.authorize(principal);
+        let key = chain.call("tools/list", &json!({}));
+        let call = chain.take_call(1);
+        chain.complete(1, &call, &tools(&["open"]));
+        chain.wait(crate::LIST_TIMEOUT);
+        let result = chain.result(key);
+        assert_eq!(result["_meta"][crate::UNAVAILABLE].get("tide").is_some(), is_named, "{principal}");
     }
 }

@@ -259,3 +259,21 @@ fn header_fields_of_a_removed_upstream_are_withdrawn() {
     assert_eq!(withdrawn.len(), 2);
     assert!(withdrawn.iter().all(|(_, schema)| schema.as_str() == "{}"));
 }
+
+#[test]
+fn cursor_of_a_client_gives_no_upstream_the_resources_of_another() {
+    let mut chain = GatewayHarness::new(MODERN, &BOTH);
+    let cursor = json!({"cursor": json!({"list": "resources", "next": {"dock": ""}}).to_string()});
+    let none = Value::Null;
+    chain.list("resources/list", &cursor, &[none.clone(), resources(&["x:1"])]);
+    let lists = [resources(&["x:1"]), resources(&[])];
+    chain.list("resources/list", &json!({}), &lists);
+    let now = chain.now;
+    chain.sides[0].server.engine().publish(now, &Change::Resources);
+    chain.settle();
+    chain.list("resources/list", &cursor, &[none, resources(&["x:1"])]);
+    read_at(&mut chain, "x:1", 0);
+    // It is no longer tide's when tide says so.
+    chain.list("resources/list", &json!({}), &[resources(&[]), resources(&["x:1"])]);
+    read_at(&mut chain, "x:1", 1);
+}
