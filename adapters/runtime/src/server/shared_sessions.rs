@@ -31,9 +31,10 @@ use mcp_std::session_store::{
     SessionName, SessionStore, SessionStoreError, StoredSession, Swap, Watch, Watched,
 };
 use mcp_std::sync::{Inbox, Sender, Workers};
+use mcp_std::{catch, entropy};
 
 use self::in_ids::SessionsInIds;
-use self::message::Message;
+use self::message::{Message, RelayName};
 use self::relays::{Relays, number_of};
 use self::seal::{Purpose, Sealer, name_of};
 use super::server_loop::ChangeSet;
@@ -45,6 +46,11 @@ const THREADS: usize = 4;
 const MAX_WAITING: usize = 1024;
 /// Largest number of messages of other processes that wait, for each loop. Beyond it all sessions are loaded again.
 const MAX_MESSAGES: usize = 1024;
+/// Largest number of background loads under way, for each loop.
+const MAX_LOADING: usize = 64;
+/// Largest number of sessions of which something has failed, of each kind. Beyond it their records expire by themselves, and
+/// what was not told stays unknown to other processes until they load the sessions.
+const MAX_FAILED: usize = 1 << 16;
 /// Number of times that a record is stored again after a conflict.
 const MAX_CONFLICTS: u32 = 8;
 /// Longest time for each of both at the end of the server.
@@ -73,7 +79,6 @@ enum Place {
 struct Shared {
     store: Arc<dyn SessionStore>,
     sealer: Sealer,
-    process: u32,
     loops: Arc<Loops>,
     _watch: Watch,
 }
@@ -114,7 +119,6 @@ impl SharedSessions {
     /// [`SessionStoreError`] if the store does not answer.
     pub fn join(store: impl SessionStore + 'static, keys: &SessionKeys) -> Result<Self, SessionStoreError> {
         let store: Arc<dyn SessionStore> = Arc::new(store);
-        let process = store.join()?;
         let loops = Arc::<Loops>::default();
         let receivers = loops.clone();
         let watch = store.watch(Arc::new(move |watched: Watched<'_>| {
@@ -124,7 +128,7 @@ impl SharedSessions {
             });
         }))?;
         let sealer = Sealer::new(keys);
-        Ok(Self(Place::Store(Arc::new(Shared { store, sealer, process, loops, _watch: watch }))))
+        Ok(Self(Place::Store(Arc::new(Shared { store, sealer, loops, _watch: watch }))))
     }
 
     /// Lets the id of each session carry what is known of its client, sealed with keys that all processes have: each takes up
@@ -145,11 +149,11 @@ impl SharedSessions {
     ///
     /// # Errors
     ///
-    /// The error of the operating system if no thread can be started; without a store, [`io::ErrorKind::InvalidInput`] if the
-    /// server offers subscriptions to resources.
+    /// The error of the operating system if no thread can be started; that of the store if it does not answer; without a store,
+    /// [`io::ErrorKind::InvalidInput`] if the server offers subscriptions to resources.
     pub fn share(&self, server: &mut Server) -> io::Result<Box<dyn ShareSessions>> {
         match &self.0 {
-            Place::Store(shared) => Ok(Box::new(SessionSharing::start(shared, server)?)),
+            Place::Store(shared) => Ok(Box::new(SessionSharing::start(shared, Arc::default(), server)?)),
             Place::Ids(in_ids) => in_ids.start(server),
         }
     }
@@ -159,9 +163,7 @@ impl SharedSessions {
 impl fmt::Debug for SharedSessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::Store(shared) => {
-                f.debug_struct("SharedSessions").field("process", &shared.process).finish_non_exhaustive()
-            }
+            Place::Store(_) => f.debug_struct("SharedSessions").finish_non_exhaustive(),
             Place::Ids(in_ids) => f.debug_tuple("SharedSessions").field(in_ids).finish(),
         }
     }
@@ -172,6 +174,7 @@ enum Job {
     Load {
         exchange: Option<ExchangeId>,
         id: SessionId,
+        lifetime: Duration,
     },
     Save {
         id: SessionId,
@@ -201,10 +204,14 @@ enum Outcome {
     Saved {
         id: SessionId,
         result: Result<Swap, SessionStoreError>,
+        /// The other processes were told of it.
+        is_told: bool,
     },
     Removed {
         exchange: Option<ExchangeId>,
+        id: SessionId,
         result: Result<(), SessionStoreError>,
+        is_told: bool,
     },
     Touched,
     Paused,
@@ -212,45 +219,47 @@ enum Outcome {
 
 /// The end of a message.
 enum Told {
-    /// It was one of changes.
-    Changes,
+    /// It was one of changes. Those that may not have reached the other processes are given back.
+    Changes(Option<ChangeSet>),
     /// It may not have reached the other processes.
     Failed(Message),
     Others,
 }
 
 impl Shared {
-    fn run(&self, job: Job) -> Outcome {
+    fn run(&self, process: u32, job: Job) -> Outcome {
         match job {
-            Job::Load { exchange, id } => {
-                let name = name_of(&id);
-                let result = self.store.load(&name).map(|stored| self.open(&name, stored));
+            Job::Load { exchange, id, lifetime } => {
+                let result = self.load(&name_of(&id), lifetime);
                 Outcome::Loaded { exchange, id, result }
             }
             Job::Save { id, replaces, bytes, lifetime } => {
                 let name = name_of(&id);
                 let result = self.sealer.seal(Purpose::Record(&name), &bytes).and_then(|sealed| {
                     let expected = (replaces > 0).then_some(replaces);
-                    self.store.compare_and_set(&name, expected, &sealed, lifetime)
+                    self.swap(&name, expected, &sealed, lifetime)
                 });
                 let result = result.map(|swap| match swap {
                     Swap::Conflict(stored) => Swap::Conflict(self.open(&name, stored)),
                     stored @ Swap::Stored(_) => stored,
                 });
-                if let Ok(Swap::Stored(version)) = &result {
-                    self.publish(&Message::Changed(id.clone(), *version));
-                }
-                Outcome::Saved { id, result }
+                let is_told = match &result {
+                    Ok(Swap::Stored(version)) => {
+                        self.publish(process, &Message::Changed(id.clone(), *version))
+                    }
+                    _ => true,
+                };
+                Outcome::Saved { id, result, is_told }
             }
             Job::Remove { exchange, id } => {
-                let result = self.store.remove(&name_of(&id));
-                self.publish(&Message::Ended(id));
-                Outcome::Removed { exchange, result }
+                let result = guard(|| self.store.remove(&name_of(&id)));
+                let is_told = self.publish(process, &Message::Ended(id.clone()));
+                Outcome::Removed { exchange, id, result, is_told }
             }
             Job::Touch { ids, lifetime } => {
                 let names: Vec<SessionName> = ids.iter().map(name_of).collect();
                 // They are touched again long before they expire.
-                let _ = self.store.touch(&names, lifetime);
+                let _ = guard(|| self.store.touch(&names, lifetime));
                 Outcome::Touched
             }
             Job::Pause => {
@@ -258,6 +267,36 @@ impl Shared {
                 Outcome::Paused
             }
         }
+    }
+
+    /// Loads a record, and seals it anew if that was done with an older key.
+    fn load(
+        &self,
+        name: &SessionName,
+        lifetime: Duration,
+    ) -> Result<Option<StoredSession>, SessionStoreError> {
+        let mut stored = guard(|| self.store.load(name))?;
+        for _ in 0..MAX_CONFLICTS {
+            let sealed = stored.as_ref().filter(|stored| !self.sealer.is_current(&stored.record));
+            let Some(StoredSession { version, record }) = sealed else { break };
+            let Ok(record) = self.sealer.open(Purpose::Record(name), record) else { break };
+            let sealed = self.sealer.seal(Purpose::Record(name), &record)?;
+            match self.swap(name, Some(*version), &sealed, lifetime)? {
+                Swap::Stored(version) => return Ok(Some(StoredSession { version, record })),
+                Swap::Conflict(other) => stored = other,
+            }
+        }
+        Ok(self.open(name, stored))
+    }
+
+    fn swap(
+        &self,
+        name: &SessionName,
+        expected: Option<u64>,
+        sealed: &[u8],
+        lifetime: Duration,
+    ) -> Result<Swap, SessionStoreError> {
+        guard(|| self.store.compare_and_set(name, expected, sealed, lifetime))
     }
 
     /// Opens the seal of a record. One that cannot be opened is the record of nobody: its bytes are empty.
@@ -268,19 +307,27 @@ impl Shared {
         })
     }
 
-    /// Tells the other processes, and returns whether it has. If the store is down, they hear of a gap when it is back, and
-    /// load the sessions again.
-    fn publish(&self, message: &Message) -> bool {
-        let sealed = self.sealer.seal(Purpose::Message, &message.write(self.process));
+    /// Tells the other processes what the one with a number says, and returns whether it has.
+    fn publish(&self, process: u32, message: &Message) -> bool {
+        let sealed = self.sealer.seal(Purpose::Message, &message.write(process));
         // A message that arrives twice does no harm: what waited for the first one does not wait any more.
-        sealed
-            .is_ok_and(|sealed| self.store.publish(&sealed).or_else(|_| self.store.publish(&sealed)).is_ok())
+        let publish = |sealed: &[u8]| guard(|| self.store.publish(sealed));
+        sealed.is_ok_and(|sealed| publish(&sealed).or_else(|_| publish(&sealed)).is_ok())
     }
+}
+
+/// Calls the store. A panic of it is a failure.
+fn guard<T>(call: impl FnOnce() -> Result<T, SessionStoreError>) -> Result<T, SessionStoreError> {
+    catch(call).unwrap_or_else(|_| Err(SessionStoreError::Other("the store has panicked".into())))
 }
 
 /// The sessions of one server.
 struct SessionSharing {
     shared: Arc<Shared>,
+    /// The number of this loop among those of all processes: the others see it as a process of its own.
+    process: u32,
+    /// The numbers of all shards of the server. They tell each other of changes without the store.
+    shards: Arc<Mutex<Vec<u32>>>,
     workers: Workers<Job, Outcome>,
     /// One thread, so that messages arrive in their order.
     publisher: Workers<Message, Told>,
@@ -288,14 +335,55 @@ struct SessionSharing {
     received: VecDeque<Received>,
     /// The sessions that are being stored.
     saving: BTreeMap<SessionId, Saving>,
-    /// The sessions that could not be loaded for their GET streams.
-    unloaded: BTreeSet<SessionId>,
-    /// These are loaded after a pause, which has begun.
+    /// The sessions that are to be loaded for their GET streams, when there is room.
+    to_load: BTreeSet<SessionId>,
+    /// Number of such loads that are under way.
+    loading: usize,
+    failed: Failed,
+    /// What has failed is tried again after a pause, which has begun.
     is_paused: bool,
     relays: Relays,
     /// Changes that are published when the earlier ones are.
     changes: Option<ChangeSet>,
     is_publishing: bool,
+}
+
+/// What has failed for no request, or after it was answered.
+#[derive(Default)]
+struct Failed {
+    /// Sessions to load for their GET streams.
+    loads: BTreeSet<SessionId>,
+    /// Sessions that have ended, and may be in the store still, or in other processes. At most [`MAX_FAILED`].
+    ended: BTreeSet<SessionId>,
+    /// Sessions whose change is stored, as this version, and not told. At most [`MAX_FAILED`].
+    changed: BTreeMap<SessionId, u64>,
+    /// Sessions whose messages wait here for the GET stream in the process with a number. At most [`MAX_FAILED`].
+    waiting: BTreeMap<SessionId, u32>,
+    /// Changes wait in [`SessionSharing::changes`].
+    has_changes: bool,
+}
+
+impl Failed {
+    fn is_empty(&self) -> bool {
+        self.loads.is_empty()
+            && self.ended.is_empty()
+            && self.changed.is_empty()
+            && self.waiting.is_empty()
+            && !self.has_changes
+    }
+
+    fn add_ended(&mut self, id: SessionId) {
+        if self.ended.len() < MAX_FAILED {
+            self.ended.insert(id);
+        }
+    }
+
+    fn add_changed(&mut self, id: SessionId, version: u64) {
+        if self.changed.len() < MAX_FAILED {
+            let newest = self.changed.entry(id).or_default();
+            *newest = version.max(*newest);
+        }
+    }
 }
 
 /// A session that is being stored.
@@ -310,32 +398,40 @@ struct Saving {
 
 impl SessionSharing {
     /// Shares the sessions of a server, which has had no request.
-    fn start(shared: &Arc<Shared>, server: &mut Server) -> io::Result<Self> {
+    fn start(shared: &Arc<Shared>, shards: Arc<Mutex<Vec<u32>>>, server: &mut Server) -> io::Result<Self> {
         let shared = shared.clone();
-        server.shared_sessions().begin(shared.process);
+        let process = guard(|| shared.store.join()).map_err(io::Error::other)?;
+        let [a, b, c, d, ..] = entropy::seed()?;
+        server.shared_sessions().begin(process);
         let runner = shared.clone();
-        let workers = Workers::start("mcp-sessions", THREADS, MAX_WAITING, move |job| runner.run(job))?;
+        let run = move |job| runner.run(process, job);
+        let workers = Workers::start("mcp-sessions", THREADS, MAX_WAITING, run)?;
         let publishing = shared.clone();
         let publisher = Workers::start("mcp-sessions-out", 1, MAX_WAITING, move |message| {
-            let is_told = publishing.publish(&message);
+            let is_told = publishing.publish(process, &message);
             match message {
-                Message::Changes(_) => Told::Changes,
+                Message::Changes(changes) => Told::Changes((!is_told).then_some(changes)),
                 message if !is_told => Told::Failed(message),
                 _ => Told::Others,
             }
         })?;
+        shards.lock().unwrap_or_else(PoisonError::into_inner).push(process);
         let inbox = Inbox::new(MAX_MESSAGES);
         shared.loops.0.lock().unwrap_or_else(PoisonError::into_inner).push(inbox.sender());
         Ok(Self {
             shared,
+            process,
+            shards,
             workers,
             publisher,
             inbox,
             received: VecDeque::new(),
             saving: BTreeMap::new(),
-            unloaded: BTreeSet::new(),
+            to_load: BTreeSet::new(),
+            loading: 0,
+            failed: Failed::default(),
             is_paused: false,
-            relays: Relays::default(),
+            relays: Relays::new(u32::from_ne_bytes([a, b, c, d])),
             changes: None,
             is_publishing: false,
         })
@@ -345,10 +441,20 @@ impl SessionSharing {
         if self.is_publishing {
             return;
         }
+        self.failed.has_changes = false;
         if let Some(message) = self.changes.take().and_then(|changes| Message::of_changes(&changes)) {
-            // If the queue is full, what follows is published with the next changes.
-            self.is_publishing = self.tell(message);
+            match self.publisher.submit(message) {
+                Ok(()) => self.is_publishing = true,
+                Err(Message::Changes(changes)) => self.keep_changes(changes),
+                Err(_) => {}
+            }
         }
+    }
+
+    /// Keeps changes that the other processes may not have been told of.
+    fn keep_changes(&mut self, changes: ChangeSet) {
+        self.changes.get_or_insert_default().merge(&changes);
+        self.failed.has_changes = true;
     }
 
     /// Tells the other processes. Returns whether there is room: if not, it is as if the message were lost on its way.
@@ -400,15 +506,28 @@ impl SessionSharing {
                     Err(_) => sessions.unavailable(now, exchange),
                 }
             }
-            Outcome::Loaded { id, result, .. } => match result {
-                Ok(Some(StoredSession { version, record })) => {
-                    _ = server.shared_sessions().merge(now, &id, version, &record);
+            Outcome::Loaded { id, result, .. } => {
+                self.loading = self.loading.saturating_sub(1);
+                match result {
+                    Ok(Some(StoredSession { version, record })) => {
+                        _ = server.shared_sessions().merge(now, &id, version, &record);
+                    }
+                    Ok(None) => server.shared_sessions().forget(now, &id),
+                    Err(_) => _ = self.failed.loads.insert(id),
                 }
-                Ok(None) => server.shared_sessions().forget(now, &id),
-                Err(_) => _ = self.unloaded.insert(id),
-            },
-            Outcome::Saved { id, result } => self.finish_save(now, server, &id, result),
-            Outcome::Removed { exchange, result } => {
+                self.load_next(server);
+            }
+            Outcome::Saved { id, result, is_told } => {
+                if let Some(version) = version_of(&result).filter(|_| !is_told) {
+                    self.failed.add_changed(id.clone(), version);
+                }
+                self.finish_save(now, server, &id, result);
+            }
+            Outcome::Removed { exchange, id, result, is_told } => {
+                if result.is_err() || !is_told {
+                    // Otherwise it would come back.
+                    self.failed.add_ended(id);
+                }
                 let Some(exchange) = exchange else { return };
                 match result {
                     Ok(()) => server.shared_sessions().stored(now, exchange, 0),
@@ -416,12 +535,58 @@ impl SessionSharing {
                 }
             }
             Outcome::Touched => {}
-            Outcome::Paused => {
-                self.is_paused = false;
-                for id in core::mem::take(&mut self.unloaded) {
-                    self.load(id);
+            Outcome::Paused => self.try_again(now, server),
+        }
+    }
+
+    /// Does again what has failed before the pause.
+    fn try_again(&mut self, now: Instant, server: &mut Server) {
+        self.is_paused = false;
+        let failed = core::mem::take(&mut self.failed);
+        self.to_load.extend(failed.loads);
+        self.load_next(server);
+        for id in failed.ended {
+            if let Err(Job::Remove { id, .. }) = self.workers.submit(Job::Remove { exchange: None, id }) {
+                self.failed.add_ended(id);
+            }
+        }
+        for (id, version) in failed.changed {
+            if !self.tell(Message::Changed(id.clone(), version)) {
+                self.failed.add_changed(id, version);
+            }
+        }
+        for (id, to) in failed.waiting {
+            self.hand_over(now, server, &id, to, None);
+        }
+        self.publish_next();
+    }
+
+    /// Gives the messages of a session that wait here to the process with a number, which has a GET stream.
+    fn hand_over(&mut self, now: Instant, server: &mut Server, id: &SessionId, to: u32, after: Option<&str>) {
+        for message in server.shared_sessions().take_waiting(now, id, after) {
+            let told = self.publisher.submit(Message::ForStream(id.clone(), to, message.to_vec()));
+            if let Err(message) = told {
+                self.fail(now, server, message);
+            }
+        }
+    }
+
+    /// Takes note of a message that may not have reached the other processes.
+    fn fail(&mut self, now: Instant, server: &mut Server, message: Message) {
+        match message {
+            Message::ForStream(id, to, message) => {
+                _ = server.shared_sessions().send(now, &id, message.into());
+                if self.failed.waiting.len() < MAX_FAILED {
+                    self.failed.waiting.insert(id, to);
                 }
             }
+            Message::Changed(id, version) => self.failed.add_changed(id, version),
+            Message::Resume(_, _, request, _) => self.relays.refuse(now, server, request),
+            Message::Stream(name, number, ..) => {
+                let told = self.relays.lose_part(now, server, name, number);
+                _ = told.is_none_or(|message| self.tell(message));
+            }
+            _ => {}
         }
     }
 
@@ -476,76 +641,83 @@ impl SessionSharing {
     /// Returns the changes that are to be published here.
     fn receive(&mut self, now: Instant, server: &mut Server, received: &Received) -> Option<ChangeSet> {
         let Received::Message(sealed) = received else {
+            self.relays.end_all(now, server);
             for id in server.shared_sessions().mark_all_stale() {
                 // What waits elsewhere may have been sent in vain.
                 _ = self.tell(Message::StreamOpened(id.clone(), String::new()));
-                self.load(id);
+                self.load(server, id);
             }
             // What was published meanwhile is unknown.
             return Some(ChangeSet::everything());
         };
         let message = self.shared.sealer.open(Purpose::Message, sealed).ok()?;
         // Own messages return, too.
-        let (process, message) =
-            Message::read(&message).filter(|(process, _)| *process != self.shared.process)?;
+        let (process, message) = Message::read(&message).filter(|(process, _)| *process != self.process)?;
         let mut sessions = server.shared_sessions();
         match message {
             Message::Changed(id, version) => {
                 if sessions.mark_stale(&id, version) {
-                    self.load(id);
+                    self.load(server, id);
                 }
             }
             Message::Ended(id) => sessions.forget(now, &id),
             Message::Relay(id, message) => sessions.receive(now, &id, &message.into()),
             Message::StreamOpened(id, after) => {
                 let after = Some(&*after).filter(|after| !after.is_empty());
-                for message in sessions.take_waiting(now, &id, after) {
-                    let told =
-                        self.publisher.submit(Message::ForStream(id.clone(), process, message.to_vec()));
-                    if let Err(message) = told {
-                        take_back(now, server, message);
-                    }
-                }
+                self.hand_over(now, server, &id, process, after);
             }
-            Message::ForStream(id, to, message) if to == self.shared.process => {
+            Message::ForStream(id, to, message) if to == self.process => {
                 _ = sessions.send(now, &id, message.into());
             }
             Message::Resume(id, to, request, after) if to == self.number() => {
-                let opened = self.relays.open(now, server, (process, request), (&id, &after));
-                _ = self.tell(opened);
+                let name = RelayName { id, process, request };
+                let opened = self.relays.open(now, server, name, &after);
+                _ = opened.is_none_or(|opened| self.tell(opened));
             }
-            Message::Stream(to, request, part, bytes) if to == self.number() => {
-                let answer = self.relays.receive(now, server, (process, request), (part, bytes));
+            Message::Stream(name, number, part, bytes) if name.process == self.process => {
+                let answer = self.relays.receive(now, server, name, (number, part, bytes));
                 _ = answer.is_none_or(|answer| self.tell(answer));
             }
-            Message::StopStream(to, request) if to == self.number() => {
-                self.relays.stop(now, server, process, request);
-            }
+            Message::StopStream(name) if name.process == process => self.relays.stop(now, server, &name),
             // For another process.
             Message::ForStream(..) | Message::Resume(..) | Message::Stream(..) | Message::StopStream(..) => {}
-            Message::Changes(changes) => return Some(changes),
+            Message::Changes(changes) => {
+                let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+                return (!shards.contains(&process)).then_some(changes);
+            }
         }
         None
     }
 
     /// Returns the number that streams of this process have.
     fn number(&self) -> u32 {
-        number_of(self.shared.process)
+        number_of(self.process)
     }
 
-    /// Loads a session that has a GET stream.
-    fn load(&mut self, id: SessionId) {
-        if let Err(Job::Load { id, .. }) = self.workers.submit(Job::Load { exchange: None, id }) {
-            self.unloaded.insert(id);
+    /// Loads a session that has a GET stream, when there is room.
+    fn load(&mut self, server: &Server, id: SessionId) {
+        self.to_load.insert(id);
+        self.load_next(server);
+    }
+
+    /// Begins loads of sessions that have GET streams. Most of the queue is left to requests.
+    fn load_next(&mut self, server: &Server) {
+        let lifetime = server.config().record_lifetime();
+        while self.loading < MAX_LOADING {
+            let Some(id) = self.to_load.pop_first() else { return };
+            if let Err(Job::Load { id, .. }) = self.workers.submit(Job::Load { exchange: None, id, lifetime })
+            {
+                self.failed.loads.insert(id);
+                return;
+            }
+            self.loading += 1;
         }
     }
 }
 
-/// Gives a session back what could not be handed over to the process that has its GET stream.
-fn take_back(now: Instant, server: &mut Server, message: Message) {
-    if let Message::ForStream(id, _, message) = message {
-        _ = server.shared_sessions().send(now, &id, message.into());
-    }
+/// Returns the version of a record that was stored.
+const fn version_of(result: &Result<Swap, SessionStoreError>) -> Option<u64> {
+    if let Ok(Swap::Stored(version)) = result { Some(*version) } else { None }
 }
 
 impl ShareSessions for SessionSharing {
@@ -563,7 +735,11 @@ impl ShareSessions for SessionSharing {
     fn handle_event(&mut self, now: Instant, server: &mut Server, event: SharedSessionEvent) {
         match event {
             SharedSessionEvent::Load { exchange, id } => {
-                let job = Job::Load { exchange: Some(exchange), id };
+                if self.failed.ended.contains(&id) {
+                    return server.shared_sessions().not_found(now, exchange);
+                }
+                let lifetime = server.config().record_lifetime();
+                let job = Job::Load { exchange: Some(exchange), id, lifetime };
                 if self.workers.submit(job).is_err() {
                     server.shared_sessions().unavailable(now, exchange);
                 }
@@ -577,10 +753,11 @@ impl ShareSessions for SessionSharing {
                 for waiting in saving.waiting.into_iter().chain(saving.next) {
                     server.shared_sessions().not_stored(now, waiting);
                 }
-                if let Err(Job::Remove { exchange: Some(exchange), .. }) =
-                    self.workers.submit(Job::Remove { exchange, id })
-                {
-                    server.shared_sessions().not_stored(now, exchange);
+                if let Err(Job::Remove { exchange, id }) = self.workers.submit(Job::Remove { exchange, id }) {
+                    self.failed.add_ended(id);
+                    if let Some(exchange) = exchange {
+                        server.shared_sessions().not_stored(now, exchange);
+                    }
                 }
             }
             SharedSessionEvent::Used { ids } => {
@@ -592,7 +769,9 @@ impl ShareSessions for SessionSharing {
             }
             SharedSessionEvent::Resume { exchange, id, process, after } => {
                 let asked = self.relays.resume(server, exchange, (id, process, after));
-                _ = self.tell(asked);
+                if let Err(asked) = self.publisher.submit(asked) {
+                    self.fail(now, server, asked);
+                }
             }
             SharedSessionEvent::Relay { id, message } => _ = self.tell(Message::Relay(id, message.to_vec())),
             _ => {}
@@ -608,11 +787,14 @@ impl ShareSessions for SessionSharing {
         while let Some(told) = self.publisher.poll_outcome() {
             driven.any = true;
             match told {
-                Told::Changes => {
+                Told::Changes(failed) => {
                     self.is_publishing = false;
-                    self.publish_next();
+                    match failed {
+                        Some(changes) => self.keep_changes(changes),
+                        None => self.publish_next(),
+                    }
                 }
-                Told::Failed(message) => take_back(now, server, message),
+                Told::Failed(message) => self.fail(now, server, message),
                 Told::Others => {}
             }
         }
@@ -626,7 +808,7 @@ impl ShareSessions for SessionSharing {
             }
             self.received = received;
         }
-        if !self.is_paused && !self.unloaded.is_empty() {
+        if !self.is_paused && !self.failed.is_empty() {
             // If the queue is full, there are outcomes to come, and it is tried again after them.
             self.is_paused = self.workers.submit(Job::Pause).is_ok();
         }
@@ -636,7 +818,7 @@ impl ShareSessions for SessionSharing {
     }
 
     fn for_shard(&self, server: &mut Server) -> io::Result<Box<dyn ShareSessions>> {
-        Ok(Box::new(Self::start(&self.shared, server)?))
+        Ok(Box::new(Self::start(&self.shared, self.shards.clone(), server)?))
     }
 
     fn finish(self: Box<Self>) {
@@ -648,7 +830,6 @@ impl ShareSessions for SessionSharing {
 
 impl fmt::Debug for SessionSharing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let process = &self.shared.process;
-        f.debug_struct("SessionSharing").field("process", process).finish_non_exhaustive()
+        f.debug_struct("SessionSharing").field("process", &self.process).finish_non_exhaustive()
     }
 }

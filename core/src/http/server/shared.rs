@@ -376,14 +376,15 @@ impl SharedSessions<'_> {
         self.go_on(exchange.0);
     }
 
-    /// Lets a request go on without the store, if what is here is enough, and refuses it with 503 otherwise.
+    /// Lets a request go on without the store, if what is here is enough, and refuses it with 503 otherwise. One that
+    /// [resumes](SharedSessionEvent::Resume) a stream is refused: the other process cannot be asked.
     pub fn unavailable(&mut self, now: Instant, exchange: ExchangeId) {
         self.server.tick(now);
         let server = &mut *self.server;
         let x = server.exchanges.get(exchange.0).filter(|x| x.phase == RequestPhase::Loading);
         let Some(x) = x else { return };
         let session = x.headers.session().ok().flatten().and_then(|id| server.sessions.find(id));
-        if session.is_some_and(|session| is_current(server, session)) {
+        if !x.session_is_loaded && session.is_some_and(|session| is_current(server, session)) {
             return self.go_on(exchange.0);
         }
         server.exchanges.refuse(exchange.0, &overloaded("the sessions cannot be read at present"));

@@ -8,7 +8,7 @@ use mcp_std::session_store::{SessionName, SessionStoreError, Swap};
 use sha2::{Digest as _, Sha256};
 
 use super::seal::Purpose;
-use super::{Place, Shared, SharedSessions};
+use super::{Place, Shared, SharedSessions, guard};
 
 /// Number of times that a bucket is stored again after a conflict.
 const MAX_CONFLICTS: u32 = 16;
@@ -55,7 +55,7 @@ impl SharedBuckets {
     ) -> Result<u64, SessionStoreError> {
         let name = SessionName(self.prefix.clone().chain_update(key.to_be_bytes()).finalize().into());
         let (store, sealer) = (&self.shared.store, &self.shared.sealer);
-        let mut stored = store.load(&name)?;
+        let mut stored = guard(|| store.load(&name))?;
         for _ in 0..MAX_CONFLICTS {
             let opened = stored.as_ref().and_then(|stored| {
                 let bucket = sealer.open(Purpose::Bucket(&name), &stored.record).ok()?;
@@ -64,7 +64,7 @@ impl SharedBuckets {
             let bucket = change(opened.unwrap_or_default());
             let sealed = sealer.seal(Purpose::Bucket(&name), &bucket.to_be_bytes())?;
             let expected = stored.map(|stored| stored.version);
-            match store.compare_and_set(&name, expected, &sealed, lifetime.max(MIN_LIFETIME))? {
+            match self.shared.swap(&name, expected, &sealed, lifetime.max(MIN_LIFETIME))? {
                 Swap::Stored(_) => return Ok(bucket),
                 Swap::Conflict(other) => stored = other,
             }

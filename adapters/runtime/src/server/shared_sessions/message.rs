@@ -31,13 +31,22 @@ pub(super) enum Message {
     /// The client of a session resumes the stream of a call after the event with this id, which is in the process with the
     /// first number. The second one names the request in the sending process.
     Resume(SessionId, u32, u32, String),
-    /// Bytes of such a stream, for the process and the request with these numbers.
-    Stream(u32, u32, StreamPart, Vec<u8>),
-    /// The request with the second number, in the sending process, has ended: the stream in the process with the first
-    /// number is not needed any more.
-    StopStream(u32, u32),
+    /// Bytes of such a stream, for this request. The number is that of the part, from 0 on.
+    Stream(RelayName, u32, StreamPart, Vec<u8>),
+    /// This request, in the sending process, has ended, or does not need the stream any more.
+    StopStream(RelayName),
     /// Lists or resources have changed.
     Changes(ChangeSet),
+}
+
+/// A request that resumes a stream of another process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct RelayName {
+    pub(super) id: SessionId,
+    /// The process that has the request.
+    pub(super) process: u32,
+    /// The number of the request there.
+    pub(super) request: u32,
 }
 
 /// A part of a stream.
@@ -93,9 +102,9 @@ impl Message {
                 out.extend(request.to_be_bytes());
                 out.extend_from_slice(after.as_bytes());
             }
-            Self::Stream(to, request, part, bytes) => {
-                out.extend(to.to_be_bytes());
-                out.extend(request.to_be_bytes());
+            Self::Stream(name, number, part, bytes) => {
+                put_name(&mut out, name);
+                out.extend(number.to_be_bytes());
                 out.push(match part {
                     StreamPart::More => 0,
                     StreamPart::Last => 1,
@@ -103,10 +112,7 @@ impl Message {
                 });
                 out.extend_from_slice(bytes);
             }
-            Self::StopStream(to, request) => {
-                out.extend(to.to_be_bytes());
-                out.extend(request.to_be_bytes());
-            }
+            Self::StopStream(name) => put_name(&mut out, name),
             Self::Relay(id, message) => {
                 put(&mut out, id.reveal().as_bytes());
                 out.extend_from_slice(message);
@@ -145,16 +151,16 @@ impl Message {
                 Self::Resume(id, to, request, String::from_utf8(rest(from)).ok()?)
             }
             8 => {
-                let (to, request) = (number(from)?, number(from)?);
+                let (name, count) = (relay_name(from)?, number(from)?);
                 let part = match *take(from)? {
                     [0] => StreamPart::More,
                     [1] => StreamPart::Last,
                     [2] => StreamPart::Unknown,
                     _ => return None,
                 };
-                Self::Stream(to, request, part, rest(from))
+                Self::Stream(name, count, part, rest(from))
             }
-            9 => Self::StopStream(number(from)?, number(from)?),
+            9 => Self::StopStream(relay_name(from)?),
             6 => {
                 let [all_resources] = *take(from)?;
                 let mut changes =
@@ -218,6 +224,16 @@ fn id(from: &mut &[u8]) -> Option<SessionId> {
     SessionId::new(core::str::from_utf8(part(from)?).ok()?)
 }
 
+fn put_name(out: &mut Vec<u8>, name: &RelayName) {
+    put(out, name.id.reveal().as_bytes());
+    out.extend(name.process.to_be_bytes());
+    out.extend(name.request.to_be_bytes());
+}
+
+fn relay_name(from: &mut &[u8]) -> Option<RelayName> {
+    Some(RelayName { id: id(from)?, process: number(from)?, request: number(from)? })
+}
+
 fn rest(from: &mut &[u8]) -> Vec<u8> {
     core::mem::take(from).to_vec()
 }
@@ -230,6 +246,7 @@ mod tests {
     #[test]
     fn message_is_read_as_it_was_written_and_a_part_of_it_is_none() {
         let id = || SessionId::new("AAAAAAAAAAAAAAAAAAAAAAAAAAAA").expect("an id");
+        let name = || RelayName { id: id(), process: 3, request: 4 };
         let mut changes = ChangeSet::all_resources();
         changes.merge(&Change::Tools.into());
         let mut some = ChangeSet::from(Change::Resource("a:1".into()));
@@ -241,10 +258,10 @@ mod tests {
             Message::StreamOpened(id(), String::new()),
             Message::StreamOpened(id(), "7-1".into()),
             Message::Resume(id(), 3, 4, "7-1-Mg".into()),
-            Message::Stream(3, 4, StreamPart::More, b"data: x".to_vec()),
-            Message::Stream(3, 4, StreamPart::Last, Vec::new()),
-            Message::Stream(3, 4, StreamPart::Unknown, Vec::new()),
-            Message::StopStream(3, 4),
+            Message::Stream(name(), 0, StreamPart::More, b"data: x".to_vec()),
+            Message::Stream(name(), 1, StreamPart::Last, Vec::new()),
+            Message::Stream(name(), 2, StreamPart::Unknown, Vec::new()),
+            Message::StopStream(name()),
             Message::ForStream(id(), 7, b"{}".to_vec()),
             Message::Changes(changes),
             Message::Changes(some),

@@ -7,32 +7,36 @@ use alloc::vec::Vec;
 use mcp_proto::Instant;
 use mcp_proto::http::server::{ExchangeId, Server, SessionId};
 
-use super::message::{Message, StreamPart};
+use super::message::{Message, RelayName, StreamPart};
 
 /// Number of processes whose streams have different numbers (see [`mcp_proto::http::server::SharedSessions::begin`]).
 const PROCESSES: u32 = 1024;
+/// The number of a part that follows none: the stream has a hole, so its response ends.
+const HOLE: u32 = u32::MAX;
 
 /// The streams of other processes that clients resume here, and those here that they resume there.
-#[derive(Default)]
 pub(super) struct Relays {
     /// The requests that resume streams of other processes, by a number.
-    resumed: BTreeMap<u32, ExchangeId>,
+    resumed: BTreeMap<u32, Resumed>,
     last_resumed: u32,
     /// The streams that are open for other processes.
     open: Vec<Relay>,
 }
 
-/// A stream of a call that is open for the request of another process.
-struct Relay {
+/// A request that resumes a stream of another process.
+struct Resumed {
+    id: SessionId,
     exchange: ExchangeId,
-    process: u32,
-    request: u32,
+    /// The number of the part that comes next.
+    next: u32,
 }
 
-impl Relay {
-    fn part(&self, part: StreamPart, bytes: Vec<u8>) -> Message {
-        Message::Stream(number_of(self.process), self.request, part, bytes)
-    }
+/// A stream of a call that is open for the request of another process.
+struct Relay {
+    name: RelayName,
+    exchange: ExchangeId,
+    /// The number of the part that goes next.
+    next: u32,
 }
 
 /// Returns the number that streams of a process have.
@@ -41,6 +45,11 @@ pub(super) const fn number_of(process: u32) -> u32 {
 }
 
 impl Relays {
+    /// `begin` is random: a process that got the number of an earlier one does not take what was meant for that.
+    pub(super) const fn new(begin: u32) -> Self {
+        Self { resumed: BTreeMap::new(), last_resumed: begin, open: Vec::new() }
+    }
+
     /// Asks the process with a number for the stream of a call.
     pub(super) fn resume(
         &mut self,
@@ -49,25 +58,49 @@ impl Relays {
         (id, process, after): (SessionId, u32, String),
     ) -> Message {
         // Those whose clients are gone have no end of their own.
-        self.resumed.retain(|_, exchange| !server.is_finished(*exchange));
+        self.resumed.retain(|_, resumed| !server.is_finished(resumed.exchange));
         self.last_resumed = self.last_resumed.wrapping_add(1);
-        self.resumed.insert(self.last_resumed, exchange);
+        self.resumed.insert(self.last_resumed, Resumed { id: id.clone(), exchange, next: 0 });
         Message::Resume(id, process, self.last_resumed, after)
     }
 
-    /// Opens the stream of a call for a request of another process.
+    /// Returns the number of the latest request.
+    #[cfg(test)]
+    pub(super) const fn last_request(&self) -> u32 {
+        self.last_resumed
+    }
+
+    /// Ends a request to resume a stream that no process was asked for, so that its client asks again.
+    pub(super) fn refuse(&mut self, now: Instant, server: &mut Server, request: u32) {
+        if let Some(resumed) = self.resumed.remove(&request) {
+            end(now, server, resumed.exchange);
+        }
+    }
+
+    /// Ends all requests that resume streams: parts of these may be lost.
+    pub(super) fn end_all(&mut self, now: Instant, server: &mut Server) {
+        for resumed in core::mem::take(&mut self.resumed).into_values() {
+            end(now, server, resumed.exchange);
+        }
+    }
+
+    /// Opens the stream of a call for a request of another process. Returns what to tell it, if anything.
     pub(super) fn open(
         &mut self,
         now: Instant,
         server: &mut Server,
-        (process, request): (u32, u32),
-        (id, after): (&SessionId, &str),
-    ) -> Message {
-        let opened = server.shared_sessions().open_relay(now, id, after);
+        name: RelayName,
+        after: &str,
+    ) -> Option<Message> {
+        if self.open.iter().any(|relay| relay.name == name) {
+            // The store may deliver a message twice.
+            return None;
+        }
+        let opened = server.shared_sessions().open_relay(now, &name.id, after);
         // A stream that is open may be silent for long.
         let part = if opened.is_some() { StreamPart::More } else { StreamPart::Unknown };
-        self.open.extend(opened.map(|exchange| Relay { exchange, process, request }));
-        Message::Stream(number_of(process), request, part, Vec::new())
+        self.open.extend(opened.map(|exchange| Relay { name: name.clone(), exchange, next: 1 }));
+        Some(Message::Stream(name, 0, part, Vec::new()))
     }
 
     /// Takes a part of a stream of another process. Returns what to tell it, if anything.
@@ -75,12 +108,28 @@ impl Relays {
         &mut self,
         now: Instant,
         server: &mut Server,
-        (process, request): (u32, u32),
-        (part, bytes): (StreamPart, Vec<u8>),
+        name: RelayName,
+        (number, part, bytes): (u32, StreamPart, Vec<u8>),
     ) -> Option<Message> {
-        let exchange = self.resumed.get(&request).copied()?;
-        if part != StreamPart::More {
+        let request = name.request;
+        let Some(resumed) = self.resumed.get_mut(&request).filter(|resumed| resumed.id == name.id) else {
+            // Its client is gone, or it was ended here.
+            return (part == StreamPart::More).then(|| Message::StopStream(name));
+        };
+        if number < resumed.next {
+            // The store may deliver a message twice.
+            return None;
+        }
+        let exchange = resumed.exchange;
+        let has_hole = number > resumed.next;
+        resumed.next = resumed.next.saturating_add(1);
+        if has_hole || part != StreamPart::More {
             self.resumed.remove(&request);
+        }
+        if has_hole {
+            // The client resumes it, and gets what is missing.
+            end(now, server, exchange);
+            return (part == StreamPart::More).then(|| Message::StopStream(name));
         }
         let mut sessions = server.shared_sessions();
         if part == StreamPart::Unknown {
@@ -88,15 +137,29 @@ impl Relays {
             return None;
         }
         let goes_on = sessions.relay(now, exchange, &bytes.into(), part == StreamPart::Last);
-        (!goes_on).then(|| Message::StopStream(number_of(process), request))
+        if !goes_on {
+            self.resumed.remove(&request);
+        }
+        (!goes_on && part == StreamPart::More).then(|| Message::StopStream(name))
     }
 
     /// Ends a stream that a request of another process does not need any more.
-    pub(super) fn stop(&mut self, now: Instant, server: &mut Server, process: u32, request: u32) {
-        let is_it = |relay: &Relay| relay.process == process && relay.request == request;
-        if let Some(at) = self.open.iter().position(is_it) {
+    pub(super) fn stop(&mut self, now: Instant, server: &mut Server, name: &RelayName) {
+        if let Some(at) = self.open.iter().position(|relay| relay.name == *name) {
             server.handle_gone(now, self.open.swap_remove(at).exchange);
         }
+    }
+
+    /// Ends a stream one of whose parts may not have arrived. Returns what to tell the other process, if anything.
+    pub(super) fn lose_part(
+        &mut self,
+        now: Instant,
+        server: &mut Server,
+        name: RelayName,
+        number: u32,
+    ) -> Option<Message> {
+        self.stop(now, server, &name);
+        (number != HOLE).then(|| Message::Stream(name, HOLE, StreamPart::Last, Vec::new()))
     }
 
     /// Passes on what the streams have that are open for other processes. Returns whether there was anything.
@@ -109,7 +172,7 @@ impl Relays {
         tell: impl Fn(Message) -> bool,
     ) -> bool {
         let mut any = false;
-        self.open.retain(|relay| {
+        self.open.retain_mut(|relay| {
             loop {
                 let bytes = server.transmit(now, relay.exchange).to_vec();
                 server.consume(relay.exchange, bytes.len());
@@ -119,7 +182,9 @@ impl Relays {
                 }
                 any = true;
                 let part = if is_last { StreamPart::Last } else { StreamPart::More };
-                if !tell(relay.part(part, bytes)) || is_last {
+                let told = tell(Message::Stream(relay.name.clone(), relay.next, part, bytes));
+                relay.next = relay.next.saturating_add(1);
+                if !told || is_last {
                     // Without a part the stream has no meaning: it ends, and its client resumes it.
                     server.release(now, relay.exchange);
                     return false;
@@ -128,4 +193,11 @@ impl Relays {
         });
         any
     }
+}
+
+/// Ends a response, or refuses the request for it, after which its client resumes the stream again.
+fn end(now: Instant, server: &mut Server, exchange: ExchangeId) {
+    let mut sessions = server.shared_sessions();
+    sessions.unavailable(now, exchange);
+    sessions.relay(now, exchange, &[].as_slice().into(), true);
 }

@@ -20,8 +20,9 @@ const NONCE_LEN: usize = 24;
 /// The keys with which records and messages of sessions are sealed, the same in all processes.
 ///
 /// The current key seals; it and the older ones open. To change it without losing sessions: give the new key to all processes
-/// as an older one, then make it the current one, and drop the previous one after the idle timeout of sessions,
-/// or [their lifetime](super::SharedSessions::in_ids).
+/// as an older one, then make it the current one in all, and drop the previous one after the idle timeout of sessions and an eighth
+/// of it ([`Config::record_lifetime`](mcp_proto::http::server::Config::record_lifetime)), or
+/// [the lifetime of ids](super::SharedSessions::in_ids). A record that is loaded with an older key is sealed anew.
 #[derive(Clone)]
 pub struct SessionKeys {
     current: [u8; 32],
@@ -115,6 +116,12 @@ impl Sealer {
         let payload = Payload { msg: bytes, aad: &purpose.associated_data() };
         let sealed = key.cipher.encrypt(XNonce::from_slice(nonce), payload).map_err(|_| failed())?;
         Ok([&[VERSION], &key.name[..], nonce, &sealed].concat())
+    }
+
+    /// Returns whether something was sealed with the current key.
+    pub(super) fn is_current(&self, sealed: &[u8]) -> bool {
+        let name = sealed.get(1..=KEY_NAME_LEN);
+        self.keys.first().is_some_and(|key| name == Some(key.name.as_slice()))
     }
 
     /// Opens what [`seal`](Self::seal) has sealed for the same purpose.

@@ -21,7 +21,7 @@ impl Failing {
         self.0.2.store(messages, Ordering::SeqCst);
     }
 
-    /// Number of loads and messages that have failed.
+    /// Number of loads, removals and messages that have failed.
     fn failures(&self) -> usize {
         self.0.3.load(Ordering::SeqCst)
     }
@@ -55,7 +55,7 @@ impl SessionStore for Failing {
     }
 
     fn remove(&self, session: &SessionName) -> Result<(), SessionStoreError> {
-        self.0.0.remove(session)
+        self.check(&self.0.1).and_then(|()| self.0.0.remove(session))
     }
 
     fn join(&self) -> Result<u32, SessionStoreError> {
@@ -78,18 +78,29 @@ struct Process {
     sharing: SessionSharing,
     shared: Arc<Shared>,
     written: String,
+    now: Instant,
+    /// The call that has begun last.
+    call: Option<server::Call>,
 }
 
 impl Process {
     fn start(store: &Failing) -> Self {
-        let capabilities = Capabilities::new().with(Capability::ResourceSubscriptions);
+        Self::shard(&join(store), &Arc::default(), None)
+    }
+
+    /// Starts a shard of a server, whose shards have these numbers.
+    fn shard(joined: &SharedSessions, shards: &Arc<Mutex<Vec<u32>>>, shard: Option<u8>) -> Self {
+        let capabilities = [Capability::ResourceSubscriptions, Capability::Tools];
+        let capabilities = capabilities.into_iter().fold(Capabilities::new(), Capabilities::with);
         let config = server::Config::new("x", "1").capabilities(capabilities);
         let mut server = Server::new(config.into(), Config::new().into(), Entropy::new([7; 32], 0));
-        let joined = SharedSessions::join(store.clone(), &SessionKeys::new([7; 32])).expect("it is there");
-        let Place::Store(shared) = joined.0 else { panic!("a store") };
-        let sharing = SessionSharing::start(&shared, &mut server).expect("threads");
+        if let Some(shard) = shard {
+            server.set_shard(shard, 2);
+        }
+        let Place::Store(shared) = joined.0.clone() else { panic!("a store") };
+        let sharing = SessionSharing::start(&shared, shards.clone(), &mut server).expect("threads");
         let connection = Connection::new(Instant::ZERO, Default::default());
-        Self { server, connection, sharing, shared, written: String::new() }
+        Self { server, connection, sharing, shared, written: String::new(), now: Instant::ZERO, call: None }
     }
 
     fn request(&mut self, method: &str, id: &str, body: &str) {
@@ -99,7 +110,32 @@ impl Process {
              Accept: application/json, text/event-stream\r\n{session}Content-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        self.connection.handle_input(Instant::ZERO, head.as_bytes());
+        self.connection.handle_input(self.now, head.as_bytes());
+    }
+
+    /// Begins the stream of a call, and returns the id of its first event.
+    fn begin_call(&mut self, id: &SessionId, request: u32) -> String {
+        let call = alloc::format!(
+            r#"{{"jsonrpc":"2.0","id":{request},"method":"tools/call","params":{{"name":"x","arguments":{{}}}}}}"#
+        );
+        self.request("POST", id.reveal(), &call);
+        self.run_until("a call", |process| process.call.is_some());
+        self.now = self.now + Duration::from_secs(5);
+        self.run_until_written("id: ");
+        let event = self.written.split("id: ").last().and_then(|text| text.split('\n').next());
+        event.expect("an event").trim().into()
+    }
+
+    /// Resumes a stream on a new connection.
+    fn resume(&mut self, id: &SessionId, after: &str) {
+        self.connection = Connection::new(self.now, Default::default());
+        self.request("GET", &alloc::format!("{}\r\nLast-Event-ID: {after}", id.reveal()), "");
+    }
+
+    fn answer(&mut self, text: &str) {
+        let call = self.call.take().expect("a call");
+        let result = mcp_proto::model::CallToolResult::text(text);
+        self.server.engine().complete(self.now, call.id(), &result).expect("it runs");
     }
 
     /// Runs until something has happened.
@@ -107,11 +143,14 @@ impl Process {
         let begun = time::Instant::now();
         while !has_happened(self) {
             assert!(begun.elapsed() < Duration::from_secs(60), "{what}: {}", self.written);
-            let now = Instant::ZERO;
+            let now = self.now;
+            self.server.handle_timeout(now);
             self.connection.drive(now, &mut self.server);
             while let Some(event) = self.server.poll_event(now) {
-                if let Event::Shared(event) = event {
-                    self.sharing.handle_event(now, &mut self.server, event);
+                match event {
+                    Event::Shared(event) => self.sharing.handle_event(now, &mut self.server, event),
+                    Event::Server(server::Event::Call(call)) => self.call = Some(call),
+                    _ => {}
                 }
             }
             self.sharing.drive(now, &mut self.server);
@@ -145,6 +184,199 @@ impl Process {
     }
 }
 
+fn join(store: &Failing) -> SharedSessions {
+    SharedSessions::join(store.clone(), &SessionKeys::new([7; 32])).expect("it is there")
+}
+
+/// Runs several processes until something has happened.
+fn run_all(all: &mut [&mut Process], what: &str, mut has_happened: impl FnMut(&[&mut Process]) -> bool) {
+    let begun = time::Instant::now();
+    while !has_happened(all) {
+        let written: Vec<&str> = all.iter().map(|process| &*process.written).collect();
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: {written:?}");
+        for process in all.iter_mut() {
+            let mut is_first = true;
+            process.run_until(what, |_| !core::mem::take(&mut is_first));
+        }
+    }
+}
+
+// covers: SEC-005, SSE-021
+#[test]
+fn each_client_that_resumes_at_a_shard_gets_its_own_stream() {
+    let store = Failing::default();
+    let start = || {
+        let (joined, shards) = (join(&store), Arc::default());
+        [0, 1].map(|shard| Process::shard(&joined, &shards, Some(shard)))
+    };
+    let ([mut a, mut b], [mut c, mut d]) = (start(), start());
+    let streams = [&mut a, &mut b].map(|process| {
+        let id = process.begin();
+        let after = process.begin_call(&id, 77);
+        (id, after)
+    });
+    for (process, (id, after)) in [&mut c, &mut d].into_iter().zip(&streams) {
+        process.resume(id, after);
+    }
+    run_all(&mut [&mut a, &mut b, &mut c, &mut d], "both are resumed", |all| {
+        all[2..].iter().all(|process| process.written.contains("text/event-stream"))
+    });
+    a.answer("of the first one");
+    b.answer("of the second one");
+    run_all(&mut [&mut a, &mut b, &mut c, &mut d], "both are answered", |all| {
+        all[2..].iter().all(|process| process.written.contains("\"id\":77"))
+    });
+    for (process, own) in [(&c, "of the first one"), (&d, "of the second one")] {
+        assert!(process.written.contains(own), "{}", process.written);
+        assert_eq!(process.written.matches("of the ").count(), 1, "{}", process.written);
+    }
+}
+
+/// Lets the second process resume the stream of a call of the first one. Returns the session and the id of the event.
+fn resumed(a: &mut Process, b: &mut Process) -> (SessionId, String) {
+    let id = a.begin();
+    let after = a.begin_call(&id, 77);
+    b.resume(&id, &after);
+    run_all(&mut [a, b], "it is resumed", |all| all[1].written.contains("text/event-stream"));
+    (id, after)
+}
+
+// covers: SSE-021
+#[test]
+fn stream_that_cannot_be_asked_for_is_asked_for_again() {
+    let store = Failing::default();
+    let [mut a, mut b] = [(); 2].map(|()| Process::start(&store));
+    let id = a.begin();
+    let after = a.begin_call(&id, 77);
+    store.fail(false, true);
+    b.resume(&id, &after);
+    b.run_until_written(" 503 ");
+    store.fail(false, false);
+    b.written.clear();
+    b.resume(&id, &after);
+    a.answer("done");
+    run_all(&mut [&mut a, &mut b], "it is answered", |all| all[1].written.contains("done"));
+}
+
+// covers: SSE-021
+#[test]
+fn part_that_is_lost_ends_the_stream_and_one_that_comes_twice_is_written_once() {
+    let store = Failing::default();
+    let [mut a, mut b] = [(); 2].map(|()| Process::start(&store));
+    let (id, after) = resumed(&mut a, &mut b);
+    let name = |b: &Process| RelayName {
+        id: id.clone(),
+        process: b.sharing.process,
+        request: b.sharing.relays.last_request(),
+    };
+    let part = Message::Stream(name(&b), 1, message::StreamPart::More, b": twice\n\n".to_vec());
+    assert!(a.shared.publish(a.sharing.process, &part) && a.shared.publish(a.sharing.process, &part));
+    let other = RelayName { id: SessionId::new(&"A".repeat(28)).expect("an id"), ..name(&b) };
+    let part = Message::Stream(other, 2, message::StreamPart::More, b": other\n\n".to_vec());
+    assert!(a.shared.publish(a.sharing.process, &part));
+    let part = Message::Stream(name(&b), 2, message::StreamPart::More, b": after\n\n".to_vec());
+    assert!(a.shared.publish(a.sharing.process, &part));
+    b.run_until_written(": after");
+    assert!(b.written.matches(": twice").count() == 1 && !b.written.contains(": other"), "{}", b.written);
+    // The third one is lost.
+    let part = Message::Stream(name(&b), 4, message::StreamPart::More, b": late\n\n".to_vec());
+    assert!(a.shared.publish(a.sharing.process, &part));
+    b.run_until_written("\r\n0\r\n\r\n");
+    assert!(!b.written.contains(": late"), "{}", b.written);
+    b.written.clear();
+    b.resume(&id, &after);
+    a.answer("done");
+    run_all(&mut [&mut a, &mut b], "it is answered", |all| all[1].written.contains("done"));
+}
+
+// covers: SSE-021
+#[test]
+fn part_that_cannot_be_sent_ends_the_stream_and_so_does_a_gap() {
+    let store = Failing::default();
+    let [mut a, mut b] = [(); 2].map(|()| Process::start(&store));
+    let (id, after) = resumed(&mut a, &mut b);
+    b.shared.loops.send(&Received::Gap);
+    b.run_until_written("\r\n0\r\n\r\n");
+    b.written.clear();
+    b.resume(&id, &after);
+    run_all(&mut [&mut a, &mut b], "it is resumed", |all| all[1].written.contains("text/event-stream"));
+    store.fail(false, true);
+    a.answer("done");
+    let failures = store.failures();
+    a.run_until("twice in vain", |_| store.failures() >= failures + 2);
+    store.fail(false, false);
+    run_all(&mut [&mut a, &mut b], "it ends", |all| all[1].written.contains("\r\n0\r\n\r\n"));
+    assert!(!b.written.contains("done"));
+    b.resume(&id, &after);
+    run_all(&mut [&mut a, &mut b], "it is answered", |all| all[1].written.contains("done"));
+}
+
+// covers: HTTP-071
+#[test]
+fn end_of_a_session_that_fails_is_repeated_and_so_are_changes() {
+    let store = Failing::default();
+    let [mut a, mut b] = [(); 2].map(|()| Process::start(&store));
+    let id = a.begin();
+    b.request("POST", id.reveal(), r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
+    b.run_until_written("\"id\":3");
+    assert_eq!(b.server.session_count(), 1);
+    store.fail(true, true);
+    a.sharing.publish(&ChangeSet::everything());
+    a.request("DELETE", id.reveal(), "");
+    a.run_until_written(" 503 ");
+    assert_eq!(b.server.session_count(), 1);
+    store.fail(false, false);
+    let mut changes = None;
+    run_all(&mut [&mut a, &mut b], "it has ended", |all| all[1].server.session_count() == 0);
+    let inbox = Inbox::new(64);
+    b.shared.loops.0.lock().expect("nobody has panicked").push(inbox.sender());
+    store.fail(false, true);
+    let failures = store.failures();
+    a.sharing.publish(&ChangeSet::everything());
+    a.run_until("twice in vain", |_| store.failures() >= failures + 2);
+    store.fail(false, false);
+    let mut received = VecDeque::new();
+    a.run_until("the changes", |_| {
+        inbox.take(&mut received);
+        for one in received.drain(..) {
+            let Received::Message(sealed) = one else { continue };
+            let opened = b.shared.sealer.open(Purpose::Message, &sealed).expect("sealed");
+            if let Some((_, Message::Changes(set))) = Message::read(&opened) {
+                changes = Some(set);
+            }
+        }
+        changes.is_some()
+    });
+    let loaded = b.shared.load(&name_of(&id), Duration::from_secs(60)).expect("the store is up");
+    assert!(loaded.is_none());
+}
+
+#[test]
+fn record_of_an_older_key_is_sealed_anew_when_it_is_loaded() {
+    let store = Failing::default();
+    let [old, new] = [[7; 32], [8; 32]];
+    let mut a = Process::start(&store);
+    let id = a.begin();
+    let minute = Duration::from_secs(60);
+    let load = |keys: &SessionKeys| {
+        let joined = SharedSessions::join(store.clone(), keys).expect("it is there");
+        let Place::Store(shared) = joined.0 else { panic!("a store") };
+        shared.load(&name_of(&id), minute).expect("the store is up").expect("a record")
+    };
+    let before = load(&SessionKeys::new(old));
+    assert!(load(&SessionKeys::new(new)).record.is_empty());
+    let both = SessionKeys::new(new).with_older(old);
+    assert_eq!(load(&both).record, before.record);
+    let after = load(&SessionKeys::new(new));
+    assert_eq!((&after.record, after.version), (&before.record, load(&both).version));
+}
+
+#[test]
+fn store_that_panics_has_failed() {
+    let panics = || -> Result<(), SessionStoreError> { panic!("a panic of the test") };
+    assert!(guard(panics).is_err() && guard(|| Ok(())).is_ok());
+}
+
 const MESSAGE: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/x"}"#;
 
 #[test]
@@ -155,14 +387,14 @@ fn message_that_cannot_be_handed_over_waits_for_the_next_stream() {
     assert!(a.server.shared_sessions().send(Instant::ZERO, &id, MESSAGE.into()));
     let opened = Message::StreamOpened(id.clone(), String::new());
     // The other process has a stream, but cannot be reached.
-    assert!(b.shared.publish(&opened));
+    assert!(b.shared.publish(b.sharing.process, &opened));
     // What was published is in the inbox of the first one already.
     store.fail(false, true);
     a.run_until("twice in vain", |_| store.failures() == 2);
     // The outcome is on its way: then it waits here again.
     store.fail(false, false);
     a.run_until("given back", |a| {
-        let waiting = a.server.shared_sessions().take_waiting(Instant::ZERO, &id, None);
+        let waiting = a.server.shared_sessions().take_waiting(a.now, &id, None);
         let is_back = waiting.iter().any(|message| **message == *MESSAGE);
         for message in waiting {
             assert!(a.server.shared_sessions().send(Instant::ZERO, &id, message));
@@ -171,7 +403,7 @@ fn message_that_cannot_be_handed_over_waits_for_the_next_stream() {
     });
     let inbox = Inbox::new(8);
     b.shared.loops.0.lock().expect("nobody has panicked").push(inbox.sender());
-    assert!(b.shared.publish(&opened));
+    assert!(b.shared.publish(b.sharing.process, &opened));
     let mut messages = VecDeque::new();
     a.run_until("handed over", |_| {
         inbox.take(&mut messages);
