@@ -10,7 +10,7 @@ use super::exchanges::{ExchangeBuffers, Exchanges};
 use super::log::Threshold;
 use super::receive::{receive_initialized, report_session};
 use crate::built::{Legacy, Part};
-use crate::calls::batch::batch_answers;
+use crate::calls::batch::{batch_answers, split_batch};
 use crate::calls::outbound::ResponseMatch;
 use crate::json::{append_one_line, object_members};
 use crate::methods;
@@ -175,6 +175,13 @@ impl Exchanges<'_> {
             None => self.handle_batch(now, stream, frame),
         }
         self.remove(now, stream);
+    }
+
+    /// Returns the members of a batch that are no requests.
+    pub(crate) fn members_without_answer(&self, frame: &Bytes) -> Vec<Bytes> {
+        let mut members = split_batch(frame, &self.engine.endpoint.limits).unwrap_or_default();
+        members.retain(|member| self.engine.parse(member).is_ok_and(|e| e.kind != Kind::Request));
+        members
     }
 
     /// Returns the messages of a channel that nobody has taken. Of a batch, the answers that are there are one more.

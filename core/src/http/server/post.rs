@@ -253,9 +253,7 @@ impl Server {
             return self.exchanges.refuse(key, &refusal);
         }
         let effect = match (route, shared::functions(self)) {
-            (PostRoute::Session(session), Some(sharing)) => {
-                (sharing.inspect_batch)(self, session, frame, &contents)
-            }
+            (PostRoute::Session(_), Some(sharing)) => (sharing.inspect_batch)(self, key, frame, &contents),
             _ => Effect::None,
         };
         let Some(stream) = self.open_stream(key, route) else { return };

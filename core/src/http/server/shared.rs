@@ -23,7 +23,7 @@ use bytes::Bytes;
 use super::exchange_table::{ExchangeId, Kind, RequestPhase, ServerExchange, SessionKey, SessionUse};
 use super::refusal::overloaded;
 use super::resumption::{parse_event_id, return_message, take_waiting};
-use super::session::{HttpSession, drop_session, is_id};
+use super::session::{HttpSession, SessionLookup, drop_session, is_id};
 use super::snapshot::{self, Snapshot, SnapshotError};
 use super::{Event, Server};
 use crate::methods;
@@ -179,6 +179,8 @@ pub(super) struct Sharing {
     used_since: Instant,
     /// Memory for the next id of a request.
     scratch: Vec<u8>,
+    /// Until when exchanges wait. May contain some that do not any more.
+    waits: BTreeMap<Key, Instant>,
 }
 
 impl Sharing {
@@ -190,6 +192,7 @@ impl Sharing {
             unstored: BTreeMap::new(),
             used_since: now,
             scratch: Vec::new(),
+            waits: BTreeMap::new(),
         }
     }
 }
@@ -200,8 +203,8 @@ pub(super) struct Functions {
     pub(super) wait: fn(&mut Server, Key) -> bool,
     /// Looks at a message, of a session or a new one, before it is processed.
     pub(super) inspect: fn(&mut Server, Key, Option<SessionKey>, &Bytes, &Envelope<'_>) -> Effect,
-    /// The same for a batch.
-    pub(super) inspect_batch: fn(&mut Server, SessionKey, &Bytes, &BatchContents) -> Effect,
+    /// The same for a batch, of a session.
+    pub(super) inspect_batch: fn(&mut Server, Key, &Bytes, &BatchContents) -> Effect,
     /// Holds back the response to the request that was inspected last, and has changed its session.
     pub(super) hold: fn(&mut Server, Key),
     /// Reports the end of a session, for the request of an exchange or for another reason.
@@ -626,7 +629,7 @@ fn wait(server: &mut Server, key: Key) -> bool {
     };
     let id = SessionId(id.into());
     let until = server.now + server.config.store_timeout;
-    server.undecided.add(&mut server.exchanges, key, until, RequestPhase::Loading);
+    load_until(server, key, until);
     report(server, SharedSessionEvent::Load { exchange: ExchangeId(key), id });
     true
 }
@@ -661,13 +664,16 @@ fn inspect(
     if is_awaited == Some(false) { Effect::Elsewhere } else { Effect::None }
 }
 
-fn inspect_batch(
-    server: &mut Server,
-    session: SessionKey,
-    frame: &Bytes,
-    contents: &BatchContents,
-) -> Effect {
-    if !contents.has_requests {
+fn inspect_batch(server: &mut Server, key: Key, frame: &Bytes, contents: &BatchContents) -> Effect {
+    let SessionLookup::Session(session) = server.find_session(key) else { return Effect::None };
+    if contents.has_requests {
+        relay::note_batch(server, key);
+        // The requests are for this process, and the rest may be for another one.
+        for message in server.engine.exchanges().members_without_answer(frame) {
+            let id = id_of(server, session);
+            report(server, SharedSessionEvent::Relay { id, message });
+        }
+    } else {
         let id = id_of(server, session);
         report(server, SharedSessionEvent::Relay { id, message: frame.clone() });
     }
@@ -689,6 +695,22 @@ fn hold_response(server: &mut Server, key: Key) {
     }
     let until = server.now + server.config.store_timeout;
     server.undecided.add_held(&server.exchanges, key, until);
+    note_wait(server, key, until);
+}
+
+/// Makes a request wait for its session, or the stream that it resumes.
+fn load_until(server: &mut Server, key: Key, until: Instant) {
+    server.undecided.add(&mut server.exchanges, key, until, RequestPhase::Loading);
+    note_wait(server, key, until);
+}
+
+/// Notes until when an exchange waits: timers of earlier waits may fire before.
+fn note_wait(server: &mut Server, key: Key, until: Instant) {
+    let Some(sharing) = server.sharing.as_mut() else { return };
+    sharing.waits.insert(key, until);
+    if sharing.waits.len() > server.exchanges.len().saturating_mul(2) {
+        sharing.waits.retain(|key, _| server.exchanges.is_undecided(*key));
+    }
 }
 
 fn hold(server: &mut Server, key: Key) {
@@ -766,6 +788,10 @@ fn refuse(server: &mut Server, key: Key) {
 }
 
 fn expire(server: &mut Server, key: Key) {
+    let waits = server.sharing.as_ref().and_then(|sharing| sharing.waits.get(&key));
+    if waits.is_some_and(|until| *until > server.now) {
+        return;
+    }
     match server.exchanges.get(key) {
         Some(x) if x.is_held => refuse(server, key),
         Some(x) if x.phase != RequestPhase::Loading => {}

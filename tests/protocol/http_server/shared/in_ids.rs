@@ -134,6 +134,10 @@ fn client_cannot_end_a_session_that_other_processes_would_go_on_with() {
         assert_eq!((web.response(x).status, web.response(x).field("allow")), (405, Some("POST, GET")));
         complete_call(web, &id, 3);
     }
+    let fields = [("Mcp-Session-Id", &*id), ("MCP-Protocol-Version", "2026-07-28")];
+    let x = a.send_request("DELETE", "/mcp", &fields, "");
+    settle(&mut a);
+    assert_eq!(a.response(x).status, 405);
     // In the other era there are no sessions, and the id means nothing.
     let fields = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "server/discover")];
     let mut c = process(2, Config::new());

@@ -1,5 +1,6 @@
 //! Streams that clients resume at another process than the one that has them.
 
+use mcp_proto::Progress;
 use mcp_proto::http::server::{Config, ExchangeId};
 use mcp_proto::server::Call;
 use serde_json::json;
@@ -92,6 +93,75 @@ fn call_of_a_process_that_is_killed_ends_with_an_error_for_who_resumes_it() {
         all.processes[0].advance(secs(2));
         assert_eq!(all.processes[0].response(x).status, 400, "{after}");
     }
+}
+
+// covers: SSE-021
+#[test]
+fn stream_of_a_batch_and_of_a_long_id_is_resumed_at_another_process() {
+    let mut all = Cluster::new(2, Config::new);
+    let id = all.open(0, "2025-03-26");
+    let long = format!(r#""{}""#, "x".repeat(70));
+    let with_long_id = |request: &str| request.replace(r#""id":9"#, &format!(r#""id":{long}"#));
+    let params = format!("{ECHO_PARAMS},\"_meta\":{{\"progressToken\":1}}");
+    let request = with_long_id(&legacy_request(9, "tools/call", &params));
+    let batch = format!(
+        r#"[{},{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":77}}}}]"#,
+        legacy_request(8, "tools/call", &params)
+    );
+    for body in [request, batch] {
+        let x = all.post(1, &id, &body);
+        let running = call(&mut all.processes[1], &mut |_| {});
+        let web = &mut all.processes[1];
+        web.server.engine().progress(web.now, running.id(), Progress::new(1.0)).expect("open");
+        web.transmit_all();
+        all.settle();
+        let events = all.processes[1].response(x).events();
+        let begun = events.first().expect("the first event").id.clone();
+        let resumed = resume(&mut all, 0, &id, &begun);
+        answer_call(&mut all.processes[1], &running);
+        all.settle();
+        let response = all.processes[0].response(resumed);
+        assert!(response.is_complete);
+        assert!(format!("{:?}", response.messages()).contains("done"), "{begun}");
+    }
+}
+
+// covers: CANC-010, BATCH-001
+#[test]
+fn cancellation_beside_a_request_reaches_the_process_of_the_call() {
+    let mut all = Cluster::new(2, Config::new);
+    let id = all.open(0, "2025-03-26");
+    let cancelled = all.post(1, &id, &legacy_request(77, "tools/call", ECHO_PARAMS));
+    call(&mut all.processes[1], &mut |_| {});
+    let batch = format!(
+        r#"[{},{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":77}}}}]"#,
+        legacy_request(8, "ping", "")
+    );
+    all.post(0, &id, &batch);
+    let mut ended = Vec::new();
+    while let Some(event) = all.processes[1].poll_event() {
+        ended.push(event);
+    }
+    assert!(matches!(&*ended, [mcp_proto::server::Event::Cancelled { .. }]), "{ended:?}");
+    assert!(all.processes[1].response(cancelled).messages().is_empty());
+}
+
+// covers: SSE-021
+#[test]
+fn time_to_load_the_session_is_not_that_to_find_the_call() {
+    let mut all = Cluster::new(2, Config::new);
+    let id = all.open(0, "2025-11-25");
+    let (_, _, begun) = stream_call(&mut all, 1, &id, 77);
+    let fields = [("Mcp-Session-Id", &*id), ("Last-Event-ID", &begun)];
+    let x = all.processes[0].send_request("GET", "/mcp", &fields, "");
+    all.kill(1, 9);
+    // The store takes four seconds of five, and the other process has two more.
+    all.processes[0].advance(secs(4));
+    all.settle();
+    all.processes[0].advance(secs(1));
+    assert_eq!(all.processes[0].response(x).status, 0, "two seconds are not over");
+    all.processes[0].advance(secs(1));
+    assert_eq!(all.processes[0].response(x).message()["id"], 77);
 }
 
 // covers: HTTP-055, SSE-021

@@ -12,16 +12,17 @@ use bytes::Bytes;
 use super::super::Server;
 use super::super::exchange_table::{ExchangeId, Kind, RequestPhase, SessionKey};
 use super::super::refusal::{Refusal, overloaded};
-use super::super::session::{ID_LEN, is_id};
+use super::super::session::{ID_LEN, SessionLookup, is_id};
 use super::super::snapshot::{self, Snapshot, SnapshotError};
 use super::{
     Effect, Functions, NUMBERS, PROCESSES, SharedSessionEvent, SharedSessions, Sharing, expire,
-    hold_response, id_of, relay, release, report,
+    hold_response, id_of, load_until, relay, release, report,
 };
 use crate::head::Fields;
 use crate::http::fields;
 use crate::methods::{self, Capability};
 use crate::rpc::envelope::Envelope;
+use crate::server::BatchContents;
 use crate::slab::Key;
 use crate::time::Instant;
 
@@ -71,10 +72,7 @@ pub struct SubscriptionsNeedStore;
 static FUNCTIONS: Functions = Functions {
     wait,
     inspect,
-    inspect_batch: |server, session, _, _| {
-        mark_initialized(server, session);
-        Effect::None
-    },
+    inspect_batch,
     hold,
     end: |_, _, _| {},
     expire,
@@ -90,8 +88,9 @@ impl SharedSessions<'_> {
     /// Lets the ids of sessions carry their identity, so that other processes with the same configuration and number of shards
     /// take them up without a store.
     ///
-    /// `process` as for [`begin`](Self::begin), which this takes the place of; a random number will do. The application
-    /// serves [`SharedSessionEvent::Begun`] and [`TakeUp`](SharedSessionEvent::TakeUp) then, and gets no other events. A client cannot
+    /// `process` as for [`begin`](Self::begin), which this takes the place of. A random number will do if it may happen that two of
+    /// the processes have the same one, modulo 1024: a client that resumes a stream of one at the other may get events of another
+    /// stream of its session, or is refused with 400. The application serves [`SharedSessionEvent::Begun`] and [`TakeUp`](SharedSessionEvent::TakeUp) then, and gets no other events. A client cannot
     /// end its session: the other processes would not know, so DELETE is answered with 405 (HTTP-075).
     ///
     /// # Errors
@@ -188,15 +187,17 @@ fn add_to_id(server: &mut Server, key: Key, identity: &SealedIdentity) {
 }
 
 fn wait(server: &mut Server, key: Key) -> bool {
-    let Some(x) = server.exchanges.get_mut(key).filter(|x| !x.headers.names_modern_revision()) else {
-        return false;
-    };
+    let Some(x) = server.exchanges.get_mut(key) else { return false };
+    // Whatever revision it names: nothing can be ended here.
     if x.kind == Kind::Other {
         let mut allowed = Fields::new();
         allowed.push(fields::ALLOW, METHODS.as_bytes());
         let refusal = Refusal::new(405, "sessions end by themselves here");
         server.exchanges.refuse_with(key, &refusal, allowed);
         return true;
+    }
+    if x.headers.names_modern_revision() {
+        return false;
     }
     // What is behind the id matters only where the session is unknown: the id alone proves enough elsewhere.
     let Some(identity) = x.headers.split_session(ID_LEN, MAX_ID_LEN) else { return false };
@@ -207,7 +208,7 @@ fn wait(server: &mut Server, key: Key) -> bool {
         server.sessions.find(id).is_none() && server.sessions.foreign_shard(id.as_bytes()).is_none();
     let Some(identity) = identity.filter(|_| is_elsewhere) else { return false };
     let until = server.now + server.config.store_timeout;
-    server.undecided.add(&mut server.exchanges, key, until, RequestPhase::Loading);
+    load_until(server, key, until);
     report(server, SharedSessionEvent::TakeUp { exchange: ExchangeId(key), identity });
     true
 }
@@ -223,6 +224,16 @@ fn inspect(
     let Some(session) = session else { return Effect::Changes };
     relay::note_request(server, key, envelope);
     if !matches!(&*envelope.method, methods::INITIALIZED | methods::PING) {
+        mark_initialized(server, session);
+    }
+    Effect::None
+}
+
+fn inspect_batch(server: &mut Server, key: Key, _frame: &Bytes, contents: &BatchContents) -> Effect {
+    if contents.has_requests {
+        relay::note_batch(server, key);
+    }
+    if let SessionLookup::Session(session) = server.find_session(key) {
         mark_initialized(server, session);
     }
     Effect::None

@@ -20,7 +20,7 @@ use super::super::refusal::unknown_event_id;
 use super::super::resumption::{ReplayEntry, event_stream_fields, parse_event_id, write_entry};
 use super::super::snapshot::lost_call;
 use super::super::{MAX_BUFFERED_BODY, Server};
-use super::{NUMBERS, SessionId, SharedSessionEvent, SharedSessions, StreamPlace, id_of, report};
+use super::{NUMBERS, SessionId, SharedSessionEvent, SharedSessions, StreamPlace, id_of, load_until, report};
 use crate::head::BodySize;
 use crate::http::fields;
 use crate::rpc::RequestId;
@@ -34,6 +34,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_NOTED_ID: usize = 64;
 /// Length of its note.
 const MAX_NOTE: usize = (4 * MAX_NOTED_ID).div_ceil(3);
+/// The note of a batch and of a request with a longer id. It is not that of any id: if its process has ended, nobody can be answered.
+const OTHER_NOTE: &str = "_";
 /// Number of relayed bytes that may wait for a slow client. Beyond it the stream ends, and its client resumes it.
 const MAX_RELAYED: usize = 64 * MAX_BUFFERED_BODY;
 
@@ -49,8 +51,15 @@ pub(super) fn note_request(server: &mut Server, key: Key, envelope: &Envelope<'_
     id.write(text);
     // Fails for a text of more than `MAX_NOTED_ID`.
     let len = URL_SAFE_NO_PAD.encode_slice(text, &mut note).unwrap_or_default();
-    let note = note.get(..len).filter(|note| !note.is_empty());
-    x.event_note = note.and_then(|note| core::str::from_utf8(note).ok()).map(Box::from);
+    let note = note.get(..len).and_then(|note| core::str::from_utf8(note).ok());
+    x.event_note = Some(note.filter(|note| !note.is_empty()).unwrap_or(OTHER_NOTE).into());
+}
+
+/// Notes in the ids of events that they belong to the calls of a batch.
+pub(super) fn note_batch(server: &mut Server, key: Key) {
+    if let Some(x) = server.exchanges.get_mut(key) {
+        x.event_note = Some(OTHER_NOTE.into());
+    }
 }
 
 fn noted(note: &str) -> Option<RequestId> {
@@ -72,7 +81,7 @@ pub(super) fn resume(server: &mut Server, key: Key, session: SessionKey) {
     let Some((stream, ..)) = parse_event_id(after) else { return };
     let (after, process) = (String::from(after), stream / NUMBERS);
     let until = server.now + ANSWER_TIMEOUT;
-    server.undecided.add(&mut server.exchanges, key, until, RequestPhase::Loading);
+    load_until(server, key, until);
     let id = id_of(server, session);
     report(server, SharedSessionEvent::Resume { exchange: ExchangeId(key), id, process, after });
 }
