@@ -135,7 +135,8 @@ impl SharedSessions {
     /// the session from it, without a store. For servers without subscriptions to resources, and sessions that may be begun anew.
     ///
     /// An id is taken up until `lifetime` after its session began, by the clock of the system: then the client gets
-    /// 404 and begins a new session, unless its process still has the session. An id has at most 1,024 characters. If a client says more than
+    /// 404 and begins a new session. One that the application has ended is taken up no more by the process that did so; another one
+    /// takes it up until then. An id has at most 1,024 characters. If a client says more than
     /// about 600 bytes of itself, its session belongs to one process.
     ///
     /// An id tells no process what another one does. So these stay in their process: answers to questions, cancellations, log

@@ -94,6 +94,8 @@ pub(super) struct RecordState {
     pub(super) newest: u64,
     /// Other processes may have told of a later one.
     pub(super) is_uncertain: bool,
+    /// When its id expires, if that carries its identity.
+    pub(super) expires: Option<Instant>,
 }
 
 /// The unpredictable part of an id, as its text: requests are compared with it. Not shown by `Debug` (SEC-019).

@@ -181,6 +181,8 @@ pub(super) struct Sharing {
     scratch: Vec<u8>,
     /// Until when exchanges wait. May contain some that do not any more.
     waits: BTreeMap<Key, Instant>,
+    /// The sessions that have ended here, whose ids carry their identity, until these expire.
+    ended: BTreeMap<SessionId, Instant>,
 }
 
 impl Sharing {
@@ -193,6 +195,7 @@ impl Sharing {
             used_since: now,
             scratch: Vec::new(),
             waits: BTreeMap::new(),
+            ended: BTreeMap::new(),
         }
     }
 }

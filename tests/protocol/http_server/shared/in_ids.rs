@@ -6,7 +6,7 @@ use mcp_proto::http::server::{
     Config, ExchangeId, SealedIdentity, Server, SharedSessionEvent, SnapshotError, SubscriptionsNeedStore,
 };
 use mcp_proto::server::{Event, Identity};
-use mcp_proto::{Capabilities, Capability, Entropy, VersionSet};
+use mcp_proto::{Capabilities, Capability, Entropy, Fault, Instant, VersionSet};
 use mcp_tests::harness::HttpServerHarness;
 use serde_json::json;
 
@@ -27,6 +27,9 @@ fn process(number: u8, http: Config) -> HttpServerHarness {
     web
 }
 
+/// When all ids expire.
+const EXPIRES: Instant = Instant::from_micros(1_000_000_000);
+
 /// What stands for a seal here: the identity as hexadecimal digits.
 fn seal(identity: &[u8]) -> Option<SealedIdentity> {
     SealedIdentity::new(identity.iter().map(|byte| format!("{byte:02x}")).collect())
@@ -46,10 +49,16 @@ fn settle(web: &mut HttpServerHarness) -> Vec<Result<(), SnapshotError>> {
         match event {
             SharedSessionEvent::Begun { exchange, id } => {
                 let record = sessions.save(&id).expect("it is here");
-                sessions.send_id(now, exchange, seal(&record.bytes).as_ref());
+                let sealed = seal(&record.bytes);
+                sessions.send_id(now, exchange, sealed.as_ref().map(|sealed| (sealed, EXPIRES)));
             }
             SharedSessionEvent::TakeUp { exchange, identity } => {
-                taken.push(sessions.take_up(now, exchange, open(identity.reveal()).as_deref()));
+                let opened = open(identity.reveal());
+                taken.push(sessions.take_up(
+                    now,
+                    exchange,
+                    opened.as_deref().map(|opened| (opened, EXPIRES)),
+                ));
             }
             other => panic!("{other:?}"),
         }
@@ -145,6 +154,30 @@ fn client_cannot_end_a_session_that_other_processes_would_go_on_with() {
         c.post(&[fields[0], fields[1], ("Mcp-Session-Id", &id)], &modern_request(1, "server/discover", ""));
     assert!(c.poll_shared().is_none());
     assert_eq!((c.response(x).status, c.server.session_count()), (200, 0));
+}
+
+// covers: HTTP-070, HTTP-071
+#[test]
+fn session_that_has_ended_or_expired_is_over_in_its_process_too() {
+    let mut a = process(0, Config::new().session_idle_timeout(secs(100_000)));
+    let [id, ended] = [(); 2].map(|()| begin(&mut a, "2025-11-25"));
+    let mut channels = Vec::new();
+    for id in [&id, &ended] {
+        post(&mut a, id, OK);
+        channels.extend(core::iter::from_fn(|| a.poll_event()).filter_map(|event| match event {
+            Event::SessionOpened { channel, .. } => Some(channel),
+            _ => None,
+        }));
+    }
+    a.server.engine().close_channel(a.now, channels[1], &Fault::Closed);
+    for _ in 0..2 {
+        assert_eq!((status_of_ping(&mut a, &ended), status_of_ping(&mut a, &id)), (404, 200));
+    }
+    a.advance(secs(999));
+    assert_eq!(status_of_ping(&mut a, &id), 200);
+    a.advance(secs(1));
+    assert_eq!(status_of_ping(&mut a, &id), 404);
+    assert_eq!(a.server.session_count(), 0);
 }
 
 // covers: HTTP-071, SEC-005, SEC-019
@@ -287,8 +320,8 @@ fn identity_that_nobody_seals_or_opens_is_waited_for_until_the_time_limit() {
     // Late answers have no effect.
     let identity = open(id.split_once('.').expect("an identity").1).expect("digits");
     for x in [handshake, ping, stream] {
-        assert_eq!(web.server.shared_sessions().take_up(web.now, x, Some(&identity)), Ok(()));
-        web.server.shared_sessions().send_id(web.now, x, seal(b"x").as_ref());
+        assert_eq!(web.server.shared_sessions().take_up(web.now, x, Some((&identity, EXPIRES))), Ok(()));
+        web.server.shared_sessions().send_id(web.now, x, seal(b"x").as_ref().map(|sealed| (sealed, EXPIRES)));
     }
     assert_eq!((web.server.session_count(), web.server.exchange_count()), (0, 0));
 }

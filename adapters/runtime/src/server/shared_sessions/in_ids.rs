@@ -46,12 +46,14 @@ impl SessionsInIds {
         SealedIdentity::new(URL_SAFE_NO_PAD.encode(sealed))
     }
 
-    /// Opens an identity; `None` if it was not sealed with these keys, was altered, or has expired.
-    fn open(&self, now: SystemTime, sealed: &SealedIdentity) -> Option<Vec<u8>> {
+    /// Opens an identity, and returns for how long it is good; `None` if it was not sealed with these keys, was altered, or has
+    /// expired.
+    fn open(&self, now: SystemTime, sealed: &SealedIdentity) -> Option<(Vec<u8>, Duration)> {
         let sealed = URL_SAFE_NO_PAD.decode(sealed.reveal()).ok()?;
         let opened = self.sealer.open(Purpose::Identity, &sealed).ok()?;
         let (expires, identity) = opened.split_first_chunk()?;
-        (seconds(now) < u64::from_be_bytes(*expires)).then(|| identity.to_vec())
+        let left = u64::from_be_bytes(*expires).checked_sub(seconds(now)).filter(|left| *left > 0)?;
+        Some((identity.to_vec(), Duration::from_secs(left)))
     }
 }
 
@@ -75,12 +77,14 @@ impl ShareSessions for SessionsInIds {
             SharedSessionEvent::Begun { exchange, id } => {
                 let identity =
                     sessions.save(&id).and_then(|record| self.seal(SystemTime::now(), &record.bytes));
-                sessions.send_id(now, exchange, identity.as_ref());
+                let expires = now + self.lifetime;
+                sessions.send_id(now, exchange, identity.as_ref().map(|identity| (identity, expires)));
             }
             SharedSessionEvent::TakeUp { exchange, identity } => {
                 let identity = self.open(SystemTime::now(), &identity);
                 // One that cannot be taken up is answered with 404.
-                let _ = sessions.take_up(now, exchange, identity.as_deref());
+                let identity = identity.as_ref().map(|(identity, left)| (&**identity, now + *left));
+                let _ = sessions.take_up(now, exchange, identity);
             }
             _ => {}
         }
@@ -121,7 +125,8 @@ mod tests {
         let at = |seconds| now + Duration::from_secs(seconds);
         let sealed = before.seal(now, b"an identity").expect("it is short");
         for keys in [&before, &during] {
-            assert_eq!(keys.open(now, &sealed).as_deref(), Some(b"an identity".as_slice()));
+            let opened = Some((b"an identity".to_vec(), Duration::from_secs(60)));
+            assert_eq!(keys.open(now, &sealed), opened);
             assert!(keys.open(at(59), &sealed).is_some() && keys.open(at(60), &sealed).is_none());
         }
         assert!(after.open(now, &sealed).is_none());

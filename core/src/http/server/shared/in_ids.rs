@@ -12,10 +12,10 @@ use bytes::Bytes;
 use super::super::Server;
 use super::super::exchange_table::{ExchangeId, Kind, RequestPhase, SessionKey};
 use super::super::refusal::{Refusal, overloaded};
-use super::super::session::{ID_LEN, SessionLookup, is_id};
+use super::super::session::{ID_LEN, SessionLookup, drop_session, is_id};
 use super::super::snapshot::{self, Snapshot, SnapshotError};
 use super::{
-    Effect, Functions, NUMBERS, PROCESSES, SharedSessionEvent, SharedSessions, Sharing, expire,
+    Effect, Functions, NUMBERS, PROCESSES, SessionId, SharedSessionEvent, SharedSessions, Sharing, expire,
     hold_response, id_of, load_until, relay, release, report,
 };
 use crate::head::Fields;
@@ -30,6 +30,9 @@ use crate::time::Instant;
 const MAX_ID_LEN: usize = 1 << 10;
 /// What is between the id of the session and the identity: a character of neither.
 const SEPARATOR: &str = ".";
+/// Largest number of ids of sessions that the application has ended, until they expire. Beyond it the one that expires first is
+/// taken up again.
+const MAX_ENDED: usize = 1 << 14;
 
 /// The methods of the endpoint without DELETE.
 const METHODS: &str = "POST, GET";
@@ -74,7 +77,7 @@ static FUNCTIONS: Functions = Functions {
     inspect,
     inspect_batch,
     hold,
-    end: |_, _, _| {},
+    end,
     expire,
     report_used: |_| {},
     streams_begin_after: |sharing| sharing.streams_begin_after,
@@ -107,12 +110,20 @@ impl SharedSessions<'_> {
         Ok(())
     }
 
-    /// Lets the response go that [begins](SharedSessionEvent::Begun) a session. Its id carries the identity; without one
+    /// Lets the response go that [begins](SharedSessionEvent::Begun) a session. Its id carries the identity, until a time; without one
     /// the session is known in this process alone.
-    pub fn send_id(&mut self, now: Instant, exchange: ExchangeId, identity: Option<&SealedIdentity>) {
+    pub fn send_id(
+        &mut self,
+        now: Instant,
+        exchange: ExchangeId,
+        identity: Option<(&SealedIdentity, Instant)>,
+    ) {
         self.server.tick(now);
         let key = exchange.0;
-        if let Some(identity) = identity {
+        if let Some((identity, expires)) = identity {
+            if let Some(session) = self.server.exchanges.get(key).and_then(|x| x.session()) {
+                expire_at(self.server, session, expires);
+            }
             // The head of the response has the id.
             self.server.fill_response(key);
             add_to_id(self.server, key, identity);
@@ -120,8 +131,8 @@ impl SharedSessions<'_> {
         release(self.server, key, true);
     }
 
-    /// Lets a request go on whose session is to be [taken up](SharedSessionEvent::TakeUp), with the identity that was sealed;
-    /// `None` if it cannot be opened, or has expired.
+    /// Lets a request go on whose session is to be [taken up](SharedSessionEvent::TakeUp), with the identity that was sealed
+    /// and the time at which it expires; `None` if it cannot be opened, or has expired.
     ///
     /// Without an identity, or with that of another session or principal, the client is told that its session is over. No
     /// effect if the request has stopped waiting.
@@ -133,14 +144,14 @@ impl SharedSessions<'_> {
         &mut self,
         now: Instant,
         exchange: ExchangeId,
-        identity: Option<&[u8]>,
+        identity: Option<(&[u8], Instant)>,
     ) -> Result<(), SnapshotError> {
         self.server.tick(now);
         let key = exchange.0;
         if self.server.exchanges.get(key).is_none_or(|x| x.phase != RequestPhase::Loading) {
             return Ok(());
         }
-        let taken = identity.map_or(Ok(()), |identity| add(self.server, key, identity));
+        let taken = identity.map_or(Ok(()), |(identity, expires)| add(self.server, key, identity, expires));
         match taken {
             Err(SnapshotError::Full | SnapshotError::ShuttingDown) => {
                 self.server.exchanges.refuse(key, &overloaded("there is no room for the session"));
@@ -152,7 +163,7 @@ impl SharedSessions<'_> {
 }
 
 /// Adds the session that a request names.
-fn add(server: &mut Server, key: Key, identity: &[u8]) -> Result<(), SnapshotError> {
+fn add(server: &mut Server, key: Key, identity: &[u8], expires: Instant) -> Result<(), SnapshotError> {
     let Some(x) = server.exchanges.get(key) else { return Ok(()) };
     let mut snapshot = Snapshot::read(identity)?;
     let is_named = x.headers.session() == Ok(Some(snapshot.id.as_bytes()));
@@ -166,7 +177,35 @@ fn add(server: &mut Server, key: Key, identity: &[u8]) -> Result<(), SnapshotErr
     }
     // The id is as old as the session, and its client uses it.
     snapshot.state.is_initialized = true;
-    snapshot::restore(server, snapshot).map(drop)
+    let session = snapshot::restore(server, snapshot)?;
+    expire_at(server, session, expires);
+    Ok(())
+}
+
+/// Notes when the id of a session expires.
+fn expire_at(server: &mut Server, session: SessionKey, expires: Instant) {
+    if let Some(session) = server.sessions.get_mut(session) {
+        session.record.get_or_insert_default().expires = Some(expires);
+    }
+}
+
+/// Keeps the id of a session that the application has ended, which is not to be taken up again here.
+fn end(server: &mut Server, session: SessionKey, _: Option<Key>) {
+    let id = id_of(server, session);
+    let record = server.sessions.get(session).and_then(|session| session.record.as_ref());
+    let Some((expires, sharing)) = record.and_then(|record| record.expires).zip(server.sharing.as_mut())
+    else {
+        return;
+    };
+    let now = server.now;
+    if sharing.ended.len() >= MAX_ENDED {
+        sharing.ended.retain(|_, expires| *expires > now);
+        let first = sharing.ended.iter().min_by_key(|(_, expires)| **expires).map(|(id, _)| id.clone());
+        if let Some(first) = first.filter(|_| sharing.ended.len() >= MAX_ENDED) {
+            sharing.ended.remove(&first);
+        }
+    }
+    sharing.ended.insert(id, expires);
 }
 
 fn add_to_id(server: &mut Server, key: Key, identity: &SealedIdentity) {
@@ -204,9 +243,17 @@ fn wait(server: &mut Server, key: Key) -> bool {
     let id = x.headers.session().ok().flatten().and_then(|id| core::str::from_utf8(id).ok());
     let Some(id) = id.filter(|id| is_id(id)) else { return false };
     let identity = identity.strip_prefix(SEPARATOR).and_then(|text| SealedIdentity::new(text.to_string()));
-    let is_elsewhere =
-        server.sessions.find(id).is_none() && server.sessions.foreign_shard(id.as_bytes()).is_none();
-    let Some(identity) = identity.filter(|_| is_elsewhere) else { return false };
+    let id = SessionId(id.into());
+    let is_foreign = server.sessions.foreign_shard(id.0.as_bytes()).is_some();
+    let has_ended = server.sharing.as_ref().is_some_and(|sharing| sharing.ended.contains_key(&id));
+    if let Some(found) = server.sessions.find(&id.0) {
+        let record = server.sessions.get(found).and_then(|session| session.record.as_ref());
+        if record.and_then(|record| record.expires).is_some_and(|expires| expires <= server.now) {
+            drop_session(server, found);
+        }
+        return false;
+    }
+    let Some(identity) = identity.filter(|_| !is_foreign && !has_ended) else { return false };
     let until = server.now + server.config.store_timeout;
     load_until(server, key, until);
     report(server, SharedSessionEvent::TakeUp { exchange: ExchangeId(key), identity });
