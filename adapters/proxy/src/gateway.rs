@@ -48,8 +48,8 @@ impl GatewayEngines<'_, '_> {
 
 /// A proxy in front of several servers, which clients see as one.
 ///
-/// Each upstream has a name and an index, which the driver passes with its events. It is started when a client first
-/// needs it, and again with back-off when it has failed; meanwhile it is left out of lists, and the others go on.
+/// Each upstream has a name and an index, which the driver passes with its events. It is started when it is added, and again,
+/// with back-off, when a client needs it after it has ended; meanwhile it is left out of lists, and the others go on.
 ///
 /// Tools and prompts are named `UPSTREAM_NAME`. Names of upstreams have no underscore, so that two upstreams never have
 /// the same name for something, whatever they list and whichever are there. Resources keep their URIs: see
@@ -65,6 +65,7 @@ pub struct Gateway {
     followed: BTreeMap<String, Option<usize>>,
     policy: Option<Policy>,
     sessions: Vec<ChannelId>,
+    instance: u64,
     /// Tools of removed upstreams, to be registered anew without header fields.
     removed_header_tools: Vec<(String, RawJson)>,
     pub(crate) diagnostics: Vec<Diagnostic>,
@@ -82,6 +83,7 @@ impl Gateway {
             followed: BTreeMap::new(),
             policy: None,
             sessions: Vec::new(),
+            instance: 0,
             removed_header_tools: Vec::new(),
             diagnostics: Vec::new(),
         }
@@ -89,7 +91,8 @@ impl Gateway {
 
     /// Lets a function decide about each entry that is listed and each that is used.
     ///
-    /// Custom methods and notifications name no entry: with a policy they are refused, and dropped. Subscriptions to
+    /// Custom methods and notifications name no entry: with a policy they are refused, and dropped. So is what an upstream says or
+    /// asks and that belongs to no call: nobody knows whom it concerns. Subscriptions to
     /// resources are not decided here but by [`server::Config::subscription_scopes`] and
     /// [`server::Config::resource_audience`].
     #[must_use]
@@ -98,6 +101,14 @@ impl Gateway {
         for relay in self.upstreams.iter_mut().flatten() {
             relay.has_policy = true;
         }
+        self
+    }
+
+    /// Sets the number that tells this gateway from others with the same seal keys, as [`Relay::instance`] does. Upstreams that were
+    /// added before keep theirs.
+    #[must_use]
+    pub const fn instance(mut self, number: u64) -> Self {
+        self.instance = number;
         self
     }
 
@@ -136,6 +147,7 @@ impl Gateway {
         let place = (number, name);
         let mut relay = Relay::of_gateway(self.clients, place, &self.sessions, now, idle_timeout);
         relay.has_policy = self.has_policy();
+        relay.calls.instance = self.instance;
         self.upstreams.push(Some(relay));
         Ok(index)
     }
@@ -422,6 +434,8 @@ impl Relay {
 }
 
 /// Returns the configuration of a server in front of a gateway: with all that upstreams may offer, and notices of changes.
+///
+/// The driver has to add [keys](server::Config::seal): state of calls that wait for their clients is sealed with them.
 #[must_use]
 #[expect(deprecated, reason = "supported until its removal")]
 pub fn gateway_config(name: &str, version: &str, versions: VersionSet, limits: Limits) -> server::Config {

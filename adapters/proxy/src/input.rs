@@ -97,6 +97,7 @@ impl Relay {
     }
 
     fn send_inputs(&mut self, engines: &mut Engines<'_>, number: u64) {
+        let instance = self.calls.instance;
         let has_room = self.calls.suspended_count() < MAX_SUSPENDED;
         let Some(relayed) = self.calls.get_mut(number) else { return };
         let DownstreamCall::Delivered(call) = &relayed.downstream else { return };
@@ -117,7 +118,7 @@ impl Relay {
             }
         }
         if !requests.is_empty() {
-            let state = RetryToken { number, round: relayed.round + 1 }.encode();
+            let state = RetryToken { instance, number, round: relayed.round + 1 }.encode();
             let (input_timeout, outcome) = (
                 engines.downstream.config().effective_limits().input_timeout,
                 engines.downstream.need_input(engines.now, call, &requests, &state),

@@ -13,12 +13,13 @@
 //!
 //! 1. Input is passed to both engines, as without a proxy.
 //! 2. Events of both engines are passed to the relay, by [`handle_server_event`](Relay::handle_server_event) and
-//!    [`handle_client_event`](Relay::handle_client_event). Neither side is read from while the other is congested.
+//!    [`handle_client_event`](Relay::handle_client_event). Neither side is read from while the other is congested. Clients of a
+//!    gateway are read on: an upstream that is full refuses calls.
 //! 3. After each batch of events: [`process_pending`](Relay::process_pending).
 //! 4. A server that the relay asks for is started ([`poll_start`](Relay::poll_start)), one that is
 //!    [not running](Relay::is_server_running) is let go of.
 //! 5. Output of both engines is written. The driver waits for input, or until a deadline of an engine or of
-//!    [`Relay::poll_timeout`].
+//!    [`Relay::poll_timeout`], at which [`handle_timeout`](Relay::handle_timeout) is called.
 //!
 //! `mcp-probe bridge` is such a driver. That of a gateway does the same, with the index of the upstream in each call.
 //!
@@ -47,8 +48,11 @@
 //! | calls, lists that are merged | those of the engines ([`Limits`](mcp_proto::Limits)) | refused |
 //! | calls that wait for answers of their clients | 1,024 for each upstream | the question is refused |
 //! | outcomes that wait for a retry | 16 MiB for each upstream | an error takes their place |
+//! | calls for a server that starts | until the driver says how the start went; before it, 5 s | refused |
+//! | parts of lists that wait, a merged page | 64 MiB, 8 MiB | the upstream is left out and named |
+//! | tools with header fields, schema of one | 4,096 for each upstream, 16 KiB | registered without header fields |
 //! | upstreams in the life of a gateway | [`MAX_UPSTREAMS`] | not added |
-//! | resources, templates with known owners | 65,536, 1,024 | upstreams are asked one after the other |
+//! | resources, templates with known owners | 65,536, 1,024, with URIs of 4,096 bytes | upstreams are asked one after the other |
 //! | time for a list | [`LIST_TIMEOUT`] | answered without the late upstreams |
 //! | cursor of an upstream | 4,096 bytes | the list ends there, and the upstream is named |
 

@@ -104,6 +104,15 @@ impl Relay {
         relay
     }
 
+    /// Sets the number that tells this relay from others whose engines have the same seal keys, for example a random one.
+    ///
+    /// Without it, keys must not be shared: a client that is asked by one process could answer for a call of another one.
+    #[must_use]
+    pub const fn instance(mut self, number: u64) -> Self {
+        self.calls.instance = number;
+        self
+    }
+
     /// Creates a relay to a server that is not connected.
     fn waiting(clients: ClientCount, life: ServerLife) -> Self {
         Self {
@@ -271,6 +280,9 @@ impl Relay {
 
     /// Cancels a suspended call whose client does not retry it.
     pub(super) fn drop_parked_call(&mut self, engines: &mut Engines<'_>, token: relayed_call::RetryToken) {
+        if token.instance != self.calls.instance {
+            return;
+        }
         if let Some(relayed) = self.calls.take(token.number) {
             self.cancel_upstream(engines, &relayed, "the client cancelled it, or is gone");
         }

@@ -104,6 +104,8 @@ impl RelayedCall {
 /// The engine seals it, so a client cannot forge it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct RetryToken {
+    /// Number of the relay or gateway that wrote it.
+    pub(super) instance: u64,
     /// Number of the relayed call.
     pub(super) number: u64,
     /// Round in which the client was asked.
@@ -117,12 +119,18 @@ impl RetryToken {
     }
 
     pub(super) fn encode(self) -> Vec<u8> {
-        [&self.number.to_be_bytes()[..], &self.round.to_be_bytes()].concat()
+        let (instance, number) = (self.instance.to_be_bytes(), self.number.to_be_bytes());
+        [&instance[..], &number, &self.round.to_be_bytes()].concat()
     }
 
     pub(super) fn decode(state: &[u8]) -> Option<Self> {
-        let (number, round) = state.split_first_chunk()?;
-        Some(Self { number: u64::from_be_bytes(*number), round: u32::from_be_bytes(round.try_into().ok()?) })
+        let (instance, rest) = state.split_first_chunk()?;
+        let (number, round) = rest.split_first_chunk()?;
+        Some(Self {
+            instance: u64::from_be_bytes(*instance),
+            number: u64::from_be_bytes(*number),
+            round: u32::from_be_bytes(round.try_into().ok()?),
+        })
     }
 }
 
@@ -136,6 +144,8 @@ pub(super) struct RelayedCalls {
     /// Numbers of the calls to check for input requests that can be sent to the client now.
     due: Vec<u64>,
     last_number: u64,
+    /// Number that tells this relay or gateway from others with the same seal keys.
+    pub(super) instance: u64,
     /// Until when a cancelled call may still run at the server, and its channel; `None` if such calls are of several.
     cancelled: Option<(Instant, Option<ChannelId>)>,
     /// Total bytes of outcomes that wait for their clients. Bounded by [`MAX_HELD_BYTES`].
@@ -335,7 +345,7 @@ impl RelayedCalls {
     /// Returns the token of a suspended call, or `None` if the call is not suspended.
     pub(super) fn suspended_token(&self, number: u64) -> Option<RetryToken> {
         let relayed = self.calls.get(&number).filter(|relayed| relayed.delivered_call().is_none())?;
-        Some(RetryToken { number, round: relayed.round })
+        Some(RetryToken { instance: self.instance, number, round: relayed.round })
     }
 
     /// Returns the token of a suspended call that needs no input any more, so that its token is obsolete.
@@ -368,7 +378,9 @@ impl RelayedCalls {
     pub(super) fn resume(&mut self, call: Call) -> Result<u64, Box<Call>> {
         let call = Box::new(call);
         let Some(token) = call.state().and_then(RetryToken::decode) else { return Err(call) };
-        let found = self.calls.get_mut(&token.number).filter(|relayed| relayed.round == token.round);
+        let is_own = token.instance == self.instance;
+        let found = self.calls.get_mut(&token.number).filter(|_| is_own);
+        let found = found.filter(|relayed| relayed.round == token.round);
         let Some(relayed) = found.filter(|relayed| relayed.delivered_call().is_none()) else {
             return Err(call);
         };

@@ -82,8 +82,8 @@ impl ServerLife {
     }
 
     /// Notes that the server died, or could not be started. It is started again while there are clients.
-    fn handle_failure(&mut self, now: Instant, reason: String, has_clients: bool) {
-        self.reason = convert::clip(&reason);
+    fn handle_failure(&mut self, now: Instant, reason: &str, has_clients: bool) {
+        self.reason = convert::clip(reason);
         let was_stable = matches!(self.phase, Phase::Running { since, .. } if now.saturating_duration_since(since) >= STABLE_TIME);
         if was_stable {
             self.delay = MIN_RESTART_DELAY;
@@ -168,8 +168,8 @@ impl Relay {
 
     /// Handles the end of the connection to the server. Its calls have been answered, or are by the next events.
     pub(super) fn handle_server_end(&mut self, engines: &mut Engines<'_>, fault: &Fault) {
-        let reason = server_gone_error(fault).message.into_owned();
-        self.life.handle_failure(engines.now, reason, self.has_clients());
+        let reason = server_gone_error(fault).message;
+        self.life.handle_failure(engines.now, &reason, self.has_clients());
         let news = format!("{}; it is started again, without its state", self.life.reason);
         self.tell_sessions(engines, &news);
         for call in core::mem::take(&mut self.upstream_requests).into_keys() {
@@ -209,13 +209,14 @@ impl Relay {
     pub fn handle_start_failure(&mut self, engines: &mut Engines<'_>, reason: &str) {
         let reason = format!("the server behind the bridge cannot be started: {reason}");
         let error = self.named(RpcError::internal(reason.clone()));
-        self.life.handle_failure(engines.now, reason, self.has_clients());
+        self.life.handle_failure(engines.now, &reason, self.has_clients());
         for call in core::mem::take(&mut self.held_calls) {
             self.fail_delivery(engines, call.call, call.others, error.clone());
         }
     }
 
-    /// Writes a warning to the log of each session, unless a policy may hide the server from some. Modern clients have no log without a call.
+    /// Writes a warning to the log of each session, unless a policy may hide the server from some. Modern clients have no log
+    /// without a call.
     #[expect(deprecated, reason = "supported until its removal")]
     fn tell_sessions(&self, engines: &mut Engines<'_>, news: &str) {
         let told = if self.has_policy { &[][..] } else { &*self.sessions };

@@ -236,3 +236,14 @@ fn message_after_the_call_of_another_client_reaches_nobody() {
     assert!(!received.contains("of whom") && !has_question(&received), "{received}");
     assert!(is_refused(&chain, "cannot tell which of its clients"));
 }
+
+#[test]
+fn answer_for_another_instance_meets_no_call() {
+    let mut chain = shared_bridge(Version::V2026_07_28);
+    let key = chain.call_unknown_tool();
+    ask_for_roots(&mut chain);
+    let input = chain.take_inputs().remove(0);
+    chain.relay.calls.instance = 7;
+    chain.answer_input(&input, &json!({"roots": []}));
+    assert!(chain.error(key).message.starts_with("nothing waits for these answers"));
+}
