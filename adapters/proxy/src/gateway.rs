@@ -104,8 +104,8 @@ impl Gateway {
         self
     }
 
-    /// Sets the number that tells this gateway from others with the same seal keys, as [`Relay::instance`] does. Upstreams that were
-    /// added before keep theirs.
+    /// Sets the number that tells this gateway from others with the same seal keys, as [`Relay::instance`] does. Upstreams
+    /// that were added before keep theirs.
     #[must_use]
     pub const fn instance(mut self, number: u64) -> Self {
         self.instance = number;
@@ -269,8 +269,9 @@ impl Gateway {
     ///   [`UNAVAILABLE`](crate::UNAVAILABLE). A page has the next page of each upstream that has one.
     /// - Calls of tools and prompts, and completions, go to the upstream that the name begins with.
     /// - A resource belongs to the upstream that has listed it; if several have, to the one that was added first of those that the
-    ///   policy shows to the client, and the others' are left out of lists. Otherwise the upstream decides whose template begins like the URI. If there is none, the
-    ///   upstreams are asked one after the other.
+    ///   policy shows to the client, and the others' are left out of lists. Otherwise the upstream decides whose template begins
+    ///   like the URI. If there is none, the upstreams are asked one after the other, and the first error that says something else
+    ///   than that the resource is unknown is the answer if nobody knows it.
     /// - Custom methods are relayed if there is one upstream. Notifications of clients go to all.
     pub fn handle_server_event(&mut self, engines: &mut GatewayEngines<'_, '_>, event: ServerEvent) {
         match event {
