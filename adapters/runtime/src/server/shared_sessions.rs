@@ -446,15 +446,15 @@ impl SessionSharing {
         if let Some(message) = self.changes.take().and_then(|changes| Message::of_changes(&changes)) {
             match self.publisher.submit(message) {
                 Ok(()) => self.is_publishing = true,
-                Err(Message::Changes(changes)) => self.keep_changes(changes),
+                Err(Message::Changes(changes)) => self.keep_changes(&changes),
                 Err(_) => {}
             }
         }
     }
 
     /// Keeps changes that the other processes may not have been told of.
-    fn keep_changes(&mut self, changes: ChangeSet) {
-        self.changes.get_or_insert_default().merge(&changes);
+    fn keep_changes(&mut self, changes: &ChangeSet) {
+        self.changes.get_or_insert_default().merge(changes);
         self.failed.has_changes = true;
     }
 
@@ -791,7 +791,7 @@ impl ShareSessions for SessionSharing {
                 Told::Changes(failed) => {
                     self.is_publishing = false;
                     match failed {
-                        Some(changes) => self.keep_changes(changes),
+                        Some(changes) => self.keep_changes(&changes),
                         None => self.publish_next(),
                     }
                 }
