@@ -293,7 +293,13 @@ fn session_whose_id_carries_it_needs_no_store() {
         let expired = open(&brief, &brief);
         std::thread::sleep(Duration::from_secs(3));
         let new = serve_shared(in_ids(7, hour), &[]);
-        let bad = [(&other, &*id), (&brief, &expired), (&new, &expired), (&new, &id[..id.len() - 1]), (&new, "anything")];
+        let bad = [
+            (&other, &*id),
+            (&brief, &expired),
+            (&new, &expired),
+            (&new, &id[..id.len() - 1]),
+            (&new, "anything"),
+        ];
         for (served, id) in bad {
             let (status, body) = call(served, id, 31);
             assert!(status == 404 && !body.contains("by hand"), "{status} {body}");
