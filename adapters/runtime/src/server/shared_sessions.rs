@@ -652,8 +652,12 @@ impl SessionSharing {
             return Some(ChangeSet::everything());
         };
         let message = self.shared.sealer.open(Purpose::Message, sealed).ok()?;
+        let (process, message) = Message::read(&message)?;
+        self.relays.hear(now, process, &message);
         // Own messages return, too.
-        let (process, message) = Message::read(&message).filter(|(process, _)| *process != self.process)?;
+        if process == self.process {
+            return None;
+        }
         let mut sessions = server.shared_sessions();
         match message {
             Message::Changed(id, version) => {
@@ -769,8 +773,8 @@ impl ShareSessions for SessionSharing {
                 _ = self.tell(Message::StreamOpened(id, after.unwrap_or_default()));
             }
             SharedSessionEvent::Resume { exchange, id, process, after } => {
-                let asked = self.relays.resume(server, exchange, (id, process, after));
-                if let Err(asked) = self.publisher.submit(asked) {
+                let asked = self.relays.resume(now, server, exchange, (id, process, after));
+                if let Some(Err(asked)) = asked.map(|asked| self.publisher.submit(asked)) {
                     self.fail(now, server, asked);
                 }
             }

@@ -3,6 +3,8 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
+use core::time::Duration;
 
 use mcp_proto::Instant;
 use mcp_proto::http::server::{ExchangeId, Server, SessionId};
@@ -14,6 +16,10 @@ const PROCESSES: u32 = 1024;
 /// The number of a part that follows none: the stream has a hole, so its response ends.
 const HOLE: u32 = u32::MAX;
 
+/// Time since a process was asked for a stream, by any other, in which its silence means that it has ended. After that it is
+/// asked again: a message may have been lost.
+const ENDED: Range<Duration> = Duration::from_secs(2)..Duration::from_secs(60);
+
 /// The streams of other processes that clients resume here, and those here that they resume there.
 pub(super) struct Relays {
     /// The requests that resume streams of other processes, by a number.
@@ -21,6 +27,8 @@ pub(super) struct Relays {
     last_resumed: u32,
     /// The streams that are open for other processes.
     open: Vec<Relay>,
+    /// When the processes with these numbers were asked for a stream, of which nothing was heard since; up to [`PROCESSES`].
+    asked: BTreeMap<u32, Instant>,
 }
 
 /// A request that resumes a stream of another process.
@@ -47,21 +55,46 @@ pub(super) const fn number_of(process: u32) -> u32 {
 impl Relays {
     /// `begin` is random: a process that got the number of an earlier one does not take what was meant for that.
     pub(super) const fn new(begin: u32) -> Self {
-        Self { resumed: BTreeMap::new(), last_resumed: begin, open: Vec::new() }
+        Self { resumed: BTreeMap::new(), last_resumed: begin, open: Vec::new(), asked: BTreeMap::new() }
     }
 
-    /// Asks the process with a number for the stream of a call.
+    /// Notes what a process has said to all.
+    pub(super) fn hear(&mut self, now: Instant, process: u32, message: &Message) {
+        self.asked.remove(&number_of(process));
+        if let Message::Resume(_, to, ..) = message {
+            let since = self.asked.entry(*to).or_insert(now);
+            if now.saturating_duration_since(*since) >= ENDED.end {
+                *since = now;
+            }
+        }
+    }
+
+    /// Returns whether the process with a number has ended, as far as is known here.
+    ///
+    /// Where processes end one after another, each may end before it has waited for the answer of the first one. So one knows
+    /// whom the others have asked.
+    pub(super) fn has_ended(&self, now: Instant, process: u32) -> bool {
+        let since = self.asked.get(&process);
+        since.is_some_and(|since| ENDED.contains(&now.saturating_duration_since(*since)))
+    }
+
+    /// Asks the process with a number for the stream of a call. `None` if it has ended: the call is lost.
     pub(super) fn resume(
         &mut self,
-        server: &Server,
+        now: Instant,
+        server: &mut Server,
         exchange: ExchangeId,
         (id, process, after): (SessionId, u32, String),
-    ) -> Message {
+    ) -> Option<Message> {
+        if self.has_ended(now, process) {
+            server.shared_sessions().call_is_lost(now, exchange);
+            return None;
+        }
         // Those whose clients are gone have no end of their own.
         self.resumed.retain(|_, resumed| !server.is_finished(resumed.exchange));
         self.last_resumed = self.last_resumed.wrapping_add(1);
         self.resumed.insert(self.last_resumed, Resumed { id: id.clone(), exchange, next: 0 });
-        Message::Resume(id, process, self.last_resumed, after)
+        Some(Message::Resume(id, process, self.last_resumed, after))
     }
 
     /// Returns the number of the latest request.
@@ -79,6 +112,7 @@ impl Relays {
 
     /// Ends all requests that resume streams: parts of these may be lost.
     pub(super) fn end_all(&mut self, now: Instant, server: &mut Server) {
+        self.asked.clear();
         for resumed in core::mem::take(&mut self.resumed).into_values() {
             end(now, server, resumed.exchange);
         }

@@ -243,6 +243,30 @@ fn resumed(a: &mut Process, b: &mut Process) -> (SessionId, String) {
 
 // covers: SSE-021
 #[test]
+fn process_that_has_not_answered_another_one_has_ended() {
+    let store = Failing::default();
+    let [mut a, mut b, mut c] = [(); 3].map(|()| Process::start(&store));
+    let id = a.begin();
+    let after = a.begin_call(&id, 77);
+    let (number, two_seconds) = (number_of(a.sharing.process), Instant::ZERO + Duration::from_secs(2));
+    b.resume(&id, &after);
+    run_all(&mut [&mut b, &mut c], "it is asked", |all| all[1].sharing.relays.has_ended(two_seconds, number));
+    // The one that asked ends before its two seconds are over. The other one need not wait for two more.
+    drop(b);
+    assert!(!c.sharing.relays.has_ended(Instant::ZERO + Duration::from_millis(1999), number));
+    c.now = two_seconds;
+    c.resume(&id, &after);
+    c.run_until_written("the call was lost");
+    // A message may have been lost, so this does not hold for ever.
+    assert!(!c.sharing.relays.has_ended(Instant::ZERO + Duration::from_secs(60), number));
+    // The first one was slow.
+    run_all(&mut [&mut a, &mut c], "it is heard", |all| {
+        !all[1].sharing.relays.has_ended(two_seconds, number)
+    });
+}
+
+// covers: SSE-021
+#[test]
 fn stream_that_cannot_be_asked_for_is_asked_for_again() {
     let store = Failing::default();
     let [mut a, mut b] = [(); 2].map(|()| Process::start(&store));
