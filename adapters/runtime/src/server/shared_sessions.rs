@@ -419,6 +419,8 @@ impl SessionSharing {
         shards.lock().unwrap_or_else(PoisonError::into_inner).push(process);
         let inbox = Inbox::new(MAX_MESSAGES);
         shared.loops.0.lock().unwrap_or_else(PoisonError::into_inner).push(inbox.sender());
+        // It is heard at once: whoever was asked with its number before, by a client that made it up, is another one.
+        _ = shared.publish(process, &Message::Changes(ChangeSet::default()));
         Ok(Self {
             shared,
             process,

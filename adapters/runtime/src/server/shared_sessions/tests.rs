@@ -263,6 +263,13 @@ fn process_that_has_not_answered_another_one_has_ended() {
     run_all(&mut [&mut a, &mut c], "it is heard", |all| {
         !all[1].sharing.relays.has_ended(two_seconds, number)
     });
+    // One that has not begun yet was asked by a client that made its number up.
+    let (number, four_seconds) = (number + 3, two_seconds + Duration::from_secs(2));
+    assert!(a.shared.publish(a.sharing.process, &Message::Resume(id, number, 1, after)));
+    run_all(&mut [&mut c], "it is asked", |all| all[0].sharing.relays.has_ended(four_seconds, number));
+    let d = Process::start(&store);
+    assert_eq!(number_of(d.sharing.process), number);
+    run_all(&mut [&mut c], "it is heard", |all| !all[0].sharing.relays.has_ended(four_seconds, number));
 }
 
 // covers: SSE-021
