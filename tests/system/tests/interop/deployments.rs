@@ -33,9 +33,9 @@ impl Folder {
 
     /// Makes a key by the line in the head of a file.
     fn make_key(&self, file: &str) {
-        let line =
-            file.lines().find_map(|line| line.strip_prefix("#   head ")).expect("a line that makes a key");
-        let line = format!("head {}", line.replace("/etc/mcp/", ""));
+        let mut lines = file.lines().filter_map(|line| line.strip_prefix("#   "));
+        let line = lines.find(|line| line.contains("head -c 32")).expect("a line that makes a key");
+        let line = line.replace("/etc/mcp/", "");
         let mut shell = command(["sh", "-euc", &*line]);
         shell.current_dir(&self.0);
         run(shell, DEADLINE).expect("a shell").assert_success();
