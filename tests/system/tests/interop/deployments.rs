@@ -13,7 +13,7 @@ use crate::interop::processes::{
 };
 use crate::interop::proxy::{NginxProxy, is_nginx_ready};
 use crate::peers::{is_node_ready, is_python_ready, package, probe, report_readiness};
-use crate::run::{DEADLINE, command, run};
+use crate::run::{DEADLINE, command, print_line, run};
 
 const LIBRARIES: [Library; 3] = [Library::TypeScript, Library::Python, Library::Own];
 
@@ -250,12 +250,10 @@ fn commands_of_containers_and_their_site_keep_sessions_in_redis() {
 
 #[test]
 fn compose_file_is_valid() {
-    let found = run(command(["docker", "compose", "version"]), DEADLINE).map_err(|error| error.to_string());
-    let found = found.and_then(|done| match done.succeeded() {
-        true => Ok(()),
-        false => Err("docker has no compose; the command lines of its file run nevertheless".to_owned()),
-    });
-    if !report_readiness(&found, "compose.yaml") {
+    let found = run(command(["docker", "compose", "version"]), DEADLINE);
+    if !found.is_ok_and(|done| done.succeeded()) {
+        // No failure: its command lines, and that of the image, run in the test of containers.
+        print_line("NOT CHECKED: compose.yaml by docker: there is no docker with compose");
         return;
     }
     let folder = Folder::new();
