@@ -2,6 +2,11 @@
 
 use core::time::Duration;
 
+/// Number of full buckets that one may lack after tokens were taken from it elsewhere. If each of so many processes allows a full
+/// one before it hears of the others, none of that is forgiven.
+#[cfg(feature = "shared-sessions")]
+const MAX_FILLINGS: u64 = 16;
+
 /// The rate and the size of token buckets. A bucket itself is one number, which its owner keeps, with a lock if threads share
 /// it: the time at which the bucket is full, in nanoseconds. It needs no refilling, and a new one is 0.
 #[derive(Clone, Copy, Debug)]
@@ -25,17 +30,14 @@ impl TokenRate {
         Self { filling: self.interval.saturating_mul(u64::from(size.max(1))), ..self }
     }
 
-    /// Returns a bucket after `tokens` were taken from it elsewhere, which may be more than it had. It is empty at most.
+    /// Returns a bucket after `tokens` were taken from it elsewhere between `since` and `now`, which may be more than it had:
+    /// then the next ones are missing until that is made good. It lacks the tokens of [`MAX_FILLINGS`] at most.
     #[cfg(feature = "shared-sessions")]
-    pub(crate) fn filled(self, full_at: u64, now: u64, tokens: u32) -> u64 {
+    pub(crate) fn charged(self, full_at: u64, (since, now): (u64, u64), tokens: u32) -> u64 {
         let taken = self.interval.saturating_mul(u64::from(tokens));
-        full_at.max(now).saturating_add(taken).min(now.saturating_add(self.filling))
-    }
-
-    /// Returns the time in which an empty bucket gets all its tokens.
-    #[cfg(feature = "shared-sessions")]
-    pub(crate) const fn filling(self) -> Duration {
-        Duration::from_nanos(self.filling)
+        let latest = now.saturating_add(self.filling.saturating_mul(MAX_FILLINGS));
+        // By `now` alone, what the bucket got since the first call would be lost.
+        full_at.max(since.min(now)).saturating_add(taken).min(latest)
     }
 
     /// Takes a token from a bucket, `now` nanoseconds after the epoch of its owner. Returns the time until there is one, if
@@ -65,6 +67,19 @@ mod tests {
             assert_eq!(rate.take(&mut bucket, 0), Ok(()));
             let _ = rate.take(&mut bucket, u64::MAX);
         }
+    }
+
+    #[cfg(feature = "shared-sessions")]
+    #[test]
+    fn tokens_taken_elsewhere_count_from_their_time_and_are_owed_up_to_a_bound() {
+        let rate = TokenRate::new(1, Duration::from_nanos(10), 2);
+        assert_eq!(rate.charged(0, (100, 150), 3), 130, "full again at the time of the answer");
+        assert_eq!(rate.charged(140, (100, 150), 3), 170, "other processes have taken before");
+        assert_eq!(rate.charged(0, (200, 150), 1), 160, "a clock that was set back");
+        let mut bucket = rate.charged(0, (100, 100), 5);
+        assert_eq!(rate.take(&mut bucket, 139), Err(Duration::from_nanos(1)));
+        assert_eq!(rate.take(&mut bucket, 140), Ok(()));
+        assert_eq!(rate.charged(0, (100, 100), u32::MAX), 100 + 16 * 20);
     }
 
     #[test]

@@ -7,9 +7,12 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use std::{io, thread};
+
+use mcp_std::session_store::SessionStoreError;
 
 use super::rate_limit::BucketTable;
 use crate::server::shared_sessions::SharedBuckets;
@@ -19,6 +22,8 @@ use crate::token_rate::TokenRate;
 const INTERVAL: Duration = Duration::from_millis(50);
 /// The same after the store has failed.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Longest time for what was counted before the end of the limit.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The calls of a limit that the other processes do not know, and what they have counted.
 pub(super) struct SharedRate(Arc<Shared>);
@@ -31,11 +36,36 @@ struct Shared {
 struct State {
     /// The rate that the limit had last.
     rate: TokenRate,
-    /// Number of calls that are not in the store, and are in none of `news`, by key.
-    uncounted: BTreeMap<u64, u32>,
+    /// The calls that are not in the store, and are in none of `news`, by key.
+    uncounted: BTreeMap<u64, Counted>,
     /// The buckets in the store, by key: the time at which each is full, in nanoseconds since 1970.
     news: Vec<(u64, u64)>,
-    has_ended: bool,
+    /// The time at which the thread gives up, after the end of the limit.
+    end: Option<Instant>,
+}
+
+/// Calls of a key.
+#[derive(Clone, Copy)]
+struct Counted {
+    calls: u32,
+    /// The time of the first one.
+    since: Now,
+}
+
+/// A time by two clocks, in nanoseconds.
+#[derive(Clone, Copy)]
+pub(super) struct Now {
+    /// By the clock of the limit.
+    pub(super) here: u64,
+    /// Since 1970, as in the store.
+    wall: u64,
+}
+
+impl Now {
+    /// Returns the time, which is `here` by the clock of the limit.
+    pub(super) fn at(here: u64) -> Self {
+        Self { here, wall: nanos_since_1970() }
+    }
 }
 
 impl Shared {
@@ -47,41 +77,47 @@ impl Shared {
 impl SharedRate {
     /// Starts the thread.
     pub(super) fn start(rate: TokenRate, buckets: SharedBuckets) -> io::Result<Self> {
-        let state = State { rate, uncounted: BTreeMap::new(), news: Vec::new(), has_ended: false };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-        let run = shared.clone();
-        thread::Builder::new().name("mcp-rate-limit".into()).spawn(move || count(&run, &buckets))?;
-        Ok(Self(shared))
+        let limit = Self::new(rate);
+        let shared = limit.0.clone();
+        thread::Builder::new().name("mcp-rate-limit".into()).spawn(move || count(&shared, &buckets))?;
+        Ok(limit)
+    }
+
+    fn new(rate: TokenRate) -> Self {
+        let state = State { rate, uncounted: BTreeMap::new(), news: Vec::new(), end: None };
+        Self(Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }))
     }
 
     /// Takes a token of the bucket of a key by `take`, after what the other processes have counted was taken over.
     pub(super) fn take(
         &self,
-        (rate, now): (TokenRate, u64),
+        (rate, now): (TokenRate, Now),
         (key, max_keys): (u64, usize),
         table: &mut BucketTable,
         take: impl FnOnce(&mut BucketTable) -> Result<(), Duration>,
     ) -> Result<(), Duration> {
         let mut state = self.0.lock();
         state.rate = rate;
-        if !state.news.is_empty() {
-            let wall = nanos_since_1970();
-            for (key, full_at) in core::mem::take(&mut state.news) {
-                let left = full_at.saturating_sub(wall);
-                let here =
-                    rate.filled(now.saturating_add(left), now, *state.uncounted.get(&key).unwrap_or(&0));
-                if let Some(bucket) = table.buckets.get_mut(&key) {
-                    *bucket = here.max(*bucket);
-                }
+        for (key, full_at) in core::mem::take(&mut state.news) {
+            if let Some(bucket) = table.buckets.get_mut(&key) {
+                // It may have been full for some time.
+                let full_at = now.here.saturating_add(full_at).saturating_sub(now.wall);
+                let Counted { calls, since } =
+                    state.uncounted.get(&key).copied().unwrap_or(Counted { calls: 0, since: now });
+                *bucket = rate.charged(full_at, (since.here, now.here), calls).max(*bucket);
             }
         }
         take(table)?;
-        // Beyond the number of keys it counts here alone, and so do all further clients.
-        if state.uncounted.len() < max_keys {
-            let count = state.uncounted.entry(key).or_default();
-            *count = count.saturating_add(1);
+        // Clients for which the table has no room share a bucket, which counts here alone. The store may be slower than the table,
+        // from which full buckets are dropped.
+        if table.buckets.contains_key(&key) && state.uncounted.len() < max_keys {
+            let is_first = state.uncounted.is_empty();
+            let counted = state.uncounted.entry(key).or_insert(Counted { calls: 0, since: now });
+            counted.calls = counted.calls.saturating_add(1);
             drop(state);
-            self.0.changed.notify_one();
+            if is_first {
+                self.0.changed.notify_one();
+            }
         }
         Ok(())
     }
@@ -89,38 +125,53 @@ impl SharedRate {
 
 impl Drop for SharedRate {
     fn drop(&mut self) {
-        self.0.lock().has_ended = true;
+        self.0.lock().end = Some(Instant::now() + FINISH_TIMEOUT);
         self.0.changed.notify_one();
     }
 }
 
-/// Adds to the store what was counted, until the end of the limit.
+/// Adds to the store what was counted, until the end of the limit. Nobody waits for the last round.
 fn count(shared: &Shared, buckets: &SharedBuckets) {
     loop {
         let mut state = shared.lock();
-        while state.uncounted.is_empty() && !state.has_ended {
+        while state.uncounted.is_empty() && state.end.is_none() {
             state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if state.has_ended {
+        if state.uncounted.is_empty() {
             return;
         }
-        let (counted, rate) = (core::mem::take(&mut state.uncounted), state.rate);
         drop(state);
-        let mut pause = INTERVAL;
-        for (key, count) in counted {
-            let lifetime = rate.filling();
-            let add = |full_at: u64| rate.filled(full_at, nanos_since_1970(), count);
-            match buckets.change(key, lifetime, add) {
-                Ok(full_at) => shared.lock().news.push((key, full_at)),
-                // The limit of this process holds meanwhile. What was counted may be old when the store is back, so it is dropped.
-                Err(_) => {
-                    pause = RETRY_AFTER;
-                    break;
-                }
-            }
-        }
-        thread::sleep(pause);
+        let pause =
+            if count_once(shared, buckets, nanos_since_1970).is_ok() { INTERVAL } else { RETRY_AFTER };
+        let state = shared.lock();
+        drop(shared.changed.wait_timeout_while(state, pause, |state| state.end.is_none()));
     }
+}
+
+/// Adds to the store what was counted, key by key, with the clock of the store. An error is one of the store itself: the limit of this
+/// process holds meanwhile. What was counted may be old when the store is back, so it is dropped.
+fn count_once(shared: &Shared, buckets: &SharedBuckets, wall: impl Fn() -> u64) -> Result<(), ()> {
+    let mut state = shared.lock();
+    let (counted, rate) = (core::mem::take(&mut state.uncounted), state.rate);
+    drop(state);
+    for (key, Counted { calls, since }) in counted {
+        if shared.lock().end.is_some_and(|end| Instant::now() >= end) {
+            return Ok(());
+        }
+        let add = |full_at: u64| {
+            let now = wall();
+            let full_at = rate.charged(full_at, (since.wall, now), calls);
+            (full_at, Duration::from_nanos(full_at.saturating_sub(now)))
+        };
+        // A panic would end the thread, and with it the limit of all processes.
+        match catch_unwind(AssertUnwindSafe(|| buckets.change(key, add))) {
+            Ok(Ok(Some(full_at))) => shared.lock().news.push((key, full_at)),
+            // This key has no luck; the others may.
+            Ok(Ok(None) | Err(SessionStoreError::Full)) => {}
+            Ok(Err(_)) | Err(_) => return Err(()),
+        }
+    }
+    Ok(())
 }
 
 fn nanos_since_1970() -> u64 {
@@ -130,20 +181,130 @@ fn nanos_since_1970() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use mcp_std::session_store::MemorySessionStore;
 
     use super::super::RateLimit;
+    use super::*;
     use crate::server::{SessionKeys, SharedSessions};
-    use core::time::Duration;
-    use std::thread;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
     fn limit(store: &MemorySessionStore, calls: u32) -> RateLimit {
         let sessions = SharedSessions::join(store.clone(), &SessionKeys::new([7; 32])).unwrap();
         RateLimit::new(calls, HOUR).shared(&sessions, "calls").unwrap()
+    }
+
+    /// A limit of one process whose clock is that of the test, and which counts when the test says so.
+    struct Process {
+        rate: TokenRate,
+        limit: SharedRate,
+        buckets: SharedBuckets,
+        table: BucketTable,
+    }
+
+    impl Process {
+        fn new(store: &MemorySessionStore, rate: TokenRate) -> Self {
+            let sessions = SharedSessions::join(store.clone(), &SessionKeys::new([7; 32])).unwrap();
+            let buckets = sessions.buckets("calls").unwrap();
+            Self { rate, limit: SharedRate::new(rate), buckets, table: BucketTable::default() }
+        }
+
+        /// Takes a token of a key `millis` after the start.
+        fn take(&mut self, key: u64, millis: u64) -> Result<(), Duration> {
+            let now = Now { here: millis * 1_000_000, wall: wall(millis) };
+            self.limit.take((self.rate, now), (key, 100), &mut self.table, |table| {
+                self.rate.take(table.buckets.entry(key).or_default(), now.here)
+            })
+        }
+
+        fn count(&self, millis: u64) -> Result<(), ()> {
+            count_once(&self.limit.0, &self.buckets, || wall(millis))
+        }
+
+        /// Returns the number of calls for which the store knows the bucket of a key to be not full.
+        fn stored(&self, key: u64, millis: u64) -> u64 {
+            let full_at = self.buckets.change(key, |full_at| (full_at, HOUR)).unwrap().unwrap();
+            full_at.saturating_sub(wall(millis)) / 1_000_000
+        }
+    }
+
+    /// Returns the time in the store.
+    fn wall(millis: u64) -> u64 {
+        (1_800_000_000_000 + millis) * 1_000_000
+    }
+
+    // covers: TOOL-032
+    #[test]
+    fn client_that_bursts_at_several_processes_has_one_rate() {
+        let store = MemorySessionStore::new();
+        let rate = TokenRate::new(20, Duration::from_secs(60), 20);
+        let mut processes = [(); 4].map(|()| Process::new(&store, rate));
+        let mut taken = 0;
+        for minute in 0..20 {
+            let millis = minute * 60_000;
+            for process in &mut processes {
+                taken += (0..40).filter(|_| process.take(1, millis).is_ok()).count();
+            }
+            for process in &processes {
+                process.count(millis).unwrap();
+            }
+        }
+        // Each process may have allowed a bucket before it heard of the others.
+        assert!((400..=480).contains(&taken), "{taken}");
+    }
+
+    // covers: TOOL-032
+    #[test]
+    fn calls_at_the_rate_pass_with_a_bucket_that_is_smaller_than_a_round() {
+        let mut process =
+            Process::new(&MemorySessionStore::new(), TokenRate::new(1000, Duration::from_secs(1), 5));
+        let mut late = Vec::new();
+        for millis in 0..2000 {
+            // What the store has said arrives while there are further calls.
+            if millis % 50 == 20 {
+                process.limit.0.lock().news.append(&mut late);
+            }
+            assert_eq!(process.take(1, millis), Ok(()), "{millis}");
+            if millis % 50 == 49 {
+                process.count(millis).unwrap();
+                late.append(&mut process.limit.0.lock().news);
+            }
+        }
+    }
+
+    #[test]
+    fn key_that_the_store_has_no_room_for_leaves_the_others_counted() {
+        let store = MemorySessionStore::with_bounds(1, 1 << 20);
+        let mut process = Process::new(&store, TokenRate::new(1000, Duration::from_secs(1), 1000));
+        process.take(5, 0).unwrap();
+        process.count(0).unwrap();
+        assert_eq!(process.stored(5, 0), 1);
+        for key in [3, 5, 5] {
+            process.take(key, 0).unwrap();
+        }
+        assert_eq!(process.count(0), Ok(()), "the store works");
+        assert_eq!(process.stored(5, 0), 3);
+    }
+
+    #[test]
+    fn calls_before_the_end_of_a_limit_reach_the_store_and_the_thread_ends() {
+        let store = MemorySessionStore::new();
+        let process = Process::new(&store, TokenRate::new(1000, HOUR, 1000));
+        let now = Now::at(0);
+        let mut state = process.limit.0.lock();
+        state.uncounted.insert(1, Counted { calls: 3, since: now });
+        state.end = Some(Instant::now() + HOUR);
+        drop(state);
+        count(&process.limit.0, &process.buckets);
+        let full_at = process.buckets.change(1, |full_at| (full_at, HOUR)).unwrap();
+        assert_eq!(full_at, Some(now.wall + 3 * 3_600_000_000));
+        // Nothing is written after the time for it.
+        let mut state = process.limit.0.lock();
+        state.uncounted.insert(1, Counted { calls: 3, since: now });
+        state.end = Some(Instant::now());
+        drop(state);
+        count(&process.limit.0, &process.buckets);
+        assert_eq!(process.buckets.change(1, |full_at| (full_at, HOUR)).unwrap(), full_at);
     }
 
     /// Takes tokens with pauses, until there is none. Returns how many there were.
@@ -195,6 +356,6 @@ mod tests {
         // Without a store nothing can be counted together.
         let in_ids = SharedSessions::in_ids(&SessionKeys::new([7; 32]), HOUR);
         let refused = RateLimit::new(5, HOUR).shared(&in_ids, "calls").unwrap_err();
-        assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
     }
 }

@@ -46,13 +46,13 @@ impl SharedBuckets {
         [word(0), word(8)]
     }
 
-    /// Changes the bucket of a key, and returns it. A bucket that is not there, or is not one, is 0.
+    /// Changes the bucket of a key, and returns it, or nothing if others have changed it each time. A bucket that is not there, or is
+    /// not one, is 0. `change` returns the bucket, and the time until it is full: then it is as good as none.
     pub(crate) fn change(
         &self,
         key: u64,
-        lifetime: Duration,
-        change: impl Fn(u64) -> u64,
-    ) -> Result<u64, SessionStoreError> {
+        change: impl Fn(u64) -> (u64, Duration),
+    ) -> Result<Option<u64>, SessionStoreError> {
         let name = SessionName(self.prefix.clone().chain_update(key.to_be_bytes()).finalize().into());
         let (store, sealer) = (&self.shared.store, &self.shared.sealer);
         let mut stored = guard(|| store.load(&name))?;
@@ -61,14 +61,14 @@ impl SharedBuckets {
                 let bucket = sealer.open(Purpose::Bucket(&name), &stored.record).ok()?;
                 Some(u64::from_be_bytes(bucket.try_into().ok()?))
             });
-            let bucket = change(opened.unwrap_or_default());
+            let (bucket, lifetime) = change(opened.unwrap_or_default());
             let sealed = sealer.seal(Purpose::Bucket(&name), &bucket.to_be_bytes())?;
             let expected = stored.map(|stored| stored.version);
             match self.shared.swap(&name, expected, &sealed, lifetime.max(MIN_LIFETIME))? {
-                Swap::Stored(_) => return Ok(bucket),
+                Swap::Stored(_) => return Ok(Some(bucket)),
                 Swap::Conflict(other) => stored = other,
             }
         }
-        Err(SessionStoreError::TimedOut)
+        Ok(None)
     }
 }
