@@ -135,7 +135,7 @@ impl Relay {
     }
 
     /// Returns whether clients are connected, even if none uses the server. Modern ones over HTTP are not while they do nothing.
-    const fn has_clients(&self) -> bool {
+    fn has_clients(&self) -> bool {
         self.has_single_client() || !self.sessions.is_empty()
     }
 
