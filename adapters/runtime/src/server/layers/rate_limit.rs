@@ -106,14 +106,16 @@ impl RateLimit {
     /// Counts the calls of all processes that share sessions in a [store](crate::server::SharedSessions::join) together, by
     /// [key](Self::key). In each process the limit has the same settings and this name, which no other one of its limits has.
     ///
-    /// No call waits for the store. A process tells the others what it has counted at most twenty times a second, in two round trips
-    /// for each key that had calls, one key after the other, and learns what they have. So in such a time a process may allow what its
-    /// own bucket has; what all have allowed too much is taken from what comes later, up to sixteen buckets. While the store is
-    /// down, the limit holds in each process alone, and what was counted is dropped. So is what a process counts in its last moments,
-    /// if it ends before the store has it. Clients that [share a bucket](Self::max_keys) in a process for want of room count there alone.
+    /// No call waits for the store. A process tells the others what it has counted at most twenty times a second, in two round
+    /// trips for each key that had calls, one key after the other, and learns what they have. So in such a time a process may
+    /// allow what its own bucket has; what all have allowed too much is taken from what comes later, up to sixteen buckets.
+    /// While the store is down, the limit holds in each process alone, and what was counted is dropped. So is what a process
+    /// counts in its last moments, if it ends before the store has it. Clients that [share a bucket](Self::max_keys) in a
+    /// process for want of room count there alone.
     ///
-    /// The clocks of the machines have to agree: where one is ahead, the others have smaller buckets. When another key becomes the first
-    /// of [`SessionKeys`](crate::server::SessionKeys), the buckets of its processes begin anew, full.
+    /// The clocks of the machines have to agree: where one is ahead, the others have smaller buckets. When the current one of the
+    /// [`SessionKeys`](crate::server::SessionKeys) is replaced, the buckets begin anew, full, and processes with the old one
+    /// count apart from those with the new one.
     ///
     /// # Errors
     ///

@@ -109,8 +109,8 @@ impl SharedRate {
             }
         }
         take(table)?;
-        // Clients for which the table has no room share a bucket, which counts here alone. The store may be slower than the table,
-        // from which full buckets are dropped.
+        // Clients for which the table has no room share a bucket, which counts here alone. The store may be slower than the
+        // table, from which full buckets are dropped.
         if table.buckets.contains_key(&key) && state.uncounted.len() < max_keys {
             let is_first = state.uncounted.is_empty();
             let counted = state.uncounted.entry(key).or_insert(Counted { calls: 0, since: now });
@@ -149,8 +149,8 @@ fn count(shared: &Shared, buckets: &SharedBuckets) {
     }
 }
 
-/// Adds to the store what was counted, key by key, with the clock of the store. An error is one of the store itself: the limit of this
-/// process holds meanwhile. What was counted may be old when the store is back, so it is dropped.
+/// Adds to the store what was counted, key by key, with the clock of the store. An error is one of the store itself: the limit
+/// of this process holds meanwhile. What was counted may be old when the store is back, so it is dropped.
 fn count_once(shared: &Shared, buckets: &SharedBuckets, wall: impl Fn() -> u64) -> Result<(), ()> {
     let mut state = shared.lock();
     let (counted, rate) = (core::mem::take(&mut state.uncounted), state.rate);
@@ -306,6 +306,23 @@ mod tests {
         drop(state);
         count(&process.limit.0, &process.buckets);
         assert_eq!(process.buckets.change(1, |full_at| (full_at, HOUR)).unwrap(), full_at);
+    }
+
+    #[test]
+    fn clients_that_share_a_bucket_for_want_of_room_are_not_in_the_store() {
+        let mut process = Process::new(&MemorySessionStore::new(), TokenRate::new(10, HOUR, 10));
+        let now = (process.rate, Now::at(0));
+        process.limit.take(now, (1, 100), &mut process.table, |_| Ok(())).unwrap();
+        assert!(process.limit.0.lock().uncounted.is_empty());
+    }
+
+    #[test]
+    fn panic_of_the_store_is_an_error_of_it() {
+        let mut process = Process::new(&MemorySessionStore::new(), TokenRate::new(10, HOUR, 10));
+        process.take(1, 0).unwrap();
+        assert_eq!(count_once(&process.limit.0, &process.buckets, || panic!("a store with a bug")), Err(()));
+        process.take(1, 0).unwrap();
+        assert_eq!(process.count(0), Ok(()));
     }
 
     /// Takes tokens with pauses, until there is none. Returns how many there were.

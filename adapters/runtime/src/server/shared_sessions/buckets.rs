@@ -46,8 +46,8 @@ impl SharedBuckets {
         [word(0), word(8)]
     }
 
-    /// Changes the bucket of a key, and returns it, or nothing if others have changed it each time. A bucket that is not there, or is
-    /// not one, is 0. `change` returns the bucket, and the time until it is full: then it is as good as none.
+    /// Changes the bucket of a key, and returns it, or nothing if others have changed it each time. A bucket that is not there,
+    /// or is not one, is 0. `change` returns the bucket, and the time until it is full: then it is as good as none.
     pub(crate) fn change(
         &self,
         key: u64,
