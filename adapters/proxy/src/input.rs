@@ -74,8 +74,14 @@ impl Relay {
             let free = delivered.find(|(_, relayed)| relayed.inputs.is_empty());
             return free.or_else(|| all().next()).map(|(number, _)| number);
         }
-        let (number, relayed) = delivered.next().or_else(|| all().next())?;
-        self.calls.is_only_owner(relayed.channel(), now).then_some(number)
+        let mut suspended = all();
+        let (number, relayed) = match delivered.next() {
+            Some(running) => running,
+            None => suspended
+                .next()
+                .filter(|(_, first)| suspended.all(|(_, other)| other.channel() == first.channel()))?,
+        };
+        self.calls.is_only_owner(self.clients, relayed.channel(), now).then_some(number)
     }
 
     /// Sends all collected input requests to the clients, unless more are still being gathered.

@@ -119,9 +119,9 @@ impl Relay {
         let mut delivered = self.calls.iter().filter_map(|(_, relayed)| relayed.delivered_call());
         if !self.has_single_client() {
             // Also those whose clients are being asked: their servers go on.
-            let mut running = self.calls.iter();
+            let mut running = self.calls.iter().filter(|(_, relayed)| relayed.may_run(self.clients));
             if let (Some((_, only)), None) = (running.next(), running.next()) {
-                let is_owner = self.calls.is_only_owner(only.channel(), engines.now);
+                let is_owner = self.calls.is_only_owner(self.clients, only.channel(), engines.now);
                 only.delivered_call().filter(|_| is_owner).map(pass);
                 return;
             }

@@ -38,7 +38,12 @@ pub enum ClientCount {
     /// One client on a byte stream. Every message of the server belongs to it.
     One,
     /// Any number of clients over HTTP. A message without an owner goes to the only possible client, or is dropped.
+    ///
+    /// Modern clients have no sessions: a call whose client is being asked does not count, because that client may be the next
+    /// one that calls, or never come back.
     Many,
+    /// Any number of clients, each on a byte stream of its own. As [`Many`](Self::Many), but all calls of clients that are there count.
+    Streams,
 }
 
 /// The parties that have used a server since its start.
@@ -53,7 +58,7 @@ enum User {
 /// State of all relayed calls, sessions and subscriptions.
 #[derive(Debug)]
 pub struct Relay {
-    clients: ClientCount,
+    pub(super) clients: ClientCount,
     /// Revision that the server speaks.
     pub(super) version: Version,
     pub(super) life: ServerLife,
@@ -212,7 +217,7 @@ impl Relay {
         let is_owner = self.has_single_client()
             || (!self.has_policy
                 && (self.user == User::Nobody || self.user == User::Session(only))
-                && self.calls.is_only_owner(only, now));
+                && self.calls.is_only_owner(self.clients, only, now));
         is_owner.then_some(only)
     }
 
@@ -569,7 +574,7 @@ impl Relay {
     pub(crate) fn cancel_upstream(&mut self, engines: &mut Engines<'_>, relayed: &RelayedCall, reason: &str) {
         if let Some(call) = relayed.upstream {
             let _ = engines.upstream.cancel(engines.upstream_now, call, Some(reason));
-            self.calls.note_cancelled(relayed.channel(), engines.now);
+            self.calls.note_cancelled(self.clients, relayed, engines.now);
         }
         // A legacy server does not know that this request belonged to the call.
         for pending in &relayed.inputs {

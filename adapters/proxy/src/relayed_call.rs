@@ -12,7 +12,9 @@ use core::time::Duration;
 use mcp_proto::client::InputId;
 use mcp_proto::model::InputRequest;
 use mcp_proto::server::Call;
-use mcp_proto::{CallId, CallKey, ChannelId, Instant, RawJson, RpcError};
+use mcp_proto::{CallId, CallKey, ChannelId, Era, Instant, RawJson, RpcError};
+
+use super::relay::ClientCount;
 
 /// Outcome of a call at the server, in the form for the client.
 pub(super) type RelayOutcome = Result<RawJson, RpcError>;
@@ -67,7 +69,7 @@ pub(super) enum DownstreamCall {
     /// The call was delivered and can be answered.
     Delivered(Box<Call>),
     /// The client is being asked. Its retry brings the answers, but may never arrive; the call expires at `until`.
-    Suspended { channel: ChannelId, until: Instant },
+    Suspended { channel: ChannelId, era: Era, until: Instant },
 }
 
 /// An input request of the server.
@@ -88,6 +90,21 @@ impl RelayedCall {
             DownstreamCall::Delivered(call) => call.channel(),
             DownstreamCall::Suspended { channel, .. } => *channel,
         }
+    }
+
+    /// Returns whether the server may ask or say something for this call. It goes on while the client is being asked.
+    pub(super) fn may_run(&self, clients: ClientCount) -> bool {
+        self.upstream.is_some() && (self.delivered_call().is_some() || self.is_of_known_client(clients))
+    }
+
+    /// Returns whether the channel tells the client. Those of modern clients over HTTP are of one request: one that is asked may be
+    /// the next that calls, and may never answer.
+    fn is_of_known_client(&self, clients: ClientCount) -> bool {
+        let era = match &self.downstream {
+            DownstreamCall::Delivered(call) => call.version().era(),
+            DownstreamCall::Suspended { era, .. } => *era,
+        };
+        era == Era::Legacy || !matches!(clients, ClientCount::Many)
     }
 
     /// Returns the client's call if it can be answered now.
@@ -207,18 +224,22 @@ impl RelayedCalls {
     }
 
     /// Notes that a call of this channel was cancelled at the server, which may not have stopped it yet.
-    pub(super) fn note_cancelled(&mut self, channel: ChannelId, now: Instant) {
+    pub(super) fn note_cancelled(&mut self, clients: ClientCount, relayed: &RelayedCall, now: Instant) {
+        if !relayed.is_of_known_client(clients) {
+            return;
+        }
+        let channel = relayed.channel();
         let others = self.cancelled.filter(|(until, other)| *until > now && *other != Some(channel));
         let owner = others.is_none().then_some(channel);
         self.cancelled = Some((now + CANCEL_GRACE_PERIOD, owner));
     }
 
-    /// Returns whether all calls that may run at the server are of this channel. Those of clients that are being asked are among
-    /// them: their servers go on.
-    pub(super) fn is_only_owner(&self, channel: ChannelId, now: Instant) -> bool {
+    /// Returns whether all calls that may run at the server are of this channel.
+    pub(super) fn is_only_owner(&self, clients: ClientCount, channel: ChannelId, now: Instant) -> bool {
         let cancelled = self.cancelled.filter(|(until, _)| *until > now);
+        let mut others = self.calls.values().filter(|relayed| relayed.channel() != channel);
         cancelled.is_none_or(|(_, owner)| owner == Some(channel))
-            && self.calls.values().all(|relayed| relayed.upstream.is_none() || relayed.channel() == channel)
+            && !others.any(|other| other.may_run(clients))
     }
 
     // ---- end of a call ---------------------------------------------------------------------------------------
@@ -359,7 +380,8 @@ impl RelayedCalls {
         let Some(relayed) = self.calls.get_mut(&number) else { return };
         let DownstreamCall::Delivered(call) = &relayed.downstream else { return };
         self.by_downstream.remove(&call.id());
-        relayed.downstream = DownstreamCall::Suspended { channel: call.channel(), until };
+        relayed.downstream =
+            DownstreamCall::Suspended { channel: call.channel(), era: call.version().era(), until };
         for pending in &mut relayed.inputs {
             pending.is_sent = true;
         }

@@ -105,7 +105,7 @@ fn run_shared(opener: &Arc<UpstreamOpener>, address: &StreamAddress) -> Result<(
     let config = server_config(&peer, args.client_era.version_set(), limits);
     streams::report_address(listener.address(), listener.is_reachable_from_outside(), address)?;
     let downstream = SharedDownstream::new(with_hidden_members(config, args), listener, clients);
-    run_bridge(args, Box::new(downstream), upstream, &peer, ClientCount::Many, stop_signal)
+    run_bridge(args, Box::new(downstream), upstream, &peer, ClientCount::Streams, stop_signal)
 }
 
 /// Serves one client on a byte stream until it is gone.

@@ -16,10 +16,25 @@ const SERVER_REVISION: Version = Version::V2025_11_25;
 /// Longer than questions are gathered.
 const GATHERED: Duration = Duration::from_millis(60);
 
+/// A client over HTTP that never returns with an answer keeps nobody else from being asked.
+#[test]
+fn client_that_never_answers_over_http_does_not_count() {
+    let (down, all) = (Version::V2026_07_28, &ALL_CAPABILITIES);
+    let mut chain = BridgeHarness::with_capabilities(down, SERVER_REVISION, all, all, ClientCount::Many);
+    let other = OtherClient::connect(&mut chain, down);
+    chain.call_unknown_tool();
+    ask_for_roots(&mut chain);
+    assert_eq!(chain.take_inputs().len(), 1, "the owner is asked");
+    other.call(&mut chain);
+    other.take_received(&mut chain);
+    ask_for_roots_as(&mut chain, "roots again");
+    assert!(has_question(&other.take_received(&mut chain)));
+}
+
 /// Returns a bridge for several clients, of which one is connected.
 fn shared_bridge(down: Version) -> BridgeHarness {
     let all = &ALL_CAPABILITIES;
-    BridgeHarness::with_capabilities(down, SERVER_REVISION, all, all, ClientCount::Many)
+    BridgeHarness::with_capabilities(down, SERVER_REVISION, all, all, ClientCount::Streams)
 }
 
 /// A client on a channel of its own.
