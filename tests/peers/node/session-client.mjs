@@ -87,7 +87,12 @@ const steps = [
 
 await client.connect(transport);
 done.sessions.push(transport.sessionId);
-await attempt('subscribe', () => client.subscribeResource({ uri: 'clock://running' }));
+for (let subscribed = false; !subscribed && !ended; ) {
+    await attempt('subscribe', async () => {
+        await client.subscribeResource({ uri: 'clock://running' });
+        subscribed = true;
+    });
+}
 const work = steps.map(async (step) => {
     for (let n = 0; !ended; n += 1) {
         await attempt(step.toString().slice(0, 40), () => step(n));

@@ -88,7 +88,13 @@ class SessionClient:
         async def ignored(_: float, __: Any, ___: Any) -> None:
             pass
 
-        await self.attempt("subscribe", client.subscribe_resource("clock://running"))
+        async def subscribe() -> None:
+            await client.subscribe_resource("clock://running")
+            subscribed.set()
+
+        subscribed = asyncio.Event()
+        while not subscribed.is_set() and not self.ended.is_set():
+            await self.attempt("subscribe", subscribe())
         await asyncio.gather(
             self.repeat("echo", lambda n: self.call(client, "echo", {"text": f"text {n}"}, f"text {n}")),
             self.repeat(

@@ -220,6 +220,8 @@ fn work_through(is_killed: bool) -> Vec<(String, Value)> {
     let start =
         |library| revisions.map(|revision| SessionClient::start(library, &proxy.url, revision, is_killed));
     let clients: Vec<_> = libraries.into_iter().flat_map(start).collect();
+    // They have connected by then, also on a slow machine.
+    thread::sleep(Duration::from_secs(4));
     for n in 0..ends() {
         thread::sleep(Duration::from_secs(2));
         processes.replace(n % RUNTIMES.len(), is_killed);
