@@ -4,7 +4,6 @@
 //! opens the stream as if its client were there, and passes the bytes on. If it has ended, the call is lost: its client gets an
 //! error. A GET stream is not moved: a new one begins, all changes are announced on it, and the processes give it what waits.
 
-use alloc::boxed::Box;
 use alloc::string::String;
 use core::time::Duration;
 
@@ -98,15 +97,17 @@ pub(super) fn end_lost(server: &mut Server, key: Key) {
         return;
     };
     let after = x.headers.last_event_id().ok().flatten().and_then(parse_event_id);
-    let lost = after.and_then(|(stream, event, note)| Some((stream, event, note.into(), noted(note)?)));
-    let Some((stream, event, note, id)): Option<(u32, u32, Box<str>, RequestId)> = lost else {
+    let lost = after.and_then(|(stream, event, note)| Some((stream, event, noted(note)?)));
+    let Some((stream, event, id)) = lost else {
         return server.exchanges.refuse(key, &unknown_event_id());
     };
     begin(server, key);
     let event = event.saturating_add(1);
     let entry = ReplayEntry { stream, event, is_last: true, message: lost_call(&id) };
     if let Some(x) = server.exchanges.get_mut(key) {
-        write_entry(&mut x.out, &entry, Some(&note));
+        // A client that resumes the stream after this error as well is told no second one: the SDK of TypeScript takes only
+        // results for answers, and would not stop.
+        write_entry(&mut x.out, &entry, Some(OTHER_NOTE));
     }
     server.finish(key);
 }
