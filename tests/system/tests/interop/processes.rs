@@ -262,15 +262,15 @@ fn sessions_outlive_processes_that_are_killed_and_each_call_ends() {
         let errors = done["errors"].as_array().expect("a list");
         let is_told = |error: &&Value| {
             let error = error.as_str().unwrap_or_default();
-            // The last but one is how the SDK of Python says that the status is one of `statuses`. The last one is of our clients on
-            // the official SDKs: the answer to the question of this call was refused (502), and the SDK forgets it.
+            // The last but one is how the SDK of Python says that the status is one of `statuses`. The last one is of all
+            // clients: the answer to the question of this call was refused (502), and none sends it again.
             let told = [
                 "fetch failed",
                 "502",
                 "the call was lost",
                 "terminated",
                 "Server returned an error response",
-                "the SDK has dropped its answer",
+                "has dropped its answer",
             ];
             told.iter().any(|part| error.contains(part))
         };
