@@ -23,7 +23,7 @@ use bytes::Bytes;
 use super::exchange_table::{ExchangeId, Kind, RequestPhase, ServerExchange, SessionKey, SessionUse};
 use super::refusal::overloaded;
 use super::resumption::{parse_event_id, return_message, take_waiting};
-use super::session::{HttpSession, SessionLookup, drop_session, is_id};
+use super::session::{HttpSession, ID_LEN, SessionLookup, drop_session, is_id};
 use super::snapshot::{self, Snapshot, SnapshotError};
 use super::{Event, Server};
 use crate::methods;
@@ -179,10 +179,10 @@ pub(super) struct Sharing {
     used_since: Instant,
     /// Memory for the next id of a request.
     scratch: Vec<u8>,
-    /// Until when exchanges wait. May contain some that do not any more.
-    waits: BTreeMap<Key, Instant>,
-    /// The sessions that have ended here, whose ids carry their identity, until these expire.
-    ended: BTreeMap<SessionId, Instant>,
+    /// Until when exchanges wait, in order. May contain some that do not any more. Not a map: what shares nothing links its end, too.
+    waits: Vec<(Key, Instant)>,
+    /// The sessions that have ended here, whose ids carry their identity, until these expire; in order.
+    ended: Vec<([u8; ID_LEN], Instant)>,
 }
 
 impl Sharing {
@@ -194,8 +194,8 @@ impl Sharing {
             unstored: BTreeMap::new(),
             used_since: now,
             scratch: Vec::new(),
-            waits: BTreeMap::new(),
-            ended: BTreeMap::new(),
+            waits: Vec::new(),
+            ended: Vec::new(),
         }
     }
 }
@@ -710,9 +710,12 @@ fn load_until(server: &mut Server, key: Key, until: Instant) {
 /// Notes until when an exchange waits: timers of earlier waits may fire before.
 fn note_wait(server: &mut Server, key: Key, until: Instant) {
     let Some(sharing) = server.sharing.as_mut() else { return };
-    sharing.waits.insert(key, until);
+    match sharing.waits.binary_search_by_key(&key, |(key, _)| *key) {
+        Ok(at) => _ = sharing.waits.get_mut(at).map(|wait| wait.1 = until),
+        Err(at) => sharing.waits.insert(at, (key, until)),
+    }
     if sharing.waits.len() > server.exchanges.len().saturating_mul(2) {
-        sharing.waits.retain(|key, _| server.exchanges.is_undecided(*key));
+        sharing.waits.retain(|(key, _)| server.exchanges.is_undecided(*key));
     }
 }
 
@@ -791,8 +794,11 @@ fn refuse(server: &mut Server, key: Key) {
 }
 
 fn expire(server: &mut Server, key: Key) {
-    let waits = server.sharing.as_ref().and_then(|sharing| sharing.waits.get(&key));
-    if waits.is_some_and(|until| *until > server.now) {
+    let waits = server.sharing.as_ref().and_then(|sharing| {
+        let at = sharing.waits.binary_search_by_key(&key, |(key, _)| *key).ok()?;
+        sharing.waits.get(at)
+    });
+    if waits.is_some_and(|(_, until)| *until > server.now) {
         return;
     }
     match server.exchanges.get(key) {

@@ -191,7 +191,7 @@ fn expire_at(server: &mut Server, session: SessionKey, expires: Instant) {
 
 /// Keeps the id of a session that the application has ended, which is not to be taken up again here.
 fn end(server: &mut Server, session: SessionKey, _: Option<Key>) {
-    let id = id_of(server, session);
+    let Ok(id) = <[u8; ID_LEN]>::try_from(id_of(server, session).0.as_bytes()) else { return };
     let record = server.sessions.get(session).and_then(|session| session.record.as_ref());
     let Some((expires, sharing)) = record.and_then(|record| record.expires).zip(server.sharing.as_mut())
     else {
@@ -199,13 +199,17 @@ fn end(server: &mut Server, session: SessionKey, _: Option<Key>) {
     };
     let now = server.now;
     if sharing.ended.len() >= MAX_ENDED {
-        sharing.ended.retain(|_, expires| *expires > now);
-        let first = sharing.ended.iter().min_by_key(|(_, expires)| **expires).map(|(id, _)| id.clone());
+        sharing.ended.retain(|(_, expires)| *expires > now);
+        let first =
+            sharing.ended.iter().enumerate().min_by_key(|(_, (_, expires))| *expires).map(|(at, _)| at);
         if let Some(first) = first.filter(|_| sharing.ended.len() >= MAX_ENDED) {
-            sharing.ended.remove(&first);
+            sharing.ended.remove(first);
         }
     }
-    sharing.ended.insert(id, expires);
+    match sharing.ended.binary_search_by_key(&id, |(id, _)| *id) {
+        Ok(at) => _ = sharing.ended.get_mut(at).map(|ended| ended.1 = expires),
+        Err(at) => sharing.ended.insert(at, (id, expires)),
+    }
 }
 
 fn add_to_id(server: &mut Server, key: Key, identity: &SealedIdentity) {
@@ -245,7 +249,9 @@ fn wait(server: &mut Server, key: Key) -> bool {
     let identity = identity.strip_prefix(SEPARATOR).and_then(|text| SealedIdentity::new(text.to_string()));
     let id = SessionId(id.into());
     let is_foreign = server.sessions.foreign_shard(id.0.as_bytes()).is_some();
-    let has_ended = server.sharing.as_ref().is_some_and(|sharing| sharing.ended.contains_key(&id));
+    let has_ended = server.sharing.as_ref().is_some_and(|sharing| {
+        sharing.ended.binary_search_by(|(other, _)| other.as_slice().cmp(id.0.as_bytes())).is_ok()
+    });
     if let Some(found) = server.sessions.find(&id.0) {
         let record = server.sessions.get(found).and_then(|session| session.record.as_ref());
         if record.and_then(|record| record.expires).is_some_and(|expires| expires <= server.now) {
