@@ -177,8 +177,6 @@ pub(super) struct Sharing {
     unstored: BTreeMap<Key, Unstored>,
     /// Sessions that were used after this time are to be reported.
     used_since: Instant,
-    /// Memory for the next id of a request.
-    scratch: Vec<u8>,
     /// Until when exchanges wait, in order. May contain some that do not any more. Not a map: what shares nothing links its end, too.
     waits: Vec<(Key, Instant)>,
     /// The sessions that have ended here, whose ids carry their identity, until these expire; in order.
@@ -193,7 +191,6 @@ impl Sharing {
             before: Mutable { log_level: None, resources: Vec::new() },
             unstored: BTreeMap::new(),
             used_since: now,
-            scratch: Vec::new(),
             waits: Vec::new(),
             ended: Vec::new(),
         }

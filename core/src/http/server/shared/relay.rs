@@ -40,14 +40,9 @@ const MAX_RELAYED: usize = 64 * MAX_BUFFERED_BODY;
 
 /// Notes the id of a request in the ids of events of its call.
 pub(super) fn note_request(server: &mut Server, key: Key, envelope: &Envelope<'_>) {
-    let (Some(x), Some(id), Some(sharing)) =
-        (server.exchanges.get_mut(key), &envelope.id, server.sharing.as_mut())
-    else {
-        return;
-    };
-    let (text, mut note) = (&mut sharing.scratch, [0; MAX_NOTE]);
-    text.clear();
-    id.write(text);
+    let (Some(x), Some(id)) = (server.exchanges.get_mut(key), &envelope.id) else { return };
+    let (mut text, mut note) = (alloc::vec::Vec::with_capacity(16), [0; MAX_NOTE]);
+    id.write(&mut text);
     // Fails for a text of more than `MAX_NOTED_ID`.
     let len = URL_SAFE_NO_PAD.encode_slice(text, &mut note).unwrap_or_default();
     let note = note.get(..len).and_then(|note| core::str::from_utf8(note).ok());
