@@ -181,11 +181,11 @@ impl Stream for UnixStream {
     }
 }
 
-/// Reads bytes until they contain `end`.
-fn read_until(stream: &mut impl Read, end: &str) -> String {
+/// Reads bytes until they contain one of `ends`.
+fn read_until(stream: &mut impl Read, ends: &[&str]) -> String {
     let (mut text, mut piece) = (String::new(), [0; 4096]);
-    while !text.contains(end) {
-        let n = stream.read(&mut piece).unwrap_or_else(|error| panic!("no {end:?} after {text:?}: {error}"));
+    while !ends.iter().any(|end| text.contains(end)) {
+        let n = stream.read(&mut piece).unwrap_or_else(|error| panic!("no {ends:?} after {text:?}: {error}"));
         assert_ne!(n, 0, "the bridge closed the connection after {text:?}");
         text.push_str(core::str::from_utf8(&piece[..n]).expect("ASCII"));
     }
@@ -211,7 +211,7 @@ fn vanish_from_stream(stream: &mut impl Stream, way: Way) -> bool {
         Way::CloseInCall | Way::HalfOpen => "notifications/progress",
         Way::Reset | Way::Fragment | Way::Mute => "\"id\":1",
     };
-    read_until(stream, awaited);
+    read_until(stream, &[awaited]);
     if way == Way::HalfOpen {
         stream.end_output();
     }
@@ -247,14 +247,16 @@ fn vanish_from_http(address: &str, client: usize) -> Option<Kept> {
     }
     if client / WAYS.len() % 3 == 0 && way != Way::HalfOpen && way != Way::CloseInCall {
         stream.write_all(request("POST", modern, MODERN_CALL).as_bytes()).expect("it reads");
-        read_until(&mut stream, "\"id\":2");
+        read_until(&mut stream, &["\"id\":2"]);
     } else {
         stream.write_all(request("POST", "", INITIALIZE).as_bytes()).expect("it reads");
-        let head = read_until(&mut stream, "\"id\":1");
+        let head = read_until(&mut stream, &["\"id\":1"]);
         let session = head.lines().find_map(|line| line.strip_prefix("Mcp-Session-Id: ")).expect("a session");
         let session = format!("Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-11-25\r\n");
         stream.write_all(request("POST", &session, INITIALIZED).as_bytes()).expect("it reads");
-        read_until(&mut stream, "202");
+        if has_lost_session(&mut stream) {
+            return None;
+        }
         let request = match way {
             Way::Close | Way::Fragment | Way::Mute => request("DELETE", &session, ""),
             Way::Silence => request("GET", &session, ""),
@@ -262,8 +264,8 @@ fn vanish_from_http(address: &str, client: usize) -> Option<Kept> {
             Way::CloseInCall | Way::HalfOpen => request("POST", &session, LONG_CALL),
         };
         stream.write_all(request.as_bytes()).expect("it reads");
-        if way != Way::Reset {
-            read_until(&mut stream, "HTTP/1.1 2");
+        if way != Way::Reset && has_lost_session(&mut stream) {
+            return None;
         }
     }
     match way {
@@ -273,6 +275,17 @@ fn vanish_from_http(address: &str, client: usize) -> Option<Kept> {
     }
     matches!(way, Way::HalfOpen | Way::Silence | Way::Fragment).then_some(Kept::Tcp(stream))
 }
+
+/// Reads the status of a response, and returns whether the client came back too late: on a busy machine its session may have been
+/// idle for too long.
+fn has_lost_session(stream: &mut TcpStream) -> bool {
+    let is_late = read_until(stream, &["HTTP/1.1 2", "HTTP/1.1 404"]).contains("HTTP/1.1 404");
+    LATE.fetch_add(usize::from(is_late), Ordering::Relaxed);
+    is_late
+}
+
+/// Clients over HTTP whose sessions had ended when they came back.
+static LATE: AtomicUsize = AtomicUsize::new(0);
 
 /// Starts a bridge that listens at an address.
 fn subject(name: &'static str, listen: &[&str], vanish: fn(&str, usize) -> Option<Kept>) -> Subject {
@@ -293,25 +306,30 @@ fn subject(name: &'static str, listen: &[&str], vanish: fn(&str, usize) -> Optio
     Subject { name, process, marker, vanish, clients: 0 }
 }
 
-/// Lets clients vanish from a bridge, round after round, and compares what it takes.
-fn check(mut subject: Subject, clients: usize, time: Duration) {
+/// Lets clients vanish from a bridge, round after round, and compares what it takes. Returns the number of clients.
+///
+/// A burst that a busy machine makes higher than those before may leave memory in pieces, once. A leak is there each time.
+fn check(mut subject: Subject, clients: usize, time: Duration) -> usize {
     let round = ROUND.min(clients / 2);
     // What is allocated once.
     subject.run(round);
-    let before = subject.rest();
-    let begun = Instant::now();
-    while subject.clients < clients || begun.elapsed() < time {
-        subject.run(round);
+    let mut before = subject.rest();
+    let mut growth = Vec::new();
+    while growth.len() < 4 {
+        let (begun, end) = (Instant::now(), subject.clients + clients - round);
+        while subject.clients < end || begun.elapsed() < time {
+            subject.run(round);
+        }
+        let after = subject.rest();
+        println!("{}: {} clients: before {before}, after {after}", subject.name, subject.clients);
+        assert_eq!(after.counted(), before.counted(), "{}: servers, descriptors, threads", subject.name);
+        if after.kilobytes <= before.kilobytes + before.kilobytes / 20 {
+            return subject.clients;
+        }
+        growth.push(after.kilobytes - before.kilobytes);
+        before = after;
     }
-    let after = subject.rest();
-    println!("{}: {} clients: before {before}, after {after}", subject.name, subject.clients);
-    assert_eq!(after.counted(), before.counted(), "{}: servers, descriptors, threads", subject.name);
-    assert!(
-        after.kilobytes <= before.kilobytes + before.kilobytes / 20,
-        "{}: before {before}, after {} clients {after}",
-        subject.name,
-        subject.clients
-    );
+    panic!("{}: it grew by {growth:?} kB, each time with as many clients", subject.name);
 }
 
 fn setting(name: &str) -> Option<usize> {
@@ -337,7 +355,10 @@ fn vanished_clients_leave_nothing_behind_in_a_bridge() {
             check(subject("TCP, shared", &share, vanish_from_tcp), clients, time);
         });
         scope.spawn(|| {
-            check(subject("HTTP", &["--http", "127.0.0.1:0"], vanish_from_http), clients, time);
+            let clients = check(subject("HTTP", &["--http", "127.0.0.1:0"], vanish_from_http), clients, time);
+            let late = LATE.load(Ordering::Relaxed);
+            println!("HTTP: {late} clients came back too late");
+            assert!(late <= clients / 10, "{late} of {clients} clients had lost their sessions");
         });
         for nth in 0..STDIO_AT_ONCE {
             scope.spawn(move || check_stdio(nth, clients / STDIO_AT_ONCE, time));
