@@ -92,7 +92,7 @@ impl Gateway {
     /// Lets a function decide about each entry that is listed and each that is used.
     ///
     /// Custom methods and notifications name no entry: with a policy they are refused, and dropped. So is what an upstream says or
-    /// asks and that belongs to no call: nobody knows whom it concerns. Subscriptions to
+    /// asks and that belongs to no call: it could concern any principal. Subscriptions to
     /// resources are not decided here but by [`server::Config::subscription_scopes`] and
     /// [`server::Config::resource_audience`].
     #[must_use]
@@ -222,7 +222,7 @@ impl Gateway {
         self.fail_parts(engines, upstream, reason);
     }
 
-    /// Returns the fault that ended an upstream that is to be let go of; `None` if nobody used it.
+    /// Returns the fault that ended an upstream that is to be let go of; `None` if no client used it.
     ///
     /// The driver lets go of it now, so the next one may be started after this.
     pub fn take_fault(&mut self, upstream: usize) -> Option<Fault> {
@@ -271,7 +271,7 @@ impl Gateway {
     /// - A resource belongs to the upstream that has listed it; if several have, to the one that was added first of those that the
     ///   policy shows to the client, and the others' are left out of lists. Otherwise the upstream decides whose template begins
     ///   like the URI. If there is none, the upstreams are asked one after the other, and the first error that says something else
-    ///   than that the resource is unknown is the answer if nobody knows it.
+    ///   than that the resource is unknown is the answer if no upstream knows it.
     /// - Custom methods are relayed if there is one upstream. Notifications of clients go to all.
     pub fn handle_server_event(&mut self, engines: &mut GatewayEngines<'_, '_>, event: ServerEvent) {
         match event {
@@ -385,7 +385,7 @@ impl Gateway {
 
     /// Tells upstreams of followed resources that belong to them, also of those that have got another owner.
     ///
-    /// A resource that nobody has listed is followed at the only upstream that may have subscriptions, or nowhere until one lists
+    /// A resource that no upstream has listed is followed at the only upstream that may have subscriptions, or nowhere until one lists
     /// it. One that does not run may have them.
     pub(crate) fn route_followed(&mut self, engines: &mut GatewayEngines<'_, '_>) {
         let may_be_able = |index: &usize| {

@@ -29,7 +29,7 @@
 //! use mcp_proto_proxy::mcp_proto::{EntryKind, Instant};
 //! use mcp_proto_proxy::{Access, ClientCount, Decision, Gateway};
 //!
-//! // Only alice pays, and nobody else sees that it is possible.
+//! // Only alice pays, and no other principal sees the tool.
 //! let decide = |access: &Access<'_>| match (access.upstream, access.kind, access.name) {
 //!     ("harbour", EntryKind::Tool, "pay") if access.caller.principal() != Some("alice") => Decision::Hide,
 //!     _ => Decision::Allow,

@@ -49,7 +49,7 @@ pub enum ClientCount {
 /// The parties that have used a server since its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum User {
-    Nobody,
+    None,
     Session(ChannelId),
     /// Several, or one that has no session.
     Any,
@@ -70,7 +70,7 @@ pub struct Relay {
     pub(super) unfound: Vec<(Call, Others)>,
     /// Who has used the server since its start.
     user: User,
-    /// Whether a policy decides what each principal sees: what belongs to nobody is shown to nobody.
+    /// Whether a policy decides what each principal sees: what belongs to no call is shown to no client.
     pub(super) has_policy: bool,
     /// Name of the server in a gateway.
     pub(super) name: Option<Box<str>>,
@@ -127,7 +127,7 @@ impl Relay {
             held_calls: Vec::new(),
             listing: 0,
             unfound: Vec::new(),
-            user: User::Nobody,
+            user: User::None,
             has_policy: false,
             name: None,
             prefix: None,
@@ -165,7 +165,7 @@ impl Relay {
     /// Sets what is known of a server that has just become ready.
     pub(super) fn set_peer(&mut self, peer: &client::Peer) {
         self.version = peer.version;
-        self.user = User::Nobody;
+        self.user = User::None;
         self.subscriptions.restart(peer, self.name.is_some());
         self.log_level = UpstreamLogLevel::new(peer);
     }
@@ -206,7 +206,7 @@ impl Relay {
             Era::Legacy => User::Session(call.channel()),
             Era::Modern => User::Any,
         };
-        self.user = if self.user == User::Nobody || self.user == user { user } else { User::Any };
+        self.user = if self.user == User::None || self.user == user { user } else { User::Any };
     }
 
     /// Returns the only session that a message without an owner can belong to.
@@ -216,7 +216,7 @@ impl Relay {
         let [only] = *self.sessions else { return None };
         let is_owner = self.has_single_client()
             || (!self.has_policy
-                && (self.user == User::Nobody || self.user == User::Session(only))
+                && (self.user == User::None || self.user == User::Session(only))
                 && self.calls.is_only_owner(self.clients, only, now));
         is_owner.then_some(only)
     }

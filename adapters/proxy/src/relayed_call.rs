@@ -38,12 +38,12 @@ pub(super) struct RelayedCall {
     pub(super) others: Option<Others>,
 }
 
-/// Upstreams that may know a resource that nobody has listed.
+/// Upstreams that may know a resource that none has listed.
 #[derive(Debug, Default)]
 pub(super) struct Others {
     /// Those that are still to be asked.
     pub(super) upstreams: Vec<usize>,
-    /// First error that said something else than that the resource is not known: the answer if nobody knows it.
+    /// First error that said something else than that the resource is not known: the answer if no upstream knows it.
     pub(super) error: Option<RpcError>,
 }
 

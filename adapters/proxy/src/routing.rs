@@ -61,7 +61,7 @@ impl Gateway {
         }
     }
 
-    /// Sends a call about a resource that nobody has listed to the first of the others, which may not know it.
+    /// Sends a call about a resource that no upstream has listed to the first of the others, which may not know it.
     pub(crate) fn ask_next(&mut self, engines: &mut GatewayEngines<'_, '_>, call: Call, mut others: Others) {
         let Ok(Some((kind, name))) = subject(&call) else { return };
         let now = engines.now;

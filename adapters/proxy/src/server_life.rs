@@ -1,4 +1,4 @@
-//! The life of the server behind a bridge: it ends while nobody uses it, and is started again when it is needed. One that
+//! The life of the server behind a bridge: it ends while no client uses it, and is started again when it is needed. One that
 //! has died is started again while there are clients.
 //!
 //! The driver starts the server when [`poll_start`](Relay::poll_start) says so, and lets go of one that is not
@@ -34,7 +34,7 @@ enum Phase {
         since: Instant,
         unused_since: Option<Instant>,
     },
-    /// Nobody uses it, so it was ended, or it has died without clients.
+    /// No client uses it, so it was ended, or it has died without clients.
     Asleep {
         /// Time until which it is not started, because it has just died.
         not_before: Instant,
@@ -182,7 +182,7 @@ impl Relay {
         self.fault = Some(fault.clone());
     }
 
-    /// Returns the fault that ended the server that is to be let go of; `None` if nobody used it.
+    /// Returns the fault that ended the server that is to be let go of; `None` if no client used it.
     ///
     /// The driver lets go of the server now, so the next one may be started after this.
     pub const fn take_fault(&mut self) -> Option<Fault> {
