@@ -1,6 +1,7 @@
 //! Messages that a server does not accept, and subscriptions that end immediately.
 
 use mcp_proto::client::Event;
+use mcp_proto::http::client::ExchangeId;
 use mcp_proto::model::SubscriptionFilter;
 use mcp_tests::harness::build::{legacy_request, notification, result_response};
 use mcp_tests::harness::{Chunker, HttpClientHarness, for_each_chunker};
@@ -60,18 +61,16 @@ fn subscription_that_ends_at_once_is_requested_with_growing_delay() {
     acknowledge(&mut harness);
 }
 
+/// Records a ping whose answer was not accepted: it is still open at the server.
+fn record_ping(harness: &mut HttpClientHarness, id: i64) {
+    let ping = legacy_request(id, "ping", Value::Null).to_string();
+    let direction = mcp_tests::schema::MessageDirection::ServerToClient;
+    harness.observer.record_fed(harness.now, direction, ping.as_bytes());
+}
+
 // covers: HTTP-019
 #[test]
 fn rejected_message_is_sent_again() {
-    // A ping whose answer was not accepted is still open at the server: the observer records it again.
-    let record_ping = |harness: &mut HttpClientHarness, id: i64| {
-        let ping = legacy_request(id, "ping", Value::Null).to_string();
-        harness.observer.record_fed(
-            harness.now,
-            mcp_tests::schema::MessageDirection::ServerToClient,
-            ping.as_bytes(),
-        );
-    };
     for_each_chunker(|cut| {
         let mut harness = legacy_harness(cut);
         let get = harness.become_legacy_with_get_stream(V, Some("s"), tool_capabilities());
@@ -91,11 +90,19 @@ fn rejected_message_is_sent_again() {
         harness.advance(ms(1));
         let again = harness.expect_request();
         assert_eq!(again.body, reply.body);
-        // A message that may have been accepted is not sent again.
-        harness.break_connection(again.id);
-        assert!(describe_diagnostic(harness.expect_diagnostic()).contains("did not accept a message"));
-        harness.advance(secs(100));
-        harness.assert_idle();
+        harness.respond_with_status(again.id, 202);
+        // A notification that may have been accepted is not sent again.
+        for status in [None, Some(502), Some(504)] {
+            harness.client.engine().notify(harness.now, "x/y", None::<&Value>).expect("a notification");
+            let notice = harness.expect_post("x/y");
+            match status {
+                Some(status) => harness.respond_with_status(notice.id, status),
+                None => harness.break_connection(notice.id),
+            }
+            assert!(describe_diagnostic(harness.expect_diagnostic()).contains("did not accept a message"));
+            harness.advance(secs(100));
+            harness.assert_idle();
+        }
         // The number of attempts is bounded.
         harness.receive_event(get, "", &legacy_request(6, "ping", Value::Null));
         for pause in [1, 2, 4, 8, 16] {
@@ -106,6 +113,79 @@ fn rejected_message_is_sent_again() {
         }
         let reply = harness.expect_request();
         harness.refuse_connection(reply.id);
+        assert!(describe_diagnostic(harness.expect_diagnostic()).contains("did not accept a message"));
+        harness.advance(secs(100));
+        harness.assert_idle();
+        harness.transcript
+    });
+}
+
+/// How the POST of an answer fails.
+enum Failure {
+    Status(u16),
+    Broken,
+    Refused,
+}
+
+impl Failure {
+    fn happen(&self, harness: &mut HttpClientHarness, id: ExchangeId) {
+        match self {
+            Self::Status(status) => harness.respond_with_status(id, *status),
+            Self::Broken => harness.break_connection(id),
+            Self::Refused => harness.refuse_connection(id),
+        }
+    }
+}
+
+/// The server waits for the answer, and ignores a second one.
+// covers: HTTP-019
+#[test]
+fn answer_that_may_have_arrived_is_sent_again() {
+    for_each_chunker(|cut| {
+        let mut harness = legacy_harness(cut);
+        let get = harness.become_legacy_with_get_stream(V, Some("s"), tool_capabilities());
+        let failures = [500, 502, 503, 504].map(Failure::Status);
+        for (id, failure) in (10..).zip(failures.into_iter().chain([Failure::Broken, Failure::Refused])) {
+            harness.receive_event(get, "", &legacy_request(id, "ping", Value::Null));
+            let reply = harness.expect_request();
+            assert_eq!(reply.body["id"], id);
+            failure.happen(&mut harness, reply.id);
+            harness.advance(secs(1) - ms(1));
+            harness.assert_idle();
+            record_ping(&mut harness, id);
+            harness.advance(ms(1));
+            let again = harness.expect_request();
+            assert_eq!((&again.body, again.field("mcp-session-id")), (&reply.body, Some("s")));
+            harness.respond_with_status(again.id, 202);
+            harness.advance(secs(100));
+            harness.assert_idle();
+        }
+        // The number of attempts is bounded, whatever fails.
+        harness.receive_event(get, "", &legacy_request(30, "ping", Value::Null));
+        let failures = [Failure::Status(502), Failure::Broken, Failure::Status(503), Failure::Refused];
+        for (pause, failure) in [1, 2, 4, 8, 16].into_iter().zip(failures.iter().cycle()) {
+            let reply = harness.expect_request();
+            failure.happen(&mut harness, reply.id);
+            harness.advance(secs(pause) - ms(1));
+            harness.assert_idle();
+            record_ping(&mut harness, 30);
+            harness.advance(ms(1));
+        }
+        let reply = harness.expect_request();
+        harness.break_connection(reply.id);
+        assert!(describe_diagnostic(harness.expect_diagnostic()).contains("did not accept a message"));
+        // A refusal that another attempt does not change, or a longer wait than an answer is kept for.
+        for (id, status, wait) in [(31, 400, None), (32, 413, None), (33, 502, Some(("Retry-After", "31")))] {
+            harness.receive_event(get, "", &legacy_request(id, "ping", Value::Null));
+            let reply = harness.expect_request();
+            harness.respond_with(reply.id, status, wait.as_slice(), "");
+            assert!(describe_diagnostic(harness.expect_diagnostic()).contains("did not accept a message"));
+        }
+        // The server has read the answer: an error in the body is its own.
+        harness.receive_event(get, "", &legacy_request(34, "ping", Value::Null));
+        let reply = harness.expect_request();
+        let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32603, "message": "no"}});
+        harness.respond_with_json(reply.id, 500, &error);
         assert!(describe_diagnostic(harness.expect_diagnostic()).contains("did not accept a message"));
         harness.advance(secs(100));
         harness.assert_idle();
@@ -131,12 +211,7 @@ fn messages_waiting_for_retry_are_bounded_and_block_no_call() {
     harness.respond_with_json(request.id, 200, &result_response(&request.body, tool_result()));
     assert_eq!(harness.expect_done(key), Ok(tool_result()));
     for id in 0..200 {
-        let ping = legacy_request(id, "ping", Value::Null).to_string();
-        harness.observer.record_fed(
-            harness.now,
-            mcp_tests::schema::MessageDirection::ServerToClient,
-            ping.as_bytes(),
-        );
+        record_ping(&mut harness, id);
     }
     harness.advance(secs(1));
     let again = harness.take_requests();

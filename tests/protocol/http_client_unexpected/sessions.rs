@@ -219,9 +219,12 @@ fn notification_is_sent_again_in_the_new_session() {
     let get = harness.become_legacy_with_get_stream(V, Some("one"), tool_capabilities());
     harness.client.engine().notify(harness.now, "x/y", None::<&Value>).expect("a notification");
     let notice = harness.expect_post("x/y");
-    // The response to a request of the old session is not sent again.
+    // Responses to requests of the old session are not sent again.
     harness.receive_event(get, "", &legacy_request(0, "ping", Value::Null));
     let pong = harness.expect_request();
+    harness.receive_event(get, "", &legacy_request(1, "ping", Value::Null));
+    let waits = harness.expect_request();
+    harness.respond_with_status(waits.id, 502);
     harness.respond_with_status(notice.id, 404);
     let init = harness.expect_request();
     harness.expect_aborted();
@@ -231,6 +234,7 @@ fn notification_is_sent_again_in_the_new_session() {
     let again = harness.expect_post("x/y");
     assert_eq!(again.field("mcp-session-id"), Some("two"));
     harness.respond_with_status(again.id, 202);
+    harness.advance(secs(100));
     harness.assert_idle();
 }
 

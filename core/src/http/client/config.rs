@@ -119,7 +119,9 @@ pub enum RequestFieldError {
     Reserved,
 }
 
-/// The delays between attempts to reconnect a broken event stream. A server may ask for more (`Retry-After`), up to an hour.
+/// The delays between attempts to reconnect a broken event stream, and to send again what a server did not take: a call that may be
+/// made twice, a message that it did not process, an answer to its request. A server may ask for more (`Retry-After`), up to an
+/// hour, and for a message or an answer up to `max_delay`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReconnectPolicy {
     /// The first delay, unless the server names one (default 1 s; SSE-026).
