@@ -34,7 +34,7 @@ fn answer_that_is_not_one_of_redis_is_an_error_that_does_not_show_it() {
     ];
     for answer in garbage {
         let fake = Fake::start(vec![vec![answer]; 4], Duration::ZERO);
-        let store = fake.store();
+        let store = fake.hasty_store();
         let begun = Instant::now();
         let results = [
             store.load(&A).map(|stored| format!("{stored:?}")).map_err(|error| format!("{error} {error:?}")),
@@ -73,7 +73,7 @@ fn answer_that_is_not_one_of_redis_is_an_error_that_does_not_show_it() {
 fn nested_answer_does_not_end_the_process() {
     let nested: &'static [u8] = Box::leak(b"*1\r\n".repeat(100_000).into_boxed_slice());
     let fake = Fake::start(vec![vec![nested]], Duration::ZERO);
-    assert!(fake.store().load(&A).is_err());
+    assert!(fake.hasty_store().load(&A).is_err());
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn answer_that_ends_in_the_middle_is_an_error_and_its_rest_is_not_read() {
         vec![vec![b"$6\r\nrec", b"ord\r\n"], vec![b"$5\r\nother\r\n"]],
         Duration::from_millis(900),
     );
-    let store = late.store();
+    let store = late.hasty_store();
     assert!(matches!(store.load(&A), Err(SessionStoreError::TimedOut)));
     assert!(matches!(store.load(&A), Err(SessionStoreError::TimedOut)));
     // The end of the connection in the middle.

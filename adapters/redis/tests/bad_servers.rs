@@ -85,7 +85,10 @@ fn server_that_does_not_answer_is_a_timeout_and_a_late_answer_is_not_that_of_the
     let Some(server) = Redis::start(&[]) else { return };
     let time = Duration::from_millis(200);
     let store = RedisStore::new(server.settings().answer_timeout(time).connect_timeout(time));
-    set(&store, b"record").unwrap();
+    let begun = Instant::now();
+    while set(&store, b"record").is_err() {
+        assert!(begun.elapsed() < DEADLINE, "nothing is stored");
+    }
     server.signal("-STOP");
     let begun = Instant::now();
     assert!(matches!(store.load(&A), Err(SessionStoreError::TimedOut)));
@@ -97,8 +100,17 @@ fn server_that_does_not_answer_is_a_timeout_and_a_late_answer_is_not_that_of_the
     assert!(store.watch(Arc::new(|_| {})).is_err());
     assert!((4 * time..DEADLINE).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     server.signal("-CONT");
-    for _ in 0..20 {
-        assert_eq!(record(&store).unwrap(), b"record");
+    // On a busy machine some of these, too, are not answered in time.
+    let begun = Instant::now();
+    let mut answered = 0;
+    while answered < 20 {
+        assert!(begun.elapsed() < DEADLINE, "{answered} answers");
+        match store.load(&A) {
+            Ok(stored) => assert_eq!(stored.unwrap().record, b"record"),
+            Err(SessionStoreError::TimedOut) => continue,
+            Err(error) => panic!("{error}"),
+        }
+        answered += 1;
     }
 }
 
@@ -107,7 +119,7 @@ fn connection_of_a_watch_that_is_silent_is_made_anew() {
     // The subscription, and then nothing: as behind a router that has forgotten the connection.
     let subscribed = b"*3\r\n$9\r\nsubscribe\r\n$14\r\nmcp:0:messages\r\n:1\r\n";
     let fake = Fake::start(vec![vec![subscribed], vec![]], Duration::ZERO);
-    let (_watch, messages) = watch(&fake.store());
+    let (_watch, messages) = watch(&fake.hasty_store());
     assert_eq!(messages.recv_timeout(DEADLINE).unwrap(), None, "a gap");
     let received = String::from_utf8(fake.received.lock().unwrap().clone()).unwrap();
     assert_eq!(received.matches("SUBSCRIBE").count() - received.matches("UNSUBSCRIBE").count(), 2);

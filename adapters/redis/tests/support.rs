@@ -152,8 +152,16 @@ impl Fake {
     }
 
     pub(crate) fn store(&self) -> RedisStore {
-        let settings = Settings::new(&self.url).unwrap();
-        RedisStore::new(settings.answer_timeout(Duration::from_millis(300)))
+        self.store_with(DEADLINE / 2)
+    }
+
+    /// Opens a store that waits for no answer for long.
+    pub(crate) fn hasty_store(&self) -> RedisStore {
+        self.store_with(Duration::from_millis(300))
+    }
+
+    fn store_with(&self, answer_timeout: Duration) -> RedisStore {
+        RedisStore::new(Settings::new(&self.url).unwrap().answer_timeout(answer_timeout))
     }
 }
 
