@@ -23,7 +23,13 @@ pub(crate) fn assert_all_features(ask: &dyn Fn(&[&str]) -> ProbeOutput, client: 
     assert_eq!((&seen["era"], &seen["server"]["name"]), (&client.into(), &"mcp-probe".into()), "{done}");
     assert!(seen["tools"].as_array().is_some_and(|tools| tools.len() > 10), "{done}");
     let done = ask(&[&["call", "count", "--args", r#"{"to":3}"#], &era[..]].concat()).assert_ok();
-    done.assert_stdout(&["counted to 3"]).assert_stderr(&["progress 1/3", "progress 3/3"]);
+    let done = done.assert_stdout(&["counted to 3"]);
+    // A slow machine merges reports, but the last one arrives (PROG-013).
+    let reports: Vec<&str> = done.stderr.lines().filter(|line| line.starts_with("progress ")).collect();
+    assert!(
+        reports.is_sorted() && reports.last().is_some_and(|last| last.starts_with("progress 3/3")),
+        "{done}"
+    );
     let guest =
         ["call", "sign", "--answer", r#"guest={"name":"Ada"}"#, "--answer", r#"elicit={"name":"Ada"}"#];
     ask(&[&guest, &era[..]].concat()).assert_ok().assert_stdout(&["Hello, Ada!"]);
@@ -223,10 +229,13 @@ fn bridge_answers_running_calls_after_end_of_input() {
 fn idle_bridge_uses_no_cpu() {
     let bridge = ServingProcess::bridge(&["--", PROBE, "serve"]);
     probe(&["ping", &bridge.url]).assert_ok();
-    let Some(before) = bridge.cpu_ticks() else { return };
-    std::thread::sleep(Duration::from_secs(1));
-    let after = bridge.cpu_ticks().expect("it runs");
-    assert!(after - before <= 5, "{before} {after}");
+    // The end of the client may still take some, on a busy machine.
+    let is_idle = |_| {
+        let Some(before) = bridge.cpu_ticks() else { return true };
+        std::thread::sleep(Duration::from_secs(1));
+        bridge.cpu_ticks().expect("it runs") - before <= 5
+    };
+    assert!((0..10).any(is_idle), "it uses CPU without work");
 }
 
 /// A folder that the first server makes, so that the next one lives on.
