@@ -21,11 +21,11 @@ fn sh(script: &str) -> Program {
     Program::new("sh").args(["-c", script]).stderr(Stderr::Capture)
 }
 
-/// Short timeouts, so that stubborn servers do not slow the tests down.
+/// Short timeouts, so that stubborn servers do not slow the tests down. A busy machine ends others in them.
 fn short_timeouts() -> ShutdownTimeouts {
     ShutdownTimeouts {
         stragglers: Duration::from_millis(50),
-        ..ShutdownTimeouts::uniform(Duration::from_millis(100))
+        ..ShutdownTimeouts::uniform(Duration::from_secs(2))
     }
 }
 
@@ -42,9 +42,8 @@ fn obedient_server_exits_when_stdin_closes() {
         assert_eq!(io.write(b"hello\n").unwrap(), 6);
         assert_eq!(read_until(&mut io, ends_with_newline), b"hello\n");
         assert_eq!(child.status(), ProcessStatus::Running);
-        let started = Instant::now();
-        let report = child.shutdown(Some(io), ShutdownTimeouts::default());
-        assert!(started.elapsed() < Duration::from_secs(4), "waited although the server had exited");
+        // Longer than the deadline: nothing is waited for after the server has exited.
+        let report = child.shutdown(Some(io), ShutdownTimeouts::uniform(Duration::from_secs(1000)));
         assert_eq!((report.stage, report.had_stragglers), (ShutdownStage::Exited, false));
         assert!(report.status.unwrap().success());
         assert_no_group(id);
