@@ -10,15 +10,15 @@ use mcp_proto::model::{ElicitParams, ElicitResult, ElicitSchema, Map, Tool};
 use mcp_proto::{Capabilities, Capability, Limits, RawJson, RpcError, VersionSet};
 use serde_json::{Value, json};
 
-/// Call timeout of the client, for each response of the server.
-const TIMEOUT: Duration = Duration::from_millis(400);
+/// Call timeout of the client, for each response of the server. A busy machine makes the server slow.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Answers after twice the timeout.
+/// Answers after the timeout.
 struct SlowElicitation;
 
 impl ClientHandler for SlowElicitation {
     fn elicit(&self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
-        thread::sleep(TIMEOUT * 2);
+        thread::sleep(TIMEOUT + Duration::from_millis(200));
         Ok(ElicitResult::accept(Map::new()))
     }
 }
@@ -36,7 +36,7 @@ fn time_of_user_does_not_count_towards_call_timeout() {
                     cx.elicit("sure", "Sure?", ElicitSchema::default())?;
                     cx.elicit("certain", "Certain?", ElicitSchema::default())?;
                     // The time of the server counts, and is shorter than the timeout.
-                    cx.sleep(TIMEOUT / 4)?;
+                    cx.sleep(TIMEOUT / 20)?;
                     Ok("booked")
                 });
                 router.serve(near)

@@ -199,7 +199,7 @@ fn call_to_server_that_never_reads_times_out() {
     with_timeout(|| {
         let mut limits = Limits::default();
         limits.call_timeout = Duration::from_millis(100);
-        let timeouts = ShutdownTimeouts::uniform(Duration::from_millis(200));
+        let timeouts = ShutdownTimeouts::uniform(Duration::from_secs(2));
         let options =
             Client::options(client_config(VersionSet::ALL).limits(limits)).shutdown_timeouts(timeouts);
         let client = options.spawn(odd_server("never-reads")).unwrap();

@@ -187,10 +187,10 @@ fn answered_connection_is_not_evicted_at_once() {
 fn slow_handler_does_not_time_out_readers() {
     let with_short_timeout = |server: HttpServer<_>| {
         let mut limits = HttpLimits::default();
-        limits.body_idle_timeout = Duration::from_secs(1);
+        limits.body_idle_timeout = Duration::from_millis(2_500);
         server.connection_limits(limits)
     };
-    with_http_server(Http::new(), SlowHandler(Duration::from_millis(1_600)), with_short_timeout, |address| {
+    with_http_server(Http::new(), SlowHandler(Duration::from_millis(3_200)), with_short_timeout, |address| {
         let mut reader = connect(address);
         reader.write_all(&post_request("big", "{}")).unwrap();
         // The response has begun, and does not fit into the buffers of the socket.

@@ -326,7 +326,7 @@ fn callback_of_connections_sees_certificate_of_client() {
 fn handshake_ends_at_head_timeout() {
     let with_short_timeout = |server: HttpServer<Tools>| {
         let mut limits = HttpLimits::default();
-        limits.head_timeout = Duration::from_millis(200);
+        limits.head_timeout = Duration::from_secs(2);
         add_tls(server.connection_limits(limits))
     };
     with_tls_server(with_short_timeout, |address| {
