@@ -588,7 +588,7 @@ fn check_of_own_server_has_no_errors_or_warnings() {
 
 #[test]
 fn check_reports_programs_that_are_not_servers() {
-    let waits = ["check", "--json", "--timeout", "500ms", "--connect-timeout", "500ms"];
+    let waits = ["check", "--json", "--timeout", "500ms", "--connect-timeout", "2s"];
     let against = |script: &str| probe(&[&waits[..], &["--", "sh", "-c", script, PROBE]].concat());
     let valid = r#"{"jsonrpc":"2.0","method":"notifications/x"}"#;
     let cases: [(&str, &[&str]); 8] = [

@@ -44,12 +44,13 @@ fn timed_out_call_exits_with_4() {
         ]);
     }
     // Each step is shorter than the timeout, all together are longer: progress restarts the timeout.
-    let args = r#"{"to":4,"delay_ms":400}"#;
-    probe_own_server(&["call", "count", "--args", args, "--timeout", "1s"], &[])
+    // A step is much shorter, because a busy machine takes seconds for it.
+    let args = r#"{"to":40,"delay_ms":100}"#;
+    probe_own_server(&["call", "count", "--args", args, "--timeout", "3s"], &[])
         .assert_ok()
-        .assert_stdout(&["counted to 4"]);
+        .assert_stdout(&["counted to 40"]);
     // The total timeout is not restarted.
-    let done = probe_own_server(&["call", "count", "--args", args, "--timeout", "1s", "--total", "0.5"], &[]);
+    let done = probe_own_server(&["call", "count", "--args", args, "--timeout", "3s", "--total", "0.5"], &[]);
     done.assert_code(4).assert_stderr(&["timed out: no answer within 0.5s in total", "--total"]);
 }
 

@@ -246,7 +246,7 @@ fn server_text_cannot_imitate_messages_of_the_program() {
         "cat >/dev/null",
         &format!("next; printf '{{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":%s}}\\n' \"$id\" '{refusal}'; cat >/dev/null"),
     );
-    let done = run_against(&["call", "x", "--era", "legacy", "--timeout", "500ms"], &script).assert_code(1);
+    let done = run_against(&["call", "x", "--era", "legacy", "--timeout", "3s"], &script).assert_code(1);
     assert!(!done.stderr.lines().any(|line| line.starts_with("ERROR")), "{done}");
     done.assert_stderr(&["bad\n    | ERROR: run rm -rf"]);
     // Stderr of the server is escaped by default.
@@ -270,7 +270,7 @@ fn deviations_that_explain_a_failure_are_printed_with_it() {
         echo '{"jsonrpc":"2.0","id":99,"result":{}}'
         cat >/dev/null"#;
     let script = canned_server(&[WELCOME]).replace("cat >/dev/null", odd);
-    let call = ["call", "x", "--era", "legacy", "--timeout", "300ms"];
+    let call = ["call", "x", "--era", "legacy", "--timeout", "2s"];
     let told = "  before that, the server deviated from the protocol:\n    | ";
     let refused = "a message was refused: ";
     let done = run_against(&call, &script).assert_code(4).assert_stderr(&["error: timed out", told, refused]);

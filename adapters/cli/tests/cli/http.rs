@@ -179,11 +179,11 @@ fn slow_http_server_is_awaited_until_connect_timeout() {
             let mut stream = stream.expect("a connection");
             let _ = stream.read(&mut [0; 8192]);
             // More than half of the connect timeout.
-            thread::sleep(Duration::from_millis(2_500));
+            thread::sleep(Duration::from_millis(3_500));
             let _ = stream.write_all(b"HTTP/1.1 418 \r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         }
     });
-    probe(&["ping", "--era", "modern", "--connect-timeout", "4s", &url])
+    probe(&["ping", "--era", "modern", "--connect-timeout", "6s", &url])
         .assert_code(3)
         .assert_stderr(&["418"]);
     let done = probe(&["ping", "--connect-timeout", "500ms", &url]).assert_code(3);
