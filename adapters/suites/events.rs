@@ -309,7 +309,9 @@ fn stream_on_a_byte_stream_ends_with_its_cancellation() {
 fn server_ends_at_once_when_the_client_of_a_stream_leaves() {
     with_timeout(|| {
         let (events, _publisher) = events();
-        let config = router(&events).config().expect("nothing was refused");
+        let mut limits = mcp_proto::Limits::default();
+        limits.eof_grace_period = DEADLINE;
+        let config = router(&events).config().expect("nothing was refused").limits(limits);
         let of_server = events.clone();
         let (mut stream, _handle, serving) = serve_with_handle(config, move || router(&of_server));
         stream.write((request(1, "events/stream", "build") + "\n").as_bytes()).expect("room");
@@ -317,7 +319,7 @@ fn server_ends_at_once_when_the_client_of_a_stream_leaves() {
         let begun = Instant::now();
         drop(stream);
         serving.join().expect("no panic").expect("no error");
-        assert!(begun.elapsed() < Duration::from_secs(2), "the grace period of calls is not that of streams");
+        assert!(begun.elapsed() < DEADLINE / 2, "the grace period of calls is not that of streams");
         assert_eq!(events.open_streams(), 0);
     });
 }

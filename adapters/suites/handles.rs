@@ -85,6 +85,16 @@ impl ServedStream {
         self.read_line().expect("a line")
     }
 
+    /// Waits until a call runs, or has been answered.
+    fn await_call(&mut self) {
+        let mut live_calls = 0;
+        while live_calls == 0 && !self.stream.wait(Interest::READ, Some(Duration::ZERO)).unwrap().readable {
+            let (tell, told) = mpsc::channel();
+            self.handle.with_engine(move |engine, _| tell.send(engine.live_calls()).unwrap()).unwrap();
+            live_calls = told.recv_timeout(DEADLINE).unwrap();
+        }
+    }
+
     /// Expects the end of the stream and of the server, after which commands are refused.
     fn expect_end(mut self) {
         assert_eq!(self.read_line(), None, "the end");
@@ -170,7 +180,7 @@ fn shutdown_lets_running_call_finish() {
     with_timeout(|| {
         let mut served = ServedStream::open();
         served.write(&call_line(1, "slow"));
-        thread::sleep(PAUSE / 2);
+        served.await_call();
         served.handle.shutdown(DEADLINE);
         assert!(served.expect_line().contains("answered"));
         served.expect_end();

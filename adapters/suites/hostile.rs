@@ -379,17 +379,17 @@ fn server_waits_for_client_that_does_not_read() {
             count.fetch_add(1, Ordering::SeqCst);
         }
     });
-    // Waits until the server reads no more, as its limits demand. Then it must use neither CPU nor more memory.
-    let mut last = usize::MAX;
-    while last != sent.load(Ordering::SeqCst) {
-        last = sent.load(Ordering::SeqCst);
+    // Waits until the server reads no more, as its limits demand, and uses no CPU any more. On a busy machine both may pause.
+    let mut quiet_periods = 0;
+    while quiet_periods < 2 {
+        let last = (sent.load(Ordering::SeqCst), server.cpu_ticks());
         thread::sleep(Duration::from_millis(500));
+        let is_quiet = sent.load(Ordering::SeqCst) == last.0 && server.cpu_ticks() <= last.1 + 10;
+        quiet_periods = if is_quiet { quiet_periods + 1 } else { 0 };
     }
-    assert!(last < calls, "all are read");
-    let (worked, resident) = (server.cpu_ticks(), server.resident_bytes());
+    assert!(sent.load(Ordering::SeqCst) < calls, "all are read");
+    let resident = server.resident_bytes();
     assert!(resident < 64 << 20, "{resident} bytes");
-    thread::sleep(Duration::from_millis(500));
-    assert!(server.cpu_ticks() <= worked + 10, "it uses CPU without work");
     let mut seen = vec![false; calls];
     for _ in 0..calls {
         let answer = server.read_line();

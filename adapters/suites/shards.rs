@@ -280,7 +280,8 @@ fn connection_limit_spans_shards_and_evicts_idle_connections() {
 #[cfg_attr(windows, ignore = "Wine is too slow to tell")]
 fn slot_freed_in_any_shard_is_taken_at_once() {
     for server in small_servers(2, 1) {
-        let mut waited = Duration::ZERO;
+        // A busy machine delays most of them. With periodic checks alone, none would be in time.
+        let mut times = Vec::new();
         for _ in 0..50 {
             let mut first = server.connect();
             first.call("n");
@@ -290,9 +291,10 @@ fn slot_freed_in_any_shard_is_taken_at_once() {
             let begun = Instant::now();
             drop(first);
             next.call("n");
-            waited += begun.elapsed();
+            times.push(begun.elapsed());
         }
-        assert!(waited < Duration::from_secs(2), "{waited:?}");
+        times.sort();
+        assert!(times[5] < Duration::from_millis(40), "{times:?}");
         server.shut_down(DEADLINE);
     }
 }

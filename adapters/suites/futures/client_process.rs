@@ -124,7 +124,7 @@ fn call_to_server_that_never_reads_times_out() {
             let mut limits = Limits::default();
             limits.call_timeout = Duration::from_millis(100);
             let options = Client::options(client::Config::new("test", "1").limits(limits));
-            let options = options.shutdown_timeouts(ShutdownTimeouts::uniform(Duration::from_millis(200)));
+            let options = options.shutdown_timeouts(ShutdownTimeouts::uniform(Duration::from_secs(2)));
             let client = options.spawn(odd_server("never-reads")).await.unwrap();
             let large = "x".repeat(10_000_000);
             let error = client.call_tool(&large, &json!({})).await.unwrap_err();

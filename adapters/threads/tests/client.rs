@@ -214,7 +214,7 @@ fn full_callback_queue_pauses_reading() {
         let log_count = Arc::new(Mutex::new(0));
         let handler = GatedLogHandler { started: begun, release: released, log_count: log_count.clone() };
         let client = Client::options(config).handler(handler).connect(far).unwrap();
-        let options = CallOptions::new().timeout(Duration::from_millis(300));
+        let options = CallOptions::new().timeout(Duration::from_secs(2));
         // The call still times out, although nothing is read.
         let error = client.call_tool_with("logs", &json!({}), &options, &mut |_| {}).unwrap_err();
         assert!(matches!(error, Error::Call(CallError::TimedOut)), "{error:?}");
@@ -359,7 +359,7 @@ fn call_to_server_that_never_reads_times_out() {
         limits.call_timeout = Duration::from_millis(100);
         let options = Client::options(client::Config::new("test", "1").limits(limits));
         let client = options
-            .shutdown_timeouts(ShutdownTimeouts::uniform(Duration::from_millis(200)))
+            .shutdown_timeouts(ShutdownTimeouts::uniform(Duration::from_secs(2)))
             .spawn(odd_server("never-reads"))
             .unwrap();
         let large = "x".repeat(10_000_000);

@@ -21,11 +21,11 @@ fn keystroke_on_another_thread_ends_the_wait() {
         };
         let (client, serving) = crate::adapter::serve(router, Client::options(Config::new("me", "1.0")));
         // The first text waits long enough for the second one to come.
-        let completer = SharedCompleter::new(Completer::new().delay(Duration::from_millis(500)));
+        let completer = SharedCompleter::new(Completer::new().delay(Duration::from_secs(3)));
         thread::scope(|scope| {
             let first = scope
                 .spawn(|| client.complete_typed(&completer, &crate::suites::completing::typed("a")).unwrap());
-            thread::sleep(Duration::from_millis(50));
+            thread::sleep(Duration::from_millis(500));
             let second = client.complete_typed(&completer, &crate::suites::completing::typed("ab")).unwrap();
             assert_eq!(second.unwrap().completion.values, ["AB"]);
             assert_eq!(first.join().unwrap(), None);
