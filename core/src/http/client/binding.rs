@@ -479,11 +479,6 @@ pub(super) fn is_protocol_message(message: &[u8]) -> bool {
     method.is_none_or(|method| known.contains(&&*method))
 }
 
-/// Returns whether a message answers requests of the server.
-pub(super) fn is_answer(message: &[u8]) -> bool {
-    MessageParts::parse(message).method.is_none()
-}
-
 /// Returns whether a message is a notification that the protocol does not define.
 pub(super) fn is_custom_notification(message: &[u8]) -> bool {
     let parts = MessageParts::parse(message);

@@ -6,7 +6,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::authorization;
-use super::binding::{Client, is_answer, max_frame};
+use super::binding::{Client, MessageParts, max_frame};
 use super::config::{ReconnectPolicy, lossy_text};
 use super::events::{StreamYield, backoff};
 use super::exchange::{
@@ -601,7 +601,8 @@ fn resumption_failed(client: &mut Client, x: ClientExchange, id: &RequestId, err
 /// another one. A call of the server would otherwise wait for a lost answer until its timeout.
 fn message_failed(client: &mut Client, mut x: ClientExchange, error: &HttpError) {
     let policy = &client.config.reconnect;
-    let is_harmless = error.is_unprocessed() || (error.is_transient() && is_answer(&x.body));
+    let is_harmless =
+        error.is_unprocessed() || (error.is_transient() && MessageParts::parse(&x.body).method.is_none());
     let may_resend = x.retries.repeats < policy.max_attempts && error.retry_after() <= policy.max_delay;
     if is_harmless && may_resend && client.exchanges.has_room_for_resend() {
         let until = client.now + backoff(policy, x.retries.repeats).max(error.retry_after());
