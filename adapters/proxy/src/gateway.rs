@@ -152,6 +152,14 @@ impl Gateway {
         Ok(index)
     }
 
+    /// Limits the calls of clients that an upstream has at a time, those included that wait for its start or for answers of their
+    /// clients; `None` for no limit but those of the engines. A further call is refused.
+    pub fn limit_calls(&mut self, upstream: usize, calls: Option<usize>) {
+        if let Some(Some(relay)) = self.upstreams.get_mut(upstream) {
+            relay.max_calls = calls;
+        }
+    }
+
     /// Removes an upstream. Its calls are answered with an error, and clients learn that lists have changed.
     pub fn remove(&mut self, engines: &mut GatewayEngines<'_, '_>, upstream: usize) {
         self.fail_parts(engines, upstream, "it was removed");

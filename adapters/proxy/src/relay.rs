@@ -64,6 +64,8 @@ pub struct Relay {
     pub(super) life: ServerLife,
     /// Calls that wait until the server has been started.
     pub(super) held_calls: Vec<Delivery>,
+    /// Largest number of calls that the server has at a time.
+    pub(super) max_calls: Option<usize>,
     /// Number of lists that the gateway has asked the server for, or is about to.
     pub(super) listing: usize,
     /// Calls for resources that the server does not know, with the upstreams that may.
@@ -125,6 +127,7 @@ impl Relay {
             version: Version::V2026_07_28,
             life,
             held_calls: Vec::new(),
+            max_calls: None,
             listing: 0,
             unfound: Vec::new(),
             user: User::None,

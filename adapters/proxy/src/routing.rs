@@ -128,8 +128,13 @@ impl Gateway {
                 Err(error) => return refuse(engines, &call, &error),
             },
         };
-        let delivery = Delivery { call, params, others };
-        self.with(engines, upstream, |relay, engines| relay.handle_call(engines, delivery));
+        self.with(engines, upstream, |relay, engines| match relay.max_calls {
+            Some(max) if relay.calls.len() + relay.held_calls.len() >= max => {
+                let why = format!("{max} calls are in flight, which is the limit of this server");
+                relay.fail_delivery(engines, call, others, relay.named(RpcError::internal(why)));
+            }
+            _ => relay.handle_call(engines, Delivery { call, params, others }),
+        });
     }
 
     /// Relays a call of a method that names no entry, if there is only one upstream that can be meant.

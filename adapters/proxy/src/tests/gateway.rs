@@ -342,3 +342,27 @@ fn upstream_whose_entries_have_no_room_is_named() {
     assert_eq!(names(&listed, "tools", "name"), ["tide_a"]);
     assert!(listed["_meta"][UNAVAILABLE]["dock"].as_str().expect("a reason").contains("no room"));
 }
+
+#[test]
+fn call_beyond_the_limit_of_its_upstream_is_refused() {
+    let mut chain = GatewayHarness::new(MODERN, &BOTH);
+    chain.gateway.limit_calls(0, Some(1));
+    let first = chain.call_tool("tide_book");
+    let call = chain.take_call(0);
+    let second = chain.call_tool("tide_book");
+    let error = chain.error(second);
+    assert_eq!(error.message, "`tide`: 1 calls are in flight, which is the limit of this server");
+    assert!(!chain.has_call(0));
+    // Lists are no calls, and others have limits of their own.
+    let result = chain.list("tools/list", &json!({}), &[tools(&["book"]), tools(&["book"])]);
+    assert_eq!(names(&result, "tools", "name"), ["tide_book", "dock_book"]);
+    chain.call_tool("dock_book");
+    assert!(chain.has_call(1));
+    chain.complete(0, &call, &text("done"));
+    assert_eq!(chain.result(first)["content"], text("done")["content"]);
+    chain.call_tool("tide_book");
+    assert!(chain.has_call(0));
+    chain.gateway.limit_calls(0, None);
+    chain.call_tool("tide_book");
+    assert!(chain.has_call(0));
+}
