@@ -6,6 +6,7 @@ mod help;
 mod login;
 mod parse;
 mod pins;
+mod proxy;
 mod serve;
 mod server;
 mod skills;
@@ -30,20 +31,22 @@ pub(crate) use events::{
     EventsSubscribeArgs, EventsVerifyArgs, WebhookSecretArgs,
 };
 use help::{
-    BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, COMPLETIONS_HELP, INSPECT_HELP, LISTEN_HELP,
-    LOGIN_HELP, PIN_HELP, PROMPT_HELP, READ_HELP, SERVE_HELP, VERIFY_HELP, after_help, remote_usage, usage,
+    BRIDGE_HELP, CALL_HELP, CHECK_HELP, COMPLETE_HELP, COMPLETIONS_HELP, GATEWAY_HELP, INSPECT_HELP,
+    LISTEN_HELP, LOGIN_HELP, PIN_HELP, PROMPT_HELP, READ_HELP, SERVE_HELP, VERIFY_HELP, after_help,
+    remote_usage, usage,
 };
 pub(crate) use login::{LogInArgs, LogOutArgs, WhoamiArgs};
 pub(crate) use parse::{add_name_tip, add_server_tips, wants_json};
 pub(crate) use pins::{PinArgs, VerifyArgs};
+pub(crate) use proxy::{BridgeArgs, GatewayArgs, ProxyArgs};
 #[cfg(feature = "sessions")]
 pub(crate) use serve::SessionArgs;
-pub(crate) use serve::{BridgeArgs, CallRate, LayerArgs, ProtectionArgs, ServeArgs, ServeHttpArgs};
+pub(crate) use serve::{CallRate, LayerArgs, ProtectionArgs, ServeArgs, ServeHttpArgs};
 pub(crate) use server::{ServerArgs, ServerPlaceArgs, is_url, socket, url, with_server};
 pub(crate) use skills::{SkillsCommand, SkillsListArgs, SkillsShowArgs, SkillsVerifyArgs};
 pub(crate) use target::{ConnectionArgs, EraChoice, RevisionArgs, Runtime, StderrChoice, TargetArgs};
-pub(crate) use values::json_object;
-use values::{assignment, duration, duration_or_zero, json_source, named_argument, reference};
+use values::{assignment, duration_or_zero, json_source, named_argument, reference};
+pub(crate) use values::{duration, json_object};
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
 #[derive(Debug, Parser)]
@@ -153,6 +156,14 @@ pub(crate) enum Command {
     #[command(after_help = BRIDGE_HELP, after_long_help = BRIDGE_HELP)]
     #[command(override_usage = usage!("mcp-probe bridge [OPTIONS]"))]
     Bridge(BridgeArgs),
+    /// Shows several servers to clients as one.
+    ///
+    /// The servers of a configuration file stand behind the gateway, programs and URLs of any era. Their tools and prompts are
+    /// named SERVER_TOOL, and lists are merged. Clients are served on stdin and stdout, on a socket with --listen, or over HTTP
+    /// with --http. A server that fails is left out and started again.
+    #[command(after_help = GATEWAY_HELP, after_long_help = GATEWAY_HELP)]
+    #[command(override_usage = "mcp-probe gateway [OPTIONS] --config <FILE>")]
+    Gateway(GatewayArgs),
     /// Demonstrates a session in both eras and shows its messages.
     ///
     /// Starts `mcp-probe serve` as a child process and walks through a session, first in the modern era, then in a
@@ -184,6 +195,7 @@ impl Command {
             | Self::Listen(_)
             | Self::Serve(_)
             | Self::Bridge(_)
+            | Self::Gateway(_)
             | Self::Logout(_)
             | Self::Pin(_)
             | Self::Demo(_)
@@ -193,7 +205,10 @@ impl Command {
 
     /// Returns whether the command ends in order after a signal, instead of at once.
     pub(crate) const fn ends_by_itself(&self) -> bool {
-        matches!(self, Self::Serve(_) | Self::Bridge(_) | Self::Events(EventsCommand::Subscribe(_)))
+        matches!(
+            self,
+            Self::Serve(_) | Self::Bridge(_) | Self::Gateway(_) | Self::Events(EventsCommand::Subscribe(_))
+        )
     }
 }
 

@@ -1,8 +1,8 @@
 //! Parts of the program that features of the package leave out, and what the command line needs of them.
 
 use crate::args::{
-    AuthorizationArgs, BridgeArgs, Command, DemoArgs, Runtime, ServeArgs, ServeHttpArgs, SkillsCommand,
-    TargetArgs,
+    AuthorizationArgs, BridgeArgs, Command, DemoArgs, GatewayArgs, ProtectionArgs, Runtime, ServeArgs,
+    ServeHttpArgs, SkillsCommand, TargetArgs,
 };
 use crate::failure::CommandFailure;
 
@@ -92,6 +92,7 @@ pub(crate) fn check(command: &Command) -> Result<(), CommandFailure> {
         Command::Whoami(_) => needs.add(Feature::Auth, "whoami"),
         Command::Serve(args) => needs.serve(args),
         Command::Bridge(args) => needs.bridge(args),
+        Command::Gateway(args) => needs.gateway(args),
         Command::Demo(DemoArgs { runtime, .. }) => needs.runtime(*runtime),
         Command::Completions(_) => {}
     }
@@ -116,15 +117,31 @@ impl Needs {
     fn serve(&mut self, args: &ServeArgs) {
         self.runtime(args.runtime);
         self.http(&args.http);
-        if args.protection.issuer.is_some() {
-            self.add(Feature::Auth, "--protect");
-        }
+        self.protection(&args.protection);
     }
 
     fn bridge(&mut self, args: &BridgeArgs) {
         self.runtime(args.runtime);
-        self.http(&args.http);
+        self.http(&args.proxy.http);
         self.authorization(&args.authorization);
+    }
+
+    fn gateway(&mut self, args: &GatewayArgs) {
+        self.http(&args.proxy.http);
+        self.protection(&args.protection);
+        let given = [
+            (args.store.token_store.is_some(), "--token-store"),
+            (!args.allow_http.is_empty(), "--allow-http"),
+        ];
+        for (_, option) in given.into_iter().filter(|(is_given, _)| *is_given) {
+            self.add(Feature::Auth, option);
+        }
+    }
+
+    fn protection(&mut self, args: &ProtectionArgs) {
+        if args.issuer.is_some() {
+            self.add(Feature::Auth, "--protect");
+        }
     }
 
     fn runtime(&mut self, runtime: Runtime) {

@@ -42,6 +42,7 @@ mod escape;
 mod events;
 mod failure;
 mod features;
+mod gateway;
 mod inspect;
 mod listen;
 #[cfg(feature = "auth")]
@@ -55,6 +56,7 @@ mod ping;
 mod pins;
 mod progress;
 mod prompt;
+mod proxy;
 mod read;
 mod request;
 mod schema;
@@ -133,6 +135,7 @@ fn run(command: Command) -> Result<(), CommandFailure> {
         Command::Whoami(args) => whoami::run(&args),
         Command::Serve(args) => serve::run(args),
         Command::Bridge(args) => bridge::run(args),
+        Command::Gateway(args) => gateway::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Completions(args) => completions::run(&args),
         // It fails: the command needs a feature that is missing. Without `auth` there is no `check` either.

@@ -3,6 +3,7 @@
 use mcp_blocking::Error;
 use mcp_runtime::client::{Connector, Options};
 
+use crate::args::authorization::TokenStoreArgs;
 use crate::args::{AuthorizationArgs, RevisionArgs};
 use crate::failure::CommandFailure;
 use crate::server::Server;
@@ -15,6 +16,16 @@ pub(crate) enum Authorizer {}
 pub(crate) const fn for_command(
     _: &AuthorizationArgs,
     _: &RevisionArgs,
+    _: &mut Server,
+) -> Result<Option<Authorizer>, CommandFailure> {
+    Ok(None)
+}
+
+/// Returns `None`, as [`for_command`] does.
+#[expect(clippy::unnecessary_wraps, reason = "with the feature it can fail")]
+pub(crate) const fn for_stored_tokens(
+    _: &TokenStoreArgs,
+    _: &[String],
     _: &mut Server,
 ) -> Result<Option<Authorizer>, CommandFailure> {
     Ok(None)

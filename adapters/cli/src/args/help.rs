@@ -270,6 +270,43 @@ Examples:
   mcp-probe bridge --listen tcp://127.0.0.1:7000 -- my-server
   mcp-probe bridge --http 127.0.0.1:8080 tcp://192.168.4.1:7000";
 
+pub(super) const GATEWAY_HELP: &str = "\
+The file has the form that clients use, with members for the gateway beside
+those of the server:
+  {\"mcpServers\": {
+    \"files\": {\"command\": \"npx\", \"args\": [\"-y\", \"my-files\"],
+              \"hide\": [\"delete_*\"], \"limits\": {\"calls\": 16}},
+    \"search\": {\"url\": \"https://search.example.com/mcp\"}
+  }}
+The tool read of files is files_read for clients. In a name of a server, all but
+letters and digits becomes -. Resources keep their URIs.
+
+  limits      calls: calls in flight, beyond which they are refused; timeout:
+              time to wait for one answer, in place of --timeout
+  allow       tools and prompts by their names, resources by their URIs: nothing
+              else is shown and used; * stands for any characters
+  hide        the same for what is not shown, and not used
+  principals  names of principals, each with allow and hide in place of those of
+              everybody; with --protect they are the subjects of tokens
+  disabled    true: the server is not used
+
+The file is looked at each second. Servers that are new in it are started, those
+that are gone are ended, and those that changed are replaced; the others go on.
+A file that is wrong changes nothing. Notes on stderr tell of servers that are
+ready, fail and are started again. A list names those that are missing in _meta.
+
+A server that requires authorization gets the tokens that `mcp-probe login` has
+stored. Tokens of clients are never passed on.
+
+Examples:
+  mcp-probe inspect -- mcp-probe gateway --config mcp.json
+  mcp-probe gateway --config mcp.json --http 127.0.0.1:8080
+  mcp-probe gateway --config mcp.json --listen unix:/run/tools.sock
+  mcp-probe gateway --config mcp.json --http 0.0.0.0:8443 \\
+      --allow-host tools.example.com --tls-cert chain.pem --tls-key key.pem \\
+      --protect https://login.example.com \\
+      --audience https://tools.example.com:8443/mcp";
+
 pub(super) const LOGIN_HELP: &str = "\
 The browser is opened at the page of the authorization server, which redirects
 it to a port of this machine. Without a browser here, use --no-browser or

@@ -1,4 +1,4 @@
-//! Options of the commands that serve: `serve` and `bridge`.
+//! Options of `serve`, and those of each command that serves.
 
 use core::fmt;
 use core::time::Duration;
@@ -8,8 +8,8 @@ use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use mcp_std::io::{SerialConfig, StreamAddress};
 
-use super::values::{self, connection_count, duration, duration_or_zero, frame_size};
-use super::{AuthorizationArgs, ConnectionArgs, EraChoice, RevisionArgs, Runtime, ServerArgs, StderrChoice};
+use super::values::{self, connection_count, duration, frame_size};
+use super::{RevisionArgs, Runtime};
 use crate::demo::TourStep;
 
 #[derive(Debug, Args)]
@@ -174,7 +174,7 @@ pub(crate) struct ProtectionArgs {
     pub(crate) require_scope: Vec<String>,
 }
 
-/// HTTP options of `serve` and `bridge`.
+/// HTTP options of the commands that serve.
 #[derive(Debug, Args)]
 pub(crate) struct ServeHttpArgs {
     /// Serves HTTP at this address instead of stdin and stdout.
@@ -223,56 +223,6 @@ pub(crate) struct ServeHttpArgs {
     /// connection beyond it is closed at once unless another one is silent, or was idle for 10 minutes.
     #[arg(long, value_name = "N", requires = "listener", value_parser = connection_count)]
     pub(crate) max_connections: Option<usize>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BridgeArgs {
-    #[command(flatten)]
-    pub(crate) http: ServeHttpArgs,
-    /// Starts one server for all clients of --listen.
-    ///
-    /// Without it each client has a server of its own; with --http all share one. Its questions go to the client whose call asks,
-    /// or are refused if that is not known. The server is told of no roots and no sampling, which not all clients need have.
-    #[cfg(unix)]
-    #[arg(long, requires = "listen")]
-    pub(crate) share: bool,
-    /// Selects the eras that clients may speak.
-    #[arg(long, value_name = "ERA", value_enum, default_value_t)]
-    pub(crate) client_era: EraChoice,
-    #[command(flatten)]
-    pub(crate) revisions: RevisionArgs,
-    /// Limits the time to wait for one answer of the server: 2s or 5m.
-    ///
-    /// Progress restarts the time. Clients have their own timeouts.
-    #[arg(long, value_name = "TIME", default_value = "60m", value_parser = duration)]
-    pub(crate) timeout: Duration,
-    /// Ends a server that no client has used for this time. The next call starts it again.
-    ///
-    /// In use is a server with a running call, or with a resource that a client follows. What it keeps in its memory is lost
-    /// with it; 0 never ends it. Sessions over HTTP without requests, calls and streams end after the same time, or 30m with 0. A
-    /// server that dies is started again too while clients are there, after a delay of up to a minute if it dies at once.
-    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = duration_or_zero)]
-    pub(crate) idle_timeout: Duration,
-    #[command(flatten)]
-    pub(crate) connection: ConnectionArgs,
-    /// Shows every message of both sides on stderr: → sent, ← received.
-    #[arg(long)]
-    pub(crate) trace: bool,
-    /// Hides the values of members with this name in the trace.
-    ///
-    /// Applies at any depth. May be repeated.
-    #[arg(long, value_name = "MEMBER", requires = "trace")]
-    pub(crate) hide: Vec<String>,
-    /// Selects the adapter that the client side runs on.
-    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t)]
-    pub(crate) runtime: Runtime,
-    /// Selects where the server's stderr goes.
-    #[arg(long, value_name = "WHERE", value_enum, default_value_t)]
-    pub(crate) stderr: StderrChoice,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-    #[command(flatten)]
-    pub(crate) authorization: AuthorizationArgs,
 }
 
 #[cfg(test)]

@@ -86,14 +86,14 @@ pub(crate) fn is_url(word: &str) -> bool {
 
 /// Moves a URL or the address of a socket to the position of the server command, behind `--`.
 ///
-/// It needs no `--` before it and may stand among the options. The commands `serve` and `demo`, and those of `events` without a server take none. Values of
+/// It needs no `--` before it and may stand among the options. The commands `serve`, `gateway` and `demo`, and those of `events` without a server take none. Values of
 /// [`URL_OPTIONS`] are skipped.
 pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     let is =
         |at: usize, names: &[&str]| words.get(at).is_some_and(|word| names.iter().any(|name| word == name));
     let takes_none =
-        is(1, &["serve", "demo"]) || (is(1, &["events"]) && is(2, &["receive", "send", "verify"]));
+        is(1, &["serve", "gateway", "demo"]) || (is(1, &["events"]) && is(2, &["receive", "send", "verify"]));
     if takes_none || words.iter().any(|word| word == "--") {
         return words;
     }

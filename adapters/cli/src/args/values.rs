@@ -8,7 +8,7 @@ use mcp_proto::{RawJson, Version, VersionSet};
 use super::{ArgumentValue, CallRate, CompletionReference, JsonSource, NamedArgument};
 
 /// Parses a duration above zero: `2s`, `500ms`, `1m`, or seconds as a bare number.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let time = duration_or_zero(text)?;
     if time.is_zero() { Err("must be longer than 0: write 500ms, not 0".into()) } else { Ok(time) }
 }

@@ -15,6 +15,7 @@ use mcp_proto::auth::{ClientAuth, ClientCredentials, Config, Registration, Token
 use mcp_proto::http::client::{Credential, Url};
 use mcp_runtime::client::{Connector, Options};
 
+use crate::args::authorization::{OAuthClientArgs, TokenStoreArgs};
 use crate::args::{AuthorizationArgs, LogInArgs, LogOutArgs, RevisionArgs};
 use crate::failure::CommandFailure;
 use crate::server::{RemoteServer, Server};
@@ -73,6 +74,40 @@ pub(crate) fn for_command(
         }
     });
     Ok(Some(authorizer.store(store).interaction(interaction)))
+}
+
+/// Returns the authorizer of a server that uses what `login` has stored, and asks nobody; `None` if it has nothing to answer.
+///
+/// # Errors
+///
+/// Fails if an option is wrong, or if the store of tokens cannot be read.
+pub(crate) fn for_stored_tokens(
+    store: &TokenStoreArgs,
+    allow_http: &[String],
+    server: &mut Server,
+) -> Result<Option<Authorizer>, CommandFailure> {
+    let Server::Remote(remote) = server else { return Ok(None) };
+    let allow_http = allow_http.to_vec();
+    let client = OAuthClientArgs { client_id: None, client_secret: None, client_key: None, allow_http };
+    let options = ClientOptions::for_client(&client)?;
+    remote.allow_http(options.http_hosts());
+    let url = endpoint(remote)?;
+    if remote.has_credential() {
+        return if remote.config()?.exposes_credential() { Err(cleartext_failure(&url)) } else { Ok(None) };
+    }
+    if exposes_tokens(remote)? {
+        return Ok(None);
+    }
+    let store = ProbeStore::open(store.token_store.as_deref());
+    let record = stored(&store, &url)?;
+    let authorizer = options.authorizer(|config| {
+        let config = config.interactive(false);
+        match &record {
+            Some(record) => adopt(config, record),
+            None => config,
+        }
+    });
+    Ok(Some(authorizer.store(store)))
 }
 
 /// Lets an authorizer answer the challenges of the server.

@@ -1,24 +1,19 @@
-//! The downstream side, which faces the clients: a byte stream, or connections over HTTP.
+//! The downstream side, which faces the clients, and one client on a byte stream.
 
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use mcp_proto::http::server as http;
 use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
-use mcp_proto::{Entropy, Fault, Instant, RawJson};
+use mcp_proto::{Fault, Instant, RawJson};
 use mcp_runtime::driver::PipeDriver;
-use mcp_runtime::server::Connections;
 use mcp_std::entropy;
-use mcp_std::io::{Duplex, Listener};
+use mcp_std::io::Duplex;
 use mcp_std::poll::WaitRequest;
 
-use crate::failure::CommandFailure;
-
 /// Transport that faces the clients.
-pub(super) trait Downstream {
+pub(crate) trait Downstream {
     fn engine(&mut self) -> &mut Engine;
 
     /// Returns the time of the last clock reading.
@@ -62,7 +57,7 @@ pub(super) trait Downstream {
 }
 
 /// One client on a byte stream.
-pub(super) struct StreamDownstream<D> {
+pub(crate) struct StreamDownstream<D> {
     pipe: pipe::Server,
     drive: PipeDriver,
     stream: D,
@@ -71,7 +66,7 @@ pub(super) struct StreamDownstream<D> {
 
 impl<D: Duplex> StreamDownstream<D> {
     /// Creates the transport; `bytes` is input that was read before.
-    pub(super) fn new(config: Config, stream: D, bytes: &[u8]) -> Self {
+    pub(crate) fn new(config: Config, stream: D, bytes: &[u8]) -> Self {
         let mut drive = PipeDriver::new();
         let now = drive.tick();
         let config = config.seal_by_default(|| Some((Keys::new(entropy::seed().ok()?), drive.anchor())));
@@ -146,131 +141,5 @@ impl<D: Duplex> Downstream for StreamDownstream<D> {
 
     fn flush(&mut self) -> std::io::Result<()> {
         self.stream.flush(self.pipe.engine().config().effective_limits().eof_grace_period)
-    }
-}
-
-/// Any number of clients over HTTP.
-pub(super) struct HttpDownstream {
-    server: http::Server,
-    connections: Connections,
-    events: VecDeque<Event>,
-    error: Option<std::io::Error>,
-    shutdown_deadline: Option<Instant>,
-}
-
-impl HttpDownstream {
-    pub(super) fn new(
-        config: Config,
-        http: http::Config,
-        listener: Listener,
-    ) -> Result<Self, CommandFailure> {
-        let failed =
-            |error: std::io::Error| CommandFailure::failed(format!("HTTP cannot be served: {error}"));
-        let peers = Connections::new(listener).map_err(failed)?;
-        let anchor = peers.anchor();
-        let keys = Keys::new(entropy::seed().map_err(failed)?);
-        let config = config.seal_by_default(|| Some((keys, anchor)));
-        let entropy = Entropy::new(entropy::seed().map_err(failed)?, entropy::nonce());
-        let server = http::Server::new(Arc::new(config), Arc::new(http), entropy);
-        let mut downstream = Self {
-            server,
-            connections: peers,
-            events: VecDeque::new(),
-            error: None,
-            shutdown_deadline: None,
-        };
-        downstream.set_max_connections(None);
-        Ok(downstream)
-    }
-
-    /// Sets the connection limit, if one is given.
-    pub(super) fn set_max_connections(&mut self, connections: Option<usize>) {
-        if let Some(connections) = connections {
-            self.connections.max_connections = connections;
-        }
-        self.server.set_max_connections(self.connections.max_connections);
-    }
-
-    /// Sets the TLS configuration for all clients.
-    #[cfg(feature = "tls")]
-    pub(super) fn set_tls(&mut self, tls: Option<mcp_std::tls::ServerTls>) {
-        self.connections.tls = tls;
-    }
-
-    fn collect_events(&mut self) {
-        let now = self.connections.now();
-        while let Some(event) = self.server.poll_event(now) {
-            if let http::Event::Server(event) = event {
-                self.events.push_back(event);
-            }
-        }
-    }
-}
-
-impl Downstream for HttpDownstream {
-    fn engine(&mut self) -> &mut Engine {
-        self.server.engine()
-    }
-
-    fn now(&self) -> Instant {
-        self.connections.now()
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        if self.events.is_empty() {
-            self.collect_events();
-        }
-        self.events.pop_front()
-    }
-
-    fn write(&mut self) -> bool {
-        self.connections.write(&mut self.server)
-    }
-
-    fn poll_io(&mut self, reads: bool) {
-        let now = self.connections.tick();
-        if let Err(error) = self.connections.wait(&mut self.server, reads, Some(now)) {
-            self.error.get_or_insert(error);
-        }
-        while self.connections.process_next(&mut self.server, reads) {
-            self.collect_events();
-        }
-        if self.shutdown_deadline.is_some_and(|at| at <= self.connections.now()) {
-            self.connections.write(&mut self.server);
-            self.connections.abandon(&mut self.server);
-        }
-    }
-
-    fn wait_requests(&mut self, reads: bool) -> Vec<WaitRequest<'_>> {
-        let Self { connections: peers, server, error, .. } = self;
-        vec![peers.wait_request(server, reads).unwrap_or_else(|why| {
-            error.get_or_insert(why);
-            WaitRequest::unpollable(Some(Duration::ZERO))
-        })]
-    }
-
-    fn is_congested(&mut self) -> bool {
-        // Each client has its own outbox, so a slow reader blocks only itself.
-        false
-    }
-
-    fn shutdown(&mut self, grace: Duration) {
-        let now = self.connections.tick();
-        self.server.shutdown(now, grace);
-        self.connections.close(&mut self.server);
-        self.shutdown_deadline = Some(now + grace);
-    }
-
-    fn is_finished(&self) -> bool {
-        self.error.is_some() || self.connections.is_over()
-    }
-
-    fn take_error(&mut self) -> Option<std::io::Error> {
-        self.error.take()
-    }
-
-    fn set_tool_schema(&mut self, name: &str, schema: &RawJson) {
-        // An invalid schema is ignored here; the server itself checks the header fields.
-        let _ = self.server.set_tool_schema(name, schema);
     }
 }

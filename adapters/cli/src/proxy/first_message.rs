@@ -1,4 +1,4 @@
-//! The identity of the client from its first message. The bridge presents this identity to the server.
+//! The identity of the client from its first message. A bridge presents this identity to the server.
 
 use std::io::{self, ErrorKind};
 
@@ -9,10 +9,10 @@ use mcp_std::io::{Duplex, Interest};
 
 /// Identity and capabilities from the first message, and the bytes read so far.
 #[derive(Debug)]
-pub(super) struct FirstMessage {
-    pub(super) info: Option<Implementation>,
-    pub(super) capabilities: Capabilities,
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct FirstMessage {
+    pub(crate) info: Option<Implementation>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl FirstMessage {
@@ -21,7 +21,7 @@ impl FirstMessage {
     /// # Errors
     ///
     /// Fails if the stream cannot be read.
-    pub(super) fn read(stream: &mut dyn Duplex, longest: usize) -> io::Result<Option<Self>> {
+    pub(crate) fn read(stream: &mut dyn Duplex, longest: usize) -> io::Result<Option<Self>> {
         let (mut bytes, mut scratch) = (Vec::new(), vec![0; 64 << 10]);
         while !has_line(&bytes) && bytes.len() <= longest {
             if !stream.wait(Interest::READ, None)?.readable {
@@ -66,7 +66,7 @@ fn parse_client_identity(line: &[u8]) -> (Option<Implementation>, Option<Capabil
 
 /// Returns all client capabilities: for an unknown client, or for several clients.
 #[expect(deprecated, reason = "supported until its removal")]
-pub(super) fn all_capabilities() -> Capabilities {
+pub(crate) fn all_capabilities() -> Capabilities {
     let all = [
         Capability::Elicitation,
         Capability::ElicitationForm,
@@ -85,7 +85,7 @@ pub(super) fn all_capabilities() -> Capabilities {
 /// Roots are not among them: a server asks for them once, and those of one client are not for the calls of others. Sampling is not
 /// either: a server that has it need not do without it for a client that has not.
 #[cfg(unix)]
-pub(super) fn shared_capabilities() -> Capabilities {
+pub(crate) fn shared_capabilities() -> Capabilities {
     let all = [Capability::Elicitation, Capability::ElicitationForm, Capability::ElicitationUrl];
     all.into_iter().fold(Capabilities::new(), Capabilities::with)
 }

@@ -19,7 +19,7 @@ use super::downstream::Downstream;
 use crate::session::LimitedNotes;
 
 /// Clients on the byte streams of a socket.
-pub(super) struct SharedDownstream {
+pub(crate) struct SharedDownstream {
     engine: Engine,
     /// `None` after the shutdown has begun.
     listener: Option<StreamListener>,
@@ -117,7 +117,7 @@ impl Client {
 impl SharedDownstream {
     /// Creates the transport; at most `max_clients` are connected. Others take the place of one that is silent or was not used for
     /// long, or are closed at once.
-    pub(super) fn new(config: Config, listener: StreamListener, max_clients: usize) -> Self {
+    pub(crate) fn new(config: Config, listener: StreamListener, max_clients: usize) -> Self {
         let clock = Clock::start();
         let (now, anchor) = (clock.now(), clock.anchor());
         let config = config.seal_by_default(|| Some((Keys::new(entropy::seed().ok()?), anchor)));
@@ -325,3 +325,5 @@ const MAX_IDLE_TIME: Duration = Duration::from_secs(600);
 const LAST_WRITE_TIME: Duration = Duration::from_secs(5);
 /// Pause before another client is accepted without free descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+/// Maximum number of clients that share a server on a socket, unless `--max-connections` sets it.
+pub(crate) const MAX_SHARED_CLIENTS: usize = 64;

@@ -1,6 +1,7 @@
 //! The upstream side, which faces the server.
 
 use alloc::sync::Arc;
+use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mcp_blocking::Error;
@@ -12,7 +13,7 @@ use mcp_proto::{Capabilities, Change, Diagnostic, Fault, RpcError};
 use mcp_proto_proxy::client_limits;
 use mcp_runtime::client::{ClientHandler, ClientTransport, Connection, Options, ReadyConnection};
 
-use crate::args::{self, StderrChoice};
+use crate::args::{ProxyArgs, StderrChoice};
 use crate::authorization::Authorizer;
 use crate::deviations::Deviations;
 use crate::era_cache::{self, EraMemory, Reopen};
@@ -24,9 +25,9 @@ use crate::session::{self, LimitedNotes, OmissionNotes, SHUTDOWN_TIMEOUTS};
 use crate::trace::{self, HeadRedaction};
 
 /// A connection to a server.
-pub(super) struct Upstream {
+pub(crate) struct Upstream {
     connection: Connection,
-    pub(super) peer: Peer,
+    pub(crate) peer: Peer,
     early_events: Arc<Mutex<EarlyEvents>>,
 }
 
@@ -40,21 +41,27 @@ struct EarlyEvents {
     head_redaction: HeadRedaction,
     /// Name of the source of lines that are no messages.
     noise_source: &'static str,
+    /// Name of the server in a trace.
+    label: String,
     paint: Paint,
 }
 
-/// A server of the command line, and how to connect to it.
-pub(super) struct UpstreamOpener {
-    pub(super) args: args::BridgeArgs,
-    pub(super) server: Server,
-    pub(super) authorizer: Option<Authorizer>,
+/// A server, and how to connect to it.
+pub(crate) struct UpstreamOpener {
+    /// Name among several servers.
+    pub(crate) name: Option<String>,
+    pub(crate) args: Arc<ProxyArgs>,
+    /// Time limit of a call.
+    pub(crate) timeout: Duration,
+    pub(crate) server: Server,
+    pub(crate) authorizer: Option<Authorizer>,
 }
 
 /// Identity and capabilities that the bridge presents to the server.
 #[derive(Clone)]
-pub(super) struct ClientIdentity {
-    pub(super) info: Option<Implementation>,
-    pub(super) capabilities: Capabilities,
+pub(crate) struct ClientIdentity {
+    pub(crate) info: Option<Implementation>,
+    pub(crate) capabilities: Capabilities,
 }
 
 impl UpstreamOpener {
@@ -63,8 +70,8 @@ impl UpstreamOpener {
     /// # Errors
     ///
     /// Fails if the command line is wrong, or if no connection is established.
-    pub(super) fn open(&self, identity: &ClientIdentity) -> Result<Upstream, CommandFailure> {
-        let Self { args, server, authorizer } = self;
+    pub(crate) fn open(&self, identity: &ClientIdentity) -> Result<Upstream, CommandFailure> {
+        let Self { args, timeout, server, .. } = self;
         let versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
         let memory = EraMemory::new(server, versions).filter(|_| !args.connection.no_cache);
         let deviations = Deviations::default();
@@ -72,14 +79,23 @@ impl UpstreamOpener {
             memory.as_ref(),
             args.connection.connect_timeout,
             &mut |known_era, connect_timeout| {
-                let config = session::client_config(versions, args.timeout, connect_timeout, args.trace);
+                let config = session::client_config(versions, *timeout, connect_timeout, args.trace);
                 let config = args.connection.keep_alive(config.known_era(known_era));
-                Upstream::connect(args, server, authorizer.as_ref(), config, identity.clone(), &deviations)
+                Upstream::connect(self, config, identity.clone(), &deviations)
             },
         )?;
         opened.map_err(|error| {
-            server.failure(&error, &failure_context(args)).with_deviations(deviations.take())
+            server.failure(&error, &self.failure_context()).with_deviations(deviations.take())
         })
+    }
+
+    fn failure_context(&self) -> FailureContext {
+        FailureContext {
+            timeout: self.timeout,
+            connect_timeout: self.args.connection.connect_timeout,
+            total_timeout: None,
+            is_stderr_shown: matches!(self.args.stderr, StderrChoice::Show | StderrChoice::Inherit),
+        }
     }
 }
 
@@ -90,9 +106,7 @@ impl Upstream {
     ///
     /// The outer error reports a mistake on the command line, the inner one a failed connection.
     fn connect(
-        args: &args::BridgeArgs,
-        server: &Server,
-        authorizer: Option<&Authorizer>,
+        UpstreamOpener { name, args, server, authorizer, .. }: &UpstreamOpener,
         mut config: Config,
         ClientIdentity { info, capabilities }: ClientIdentity,
         deviations: &Deviations,
@@ -119,6 +133,7 @@ impl Upstream {
             trace: args.trace,
             head_redaction: HeadRedaction::new(!args.hide.is_empty(), server),
             noise_source: server.noise_source(),
+            label: name.clone().unwrap_or_else(|| "server".to_owned()),
             paint: Paint::for_stderr(),
         }));
         let options = Options::<ReadyConnection>::new(config);
@@ -127,17 +142,22 @@ impl Upstream {
             .shutdown_timeouts(SHUTDOWN_TIMEOUTS)
             .no_cache()
             .no_validator();
-        let spec = ServerSpec { server, stderr: args.stderr, tap_heads: args.trace, authorizer };
+        let spec = ServerSpec {
+            server,
+            stderr: args.stderr,
+            tap_heads: args.trace,
+            authorizer: authorizer.as_ref(),
+        };
         let opened = spec.connect(options)?;
         Ok(opened.map(|ReadyConnection { connection, peer }| Self { connection, peer, early_events: early }))
     }
 
-    pub(super) fn wire(&mut self) -> &mut dyn ClientTransport {
+    pub(crate) fn wire(&mut self) -> &mut dyn ClientTransport {
         &mut *self.connection.transport
     }
 
     /// Takes the events that arrived while connecting.
-    pub(super) fn take_early_events(&self) -> Vec<Event> {
+    pub(crate) fn take_early_events(&self) -> Vec<Event> {
         core::mem::take(&mut self.lock_early_events().events)
     }
 
@@ -145,7 +165,7 @@ impl Upstream {
         lock_events(&self.early_events)
     }
 
-    pub(super) fn poll_event(&mut self) -> Option<Event> {
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
         let event = self.connection.transport.poll_event()?;
         if let Event::Diagnostic(diagnostic) = &event {
             self.lock_early_events().diagnostic(diagnostic);
@@ -154,12 +174,12 @@ impl Upstream {
     }
 
     /// Reads available input without waiting and handles deadlines.
-    pub(super) fn poll_io(&mut self) {
+    pub(crate) fn poll_io(&mut self) {
         let now = self.connection.transport.tick();
         self.connection.transport.wait(Some(now));
     }
 
-    pub(super) fn show_tap(&mut self) {
+    pub(crate) fn show_tap(&mut self) {
         while let Some(record) = self.connection.transport.poll_head() {
             self.lock_early_events().head(&record);
         }
@@ -169,7 +189,7 @@ impl Upstream {
     }
 
     /// Closes the connection and ends the server. Takes as long as the server takes to end, a few seconds at most.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         match self.connection.finish() {
             Ok(Some(ended)) => {
                 if let Some(complaint) = session::describe_abnormal_exit(&ended) {
@@ -182,7 +202,7 @@ impl Upstream {
     }
 
     /// Creates the failure for a server that is gone.
-    pub(super) fn failure(&mut self, fault: &Fault) -> CommandFailure {
+    pub(crate) fn failure(&mut self, fault: &Fault) -> CommandFailure {
         let known = self.connection.transport.exit_info(EXIT_STATUS_TIMEOUT);
         let name = match (known.program, known.url) {
             (Some(program), _) => format!("{program:?}"),
@@ -208,15 +228,6 @@ impl Reopen for Upstream {
 
     fn close(mut self) {
         Self::close(&mut self);
-    }
-}
-
-fn failure_context(args: &args::BridgeArgs) -> FailureContext {
-    FailureContext {
-        timeout: args.timeout,
-        connect_timeout: args.connection.connect_timeout,
-        total_timeout: None,
-        is_stderr_shown: matches!(args.stderr, StderrChoice::Show | StderrChoice::Inherit),
     }
 }
 
@@ -246,7 +257,7 @@ impl EarlyEvents {
     fn tap(&self, record: &TapRecord) {
         session::print_stderr(&format!(
             "{} {}",
-            self.paint.dim("server"),
+            self.paint.dim(&self.label),
             trace::format_record(record, self.paint)
         ));
     }
@@ -254,7 +265,7 @@ impl EarlyEvents {
     fn head(&self, record: &HeadRecord) {
         session::print_stderr(&format!(
             "{} {}",
-            self.paint.dim("server"),
+            self.paint.dim(&self.label),
             trace::format_head(record, &self.head_redaction, self.paint)
         ));
     }
@@ -303,4 +314,4 @@ impl ClientHandler for EarlyEventHandler {
 /// Maximum number of recorded events.
 const MAX_EARLY_EVENTS: usize = 256;
 /// Time to wait for the exit status of a server that has closed its output.
-const EXIT_STATUS_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(1);
+const EXIT_STATUS_TIMEOUT: Duration = Duration::from_secs(1);

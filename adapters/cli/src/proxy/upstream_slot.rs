@@ -1,4 +1,4 @@
-//! The place of the server behind a bridge, where one server follows another.
+//! The place of a server, where one server follows another.
 //!
 //! To end a server and to start one takes time, so a thread does it: one after the other, because the next server may need what the
 //! last one holds.
@@ -13,8 +13,8 @@ use mcp_std::poll::WaitRequest;
 use super::upstream::{ClientIdentity, Upstream, UpstreamOpener};
 use crate::failure::CommandFailure;
 
-/// The server of a bridge, or the place where the next one will be.
-pub(super) struct UpstreamSlot {
+/// A server, or the place where the next one will be.
+pub(crate) struct UpstreamSlot {
     opener: Arc<UpstreamOpener>,
     identity: ClientIdentity,
     upstream: Option<Upstream>,
@@ -35,34 +35,51 @@ impl UpstreamSlot {
     /// # Errors
     ///
     /// Fails if no connection is established.
-    pub(super) fn open(
+    pub(crate) fn open(
         opener: Arc<UpstreamOpener>,
         identity: ClientIdentity,
     ) -> Result<(Self, Peer), CommandFailure> {
         let upstream = opener.open(&identity)?;
         let peer = upstream.peer.clone();
-        let vacant = Engine::new(Arc::new(Config::new("mcp-probe", env!("CARGO_PKG_VERSION"))));
-        Ok((Self { opener, identity, upstream: Some(upstream), vacant, worker: None }, peer))
+        let mut slot = Self::vacant(opener, identity);
+        slot.upstream = Some(upstream);
+        Ok((slot, peer))
     }
 
-    pub(super) const fn upstream(&mut self) -> Option<&mut Upstream> {
+    /// Creates the place of a server that is to be started.
+    pub(crate) fn vacant(opener: Arc<UpstreamOpener>, identity: ClientIdentity) -> Self {
+        let vacant = Engine::new(Arc::new(Config::new("mcp-probe", env!("CARGO_PKG_VERSION"))));
+        Self { opener, identity, upstream: None, vacant, worker: None }
+    }
+
+    /// Returns the server, and how it is connected to.
+    pub(crate) fn opener(&self) -> &UpstreamOpener {
+        &self.opener
+    }
+
+    /// Returns the name of the server in messages.
+    pub(crate) fn name(&self) -> String {
+        self.opener.name.as_ref().map_or_else(|| "the server".to_owned(), |name| format!("`{name}`"))
+    }
+
+    pub(crate) const fn upstream(&mut self) -> Option<&mut Upstream> {
         self.upstream.as_mut()
     }
 
     /// Returns the engine that faces the server, and the current time on its clock.
-    pub(super) fn engine(&mut self) -> (Instant, &mut Engine) {
+    pub(crate) fn engine(&mut self) -> (Instant, &mut Engine) {
         match &mut self.upstream {
             Some(upstream) => (upstream.wire().now(), upstream.wire().engine()),
             None => (Instant::ZERO, &mut self.vacant),
         }
     }
 
-    pub(super) fn poll_event(&mut self) -> Option<Event> {
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.upstream.as_mut()?.poll_event()
     }
 
     /// Returns what to wait for; `None` while there is nothing.
-    pub(super) fn wait_request(&mut self) -> Option<WaitRequest<'_>> {
+    pub(crate) fn wait_request(&mut self) -> Option<WaitRequest<'_>> {
         match (&mut self.upstream, &self.worker) {
             (Some(upstream), _) => Some(upstream.wire().wait_request()),
             (None, Some(Worker::Starting(_))) => Some(WaitRequest::unpollable(None)),
@@ -71,12 +88,13 @@ impl UpstreamSlot {
     }
 
     /// Closes the connection and ends the server, which has died if there is a fault.
-    pub(super) fn end(&mut self, fault: Option<Fault>) {
+    pub(crate) fn end(&mut self, fault: Option<Fault>) {
         let Some(mut upstream) = self.upstream.take() else { return };
         upstream.show_tap();
+        let name = self.name();
         let end = move || {
             if let Some(fault) = fault {
-                upstream.failure(&fault).print_note("the server is started again");
+                upstream.failure(&fault).print_note(&format!("{name} is started again"));
             }
             upstream.close();
         };
@@ -89,7 +107,7 @@ impl UpstreamSlot {
     /// # Errors
     ///
     /// Fails if the system has no thread for it.
-    pub(super) fn start(&mut self) -> Result<(), CommandFailure> {
+    pub(crate) fn start(&mut self) -> Result<(), CommandFailure> {
         let (opener, identity, before) =
             (Arc::clone(&self.opener), self.identity.clone(), self.worker.take());
         let start = move || {
@@ -106,7 +124,7 @@ impl UpstreamSlot {
     }
 
     /// Returns the server that has been started, or why it could not be; `None` if there is no news.
-    pub(super) fn poll_started(&mut self) -> Option<Result<Peer, CommandFailure>> {
+    pub(crate) fn poll_started(&mut self) -> Option<Result<Peer, CommandFailure>> {
         let worker =
             self.worker.take_if(|worker| matches!(worker, Worker::Starting(thread) if thread.is_finished()));
         let Some(Worker::Starting(thread)) = worker else { return None };
@@ -115,7 +133,7 @@ impl UpstreamSlot {
     }
 
     /// Ends the server, and waits for the end of the last one.
-    pub(super) fn close(mut self) {
+    pub(crate) fn close(mut self) {
         if let Some(mut upstream) = self.upstream.take() {
             upstream.close();
         }

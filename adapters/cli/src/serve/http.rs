@@ -1,4 +1,4 @@
-//! HTTP options of `serve` and `bridge`, independent of the adapter.
+//! HTTP options of the commands that serve, independent of the adapter.
 
 use core::net::SocketAddr;
 use std::io;

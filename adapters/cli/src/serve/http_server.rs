@@ -17,7 +17,8 @@ pub(super) fn bind(
     config: Config,
     router: Router,
 ) -> Result<(adapter::HttpServer<Router>, Option<Protected>), CommandFailure> {
-    let (http, address) = protection::apply(args, http::config(&args.http), address)?;
+    let http = http::config(&args.http);
+    let (http, address) = protection::apply(&args.protection, &args.http, http, address, "mcp-probe serve")?;
     let http = card::apply(args, http, &address)?;
     let protected = http.protected_resource().cloned();
     let bound = adapter::HttpServer::bind(&*address, config, http, router);

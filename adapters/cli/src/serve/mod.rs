@@ -7,7 +7,7 @@ mod demo;
 mod everything;
 pub(crate) mod http;
 mod layers;
-mod protection;
+pub(crate) mod protection;
 pub(crate) mod refusals;
 #[cfg(feature = "runtimes")]
 mod runtimes;

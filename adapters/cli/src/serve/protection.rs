@@ -1,4 +1,4 @@
-//! The option `--protect`: the demonstration server requires access tokens.
+//! The option `--protect`: the server requires access tokens.
 
 use alloc::borrow::Cow;
 use std::net::{TcpListener, ToSocketAddrs as _};
@@ -18,35 +18,41 @@ use crate::failure::CommandFailure;
 /// # Errors
 ///
 /// Fails if an option is not valid, or if the address cannot be bound.
-pub(super) fn apply<'a>(
-    args: &args::ServeArgs,
+pub(crate) fn apply<'a>(
+    args::ProtectionArgs { issuer, audience, require_scope }: &args::ProtectionArgs,
+    args: &args::ServeHttpArgs,
     config: Config,
     address: &'a str,
+    name: &str,
 ) -> Result<(Config, Cow<'a, str>), CommandFailure> {
-    let args::ProtectionArgs { issuer, audience, require_scope } = &args.protection;
     let Some(issuer) = issuer else { return Ok((config, address.into())) };
     let (audience, address) = match audience {
         Some(audience) => (audience.clone(), Cow::Borrowed(address)),
         None => {
             check_is_reachable(address)?;
             let address = with_port(address)?;
-            (format!("{}://{address}{}", http::url_scheme(&args.http), args.http.path), address)
+            (format!("{}://{address}{}", http::url_scheme(args), args.path), address)
         }
     };
-    let protected = describe(&audience, issuer, require_scope).map_err(|error| {
+    let protected = describe(&audience, issuer, require_scope, name).map_err(|error| {
         CommandFailure::usage(format!("--protect, --audience and --require-scope: {error}"))
     })?;
     Ok((config.protected(protected), address))
 }
 
-fn describe(audience: &str, issuer: &str, scopes: &[String]) -> Result<Protected, ProtectedError> {
-    let protected = Protected::new(audience, issuer)?.resource_name("mcp-probe serve");
+fn describe(
+    audience: &str,
+    issuer: &str,
+    scopes: &[String],
+    name: &str,
+) -> Result<Protected, ProtectedError> {
+    let protected = Protected::new(audience, issuer)?.resource_name(name);
     scopes.iter().try_fold(protected, |protected, scope| protected.scope(scope))
 }
 
 /// Returns the validator of the tokens, which prints on stderr why it has no keys.
 #[cfg(feature = "auth")]
-pub(super) fn validator(protected: &Protected) -> JwtValidator {
+pub(crate) fn validator(protected: &Protected) -> JwtValidator {
     JwtValidator::new(protected, mcp_auth::client::HttpFetcher::new()).on_failure(|failure| {
         crate::session::print_note(&format!("there are no new keys to validate tokens by: {failure}"));
     })

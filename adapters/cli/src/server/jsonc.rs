@@ -1,4 +1,4 @@
-//! JSON with comments and trailing commas, as editors write it.
+//! JSON with comments and trailing commas, as editors write it, and the lines of its values.
 
 /// Replaces comments, trailing commas and a byte order mark by spaces. Lines and columns stay the same.
 pub(super) fn to_json(text: &str) -> String {
@@ -62,9 +62,117 @@ fn blank(text: &mut [char], at: usize, find: impl Fn(&[char]) -> Option<usize>) 
     end
 }
 
+/// A step from a value to one inside of it.
+#[derive(Clone)]
+pub(super) enum Step {
+    Member(String),
+    Element(usize),
+}
+
+/// Returns the line of a value in valid JSON, from 1 on; of its name if it is a member. `None` if there is no such value.
+pub(super) fn line_of(text: &str, path: &[Step]) -> Option<usize> {
+    let mut cursor = Cursor { bytes: text.as_bytes(), at: 0 };
+    let mut position = 0;
+    for step in path {
+        position = cursor.enter(step)?;
+    }
+    let before = text.as_bytes().get(..position)?;
+    Some(1 + before.iter().filter(|byte| **byte == b'\n').count())
+}
+
+/// A position in valid JSON.
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Cursor<'_> {
+    /// Moves from the beginning of a value to that of one inside of it. Returns where the member or element begins.
+    fn enter(&mut self, step: &Step) -> Option<usize> {
+        self.skip_space();
+        self.at += 1;
+        for index in 0.. {
+            self.skip_space();
+            let begin = self.at;
+            let is_wanted = match step {
+                Step::Element(wanted) => *wanted == index,
+                Step::Member(wanted) => {
+                    self.skip_value()?;
+                    let name: String = serde_json::from_slice(self.bytes.get(begin..self.at)?).ok()?;
+                    self.skip_space();
+                    // The colon.
+                    self.at += 1;
+                    name == *wanted
+                }
+            };
+            if is_wanted {
+                return Some(begin);
+            }
+            self.skip_value()?;
+            self.skip_space();
+            if self.bytes.get(self.at) != Some(&b',') {
+                return None;
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    fn skip_space(&mut self) {
+        while self.bytes.get(self.at).is_some_and(u8::is_ascii_whitespace) {
+            self.at += 1;
+        }
+    }
+
+    /// Moves to the end of a value. Returns `None` if there is none.
+    fn skip_value(&mut self) -> Option<()> {
+        let mut depth = 0_usize;
+        self.skip_space();
+        loop {
+            match self.bytes.get(self.at)? {
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth = depth.checked_sub(1)?,
+                b'"' => {
+                    self.at += 1;
+                    while *self.bytes.get(self.at)? != b'"' {
+                        self.at += if *self.bytes.get(self.at)? == b'\\' { 2 } else { 1 };
+                    }
+                }
+                _ => {}
+            }
+            self.at += 1;
+            let is_end = |byte: &u8| b",:}]".contains(byte) || byte.is_ascii_whitespace();
+            if depth == 0 && self.bytes.get(self.at).is_none_or(is_end) {
+                return Some(());
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn line_is_that_of_the_member_or_element() {
+        let text =
+            "{\n \"a\\\"\": {\"x\": [1, [2], \"}\"],\n\"b\":\n [ true,\n 7.5]},\n\"c\\u0064\": null\n}";
+        let member = |name: &str| Step::Member(name.to_owned());
+        for (path, line) in [
+            (vec![], Some(1)),
+            (vec![member("a\"")], Some(2)),
+            (vec![member("a\""), member("x"), Step::Element(2)], Some(2)),
+            (vec![member("a\""), member("b")], Some(3)),
+            (vec![member("a\""), member("b"), Step::Element(0)], Some(4)),
+            (vec![member("a\""), member("b"), Step::Element(1)], Some(5)),
+            (vec![member("cd")], Some(6)),
+            (vec![member("none")], None),
+            (vec![member("a\""), member("b"), Step::Element(2)], None),
+        ] {
+            assert_eq!(line_of(text, &path), line);
+        }
+        assert_eq!(line_of("", &[member("a")]), None);
+    }
 
     #[test]
     fn comments_and_trailing_commas_become_spaces() {

@@ -18,6 +18,7 @@ use mcp_proto::http::fields::AUTHORIZATION;
 use mcp_runtime::client::{Connector, Options};
 use mcp_std::io::StreamAddress;
 use mcp_std::process::{Program, Stderr};
+use serde_json::{Map, Value};
 
 use crate::args::{self, ServerArgs, ServerPlaceArgs, StderrChoice};
 use crate::authorization::{self, Authorizer};
@@ -26,9 +27,11 @@ use crate::features::Feature;
 use crate::paint::Paint;
 use crate::session::print_stderr;
 use crate::{era_cache, escape};
-use config_file::{ConfigEntry, ConfigHeader, ConfiguredServer};
+pub(crate) use config_file::Location;
+use config_file::{ConfigEntry, ConfigHeader, ConfiguredEntry, ConfiguredServer};
 
 /// A server to start or to connect to.
+#[derive(PartialEq, Eq)]
 pub(crate) enum Server {
     Program(ServerProgram),
     Remote(RemoteServer),
@@ -36,6 +39,7 @@ pub(crate) enum Server {
 }
 
 /// A server on stdio.
+#[derive(PartialEq, Eq)]
 pub(crate) struct ServerProgram {
     program: OsString,
     args: Vec<OsString>,
@@ -48,6 +52,7 @@ pub(crate) struct ServerProgram {
 }
 
 /// A server over HTTP.
+#[derive(PartialEq, Eq)]
 pub(crate) struct RemoteServer {
     url: String,
     fields: Vec<HeaderField>,
@@ -56,11 +61,20 @@ pub(crate) struct RemoteServer {
 }
 
 /// A header field that each request carries. Its value is secret.
+#[derive(PartialEq, Eq)]
 struct HeaderField {
     name: String,
     value: String,
     /// Origin of the field, for error messages.
     source: String,
+}
+
+/// A server of a configuration file, with the members of its entry.
+pub(crate) struct NamedServer {
+    pub(crate) name: String,
+    pub(crate) server: Server,
+    pub(crate) members: Map<String, Value>,
+    pub(crate) at: Location,
 }
 
 impl Server {
@@ -88,14 +102,9 @@ impl Server {
                     None => (variable.clone(), None),
                 }))
             }
-            Self::Remote(remote) => {
-                remote.add_options(args)?;
-                let is_secure = remote.config()?.endpoint().origin().secure;
-                if is_secure && !Feature::Tls.is_enabled() {
-                    return Err(Feature::Tls.missing(&remote.display_name()));
-                }
-            }
+            Self::Remote(remote) => remote.add_options(args)?,
         }
+        server.check_remote()?;
         Ok(server)
     }
 
@@ -130,8 +139,27 @@ impl Server {
         if !args.command.is_empty() {
             return Err(CommandFailure::usage("--config names the server: leave the URL or the command out"));
         }
-        let ConfiguredServer { name, entry } = config_file::load(path, args.server_name.as_deref())?;
-        Ok(match entry {
+        Ok(Self::from_entry(config_file::load(path, args.server_name.as_deref())?))
+    }
+
+    /// Returns all servers of a configuration file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file is wrong, or if a server needs a feature that is missing.
+    pub(crate) fn all_from_config(path: &Path) -> Result<Vec<NamedServer>, CommandFailure> {
+        let entries = config_file::load_all(path)?;
+        let named = entries.into_iter().map(|ConfiguredEntry { server, members, at }| {
+            let name = server.name.clone();
+            let server = Self::from_entry(server);
+            server.check_remote()?;
+            Ok(NamedServer { name, server, members, at })
+        });
+        named.collect()
+    }
+
+    fn from_entry(ConfiguredServer { name, entry }: ConfiguredServer) -> Self {
+        match entry {
             ConfigEntry::Program { command, args, env, directory } => Self::Program(ServerProgram {
                 program: command.into(),
                 args: args.into_iter().map(Into::into).collect(),
@@ -147,7 +175,17 @@ impl Server {
                 });
                 Self::Remote(RemoteServer::new(url, fields.collect()))
             }
-        })
+        }
+    }
+
+    /// Checks the URL and the header fields, and that `https` is possible.
+    fn check_remote(&self) -> Result<(), CommandFailure> {
+        let Self::Remote(remote) = self else { return Ok(()) };
+        let is_secure = remote.config()?.endpoint().origin().secure;
+        if is_secure && !Feature::Tls.is_enabled() {
+            return Err(Feature::Tls.missing(&remote.display_name()));
+        }
+        Ok(())
     }
 
     /// Creates a server on stdio from a command, which must not be empty.

@@ -124,17 +124,21 @@ fn bridge_names_unreachable_server() {
     probe(&["bridge", &unreachable]).assert_ok();
 }
 
-/// A bridge on stdio, driven line by line.
-struct BridgeProcess {
+/// A bridge or a gateway on stdio, driven line by line.
+pub(crate) struct BridgeProcess {
     child: std::process::Child,
     lines: BufReader<std::process::ChildStdout>,
 }
 
 impl BridgeProcess {
     fn new(bridge: &[&str]) -> Self {
+        Self::start(&[&["bridge"], bridge].concat())
+    }
+
+    /// Starts `mcp-probe ARGS`, and initializes a session.
+    pub(crate) fn start(args: &[&str]) -> Self {
         let mut child = probe_command()
-            .arg("bridge")
-            .args(bridge)
+            .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -148,17 +152,17 @@ impl BridgeProcess {
         bridge_process
     }
 
-    fn send_line(&mut self, line: &str) {
+    pub(crate) fn send_line(&mut self, line: &str) {
         writeln!(self.child.stdin.as_mut().expect("piped"), "{line}").expect("it reads");
     }
 
-    fn read_line(&mut self) -> String {
+    pub(crate) fn read_line(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).expect("UTF-8");
         line
     }
 
-    fn close(mut self) -> (Option<i32>, String) {
+    pub(crate) fn close(mut self) -> (Option<i32>, String) {
         drop(self.child.stdin.take());
         let mut stderr = String::new();
         self.child.stderr.take().expect("piped").read_to_string(&mut stderr).expect("UTF-8");
@@ -239,10 +243,10 @@ fn idle_bridge_uses_no_cpu() {
 }
 
 /// A folder that the first server makes, so that the next one lives on.
-struct FlagFolder(String);
+pub(crate) struct FlagFolder(pub(crate) String);
 
 impl FlagFolder {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("mcp-bridge-{name}-{}", std::process::id()));
         Self(path.to_str().expect("UTF-8").to_owned())
     }
@@ -255,6 +259,6 @@ impl Drop for FlagFolder {
 }
 
 /// Script of a server that answers the handshake and dies of the first call, unless the folder is there already.
-const MORTAL_SERVER: &str = r#"if mkdir "$1"; then
+pub(crate) const MORTAL_SERVER: &str = r#"if mkdir "$1"; then
     { for i in 1 2; do read -r l; printf '%s\n' "$l"; done; read -r l; kill -9 $$; } | "$0" serve --era legacy
 else exec "$0" serve --era legacy; fi"#;

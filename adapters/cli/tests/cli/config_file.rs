@@ -26,7 +26,7 @@ impl TemporaryDirectory {
     }
 
     /// Writes a file and returns its path.
-    fn write(&self, name: &str, text: &str) -> String {
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
         let path = self.0.join(name);
         fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
         fs::write(&path, text).expect("a file");

@@ -31,6 +31,8 @@ mod everything;
 mod everything_fixtures;
 mod everything_wire;
 mod failures;
+#[cfg(unix)]
+mod gateway;
 mod headers;
 #[cfg(unix)]
 mod hostile_servers;

@@ -15,7 +15,7 @@ const CLIENT_COMMANDS: [&str; 9] =
 
 #[test]
 fn help_command_explains_another_command() {
-    for command in CLIENT_COMMANDS.into_iter().chain(["serve", "demo", "completions"]) {
+    for command in CLIENT_COMMANDS.into_iter().chain(["serve", "gateway", "demo", "completions"]) {
         let long = probe(&[command, "--help"]).assert_ok();
         assert_eq!(probe(&["help", command]).assert_ok().stdout, long.stdout);
     }
@@ -50,8 +50,8 @@ fn usage_lines_show_each_form_of_a_server() {
 
 #[test]
 fn help_fits_into_80_columns() {
-    let others: [&[&str]; 7] =
-        [&[], &["serve"], &["demo"], &["completions"], &["login"], &["logout"], &["whoami"]];
+    let others: [&[&str]; 8] =
+        [&[], &["serve"], &["gateway"], &["demo"], &["completions"], &["login"], &["logout"], &["whoami"]];
     let skills: [&[&str]; 4] = [&["skills"], &["skills", "list"], &["skills", "show"], &["skills", "verify"]];
     let clients = CLIENT_COMMANDS.iter().map(core::slice::from_ref);
     for command in others.into_iter().chain(skills).chain(clients) {

@@ -1,0 +1,293 @@
+//! The loop of a gateway: clients in front, a place for each server behind.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use mcp_proto::client::Peer;
+use mcp_proto::model::Implementation;
+use mcp_proto::{Change, Instant};
+use mcp_proto_proxy::{ClientCount, Gateway, GatewayEngines, UpstreamEngine};
+
+use super::rules::SharedRules;
+use super::server_file::{ConfiguredUpstream, ServerFile};
+use crate::failure::CommandFailure;
+use crate::proxy::front::Front;
+use crate::proxy::upstream::ClientIdentity;
+use crate::proxy::upstream_slot::UpstreamSlot;
+use crate::session::print_note;
+
+/// A gateway with its clients, servers and file.
+pub(super) struct GatewayLoop {
+    front: Front,
+    gateway: Gateway,
+    /// Places by the index of their upstream. Those of upstreams that were removed stay, without a server.
+    slots: Vec<UpstreamSlot>,
+    /// Indices of the upstreams that were not removed.
+    active: Vec<usize>,
+    idle_timeout: Option<Duration>,
+    /// The client that servers see.
+    identity: ClientIdentity,
+    file: ServerFile,
+    /// Time at which the file is looked at next.
+    look_at: Instant,
+    rules: SharedRules,
+    has_policy: bool,
+}
+
+impl GatewayLoop {
+    pub(super) fn new(
+        front: Front,
+        clients: ClientCount,
+        idle_timeout: Option<Duration>,
+        identity: ClientIdentity,
+        file: ServerFile,
+        rules: SharedRules,
+    ) -> Self {
+        Self {
+            look_at: front.downstream.now() + LOOK_INTERVAL,
+            front,
+            gateway: Gateway::new(clients),
+            slots: Vec::new(),
+            active: Vec::new(),
+            idle_timeout,
+            identity,
+            file,
+            rules,
+            has_policy: false,
+        }
+    }
+
+    /// Runs until all clients are gone.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the system cannot wait.
+    pub(super) fn run(&mut self) -> Result<(), CommandFailure> {
+        self.front.begin_loop();
+        loop {
+            self.front.heed_signal();
+            self.process_pending();
+            if self.front.downstream.is_finished() {
+                return Ok(());
+            }
+            // All sides are polled before waiting too, because an answer may already be there.
+            self.front.downstream.poll_io(true);
+            for index in &self.active {
+                if let Some(upstream) = self.slots.get_mut(*index).and_then(UpstreamSlot::upstream) {
+                    upstream.poll_io();
+                }
+            }
+            self.handle_timeouts();
+            self.change_servers();
+            if self.process_pending() || self.front.downstream.is_finished() {
+                continue;
+            }
+            let deadline = self.gateway.poll_timeout().map_or(self.look_at, |at| at.min(self.look_at));
+            let due = deadline.saturating_duration_since(self.front.downstream.now());
+            let servers = self.slots.iter_mut().filter_map(UpstreamSlot::wait_request);
+            self.front.wait(true, servers, Some(due))?;
+        }
+    }
+
+    /// Ends the servers and the side that faces the clients.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the side of the clients broke.
+    pub(super) fn finish(self) -> Result<(), CommandFailure> {
+        let mut slots = self.slots;
+        self.front.finish(|| {
+            // All end at the same time.
+            slots.iter_mut().for_each(|slot| slot.end(None));
+            slots.into_iter().for_each(UpstreamSlot::close);
+        })
+    }
+
+    /// Adds, replaces and removes servers, so that they are those of the file. Others go on undisturbed.
+    pub(super) fn apply(&mut self, configured: Vec<ConfiguredUpstream>) {
+        self.apply_rules(&configured);
+        for index in self.active.clone() {
+            let Some(opener) = self.slots.get(index).map(UpstreamSlot::opener) else { continue };
+            let same = |other: &&ConfiguredUpstream| {
+                opener.name.as_ref() == Some(&other.name) && other.is_same_server(opener)
+            };
+            match configured.iter().find(same) {
+                Some(same) => self.gateway.limit_calls(index, same.max_calls),
+                None => self.remove(index),
+            }
+        }
+        for upstream in configured {
+            if self.gateway.by_name(&upstream.name).is_none() {
+                self.add(upstream);
+            }
+        }
+    }
+
+    fn apply_rules(&mut self, configured: &[ConfiguredUpstream]) {
+        let rules = configured.iter().map(|upstream| (upstream.name.clone(), upstream.rules.clone()));
+        if !self.rules.replace(rules) {
+            return;
+        }
+        // Without rules there is no policy, which would keep back what names no entry.
+        if !core::mem::replace(&mut self.has_policy, true) {
+            let rules = self.rules.clone();
+            let gateway = core::mem::replace(&mut self.gateway, Gateway::new(ClientCount::One));
+            self.gateway = gateway.policy(move |access| rules.decide(access));
+        }
+        let now = self.front.downstream.now();
+        for change in [Change::Tools, Change::Prompts, Change::Resources] {
+            self.front.downstream.engine().publish(now, &change);
+        }
+    }
+
+    fn add(&mut self, upstream: ConfiguredUpstream) {
+        let ConfiguredUpstream { name, opener, max_calls, .. } = upstream;
+        match self.gateway.add(self.front.downstream.now(), &name, self.idle_timeout) {
+            Ok(index) => {
+                self.gateway.limit_calls(index, max_calls);
+                self.slots.push(UpstreamSlot::vacant(Arc::new(opener), self.identity.clone()));
+                self.active.push(index);
+            }
+            Err(error) => print_note(&format!("{error}; start the gateway again")),
+        }
+    }
+
+    fn remove(&mut self, index: usize) {
+        self.with_gateway(|gateway, engines| gateway.remove(engines, index));
+        self.active.retain(|other| *other != index);
+        if let Some(slot) = self.slots.get_mut(index) {
+            print_note(&format!("{} is removed", slot.name()));
+            // The server reads what it was told last.
+            if let Some(upstream) = slot.upstream() {
+                upstream.wire().write();
+            }
+            slot.end(None);
+        }
+    }
+
+    fn with_gateway<R>(&mut self, act: impl FnOnce(&mut Gateway, &mut GatewayEngines<'_, '_>) -> R) -> R {
+        let now = self.front.downstream.now();
+        let engines = self.slots.iter_mut().map(|slot| {
+            let (now, engine) = slot.engine();
+            UpstreamEngine { now, engine }
+        });
+        let mut upstreams: Vec<_> = engines.collect();
+        let downstream = self.front.downstream.engine();
+        act(&mut self.gateway, &mut GatewayEngines { now, downstream, upstreams: &mut upstreams })
+    }
+
+    fn handle_timeouts(&mut self) {
+        let now = self.front.downstream.now();
+        if self.gateway.poll_timeout().is_some_and(|at| at <= now) {
+            self.with_gateway(|gateway, engines| gateway.handle_timeout(engines));
+        }
+        if self.look_at <= now {
+            self.look_at = now + LOOK_INTERVAL;
+            if self.file.has_changed() {
+                self.reload();
+            }
+        }
+    }
+
+    /// Reads the file again. One that is wrong changes nothing.
+    fn reload(&mut self) {
+        match self.file.read() {
+            Ok(servers) => self.apply(servers),
+            Err(failure) => failure.print_note("the file has changed, and the servers go on as before"),
+        }
+    }
+
+    /// Lets go of servers that have ended, and starts those that are due.
+    fn change_servers(&mut self) {
+        for index in self.active.clone() {
+            let Some(slot) = self.slots.get_mut(index) else { continue };
+            // What the last one sent is relayed first.
+            if !self.gateway.is_running(index) && !self.front.downstream.is_congested() {
+                slot.end(self.gateway.take_fault(index));
+            }
+            match slot.poll_started() {
+                None => {}
+                Some(Ok(peer)) => self.handle_started(index, &peer),
+                Some(Err(failure)) => self.handle_start_failure(index, &failure),
+            }
+        }
+        while let Some(index) = self.gateway.poll_start(self.front.downstream.now()) {
+            let Some(slot) = self.slots.get_mut(index) else { continue };
+            if let Err(failure) = slot.start() {
+                self.handle_start_failure(index, &failure);
+            }
+        }
+    }
+
+    fn handle_started(&mut self, index: usize, peer: &Peer) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        print_note(&format!("{} is ready: {}", slot.name(), describe(peer)));
+        let events = slot.upstream().map(|upstream| upstream.take_early_events()).unwrap_or_default();
+        self.with_gateway(|gateway, engines| {
+            gateway.handle_started(engines, index, peer);
+            for event in events {
+                gateway.handle_client_event(engines, index, event);
+            }
+        });
+    }
+
+    fn handle_start_failure(&mut self, index: usize, failure: &CommandFailure) {
+        let Some(slot) = self.slots.get(index) else { return };
+        failure.print_note(&format!("{} cannot be started, and is tried again", slot.name()));
+        self.with_gateway(|gateway, engines| {
+            gateway.handle_start_failure(engines, index, failure.message());
+        });
+    }
+
+    /// Relays all input and writes the results until nothing is left but to wait. Returns whether there was any work.
+    fn process_pending(&mut self) -> bool {
+        let mut any = false;
+        loop {
+            let mut moved = false;
+            while let Some(event) = self.front.downstream.poll_event() {
+                self.front.note_event(&event);
+                self.with_gateway(|gateway, engines| gateway.handle_server_event(engines, event));
+                moved = true;
+            }
+            for index in self.active.clone() {
+                while !self.front.downstream.is_congested() {
+                    let event = self.slots.get_mut(index).and_then(UpstreamSlot::poll_event);
+                    let Some(event) = event else { break };
+                    self.with_gateway(|gateway, engines| gateway.handle_client_event(engines, index, event));
+                    moved = true;
+                }
+            }
+            self.with_gateway(|gateway, engines| gateway.process_pending(engines));
+            while let Some((tool, schema)) = self.gateway.poll_header_tool() {
+                self.front.downstream.set_tool_schema(&tool, &schema);
+            }
+            self.front.note_omissions(&self.gateway.take_diagnostics());
+            let is_traced = self.front.is_traced();
+            if is_traced {
+                self.front.show_tap();
+            }
+            moved |= self.front.downstream.write();
+            for upstream in self.slots.iter_mut().filter_map(UpstreamSlot::upstream) {
+                if is_traced {
+                    upstream.show_tap();
+                }
+                moved |= upstream.wire().write();
+            }
+            any |= moved;
+            if !moved {
+                return any;
+            }
+        }
+    }
+}
+
+/// Describes a server: its name, version and revision.
+fn describe(peer: &Peer) -> String {
+    match peer.info.as_ref().and_then(|info| info.parse::<Implementation>().ok()) {
+        Some(info) => format!("{} {}, {}", info.name, info.version, peer.version),
+        None => peer.version.to_string(),
+    }
+}
+
+/// Time between two looks at the file.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);

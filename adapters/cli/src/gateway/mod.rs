@@ -1,0 +1,139 @@
+//! The `gateway` command: shows several servers as one.
+
+mod event_loop;
+mod rules;
+mod server_file;
+
+use alloc::sync::Arc;
+use std::io;
+
+use mcp_proto::{Capabilities, Limits};
+use mcp_proto_proxy::{ClientCount, gateway_config};
+#[cfg(unix)]
+use mcp_std::io::StreamListener;
+use mcp_std::io::{Stdio, StreamAddress};
+use mcp_std::process::terminate_all;
+
+use crate::args;
+use crate::failure::CommandFailure;
+#[cfg(unix)]
+use crate::failure::Exit;
+use crate::proxy::downstream::{Downstream, StreamDownstream};
+#[cfg(unix)]
+use crate::proxy::first_message::shared_capabilities;
+use crate::proxy::first_message::{FirstMessage, all_capabilities};
+use crate::proxy::front::{Front, front_limits, with_hidden_members};
+use crate::proxy::http_downstream::BoundHttp;
+#[cfg(unix)]
+use crate::proxy::shared::{MAX_SHARED_CLIENTS, SharedDownstream};
+use crate::proxy::upstream::ClientIdentity;
+use crate::serve::{http, protection, streams};
+use crate::session;
+use crate::stop::{self, StopSignal};
+use event_loop::GatewayLoop;
+use rules::SharedRules;
+use server_file::ServerFile;
+
+/// Runs the gateway until the client is gone, or a signal ends it.
+///
+/// # Errors
+///
+/// Fails if the command line or the file is wrong.
+pub(crate) fn run(args: args::GatewayArgs) -> Result<(), CommandFailure> {
+    let args::GatewayArgs { config, proxy, protection, store, allow_http } = args;
+    let (proxy, rules) = (Arc::new(proxy), SharedRules::default());
+    // A wrong file is reported before anything is awaited.
+    let mut file = ServerFile::new(config, Arc::clone(&proxy), store, allow_http);
+    let servers = file.read()?;
+    let stop_signal = StopSignal::new().map_err(|error| CommandFailure::failed(error.to_string()))?;
+    let front = match (&proxy.http.address, &proxy.http.listen) {
+        (Some(address), _) => Some(http_front(&proxy, &protection, address)?),
+        (None, Some(address)) => Some(socket_front(&proxy, address)?),
+        (None, None) => stream_front(&proxy)?,
+    };
+    // Without input there is no client, and nothing to do.
+    let Some(GatewayFront { downstream, clients, identity }) = front else { return Ok(()) };
+    let front = Front::new("gateway", downstream, &proxy, stop_signal);
+    let idle_timeout = proxy.server_idle_timeout();
+    let mut gateway = GatewayLoop::new(front, clients, idle_timeout, identity, file, rules);
+    gateway.apply(servers);
+    gateway.run()?;
+    let outcome = gateway.finish();
+    // Of servers that did not end in time, or were about to begin.
+    terminate_all(stop::SERVER_END_TIMEOUT);
+    outcome
+}
+
+/// The side that faces the clients, and the client that the servers see.
+struct GatewayFront {
+    downstream: Box<dyn Downstream>,
+    clients: ClientCount,
+    identity: ClientIdentity,
+}
+
+impl GatewayFront {
+    fn of_many(downstream: Box<dyn Downstream>, clients: ClientCount, capabilities: Capabilities) -> Self {
+        Self { downstream, clients, identity: ClientIdentity { info: None, capabilities } }
+    }
+}
+
+/// Returns the configuration of the server that clients see.
+fn config(args: &args::ProxyArgs) -> mcp_proto::server::Config {
+    let versions = args.client_era.version_set();
+    let config = gateway_config("mcp-probe gateway", env!("CARGO_PKG_VERSION"), versions, front_limits(args));
+    with_hidden_members(config, args)
+}
+
+/// Serves the client on stdin and stdout. Returns `None` if there is none.
+fn stream_front(args: &args::ProxyArgs) -> Result<Option<GatewayFront>, CommandFailure> {
+    let broken = |what: &str, error: &io::Error| CommandFailure::failed(format!("{what}: {error}"));
+    session::hint_at_terminal("gateway");
+    let mut stream = Stdio::guarded().map_err(|error| broken("stdin and stdout cannot be used", &error))?;
+    // The client comes first, because servers may want to know its identity.
+    let first_message = FirstMessage::read(&mut stream, Limits::default().max_frame)
+        .map_err(|error| broken("the client cannot be read from", &error))?;
+    let Some(FirstMessage { info, capabilities, bytes }) = first_message else { return Ok(None) };
+    let downstream = Box::new(StreamDownstream::new(config(args), stream, &bytes));
+    let identity = ClientIdentity { info, capabilities };
+    Ok(Some(GatewayFront { downstream, clients: ClientCount::One, identity }))
+}
+
+/// Serves clients over HTTP.
+fn http_front(
+    args: &args::ProxyArgs,
+    protection: &args::ProtectionArgs,
+    address: &str,
+) -> Result<GatewayFront, CommandFailure> {
+    let http = http::config(&args.http);
+    let (http, address) = protection::apply(protection, &args.http, http, address, "mcp-probe gateway")?;
+    let bound = BoundHttp::new(&args.http, &address)?;
+    #[cfg(feature = "auth")]
+    let protected = http.protected_resource().cloned();
+    #[allow(unused_mut, reason = "tokens are validated by a feature")]
+    let mut downstream = bound.serve(args, config(args), http)?;
+    #[cfg(feature = "auth")]
+    if let Some(protected) = protected {
+        downstream.validate_tokens(protection::validator(&protected))?;
+    }
+    Ok(GatewayFront::of_many(Box::new(downstream), ClientCount::Many, all_capabilities()))
+}
+
+/// Serves the clients of a socket.
+#[cfg(unix)]
+fn socket_front(args: &args::ProxyArgs, address: &StreamAddress) -> Result<GatewayFront, CommandFailure> {
+    let clients = args.http.max_connections.unwrap_or(MAX_SHARED_CLIENTS);
+    if clients > MAX_SHARED_CLIENTS {
+        // Without it there are fewer clients.
+        let _ = mcp_std::io::raise_descriptor_limit();
+    }
+    let listener = StreamListener::bind(address)
+        .map_err(|error| CommandFailure::new(Exit::Connection, error.to_string()))?;
+    streams::report_address(listener.address(), listener.is_reachable_from_outside(), address)?;
+    let downstream = SharedDownstream::new(config(args), listener, clients);
+    Ok(GatewayFront::of_many(Box::new(downstream), ClientCount::Streams, shared_capabilities()))
+}
+
+#[cfg(not(unix))]
+fn socket_front(_: &args::ProxyArgs, address: &StreamAddress) -> Result<GatewayFront, CommandFailure> {
+    Err(CommandFailure::failed(format!("cannot listen at {address}: --listen needs a Unix system")))
+}

@@ -1,0 +1,165 @@
+//! The configuration file of a gateway: its servers, with the members of their entries that other clients do not know.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::time::Duration;
+use std::fs;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use mcp_proto_proxy::upstream_name;
+use serde_json::{Map, Value};
+
+use super::rules::Rules;
+use crate::args::authorization::TokenStoreArgs;
+use crate::args::{self, ProxyArgs};
+use crate::authorization;
+use crate::escape;
+use crate::failure::CommandFailure;
+use crate::proxy::upstream::UpstreamOpener;
+use crate::request::join_names;
+use crate::server::{Location, NamedServer, Server};
+use crate::session::print_note;
+
+/// The file with the servers, which may change.
+pub(super) struct ServerFile {
+    path: PathBuf,
+    proxy: Arc<ProxyArgs>,
+    store: TokenStoreArgs,
+    allow_http: Vec<String>,
+    /// Time and length of the file when it was read.
+    seen: Option<(SystemTime, u64)>,
+}
+
+/// A server of the file.
+pub(super) struct ConfiguredUpstream {
+    /// Name behind the gateway.
+    pub(super) name: String,
+    pub(super) opener: UpstreamOpener,
+    /// Largest number of calls in flight.
+    pub(super) max_calls: Option<usize>,
+    pub(super) rules: Rules,
+}
+
+impl ConfiguredUpstream {
+    /// Returns whether a running server is this one, so that it can go on.
+    pub(super) fn is_same_server(&self, running: &UpstreamOpener) -> bool {
+        self.opener.server == running.server && self.opener.timeout == running.timeout
+    }
+}
+
+impl ServerFile {
+    pub(super) const fn new(
+        path: PathBuf,
+        proxy: Arc<ProxyArgs>,
+        store: TokenStoreArgs,
+        allow_http: Vec<String>,
+    ) -> Self {
+        Self { path, proxy, store, allow_http, seen: None }
+    }
+
+    /// Returns whether the file has changed since it was read.
+    pub(super) fn has_changed(&self) -> bool {
+        self.look() != self.seen
+    }
+
+    fn look(&self) -> Option<(SystemTime, u64)> {
+        let metadata = fs::metadata(&self.path).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    }
+
+    /// Reads the servers of the file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, or if something in it is wrong. The message names the file, the member and its line, and
+    /// contains no values.
+    pub(super) fn read(&mut self) -> Result<Vec<ConfiguredUpstream>, CommandFailure> {
+        // Before it is read, so that a change meanwhile is seen.
+        self.seen = self.look();
+        let mut names: BTreeMap<String, String> = BTreeMap::new();
+        let mut all = Vec::new();
+        for server in Server::all_from_config(&self.path)? {
+            let name = upstream_name(&server.name);
+            if name.is_empty() {
+                return Err(server.at.failure("has no name"));
+            }
+            if let Some(other) = names.insert(name.clone(), server.name.clone()) {
+                let why = format!("is named `{name}` behind the gateway, as `{other}` is: rename one");
+                return Err(server.at.failure(&why));
+            }
+            all.push(self.upstream(name, server)?);
+        }
+        Ok(all)
+    }
+
+    fn upstream(&self, name: String, server: NamedServer) -> Result<ConfiguredUpstream, CommandFailure> {
+        let NamedServer { mut server, members, at, .. } = server;
+        let (max_calls, timeout) = limits(&members, &at)?;
+        let rules = Rules::parse(&members, &at)?;
+        let unknown = members.keys().filter(|member| !KNOWN_MEMBERS.contains(&&***member));
+        let unknown = join_names(unknown.map(|member| &**member));
+        if !unknown.is_empty() {
+            print_note(&format!("{}: not used: {}", escape::line(&at.describe()), escape::line(&unknown)));
+        }
+        let authorizer = authorization::for_stored_tokens(&self.store, &self.allow_http, &mut server)?;
+        let timeout = timeout.unwrap_or(self.proxy.timeout);
+        let args = Arc::clone(&self.proxy);
+        let opener = UpstreamOpener { name: Some(name.clone()), args, timeout, server, authorizer };
+        Ok(ConfiguredUpstream { name, opener, max_calls, rules })
+    }
+}
+
+/// Reads `limits`: the number of calls in flight, and the time for one.
+fn limits(
+    members: &Map<String, Value>,
+    at: &Location,
+) -> Result<(Option<usize>, Option<Duration>), CommandFailure> {
+    let at = at.member("limits");
+    let Some(limits) = members.get("limits") else { return Ok((None, None)) };
+    let limits = limits.as_object().ok_or_else(|| at.failure("must be an object"))?;
+    let (mut calls, mut timeout) = (None, None);
+    for (name, value) in limits {
+        let at = at.member(name);
+        match &**name {
+            "calls" => {
+                let number = value.as_u64().filter(|number| (1..=MAX_CALLS).contains(number));
+                let number = number.and_then(|number| usize::try_from(number).ok());
+                calls = Some(
+                    number.ok_or_else(|| at.failure(&format!("must be a number from 1 to {MAX_CALLS}")))?,
+                );
+            }
+            "timeout" => {
+                let text =
+                    value.as_str().ok_or_else(|| at.failure("must be a string, for example \"30s\""))?;
+                timeout = Some(args::duration(text).map_err(|why| at.failure(&why))?);
+            }
+            _ => return Err(at.failure("is no limit: there are `calls` and `timeout`")),
+        }
+    }
+    Ok((calls, timeout))
+}
+
+/// Members of entries that are used here or by the file's readers; all others are named in a note.
+const KNOWN_MEMBERS: &[&str] = &[
+    "allow",
+    "args",
+    "command",
+    "cwd",
+    "disabled",
+    "enabled",
+    "env",
+    "envFile",
+    "environment",
+    "headers",
+    "hide",
+    "httpUrl",
+    "limits",
+    "principals",
+    "serverUrl",
+    "source",
+    "type",
+    "url",
+];
+/// Largest limit of calls in flight: that of the engine in front.
+const MAX_CALLS: u64 = 1_024;

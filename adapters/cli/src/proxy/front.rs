@@ -1,0 +1,161 @@
+//! The clients of a proxy with its loop: notes about them, the trace, and the signal that ends it.
+
+use mcp_proto::server::{Config, Event};
+use mcp_proto::{Diagnostic, Limits};
+use mcp_proto_proxy::server_limits;
+use mcp_std::poll::WaitRequest;
+use mcp_std::process::terminate_all;
+
+use super::downstream::Downstream;
+use core::time::Duration;
+
+use crate::args::ProxyArgs;
+use crate::failure::CommandFailure;
+use crate::paint::Paint;
+use crate::serve::refusals::RefusalNotes;
+use crate::session::{self, LimitedNotes, OmissionNotes};
+use crate::stop::{self, StopSignal};
+use crate::trace;
+
+/// The side of a proxy that faces the clients.
+pub(crate) struct Front {
+    pub(crate) downstream: Box<dyn Downstream>,
+    /// Name of the command, for messages.
+    command: &'static str,
+    /// Notes about deviations of clients from the protocol.
+    client_notes: LimitedNotes,
+    refusal_notes: RefusalNotes,
+    /// Notes about entries of lists that have no form for the client.
+    omission_notes: OmissionNotes,
+    trace: bool,
+    paint: Paint,
+    /// Reports that the process should end.
+    stop_signal: StopSignal,
+    /// Whether the downstream side has been shut down.
+    is_shutting_down: bool,
+}
+
+impl Front {
+    pub(crate) fn new(
+        command: &'static str,
+        downstream: Box<dyn Downstream>,
+        args: &ProxyArgs,
+        stop_signal: StopSignal,
+    ) -> Self {
+        Self {
+            downstream,
+            command,
+            client_notes: LimitedNotes(20),
+            refusal_notes: RefusalNotes::default(),
+            omission_notes: OmissionNotes::default(),
+            trace: args.trace,
+            paint: Paint::for_stderr(),
+            stop_signal,
+            is_shutting_down: false,
+        }
+    }
+
+    /// Lets signals end the loop instead of the process.
+    pub(crate) fn begin_loop(&self) {
+        self.stop_signal.set_looping(true);
+    }
+
+    /// Shuts the downstream side down after a signal.
+    pub(crate) fn heed_signal(&mut self) {
+        if self.stop_signal.is_requested() && !core::mem::replace(&mut self.is_shutting_down, true) {
+            self.downstream.shutdown(stop::GRACE_PERIOD);
+        }
+    }
+
+    /// Waits until a client, one of the servers or a signal may have something, at most for `due`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the system cannot wait.
+    pub(crate) fn wait<'a>(
+        &'a mut self,
+        reads: bool,
+        servers: impl Iterator<Item = WaitRequest<'a>>,
+        due: Option<Duration>,
+    ) -> Result<(), CommandFailure> {
+        let command = self.command;
+        let mut requests = self.downstream.wait_requests(reads);
+        requests.push(self.stop_signal.wait_request());
+        requests.extend(servers);
+        WaitRequest::wait(&requests, due)
+            .map_err(|error| CommandFailure::failed(format!("the {command} stopped: {error}")))
+    }
+
+    /// Prints a note about an event that says that a client deviated from the protocol.
+    pub(crate) fn note_event(&mut self, event: &Event) {
+        if let Event::Diagnostic { diagnostic, .. } = event {
+            // Neither side is at fault: a cancellation crossed the response, or overtook its request. A deprecated
+            // feature is a matter between the client and its server.
+            let usual = matches!(
+                diagnostic,
+                Diagnostic::UnknownCancellation(_)
+                    | Diagnostic::EarlyCancellation(_)
+                    | Diagnostic::LateResponse(_)
+                    | Diagnostic::DeprecatedFeature { .. }
+            );
+            if !usual && !self.refusal_notes.note(diagnostic) {
+                self.client_notes.note(&format!("the client deviated from the protocol: {diagnostic}"));
+            }
+        }
+    }
+
+    /// Prints notes about entries that a relay left out.
+    pub(crate) fn note_omissions(&mut self, diagnostics: &[Diagnostic]) {
+        for diagnostic in diagnostics {
+            self.omission_notes.note(diagnostic);
+        }
+    }
+
+    /// Returns whether messages are shown.
+    pub(crate) const fn is_traced(&self) -> bool {
+        self.trace
+    }
+
+    pub(crate) fn show_tap(&mut self) {
+        while let Some(record) = self.downstream.engine().poll_tap() {
+            session::print_stderr(&format!(
+                "{} {}",
+                self.paint.dim("client"),
+                trace::format_record(&record, self.paint)
+            ));
+        }
+    }
+
+    /// Ends the proxy after its loop: writes what is left, and closes the servers.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the side of the clients broke.
+    pub(crate) fn finish(self, close_servers: impl FnOnce()) -> Result<(), CommandFailure> {
+        let Self { mut downstream, stop_signal, command, .. } = self;
+        stop_signal.set_looping(false);
+        if stop_signal.is_requested() {
+            // The sender of the signal does not wait for a slow server.
+            terminate_all(stop::SERVER_END_TIMEOUT);
+        }
+        let flushed = downstream.flush();
+        close_servers();
+        let error = downstream.take_error();
+        let error = error.or_else(|| flushed.err().filter(|error| !mcp_std::io::is_peer_gone(error)));
+        error.map_or(Ok(()), |error| Err(CommandFailure::failed(format!("the {command} stopped: {error}"))))
+    }
+}
+
+/// Returns the limits of the side that faces the clients.
+pub(crate) fn front_limits(args: &ProxyArgs) -> Limits {
+    let mut limits = server_limits(Limits::default());
+    if args.trace {
+        (limits.tap_records, limits.tap_bytes) = (100_000, 64 << 20);
+    }
+    limits
+}
+
+/// Hides the members of `--hide` in the trace.
+pub(crate) fn with_hidden_members(config: Config, args: &ProxyArgs) -> Config {
+    args.hide.iter().fold(config, |config, member| config.redact_in_tap(member))
+}

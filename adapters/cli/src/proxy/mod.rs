@@ -1,0 +1,10 @@
+//! The sides of a proxy, for the commands `bridge` and `gateway`: clients in front, servers behind.
+
+pub(crate) mod downstream;
+pub(crate) mod first_message;
+pub(crate) mod front;
+pub(crate) mod http_downstream;
+#[cfg(unix)]
+pub(crate) mod shared;
+pub(crate) mod upstream;
+pub(crate) mod upstream_slot;
