@@ -12,7 +12,8 @@ use crate::args::ServeArgs;
 
 #[cfg(unix)]
 pub(crate) use unix::{
-    StopSignal, end_servers_on_signal, park_if_ending, run_on_signal, shut_down_on_signal, shut_down_within,
+    StopSignal, end_servers_on_signal, hangup_flag, park_if_ending, run_on_signal, shut_down_on_signal,
+    shut_down_within,
 };
 
 #[cfg(unix)]
@@ -21,7 +22,7 @@ mod unix {
     use core::cell::Cell;
     use core::sync::atomic::{AtomicBool, Ordering};
     use core::time::Duration;
-    use std::io::{self, Write as _};
+    use std::io::{self, IsTerminal as _, Write as _};
     use std::os::fd::AsFd as _;
     use std::os::unix::net::UnixStream;
     use std::thread;
@@ -67,6 +68,14 @@ mod unix {
     /// Runs `stop` when a signal arrives.
     pub(crate) fn run_on_signal(stop: impl FnMut() + Send + 'static) {
         let _ = on_terminate(stop);
+    }
+
+    /// Returns a flag that `SIGHUP` sets. On a terminal, which sends the signal when it is closed, the process ends instead.
+    pub(crate) fn hangup_flag() -> Arc<AtomicBool> {
+        if io::stdin().is_terminal() || io::stderr().is_terminal() {
+            return Arc::default();
+        }
+        mcp_std::process::hangup_flag().unwrap_or_default()
     }
 
     /// A termination request for an event loop that ends by itself.
@@ -140,12 +149,14 @@ mod unix {
 
 #[cfg(not(unix))]
 pub(crate) use other::{
-    StopSignal, end_servers_on_signal, park_if_ending, shut_down_on_signal, shut_down_within,
+    StopSignal, end_servers_on_signal, hangup_flag, park_if_ending, shut_down_on_signal, shut_down_within,
 };
 
 /// Platforms without signals.
 #[cfg(not(unix))]
 mod other {
+    use alloc::sync::Arc;
+    use core::sync::atomic::AtomicBool;
     use core::time::Duration;
     use std::io;
 
@@ -161,6 +172,10 @@ mod other {
     pub(crate) fn shut_down_on_signal(_: Handle) {}
 
     pub(crate) fn shut_down_within(_: Handle, _: Duration) {}
+
+    pub(crate) fn hangup_flag() -> Arc<AtomicBool> {
+        Arc::default()
+    }
 
     pub(crate) struct StopSignal(());
 

@@ -55,7 +55,7 @@
 //! | HTTP servers ([`io::Listener`]) and clients | `epoll` | `polling` (`kqueue`: macOS, the BSDs) | `polling` (AFD); not with `mcp-smol`, `mcp-tokio` |
 //! | authorization (`mcp-auth`) | yes | yes | yes |
 //! | shards pinned to cores | yes | no effect | no effect |
-//! | `on_terminate` (feature `signals`) | yes | yes | no |
+//! | `on_terminate`, `hangup_flag` (feature `signals`) | yes | yes | no |
 //!
 //! By `kqueue` (macOS, the BSDs) a disconnect of a client is noticed only in a direction that is waited for. Solaris and illumos have
 //! no HTTP, as event ports have no level-triggered readiness. On Unix systems without `epoll` and `kqueue` this crate does not compile.

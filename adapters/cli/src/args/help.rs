@@ -290,10 +290,11 @@ letters and digits becomes -. Resources keep their URIs.
               everybody; with --protect they are the subjects of tokens
   disabled    true: the server is not used
 
-The file is looked at each second. Servers that are new in it are started, those
-that are gone are ended, and those that changed are replaced; the others go on.
-A file that is wrong changes nothing. Notes on stderr tell of servers that are
-ready, fail and are started again. A list names those that are missing in _meta.
+The file is looked at each second, and read again on SIGHUP. Servers that are
+new in it are started, those that are gone are ended, and those that changed are
+replaced; the others go on. A file that is wrong changes nothing. Notes on stderr
+tell of servers that are ready, fail and are started again. A list names those
+that are missing in _meta.
 
 A server that requires authorization gets the tokens that `mcp-probe login` has
 stored. Tokens of clients are never passed on.

@@ -1,6 +1,7 @@
 //! The loop of a gateway: clients in front, a place for each server behind.
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
 use mcp_proto::client::Peer;
@@ -15,6 +16,7 @@ use crate::proxy::front::Front;
 use crate::proxy::upstream::ClientIdentity;
 use crate::proxy::upstream_slot::UpstreamSlot;
 use crate::session::print_note;
+use crate::stop;
 
 /// A gateway with its clients, servers and file.
 pub(super) struct GatewayLoop {
@@ -30,6 +32,8 @@ pub(super) struct GatewayLoop {
     file: ServerFile,
     /// Time at which the file is looked at next.
     look_at: Instant,
+    /// Set by a signal: the file is read even if it has not changed.
+    is_told_to_read: Arc<AtomicBool>,
     rules: SharedRules,
     has_policy: bool,
 }
@@ -52,6 +56,7 @@ impl GatewayLoop {
             idle_timeout,
             identity,
             file,
+            is_told_to_read: stop::hangup_flag(),
             rules,
             has_policy: false,
         }
@@ -183,7 +188,7 @@ impl GatewayLoop {
         }
         if self.look_at <= now {
             self.look_at = now + LOOK_INTERVAL;
-            if self.file.has_changed() {
+            if self.is_told_to_read.swap(false, Ordering::Relaxed) || self.file.has_changed() {
                 self.reload();
             }
         }

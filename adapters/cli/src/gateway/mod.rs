@@ -80,7 +80,7 @@ impl GatewayFront {
 /// Returns the configuration of the server that clients see.
 fn config(args: &args::ProxyArgs) -> mcp_proto::server::Config {
     let versions = args.client_era.version_set();
-    let config = gateway_config("mcp-probe gateway", env!("CARGO_PKG_VERSION"), versions, front_limits(args));
+    let config = gateway_config(SERVER_NAME, env!("CARGO_PKG_VERSION"), versions, front_limits(args));
     with_hidden_members(config, args)
 }
 
@@ -105,7 +105,7 @@ fn http_front(
     address: &str,
 ) -> Result<GatewayFront, CommandFailure> {
     let http = http::config(&args.http);
-    let (http, address) = protection::apply(protection, &args.http, http, address, "mcp-probe gateway")?;
+    let (http, address) = protection::apply(protection, &args.http, http, address, SERVER_NAME)?;
     let bound = BoundHttp::new(&args.http, &address)?;
     #[cfg(feature = "auth")]
     let protected = http.protected_resource().cloned();
@@ -137,3 +137,6 @@ fn socket_front(args: &args::ProxyArgs, address: &StreamAddress) -> Result<Gatew
 fn socket_front(_: &args::ProxyArgs, address: &StreamAddress) -> Result<GatewayFront, CommandFailure> {
     Err(CommandFailure::failed(format!("cannot listen at {address}: --listen needs a Unix system")))
 }
+
+/// Name of the server that clients see.
+const SERVER_NAME: &str = "mcp-probe-gateway";

@@ -454,7 +454,23 @@ fn bridge_uses_stored_tokens_and_writes_messages_alone() {
     visitor.join().expect("no panic");
 }
 
-/// Runs a command whose server is a bridge, which gets the token store by `--env`.
+#[test]
+fn gateway_uses_stored_tokens_of_each_server() {
+    let user = User::new();
+    let [first, second] = [(); 2].map(|()| ProtectedServer::new(Behaviour::default()));
+    user.log_in(&first).assert_ok();
+    let servers = json!({"mcpServers": {"first": {"url": first.url}, "second": {"url": second.url}}});
+    let file = user.folder.write("mcp.json", &servers.to_string());
+    let call = |tool: &str| run_as(&user, &["call", tool, "--", PROBE, "gateway", "--config", &file]);
+    assert_eq!(call("first_greet").assert_ok().stdout, "hello\n");
+    // Nobody has logged in at the other one, and nobody is asked.
+    call("second_greet").assert_code(1).assert_stderr(&[
+        "`second`: the server behind the bridge cannot be started: ",
+        "a user has to log in",
+    ]);
+}
+
+/// Runs a command whose server is a bridge or a gateway, which gets the token store by `--env`.
 fn run_as(user: &User, args: &[&str]) -> ProbeOutput {
     let (first, rest) = args.split_first().expect("a command");
     user.run(&[&[*first, "--env", "MCP_TOKEN_STORE"], rest].concat())

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::bridge::{BridgeProcess, FlagFolder, MORTAL_SERVER};
 use crate::config_file::TemporaryDirectory;
 use crate::http::ServingProcess;
+use crate::protection::Issuer;
 use crate::support::{PROBE, probe, run};
 
 /// Returns the entry of a server that is started.
@@ -68,7 +69,7 @@ fn gateway_shows_programs_and_urls_as_one_server_to_both_eras() {
             let ask = |args: &[&str]| probe(&[args, &["--era", era], front].concat()).assert_ok();
             let done = ask(&["inspect", "--json"]);
             let seen = done.json();
-            assert_eq!(seen["server"]["name"], "mcp-probe gateway", "{done}");
+            assert_eq!(seen["server"]["name"], "mcp-probe-gateway", "{done}");
             let tools = seen["tools"].as_array().expect("tools");
             let count = |prefix: &str| {
                 let names = tools.iter().filter_map(|tool| tool["name"].as_str());
@@ -218,6 +219,53 @@ fn rules_hide_entries_and_limits_refuse_calls() {
         running.join().expect("no panic").assert_ok();
     });
     call(1).assert_ok();
+}
+
+// covers: AUTH-010, AUTH-011
+#[test]
+fn principals_of_tokens_see_what_they_may_and_servers_get_no_tokens_of_clients() {
+    let (issuer, directory) = (Issuer::new(), TemporaryDirectory::new());
+    let remote = ServingProcess::new(&["--trace"]);
+    let mut few = program(&[]);
+    few["allow"] = json!([]);
+    few["principals"] = json!({"ada": {"allow": ["*"], "hide": ["add"]}});
+    let mut none = program(&[]);
+    none["principals"] = json!({"ada": {"allow": []}});
+    let servers = json!({"few": few, "none": none, "far": {"url": remote.url, "allow": ["echo"]}});
+    let file = directory.write("mcp.json", &file_of(&servers));
+    let gateway = over_http(&file, &["--protect", &issuer.0]);
+    for era in ["legacy", "modern"] {
+        let header = format!("Authorization: Bearer {}", issuer.token(&gateway.url, ""));
+        let ask = |args: &[&str]| probe(&[args, &["--era", era, "--header", &header, &gateway.url]].concat());
+        let seen = ask(&["inspect", "--json"]).assert_ok().json();
+        let tools = seen["tools"].as_array().expect("tools");
+        let names: Vec<_> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
+        assert_eq!(names, ["far_echo", "few_echo", "few_count", "few_fail"]);
+        ask(&["call", "far_echo", "text=x"]).assert_ok().assert_stdout(&["x"]);
+        ask(&["call", "few_add", "a=1", "b=2"]).assert_code(1).assert_stderr(&["few_add"]);
+        ask(&["call", "none_echo", "text=x"]).assert_code(1).assert_stderr(&["none_echo"]);
+        probe(&["inspect", "--era", era, &gateway.url]).assert_code(6).assert_stderr(&["401"]);
+    }
+    drop(gateway);
+    let trace = remote.stop();
+    assert!(trace.contains("POST /mcp") && !trace.contains("Authorization"), "{trace}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn hangup_has_the_file_read_again_though_it_is_as_before() {
+    use rustix::process::{Pid, Signal, kill_process};
+
+    let directory = TemporaryDirectory::new();
+    directory.write("option", "--draft");
+    let entry = json!({"command": PROBE, "args": ["serve", "${file:option}"]});
+    let file = directory.write("mcp.json", &file_of(&json!({"one": entry})));
+    let gateway = over_http(&file, &[]);
+    wait_for_tools(&gateway.url, |tools| has(tools, "one_echo"));
+    directory.write("option", "--everything");
+    let id = Pid::from_raw(gateway.id().try_into().expect("small")).expect("a process");
+    kill_process(id, Signal::HUP).expect("it runs");
+    wait_for_tools(&gateway.url, |tools| has(tools, "one_sign"));
 }
 
 #[test]

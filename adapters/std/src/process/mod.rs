@@ -69,7 +69,7 @@ pub use pipes::ChildIo;
 pub use program::{Launch, Program, Stderr, StderrLineHandler};
 pub use shutdown::{Shutdown, ShutdownReport, ShutdownStage, ShutdownStep, ShutdownTimeouts};
 #[cfg(all(unix, feature = "signals"))]
-pub use signals::{TerminationSignal, on_signal, on_terminate};
+pub use signals::{TerminationSignal, hangup_flag, on_signal, on_terminate};
 pub use stderr::CapturedStderr;
 
 /// A running server process, and the process group that it leads (Unix) or the job that it is in (Windows).

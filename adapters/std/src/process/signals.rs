@@ -1,4 +1,4 @@
-//! Termination signals of this process.
+//! Signals to this process: those that end it, and the one to read a configuration again.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream;
 use std::{process, thread};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
 /// Runs `action` on a thread of its own when this process gets `SIGTERM` or `SIGINT`.
@@ -55,6 +55,20 @@ pub fn on_signal(action: impl FnOnce(TerminationSignal) + Send + 'static) -> io:
         low_level::pipe::register(signal, writer.try_clone()?)?;
     }
     Ok(())
+}
+
+/// Returns a flag that each `SIGHUP` sets, by which servers are told to read their configuration again.
+///
+/// From then on the signal does not end the process. The terminal sends it, too, when it is closed, so a program on a terminal
+/// should not ask for the flag.
+///
+/// # Errors
+///
+/// The error of the operating system.
+pub fn hangup_flag() -> io::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    flag::register(SIGHUP, Arc::clone(&flag))?;
+    Ok(flag)
 }
 
 /// The signal that asked this process to end.
