@@ -73,10 +73,16 @@ impl RequestLine {
     /// Returns a request with `len` bytes of text.
     #[must_use]
     pub fn new(era: WireEra, len: usize) -> Self {
+        Self::of_tool(era, "echo", len)
+    }
+
+    /// Returns a request of another tool that echoes, such as that behind a gateway.
+    #[must_use]
+    pub fn of_tool(era: WireEra, tool: &str, len: usize) -> Self {
         let meta = if era == WireEra::Modern { META } else { "" };
         let text = text(len);
         let line = format!(
-            "{{\"jsonrpc\":\"2.0\",\"id\":{FIRST_ID},\"method\":\"tools/call\",\"params\":{{\"name\":\"echo\",\
+            "{{\"jsonrpc\":\"2.0\",\"id\":{FIRST_ID},\"method\":\"tools/call\",\"params\":{{\"name\":\"{tool}\",\
              \"arguments\":{{\"text\":\"{text}\"}}{meta}}}}}\n"
         );
         Self { line: line.into_bytes(), id_offset: ID_AT, id: FIRST_ID }

@@ -21,7 +21,8 @@
 //! 5. Output of both engines is written. The driver waits for input, or until a deadline of an engine or of
 //!    [`Relay::poll_timeout`], at which [`handle_timeout`](Relay::handle_timeout) is called.
 //!
-//! `mcp-probe bridge` is such a driver. That of a gateway does the same, with the index of the upstream in each call.
+//! `mcp-probe bridge` is such a driver. That of a gateway does the same, with the index of the upstream in each call, as
+//! `mcp-probe gateway` does.
 //!
 //! # A gateway
 //!

@@ -1,6 +1,6 @@
-//! `bench-http ERA CONNECTIONS N [THREADS] -- SERVER…`: calls a server process over HTTP and measures its cost.
+//! `bench-http ERA CONNECTIONS N [THREADS [TOOL]] -- SERVER…`: calls a server process over HTTP and measures its cost.
 //!
-//! Makes N calls of `echo` in all, or as many as fit in three seconds, one at a time on each keep-alive connection.
+//! Makes N calls of TOOL (`echo`) in all, or as many as fit in three seconds, one at a time on each keep-alive connection.
 //! `{port}` in the command stands for the port of the server. The connections are spread over THREADS threads of the
 //! driver (1); if there are several, each stays on a core of its own. Every answer is checked. Prints one JSON object.
 
@@ -47,9 +47,10 @@ fn run() -> BenchResult<String> {
     let number = |at: usize| -> BenchResult<usize> { Ok(ask.get(at).ok_or("a number is missing")?.parse()?) };
     let (connections, n) = (number(1)?, number(2)?);
     let threads = if ask.len() > 3 { number(3)? } else { 1 };
+    let tool = ask.get(4).map_or("echo", |name| name);
     let server = Server::start(command)?;
     let shares = (0..threads).map(|at| connections / threads + usize::from(at < connections % threads));
-    let mut loads = all(shares, |connections| LoadWorker::new(&server, era, connections))?;
+    let mut loads = all(shares, |connections| LoadWorker::new(&server, era, tool, connections))?;
     all(loads.iter_mut(), |load| load.calls(WARM_UP * load.connections.len()))?;
     loads.iter_mut().for_each(|load| load.times.clear());
     let (cpu, switches, start) =
@@ -119,14 +120,14 @@ struct LoadConnection {
 }
 
 impl LoadWorker {
-    fn new(server: &Server, era: WireEra, connections: usize) -> BenchResult<Self> {
+    fn new(server: &Server, era: WireEra, tool: &str, connections: usize) -> BenchResult<Self> {
         let epoll = Epoll::new()?;
         let mut lanes = Vec::new();
         for at in 0..connections {
             let mut connection = server.connect()?;
             let session = if era == WireEra::Legacy { connection.initialize()? } else { String::new() };
-            let fields = Connection::request_fields(era, &session, "tools/call", "echo");
-            let request = RequestLine::new(era, 100).into_post(|len| connection.head("POST", &fields, len));
+            let fields = Connection::request_fields(era, &session, "tools/call", tool);
+            let request = RequestLine::of_tool(era, tool, 100).into_post(|len| connection.head("POST", &fields, len));
             connection.stream().set_nonblocking(true)?;
             epoll.add(connection.stream(), at)?;
             lanes.push(LoadConnection { connection, request, buffered: Vec::new(), sent_at: Instant::now() });

@@ -16,7 +16,7 @@
 //! | [`transport`] | carry messages over something that is neither a byte stream nor HTTP |
 //! | [`devices`] | run on a microcontroller, as WebAssembly, or from C |
 //! | [`wire`] | see messages: tap, `mcp-probe --trace`, telemetry |
-//! | [`bridging`] | connect a client and a server of different transports or eras |
+//! | [`bridging`] | connect a client and servers of different transports or eras |
 //! | [`from_typescript`] | move a server or a client from the TypeScript SDK |
 //! | [`faq`] | get short answers |
 //! | [`troubleshooting`] | find the cause of a message of a connection or a call |

@@ -24,8 +24,6 @@ pub(super) struct GatewayLoop {
     gateway: Gateway,
     /// Places by the index of their upstream. Those of upstreams that were removed stay, without a server.
     slots: Vec<UpstreamSlot>,
-    /// Indices of the upstreams that were not removed.
-    active: Vec<usize>,
     idle_timeout: Option<Duration>,
     /// The client that servers see.
     identity: ClientIdentity,
@@ -52,7 +50,6 @@ impl GatewayLoop {
             front,
             gateway: Gateway::new(clients),
             slots: Vec::new(),
-            active: Vec::new(),
             idle_timeout,
             identity,
             file,
@@ -77,10 +74,8 @@ impl GatewayLoop {
             }
             // All sides are polled before waiting too, because an answer may already be there.
             self.front.downstream.poll_io(true);
-            for index in &self.active {
-                if let Some(upstream) = self.slots.get_mut(*index).and_then(UpstreamSlot::upstream) {
-                    upstream.poll_io();
-                }
+            for upstream in self.slots.iter_mut().filter_map(UpstreamSlot::upstream) {
+                upstream.poll_io();
             }
             self.handle_timeouts();
             self.change_servers();
@@ -111,12 +106,13 @@ impl GatewayLoop {
     /// Adds, replaces and removes servers, so that they are those of the file. Others go on undisturbed.
     pub(super) fn apply(&mut self, configured: Vec<ConfiguredUpstream>) {
         self.apply_rules(&configured);
-        for index in self.active.clone() {
-            let Some(opener) = self.slots.get(index).map(UpstreamSlot::opener) else { continue };
-            let same = |other: &&ConfiguredUpstream| {
+        for index in 0..self.slots.len() {
+            let Some(slot) = self.slots.get(index).filter(|_| !self.is_removed(index)) else { continue };
+            let opener = slot.opener();
+            let is_same = |other: &&ConfiguredUpstream| {
                 opener.name.as_ref() == Some(&other.name) && other.is_same_server(opener)
             };
-            match configured.iter().find(same) {
+            match configured.iter().find(is_same) {
                 Some(same) => self.gateway.limit_calls(index, same.max_calls),
                 None => self.remove(index),
             }
@@ -126,6 +122,12 @@ impl GatewayLoop {
                 self.add(upstream);
             }
         }
+    }
+
+    /// Returns whether an upstream was removed. Its server may still be starting or ending.
+    fn is_removed(&self, index: usize) -> bool {
+        let name = self.slots.get(index).and_then(|slot| slot.opener().name.as_deref());
+        name.and_then(|name| self.gateway.by_name(name)) != Some(index)
     }
 
     fn apply_rules(&mut self, configured: &[ConfiguredUpstream]) {
@@ -150,8 +152,12 @@ impl GatewayLoop {
         match self.gateway.add(self.front.downstream.now(), &name, self.idle_timeout) {
             Ok(index) => {
                 self.gateway.limit_calls(index, max_calls);
-                self.slots.push(UpstreamSlot::vacant(Arc::new(opener), self.identity.clone()));
-                self.active.push(index);
+                let mut slot = UpstreamSlot::vacant(Arc::new(opener), self.identity.clone());
+                let is_named = |other: &&mut UpstreamSlot| other.opener().name.as_ref() == Some(&name);
+                if let Some(before) = self.slots.iter_mut().rfind(is_named) {
+                    slot.follow(before);
+                }
+                self.slots.push(slot);
             }
             Err(error) => print_note(&format!("{error}; start the gateway again")),
         }
@@ -159,7 +165,6 @@ impl GatewayLoop {
 
     fn remove(&mut self, index: usize) {
         self.with_gateway(|gateway, engines| gateway.remove(engines, index));
-        self.active.retain(|other| *other != index);
         if let Some(slot) = self.slots.get_mut(index) {
             print_note(&format!("{} is removed", slot.name()));
             // The server reads what it was told last.
@@ -204,7 +209,7 @@ impl GatewayLoop {
 
     /// Lets go of servers that have ended, and starts those that are due.
     fn change_servers(&mut self) {
-        for index in self.active.clone() {
+        for index in 0..self.slots.len() {
             let Some(slot) = self.slots.get_mut(index) else { continue };
             // What the last one sent is relayed first.
             if !self.gateway.is_running(index) && !self.front.downstream.is_congested() {
@@ -225,7 +230,11 @@ impl GatewayLoop {
     }
 
     fn handle_started(&mut self, index: usize, peer: &Peer) {
+        let is_removed = self.is_removed(index);
         let Some(slot) = self.slots.get_mut(index) else { return };
+        if is_removed {
+            return slot.end(None);
+        }
         print_note(&format!("{} is ready: {}", slot.name(), describe(peer)));
         let events = slot.upstream().map(|upstream| upstream.take_early_events()).unwrap_or_default();
         self.with_gateway(|gateway, engines| {
@@ -237,7 +246,7 @@ impl GatewayLoop {
     }
 
     fn handle_start_failure(&mut self, index: usize, failure: &CommandFailure) {
-        let Some(slot) = self.slots.get(index) else { return };
+        let Some(slot) = self.slots.get(index).filter(|_| !self.is_removed(index)) else { return };
         failure.print_note(&format!("{} cannot be started, and is tried again", slot.name()));
         self.with_gateway(|gateway, engines| {
             gateway.handle_start_failure(engines, index, failure.message());
@@ -254,7 +263,7 @@ impl GatewayLoop {
                 self.with_gateway(|gateway, engines| gateway.handle_server_event(engines, event));
                 moved = true;
             }
-            for index in self.active.clone() {
+            for index in 0..self.slots.len() {
                 while !self.front.downstream.is_congested() {
                     let event = self.slots.get_mut(index).and_then(UpstreamSlot::poll_event);
                     let Some(event) = event else { break };

@@ -102,6 +102,11 @@ impl UpstreamSlot {
         self.worker = thread::Builder::new().name("probe-end".into()).spawn(end).ok().map(Worker::Ending);
     }
 
+    /// Lets the first server of this place start after the end of that of another place, which is ending.
+    pub(crate) fn follow(&mut self, other: &mut Self) {
+        self.worker = other.worker.take_if(|worker| matches!(worker, Worker::Ending(_)));
+    }
+
     /// Starts the next server.
     ///
     /// # Errors

@@ -272,8 +272,9 @@ impl ServerProgram {
         let stderr = match stderr {
             StderrChoice::Show => {
                 let paint = Paint::for_stderr();
+                let label = format!("{}:", escape::line(self.name.as_deref().unwrap_or("server")));
                 Stderr::lines(move |line| {
-                    print_stderr(&format!("{} {}", paint.dim("server:"), escape::line(line)))
+                    print_stderr(&format!("{} {}", paint.dim(&label), escape::line(line)))
                 })
             }
             StderrChoice::Inherit => Stderr::Inherit,

@@ -1,6 +1,8 @@
 //! The `gateway` command in front of real servers: merged lists, calls, failures, changes of the file, wrong files.
 
 use core::time::Duration;
+use std::io::{BufRead as _, BufReader, Read};
+use std::process::{Child, ChildStderr, ChildStdout, Stdio};
 use std::thread;
 use std::time::Instant;
 
@@ -10,7 +12,7 @@ use crate::bridge::{BridgeProcess, FlagFolder, MORTAL_SERVER};
 use crate::config_file::TemporaryDirectory;
 use crate::http::ServingProcess;
 use crate::protection::Issuer;
-use crate::support::{PROBE, probe, run};
+use crate::support::{PROBE, probe, probe_command, run};
 
 /// Returns the entry of a server that is started.
 fn program(serve: &[&str]) -> Value {
@@ -44,6 +46,60 @@ fn wait_for_tools(url: &str, are_right: impl Fn(&[String]) -> bool) {
         }
         assert!(begun.elapsed() < Duration::from_secs(60), "{tools:?}");
         thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A command that runs until this is dropped.
+struct Running<R> {
+    child: Child,
+    lines: BufReader<R>,
+}
+
+impl Running<ChildStderr> {
+    /// Starts a call that counts without an end, and waits for its progress.
+    fn count(url: &str, tool: &str) -> Self {
+        let args = json!({"to": 1_000_000, "delay_ms": 20}).to_string();
+        let mut command = probe_command();
+        command.args(["call", tool, "--era", "modern", "--args", &args, url]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let lines = BufReader::new(child.stderr.take().expect("piped"));
+        let mut running = Self { child, lines };
+        running.wait_for("progress");
+        running
+    }
+}
+
+impl Running<ChildStdout> {
+    /// Starts to listen for one change, and waits until the server has agreed to tell it.
+    fn listen(url: &str) -> Self {
+        let mut command = probe_command();
+        command.args(["listen", "--count", "1", "--era", "legacy", url]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped"));
+        let mut running = Self { child, lines };
+        running.wait_for("");
+        running
+    }
+}
+
+impl<R: Read> Running<R> {
+    /// Reads lines up to one with this text.
+    fn wait_for(&mut self, text: &str) {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert!(self.lines.read_line(&mut line).expect("UTF-8") > 0, "no {text:?}");
+            if line.contains(text) {
+                return;
+            }
+        }
+    }
+}
+
+impl<R> Drop for Running<R> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -143,18 +199,11 @@ fn changed_file_adds_replaces_and_removes_servers_while_others_go_on() {
     let file = directory.write("mcp.json", &file_of(&first));
     let gateway = over_http(&file, &[]);
     wait_for_tools(&gateway.url, |tools| has(tools, "goes_echo") && has(tools, "changes_echo"));
-    let url = gateway.url.clone();
-    let counting = thread::spawn(move || {
-        probe(&["call", "stays_count", "--args", r#"{"to":50,"delay_ms":100}"#, "--era", "modern", &url])
-    });
-    let listening = {
-        let url = gateway.url.clone();
-        thread::spawn(move || probe(&["listen", "--count", "1", "--for", "50s", "--era", "legacy", &url]))
-    };
-    thread::sleep(Duration::from_millis(500));
+    let mut counting = Running::count(&gateway.url, "stays_count");
+    let mut listening = Running::listen(&gateway.url);
     // A wrong file changes nothing.
     directory.write("mcp.json", "{\"mcpServers\": {\n");
-    thread::sleep(Duration::from_millis(1_500));
+    thread::sleep(Duration::from_secs(3));
     assert!(has(&tools(&gateway.url), "goes_echo"));
     let everything = program(&["--everything"]);
     let second = json!({"stays": stays, "changes": everything, "comes": program(&[])});
@@ -164,9 +213,10 @@ fn changed_file_adds_replaces_and_removes_servers_while_others_go_on() {
     });
     probe(&["call", "comes_add", "a=1", "b=2", &gateway.url]).assert_ok().assert_stdout(&["3"]);
     probe(&["call", "goes_add", "a=1", "b=2", &gateway.url]).assert_code(1).assert_stderr(&["goes_add"]);
-    assert!(!counting.is_finished(), "the call runs while the file changes");
-    counting.join().expect("no panic").assert_ok().assert_stdout(&["counted to 50"]);
-    listening.join().expect("no panic").assert_ok().assert_stdout(&["changed"]);
+    // A call that had failed would have ended its process.
+    counting.wait_for("progress");
+    assert!(counting.child.try_wait().expect("a child").is_none());
+    listening.wait_for("changed");
     let stderr = gateway.stop();
     for part in [
         "the file has changed, and the servers go on as before: ",
@@ -190,7 +240,7 @@ fn rules_hide_entries_and_limits_refuse_calls() {
         entry
     };
     let servers = json!({
-        "open": with(json!({"limits": {"calls": 1, "timeout": "2s"}})),
+        "open": with(json!({"limits": {"calls": 1, "timeout": "60s"}})),
         "few": with(json!({"allow": ["add", "test_simple_*"], "principals": {"alice": {}}})),
         "less": with(json!({"hide": ["e*", "test://static-text"]})),
     });
@@ -206,19 +256,16 @@ fn rules_hide_entries_and_limits_refuse_calls() {
     probe(&["call", "few_echo", "text=x", &gateway.url]).assert_code(1).assert_stderr(&["few_echo"]);
     // It is still there by another server.
     probe(&["read", "test://static-text", &gateway.url]).assert_ok();
-    let call = |to: u32| {
-        let args = json!({"to": to, "delay_ms": 100}).to_string();
-        probe(&["call", "open_count", "--args", &args, "--era", "modern", &gateway.url])
-    };
-    thread::scope(|scope| {
-        let running = scope.spawn(|| call(15));
-        thread::sleep(Duration::from_millis(700));
-        call(1)
-            .assert_code(1)
-            .assert_stderr(&["`open`: 1 calls are in flight, which is the limit of this server"]);
-        running.join().expect("no panic").assert_ok();
-    });
-    call(1).assert_ok();
+    let call = || probe(&["call", "open_count", "to=1", "delay_ms=1", "--era", "modern", &gateway.url]);
+    let running = Running::count(&gateway.url, "open_count");
+    call()
+        .assert_code(1)
+        .assert_stderr(&["`open`: 1 calls are in flight, which is the limit of this server"]);
+    drop(running);
+    let begun = Instant::now();
+    while !call().stdout.contains("counted to 1") {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the place is given back");
+    }
 }
 
 // covers: AUTH-010, AUTH-011
