@@ -316,6 +316,18 @@ fn hangup_has_the_file_read_again_though_it_is_as_before() {
 }
 
 #[test]
+fn configuration_of_the_page_is_read_in_full() {
+    let page = include_str!("../../../../core/src/guide/bridging.md");
+    let mut blocks = page.split("```json\n").filter_map(|rest| rest.split("```").next());
+    let block = blocks.find(|block| block.contains("principals")).expect("a file of a gateway");
+    let directory = TemporaryDirectory::new();
+    let file = directory.write("mcp.json", block);
+    // Without input it ends at once.
+    let done = run(&["gateway", "--config", &file], &[("HOME", "/nowhere")]).assert_ok();
+    assert_eq!(done.stderr, "");
+}
+
+#[test]
 fn wrong_file_is_refused_with_its_member_and_line() {
     let directory = TemporaryDirectory::new();
     let of = |members: &str| format!("{{\"mcpServers\": {{\n  \"a\": {{\n{members}}}\n}}}}");
