@@ -27,7 +27,9 @@ use crate::proxy::http_downstream::BoundHttp;
 #[cfg(unix)]
 use crate::proxy::shared::{MAX_SHARED_CLIENTS, SharedDownstream};
 use crate::proxy::upstream::ClientIdentity;
-use crate::serve::{http, protection, streams};
+#[cfg(unix)]
+use crate::serve::streams;
+use crate::serve::{http, protection};
 use crate::session;
 use crate::stop::{self, StopSignal};
 use event_loop::GatewayLoop;
