@@ -62,8 +62,8 @@ pub struct Gateway {
     pub(crate) lists: MergedLists,
     pub(crate) owners: ResourceOwners,
     /// Resources that clients follow, with the upstreams that are told.
-    followed: BTreeMap<String, Option<usize>>,
-    policy: Option<Policy>,
+    pub(crate) followed: BTreeMap<String, Vec<usize>>,
+    pub(crate) policy: Option<Policy>,
     sessions: Vec<ChannelId>,
     instance: u64,
     /// Tools of removed upstreams, to be registered anew without header fields.
@@ -92,9 +92,13 @@ impl Gateway {
     /// Lets a function decide about each entry that is listed and each that is used.
     ///
     /// Custom methods and notifications name no entry: with a policy they are refused, and dropped. So is what an upstream says or
-    /// asks and that belongs to no call: it could concern any principal. Subscriptions to
-    /// resources are not decided here but by [`server::Config::subscription_scopes`] and
-    /// [`server::Config::resource_audience`].
+    /// asks and that belongs to no call: it could concern any principal.
+    ///
+    /// A subscription to a resource is accepted whatever the function says, as one to a resource that does not exist, and passed
+    /// on to the upstreams that own the resource: it is not known which clients it is for. Each change of it is a use by each
+    /// client that follows it, with its URI as the only parameter: clients for which that is not allowed are not told, nor are
+    /// those that may follow a resource but not use the part of it that has changed. Of a resource of several upstreams a client
+    /// learns what the one says that it reads from. Notices that lists have changed name no entry and go to all clients.
     #[must_use]
     pub fn policy(mut self, decide: impl Fn(&Access<'_>) -> Decision + Send + Sync + 'static) -> Self {
         self.policy = Some(Policy(Arc::new(decide)));
@@ -167,8 +171,8 @@ impl Gateway {
         self.with(engines, upstream, |relay, engines| relay.retire(engines, &relay.named(why)));
         let removed = self.upstreams.get_mut(upstream).and_then(Option::take);
         self.owners.forget(upstream);
-        for owner in self.followed.values_mut().filter(|owner| **owner == Some(upstream)) {
-            *owner = None;
+        for told in self.followed.values_mut() {
+            told.retain(|other| *other != upstream);
         }
         self.route_followed(engines);
         if let Some(mut relay) = removed {
@@ -215,6 +219,7 @@ impl Gateway {
     ) {
         self.owners.mark_stale(upstream);
         self.with(engines, upstream, |relay, engines| relay.handle_started(engines, peer));
+        self.publish_notices(engines, upstream);
         self.send_waiting_parts(engines, upstream);
         self.route_followed(engines);
     }
@@ -310,14 +315,8 @@ impl Gateway {
                     self.with(engines, upstream, |relay, engines| relay.handle_server_event(engines, event));
                 }
             }
-            ServerEvent::ResourceInterest { uri, is_subscribed: true } => {
-                self.followed.insert(uri, None);
-                self.route_followed(engines);
-            }
-            ServerEvent::ResourceInterest { uri, is_subscribed: false } => {
-                if let Some(Some(upstream)) = self.followed.remove(&uri) {
-                    self.with(engines, upstream, |relay, _| relay.subscriptions.set_followed(uri, false));
-                }
+            ServerEvent::ResourceInterest { uri, is_subscribed } => {
+                self.handle_interest(engines, uri, is_subscribed);
             }
             ServerEvent::Notification(notification)
                 if !self.has_policy() || &*notification.method == "notifications/roots/list_changed" =>
@@ -344,6 +343,7 @@ impl Gateway {
             _ => {}
         }
         self.with(engines, upstream, |relay, engines| relay.handle_client_event(engines, event));
+        self.publish_notices(engines, upstream);
     }
 
     /// Does the work due once after a batch of events: asks others for resources that an upstream does not know, sends input
@@ -389,33 +389,6 @@ impl Gateway {
             all.append(&mut relay.take_diagnostics());
         }
         all
-    }
-
-    /// Tells upstreams of followed resources that belong to them, also of those that have got another owner.
-    ///
-    /// A resource that no upstream has listed is followed at the only upstream that may have subscriptions, or nowhere until one lists
-    /// it. One that does not run may have them.
-    pub(crate) fn route_followed(&mut self, engines: &mut GatewayEngines<'_, '_>) {
-        let may_be_able = |index: &usize| {
-            let engine = engines.upstreams.get(*index).filter(|_| self.is_running(*index));
-            let peer = engine.and_then(|upstream| upstream.engine.peer());
-            peer.is_none_or(|peer| peer.has(Capability::ResourceSubscriptions))
-        };
-        let mut all = self.indices().filter(may_be_able);
-        let only = all.next().filter(|_| all.next().is_none());
-        for (uri, current) in self.followed.clone() {
-            let wanted = self.owners.of_resource(&uri).first().copied().or(current).or(only);
-            if wanted == current {
-                continue;
-            }
-            if let Some(last) = current {
-                self.with(engines, last, |relay, _| relay.subscriptions.set_followed(uri.clone(), false));
-            }
-            self.followed.insert(uri.clone(), wanted);
-            if let Some(upstream) = wanted {
-                self.with(engines, upstream, |relay, _| relay.subscriptions.set_followed(uri, true));
-            }
-        }
     }
 }
 

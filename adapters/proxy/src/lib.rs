@@ -60,6 +60,7 @@
 extern crate alloc;
 
 mod convert;
+mod following;
 mod gateway;
 mod input;
 mod lists;

@@ -19,9 +19,10 @@ pub struct Access<'a> {
     /// Name or URI of the entry at its upstream, without the name of the upstream before it. Empty for the upstream itself, with an
     /// empty object as payload: whether a list may say that the upstream is left out, and why.
     pub name: &'a str,
-    /// The entry as it would be listed, or the parameters of the call with `_meta`.
+    /// The entry as it would be listed, or the parameters of the call with `_meta`. Of a change of a resource that the caller
+    /// follows: an object with its `uri`.
     pub payload: &'a RawJson,
-    /// Whether the entry is used, not listed.
+    /// Whether the entry is used, not listed. To learn of a change of a resource is a use of it.
     pub is_use: bool,
 }
 

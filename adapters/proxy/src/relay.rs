@@ -16,7 +16,7 @@ use core::time::Duration;
 
 use super::logs::UpstreamLogLevel;
 use super::server_life::ServerLife;
-use super::subscriptions::UpstreamSubscriptions;
+use super::subscriptions::{Notice, UpstreamSubscriptions};
 use super::{convert, relayed_call};
 use relayed_call::{Delivery, DownstreamCall, Others, RelayOutcome, RelayedCall, RelayedCalls, RelayedInput};
 
@@ -74,6 +74,8 @@ pub struct Relay {
     user: User,
     /// Whether a policy decides what each principal sees: what belongs to no call is shown to no client.
     pub(super) has_policy: bool,
+    /// Changes of which the gateway tells those who may know of them, because there is a policy.
+    pub(super) notices: Vec<Notice>,
     /// Name of the server in a gateway.
     pub(super) name: Option<Box<str>>,
     /// What precedes the names of its tools and prompts.
@@ -132,6 +134,7 @@ impl Relay {
             unfound: Vec::new(),
             user: User::None,
             has_policy: false,
+            notices: Vec::new(),
             name: None,
             prefix: None,
             calls: RelayedCalls::default(),
@@ -389,8 +392,14 @@ impl Relay {
                     engines.downstream.notify_elicitation_complete(engines.now, session, &id);
                 }
             }
-            client::Event::Subscribed { key, .. } => self.subscriptions.handle_subscribed(engines, key),
-            client::Event::Changed { change, .. } => self.subscriptions.handle_change(engines, &change),
+            client::Event::Subscribed { key, .. } => {
+                let notices = self.subscriptions.handle_subscribed(key);
+                self.announce(engines, notices);
+            }
+            client::Event::Changed { change, .. } => {
+                let notices = self.subscriptions.handle_change(change);
+                self.announce(engines, notices);
+            }
             client::Event::SubscriptionEnded { key, .. } => self.subscriptions.handle_ended(key),
             client::Event::Log(log) => self.forward_log(engines, &log),
             client::Event::Request(request) => self.handle_request(engines, &request),
@@ -414,6 +423,16 @@ impl Relay {
             }
             client::Event::Closed(fault) => self.handle_server_end(engines, &fault),
             _ => {}
+        }
+    }
+
+    /// Tells the clients of changes, or the gateway if its policy decides who is told.
+    pub(super) fn announce(&mut self, engines: &mut Engines<'_>, notices: Vec<Notice>) {
+        if self.has_policy {
+            return self.notices.extend(notices);
+        }
+        for notice in notices {
+            engines.downstream.publish(engines.now, &notice.change);
         }
     }
 

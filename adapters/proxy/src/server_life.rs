@@ -13,6 +13,7 @@ use mcp_proto::{CallId, Change, Fault, Instant, RpcError};
 use super::convert;
 use super::relay::{Engines, Relay, server_gone_error};
 use super::relayed_call::Delivery;
+use super::subscriptions::Notice;
 
 /// Whether the server runs, and since or until when.
 #[derive(Debug)]
@@ -197,9 +198,8 @@ impl Relay {
         self.set_peer(peer);
         // What the last server offered may be gone, and what happened meanwhile was not heard.
         let followed = self.subscriptions.followed().iter().cloned().map(Change::Resource);
-        for change in [Change::Tools, Change::Prompts, Change::Resources].into_iter().chain(followed) {
-            engines.downstream.publish(engines.now, &change);
-        }
+        let changes = [Change::Tools, Change::Prompts, Change::Resources].into_iter().chain(followed);
+        self.announce(engines, changes.map(Notice::from).collect());
         for call in core::mem::take(&mut self.held_calls) {
             self.handle_call(engines, call);
         }

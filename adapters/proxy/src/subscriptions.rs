@@ -34,6 +34,21 @@ pub(super) struct UpstreamSubscriptions {
     missed_lists: bool,
 }
 
+/// A change that clients are to be told of.
+#[derive(Debug)]
+pub(super) struct Notice {
+    /// The change, under the URI that clients follow.
+    pub(super) change: Change,
+    /// The resource that has changed, if it lies below the one that clients follow.
+    pub(super) part: Option<String>,
+}
+
+impl From<Change> for Notice {
+    fn from(change: Change) -> Self {
+        Self { change, part: None }
+    }
+}
+
 #[derive(Debug)]
 struct UpstreamSubscription {
     lists: bool,
@@ -89,40 +104,34 @@ impl UpstreamSubscriptions {
         self.needs_update = true;
     }
 
-    /// Forwards a change to the clients.
-    pub(super) fn handle_change(&self, engines: &mut Engines<'_>, change: &Change) {
-        let Change::Resource(uri) = change else {
-            engines.downstream.publish(engines.now, change);
-            return;
+    /// Returns what the clients are told of a change.
+    pub(super) fn handle_change(&self, change: Change) -> Vec<Notice> {
+        let uri = match change {
+            Change::Resource(uri) if !self.followed.contains(&uri) => uri,
+            change => return vec![change.into()],
         };
-        if self.followed.contains(uri) {
-            engines.downstream.publish(engines.now, change);
-            return;
-        }
         // A change below a followed resource is announced under the URI that the client used.
-        for around in self.followed.iter().filter(|around| is_within(around, uri)) {
-            engines.downstream.publish(engines.now, &Change::Resource(around.clone()));
-        }
+        let around = self.followed.iter().filter(|around| is_within(around, &uri));
+        let notice =
+            |around: &String| Notice { change: Change::Resource(around.clone()), part: Some(uri.clone()) };
+        around.map(notice).collect()
     }
 
-    /// Handles the confirmation of a subscription.
-    pub(super) fn handle_subscribed(&mut self, engines: &mut Engines<'_>, key: SubscriptionKey) {
-        let Some(subscription) = self.subscriptions.get_mut(&key) else { return };
+    /// Handles the confirmation of a subscription. Returns what the clients are told.
+    pub(super) fn handle_subscribed(&mut self, key: SubscriptionKey) -> Vec<Notice> {
+        let Some(subscription) = self.subscriptions.get_mut(&key) else { return Vec::new() };
         // One that was lost for a while, so that changes may have been missed: announce all of them.
         let was_lost = core::mem::replace(&mut subscription.acknowledged, true);
         let missed = |uri: &&String| was_lost || self.missed.contains(*uri);
         let uris: Vec<String> = subscription.uris.iter().filter(missed).cloned().collect();
         let lists = subscription.lists && (was_lost || core::mem::take(&mut self.missed_lists));
-        self.missed.retain(|uri| !uris.contains(uri));
-        if lists || !uris.is_empty() {
-            let uris = uris.into_iter().map(Change::Resource);
-            let lists = if lists { &*self.listen_lists } else { &[] };
-            for change in uris.chain(lists.iter().cloned()) {
-                engines.downstream.publish(engines.now, &change);
-            }
+        for uri in &uris {
+            self.missed.remove(uri);
         }
         // Other subscriptions may have become redundant.
         self.needs_update = true;
+        let lists = if lists { &*self.listen_lists } else { &[] };
+        uris.into_iter().map(Change::Resource).chain(lists.iter().cloned()).map(Notice::from).collect()
     }
 
     /// Handles the end of a subscription.

@@ -1,6 +1,7 @@
 //! The bridge between a client and a server in memory, on virtual time, for pairs of revisions.
 
 mod calls;
+mod following;
 mod gateway;
 mod gateway_harness;
 mod harness;

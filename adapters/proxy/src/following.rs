@@ -1,0 +1,118 @@
+//! Resources that clients follow: the upstreams that are told, and the clients that learn of changes.
+
+use mcp_proto::model::Map;
+use mcp_proto::server::{Announcement, Audience, Caller};
+use mcp_proto::{Capability, Change, EntryKind, RawJson};
+
+use super::gateway::{Gateway, GatewayEngines};
+use super::policy::{Access, Decision, Policy};
+use super::subscriptions::Notice;
+
+impl Gateway {
+    /// Notes that the first client follows a resource, or that none does any more.
+    pub(crate) fn handle_interest(
+        &mut self,
+        engines: &mut GatewayEngines<'_, '_>,
+        uri: String,
+        is_followed: bool,
+    ) {
+        if is_followed {
+            self.followed.insert(uri, Vec::new());
+            return self.route_followed(engines);
+        }
+        for upstream in self.followed.remove(&uri).unwrap_or_default() {
+            self.with(engines, upstream, |relay, _| relay.subscriptions.set_followed(uri.clone(), false));
+        }
+    }
+
+    /// Tells upstreams of followed resources that belong to them, also of those that have got another owner.
+    ///
+    /// With a policy all owners of a resource are told: which one a client sees depends on its principal.
+    ///
+    /// A resource that nobody has listed is followed at the only upstream that may have subscriptions, or nowhere until one lists
+    /// it. One that does not run may have them.
+    pub(crate) fn route_followed(&mut self, engines: &mut GatewayEngines<'_, '_>) {
+        let may_be_able = |index: &usize| {
+            let engine = engines.upstreams.get(*index).filter(|_| self.is_running(*index));
+            let peer = engine.and_then(|upstream| upstream.engine.peer());
+            peer.is_none_or(|peer| peer.has(Capability::ResourceSubscriptions))
+        };
+        let mut all = self.indices().filter(may_be_able);
+        let only = all.next().filter(|_| all.next().is_none());
+        for (uri, current) in self.followed.clone() {
+            let owners = self.owners.of_resource(&uri);
+            let wanted = match owners {
+                [] if current.is_empty() => only.into_iter().collect(),
+                [] => current.clone(),
+                // Each of them may be the one that some client sees.
+                owners if self.has_policy() => owners.to_vec(),
+                [first, ..] => vec![*first],
+            };
+            if wanted == current {
+                continue;
+            }
+            let differing = |from: &[usize], others: &[usize]| {
+                from.iter().copied().filter(|upstream| !others.contains(upstream)).collect::<Vec<_>>()
+            };
+            let changed = [(differing(&current, &wanted), false), (differing(&wanted, &current), true)];
+            for (upstreams, is_followed) in changed {
+                for upstream in upstreams {
+                    self.with(engines, upstream, |relay, _| {
+                        relay.subscriptions.set_followed(uri.clone(), is_followed);
+                    });
+                }
+            }
+            self.followed.insert(uri, wanted);
+        }
+    }
+
+    /// Publishes the changes of an upstream that a policy decides about, each to those who may use the resource.
+    pub(crate) fn publish_notices(&mut self, engines: &mut GatewayEngines<'_, '_>, upstream: usize) {
+        let relay = self.upstreams.get_mut(upstream).and_then(Option::as_mut);
+        for notice in relay.map(|relay| core::mem::take(&mut relay.notices)).unwrap_or_default() {
+            let audience = self.audience(upstream, &notice);
+            engines.downstream.publish(engines.now, Announcement::new(notice.change).to(audience));
+        }
+    }
+
+    fn audience(&self, upstream: usize, notice: &Notice) -> Audience {
+        let (Some(policy), Change::Resource(uri)) = (self.policy.clone(), &notice.change) else {
+            return Audience::EVERYONE;
+        };
+        let name = |index: usize| self.relay(index).map(|relay| relay.name().to_owned());
+        let Some(own) = name(upstream) else { return Audience::NOBODY };
+        let before = self.owners.of_resource(uri).iter().take_while(|owner| **owner != upstream);
+        let before: Vec<String> = before.filter_map(|owner| name(*owner)).collect();
+        let use_of = |uri: &String| {
+            let params = RawJson::encode(&Map::from([("uri", uri)])).ok()?;
+            Some((uri.clone(), params))
+        };
+        let Some(followed) = use_of(uri) else { return Audience::NOBODY };
+        let part = notice.part.as_ref().and_then(use_of);
+        Audience::matching(move |caller| {
+            let decide = |upstream: &str, resource| decide_following(&policy, caller, upstream, resource);
+            // To this caller the resource is that of the first upstream which it sees.
+            before.iter().all(|upstream| matches!(decide(upstream, &followed), Decision::Hide))
+                && [Some(&followed), part.as_ref()]
+                    .into_iter()
+                    .flatten()
+                    .all(|resource| matches!(decide(&own, resource), Decision::Allow | Decision::Rewrite(_)))
+        })
+    }
+}
+
+fn decide_following(
+    policy: &Policy,
+    caller: &Caller,
+    upstream: &str,
+    (uri, params): &(String, RawJson),
+) -> Decision {
+    (policy.0)(&Access {
+        caller,
+        upstream,
+        kind: EntryKind::Resource,
+        name: uri,
+        payload: params,
+        is_use: true,
+    })
+}
