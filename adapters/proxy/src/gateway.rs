@@ -92,7 +92,8 @@ impl Gateway {
     /// Lets a function decide about each entry that is listed and each that is used.
     ///
     /// Custom methods and notifications name no entry: with a policy they are refused, and dropped. So is what an upstream says or
-    /// asks and that belongs to no call: it could concern any principal.
+    /// asks that names no call: it is not known whom it concerns. Questions of legacy servers name none, and are refused.
+    /// With [`ClientCount::One`] what is said or asked while a call runs reaches the client of the call.
     ///
     /// A subscription to a resource is accepted whatever the function says, as one to a resource that does not exist, and passed
     /// on to the upstreams that own the resource: it is not known which clients it is for. Each change of it is a use by each

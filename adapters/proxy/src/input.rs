@@ -61,8 +61,9 @@ impl Relay {
     /// Finds the call that an input request without a call belongs to. Legacy servers send such requests.
     ///
     /// A single client may be asked through any of its calls. With several clients, the owner is known only if all calls that the
-    /// server may be running are of one, which their channel tells. A call whose client is being asked is one of them, because its
-    /// server may ask again; it is that until its client has answered, or the time for the answer is over.
+    /// server may be running are of one, which their channel tells. Lists that a gateway asks for are such calls. A call whose
+    /// client is being asked is one, too, because its server may ask again; it is that until its client has answered, or the time
+    /// for the answer is over. With a policy several clients have no owner among them.
     pub(super) fn input_owner(&self, now: Instant) -> Option<u64> {
         let may_ask = |relayed: &RelayedCall| match relayed.delivered_call() {
             Some(call) => matches!(call.method(), "tools/call" | "prompts/get" | "resources/read"),
@@ -73,6 +74,9 @@ impl Relay {
         if self.has_single_client() {
             let free = delivered.find(|(_, relayed)| relayed.inputs.is_empty());
             return free.or_else(|| all().next()).map(|(number, _)| number);
+        }
+        if self.keeps_back_unowned() {
+            return None;
         }
         let mut suspended = all();
         let (number, relayed) = match delivered.next() {

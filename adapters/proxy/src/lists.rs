@@ -144,6 +144,7 @@ impl Gateway {
             Ok(key) => {
                 if let Some(relay) = self.upstreams.get_mut(upstream).and_then(Option::as_mut) {
                     relay.note_user(&list.call);
+                    relay.calls.add_list(key, list.call.channel());
                 }
                 self.lists.sent.insert((upstream, key), id);
                 self.set_part(id, upstream, Part::Sent(key));
@@ -166,6 +167,7 @@ impl Gateway {
         outcome: Result<RawJson, CallError>,
     ) {
         let Some(id) = self.lists.sent.remove(&(upstream, call)) else { return };
+        self.with(engines, upstream, |relay, _| relay.calls.end_list(call));
         let part = match outcome {
             Ok(result) if self.lists.held_bytes() + result.as_bytes().len() > MAX_HELD_BYTES => {
                 Part::Failed("the gateway has no room for its answer".into())
@@ -227,10 +229,12 @@ impl Gateway {
     ) {
         let list = self.lists.lists.get(&id);
         if let Some(Part::Sent(key)) = list.and_then(|list| list.parts.get(&upstream)) {
-            self.lists.sent.remove(&(upstream, *key));
-            if let Some(between) = engines.of(upstream) {
-                let _ = between.upstream.cancel(between.upstream_now, *key, Some(reason));
-            }
+            let key = *key;
+            self.lists.sent.remove(&(upstream, key));
+            self.with(engines, upstream, |relay, engines| {
+                let _ = engines.upstream.cancel(engines.upstream_now, key, Some(reason));
+                relay.calls.note_cancelled_list(key, engines.now);
+            });
         }
         self.set_part(id, upstream, Part::Failed(reason.to_owned()));
     }

@@ -113,6 +113,9 @@ impl Relay {
             }
             return;
         }
+        if self.keeps_back_unowned() {
+            return;
+        }
         // On a byte stream the choice of the call makes no difference. Over HTTP a message is sent with the only
         // running call, because the client may be gone once that is answered. With several clients, the owner is known
         // only if one call is running.

@@ -235,6 +235,11 @@ impl Relay {
         matches!(self.clients, ClientCount::One) && !self.has_policy
     }
 
+    /// Returns whether what names no call is kept back from all clients: with a policy the one whose calls run may not be meant.
+    pub(super) const fn keeps_back_unowned(&self) -> bool {
+        self.has_policy && !matches!(self.clients, ClientCount::One)
+    }
+
     // ---- downstream ------------------------------------------------------------------------------------------
 
     /// Handles an event of the engine that faces the client.

@@ -163,6 +163,8 @@ pub(super) struct RelayedCalls {
     last_number: u64,
     /// Number that tells this relay or gateway from others with the same seal keys.
     pub(super) instance: u64,
+    /// Lists that the gateway asks the server for, with the channels of their clients.
+    lists: BTreeMap<CallKey, ChannelId>,
     /// Until when a cancelled call may still run at the server, and its channel; `None` if such calls are of several.
     cancelled: Option<(Instant, Option<ChannelId>)>,
     /// Total bytes of outcomes that wait for their clients. Bounded by [`MAX_HELD_BYTES`].
@@ -227,18 +229,39 @@ impl RelayedCalls {
         if !relayed.is_of_known_client(clients) {
             return;
         }
-        let channel = relayed.channel();
+        self.note_stopping(relayed.channel(), now);
+    }
+
+    fn note_stopping(&mut self, channel: ChannelId, now: Instant) {
         let others = self.cancelled.filter(|(until, other)| *until > now && *other != Some(channel));
         let owner = others.is_none().then_some(channel);
         self.cancelled = Some((now + CANCEL_GRACE_PERIOD, owner));
     }
 
-    /// Returns whether all calls that may run at the server are of this channel.
+    /// Notes that the server was asked for a list of this channel.
+    pub(super) fn add_list(&mut self, list: CallKey, channel: ChannelId) {
+        self.lists.insert(list, channel);
+    }
+
+    /// Notes the end of a list.
+    pub(super) fn end_list(&mut self, list: CallKey) {
+        self.lists.remove(&list);
+    }
+
+    /// Notes that a list was cancelled at the server, which may not have stopped it yet.
+    pub(super) fn note_cancelled_list(&mut self, list: CallKey, now: Instant) {
+        if let Some(channel) = self.lists.remove(&list) {
+            self.note_stopping(channel, now);
+        }
+    }
+
+    /// Returns whether all calls and lists that may run at the server are of this channel.
     pub(super) fn is_only_owner(&self, clients: ClientCount, channel: ChannelId, now: Instant) -> bool {
         let cancelled = self.cancelled.filter(|(until, _)| *until > now);
         let mut others = self.calls.values().filter(|relayed| relayed.channel() != channel);
         cancelled.is_none_or(|(_, owner)| owner == Some(channel))
             && !others.any(|other| other.may_run(clients))
+            && self.lists.values().all(|other| *other == channel)
     }
 
     // ---- end of a call ---------------------------------------------------------------------------------------

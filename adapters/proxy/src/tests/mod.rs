@@ -3,6 +3,7 @@
 mod calls;
 mod following;
 mod gateway;
+mod gateway_clients;
 mod gateway_harness;
 mod harness;
 mod input;

@@ -14,7 +14,7 @@ use crate::relayed_call::CANCEL_GRACE_PERIOD;
 const CLIENT_REVISIONS: [Version; 2] = [Version::V2025_11_25, Version::V2026_07_28];
 const SERVER_REVISION: Version = Version::V2025_11_25;
 /// Longer than questions are gathered.
-const GATHERED: Duration = Duration::from_millis(60);
+pub(super) const GATHERED: Duration = Duration::from_millis(60);
 
 /// A client over HTTP that never returns with an answer keeps nobody else from being asked.
 #[test]
