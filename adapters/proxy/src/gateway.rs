@@ -218,7 +218,7 @@ impl Gateway {
         upstream: usize,
         peer: &client::Peer,
     ) {
-        self.owners.mark_stale(upstream);
+        self.owners.note_change(upstream);
         self.with(engines, upstream, |relay, engines| relay.handle_started(engines, peer));
         self.publish_notices(engines, upstream);
         self.send_waiting_parts(engines, upstream);
@@ -339,8 +339,7 @@ impl Gateway {
             ClientEvent::Done { call, outcome, .. } if self.lists.has_part(upstream, call) => {
                 return self.handle_part(engines, upstream, call, outcome);
             }
-            // What it has listed may be gone.
-            ClientEvent::Changed { change: Change::Resources, .. } => self.owners.mark_stale(upstream),
+            ClientEvent::Changed { change: Change::Resources, .. } => self.owners.note_change(upstream),
             _ => {}
         }
         self.with(engines, upstream, |relay, engines| relay.handle_client_event(engines, event));

@@ -50,10 +50,10 @@
 //! | calls that wait for answers of their clients | 1,024 for each upstream | the question is refused |
 //! | outcomes that wait for a retry | 16 MiB for each upstream | an error takes their place |
 //! | calls for a server that starts | until the driver says how the start went; before it, 5 s | refused |
-//! | parts of lists that wait, a merged page | 64 MiB, 8 MiB | the upstream is left out and named |
+//! | parts of lists that wait, a merged page | 64 MiB, 8 MiB | the upstream, those with the most, are left out and named |
 //! | tools with header fields, schema of one | 4,096 for each upstream, 16 KiB | registered without header fields |
 //! | upstreams in the life of a gateway | [`MAX_UPSTREAMS`] | not added |
-//! | resources, templates with known owners | 65,536, 1,024, with URIs of 4,096 bytes | upstreams are asked one after the other |
+//! | resources, templates with known owners | 65,536, 1,024, half of them in equal shares for each upstream, with URIs of 4,096 bytes | upstreams are asked one after the other |
 //! | time for a list | [`LIST_TIMEOUT`] | answered without the late upstreams |
 //! | cursor of an upstream | 4,096 bytes | the list ends there, and the upstream is named |
 

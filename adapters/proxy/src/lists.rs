@@ -1,6 +1,6 @@
 //! Lists of all upstreams of a gateway, merged page by page.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
 use mcp_proto::model::{Extra, Map};
@@ -12,6 +12,8 @@ use mcp_proto::{
 use super::convert;
 use super::gateway::{Gateway, GatewayEngines};
 use super::policy::{Access, Decision};
+use super::relay::Relay;
+use super::resources::Page;
 use super::routing::refuse;
 
 /// Lists that clients wait for. Their number is bounded by [`mcp_proto::Limits::max_live_calls`].
@@ -28,15 +30,15 @@ struct MergedList {
     call: Call,
     kind: EntryKind,
     deadline: Instant,
-    /// Whether this is the first page.
-    is_first: bool,
+    /// Cursors by the names of the upstreams that have this page; `None` for the first page.
+    cursors: Option<Map<String>>,
     parts: BTreeMap<usize, Part>,
 }
 
 #[derive(Debug)]
 enum Part {
-    /// The upstream is about to be started, and asked with this cursor.
-    Waiting(Option<String>),
+    /// The upstream is about to be started, and asked.
+    Waiting,
     Sent(CallKey),
     Done(RawJson),
     Failed(String),
@@ -44,7 +46,35 @@ enum Part {
 
 impl Part {
     const fn is_open(&self) -> bool {
-        matches!(self, Self::Waiting(_) | Self::Sent(_))
+        matches!(self, Self::Waiting | Self::Sent(_))
+    }
+}
+
+impl MergedList {
+    /// Returns the cursor of the page at an upstream; `None` for the first page.
+    fn cursor(&self, upstream: &str) -> Option<&String> {
+        let mut cursors = self.cursors.iter().flat_map(|cursors| cursors.iter());
+        cursors.find(|(name, _)| **name == *upstream).map(|(_, cursor)| cursor)
+    }
+
+    /// Returns the upstreams whose parts have room on one page: the smallest ones, so that no large part shuts out the others.
+    fn fitting_parts(&self) -> BTreeSet<usize> {
+        let mut sizes: Vec<(usize, usize)> = self.parts.iter().filter_map(part_size).collect();
+        sizes.sort_unstable();
+        let mut total = 0;
+        let fitting = sizes.into_iter().take_while(|(size, _)| {
+            total += size;
+            total <= MAX_LIST_BYTES
+        });
+        fitting.map(|(_, upstream)| upstream).collect()
+    }
+}
+
+/// Returns the bytes of a part that waits to be merged, and its upstream.
+fn part_size((upstream, part): (&usize, &Part)) -> Option<(usize, usize)> {
+    match part {
+        Part::Done(result) => Some((result.as_bytes().len(), *upstream)),
+        _ => None,
     }
 }
 
@@ -55,11 +85,8 @@ impl MergedLists {
 
     /// Returns the bytes of all answers that wait for those of other upstreams.
     fn held_bytes(&self) -> usize {
-        let size = |part: &Part| match part {
-            Part::Done(result) => result.as_bytes().len(),
-            _ => 0,
-        };
-        self.lists.values().flat_map(|list| list.parts.values()).map(size).sum()
+        let parts = self.lists.values().flat_map(|list| &list.parts);
+        parts.filter_map(part_size).map(|(size, _)| size).sum()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
@@ -88,20 +115,16 @@ impl Gateway {
         };
         let id = call.id();
         let (deadline, is_first) = (engines.now + LIST_TIMEOUT, cursors.is_none());
-        let list = MergedList { call, kind, deadline, is_first, parts: BTreeMap::new() };
+        let list = MergedList { call, kind, deadline, cursors, parts: BTreeMap::new() };
+        let has_part = |relay: &Relay| is_first || list.cursor(relay.name()).is_some();
+        let upstreams = self.indices().filter(|index| self.relay(*index).is_some_and(has_part));
+        let upstreams: Vec<usize> = upstreams.collect();
         self.lists.lists.insert(id, list);
-        for upstream in self.indices() {
+        for upstream in upstreams {
             let Some(relay) = self.relay(upstream) else { continue };
-            let cursor = match &cursors {
-                None => None,
-                Some(cursors) => match cursors.iter().find(|(name, _)| **name == *relay.name()) {
-                    Some((_, cursor)) => Some(cursor.clone()),
-                    None => continue,
-                },
-            };
             let part = match relay.life.absence(engines.now) {
                 Some(reason) => Part::Failed(reason.to_owned()),
-                None => Part::Waiting(cursor),
+                None => Part::Waiting,
             };
             self.set_part(id, upstream, part);
             self.send_part(engines, id, upstream);
@@ -131,10 +154,11 @@ impl Gateway {
         if !self.is_running(upstream) {
             return;
         }
-        let Some(list) = self.lists.lists.get_mut(&id) else { return };
-        let Some(Part::Waiting(cursor)) = list.parts.get(&upstream) else { return };
+        let name = self.relay(upstream).map(Relay::name).unwrap_or_default();
+        let Some(list) = self.lists.lists.get(&id) else { return };
+        let Some(Part::Waiting) = list.parts.get(&upstream) else { return };
         let mut params = Map::new();
-        if let Some(cursor) = cursor {
+        if let Some(cursor) = list.cursor(name) {
             params.insert("cursor", cursor.clone());
         }
         let method = list.kind.list_method();
@@ -151,7 +175,9 @@ impl Gateway {
             }
             // It has no such list.
             Err(UseError::MissingPeerCapability(_) | UseError::NotInVersion { .. }) => {
-                list.parts.remove(&upstream);
+                if let Some(list) = self.lists.lists.get_mut(&id) {
+                    list.parts.remove(&upstream);
+                }
                 self.count_use(upstream, true, false);
             }
             Err(refused) => self.set_part(id, upstream, Part::Failed(refused.to_string())),
@@ -169,6 +195,7 @@ impl Gateway {
         let Some(id) = self.lists.sent.remove(&(upstream, call)) else { return };
         self.with(engines, upstream, |relay, _| relay.calls.end_list(call));
         let part = match outcome {
+            Ok(result) if result.as_bytes().len() > MAX_LIST_BYTES => Part::Failed(NO_ROOM.into()),
             Ok(result) if self.lists.held_bytes() + result.as_bytes().len() > MAX_HELD_BYTES => {
                 Part::Failed("the gateway has no room for its answer".into())
             }
@@ -256,7 +283,9 @@ impl Gateway {
     }
 
     fn merge(&mut self, list: &MergedList) -> Result<RawJson, EncodeError> {
-        let (mut entries, mut size) = (Vec::new(), 0);
+        let mut entries = Vec::new();
+        let fitting = list.fitting_parts();
+        let upstreams = self.indices().count();
         let (mut cursors, mut unavailable) = (Map::<String>::new(), Map::<String>::new());
         for (upstream, part) in &list.parts {
             let Some(relay) = self.relay(*upstream) else { continue };
@@ -270,26 +299,24 @@ impl Gateway {
                 Part::Done(result) if result.member(list.kind.list_member()).is_none() => {
                     unavailable("its answer has no list");
                 }
+                Part::Done(_) if !fitting.contains(upstream) => unavailable(NO_ROOM),
                 Part::Done(result) => {
-                    if size + result.as_bytes().len() > MAX_LIST_BYTES {
-                        unavailable("its entries have no room in the list");
-                        continue;
-                    }
-                    size += result.as_bytes().len();
                     let cursor = result.member("nextCursor").and_then(|cursor| cursor.string());
-                    let has_more = cursor.is_some();
-                    match cursor {
-                        Some(cursor) if cursor.len() <= MAX_CURSOR => _ = cursors.insert(name, cursor),
-                        Some(_) => unavailable("its list has more pages, but its cursor is too long"),
-                        None => {}
+                    let is_too_long = cursor.as_ref().is_some_and(|cursor| cursor.len() > MAX_CURSOR);
+                    if is_too_long {
+                        unavailable("its list has more pages, but its cursor is too long");
                     }
-                    if list.is_first {
-                        self.owners.begin(list.kind, *upstream, !has_more);
-                    }
+                    let page =
+                        Page { cursor: list.cursor(&name).map(String::as_str), next: cursor.as_deref() };
+                    self.owners.begin_page(list.kind, *upstream, upstreams, page);
                     self.merge_part(list, *upstream, result, &mut entries);
+                    if !is_too_long {
+                        self.owners.end_page(list.kind, *upstream, page);
+                        cursor.map(|cursor| cursors.insert(name, cursor));
+                    }
                 }
                 Part::Failed(reason) => unavailable(reason),
-                Part::Waiting(_) | Part::Sent(_) => {}
+                Part::Waiting | Part::Sent(_) => {}
             }
         }
         let mut members = Extra::from([(list.kind.list_member(), RawJson::encode(&entries)?)]);
@@ -409,8 +436,11 @@ pub const UNAVAILABLE: &str = "io.github.mcp-proto/unavailable";
 /// Maximum number of bytes of answers that wait for those of other upstreams, of all lists.
 const MAX_HELD_BYTES: usize = 64 << 20;
 
-/// Maximum number of bytes of a merged page, as upstreams wrote it. An upstream whose entries have no room is named.
+/// Maximum number of bytes of a merged page, as upstreams wrote it. If there is more, those with the most are left out and named.
 const MAX_LIST_BYTES: usize = 8 << 20;
+
+/// Reason why an upstream with more than this is left out.
+const NO_ROOM: &str = "its entries have no room in the list";
 
 /// Longest cursor of an upstream in bytes. A list with a longer one ends with its page, and the upstream is named.
 const MAX_CURSOR: usize = 4_096;

@@ -1,6 +1,7 @@
 //! Which upstreams of a gateway have which resource.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 
 use mcp_proto::EntryKind;
 
@@ -14,22 +15,61 @@ pub(crate) struct ResourceOwners {
 /// Entries of one kind.
 #[derive(Debug, Default)]
 struct Owners {
-    by_uri: BTreeMap<String, Vec<usize>>,
+    by_uri: BTreeMap<Arc<str>, Vec<usize>>,
+    /// Upstreams whose lists have been read from the beginning.
+    listed: BTreeMap<usize, Listed>,
     /// Number of all owners in `by_uri`. Bounded by [`MAX_RESOURCES`] or [`MAX_TEMPLATES`].
     count: usize,
-    /// Upstreams whose lists have been read from the beginning.
-    begun: BTreeSet<usize>,
-    /// Upstreams whose lists have changed since.
-    stale: BTreeSet<usize>,
+    /// Number of the page that is being read.
+    page: u64,
+    /// Number of entries for which there is room on this page.
+    room: usize,
+}
+
+/// What one upstream has listed.
+#[derive(Debug, Default)]
+struct Listed {
+    /// Its entries, with the page on which each was read last.
+    entries: BTreeMap<Arc<str>, u64>,
+    /// Clients that read its list page by page, oldest first. Bounded by [`MAX_WALKS`].
+    walks: VecDeque<Walk>,
+}
+
+/// A list that is read page by page.
+#[derive(Debug)]
+struct Walk {
+    first_page: u64,
+    /// Cursor of the next page.
+    next: String,
 }
 
 impl Owners {
-    fn forget(&mut self, upstream: usize) {
-        self.by_uri.retain(|_, owners| {
+    /// Forgets the entries of an upstream that were read last before a page.
+    fn forget(&mut self, upstream: usize, before: u64) {
+        let Some(listed) = self.listed.get_mut(&upstream) else { return };
+        let gone: Vec<Arc<str>> =
+            listed.entries.iter().filter(|(_, page)| **page < before).map(|(uri, _)| uri.clone()).collect();
+        for uri in gone {
+            listed.entries.remove(&uri);
+            let Some(owners) = self.by_uri.get_mut(&uri) else { continue };
             owners.retain(|owner| *owner != upstream);
-            !owners.is_empty()
-        });
-        self.count = self.by_uri.values().map(Vec::len).sum();
+            if owners.is_empty() {
+                self.by_uri.remove(&uri);
+            }
+            self.count = self.count.saturating_sub(1);
+        }
+    }
+
+    /// Returns the number of entries that an upstream may add. Half of the table is kept for all, in equal shares.
+    fn room_of(&self, upstream: usize, upstreams: usize, bound: usize) -> usize {
+        let share = bound / 2 / upstreams.max(1);
+        let of = |listed: &Listed| listed.entries.len();
+        let others = self.listed.iter().filter(|(other, _)| **other != upstream);
+        let used: usize = others.map(|(_, listed)| of(listed).min(share)).sum();
+        let kept = (share * upstreams.saturating_sub(1)).saturating_sub(used);
+        let own = share.saturating_sub(self.listed.get(&upstream).map_or(0, of));
+        let free = bound.saturating_sub(self.count);
+        own.min(free).max(free.saturating_sub(kept))
     }
 }
 
@@ -41,28 +81,60 @@ impl ResourceOwners {
         }
     }
 
-    /// Notes the first page of an upstream's list. If it is all of the list, what was listed before a change is forgotten.
-    pub(crate) fn begin(&mut self, kind: EntryKind, upstream: usize, is_all: bool) {
-        let (table, _) = self.table(kind);
-        table.begun.insert(upstream);
-        if is_all && table.stale.remove(&upstream) {
-            table.forget(upstream);
+    /// Begins to read a page of an upstream's list. If it is all of the list, what was listed before is forgotten.
+    ///
+    /// `upstreams`: the number of those that share the table.
+    pub(crate) fn begin_page(&mut self, kind: EntryKind, upstream: usize, upstreams: usize, page: Page<'_>) {
+        let (table, bound) = self.table(kind);
+        table.page += 1;
+        if page.cursor.is_none() {
+            table.listed.entry(upstream).or_default();
+            if page.next.is_none() {
+                table.forget(upstream, table.page);
+            }
         }
+        table.room = table.room_of(upstream, upstreams, bound);
     }
 
-    /// Notes that an upstream has listed a resource or a template.
+    /// Ends to read a page. If it is the last one of a list that was read from the beginning, the entries that were on none of its
+    /// pages are forgotten.
+    pub(crate) fn end_page(&mut self, kind: EntryKind, upstream: usize, page: Page<'_>) {
+        let (table, _) = self.table(kind);
+        let Some(listed) = table.listed.get_mut(&upstream) else { return };
+        let walk = match page.cursor {
+            None => Some(Walk { first_page: table.page, next: String::new() }),
+            Some(cursor) => {
+                let at = listed.walks.iter().position(|walk| walk.next == cursor);
+                at.and_then(|at| listed.walks.remove(at))
+            }
+        };
+        let Some(mut walk) = walk else { return };
+        let Some(next) = page.next else { return table.forget(upstream, walk.first_page) };
+        next.clone_into(&mut walk.next);
+        if listed.walks.len() >= MAX_WALKS {
+            listed.walks.pop_front();
+        }
+        listed.walks.push_back(walk);
+    }
+
+    /// Notes that an upstream has listed a resource or a template on the page that is being read.
     ///
     /// One beyond a bound belongs to everyone: it is not noted, and its calls ask one upstream after the other. So does one of a
     /// page that a client may ask for by a cursor of its own, before the list was read from the beginning.
     pub(crate) fn claim(&mut self, kind: EntryKind, uri: &str, upstream: usize) {
-        let (table, bound) = self.table(kind);
-        if uri.len() > MAX_URI || table.count >= bound || !table.begun.contains(&upstream) {
+        let (table, _) = self.table(kind);
+        let Some(listed) = table.listed.get_mut(&upstream).filter(|_| uri.len() <= MAX_URI) else { return };
+        if let Some(page) = listed.entries.get_mut(uri) {
+            *page = table.page;
             return;
         }
-        let owners = table.by_uri.entry(uri.to_owned()).or_default();
+        let Some(room) = table.room.checked_sub(1) else { return };
+        (table.room, table.count) = (room, table.count + 1);
+        let uri: Arc<str> = uri.into();
+        listed.entries.insert(uri.clone(), table.page);
+        let owners = table.by_uri.entry(uri).or_default();
         if let Err(at) = owners.binary_search(&upstream) {
             owners.insert(at, upstream);
-            table.count += 1;
         }
     }
 
@@ -78,7 +150,7 @@ impl ResourceOwners {
         if !exact.is_empty() {
             return exact;
         }
-        let begins = |template: &&String| uri.starts_with(literal_prefix(template));
+        let begins = |template: &str| uri.starts_with(literal_prefix(template));
         // An expression right at the beginning would take everything.
         let named = self.templates.by_uri.iter().filter(|(text, _)| !literal_prefix(text).is_empty());
         let found = named.filter(|(template, _)| begins(template));
@@ -94,29 +166,43 @@ impl ResourceOwners {
         if exact.is_empty() { self.of_resource(template) } else { exact }
     }
 
-    /// Notes that an upstream may not have any more what it has listed. It stays the owner until it lists again.
-    pub(crate) fn mark_stale(&mut self, upstream: usize) {
-        self.resources.stale.insert(upstream);
-        self.templates.stale.insert(upstream);
+    /// Notes that an upstream's lists have changed: the pages that were read before are not of one list with those after. It
+    /// stays the owner of what it has listed until it lists again.
+    pub(crate) fn note_change(&mut self, upstream: usize) {
+        for table in [&mut self.resources, &mut self.templates] {
+            if let Some(listed) = table.listed.get_mut(&upstream) {
+                listed.walks.clear();
+            }
+        }
     }
 
     /// Forgets an upstream.
     pub(crate) fn forget(&mut self, upstream: usize) {
         for table in [&mut self.resources, &mut self.templates] {
-            table.forget(upstream);
-            table.begun.remove(&upstream);
-            table.stale.remove(&upstream);
+            table.forget(upstream, u64::MAX);
+            table.listed.remove(&upstream);
         }
     }
+}
+
+/// Place of a page in the list of an upstream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Page<'a> {
+    /// Cursor of the page; `None` for the first one.
+    pub(crate) cursor: Option<&'a str>,
+    /// Cursor of the next page; `None` for the last one.
+    pub(crate) next: Option<&'a str>,
 }
 
 fn literal_prefix(template: &str) -> &str {
     template.split('{').next().unwrap_or_default()
 }
 
-/// Maximum number of resources whose owners are known.
+/// Maximum number of resources whose owners are known. An upstream finds room for its share of one half, whatever others list.
 const MAX_RESOURCES: usize = 65_536;
-/// Maximum number of templates whose owners are known.
+/// Maximum number of templates whose owners are known, of which upstreams have shares as of resources.
 const MAX_TEMPLATES: usize = 1_024;
+/// Maximum number of clients whose walks through the pages of a list are known, for each upstream.
+const MAX_WALKS: usize = 16;
 /// Length in bytes of the longest URI whose owners are known.
 const MAX_URI: usize = 4_096;

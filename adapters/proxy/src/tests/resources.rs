@@ -5,11 +5,12 @@ use core::time::Duration;
 use mcp_proto::client::Event;
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::rpc::code;
-use mcp_proto::{Change, Era, RpcError, Version};
+use mcp_proto::{Change, EntryKind, Era, RpcError, Version};
 use serde_json::{Value, json};
 
 use super::gateway::{BOTH, names};
 use super::gateway_harness::GatewayHarness;
+use crate::resources::{Page, ResourceOwners};
 
 const LEGACY: Version = Version::V2025_11_25;
 const MODERN: Version = Version::V2026_07_28;
@@ -276,4 +277,91 @@ fn cursor_of_a_client_gives_no_upstream_the_resources_of_another() {
     // It is no longer tide's when tide says so.
     chain.list("resources/list", &json!({}), &[resources(&[]), resources(&["x:1"])]);
     read_at(&mut chain, "x:1", 1);
+}
+
+/// Reads a list to its end, each page with those of the upstreams.
+fn walk(chain: &mut GatewayHarness, pages: &[[Value; 2]]) {
+    let mut params = json!({});
+    for page in pages {
+        let listed = chain.list("resources/list", &params, page);
+        params = json!({"cursor": listed["nextCursor"]});
+    }
+    assert_eq!(params["cursor"], Value::Null, "to its end");
+}
+
+fn page(uri: &str, next: &str) -> Value {
+    let mut page = resources(&[uri]);
+    page["nextCursor"] = json!(next);
+    page
+}
+
+/// Returns whether a read goes to `dock` first, as its owner.
+fn is_of_dock(chain: &mut GatewayHarness, uri: &str) -> bool {
+    let key = chain.call("resources/read", &json!({"uri": uri}));
+    let owner = usize::from(!chain.has_call(0));
+    let call = chain.take_call(owner);
+    chain.complete(owner, &call, &contents(uri));
+    chain.result(key);
+    owner == 1
+}
+
+#[test]
+fn complete_walk_forgets_what_is_gone() {
+    let mut chain = GatewayHarness::new(MODERN, &BOTH);
+    let none = || resources(&[]);
+    walk(
+        &mut chain,
+        &[[none(), page("x:1", "2")], [Value::Null, page("x:2", "3")], [Value::Null, resources(&["x:3"])]],
+    );
+    assert!(["x:1", "x:2", "x:3"].iter().all(|uri| is_of_dock(&mut chain, uri)));
+    // Nothing is forgotten before the end, nor what only another page had.
+    let first = chain.list("resources/list", &json!({}), &[none(), page("x:1", "2")]);
+    let other = chain.list("resources/list", &json!({}), &[none(), page("x:1", "b")]);
+    assert!(["x:1", "x:2", "x:3"].iter().all(|uri| is_of_dock(&mut chain, uri)));
+    let next = |listed: &Value| json!({"cursor": listed["nextCursor"]});
+    chain.list("resources/list", &next(&first), &[Value::Null, resources(&["x:4"])]);
+    let owned = ["x:1", "x:2", "x:3", "x:4"].map(|uri| is_of_dock(&mut chain, uri));
+    assert_eq!(owned, [true, false, false, true]);
+    chain.list("resources/list", &next(&other), &[Value::Null, resources(&["x:5"])]);
+    let owned = ["x:1", "x:4", "x:5"].map(|uri| is_of_dock(&mut chain, uri));
+    assert_eq!(owned, [true, true, true], "x:4 was listed after this walk had begun");
+    // A list that has changed meanwhile was not read whole.
+    let first = chain.list("resources/list", &json!({}), &[none(), page("x:1", "2")]);
+    let now = chain.now;
+    chain.sides[1].server.engine().publish(now, &Change::Resources);
+    chain.settle();
+    chain.list("resources/list", &next(&first), &[Value::Null, resources(&["x:6"])]);
+    assert!(is_of_dock(&mut chain, "x:4") && is_of_dock(&mut chain, "x:6"));
+    walk(&mut chain, &[[none(), resources(&["x:6"])]]);
+    assert!(!is_of_dock(&mut chain, "x:4") && is_of_dock(&mut chain, "x:6"));
+}
+
+#[test]
+fn upstream_with_endless_resources_leaves_others_their_share() {
+    let only_page = Page { cursor: None, next: Some("more") };
+    for (kind, bound) in [(EntryKind::Resource, 65_536), (EntryKind::ResourceTemplate, 1_024)] {
+        let mut owners = ResourceOwners::default();
+        let mut claim = |upstream: usize, upstreams: usize, count: usize| {
+            owners.begin_page(kind, upstream, upstreams, only_page);
+            for number in 0..count {
+                owners.claim(kind, &format!("{upstream}:{number}"), upstream);
+            }
+            let is_owned =
+                |number: &usize| !owners.of_entry(kind, &format!("{upstream}:{number}")).is_empty();
+            (0..count).filter(is_owned).count()
+        };
+        assert_eq!(claim(0, 2, 2 * bound), bound * 3 / 4);
+        assert_eq!(claim(1, 2, 2 * bound), bound / 4);
+        assert_eq!(claim(0, 2, 2 * bound), bound * 3 / 4, "it is full");
+        // What is gone makes room.
+        let mut owners = ResourceOwners::default();
+        for round in 0..3 {
+            owners.begin_page(kind, 0, 1, Page { cursor: None, next: None });
+            for number in 0..=bound {
+                owners.claim(kind, &format!("{round}:{number}"), 0);
+            }
+            assert_eq!(owners.of_entry(kind, &format!("{round}:{}", bound - 1)), [0]);
+            assert!(owners.of_entry(kind, &format!("{round}:{bound}")).is_empty());
+        }
+    }
 }
