@@ -206,6 +206,13 @@ impl Gateway {
         self.relay(upstream)?.life.absence(now)
     }
 
+    /// Returns the number of resources that clients follow and the upstream is not asked for, as
+    /// [`Relay::unfollowed_resources`] does.
+    #[must_use]
+    pub fn unfollowed_resources(&self, upstream: usize) -> usize {
+        self.relay(upstream).map_or(0, Relay::unfollowed_resources)
+    }
+
     /// Returns the index of an upstream that the driver has to start now, once.
     pub fn poll_start(&mut self, now: Instant) -> Option<usize> {
         self.upstreams.iter_mut().position(|relay| relay.as_mut().is_some_and(|relay| relay.poll_start(now)))

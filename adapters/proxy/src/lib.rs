@@ -54,6 +54,7 @@
 //! | tools with header fields, schema of one | 4,096 for each upstream, 16 KiB | registered without header fields |
 //! | upstreams in the life of a gateway | [`MAX_UPSTREAMS`] | not added |
 //! | resources, templates with known owners | 65,536, 1,024, half of them in equal shares for each upstream, with URIs of 4,096 bytes | upstreams are asked one after the other |
+//! | followed resources of an upstream | 16 times [`max_subscribed_resources`](mcp_proto::Limits::max_subscribed_resources) | not asked for, until there is room; logged to sessions without a policy, and [counted](Relay::unfollowed_resources) |
 //! | time for a list | [`LIST_TIMEOUT`] | answered without the late upstreams |
 //! | cursor of an upstream | 4,096 bytes | the list ends there, and the upstream is named |
 

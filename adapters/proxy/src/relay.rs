@@ -200,6 +200,13 @@ impl Relay {
         core::mem::take(&mut self.diagnostics)
     }
 
+    /// Returns the number of resources that clients follow and the server is not asked for, because there are too many or their URIs
+    /// are too long. Their changes are not announced. When there is room again, they are asked for.
+    #[must_use]
+    pub const fn unfollowed_resources(&self) -> usize {
+        self.subscriptions.left_out()
+    }
+
     /// Returns the number of unanswered calls.
     #[cfg(test)]
     pub(crate) fn pending_calls(&self) -> usize {
@@ -570,7 +577,12 @@ impl Relay {
         self.send_due_inputs(engines);
         self.update_use(engines.now);
         if self.life.is_running() {
-            self.subscriptions.update(engines);
+            if self.subscriptions.update(engines) {
+                let count = self.subscriptions.left_out();
+                let news =
+                    format!("changes of {count} followed resources are not announced: there are too many");
+                self.tell_sessions(engines, &news);
+            }
             self.log_level.update_level(engines, &self.sessions);
         }
     }

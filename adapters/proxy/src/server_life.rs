@@ -147,7 +147,7 @@ impl Relay {
             || self.listing > 0
             || !self.upstream_requests.is_empty()
             || !self.unassigned_inputs.is_empty()
-            || !self.subscriptions.followed().is_empty();
+            || self.subscriptions.is_following();
         self.life.set_used(now, is_used);
     }
 
@@ -197,7 +197,7 @@ impl Relay {
         self.life.is_occupied = true;
         self.set_peer(peer);
         // What the last server offered may be gone, and what happened meanwhile was not heard.
-        let followed = self.subscriptions.followed().iter().cloned().map(Change::Resource);
+        let followed = self.subscriptions.followed().cloned().map(Change::Resource);
         let changes = [Change::Tools, Change::Prompts, Change::Resources].into_iter().chain(followed);
         self.announce(engines, changes.map(Notice::from).collect());
         for call in core::mem::take(&mut self.held_calls) {
@@ -218,7 +218,7 @@ impl Relay {
     /// Writes a warning to the log of each session, unless a policy may hide the server from some. Modern clients have no log
     /// without a call.
     #[expect(deprecated, reason = "supported until its removal")]
-    fn tell_sessions(&self, engines: &mut Engines<'_>, news: &str) {
+    pub(super) fn tell_sessions(&self, engines: &mut Engines<'_>, news: &str) {
         let told = if self.has_policy { &[][..] } else { &*self.sessions };
         for session in told {
             // Fails if the server has no log.

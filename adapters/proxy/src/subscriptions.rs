@@ -14,8 +14,10 @@ use super::relay::Engines;
 pub(super) struct UpstreamSubscriptions {
     /// List changes that the server reports only to subscribers (modern era).
     listen_lists: Vec<Change>,
-    /// Resources that clients follow.
-    followed: BTreeSet<String>,
+    /// Resources that clients follow, with the newest subscription to each; `None` if there is none.
+    followed: BTreeMap<String, Option<SubscriptionKey>>,
+    /// Number of followed resources that were left out, because there are too many or their URIs are too long.
+    left_out: usize,
     /// Subscriptions at the server, oldest first.
     subscriptions: BTreeMap<SubscriptionKey, UpstreamSubscription>,
     /// Whether a subscription may have to be added or removed.
@@ -52,8 +54,16 @@ impl From<Change> for Notice {
 #[derive(Debug)]
 struct UpstreamSubscription {
     lists: bool,
-    uris: BTreeSet<String>,
+    uris: Vec<String>,
+    /// Number of followed resources to which this is the newest subscription.
+    newest_of: usize,
     acknowledged: bool,
+}
+
+impl UpstreamSubscription {
+    const fn new(lists: bool, uris: Vec<String>) -> Self {
+        Self { lists, uris, newest_of: 0, acknowledged: false }
+    }
 }
 
 impl UpstreamSubscriptions {
@@ -70,7 +80,8 @@ impl UpstreamSubscriptions {
         Self {
             needs_update: !lists.is_empty(),
             listen_lists: lists,
-            followed: BTreeSet::new(),
+            followed: BTreeMap::new(),
+            left_out: 0,
             subscriptions: BTreeMap::new(),
             has_lost: false,
             retry_at: None,
@@ -84,34 +95,52 @@ impl UpstreamSubscriptions {
 
     /// Begins anew with a server that was started in place of the last one.
     pub(super) fn restart(&mut self, peer: &client::Peer, is_shared: bool) {
-        let followed = core::mem::take(&mut self.followed);
+        let mut followed = core::mem::take(&mut self.followed);
+        followed.values_mut().for_each(|newest| *newest = None);
         *self = Self { needs_update: true, followed, is_shared, ..Self::new(peer) };
     }
 
     /// Returns the resources that clients follow.
-    pub(super) const fn followed(&self) -> &BTreeSet<String> {
-        &self.followed
+    pub(super) fn followed(&self) -> impl Iterator<Item = &String> {
+        self.followed.keys()
+    }
+
+    pub(super) fn is_following(&self) -> bool {
+        !self.followed.is_empty()
+    }
+
+    /// Returns the number of followed resources that the server is not asked for.
+    pub(super) const fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// Sets whether any client follows a resource.
     pub(super) fn set_followed(&mut self, uri: String, wanted: bool) {
-        if wanted {
-            self.followed.insert(uri)
-        } else {
-            self.followed.remove(&uri)
-        };
-        self.missed.retain(|uri| self.followed.contains(uri));
         self.needs_update = true;
+        if wanted {
+            self.followed.entry(uri).or_insert(None);
+            return;
+        }
+        self.missed.remove(&uri);
+        let newest = self.followed.remove(&uri).flatten();
+        self.leave(newest);
+    }
+
+    /// Notes that a subscription is not the newest one to a followed resource any more.
+    fn leave(&mut self, newest: Option<SubscriptionKey>) {
+        if let Some(subscription) = newest.and_then(|key| self.subscriptions.get_mut(&key)) {
+            subscription.newest_of = subscription.newest_of.saturating_sub(1);
+        }
     }
 
     /// Returns what the clients are told of a change.
     pub(super) fn handle_change(&self, change: Change) -> Vec<Notice> {
         let uri = match change {
-            Change::Resource(uri) if !self.followed.contains(&uri) => uri,
+            Change::Resource(uri) if !self.followed.contains_key(&uri) => uri,
             change => return vec![change.into()],
         };
         // A change below a followed resource is announced under the URI that the client used.
-        let around = self.followed.iter().filter(|around| is_within(around, &uri));
+        let around = self.followed.keys().filter(|around| is_within(around, &uri));
         let notice =
             |around: &String| Notice { change: Change::Resource(around.clone()), part: Some(uri.clone()) };
         around.map(notice).collect()
@@ -136,11 +165,16 @@ impl UpstreamSubscriptions {
 
     /// Handles the end of a subscription.
     pub(super) fn handle_ended(&mut self, key: SubscriptionKey) {
-        if let Some(ended) = self.subscriptions.remove(&key) {
-            (self.has_lost, self.needs_update) = (true, true);
+        let Some(ended) = self.subscriptions.remove(&key) else { return };
+        (self.has_lost, self.needs_update) = (true, true);
+        self.missed_lists |= self.is_shared && ended.lists;
+        for uri in ended.uris {
+            let Some(newest) = self.followed.get_mut(&uri) else { continue };
+            if *newest == Some(key) {
+                *newest = None;
+            }
             if self.is_shared {
-                self.missed.extend(ended.uris);
-                self.missed_lists |= ended.lists;
+                self.missed.insert(uri);
             }
         }
     }
@@ -167,10 +201,11 @@ impl UpstreamSubscriptions {
         }
     }
 
-    /// Subscribes to followed resources that are not covered yet, and ends subscriptions that no client needs.
-    pub(super) fn update(&mut self, engines: &mut Engines<'_>) {
-        if self.retry_at.is_some() || !core::mem::take(&mut self.needs_update) {
-            return;
+    /// Subscribes to followed resources that are not covered yet, and ends subscriptions that no client needs. Returns whether the
+    /// first ones are left out now.
+    pub(super) fn update(&mut self, engines: &mut Engines<'_>) -> bool {
+        if !core::mem::take(&mut self.needs_update) {
+            return false;
         }
         // Known only now: subscriptions that end with their server are made again at the next one.
         if core::mem::take(&mut self.has_lost) {
@@ -178,23 +213,25 @@ impl UpstreamSubscriptions {
             if !self.is_shared {
                 engines.downstream.end_all_subscriptions(engines.now);
             }
-            return self.schedule_retry(engines.now);
+            if self.retry_at.is_none() {
+                self.schedule_retry(engines.now);
+            }
         }
-        if let Err(UseError::Full(_)) = self.subscribe(engines).and_then(|()| self.unsubscribe(engines)) {
+        // Also while subscribing waits: what is ended makes room.
+        let mut done = self.unsubscribe(engines);
+        let were_left_out = self.left_out > 0;
+        if self.retry_at.is_none() {
+            done = self.subscribe(engines).and(done);
+        }
+        if matches!(done, Err(UseError::Full(_))) && self.retry_at.is_none() {
             self.schedule_retry(engines.now);
         }
+        self.left_out > 0 && !were_left_out
     }
 
     fn subscribe(&mut self, engines: &mut Engines<'_>) -> Result<(), UseError> {
-        let covered = |uri: &&String| self.subscriptions.values().any(|sub| sub.uris.contains(*uri));
-        let new: BTreeSet<String> = self.followed.iter().filter(|uri| !covered(uri)).cloned().collect();
-        let lists = !self.listen_lists.is_empty() && !self.subscriptions.values().any(|sub| sub.lists);
-        if new.is_empty() && !lists {
-            return Ok(());
-        }
-        // Lists have a subscription of their own, which is never ended. The number of resource subscriptions is
-        // bounded, because one for all resources replaces several.
-        if lists {
+        // Lists have a subscription of their own, which is never ended.
+        if !self.listen_lists.is_empty() && !self.subscriptions.values().any(|sub| sub.lists) {
             let mut filter = SubscriptionFilter::new();
             for change in &self.listen_lists {
                 match change {
@@ -204,35 +241,59 @@ impl UpstreamSubscriptions {
                 }
             }
             let key = engines.upstream.subscribe(engines.upstream_now, &filter)?;
-            let uris = BTreeSet::new();
-            self.subscriptions.insert(key, UpstreamSubscription { lists: true, uris, acknowledged: false });
+            self.subscriptions.insert(key, UpstreamSubscription::new(true, Vec::new()));
         }
+        let limits = engines.upstream.config().effective_limits();
+        // A legacy server is sent a request for each resource.
+        let pending_calls = usize::try_from(limits.max_pending_calls / 2).unwrap_or(usize::MAX);
+        let (size, max_uri) = (limits.max_subscribed_resources.min(pending_calls).max(1), limits.max_uri);
+        let (mut new, mut covered) = (Vec::new(), 0);
+        for (uri, newest) in &self.followed {
+            match newest {
+                Some(_) => covered += 1,
+                None => new.push(uri),
+            }
+        }
+        let all = new.len();
+        // One of these would have its whole subscription refused.
+        new.retain(|uri| uri.len() <= max_uri);
+        new.truncate((size * MAX_FULL_SUBSCRIPTIONS).saturating_sub(covered));
+        self.left_out = all - new.len();
         if new.is_empty() {
             return Ok(());
         }
-        let many = self.subscriptions.values().filter(|sub| !sub.lists).count() >= MAX_RESOURCE_SUBSCRIPTIONS;
-        let uris = if many { self.followed.clone() } else { new };
-        let mut filter = SubscriptionFilter::new();
-        filter.resource_subscriptions = Some(uris.iter().cloned().collect());
-        let key = engines.upstream.subscribe(engines.upstream_now, &filter)?;
-        self.subscriptions.insert(key, UpstreamSubscription { lists: false, uris, acknowledged: false });
+        // The number of subscriptions is bounded, because new ones replace several small ones.
+        let is_small = |sub: &UpstreamSubscription| (1..=size / 2).contains(&sub.newest_of);
+        let small = self.subscriptions.iter().filter(|(_, sub)| is_small(sub)).map(|(key, _)| *key);
+        let small: BTreeSet<SubscriptionKey> = small.collect();
+        if small.len() >= MAX_SMALL_SUBSCRIPTIONS {
+            let of_small = |newest: &Option<SubscriptionKey>| newest.is_some_and(|key| small.contains(&key));
+            new.extend(self.followed.iter().filter(|(_, newest)| of_small(newest)).map(|(uri, _)| uri));
+        }
+        let new: Vec<String> = new.into_iter().cloned().collect();
+        for uris in new.chunks(size) {
+            let mut filter = SubscriptionFilter::new();
+            filter.resource_subscriptions = Some(uris.to_vec());
+            let key = engines.upstream.subscribe(engines.upstream_now, &filter)?;
+            let subscription = UpstreamSubscription::new(false, uris.to_vec());
+            self.subscriptions.insert(key, UpstreamSubscription { newest_of: uris.len(), ..subscription });
+            for uri in uris {
+                let last = self.followed.get_mut(uri).and_then(|newest| newest.replace(key));
+                self.leave(last);
+            }
+        }
         Ok(())
     }
 
     fn unsubscribe(&mut self, engines: &mut Engines<'_>) -> Result<(), UseError> {
-        let superfluous = |key: &SubscriptionKey, sub: &UpstreamSubscription| {
-            let newer = || {
-                self.subscriptions.iter().filter(|(other, other_sub)| *other > key && other_sub.acknowledged)
-            };
-            let wanted = |uri: &&String| self.followed.contains(*uri);
-            !sub.lists
-                && sub
-                    .uris
-                    .iter()
-                    .filter(wanted)
-                    .all(|uri| newer().any(|(_, other)| other.uris.contains(uri)))
+        // Until newer ones are confirmed, theirs are told by the older ones.
+        let is_confirmed = |newest: &Option<SubscriptionKey>| {
+            newest.and_then(|key| self.subscriptions.get(&key)).is_some_and(|newest| newest.acknowledged)
         };
-        let found = self.subscriptions.iter().filter(|(key, sub)| superfluous(key, sub));
+        let is_replaced = |uri: &String| self.followed.get(uri).is_none_or(is_confirmed);
+        let is_superfluous =
+            |sub: &UpstreamSubscription| !sub.lists && sub.newest_of == 0 && sub.uris.iter().all(is_replaced);
+        let found = self.subscriptions.iter().filter(|(_, sub)| is_superfluous(sub));
         let found: Vec<SubscriptionKey> = found.map(|(key, _)| *key).collect();
         for key in found {
             engines.upstream.unsubscribe(engines.upstream_now, key)?;
@@ -248,8 +309,11 @@ fn is_within(around: &str, uri: &str) -> bool {
     rest.is_some_and(|rest| around.ends_with('/') || rest.starts_with(['/', '?', '#']))
 }
 
-/// Number of resource subscriptions from which on the next one covers all resources.
-const MAX_RESOURCE_SUBSCRIPTIONS: usize = 4;
+/// Number of subscriptions to few resources from which on the next one replaces them.
+const MAX_SMALL_SUBSCRIPTIONS: usize = 4;
+/// Maximum number of followed resources of a server, in subscriptions with as many as
+/// [`max_subscribed_resources`](mcp_proto::Limits::max_subscribed_resources) allows. Further ones are left out.
+const MAX_FULL_SUBSCRIPTIONS: usize = 16;
 /// Time without a failure after which the next one is followed by [`MIN_RETRY_DELAY`] again.
 const STABLE_TIME: Duration = Duration::from_secs(60);
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);

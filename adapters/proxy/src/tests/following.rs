@@ -1,9 +1,11 @@
 //! Followed resources: which upstreams are told, and which clients learn of changes.
 
+use alloc::collections::BTreeSet;
 use core::time::Duration;
 
 use mcp_proto::client::Event;
 use mcp_proto::model::SubscriptionFilter;
+use mcp_proto::server;
 use mcp_proto::{Change, EntryKind, Version};
 use serde_json::{Value, json};
 
@@ -128,4 +130,96 @@ fn client_is_told_by_the_owner_that_it_sees() {
         take_changed(&mut chain);
         assert_eq!(changed_at(&mut chain, 1, "x:both"), ["x:both"], "{down}");
     }
+}
+
+/// Reports that the first client follows resources, or that none does any more, in one batch of events.
+fn set_followed(chain: &mut GatewayHarness, uris: impl Iterator<Item = usize>, is_subscribed: bool) {
+    chain.with_gateway_of(|gateway, engines| {
+        for uri in uris {
+            let event = server::Event::ResourceInterest { uri: format!("x:{uri:04}"), is_subscribed };
+            gateway.handle_server_event(engines, event);
+        }
+    });
+    chain.settle();
+}
+
+/// Returns the resources that a server is asked for, by its events.
+fn asked_for(chain: &GatewayHarness, index: usize) -> BTreeSet<&str> {
+    let mut asked = BTreeSet::new();
+    for event in &chain.sides[index].events {
+        match event {
+            server::Event::ResourceInterest { uri, is_subscribed: true } => _ = asked.insert(&**uri),
+            server::Event::ResourceInterest { uri, .. } => _ = asked.remove(&**uri),
+            _ => {}
+        }
+    }
+    asked
+}
+
+#[test]
+fn more_resources_than_one_subscription_has_are_followed() {
+    for up in [LEGACY, MODERN] {
+        let mut chain = GatewayHarness::new(MODERN, &[("dock", up)]);
+        // Many at once, and many one by one.
+        set_followed(&mut chain, 0..2_500, true);
+        chain.wait(Duration::from_secs(5));
+        for uri in 2_500..2_600 {
+            set_followed(&mut chain, uri..=uri, true);
+        }
+        chain.wait(Duration::from_secs(5));
+        assert_eq!(asked_for(&chain, 0).len(), 2_600, "{up}");
+        set_followed(&mut chain, 0..1_024, false);
+        chain.wait(Duration::from_secs(5));
+        assert_eq!(asked_for(&chain, 0).len(), 2_600 - 1_024, "{up}: the first subscription has ended");
+        for first in (1_024..2_600).step_by(100) {
+            set_followed(&mut chain, first..(first + 100).min(2_600), false);
+        }
+        chain.wait(Duration::from_secs(5));
+        assert!(asked_for(&chain, 0).is_empty(), "{up}: {:?}", asked_for(&chain, 0));
+        assert_eq!(chain.gateway.unfollowed_resources(0), 0);
+    }
+}
+
+#[test]
+#[expect(deprecated, reason = "tested until its removal")]
+fn resources_beyond_the_bound_are_left_out_loudly_until_there_is_room() {
+    let mut chain = GatewayHarness::new(LEGACY, &[("dock", MODERN)]);
+    chain.sides[0].limits.max_subscribed_resources = 4;
+    chain.kill(0, Some(MODERN));
+    chain.wait(Duration::from_secs(2));
+    chain.client_events.clear();
+    set_followed(&mut chain, 0..64, true);
+    assert!(chain.client_events.is_empty() && chain.gateway.unfollowed_resources(0) == 0);
+    set_followed(&mut chain, 64..67, true);
+    set_followed(&mut chain, 67..70, true);
+    assert_eq!(asked_for(&chain, 0).len(), 64);
+    assert_eq!(chain.gateway.unfollowed_resources(0), 6);
+    let logs = chain.client_events.iter().filter_map(|event| match event {
+        Event::Log(log) => Some((log.logger.as_deref(), log.data.as_str())),
+        _ => None,
+    });
+    let news = "\"changes of 3 followed resources are not announced: there are too many\"";
+    assert_eq!(logs.collect::<Vec<_>>(), [(Some("dock"), news)], "said once");
+    // Two subscriptions end.
+    set_followed(&mut chain, 0..8, false);
+    assert_eq!(chain.gateway.unfollowed_resources(0), 0);
+    let asked = asked_for(&chain, 0);
+    assert!((64..70).all(|uri| asked.contains(&*format!("x:{uri:04}"))), "{asked:?}");
+}
+
+#[test]
+fn unsubscribing_does_not_wait_until_subscribing_is_tried_again() {
+    let mut chain = GatewayHarness::new(MODERN, &[("dock", MODERN)]);
+    // One for lists and two for resources.
+    chain.sides[0].limits.max_subscriptions = 3;
+    chain.kill(0, Some(MODERN));
+    chain.wait(Duration::from_secs(2));
+    for uri in 1..=3 {
+        set_followed(&mut chain, uri..=uri, true);
+    }
+    assert_eq!(asked_for(&chain, 0), ["x:0001", "x:0002"].into());
+    set_followed(&mut chain, 1..=1, false);
+    assert_eq!(asked_for(&chain, 0), ["x:0002"].into());
+    chain.wait(Duration::from_secs(1));
+    assert_eq!(asked_for(&chain, 0), ["x:0002", "x:0003"].into());
 }

@@ -12,9 +12,12 @@ use mcp_proto::{
 use serde_json::{Value, json};
 
 use super::harness::{
-    ALL_CAPABILITIES, capabilities_of, connect_upstream, transfer, versions, with_seal_key,
+    ALL_CAPABILITIES, capabilities_of, connect_upstream, connect_upstream_within, transfer, versions,
+    with_seal_key,
 };
-use crate::{ClientCount, Gateway, GatewayEngines, UpstreamEngine, gateway_config, server_limits};
+use crate::{
+    ClientCount, Gateway, GatewayEngines, UpstreamEngine, client_limits, gateway_config, server_limits,
+};
 
 /// An upstream, which runs or not.
 pub(super) struct Side {
@@ -24,6 +27,8 @@ pub(super) struct Side {
     pub(super) supply: Option<Version>,
     /// Whether it has nothing but tools.
     pub(super) has_only_tools: bool,
+    /// Limits of the engine that the next start connects with.
+    pub(super) limits: Limits,
     calls: Vec<Call>,
     pub(super) events: Vec<server::Event>,
 }
@@ -93,6 +98,7 @@ impl GatewayHarness {
             server,
             supply,
             has_only_tools: false,
+            limits: client_limits(Limits::default()),
             calls: Vec::new(),
             events: Vec::new(),
         });
@@ -179,7 +185,12 @@ impl GatewayHarness {
         };
         let (server, upstream, peer) = match self.sides[index].has_only_tools {
             true => connect_to_tools(self.now, version),
-            false => connect_upstream(self.now, version, &ALL_CAPABILITIES),
+            false => connect_upstream_within(
+                self.now,
+                version,
+                &ALL_CAPABILITIES,
+                self.sides[index].limits.clone(),
+            ),
         };
         let side = &mut self.sides[index];
         (side.server, side.upstream) = (server, upstream);

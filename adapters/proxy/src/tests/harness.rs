@@ -333,11 +333,21 @@ impl BridgeHarness {
 }
 
 /// Starts a server and connects a client engine to it, as a bridge does.
-#[expect(deprecated, reason = "tested until its removal")]
 pub(super) fn connect_upstream(
     now: Instant,
     up: Version,
     promised: &[Capability],
+) -> (Server, Client, client::Peer) {
+    connect_upstream_within(now, up, promised, client_limits(Limits::default()))
+}
+
+/// As [`connect_upstream`], with the limits of the client engine.
+#[expect(deprecated, reason = "tested until its removal")]
+pub(super) fn connect_upstream_within(
+    now: Instant,
+    up: Version,
+    promised: &[Capability],
+    own_limits: Limits,
 ) -> (Server, Client, client::Peer) {
     let all = [
         Capability::Completions,
@@ -361,11 +371,13 @@ pub(super) fn connect_upstream(
     let mut limits = Limits::default();
     // The virtual clock does not advance between reports, so the rate must not limit them.
     (limits.progress_burst, limits.progress_rate) = (1_000, 1_000);
+    // More than a client may ask for with one subscription.
+    limits.max_subscribed_resources = 1 << 20;
     let mut server = Server::new(Arc::new(config.limits(limits)), now);
     let config =
         client::Config::new("bridge", "0").versions(versions(up)).capabilities(capabilities_of(promised));
     let config = config.any_custom_method();
-    let mut up = Client::new(Arc::new(config.limits(client_limits(Limits::default()))), now);
+    let mut up = Client::new(Arc::new(config.limits(own_limits)), now);
     let peer = loop {
         assert!(transfer(now, &mut up, &mut server), "the server answers");
         while server.poll_event(now).is_some() {}
