@@ -17,53 +17,68 @@ impl Gateway {
         is_followed: bool,
     ) {
         if is_followed {
-            self.followed.insert(uri, Vec::new());
-            return self.route_followed(engines);
+            self.followed.entry(uri.clone()).or_default();
+            let only = self.only_follower(engines);
+            return self.route(engines, uri, only);
         }
         for upstream in self.followed.remove(&uri).unwrap_or_default() {
             self.with(engines, upstream, |relay, _| relay.subscriptions.set_followed(uri.clone(), false));
         }
     }
 
-    /// Tells upstreams of followed resources that belong to them, also of those that have got another owner.
-    ///
-    /// With a policy all owners of a resource are told: which one a client sees depends on its principal.
-    ///
-    /// A resource that nobody has listed is followed at the only upstream that may have subscriptions, or nowhere until one lists
-    /// it. One that does not run may have them.
-    pub(crate) fn route_followed(&mut self, engines: &mut GatewayEngines<'_, '_>) {
+    /// Routes all followed resources anew, if owners or upstreams may have changed.
+    pub(crate) fn route_if_due(&mut self, engines: &mut GatewayEngines<'_, '_>) {
+        if core::mem::take(&mut self.needs_routing) | self.owners.take_changed() {
+            let only = self.only_follower(engines);
+            for uri in self.followed.keys().cloned().collect::<Vec<_>>() {
+                self.route(engines, uri, only);
+            }
+        }
+    }
+
+    /// Returns the only upstream that may have subscriptions. One that does not run may have them.
+    fn only_follower(&self, engines: &GatewayEngines<'_, '_>) -> Option<usize> {
         let may_be_able = |index: &usize| {
             let engine = engines.upstreams.get(*index).filter(|_| self.is_running(*index));
             let peer = engine.and_then(|upstream| upstream.engine.peer());
             peer.is_none_or(|peer| peer.has(Capability::ResourceSubscriptions))
         };
         let mut all = self.indices().filter(may_be_able);
-        let only = all.next().filter(|_| all.next().is_none());
-        for (uri, current) in self.followed.clone() {
-            let owners = self.owners.of_resource(&uri);
-            let wanted = match owners {
-                [] if current.is_empty() => only.into_iter().collect(),
-                [] => current.clone(),
-                // Each of them may be the one that some client sees.
-                owners if self.has_policy() => owners.to_vec(),
-                [first, ..] => vec![*first],
-            };
-            if wanted == current {
-                continue;
-            }
-            let differing = |from: &[usize], others: &[usize]| {
-                from.iter().copied().filter(|upstream| !others.contains(upstream)).collect::<Vec<_>>()
-            };
-            let changed = [(differing(&current, &wanted), false), (differing(&wanted, &current), true)];
-            for (upstreams, is_followed) in changed {
-                for upstream in upstreams {
-                    self.with(engines, upstream, |relay, _| {
-                        relay.subscriptions.set_followed(uri.clone(), is_followed);
-                    });
-                }
-            }
-            self.followed.insert(uri, wanted);
+        all.next().filter(|_| all.next().is_none())
+    }
+
+    /// Tells upstreams of a followed resource that belongs to them, also of one that has got another owner.
+    ///
+    /// With a policy all owners are told: which one a client sees depends on its principal. A resource that nobody has listed is
+    /// followed at the only upstream that may have subscriptions, or nowhere until one lists it.
+    fn route(&mut self, engines: &mut GatewayEngines<'_, '_>, uri: String, only: Option<usize>) {
+        #[cfg(test)]
+        {
+            self.routed += 1;
         }
+        let Some(current) = self.followed.get(&uri) else { return };
+        let wanted = match self.owners.of_resource(&uri) {
+            [] if current.is_empty() => only.into_iter().collect(),
+            [] => return,
+            // Each of them may be the one that some client sees.
+            owners if self.has_policy() => owners.to_vec(),
+            [first, ..] => vec![*first],
+        };
+        if wanted == *current {
+            return;
+        }
+        let differing = |from: &[usize], others: &[usize]| {
+            from.iter().copied().filter(|upstream| !others.contains(upstream)).collect::<Vec<_>>()
+        };
+        let changed = [(differing(current, &wanted), false), (differing(&wanted, current), true)];
+        for (upstreams, is_followed) in changed {
+            for upstream in upstreams {
+                self.with(engines, upstream, |relay, _| {
+                    relay.subscriptions.set_followed(uri.clone(), is_followed);
+                });
+            }
+        }
+        self.followed.insert(uri, wanted);
     }
 
     /// Publishes the changes of an upstream that a policy decides about, each to those who may use the resource.

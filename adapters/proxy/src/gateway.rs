@@ -63,6 +63,11 @@ pub struct Gateway {
     pub(crate) owners: ResourceOwners,
     /// Resources that clients follow, with the upstreams that are told.
     pub(crate) followed: BTreeMap<String, Vec<usize>>,
+    /// Whether followed resources may belong elsewhere now. They are routed once after each batch of events.
+    pub(crate) needs_routing: bool,
+    /// Number of times that a followed resource was routed.
+    #[cfg(test)]
+    pub(crate) routed: usize,
     pub(crate) policy: Option<Policy>,
     sessions: Vec<ChannelId>,
     instance: u64,
@@ -81,6 +86,9 @@ impl Gateway {
             lists: MergedLists::default(),
             owners: ResourceOwners::default(),
             followed: BTreeMap::new(),
+            needs_routing: false,
+            #[cfg(test)]
+            routed: 0,
             policy: None,
             sessions: Vec::new(),
             instance: 0,
@@ -103,6 +111,7 @@ impl Gateway {
     #[must_use]
     pub fn policy(mut self, decide: impl Fn(&Access<'_>) -> Decision + Send + Sync + 'static) -> Self {
         self.policy = Some(Policy(Arc::new(decide)));
+        self.needs_routing = true;
         for relay in self.upstreams.iter_mut().flatten() {
             relay.has_policy = true;
         }
@@ -154,6 +163,7 @@ impl Gateway {
         relay.has_policy = self.has_policy();
         relay.calls.instance = self.instance;
         self.upstreams.push(Some(relay));
+        self.needs_routing = true;
         Ok(index)
     }
 
@@ -175,7 +185,7 @@ impl Gateway {
         for told in self.followed.values_mut() {
             told.retain(|other| *other != upstream);
         }
-        self.route_followed(engines);
+        self.needs_routing = true;
         if let Some(mut relay) = removed {
             for (call, others) in relay.unfound.drain(..) {
                 self.ask_next(engines, call, others);
@@ -229,7 +239,7 @@ impl Gateway {
         self.with(engines, upstream, |relay, engines| relay.handle_started(engines, peer));
         self.publish_notices(engines, upstream);
         self.send_waiting_parts(engines, upstream);
-        self.route_followed(engines);
+        self.needs_routing = true;
     }
 
     /// Handles an upstream that could not be started. It is left out of the lists that waited for it.
@@ -354,7 +364,7 @@ impl Gateway {
     }
 
     /// Does the work due once after a batch of events: asks others for resources that an upstream does not know, sends input
-    /// requests, subscribes, sets log levels.
+    /// requests, subscribes to resources at their owners, sets log levels.
     pub fn process_pending(&mut self, engines: &mut GatewayEngines<'_, '_>) {
         // Asking the next may fail at once. Each time there is one upstream less to ask.
         loop {
@@ -367,6 +377,7 @@ impl Gateway {
                 self.ask_next(engines, call, others);
             }
         }
+        self.route_if_due(engines);
         self.with_each(engines, Relay::process_pending);
     }
 

@@ -277,9 +277,6 @@ impl Gateway {
         if let Err(refused) = answered {
             refuse(engines, &list.call, &convert::unreadable_result_error(&refused));
         }
-        if matches!(list.kind, EntryKind::Resource | EntryKind::ResourceTemplate) {
-            self.route_followed(engines);
-        }
     }
 
     fn merge(&mut self, list: &MergedList) -> Result<RawJson, EncodeError> {

@@ -15,15 +15,18 @@ pub(crate) struct ResourceOwners {
 /// Entries of one kind.
 #[derive(Debug, Default)]
 struct Owners {
+    /// Bounded by [`MAX_RESOURCES`] or [`MAX_TEMPLATES`] owners, while no page is read.
     by_uri: BTreeMap<Arc<str>, Vec<usize>>,
     /// Upstreams whose lists have been read from the beginning.
     listed: BTreeMap<usize, Listed>,
-    /// Number of all owners in `by_uri`. Bounded by [`MAX_RESOURCES`] or [`MAX_TEMPLATES`].
-    count: usize,
     /// Number of the page that is being read.
     page: u64,
+    /// Whether that is all of its list, so that what was listed before makes room.
+    is_all: bool,
     /// Number of entries for which there is room on this page.
     room: usize,
+    /// Whether owners have changed since this was asked last.
+    has_changed: bool,
 }
 
 /// What one upstream has listed.
@@ -56,20 +59,20 @@ impl Owners {
             if owners.is_empty() {
                 self.by_uri.remove(&uri);
             }
-            self.count = self.count.saturating_sub(1);
+            self.has_changed = true;
         }
     }
 
-    /// Returns the number of entries that an upstream may add. Half of the table is kept for all, in equal shares.
-    fn room_of(&self, upstream: usize, upstreams: usize, bound: usize) -> usize {
+    /// Returns the number of entries for which an upstream has room beside `own`. Half of the table is kept for all, in equal shares.
+    fn room_of(&self, upstream: usize, own: usize, upstreams: usize, bound: usize) -> usize {
         let share = bound / 2 / upstreams.max(1);
-        let of = |listed: &Listed| listed.entries.len();
         let others = self.listed.iter().filter(|(other, _)| **other != upstream);
-        let used: usize = others.map(|(_, listed)| of(listed).min(share)).sum();
-        let kept = (share * upstreams.saturating_sub(1)).saturating_sub(used);
-        let own = share.saturating_sub(self.listed.get(&upstream).map_or(0, of));
-        let free = bound.saturating_sub(self.count);
-        own.min(free).max(free.saturating_sub(kept))
+        let others = others.map(|(_, listed)| listed.entries.len());
+        let (used, within_share) =
+            others.fold((0, 0), |(used, within), count| (used + count, within + count.min(share)));
+        let kept = (share * upstreams.saturating_sub(1)).saturating_sub(within_share);
+        let free = bound.saturating_sub(used + own);
+        share.saturating_sub(own).min(free).max(free.saturating_sub(kept))
     }
 }
 
@@ -81,7 +84,7 @@ impl ResourceOwners {
         }
     }
 
-    /// Begins to read a page of an upstream's list. If it is all of the list, what was listed before is forgotten.
+    /// Begins to read a page of an upstream's list.
     ///
     /// `upstreams`: the number of those that share the table.
     pub(crate) fn begin_page(&mut self, kind: EntryKind, upstream: usize, upstreams: usize, page: Page<'_>) {
@@ -89,11 +92,11 @@ impl ResourceOwners {
         table.page += 1;
         if page.cursor.is_none() {
             table.listed.entry(upstream).or_default();
-            if page.next.is_none() {
-                table.forget(upstream, table.page);
-            }
         }
-        table.room = table.room_of(upstream, upstreams, bound);
+        table.is_all = page.cursor.is_none() && page.next.is_none();
+        let listed = table.listed.get(&upstream).filter(|_| !table.is_all);
+        let own = listed.map_or(0, |listed| listed.entries.len());
+        table.room = table.room_of(upstream, own, upstreams, bound);
     }
 
     /// Ends to read a page. If it is the last one of a list that was read from the beginning, the entries that were on none of its
@@ -124,12 +127,19 @@ impl ResourceOwners {
     pub(crate) fn claim(&mut self, kind: EntryKind, uri: &str, upstream: usize) {
         let (table, _) = self.table(kind);
         let Some(listed) = table.listed.get_mut(&upstream).filter(|_| uri.len() <= MAX_URI) else { return };
-        if let Some(page) = listed.entries.get_mut(uri) {
+        let known = listed.entries.get_mut(uri);
+        if known.as_ref().is_some_and(|page| **page == table.page) {
+            return;
+        }
+        if known.is_none() || table.is_all {
+            let Some(room) = table.room.checked_sub(1) else { return };
+            table.room = room;
+        }
+        if let Some(page) = known {
             *page = table.page;
             return;
         }
-        let Some(room) = table.room.checked_sub(1) else { return };
-        (table.room, table.count) = (room, table.count + 1);
+        table.has_changed = true;
         let uri: Arc<str> = uri.into();
         listed.entries.insert(uri.clone(), table.page);
         let owners = table.by_uri.entry(uri).or_default();
@@ -164,6 +174,13 @@ impl ResourceOwners {
     pub(crate) fn of_template(&self, template: &str) -> &[usize] {
         let exact = self.of_entry(EntryKind::ResourceTemplate, template);
         if exact.is_empty() { self.of_resource(template) } else { exact }
+    }
+
+    /// Returns whether anything has got other owners since the last call.
+    pub(crate) const fn take_changed(&mut self) -> bool {
+        let has_changed = self.resources.has_changed || self.templates.has_changed;
+        (self.resources.has_changed, self.templates.has_changed) = (false, false);
+        has_changed
     }
 
     /// Notes that an upstream's lists have changed: the pages that were read before are not of one list with those after. It

@@ -223,3 +223,27 @@ fn unsubscribing_does_not_wait_until_subscribing_is_tried_again() {
     chain.wait(Duration::from_secs(1));
     assert_eq!(asked_for(&chain, 0), ["x:0002", "x:0003"].into());
 }
+
+#[test]
+fn followed_resources_are_routed_one_by_one_and_all_of_them_once_after_a_batch() {
+    let mut chain = GatewayHarness::new(MODERN, &BOTH);
+    let routed = |chain: &mut GatewayHarness| core::mem::take(&mut chain.gateway.routed);
+    routed(&mut chain);
+    set_followed(&mut chain, 0..500, true);
+    assert_eq!(routed(&mut chain), 500);
+    set_followed(&mut chain, 400..500, false);
+    assert_eq!(routed(&mut chain), 0);
+    // Two lists in one batch, of which the second changes nothing.
+    for (uri, count) in [("x:0007", 400), ("x:0007", 0), ("x:0009", 400)] {
+        let calls = [0, 1].map(|_| chain.call("resources/list", &json!({})));
+        for index in [0, 1, 0, 1] {
+            let (now, call) = (chain.now, chain.take_call(index));
+            let listed = if index == 0 { resources(&[]) } else { resources(&[uri]) };
+            chain.sides[index].server.engine().complete(now, call.id(), &listed).expect("it is open");
+        }
+        chain.settle();
+        assert!(calls.into_iter().all(|call| chain.has_ended(call)));
+        assert_eq!(routed(&mut chain), count, "{uri}");
+        assert!(asked_for(&chain, 1).contains(uri));
+    }
+}
