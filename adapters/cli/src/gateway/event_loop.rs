@@ -68,19 +68,17 @@ impl GatewayLoop {
         self.front.begin_loop();
         loop {
             self.front.heed_signal();
-            self.process_pending();
-            if self.front.downstream.is_finished() {
-                return Ok(());
-            }
-            // All sides are polled before waiting too, because an answer may already be there.
             self.front.downstream.poll_io(true);
             for upstream in self.slots.iter_mut().filter_map(UpstreamSlot::upstream) {
                 upstream.poll_io();
             }
             self.handle_timeouts();
-            self.change_servers();
-            if self.process_pending() || self.front.downstream.is_finished() {
-                continue;
+            self.process_pending();
+            while self.change_servers() {
+                self.process_pending();
+            }
+            if self.front.downstream.is_finished() {
+                return Ok(());
             }
             let deadline = self.gateway.poll_timeout().map_or(self.look_at, |at| at.min(self.look_at));
             let due = deadline.saturating_duration_since(self.front.downstream.now());
@@ -207,15 +205,19 @@ impl GatewayLoop {
         }
     }
 
-    /// Lets go of servers that have ended, and starts those that are due.
-    fn change_servers(&mut self) {
+    /// Lets go of servers that have ended, and starts those that are due. Returns whether there was anything to do.
+    fn change_servers(&mut self) -> bool {
+        let mut any = false;
         for index in 0..self.slots.len() {
             let Some(slot) = self.slots.get_mut(index) else { continue };
             // What the last one sent is relayed first.
             if !self.gateway.is_running(index) && !self.front.downstream.is_congested() {
+                any |= slot.upstream().is_some();
                 slot.end(self.gateway.take_fault(index));
             }
-            match slot.poll_started() {
+            let started = slot.poll_started();
+            any |= started.is_some();
+            match started {
                 None => {}
                 Some(Ok(peer)) => self.handle_started(index, &peer),
                 Some(Err(failure)) => self.handle_start_failure(index, &failure),
@@ -223,10 +225,12 @@ impl GatewayLoop {
         }
         while let Some(index) = self.gateway.poll_start(self.front.downstream.now()) {
             let Some(slot) = self.slots.get_mut(index) else { continue };
+            any = true;
             if let Err(failure) = slot.start() {
                 self.handle_start_failure(index, &failure);
             }
         }
+        any
     }
 
     fn handle_started(&mut self, index: usize, peer: &Peer) {
@@ -253,9 +257,8 @@ impl GatewayLoop {
         });
     }
 
-    /// Relays all input and writes the results until nothing is left but to wait. Returns whether there was any work.
-    fn process_pending(&mut self) -> bool {
-        let mut any = false;
+    /// Relays all input and writes the results until nothing is left but to wait.
+    fn process_pending(&mut self) {
         loop {
             let mut moved = false;
             while let Some(event) = self.front.downstream.poll_event() {
@@ -287,9 +290,8 @@ impl GatewayLoop {
                 }
                 moved |= upstream.wire().write();
             }
-            any |= moved;
             if !moved {
-                return any;
+                return;
             }
         }
     }
