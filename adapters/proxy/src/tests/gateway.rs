@@ -343,9 +343,9 @@ fn upstream_whose_entries_have_no_room_is_named() {
     assert!(listed["_meta"][UNAVAILABLE]["dock"].as_str().expect("a reason").contains("no room"));
     // A large one shuts out no others.
     let mut large = tools(&["a"]);
-    large["tools"][0]["description"] = json!("x".repeat((8 << 20) - 200));
+    large["tools"][0]["description"] = json!("x".repeat((8 << 20) - 1_000));
     let mut small = tools(&["b"]);
-    small["tools"][0]["description"] = json!("x".repeat(1_000));
+    small["tools"][0]["description"] = json!("x".repeat(2_000));
     let listed = chain.list("tools/list", &json!({}), &[large, small]);
     assert_eq!(names(&listed, "tools", "name"), ["dock_b"]);
     assert!(listed["_meta"][UNAVAILABLE]["tide"].as_str().expect("a reason").contains("no room"));
