@@ -4,6 +4,7 @@
 //! about sessions to the store and back. The store runs on threads of its own.
 
 mod buckets;
+mod failures;
 mod in_ids;
 mod message;
 mod relays;
@@ -33,6 +34,7 @@ use mcp_std::session_store::{
 use mcp_std::sync::{Inbox, Sender, Workers};
 use mcp_std::{catch, entropy};
 
+use self::failures::Failed;
 use self::in_ids::SessionsInIds;
 use self::message::{Message, RelayName};
 use self::relays::{Relays, number_of};
@@ -48,9 +50,6 @@ const MAX_WAITING: usize = 1024;
 const MAX_MESSAGES: usize = 1024;
 /// Largest number of background loads under way, for each loop.
 const MAX_LOADING: usize = 64;
-/// Largest number of sessions of which something has failed, of each kind. Beyond it their records expire by themselves, and
-/// what was not told stays unknown to other processes until they load the sessions.
-const MAX_FAILED: usize = 1 << 16;
 /// Number of times that a record is stored again after a conflict.
 const MAX_CONFLICTS: u32 = 8;
 /// Longest time for each of both at the end of the server.
@@ -349,44 +348,6 @@ struct SessionSharing {
     is_publishing: bool,
 }
 
-/// What has failed for no request, or after it was answered.
-#[derive(Default)]
-struct Failed {
-    /// Sessions to load for their GET streams.
-    loads: BTreeSet<SessionId>,
-    /// Sessions that have ended, and may be in the store still, or in other processes. At most [`MAX_FAILED`].
-    ended: BTreeSet<SessionId>,
-    /// Sessions whose change is stored, as this version, and not told. At most [`MAX_FAILED`].
-    changed: BTreeMap<SessionId, u64>,
-    /// Sessions whose messages wait here for the GET stream in the process with a number. At most [`MAX_FAILED`].
-    waiting: BTreeMap<SessionId, u32>,
-    /// Changes wait in [`SessionSharing::changes`].
-    has_changes: bool,
-}
-
-impl Failed {
-    fn is_empty(&self) -> bool {
-        self.loads.is_empty()
-            && self.ended.is_empty()
-            && self.changed.is_empty()
-            && self.waiting.is_empty()
-            && !self.has_changes
-    }
-
-    fn add_ended(&mut self, id: SessionId) {
-        if self.ended.len() < MAX_FAILED {
-            self.ended.insert(id);
-        }
-    }
-
-    fn add_changed(&mut self, id: SessionId, version: u64) {
-        if self.changed.len() < MAX_FAILED {
-            let newest = self.changed.entry(id).or_default();
-            *newest = version.max(*newest);
-        }
-    }
-}
-
 /// A session that is being stored.
 #[derive(Default)]
 struct Saving {
@@ -542,28 +503,6 @@ impl SessionSharing {
         }
     }
 
-    /// Does again what has failed before the pause.
-    fn try_again(&mut self, now: Instant, server: &mut Server) {
-        self.is_paused = false;
-        let failed = core::mem::take(&mut self.failed);
-        self.to_load.extend(failed.loads);
-        self.load_next(server);
-        for id in failed.ended {
-            if let Err(Job::Remove { id, .. }) = self.workers.submit(Job::Remove { exchange: None, id }) {
-                self.failed.add_ended(id);
-            }
-        }
-        for (id, version) in failed.changed {
-            if !self.tell(Message::Changed(id.clone(), version)) {
-                self.failed.add_changed(id, version);
-            }
-        }
-        for (id, to) in failed.waiting {
-            self.hand_over(now, server, &id, to, None);
-        }
-        self.publish_next();
-    }
-
     /// Gives the messages of a session that wait here to the process with a number, which has a GET stream.
     fn hand_over(&mut self, now: Instant, server: &mut Server, id: &SessionId, to: u32, after: Option<&str>) {
         for message in server.shared_sessions().take_waiting(now, id, after) {
@@ -571,25 +510,6 @@ impl SessionSharing {
             if let Err(message) = told {
                 self.fail(now, server, message);
             }
-        }
-    }
-
-    /// Takes note of a message that may not have reached the other processes.
-    fn fail(&mut self, now: Instant, server: &mut Server, message: Message) {
-        match message {
-            Message::ForStream(id, to, message) => {
-                _ = server.shared_sessions().send(now, &id, message.into());
-                if self.failed.waiting.len() < MAX_FAILED {
-                    self.failed.waiting.insert(id, to);
-                }
-            }
-            Message::Changed(id, version) => self.failed.add_changed(id, version),
-            Message::Resume(_, _, request, _) => self.relays.refuse(now, server, request),
-            Message::Stream(name, number, ..) => {
-                let told = self.relays.lose_part(now, server, name, number);
-                _ = told.is_none_or(|message| self.tell(message));
-            }
-            _ => {}
         }
     }
 
