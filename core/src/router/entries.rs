@@ -157,6 +157,8 @@ pub(super) struct CallRules {
     pub(super) required_scopes: Vec<Box<str>>,
     /// Whether the handler of a tool decides when a call becomes a task.
     pub(super) defers_task: bool,
+    /// Whether a call of a tool may run again.
+    pub(super) is_repeatable: bool,
 }
 
 /// An enabled entry, borrowed.
@@ -407,6 +409,14 @@ impl<T: Listed, H, X> Entries<T, H, X> {
     /// Returns all items, hidden or not, in order.
     pub(super) fn items(&self) -> impl Iterator<Item = &T> {
         self.catalog.items_after(0).map(|item| &item.item)
+    }
+
+    /// Returns the names of the entries whose calls may run again, hidden or not.
+    pub(super) fn repeatable(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().filter_map(|(name, key)| {
+            let registration = self.registrations.get(key.slot as usize)?.as_ref()?;
+            registration.rules.is_repeatable.then_some(&**name)
+        })
     }
 
     /// Returns the data of all entries, in no particular order.

@@ -506,6 +506,11 @@ impl<H, M: Hook> Router<H, M> {
         self.tools.items()
     }
 
+    /// Returns the names of the tools whose calls [may run again](super::ToolEntry::repeatable), hidden or not.
+    pub fn repeatable_tools(&self) -> impl Iterator<Item = &str> {
+        self.tools.repeatable()
+    }
+
     /// Returns the capabilities of the server (TOOL-001, RES-001, PROMPT-001, COMP-001).
     ///
     /// These are the capabilities of all entries, hidden or not, and the [declared](Self::declare) ones. List changes

@@ -133,6 +133,25 @@ impl ToolEntry<'_> {
         self
     }
 
+    /// Lets a call run again, in another process, if the one that it came to has ended before it has answered. Servers that
+    /// share sessions do so for a client that resumes the stream of the call; without this, it gets an error.
+    ///
+    /// The handler may run twice with the same arguments then, also at the same time, if a process only seemed to have ended. It
+    /// asks its questions anew, and sends no progress the second time. The client gets one answer.
+    ///
+    /// This is a decision of the server, and not told to clients. It does not follow from
+    /// [`ToolAnnotations::idempotent_hint`], which tells a client that a repeated call has no further effect on the environment: such a
+    /// call may still be too costly to repeat, or rely on what its process had, and a call without the hint may be safe to repeat
+    /// when its handler recognizes it. A tool that is read-only or idempotent is mostly repeatable, too.
+    ///
+    /// A tool that is registered again under its name keeps this.
+    pub fn repeatable(mut self) -> Self {
+        if let Some(entry) = &mut self.tool {
+            entry.rules.is_repeatable = true;
+        }
+        self
+    }
+
     pub(super) fn set(mut self, change: impl FnOnce(&mut Tool)) -> Self {
         if let Some(entry) = &mut self.tool {
             change(entry.item);

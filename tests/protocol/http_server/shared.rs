@@ -1,10 +1,11 @@
 //! Sessions that several processes serve, without affinity.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 
+use bytes::Bytes;
 use mcp_proto::http::server::{
-    Config, ExchangeId, Protected, Server, SessionId, SharedSessionEvent, SnapshotError,
+    Config, ExchangeId, KeptCall, Protected, Server, SessionId, SharedSessionEvent, SnapshotError,
 };
 use mcp_proto::model::{ElicitParams, ElicitSchema, InputRequest, LoggingLevel};
 use mcp_proto::server::{Call, CancelReason, Event, Identity, InputRequired};
@@ -19,6 +20,7 @@ use crate::protocol::common::{secs, server};
 
 mod in_ids;
 mod relays;
+mod repeats;
 
 /// Several processes with one store, whose messages arrive at once unless they are held.
 struct Cluster {
@@ -35,6 +37,14 @@ struct Cluster {
     numbers: Vec<u8>,
     /// Streams that are open for another process: where, for whom.
     relays: Vec<(usize, ExchangeId, usize, ExchangeId)>,
+    /// Calls of `echo` may run again.
+    is_repeatable: bool,
+    /// The messages of such calls, by session, and their owners.
+    kept: BTreeMap<(String, KeptCall), (u32, Bytes)>,
+    /// What the store has not answered yet, if it is slow.
+    held: Option<Vec<(usize, SharedSessionEvent)>>,
+    /// Processes that no other one hears.
+    is_silent: BTreeSet<usize>,
 }
 
 const OK: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -52,6 +62,10 @@ impl Cluster {
             used: 0,
             numbers: (0..count).collect(),
             relays: Vec::new(),
+            is_repeatable: false,
+            kept: BTreeMap::new(),
+            held: None,
+            is_silent: BTreeSet::new(),
         }
     }
 
@@ -71,6 +85,10 @@ impl Cluster {
         self.processes[at].now = now;
         self.numbers[at] = number;
         self.relays.retain(|(of, _, to, _)| *of != at && *to != at);
+        self.held.iter_mut().for_each(|held| held.retain(|(of, _)| *of != at));
+        if self.is_repeatable {
+            self.processes[at].server.shared_sessions().set_repeatable_tools(["echo".into()]);
+        }
     }
 
     /// Passes events between the processes and the store until there are no more.
@@ -144,7 +162,8 @@ impl Cluster {
                 }
             }
             SharedSessionEvent::Resume { exchange, id, process, after } => {
-                let Some(of) = self.numbers.iter().position(|number| u32::from(*number) == process) else {
+                let of = self.numbers.iter().position(|number| u32::from(*number) == process);
+                let Some(of) = of.filter(|of| !self.is_silent.contains(of)) else {
                     // It has ended, and answers nothing.
                     return;
                 };
@@ -190,8 +209,66 @@ impl Cluster {
                 assert!(!ids.is_empty() && ids.iter().all(|id| self.records.contains_key(id.reveal())));
                 self.used += 1;
             }
+            event => self.serve_kept(at, event),
+        }
+    }
+
+    /// Answers as a store that has messages of calls.
+    fn serve_kept(&mut self, at: usize, event: SharedSessionEvent) {
+        if let Some(held) = &mut self.held {
+            return held.push((at, event));
+        }
+        let own = u32::from(self.numbers[at]);
+        let web = &mut self.processes[at];
+        let now = web.now;
+        let mut sessions = web.server.shared_sessions();
+        match event {
+            SharedSessionEvent::KeepCall { exchange, id, call, message } => {
+                assert_eq!(call.process, own);
+                let name = (id.reveal().into(), call);
+                if self.store_is_up {
+                    self.kept.insert(name.clone(), (own, message));
+                }
+                if !sessions.call_kept(now, exchange, self.store_is_up) {
+                    self.kept.remove(&name);
+                }
+            }
+            SharedSessionEvent::CallAnswered { exchange, id, call } => {
+                let name = (id.reveal().into(), call);
+                let is_taken_over = self.kept.get(&name).is_some_and(|(owner, _)| *owner != own);
+                if !is_taken_over {
+                    self.kept.remove(&name);
+                }
+                sessions.answer_call(now, exchange, is_taken_over);
+            }
+            SharedSessionEvent::FindCall { exchange, id, call, after } => {
+                let asked = call.process;
+                let name = (id.reveal().to_owned(), call);
+                let Some((owner, message)) = self.kept.get_mut(&name) else {
+                    _ = sessions.repeat_call(now, exchange, None);
+                    return;
+                };
+                let has_ended = !self.numbers.iter().any(|number| u32::from(*number) == *owner);
+                if *owner != asked && *owner != own && !has_ended {
+                    let process = *owner;
+                    return self.serve(at, SharedSessionEvent::Resume { exchange, id, process, after });
+                }
+                *owner = own;
+                if !sessions.repeat_call(now, exchange, Some(message)) {
+                    *owner = asked;
+                }
+            }
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Lets the store answer what it has not answered.
+    fn answer_held(&mut self) {
+        for (at, event) in self.held.take().into_iter().flatten() {
+            self.serve_kept(at, event);
+        }
+        self.processes.iter_mut().for_each(HttpServerHarness::transmit_all);
+        self.settle();
     }
 
     fn others(&mut self, at: usize, mut f: impl FnMut(&mut HttpServerHarness, mcp_proto::Instant)) {

@@ -56,13 +56,14 @@ pub trait LoopExtension: Send {
 pub struct Attachments {
     pub(super) tasks: Option<TaskSource>,
     pub(super) extensions: Vec<Arc<dyn ServerExtension>>,
+    repeatable_tools: Vec<Box<str>>,
 }
 
 impl Attachments {
     /// Returns whether there is nothing to give.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.tasks.is_none() && self.extensions.is_empty()
+        self.tasks.is_none() && self.extensions.is_empty() && self.repeatable_tools.is_empty()
     }
 
     /// Adds tasks.
@@ -76,6 +77,13 @@ impl Attachments {
     #[must_use]
     pub fn with_extension(mut self, extension: Arc<dyn ServerExtension>) -> Self {
         self.add_extension(extension);
+        self
+    }
+
+    /// Adds tools whose calls [may run again](mcp_proto::router::ToolEntry::repeatable).
+    #[must_use]
+    pub fn with_repeatable_tools(mut self, names: impl IntoIterator<Item = Box<str>>) -> Self {
+        self.repeatable_tools.extend(names);
         self
     }
 
@@ -101,6 +109,7 @@ impl Attachments {
         if let Some(tasks) = &self.tasks {
             dispatcher.set_tasks(tasks.install(server_loop, anchor, place)?);
         }
+        server_loop.set_repeatable_tools(&self.repeatable_tools);
         for extension in &self.extensions {
             let commands = dispatcher.commands();
             dispatcher.add_extension(extension.join(server_loop, commands));
@@ -114,6 +123,7 @@ impl fmt::Debug for Attachments {
         f.debug_struct("Attachments")
             .field("tasks", &self.tasks.is_some())
             .field("extensions", &self.extensions.len())
+            .field("repeatable_tools", &self.repeatable_tools)
             .finish()
     }
 }

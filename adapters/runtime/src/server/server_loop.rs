@@ -71,6 +71,11 @@ pub trait ServerLoop {
         true
     }
 
+    /// Sets the tools whose calls may run again in another process, if the sessions are shared.
+    fn set_repeatable_tools(&mut self, names: &[Box<str>]) {
+        let _ = names;
+    }
+
     /// Returns whether the transport supports [`poll_later`](Self::poll_later).
     fn supports_poll_later(&self) -> bool {
         false

@@ -6,6 +6,7 @@
 mod buckets;
 mod failures;
 mod in_ids;
+mod kept_calls;
 mod message;
 mod relays;
 mod seal;
@@ -36,6 +37,7 @@ use mcp_std::{catch, entropy};
 
 use self::failures::Failed;
 use self::in_ids::SessionsInIds;
+use self::kept_calls::{CallJob, CallOutcome};
 use self::message::{Message, RelayName};
 use self::relays::{Relays, number_of};
 use self::seal::{Purpose, Sealer, name_of};
@@ -64,7 +66,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// of shards. A session survives its process, and each request of it can go to any of them. What each process publishes
 /// reaches the subscribers of all, except to a [limited audience](mcp_proto::server::Audience), and except lists of extensions.
 ///
-/// A call belongs to the process that it came to, and ends with it.
+/// A call belongs to the process that it came to, and ends with it, unless its tool [may run
+/// again](mcp_proto::router::ToolEntry::repeatable).
 #[derive(Clone)]
 pub struct SharedSessions(Place);
 
@@ -190,6 +193,8 @@ enum Job {
         ids: Vec<SessionId>,
         lifetime: Duration,
     },
+    /// Something about a call that may run again.
+    Call(CallJob),
     /// Waits for [`RETRY_AFTER`].
     Pause,
 }
@@ -214,6 +219,7 @@ enum Outcome {
         is_told: bool,
     },
     Touched,
+    Call(CallOutcome),
     Paused,
 }
 
@@ -262,6 +268,7 @@ impl Shared {
                 let _ = guard(|| self.store.touch(&names, lifetime));
                 Outcome::Touched
             }
+            Job::Call(job) => Outcome::Call(job.run(self, process)),
             Job::Pause => {
                 thread::sleep(RETRY_AFTER);
                 Outcome::Paused
@@ -499,6 +506,7 @@ impl SessionSharing {
                 }
             }
             Outcome::Touched => {}
+            Outcome::Call(outcome) => self.finish_call(now, server, outcome),
             Outcome::Paused => self.try_again(now, server),
         }
     }
@@ -510,6 +518,20 @@ impl SessionSharing {
             if let Err(message) = told {
                 self.fail(now, server, message);
             }
+        }
+    }
+
+    /// Asks the process with a number for the stream of a call that a request resumes.
+    fn ask(
+        &mut self,
+        now: Instant,
+        server: &mut Server,
+        exchange: ExchangeId,
+        stream: (SessionId, u32, String),
+    ) {
+        let asked = self.relays.resume(now, server, exchange, stream);
+        if let Some(Err(asked)) = asked.map(|asked| self.publisher.submit(asked)) {
+            self.fail(now, server, asked);
         }
     }
 
@@ -695,11 +717,11 @@ impl ShareSessions for SessionSharing {
                 _ = self.tell(Message::StreamOpened(id, after.unwrap_or_default()));
             }
             SharedSessionEvent::Resume { exchange, id, process, after } => {
-                let asked = self.relays.resume(now, server, exchange, (id, process, after));
-                if let Some(Err(asked)) = asked.map(|asked| self.publisher.submit(asked)) {
-                    self.fail(now, server, asked);
-                }
+                self.ask(now, server, exchange, (id, process, after));
             }
+            SharedSessionEvent::KeepCall { .. }
+            | SharedSessionEvent::CallAnswered { .. }
+            | SharedSessionEvent::FindCall { .. } => self.handle_call_event(now, server, event),
             SharedSessionEvent::Relay { id, message } => _ = self.tell(Message::Relay(id, message.to_vec())),
             _ => {}
         }

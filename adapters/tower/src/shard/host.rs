@@ -34,6 +34,8 @@ pub(super) struct Host {
     /// A shutdown that the others do not know.
     pub(super) unshared_shutdown: Option<Duration>,
     pub(super) shutdown_deadline: Option<Instant>,
+    /// Names of the tools whose calls may run again in another process.
+    pub(super) repeatable_tools: Vec<Box<str>>,
     pub(super) tools_changed: bool,
     /// Names of the tools whose schemas the server has.
     tool_names: Vec<String>,
@@ -51,6 +53,7 @@ impl Host {
             unshared: None,
             unshared_shutdown: None,
             shutdown_deadline: None,
+            repeatable_tools: Vec::new(),
             tools_changed: false,
             tool_names: Vec::new(),
         }
@@ -132,6 +135,10 @@ impl Host {
 }
 
 impl ServerLoop for Host {
+    fn set_repeatable_tools(&mut self, names: &[Box<str>]) {
+        self.repeatable_tools = names.into();
+    }
+
     fn engine(&mut self) -> &mut Engine {
         self.server.engine()
     }

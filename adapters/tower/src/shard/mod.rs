@@ -153,6 +153,9 @@ impl Shard {
         let host = &mut self.core().host;
         let sharing = start(&mut host.server)?;
         sharing.register(&Waker::from(Arc::new(ShardWaker(self.this.clone()))));
+        if !host.repeatable_tools.is_empty() {
+            host.server.shared_sessions().set_repeatable_tools(host.repeatable_tools.iter().cloned());
+        }
         host.sharing = Some(sharing);
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! The exchanges of a server and their table: which have output, which are streams, whose they are, their deadlines.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -12,7 +11,9 @@ use super::principals::PrincipalCounts;
 use super::protected::{Protected, Scheme};
 use super::refusal::{Refusal, no_session};
 use super::request_headers::RequestHeaders;
-use super::resumption::{ReplayEntry, UnwrittenEvent, UnwrittenEvents, write_entry, write_event_head};
+use super::resumption::{
+    EventNote, ReplayEntry, UnwrittenEvent, UnwrittenEvents, write_entry, write_event_head,
+};
 use crate::built::{Authorizing, Part, Sessions};
 use crate::deadlines::Deadlines;
 use crate::frame::sse::{EVENT_END, EventHead};
@@ -213,7 +214,7 @@ impl ExchangeTable {
     /// Returns whether a request, or its response, waits for a decision of the application.
     pub(super) fn is_undecided(&self, key: Key) -> bool {
         let waits = |phase| matches!(phase, RequestPhase::Authorizing | RequestPhase::Loading);
-        self.get(key).is_some_and(|x| x.is_held || waits(x.phase))
+        self.get(key).is_some_and(|x| x.is_held || waits(x.phase) || x.repeat == RepeatState::Removing)
     }
 
     // ---- shares ----------------------------------------------------------------------------------------------
@@ -674,7 +675,7 @@ pub(super) struct ServerExchange {
     /// The number of the last event on that stream.
     pub(super) last_event: u32,
     /// What the ids of its events say besides, for other processes.
-    pub(super) event_note: Option<Box<str>>,
+    pub(super) event_note: Option<EventNote>,
     pub(super) session_use: SessionUse,
     pub(super) response: Option<Response>,
     pub(super) out: Outbox,
@@ -684,6 +685,8 @@ pub(super) struct ServerExchange {
     pub(super) session_is_loaded: bool,
     /// The response is not shown before the application has stored the session.
     pub(super) is_held: bool,
+    /// Whether another process may run its call again, if there are others.
+    pub(super) repeat: RepeatState,
     client: ClientPresence,
     /// Events of a GET stream that may not have been written yet.
     pub(super) unwritten: Part<Sessions, UnwrittenEvents>,
@@ -712,6 +715,34 @@ pub(super) enum SessionUse {
     Begins,
     /// It is none of theirs: it is modern, or cannot be read.
     Standalone,
+}
+
+/// Whether another process may run the call of an exchange again, by its message in a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum RepeatState {
+    /// It was not asked for.
+    #[default]
+    None,
+    /// The call waits for its message to be stored.
+    Storing,
+    /// The message is stored.
+    Stored,
+    /// The answer waits for the message to be removed.
+    Removing,
+    /// The message is not stored, or not any more.
+    Never,
+    /// The request resumes the stream of a call whose message is looked for.
+    Sought,
+}
+
+impl RepeatState {
+    /// Takes the state of a call that moves to another exchange, which asks once more for what this one has asked for.
+    pub(super) fn take_for_transfer(&mut self) -> Self {
+        match core::mem::take(self) {
+            Self::Removing => Self::Stored,
+            other => other,
+        }
+    }
 }
 
 /// Whether the client of an exchange is there.
@@ -786,6 +817,7 @@ impl ServerExchange {
             output_complete: false,
             session_is_loaded: false,
             is_held: false,
+            repeat: RepeatState::None,
             client: ClientPresence::Here,
             unwritten: Part::NONE,
             idle_since: now,

@@ -39,7 +39,8 @@ pub use exchange_table::{ExchangeId, Response};
 pub use protected::{Dpop, Protected, ProtectedError, Scheme};
 pub use request_headers::VisibleFieldError;
 pub use shared::{
-    SealedIdentity, SessionId, SessionRecord, SharedSessionEvent, SharedSessions, SubscriptionsNeedStore,
+    KeptCall, SealedIdentity, SessionId, SessionRecord, SharedSessionEvent, SharedSessions,
+    SubscriptionsNeedStore,
 };
 pub use snapshot::{SnapshotError, Snapshots};
 pub use token::{AccessToken, Denial, TokenRequest};

@@ -16,7 +16,7 @@ use super::{Server, shared};
 use crate::built::Sessions;
 use crate::draft::{Deviation, Draft};
 use crate::head::Fields;
-use crate::json::string;
+use crate::json::{Span, string};
 use crate::methods;
 use crate::rpc::envelope::{self, Envelope, MalformedMessage};
 use crate::rpc::{RpcError, code};
@@ -178,8 +178,10 @@ impl Server {
             Ok(envelope) => inspect_shared(self, key, route, frame, envelope),
             Err(_) => Effect::None,
         };
-        if effect == Effect::Elsewhere {
-            return self.exchanges.answer_empty(key, 202, Fields::new());
+        match effect {
+            Effect::Elsewhere => return self.exchanges.answer_empty(key, 202, Fields::new()),
+            Effect::Waits => return,
+            Effect::None | Effect::Changes => {}
         }
         // From here on the engine answers, whatever is wrong with the message.
         let Some(stream) = self.open_stream(key, route) else { return };
@@ -404,6 +406,32 @@ impl Server {
             x.session_use = SessionUse::Begins;
         }
     }
+}
+
+/// Processes the message of a call of a session a second time, without progress. Returns whether it has a stream.
+pub(super) fn post_again(server: &mut Server, key: Key, session: SessionKey, frame: &Bytes) -> bool {
+    let mut envelope = server.engine.parse(frame);
+    if let Ok(envelope) = &mut envelope {
+        envelope.params.meta.token = Span::default();
+    }
+    let route = PostRoute::Session(session);
+    let Some(stream) = server.open_stream(key, route) else { return false };
+    let Some(x) = server.exchanges.get(key) else { return false };
+    // What header fields repeat was compared the first time.
+    let check = RequestHeaderCheck {
+        headers: &x.headers,
+        tools: None,
+        draft: server.engine.config().settings.draft,
+        served_versions: server.engine.config().advertised_versions(),
+    };
+    server.engine.exchanges().handle_message(server.now, stream, frame, envelope, &check);
+    server.finish_post(key, stream, route, true, None);
+    server.exchanges.get(key).is_some_and(|x| x.stream.is_some())
+}
+
+/// Checks the limits for a call of a session.
+pub(super) fn check_room_in(server: &Server, session: SessionKey) -> Result<(), Refusal> {
+    check_room(server, PostRoute::Session(session))
 }
 
 /// Makes a request wait for its session, if other processes serve it, too, and it may not be here as it is now.

@@ -4,12 +4,12 @@
 use core::time::Duration;
 
 use super::exchange_table::{
-    Kind, RequestPhase, ResponseForm, ServerExchange, SessionKey, SessionPlace, SessionUse,
+    Kind, RepeatState, RequestPhase, ResponseForm, ServerExchange, SessionKey, SessionPlace, SessionUse,
 };
 use super::http_sse::HttpSse;
 use super::refusal::overloaded;
 use super::resumption::{
-    self, ReplayEntry, event_stream_fields, write_empty_event, write_entry, write_event_head,
+    self, ReplayEntry, event_stream_fields, note_text, write_empty_event, write_entry, write_event_head,
 };
 use super::{MAX_BUFFERED_BODY, Server, shared};
 use crate::CallId;
@@ -43,6 +43,12 @@ impl Server {
         // Before the output is looked at, so that what comes later queues the exchange again.
         self.engine.exchanges().rearm(stream);
         let progress = self.engine.exchange_status(ChannelId(stream));
+        let is_answered = Sessions::IS_BUILT && x.repeat != RepeatState::None && !progress.is_open;
+        let sharing = shared::functions(self).filter(|_| is_answered);
+        if sharing.is_some_and(|sharing| (sharing.hold_answer)(self, key)) {
+            return;
+        }
+        let Some(x) = self.exchanges.get(key) else { return };
         let before = x.out.len();
         if x.form == ResponseForm::Undecided {
             let Some(outbox) = self.engine.outbox(ChannelId(stream)) else { return };
@@ -140,11 +146,14 @@ impl Server {
             let place = SessionPlace { number: session.next_stream_number(), ..x.place() };
             self.sessions.set_place(&mut self.exchanges, key, place);
         }
+        if let Some(sharing) = shared::functions(self) {
+            (sharing.write_note)(self, key);
+        }
         let Some(x) = self.exchanges.get_mut(key) else { return };
         // A client that resumes has an id already. This one could be ahead of the events that it has missed.
         if primed && self.config.replay_budget() > 0 && x.headers.last_event_id() == Ok(None) {
             // An id for resumption before the first message (SSE-016, DEC-033).
-            let id = resumption::format_event_id(x.place().number, x.last_event, x.event_note.as_deref());
+            let id = resumption::format_event_id(x.place().number, x.last_event, note_text(&x.event_note));
             x.out.write(|out| write_empty_event(out, &EventHead { id: Some(&id), ..EventHead::default() }));
         }
         self.exchanges.mark_ready(key);
@@ -179,7 +188,7 @@ impl Server {
             let entry =
                 ReplayEntry { stream: x.place().number, event: x.last_event, is_last: last, message: text };
             if !x.is_client_gone() {
-                write_entry(&mut x.out, &entry, x.event_note.as_deref());
+                write_entry(&mut x.out, &entry, note_text(&x.event_note));
             }
             session.replay_log(built).push(entry, budget);
         }
@@ -369,7 +378,7 @@ pub(super) fn transfer_stream(server: &mut Server, from: Key, to: Key) {
     let Some(x) = server.exchanges.get_mut(from) else { return };
     debug_assert!(x.session_use != SessionUse::Standalone, "a stream without a session cannot be resumed");
     let (stream, event, place) = (x.stream.take(), x.last_event, x.place());
-    let note = x.event_note.take();
+    let (note, repeat) = (x.event_note.take(), x.repeat.take_for_transfer());
     // The old exchange leaves the index before the new one enters it with the same place.
     server.sessions.set_place(&mut server.exchanges, from, SessionPlace { is_call: false, ..place });
     if let Some(stream) = stream {
@@ -377,7 +386,7 @@ pub(super) fn transfer_stream(server: &mut Server, from: Key, to: Key) {
     }
     if let Some(x) = server.exchanges.get_mut(to) {
         (x.kind, x.form) = (Kind::Post, ResponseForm::EventStream);
-        (x.stream, x.last_event, x.event_note) = (stream, event, note);
+        (x.stream, x.last_event, x.event_note, x.repeat) = (stream, event, note, repeat);
     }
     server.sessions.set_place(&mut server.exchanges, to, place);
 }

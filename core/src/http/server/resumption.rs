@@ -3,6 +3,7 @@
 //! A session may have several GET streams. Each message outside of calls goes to one of them: the newest whose client
 //! keeps up. If the connection breaks before the message was written, the message goes to another one.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -22,6 +23,7 @@ use crate::frame::sse::{EVENT_END, EventHead};
 use crate::head::Fields;
 use crate::http::fields;
 use crate::outbox::Outbox;
+use crate::rpc::RequestId;
 use crate::slab::Key;
 use crate::tap::ChannelId;
 
@@ -126,7 +128,13 @@ impl Server {
     }
 
     /// Resumes a stream after an event; this supersedes the exchange that has it (DESIGN-18).
-    fn resume_stream(&mut self, key: Key, session: SessionKey, (number, event): (u32, u32), built: Sessions) {
+    pub(super) fn resume_stream(
+        &mut self,
+        key: Key,
+        session: SessionKey,
+        (number, event): (u32, u32),
+        built: Sessions,
+    ) {
         let keeps_events = self.config.replay_budget() > 0;
         let missed = self.sessions.missed_events(&mut self.exchanges, session, number, event);
         let Some(missed) = missed.filter(|_| keeps_events) else {
@@ -152,7 +160,7 @@ impl Server {
                 self.resume_call(key, session, number, event);
                 if let Some(x) = self.exchanges.get_mut(key) {
                     for entry in &missed {
-                        write_entry(&mut x.out, entry, x.event_note.as_deref());
+                        write_entry(&mut x.out, entry, note_text(&x.event_note));
                     }
                 }
                 self.fill_response(key);
@@ -353,6 +361,19 @@ pub(super) fn return_message(server: &mut Server, session: SessionKey, message: 
 
 // Writers of event streams.
 
+/// What ids of events say besides their number, for other processes.
+#[derive(Debug)]
+pub(super) enum EventNote {
+    /// The request of their call. Most calls have no events, so the text is written before the first one.
+    Request(RequestId),
+    Text(Box<str>),
+}
+
+/// Returns the text of a note, which is written when events begin.
+pub(super) fn note_text(note: &Option<EventNote>) -> Option<&str> {
+    if let Some(EventNote::Text(text)) = note { Some(text) } else { None }
+}
+
 /// Returns the fields of every event stream response.
 pub(super) fn event_stream_fields() -> Fields {
     let mut fields = Fields::new();
@@ -472,6 +493,11 @@ impl ReplayLog {
     /// Returns all events, oldest first.
     pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = &ReplayEntry> {
         self.entries.iter()
+    }
+
+    /// Returns whether there is an event of a stream.
+    pub(super) fn has_stream(&self, stream: u32) -> bool {
+        self.entries.iter().any(|entry| entry.stream == stream)
     }
 
     /// Withdraws the message of an event, because it is sent on another stream; the event itself is still known.

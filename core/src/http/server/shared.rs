@@ -10,9 +10,12 @@
 
 mod in_ids;
 mod relay;
+mod repeat;
 
 pub use in_ids::{SealedIdentity, SubscriptionsNeedStore};
+pub use repeat::KeptCall;
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,7 +23,9 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use super::exchange_table::{ExchangeId, Kind, RequestPhase, ServerExchange, SessionKey, SessionUse};
+use super::exchange_table::{
+    ExchangeId, Kind, RepeatState, RequestPhase, ServerExchange, SessionKey, SessionUse,
+};
 use super::refusal::overloaded;
 use super::resumption::{parse_event_id, return_message, take_waiting};
 use super::session::{HttpSession, ID_LEN, SessionLookup, drop_session, is_id};
@@ -32,6 +37,7 @@ use crate::server::{BatchContents, SessionState};
 use crate::slab::Key;
 use crate::sync::Arc;
 use crate::time::Instant;
+use repeat::Repeats;
 
 /// The id of a session, which is a secret of its client (HTTP-065). `Debug` shows its first characters alone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,6 +131,48 @@ pub enum SharedSessionEvent {
         /// The message, or a batch.
         message: Bytes,
     },
+    /// A call came whose tool may run [again](SharedSessions::set_repeatable_tools): store its message, with this process as the
+    /// owner.
+    ///
+    /// The request waits for [`call_kept`](SharedSessions::call_kept), at most for
+    /// [`Config::store_timeout`](super::Config::store_timeout), and runs without being kept then.
+    KeepCall {
+        /// The exchange of the request.
+        exchange: ExchangeId,
+        /// The session.
+        id: SessionId,
+        /// The name of the call in its session.
+        call: KeptCall,
+        /// The message.
+        message: Bytes,
+    },
+    /// A call has an answer whose message was stored: remove it, if this process is still the owner.
+    ///
+    /// The answer waits for [`answer_call`](SharedSessions::answer_call), at most for
+    /// [`Config::store_timeout`](super::Config::store_timeout), and is sent then.
+    CallAnswered {
+        /// The exchange of the request.
+        exchange: ExchangeId,
+        /// The session.
+        id: SessionId,
+        /// The name of the call.
+        call: KeptCall,
+    },
+    /// A client resumes the stream of a call whose process does not answer, or does not know it: take its message over from that
+    /// process, or [ask](Self::Resume) the one that has done so before.
+    ///
+    /// The exchange waits for [`repeat_call`](SharedSessions::repeat_call) or [`relay`](SharedSessions::relay), at most for
+    /// [`Config::store_timeout`](super::Config::store_timeout) and 2 s more, and is refused with 503 then.
+    FindCall {
+        /// The exchange of the request.
+        exchange: ExchangeId,
+        /// The session.
+        id: SessionId,
+        /// The name of the call.
+        call: KeptCall,
+        /// The id of the last event that the client has received.
+        after: String,
+    },
     /// A request has begun a session whose id [carries](SharedSessions::begin_in_ids) its identity: [save](SharedSessions::save)
     /// and seal it.
     ///
@@ -181,6 +229,8 @@ pub(super) struct Sharing {
     waits: Vec<(Key, Instant)>,
     /// The sessions that have ended here, whose ids carry their identity, until these expire; in order.
     ended: Vec<([u8; ID_LEN], Instant)>,
+    /// The calls that another process may run again; `None` if there are none.
+    repeats: Option<Box<dyn Repeats>>,
 }
 
 impl Sharing {
@@ -193,6 +243,7 @@ impl Sharing {
             used_since: now,
             waits: Vec::new(),
             ended: Vec::new(),
+            repeats: None,
         }
     }
 }
@@ -209,6 +260,10 @@ pub(super) struct Functions {
     pub(super) hold: fn(&mut Server, Key),
     /// Reports the end of a session, for the request of an exchange or for another reason.
     pub(super) end: fn(&mut Server, SessionKey, Option<Key>),
+    /// Writes the note in the ids of events of a call, before the first one.
+    pub(super) write_note: fn(&mut Server, Key),
+    /// Holds back the answer of a call that another process may have taken over. Returns whether it is held.
+    pub(super) hold_answer: fn(&mut Server, Key) -> bool,
     /// Ends the wait of a request for its session, or of its response, if it waits.
     pub(super) expire: fn(&mut Server, Key),
     /// Reports the sessions that were used.
@@ -241,6 +296,8 @@ pub(super) enum Effect {
     Changes,
     /// It belongs to another process, and was passed on.
     Elsewhere,
+    /// It waits, and is processed anew later.
+    Waits,
 }
 
 /// What two processes can change at the same time.
@@ -278,6 +335,8 @@ static FUNCTIONS: Functions = Functions {
     inspect_batch,
     hold,
     end,
+    write_note: relay::write_note,
+    hold_answer: repeat::hold_answer,
     expire,
     report_used,
     streams_begin_after: |sharing| sharing.streams_begin_after,
@@ -330,7 +389,7 @@ impl SharedSessions<'_> {
         let server = &mut *self.server;
         let begin = process % PROCESSES * NUMBERS;
         server.engine.exchanges().begin_requests_after(begin);
-        server.sharing = Some(alloc::boxed::Box::new(Sharing::new(&FUNCTIONS, begin, server.now)));
+        server.sharing = Some(Box::new(Sharing::new(&FUNCTIONS, begin, server.now)));
     }
 
     /// Lets a request go on with the record of its session that another process, or this one, has [saved](Self::save).
@@ -653,7 +712,7 @@ fn inspect(
         return changes(server, session);
     }
     if envelope.kind == envelope::Kind::Request {
-        return Effect::None;
+        return if repeat::keep(server, key, frame, envelope) { Effect::Waits } else { Effect::None };
     }
     let Some(channel) = server.sessions.get(session).map(|s| s.channel) else { return Effect::None };
     let is_awaited = server.engine.exchanges().awaits(channel, frame, envelope);
@@ -707,12 +766,17 @@ fn load_until(server: &mut Server, key: Key, until: Instant) {
 /// Notes until when an exchange waits: timers of earlier waits may fire before.
 fn note_wait(server: &mut Server, key: Key, until: Instant) {
     let Some(sharing) = server.sharing.as_mut() else { return };
-    match sharing.waits.binary_search_by_key(&key, |(key, _)| *key) {
-        Ok(at) => _ = sharing.waits.get_mut(at).map(|wait| wait.1 = until),
-        Err(at) => sharing.waits.insert(at, (key, until)),
-    }
+    set_time(&mut sharing.waits, key, until);
     if sharing.waits.len() > server.exchanges.len().saturating_mul(2) {
         sharing.waits.retain(|(key, _)| server.exchanges.is_undecided(*key));
+    }
+}
+
+/// Sets the time of a key in a list that is sorted by key.
+fn set_time<K: Ord>(sorted: &mut Vec<(K, Instant)>, key: K, time: Instant) {
+    match sorted.binary_search_by(|(other, _)| other.cmp(&key)) {
+        Ok(at) => _ = sorted.get_mut(at).map(|entry| entry.1 = time),
+        Err(at) => sorted.insert(at, (key, time)),
     }
 }
 
@@ -800,8 +864,9 @@ fn expire(server: &mut Server, key: Key) {
     }
     match server.exchanges.get(key) {
         Some(x) if x.is_held => refuse(server, key),
+        Some(x) if x.repeat == RepeatState::Removing => repeat::expire(server, key),
         Some(x) if x.phase != RequestPhase::Loading => {}
-        Some(x) if x.session_is_loaded => relay::end_lost(server, key),
+        Some(x) if x.session_is_loaded => repeat::expire(server, key),
         Some(_) => server.exchanges.refuse(key, &overloaded("the session was not read in time")),
         None => {}
     }

@@ -9,7 +9,7 @@ use super::super::{ECHO_PARAMS, answer_call, legacy_request};
 use super::{Cluster, call, methods, shared_id};
 use crate::protocol::common::secs;
 
-fn resume(all: &mut Cluster, at: usize, id: &str, after: &str) -> ExchangeId {
+pub(super) fn resume(all: &mut Cluster, at: usize, id: &str, after: &str) -> ExchangeId {
     let fields = [("Mcp-Session-Id", id), ("Last-Event-ID", after)];
     let x = all.processes[at].send_request("GET", "/mcp", &fields, "");
     all.settle();
@@ -17,7 +17,12 @@ fn resume(all: &mut Cluster, at: usize, id: &str, after: &str) -> ExchangeId {
 }
 
 /// Begins a call that is an event stream. Returns the call, its exchange, and the id of its first event.
-fn stream_call(all: &mut Cluster, at: usize, id: &str, request: u32) -> (Call, ExchangeId, String) {
+pub(super) fn stream_call(
+    all: &mut Cluster,
+    at: usize,
+    id: &str,
+    request: u32,
+) -> (Call, ExchangeId, String) {
     let x = all.post(at, id, &legacy_request(request, "tools/call", ECHO_PARAMS));
     let call = call(&mut all.processes[at], &mut |_| {});
     all.processes[at].advance(secs(5));

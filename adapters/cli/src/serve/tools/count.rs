@@ -73,7 +73,8 @@ pub(super) fn register(router: &mut Router, broken: Option<TourStep>) {
         .tool("count", count)
         .title("Count")
         .description("Counts from 1, slowly, and reports progress; can be cancelled")
-        .annotations(read_only());
+        .annotations(read_only())
+        .repeatable();
 }
 
 /// Deserializes an integer in any notation: `5`, `5.0` and `5e0` are the same JSON number.

@@ -268,6 +268,10 @@ impl HttpLoop {
     /// Sets what takes sessions to a store.
     pub(super) fn set_sharing(&mut self, sharing: Box<dyn ShareSessions>) -> Result<(), Error> {
         sharing.register(&self.waker()?);
+        let names = self.state.repeatable_tools.iter().cloned();
+        if names.len() > 0 {
+            self.state.server.shared_sessions().set_repeatable_tools(names);
+        }
         self.state.sharing = Some(sharing);
         Ok(())
     }

@@ -129,6 +129,7 @@ impl HttpLoop {
             }
             if let Some(sharing) = &self.state.sharing {
                 let sharing = sharing.for_shard(&mut other.state.server)?;
+                other.state.repeatable_tools.clone_from(&self.state.repeatable_tools);
                 other.set_sharing(sharing)?;
             }
             others.push(other);

@@ -45,6 +45,8 @@ pub(super) struct State {
     pub(super) undecided_tokens: Vec<(ExchangeId, Arc<AtomicBool>)>,
     /// Set if other processes serve the same sessions.
     pub(super) sharing: Option<Box<dyn ShareSessions>>,
+    /// Names of the tools whose calls may run again in another process.
+    pub(super) repeatable_tools: Vec<Box<str>>,
     /// Names of the tools whose schemas the server has.
     pub(super) tool_names: Vec<String>,
     pub(super) tools_changed: bool,
@@ -75,6 +77,7 @@ impl State {
             pending_tokens: VecDeque::new(),
             undecided_tokens: Vec::new(),
             sharing: None,
+            repeatable_tools: Vec::new(),
             tool_names: Vec::new(),
             tools_changed: false,
             shutdown_deadline: None,
@@ -248,6 +251,10 @@ impl ServerLoop for State {
 
     fn tick(&mut self) -> Instant {
         self.connections.tick()
+    }
+
+    fn set_repeatable_tools(&mut self, names: &[Box<str>]) {
+        self.repeatable_tools = names.into();
     }
 
     fn poll_event_during_call(&mut self) -> Option<Event> {

@@ -424,7 +424,8 @@ impl<F: Flavor> Router<F> {
 
     /// Returns the tasks and extensions of the router; see [`Handler::attachments`].
     pub fn attachments(&self) -> Attachments {
-        self.state.load().attachments.clone()
+        let state = self.state.load();
+        state.attachments.clone().with_repeatable_tools(state.core.repeatable_tools().map(Box::from))
     }
 
     /// Takes an event other than a call; see [`Handler::event`].

@@ -97,6 +97,18 @@ impl Relays {
         Some(Message::Resume(id, process, self.last_resumed, after))
     }
 
+    /// Returns whether no process was asked for a stream.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.asked.is_empty()
+    }
+
+    /// Returns the number of processes that were asked, and of which nothing was heard since.
+    #[cfg(test)]
+    pub(super) fn asked(&self) -> usize {
+        self.asked.len()
+    }
+
     /// Returns the number of the latest request.
     #[cfg(test)]
     pub(super) const fn last_request(&self) -> u32 {

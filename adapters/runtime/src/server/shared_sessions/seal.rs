@@ -6,7 +6,7 @@ use core::fmt;
 
 use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
-use mcp_proto::http::server::SessionId;
+use mcp_proto::http::server::{KeptCall, SessionId};
 use mcp_std::entropy;
 use mcp_std::session_store::{SessionName, SessionStoreError};
 use sha2::{Digest as _, Sha256};
@@ -58,6 +58,8 @@ pub(super) enum Purpose<'a> {
     Message,
     /// That of a client, in the id of its session.
     Identity,
+    /// The message of a call.
+    Call(&'a SessionName),
     /// The bucket of a limit.
     Bucket(&'a SessionName),
 }
@@ -68,6 +70,7 @@ impl Purpose<'_> {
             Self::Record(name) => [b"mcp-proto session record 1".as_slice(), &name.0].concat(),
             Self::Message => b"mcp-proto session message 1".to_vec(),
             Self::Identity => b"mcp-proto session identity 1".to_vec(),
+            Self::Call(name) => [b"mcp-proto call 1".as_slice(), &name.0].concat(),
             Self::Bucket(name) => [b"mcp-proto rate limit 1".as_slice(), &name.0].concat(),
         }
     }
@@ -150,6 +153,13 @@ fn failed() -> SessionStoreError {
 pub(super) fn name_of(id: &SessionId) -> SessionName {
     let digest = Sha256::new().chain_update(b"mcp-proto session name").chain_update(id.reveal()).finalize();
     SessionName(digest.into())
+}
+
+/// Returns the name of a call of a session in a store.
+pub(super) fn name_of_call(id: &SessionId, call: &KeptCall) -> SessionName {
+    let digest = Sha256::new().chain_update(b"mcp-proto call name").chain_update(id.reveal());
+    let digest = digest.chain_update(call.process.to_be_bytes()).chain_update(&call.request);
+    SessionName(digest.finalize().into())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time;
 
-use mcp_proto::http::server::{Config, Connection, Event};
+use mcp_proto::http::server::{Config, Connection, Event, KeptCall};
 use mcp_proto::{Capabilities, Capability, Change, Entropy, server};
 use mcp_std::session_store::{MemorySessionStore, WatchReceiver};
 
@@ -270,6 +270,97 @@ fn process_that_has_not_answered_another_one_has_ended() {
     let d = Process::start(&store);
     assert_eq!(number_of(d.sharing.process), number);
     run_all(&mut [&mut c], "it is heard", |all| !all[0].sharing.relays.has_ended(four_seconds, number));
+}
+
+/// Starts processes whose tool may run again.
+fn repeating<const N: usize>(store: &Failing) -> [Process; N] {
+    core::array::from_fn(|_| {
+        let mut process = Process::start(store);
+        process.server.shared_sessions().set_repeatable_tools(["x".into()]);
+        process
+    })
+}
+
+// covers: SSE-021
+#[test]
+fn call_of_a_process_that_was_killed_runs_again_where_its_client_resumes_it() {
+    let store = Failing::default();
+    let [mut a, mut b, mut c] = repeating(&store);
+    let id = a.begin();
+    let after = a.begin_call(&id, 77);
+    drop(a);
+    b.resume(&id, &after);
+    // Until the process that was asked counts as ended.
+    let ended = |process: &mut Process, seconds| {
+        process.run_until("it is asked", |process| !process.sharing.relays.is_idle());
+        process.now = process.now + Duration::from_secs(seconds);
+    };
+    ended(&mut b, 2);
+    run_all(&mut [&mut b, &mut c], "it runs again", |all| all[0].call.is_some());
+    // The client asks a third process, which asks the second one, and is killed with that.
+    c.now = Instant::ZERO + Duration::from_secs(3);
+    c.resume(&id, &after);
+    run_all(&mut [&mut b, &mut c], "it is passed on", |all| all[1].written.contains("text/event-stream"));
+    drop((b, c));
+    let [mut d] = repeating(&store);
+    d.resume(&id, &after);
+    ended(&mut d, 2);
+    // The first owner is silent, and so is the second one: the client is told to ask again.
+    d.run_until("the second one is asked", |process| process.sharing.relays.asked() == 2);
+    d.now = d.now + Duration::from_secs(7);
+    d.run_until_written(" 503 ");
+    d.resume(&id, &after);
+    d.run_until("it runs again", |process| process.call.is_some());
+    d.answer("done");
+    d.run_until_written("done");
+    assert_eq!(d.written.matches("\"id\":77").count(), 1, "{}", d.written);
+}
+
+// covers: SSE-021
+#[test]
+fn answer_of_a_call_that_another_process_has_taken_over_is_dropped() {
+    let store = Failing::default();
+    let [mut a, mut b] = repeating(&store);
+    let id = a.begin();
+    let after = a.begin_call(&id, 77);
+    // It hears and says nothing for two seconds.
+    b.resume(&id, &after);
+    b.run_until("it is asked", |process| !process.sharing.relays.is_idle());
+    b.now = b.now + Duration::from_secs(2);
+    b.run_until("it runs again", |process| process.call.is_some());
+    let slow = a.call.take().expect("it runs");
+    let result = mcp_proto::model::CallToolResult::text("of the slow one");
+    a.server.engine().complete(a.now, slow.id(), &result).expect("it runs");
+    b.answer("of the new owner");
+    b.run_until_written("of the new owner");
+    run_all(&mut [&mut a, &mut b], "both have ended", |all| all[0].written.ends_with("0\r\n\r\n"));
+    assert!(!a.written.contains("of the slow one") && !b.written.contains("of the slow one"));
+    // The next answer of the first process is its own.
+    let x = a.begin_call(&id, 78);
+    a.answer("of the next call");
+    a.run_until_written("of the next call");
+    assert!(!x.is_empty());
+}
+
+// covers: SSE-021
+#[test]
+fn message_of_a_call_that_was_altered_in_the_store_is_that_of_no_call() {
+    let store = Failing::default();
+    let [mut a, mut b] = repeating(&store);
+    let id = a.begin();
+    let after = a.begin_call(&id, 77);
+    let call = KeptCall { process: number_of(a.sharing.process), request: "Nzc".into() };
+    let name = seal::name_of_call(&id, &call);
+    let stored = store.0.0.load(&name).expect("it answers").expect("it is stored");
+    let mut altered = stored.record.clone();
+    *altered.last_mut().expect("a seal") ^= 1;
+    store.0.0.compare_and_set(&name, Some(stored.version), &altered, FINISH_TIMEOUT).expect("it answers");
+    drop(a);
+    b.resume(&id, &after);
+    b.run_until("it is asked", |process| !process.sharing.relays.is_idle());
+    b.now = b.now + Duration::from_secs(2);
+    b.run_until_written("the call was lost");
+    assert!(b.call.is_none());
 }
 
 // covers: SSE-021

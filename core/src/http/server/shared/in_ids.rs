@@ -16,7 +16,7 @@ use super::super::session::{ID_LEN, SessionLookup, drop_session, is_id};
 use super::super::snapshot::{self, Snapshot, SnapshotError};
 use super::{
     Effect, Functions, NUMBERS, PROCESSES, SessionId, SharedSessionEvent, SharedSessions, Sharing, expire,
-    hold_response, id_of, load_until, relay, release, report,
+    hold_response, id_of, load_until, relay, release, report, set_time,
 };
 use crate::head::Fields;
 use crate::http::fields;
@@ -78,6 +78,8 @@ static FUNCTIONS: Functions = Functions {
     inspect_batch,
     hold,
     end,
+    write_note: relay::write_note,
+    hold_answer: |_, _| false,
     expire,
     report_used: |_| {},
     streams_begin_after: |sharing| sharing.streams_begin_after,
@@ -206,10 +208,7 @@ fn end(server: &mut Server, session: SessionKey, _: Option<Key>) {
             sharing.ended.remove(first);
         }
     }
-    match sharing.ended.binary_search_by_key(&id, |(id, _)| *id) {
-        Ok(at) => _ = sharing.ended.get_mut(at).map(|ended| ended.1 = expires),
-        Err(at) => sharing.ended.insert(at, (id, expires)),
-    }
+    set_time(&mut sharing.ended, id, expires);
 }
 
 fn add_to_id(server: &mut Server, key: Key, identity: &SealedIdentity) {

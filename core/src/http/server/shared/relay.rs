@@ -4,6 +4,7 @@
 //! opens the stream as if its client were there, and passes the bytes on. If it has ended, the call is lost: its client gets an
 //! error. A GET stream is not moved: a new one begins, all changes are announced on it, and the processes give it what waits.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use core::time::Duration;
 
@@ -16,10 +17,13 @@ use super::super::exchange_table::{
     ExchangeId, Kind, RequestPhase, ResponseForm, ServerExchange, SessionKey,
 };
 use super::super::refusal::unknown_event_id;
-use super::super::resumption::{ReplayEntry, event_stream_fields, parse_event_id, write_entry};
+use super::super::resumption::{EventNote, ReplayEntry, event_stream_fields, parse_event_id, write_entry};
+use super::super::session::SessionLookup;
 use super::super::snapshot::lost_call;
 use super::super::{MAX_BUFFERED_BODY, Server};
+use super::repeat::seek;
 use super::{NUMBERS, SessionId, SharedSessionEvent, SharedSessions, StreamPlace, id_of, load_until, report};
+use crate::built::Sessions;
 use crate::head::BodySize;
 use crate::http::fields;
 use crate::rpc::RequestId;
@@ -28,7 +32,7 @@ use crate::slab::Key;
 use crate::time::Instant;
 
 /// Time after which a process that does not answer has ended.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest id of a request that ids of events repeat, in bytes of JSON.
 const MAX_NOTED_ID: usize = 64;
 /// Length of its note.
@@ -38,21 +42,43 @@ const OTHER_NOTE: &str = "_";
 /// Number of relayed bytes that may wait for a slow client. Beyond it the stream ends, and its client resumes it.
 const MAX_RELAYED: usize = 64 * MAX_BUFFERED_BODY;
 
-/// Notes the id of a request in the ids of events of its call.
+/// Notes the request of a call for the ids of its events.
 pub(super) fn note_request(server: &mut Server, key: Key, envelope: &Envelope<'_>) {
-    let (Some(x), Some(id)) = (server.exchanges.get_mut(key), &envelope.id) else { return };
+    if let (Some(x), Some(id)) = (server.exchanges.get_mut(key), &envelope.id) {
+        x.event_note = Some(EventNote::Request(id.clone()));
+    }
+}
+
+/// Writes the note of a call, before its first event.
+pub(super) fn write_note(server: &mut Server, key: Key) {
+    let Some(x) = server.exchanges.get_mut(key) else { return };
+    if let Some(EventNote::Request(id)) = &x.event_note {
+        x.event_note = Some(EventNote::Text(note_of(id)));
+    }
+}
+
+/// Returns whether the ids of events name the request of an exchange.
+pub(super) fn is_noted(x: &ServerExchange) -> bool {
+    match &x.event_note {
+        Some(EventNote::Request(id)) => *note_of(id) != *OTHER_NOTE,
+        Some(EventNote::Text(text)) => **text != *OTHER_NOTE,
+        None => false,
+    }
+}
+
+fn note_of(id: &RequestId) -> Box<str> {
     let (mut text, mut note) = (alloc::vec::Vec::with_capacity(16), [0; MAX_NOTE]);
     id.write(&mut text);
     // Fails for a text of more than `MAX_NOTED_ID`.
     let len = URL_SAFE_NO_PAD.encode_slice(text, &mut note).unwrap_or_default();
     let note = note.get(..len).and_then(|note| core::str::from_utf8(note).ok());
-    x.event_note = Some(note.filter(|note| !note.is_empty()).unwrap_or(OTHER_NOTE).into());
+    note.filter(|note| !note.is_empty()).unwrap_or(OTHER_NOTE).into()
 }
 
 /// Notes in the ids of events that they belong to the calls of a batch.
 pub(super) fn note_batch(server: &mut Server, key: Key) {
     if let Some(x) = server.exchanges.get_mut(key) {
-        x.event_note = Some(OTHER_NOTE.into());
+        x.event_note = Some(EventNote::Text(OTHER_NOTE.into()));
     }
 }
 
@@ -69,7 +95,27 @@ pub(super) fn place_of(server: &Server, stream: u32, note: &str) -> StreamPlace 
     }
 }
 
+/// Resumes a stream that is here, whatever process its number is of: a call that was [repeated](super::repeat) keeps it. Returns
+/// whether it is.
+pub(super) fn resume_here(server: &mut Server, key: Key) -> bool {
+    let SessionLookup::Session(session) = server.find_session(key) else { return false };
+    let after = server.exchanges.get(key).and_then(|x| x.headers.last_event_id().ok().flatten());
+    let (Some((stream, event, _)), Some(built)) = (after.and_then(parse_event_id), Sessions::get()) else {
+        return false;
+    };
+    let is_open = server.sessions.find_call(&mut server.exchanges, session, stream).is_some();
+    let is_kept = || server.sessions.get(session)?.replay_log.as_ref().map(|log| log.has_stream(stream));
+    let is_here = is_open || is_kept().unwrap_or_default();
+    if is_here {
+        server.resume_stream(key, session, (stream, event), built);
+    }
+    is_here
+}
+
 pub(super) fn resume(server: &mut Server, key: Key, session: SessionKey) {
+    if resume_here(server, key) {
+        return;
+    }
     let Some(x) = server.exchanges.get(key) else { return };
     let Ok(Some(after)) = x.headers.last_event_id() else { return };
     let Some((stream, ..)) = parse_event_id(after) else { return };
@@ -88,9 +134,7 @@ pub(super) fn report_stream(server: &mut Server, key: Key, session: SessionKey) 
 
 /// Ends the stream of a call that is lost.
 pub(super) fn end_lost(server: &mut Server, key: Key) {
-    let Some(x) = server.exchanges.get(key).filter(|x| is_waiting(x.phase, x.session_is_loaded)) else {
-        return;
-    };
+    let Some(x) = server.exchanges.get(key).filter(|x| is_waiting(x)) else { return };
     let after = x.headers.last_event_id().ok().flatten().and_then(parse_event_id);
     let lost = after.and_then(|(stream, event, note)| Some((stream, event, noted(note)?)));
     let Some((stream, event, id)) = lost else {
@@ -107,8 +151,9 @@ pub(super) fn end_lost(server: &mut Server, key: Key) {
     server.finish(key);
 }
 
-const fn is_waiting(phase: RequestPhase, session_is_loaded: bool) -> bool {
-    matches!(phase, RequestPhase::Loading) && session_is_loaded
+/// Returns whether a request waits for the stream of another process.
+pub(super) fn is_waiting(x: &ServerExchange) -> bool {
+    x.phase == RequestPhase::Loading && x.session_is_loaded
 }
 
 /// Returns whether a response is that of a stream of another process.
@@ -150,9 +195,7 @@ impl SharedSessions<'_> {
         server.tick(now);
         let session = server.sessions.find(id.reveal())?;
         let (stream, _, note) = parse_event_id(after)?;
-        if place_of(server, stream, note) != StreamPlace::Here {
-            return None;
-        }
+        let is_own = place_of(server, stream, note) == StreamPlace::Here;
         let channel = server.sessions.get(session)?.channel;
         let key = server.exchanges.open(Kind::Get, server.now);
         let lines = [(fields::SESSION_ID, id.reveal().as_bytes()), (fields::LAST_EVENT_ID, after.as_bytes())];
@@ -164,7 +207,11 @@ impl SharedSessions<'_> {
         if let Some(party) = party {
             server.exchanges.set_authorization(key, party, None);
         }
-        server.process_get(key);
+        if is_own {
+            server.process_get(key);
+        } else {
+            resume_here(server, key);
+        }
         let is_open = |server: &Server| {
             let x = server.exchanges.get(key);
             x.is_some_and(|x| x.response.as_ref().is_some_and(|response| response.status == 200))
@@ -185,7 +232,7 @@ impl SharedSessions<'_> {
         server.tick(now);
         let key = exchange.0;
         let Some(x) = server.exchanges.get(key).filter(|x| x.is_live()) else { return false };
-        if is_waiting(x.phase, x.session_is_loaded) {
+        if is_waiting(x) {
             begin(server, key);
             server.exchanges.schedule_check(server.now + silence(server), key);
         } else if !is_relayed(x) {
@@ -204,9 +251,9 @@ impl SharedSessions<'_> {
     }
 
     /// Ends a request that resumes the stream of a call of another process which does not know it, or has ended: the request
-    /// of the call gets an error.
+    /// of the call gets an error, unless the call [can be repeated](SharedSessionEvent::FindCall).
     pub fn call_is_lost(&mut self, now: Instant, exchange: ExchangeId) {
         self.server.tick(now);
-        end_lost(self.server, exchange.0);
+        seek(self.server, exchange.0);
     }
 }

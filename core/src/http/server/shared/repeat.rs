@@ -1,0 +1,309 @@
+//! Calls of tools that may run again: another process repeats them if this one ends before it has answered.
+//!
+//! Such a call goes to its handler once its message is in the store, under a name that the ids of its events tell as well. A
+//! process at which the client resumes the stream takes the message over when the owner is silent, and runs the call. The answer of
+//! the owner waits until its message is out of the store. If another process has taken it over, the answer is dropped.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Debug;
+
+use bytes::Bytes;
+
+use super::super::Server;
+use super::super::exchange_table::{ExchangeId, RepeatState, RequestPhase, SessionPlace};
+use super::super::post::{check_room_in, post_again};
+use super::super::refusal::{overloaded, unknown_session};
+use super::super::resumption::{EventNote, parse_event_id};
+use super::super::session::SessionLookup;
+use super::{NUMBERS, SharedSessionEvent, SharedSessions, id_of, load_until, note_wait, relay, report};
+use crate::json::string;
+use crate::methods;
+use crate::rpc::envelope::{self, Envelope};
+use crate::slab::Key;
+use crate::tap::ChannelId;
+use crate::time::Instant;
+
+/// Largest number of calls of a session that are in the store for a process.
+const MAX_CALLS: usize = 8;
+/// Largest message of such a call, in bytes.
+const MAX_MESSAGE: usize = 16 << 10;
+
+/// The name of a call in its session, for a store ([`SharedSessionEvent::KeepCall`]).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct KeptCall {
+    /// The number of the process that the call came to, modulo 1024.
+    pub process: u32,
+    /// The id of its request, as ids of events have it.
+    pub request: String,
+}
+
+/// The tools whose calls may run again, and the calls that are in the store.
+///
+/// A trait object, so that a program that shares no sessions is linked without the tables.
+pub(super) trait Repeats: Debug + Send + Sync {
+    fn is_repeatable(&self, tool: &str) -> bool;
+    /// Adds a call of a session, if that has room.
+    fn admit(&mut self, session: Key, call: Key, is_kept: &dyn Fn(Key) -> bool) -> bool;
+}
+
+#[derive(Debug, Default)]
+struct RepeatTables {
+    tools: BTreeSet<Box<str>>,
+    /// The calls of each session; may contain some that have ended.
+    calls: BTreeMap<Key, Vec<Key>>,
+}
+
+impl Repeats for RepeatTables {
+    fn is_repeatable(&self, tool: &str) -> bool {
+        self.tools.contains(tool)
+    }
+
+    fn admit(&mut self, session: Key, call: Key, is_kept: &dyn Fn(Key) -> bool) -> bool {
+        if !self.calls.contains_key(&session) && self.calls.len().is_power_of_two() {
+            // Those of sessions that have ended. Their number doubles between two looks at all.
+            self.calls.retain(|_, calls| calls.iter().any(|call| is_kept(*call)));
+        }
+        let calls = self.calls.entry(session).or_default();
+        calls.retain(|call| is_kept(*call));
+        let has_room = calls.len() < MAX_CALLS;
+        if has_room {
+            calls.push(call);
+        }
+        has_room
+    }
+}
+
+/// Makes a request wait until its message is in the store, if its call may run again. Returns whether it does.
+pub(super) fn keep(server: &mut Server, key: Key, frame: &Bytes, envelope: &Envelope<'_>) -> bool {
+    let is_call = envelope.kind == envelope::Kind::Request && envelope.method == methods::TOOLS_CALL;
+    if !is_call || frame.len() > MAX_MESSAGE {
+        return false;
+    }
+    let SessionLookup::Session(session) = server.find_session(key) else { return false };
+    let Some(repeats) = server.sharing.as_mut().and_then(|sharing| sharing.repeats.as_mut()) else {
+        return false;
+    };
+    let tool = envelope.params.name.slice(frame).and_then(string);
+    if !tool.is_some_and(|tool| repeats.is_repeatable(&tool)) {
+        return false;
+    }
+    let Some(x) = server.exchanges.get(key).filter(|x| x.repeat == RepeatState::None) else { return false };
+    if !relay::is_noted(x) {
+        return false;
+    }
+    let exchanges = &server.exchanges;
+    let is_kept = |call| exchanges.get(call).is_some_and(|x| x.repeat != RepeatState::None);
+    if !repeats.admit(session.key, key, &is_kept) {
+        return false;
+    }
+    if let Some(x) = server.exchanges.get_mut(key) {
+        (x.repeat, x.session_is_loaded) = (RepeatState::Storing, true);
+        // It is processed anew then.
+        x.body.push(frame.clone());
+    }
+    let until = server.now + server.config.store_timeout;
+    load_until(server, key, until);
+    let id = id_of(server, session);
+    if let Some(call) = name_of(server, key) {
+        let (exchange, message) = (ExchangeId(key), frame.clone());
+        report(server, SharedSessionEvent::KeepCall { exchange, id, call, message });
+    }
+    true
+}
+
+/// Returns the name of the call of an exchange.
+fn name_of(server: &mut Server, key: Key) -> Option<KeptCall> {
+    relay::write_note(server, key);
+    let x = server.exchanges.get(key)?;
+    let Some(EventNote::Text(request)) = &x.event_note else { return None };
+    let begin = server.sharing.as_ref().map_or(0, |sharing| sharing.streams_begin_after);
+    // The stream of a repeated call has the number that it had where the call came to.
+    let number = if x.place().number == 0 { begin } else { x.place().number };
+    Some(KeptCall { process: number / NUMBERS, request: String::from(&**request) })
+}
+
+/// Goes on with a request whose message is in the store, or whose call cannot be repeated.
+pub(super) fn go_on(server: &mut Server, key: Key, is_stored: bool) {
+    if let Some(x) = server.exchanges.get_mut(key) {
+        x.repeat = if is_stored { RepeatState::Stored } else { RepeatState::Never };
+        x.phase = RequestPhase::ReceivingBody;
+        server.proceed(key);
+    }
+}
+
+/// Holds the answer of a call back while its message is in the store. Returns whether it is held.
+pub(super) fn hold_answer(server: &mut Server, key: Key) -> bool {
+    let Some(x) = server.exchanges.get_mut(key) else { return false };
+    let Some(session) = x.session().filter(|_| x.repeat == RepeatState::Stored) else {
+        return x.repeat == RepeatState::Removing;
+    };
+    x.repeat = RepeatState::Removing;
+    let until = server.now + server.config.store_timeout;
+    server.undecided.add_held(&server.exchanges, key, until);
+    note_wait(server, key, until);
+    let id = id_of(server, session);
+    if let Some(call) = name_of(server, key) {
+        report(server, SharedSessionEvent::CallAnswered { exchange: ExchangeId(key), id, call });
+    }
+    true
+}
+
+/// Lets the answer of a call go.
+pub(super) fn release_answer(server: &mut Server, key: Key) {
+    if let Some(x) = server.exchanges.get_mut(key) {
+        x.repeat = RepeatState::Never;
+        server.fill_response(key);
+    }
+}
+
+/// Looks for the call whose stream a request resumes: its owner has ended. Without calls that may run again it is lost.
+pub(super) fn seek(server: &mut Server, key: Key) {
+    let repeats = server.sharing.as_ref().is_some_and(|sharing| sharing.repeats.is_some());
+    let x = server.exchanges.get(key).filter(|_| repeats);
+    let Some(x) = x.filter(|x| relay::is_waiting(x) && x.repeat == RepeatState::None) else {
+        return relay::end_lost(server, key);
+    };
+    let after = x.headers.last_event_id().ok().flatten();
+    let Some((after, (stream, _, note))) = after.and_then(|after| Some((after, parse_event_id(after)?)))
+    else {
+        return relay::end_lost(server, key);
+    };
+    let call = KeptCall { process: stream / NUMBERS, request: note.into() };
+    let after = after.into();
+    let SessionLookup::Session(session) = server.find_session(key) else {
+        return server.exchanges.refuse(key, &unknown_session());
+    };
+    // Before the message is taken over: afterwards nobody else would run it.
+    if let Err(refusal) = check_room_in(server, session) {
+        return server.exchanges.refuse(key, &refusal);
+    }
+    if let Some(x) = server.exchanges.get_mut(key) {
+        x.repeat = RepeatState::Sought;
+    }
+    let until = server.now + server.config.store_timeout + relay::ANSWER_TIMEOUT;
+    load_until(server, key, until);
+    let id = id_of(server, session);
+    report(server, SharedSessionEvent::FindCall { exchange: ExchangeId(key), id, call, after });
+}
+
+/// Ends a wait for the store.
+pub(super) fn expire(server: &mut Server, key: Key) {
+    match server.exchanges.get(key).map(|x| x.repeat) {
+        Some(RepeatState::Storing) => go_on(server, key, false),
+        // Its message may be in the store still. Nobody takes it over but for a client that has not got the answer.
+        Some(RepeatState::Removing) => release_answer(server, key),
+        Some(RepeatState::Sought) => {
+            server.exchanges.refuse(key, &overloaded("the call was not found in time"));
+        }
+        _ => seek(server, key),
+    }
+}
+
+/// Begins a call again, for a request that resumes its stream.
+fn repeat(server: &mut Server, key: Key, message: &Bytes) -> bool {
+    let SessionLookup::Session(session) = server.find_session(key) else {
+        server.exchanges.refuse(key, &unknown_session());
+        return false;
+    };
+    let Some(x) = server.exchanges.get(key) else { return false };
+    let after = x.headers.last_event_id().ok().flatten().and_then(parse_event_id);
+    let Some((stream, event, note)) = after else { return false };
+    let (note, party) = (EventNote::Text(note.into()), x.authorization().cloned());
+    let call = server.exchanges.open_detached(server.now);
+    if let Some(party) = party {
+        server.exchanges.set_authorization(call, party, None);
+    }
+    if let Some(x) = server.exchanges.get_mut(call) {
+        (x.last_event, x.event_note, x.repeat) = (event, Some(note), RepeatState::Stored);
+        x.phase = RequestPhase::Active;
+    }
+    let place = SessionPlace { session: Some(session), number: stream, is_call: false };
+    server.sessions.set_place(&mut server.exchanges, call, place);
+    if !post_again(server, call, session, message) {
+        server.remove(call);
+        relay::end_lost(server, key);
+        return true;
+    }
+    if let Some(x) = server.exchanges.get_mut(call).filter(|x| !x.place().is_call) {
+        // It was answered at once.
+        x.repeat = RepeatState::Never;
+        server.fill_response(call);
+    }
+    relay::resume_here(server, key);
+    true
+}
+
+impl SharedSessions<'_> {
+    /// Sets the tools whose calls another process may run again if this one ends before it has answered them. No effect before
+    /// [`begin`](Self::begin).
+    ///
+    /// Up to 8 calls of a session at a time are [kept](SharedSessionEvent::KeepCall), whose messages have at most 16 KiB and whose
+    /// ids have at most 64 bytes. A call beyond these bounds, a call in a batch, and one that came to the process before, ends with
+    /// its process.
+    pub fn set_repeatable_tools(&mut self, tools: impl IntoIterator<Item = Box<str>>) {
+        let tools = tools.into_iter().collect();
+        if let Some(sharing) = self.server.sharing.as_mut() {
+            sharing.repeats = Some(Box::new(RepeatTables { tools, calls: BTreeMap::new() }));
+        }
+    }
+
+    /// Lets a request go on whose call was to be [kept](SharedSessionEvent::KeepCall). If it is not in the store, it is not
+    /// repeated.
+    ///
+    /// Returns whether the call runs. Otherwise its client is gone, or the store was waited for in vain: remove it from there.
+    pub fn call_kept(&mut self, now: Instant, exchange: ExchangeId, is_stored: bool) -> bool {
+        self.server.tick(now);
+        let x = self.server.exchanges.get(exchange.0).filter(|x| x.repeat == RepeatState::Storing);
+        let is_waiting = x.is_some_and(|x| x.phase == RequestPhase::Loading);
+        if is_waiting {
+            go_on(self.server, exchange.0, is_stored);
+        }
+        is_waiting
+    }
+
+    /// Lets the [answer](SharedSessionEvent::CallAnswered) of a call go. If another process has taken the call over, the answer is
+    /// dropped, and the response ends without it.
+    pub fn answer_call(&mut self, now: Instant, exchange: ExchangeId, is_taken_over: bool) {
+        self.server.tick(now);
+        let server = &mut *self.server;
+        let key = exchange.0;
+        let Some(x) = server.exchanges.get(key).filter(|x| x.repeat == RepeatState::Removing) else { return };
+        if is_taken_over {
+            if let Some(outbox) = x.stream.and_then(|stream| server.engine.outbox(ChannelId(stream))) {
+                outbox.clear();
+            }
+            return server.finish(key);
+        }
+        release_answer(server, key);
+    }
+
+    /// Runs a call again whose stream a client [resumes](SharedSessionEvent::FindCall), by its message, which this process has
+    /// taken over. `None` if it is not in the store: the call is lost, and its request gets an error.
+    ///
+    /// The party of the call is that of the request that resumes it. Progress of the call is not sent: it would begin anew, and must
+    /// only increase (PROG-005).
+    ///
+    /// Returns whether the call runs. Otherwise its client is gone: another process may take it over.
+    pub fn repeat_call(&mut self, now: Instant, exchange: ExchangeId, message: Option<&Bytes>) -> bool {
+        self.server.tick(now);
+        let (server, key) = (&mut *self.server, exchange.0);
+        let x = server.exchanges.get(key).filter(|x| x.repeat == RepeatState::Sought);
+        if !x.is_some_and(relay::is_waiting) {
+            return false;
+        }
+        // Another request may have begun it here meanwhile.
+        if relay::resume_here(server, key) {
+            return true;
+        }
+        match message {
+            Some(message) => repeat(server, key, message),
+            None => {
+                relay::end_lost(server, key);
+                true
+            }
+        }
+    }
+}

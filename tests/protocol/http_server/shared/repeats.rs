@@ -1,0 +1,306 @@
+//! Calls that another process runs again, because the one that they came to was killed or does not answer.
+
+use mcp_proto::Progress;
+use mcp_proto::http::server::{Config, ExchangeId};
+use mcp_proto::server::Event;
+use serde_json::{Value, json};
+
+use super::super::{ECHO_PARAMS, answer_call, legacy_request};
+use super::relays::{resume, stream_call};
+use super::{Cluster, call};
+use crate::protocol::common::secs;
+
+/// Processes whose tool `echo` may run again, and a session of them.
+fn cluster(count: u8) -> (Cluster, String) {
+    let mut all = Cluster::new(count, Config::new);
+    all.is_repeatable = true;
+    for web in &mut all.processes {
+        web.server.shared_sessions().set_repeatable_tools(["echo".into()]);
+    }
+    let id = all.open(0, "2025-11-25");
+    (all, id)
+}
+
+/// Waits until a process takes the one that it has asked for ended.
+fn wait(all: &mut Cluster, at: usize) {
+    all.processes[at].advance(secs(2));
+    all.settle();
+}
+
+fn answers(all: &Cluster, at: usize, x: ExchangeId) -> Vec<Value> {
+    let messages = all.processes[at].response(x).messages();
+    messages.into_iter().filter(|message| message.get("id").is_some()).collect()
+}
+
+#[track_caller]
+fn assert_done(all: &Cluster, at: usize, x: ExchangeId, id: u32) {
+    let [answer] = &answers(all, at, x)[..] else { panic!("{:?}", all.processes[at].response(x)) };
+    assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!(id), &json!("done")));
+    assert!(all.processes[at].response(x).is_complete);
+}
+
+#[track_caller]
+fn assert_lost(all: &Cluster, at: usize, x: ExchangeId, id: u32) {
+    let [answer] = &answers(all, at, x)[..] else { panic!("{:?}", all.processes[at].response(x)) };
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(id), &json!(-32603)));
+}
+
+fn has_call(all: &mut Cluster, at: usize) -> bool {
+    core::iter::from_fn(|| all.processes[at].poll_event()).any(|event| matches!(event, Event::Call(_)))
+}
+
+// covers: SSE-021
+#[test]
+fn call_of_a_process_that_is_killed_is_repeated_where_its_client_resumes_it() {
+    let (mut all, id) = cluster(3);
+    let (_, _, begun) = stream_call(&mut all, 1, &id, 77);
+    assert_eq!(all.kept.len(), 1);
+    all.kill(1, 9);
+    let first = resume(&mut all, 0, &id, &begun);
+    assert!(!has_call(&mut all, 0), "the other process may be slow");
+    wait(&mut all, 0);
+    call(&mut all.processes[0], &mut |_| {});
+    assert!(all.processes[0].response(first).is_event_stream() && answers(&all, 0, first).is_empty());
+    // The second process is killed, too. Its client may know the last event of the first one alone.
+    all.kill(0, 10);
+    let second = resume(&mut all, 2, &id, &begun);
+    wait(&mut all, 2);
+    let running = call(&mut all.processes[2], &mut |_| {});
+    answer_call(&mut all.processes[2], &running);
+    all.settle();
+    assert_done(&all, 2, second, 77);
+    assert!(all.kept.is_empty(), "nobody repeats it any more");
+    // After it is over, it can be read again where it ran, and the next call is another one.
+    let again = resume(&mut all, 2, &id, &begun);
+    assert_done(&all, 2, again, 77);
+    let next = all.post(2, &id, &legacy_request(78, "tools/call", ECHO_PARAMS));
+    let running = call(&mut all.processes[2], &mut |_| {});
+    answer_call(&mut all.processes[2], &running);
+    all.settle();
+    assert_eq!(all.processes[2].response(next).message()["id"], 78);
+    assert!(all.kept.is_empty());
+}
+
+// covers: SSE-021, SSE-022
+#[test]
+fn events_of_a_repeated_call_follow_those_that_were_received() {
+    let (mut all, id) = cluster(3);
+    let (_, _, begun) = stream_call(&mut all, 1, &id, 77);
+    all.kill(1, 9);
+    let x = resume(&mut all, 0, &id, &begun);
+    wait(&mut all, 0);
+    let running = call(&mut all.processes[0], &mut |_| {});
+    // Its client moves on while it runs: to another process, which asks the new owner, and back.
+    let moved = resume(&mut all, 2, &id, &begun);
+    wait(&mut all, 2);
+    assert!(all.processes[2].response(moved).is_event_stream() && !has_call(&mut all, 2));
+    let back = resume(&mut all, 0, &id, &begun);
+    answer_call(&mut all.processes[0], &running);
+    all.settle();
+    assert_done(&all, 0, back, 77);
+    assert!(answers(&all, 0, x).is_empty() && answers(&all, 2, moved).is_empty());
+    let last = all.processes[0].response(back).events().pop().expect("the answer").id;
+    let parts = |id: &str| id.split('-').map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!((&parts(&last)[0], &parts(&last)[2]), (&parts(&begun)[0], &parts(&begun)[2]));
+    assert!(parts(&last)[1].parse::<u32>().unwrap() > parts(&begun)[1].parse::<u32>().unwrap());
+}
+
+// covers: SSE-021
+#[test]
+fn of_two_requests_that_resume_a_call_one_repeats_it() {
+    let (mut all, id) = cluster(3);
+    let (_, _, begun) = stream_call(&mut all, 1, &id, 77);
+    all.kill(1, 9);
+    let asking = [(0, resume(&mut all, 0, &id, &begun)), (2, resume(&mut all, 2, &id, &begun))];
+    let again = resume(&mut all, 0, &id, &begun);
+    for at in [0, 2] {
+        all.processes[at].advance(secs(2));
+    }
+    all.settle();
+    let running = call(&mut all.processes[0], &mut |_| {});
+    assert!(!has_call(&mut all, 2) && !has_call(&mut all, 0));
+    answer_call(&mut all.processes[0], &running);
+    all.settle();
+    // The one that came last has the stream.
+    let all_answers = [(0, again), asking[0], asking[1]].map(|(at, x)| answers(&all, at, x).len());
+    assert_eq!(all_answers.iter().sum::<usize>(), 1, "{all_answers:?}");
+}
+
+// covers: SSE-021
+#[test]
+fn answer_of_a_process_that_was_only_slow_is_dropped_after_its_call_was_taken_over() {
+    let (mut all, id) = cluster(2);
+    let (slow, held, begun) = stream_call(&mut all, 1, &id, 77);
+    all.is_silent.insert(1);
+    let x = resume(&mut all, 0, &id, &begun);
+    wait(&mut all, 0);
+    let running = call(&mut all.processes[0], &mut |_| {});
+    answer_call(&mut all.processes[1], &slow);
+    all.settle();
+    assert!(answers(&all, 1, held).is_empty() && all.processes[1].response(held).is_complete);
+    answer_call(&mut all.processes[0], &running);
+    all.settle();
+    assert_done(&all, 0, x, 77);
+}
+
+// covers: SSE-021
+#[test]
+fn call_runs_once_its_message_is_stored_and_is_answered_once_it_is_removed() {
+    let (mut all, id) = cluster(2);
+    let ask =
+        |all: &mut Cluster, request| all.post(1, &id, &legacy_request(request, "tools/call", ECHO_PARAMS));
+    // Killed before the message is stored, and between that and the handler: its client has no id to resume by.
+    all.held = Some(Vec::new());
+    ask(&mut all, 70);
+    assert!(!has_call(&mut all, 1) && all.kept.is_empty());
+    all.kill(1, 9);
+    all.answer_held();
+    assert!(all.kept.is_empty());
+    // A plain answer, and one of an event stream.
+    for is_stream in [false, true] {
+        all.held = Some(Vec::new());
+        let x = ask(&mut all, 71 + u32::from(is_stream));
+        all.answer_held();
+        let running = call(&mut all.processes[1], &mut |_| {});
+        if is_stream {
+            all.processes[1].advance(secs(5));
+        }
+        all.held = Some(Vec::new());
+        answer_call(&mut all.processes[1], &running);
+        all.settle();
+        assert!(answers(&all, 1, x).is_empty());
+        // The client changes its connection meanwhile.
+        let x = match all.processes[1].response(x).events().first() {
+            Some(event) => resume(&mut all, 1, &id, &event.id.clone()),
+            None => x,
+        };
+        assert!(answers(&all, 1, x).is_empty());
+        all.answer_held();
+        assert!(all.kept.is_empty());
+        assert_eq!(answers(&all, 1, x).len(), 1, "{is_stream}");
+    }
+    // Killed after the handler, before its message is removed: it runs once more.
+    let (running, _, begun) = stream_call(&mut all, 1, &id, 73);
+    all.held = Some(Vec::new());
+    answer_call(&mut all.processes[1], &running);
+    all.settle();
+    all.kill(1, 10);
+    all.held = None;
+    let x = resume(&mut all, 0, &id, &begun);
+    wait(&mut all, 0);
+    let running = call(&mut all.processes[0], &mut |_| {});
+    answer_call(&mut all.processes[0], &running);
+    all.settle();
+    assert_done(&all, 0, x, 73);
+}
+
+// covers: SSE-021
+#[test]
+fn store_that_does_not_answer_holds_no_call_for_longer_than_its_timeout() {
+    let (mut all, id) = cluster(2);
+    let timeout = secs(5);
+    all.held = Some(Vec::new());
+    let x = all.post(1, &id, &legacy_request(70, "tools/call", ECHO_PARAMS));
+    all.processes[1].advance(timeout);
+    let running = call(&mut all.processes[1], &mut |_| {});
+    answer_call(&mut all.processes[1], &running);
+    assert_eq!(answers(&all, 1, x).len(), 1);
+    all.answer_held();
+    assert!(all.kept.is_empty(), "what was stored too late is removed");
+    // One that fails at once.
+    all.store_is_up = false;
+    let (_, _, begun) = stream_call(&mut all, 1, &id, 71);
+    all.store_is_up = true;
+    // The removal is slow.
+    let (running, x, _) = stream_call(&mut all, 1, &id, 72);
+    all.held = Some(Vec::new());
+    answer_call(&mut all.processes[1], &running);
+    all.settle();
+    assert!(answers(&all, 1, x).is_empty());
+    all.processes[1].advance(timeout);
+    assert_done(&all, 1, x, 72);
+    all.answer_held();
+    assert_done(&all, 1, x, 72);
+    // The search for a call is slow: its client asks again.
+    let (_, _, slow) = stream_call(&mut all, 1, &id, 73);
+    all.kill(1, 9);
+    let x = resume(&mut all, 0, &id, &begun);
+    wait(&mut all, 0);
+    assert_lost(&all, 0, x, 71);
+    all.held = Some(Vec::new());
+    let x = resume(&mut all, 0, &id, &slow);
+    wait(&mut all, 0);
+    all.processes[0].advance(timeout + secs(2));
+    assert_eq!(all.processes[0].response(x).status, 503);
+    all.answer_held();
+    assert!(!has_call(&mut all, 0), "its client is gone, so another process may take it over");
+    let x = resume(&mut all, 0, &id, &slow);
+    wait(&mut all, 0);
+    let running = call(&mut all.processes[0], &mut |_| {});
+    answer_call(&mut all.processes[0], &running);
+    all.settle();
+    assert_done(&all, 0, x, 73);
+}
+
+// covers: SSE-021
+#[test]
+fn calls_beyond_the_bounds_are_lost_with_their_process() {
+    let (mut all, id) = cluster(2);
+    let begun: Vec<String> = (70..79).map(|request| stream_call(&mut all, 1, &id, request).2).collect();
+    assert_eq!(all.kept.len(), 8);
+    // Those of another session have bounds of their own.
+    let other = all.open(0, "2025-11-25");
+    stream_call(&mut all, 1, &other, 70);
+    assert_eq!(all.kept.len(), 9);
+    let long = |text: &str, id: &str| {
+        legacy_request(60, "tools/call", &format!("\"name\":\"echo\",\"arguments\":{{\"text\":\"{text}\"}}"))
+            .replace("\"id\":60", &format!("\"id\":{id}"))
+    };
+    let quoted = format!("\"{}\"", "x".repeat(63));
+    let third = all.open(0, "2025-11-25");
+    for body in [
+        long(&"x".repeat(16 << 10), "60"),
+        long("x", &quoted),
+        long("x", "61").replace("echo", "other"),
+        legacy_request(62, "tools/list", ""),
+    ] {
+        all.post(1, &third, &body);
+    }
+    assert_eq!(all.kept.len(), 9);
+    all.kill(1, 9);
+    let resumed: Vec<_> = begun.iter().map(|begun| resume(&mut all, 0, &id, begun)).collect();
+    wait(&mut all, 0);
+    assert_lost(&all, 0, resumed[8], 78);
+    for (request, x) in (70..78).zip(&resumed) {
+        let running = call(&mut all.processes[0], &mut |_| {});
+        answer_call(&mut all.processes[0], &running);
+        all.settle();
+        assert_done(&all, 0, *x, request);
+    }
+}
+
+// covers: PROG-005
+#[test]
+fn repeated_call_sends_no_progress() {
+    let (mut all, id) = cluster(2);
+    let params = format!("{ECHO_PARAMS},\"_meta\":{{\"progressToken\":1}}");
+    let x = all.post(1, &id, &legacy_request(70, "tools/call", &params));
+    let running = call(&mut all.processes[1], &mut |_| {});
+    let progress = |all: &mut Cluster, at: usize, running: &mcp_proto::server::Call, value| {
+        let web = &mut all.processes[at];
+        web.server.engine().progress(web.now, running.id(), Progress::new(value)).expect("open");
+        web.transmit_all();
+        all.settle();
+    };
+    progress(&mut all, 1, &running, 5.0);
+    let begun = all.processes[1].response(x).events().pop().expect("progress").id;
+    all.kill(1, 9);
+    let x = resume(&mut all, 0, &id, &begun);
+    wait(&mut all, 0);
+    let running = call(&mut all.processes[0], &mut |_| {});
+    progress(&mut all, 0, &running, 1.0);
+    answer_call(&mut all.processes[0], &running);
+    all.settle();
+    assert_done(&all, 0, x, 70);
+    assert_eq!(all.processes[0].response(x).messages().len(), 1, "the answer alone");
+}
