@@ -58,6 +58,7 @@ use self::session::SessionTable;
 use self::token::Validator;
 use super::fields::KnownField;
 use super::params::HeaderParams;
+use crate::built::{Part, Sessions};
 use crate::driving::{self, BoundEngine as _, DriverCheck};
 use crate::entropy::Entropy;
 use crate::error::Fault;
@@ -117,7 +118,7 @@ pub struct Server {
     spare_token: Vec<u8>,
     undecided: UndecidedRequests,
     /// Set if other processes serve the same sessions.
-    sharing: Option<Box<Sharing>>,
+    sharing: Part<Sessions, Sharing>,
 }
 
 /// Shortest interval between two checks: settings of zero must not keep `handle_timeout` busy.
@@ -153,7 +154,7 @@ impl Server {
             validator: None,
             spare_token: Vec::new(),
             undecided: UndecidedRequests::new(),
-            sharing: None,
+            sharing: Part::NONE,
         }
     }
 
@@ -424,7 +425,7 @@ impl Server {
 
 /// Returns whether requests may wait for a decision of the application.
 fn has_undecided(server: &Server) -> bool {
-    server.config.protected_resource().is_some() || server.sharing.is_some()
+    server.config.protected_resource().is_some() || server.sharing.as_ref().is_some()
 }
 
 /// Returns the next deadline of a server and its reason.

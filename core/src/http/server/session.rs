@@ -541,7 +541,7 @@ impl Server {
         self.sessions.schedule_check(self.now, self.config.session_idle_timeout);
         let session = self.sessions.insert(self.now, channel, principal, &mut self.entropy, built);
         self.engine.exchanges().mark_session(channel, session.key);
-        if let (Some(sharing), Some(record)) = (&self.sharing, self.sessions.get_mut(session)) {
+        if let (Some(sharing), Some(record)) = (self.sharing.as_ref(), self.sessions.get_mut(session)) {
             record.last_stream_number = (sharing.functions.streams_begin_after)(sharing);
         }
         session

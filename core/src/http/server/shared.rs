@@ -31,6 +31,7 @@ use super::resumption::{parse_event_id, return_message, take_waiting};
 use super::session::{HttpSession, ID_LEN, SessionLookup, drop_session, is_id};
 use super::snapshot::{self, Snapshot, SnapshotError};
 use super::{Event, Server};
+use crate::built::{Part, Sessions};
 use crate::methods;
 use crate::rpc::envelope::{self, Envelope};
 use crate::server::{BatchContents, SessionState};
@@ -389,7 +390,9 @@ impl SharedSessions<'_> {
         let server = &mut *self.server;
         let begin = process % PROCESSES * NUMBERS;
         server.engine.exchanges().begin_requests_after(begin);
-        server.sharing = Some(Box::new(Sharing::new(&FUNCTIONS, begin, server.now)));
+        if let Some(built) = Sessions::get() {
+            server.sharing = Part::new(built, Sharing::new(&FUNCTIONS, begin, server.now));
+        }
     }
 
     /// Lets a request go on with the record of its session that another process, or this one, has [saved](Self::save).

@@ -3,7 +3,6 @@
 //! The client gets the id of its session, a dot, and the identity that the application has sealed. A process that does not have
 //! the session lets the application open it. What comes later is not in the id: changes, the end, and what other processes do.
 
-use alloc::boxed::Box;
 use alloc::string::{String, ToString as _};
 use core::fmt;
 
@@ -18,6 +17,7 @@ use super::{
     Effect, Functions, NUMBERS, PROCESSES, SessionId, SharedSessionEvent, SharedSessions, Sharing, expire,
     hold_response, id_of, load_until, relay, release, report, set_time,
 };
+use crate::built::{Part, Sessions};
 use crate::head::Fields;
 use crate::http::fields;
 use crate::methods::{self, Capability};
@@ -108,7 +108,9 @@ impl SharedSessions<'_> {
         }
         let begin = process % PROCESSES * NUMBERS;
         server.engine.exchanges().begin_requests_after(begin);
-        server.sharing = Some(Box::new(Sharing::new(&FUNCTIONS, begin, server.now)));
+        if let Some(built) = Sessions::get() {
+            server.sharing = Part::new(built, Sharing::new(&FUNCTIONS, begin, server.now));
+        }
         Ok(())
     }
 
