@@ -115,10 +115,8 @@ fn errors_of_a_server_are_named_without_the_arguments_that_it_repeats() {
 #[test]
 fn answer_that_ends_in_the_middle_is_an_error_and_its_rest_is_not_read() {
     // The time passes in the middle of the answer; the rest comes much later.
-    let late = Fake::start(
-        vec![vec![b"$6\r\nrec", b"ord\r\n"], vec![b"$5\r\nother\r\n"]],
-        Duration::from_secs(10),
-    );
+    let late =
+        Fake::start(vec![vec![b"$6\r\nrec", b"ord\r\n"], vec![b"$5\r\nother\r\n"]], Duration::from_secs(10));
     let store = late.hasty_store();
     assert!(matches!(store.load(&A), Err(SessionStoreError::TimedOut)));
     assert!(matches!(store.load(&A), Err(SessionStoreError::TimedOut)));

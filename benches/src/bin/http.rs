@@ -127,7 +127,8 @@ impl LoadWorker {
             let mut connection = server.connect()?;
             let session = if era == WireEra::Legacy { connection.initialize()? } else { String::new() };
             let fields = Connection::request_fields(era, &session, "tools/call", tool);
-            let request = RequestLine::of_tool(era, tool, 100).into_post(|len| connection.head("POST", &fields, len));
+            let request =
+                RequestLine::of_tool(era, tool, 100).into_post(|len| connection.head("POST", &fields, len));
             connection.stream().set_nonblocking(true)?;
             epoll.add(connection.stream(), at)?;
             lanes.push(LoadConnection { connection, request, buffered: Vec::new(), sent_at: Instant::now() });
