@@ -46,7 +46,8 @@
 //!
 //! | what | at most | beyond |
 //! |---|---|---|
-//! | calls, lists that are merged | those of the engines ([`Limits`](mcp_proto::Limits)) | refused |
+//! | calls and lists that are merged, of all clients | [`max_live_calls`](mcp_proto::Limits::max_live_calls) of the engine in front | further ones wait there |
+//! | calls of an upstream | [`Gateway::limit_calls`] and the limits of its engine | refused |
 //! | calls that wait for answers of their clients | 1,024 for each upstream | the question is refused |
 //! | outcomes that wait for a retry | 16 MiB for each upstream | an error takes their place |
 //! | calls for a server that starts | until the driver says how the start went; before it, 5 s | refused |

@@ -32,7 +32,7 @@ pub struct Access<'a> {
 pub enum Decision {
     /// The entry is listed, or used.
     Allow,
-    /// It is not listed, and a use is answered as that of an unknown entry. Times may still tell it from one, and so may
+    /// It is not listed, a use is answered as that of an unknown entry, and changes of it are not told. Times may still tell it from one, and so may
     /// cursors of lists: they are not sealed, and hold the names of upstreams that have more pages.
     Hide,
     /// This object takes the place of the entry or of the parameters. Its name or URI stays as it was.
