@@ -103,14 +103,13 @@ impl Gateway {
             Some((uri.clone(), params))
         };
         let Some(followed) = use_of(uri) else { return Audience::NOBODY };
-        let part = notice.part.as_ref().and_then(use_of);
+        let Some(part) = use_of(notice.part.as_ref().unwrap_or(uri)) else { return Audience::NOBODY };
         Audience::matching(move |caller| {
             let decide = |upstream: &str, resource| decide_following(&policy, caller, upstream, resource);
             // To this caller the resource is that of the first upstream which it sees.
             before.iter().all(|upstream| matches!(decide(upstream, &followed), Decision::Hide))
-                && [Some(&followed), part.as_ref()]
+                && [&followed, &part]
                     .into_iter()
-                    .flatten()
                     .all(|resource| matches!(decide(&own, resource), Decision::Allow | Decision::Rewrite(_)))
         })
     }
