@@ -43,6 +43,8 @@ struct EarlyEvents {
     noise_source: &'static str,
     /// Name of the server in a trace.
     label: String,
+    /// What precedes notes about one of several servers: its name.
+    note_prefix: String,
     paint: Paint,
 }
 
@@ -134,6 +136,7 @@ impl Upstream {
             head_redaction: HeadRedaction::new(!args.hide.is_empty(), server),
             noise_source: server.noise_source(),
             label: name.clone().unwrap_or_else(|| "server".to_owned()),
+            note_prefix: name.as_ref().map(|name| format!("`{name}`: ")).unwrap_or_default(),
             paint: Paint::for_stderr(),
         }));
         let options = Options::<ReadyConnection>::new(config);
@@ -190,14 +193,12 @@ impl Upstream {
 
     /// Closes the connection and ends the server. Takes as long as the server takes to end, a few seconds at most.
     pub(crate) fn close(&mut self) {
-        match self.connection.finish() {
-            Ok(Some(ended)) => {
-                if let Some(complaint) = session::describe_abnormal_exit(&ended) {
-                    session::print_note(&complaint);
-                }
-            }
-            Ok(None) => {}
-            Err(error) => session::print_note(&error.to_string()),
+        let complaint = match self.connection.finish() {
+            Ok(ended) => ended.as_ref().and_then(session::describe_abnormal_exit),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(complaint) = complaint {
+            session::print_note(&format!("{}{complaint}", self.lock_early_events().note_prefix));
         }
     }
 
@@ -241,14 +242,16 @@ impl EarlyEvents {
             Diagnostic::Noise { line, length } => {
                 let more = if line.len() < *length { " …" } else { "" };
                 let what = self.noise_source;
-                self.noise_notes.note(&format!("{what} is not a message: {}{more}", escape::line(line)));
+                let (prefix, line) = (&self.note_prefix, escape::line(line));
+                self.noise_notes.note(&format!("{prefix}{what} is not a message: {line}{more}"));
             }
             Diagnostic::LateResponse(_)
             | Diagnostic::UnknownCancellation(_)
             | Diagnostic::DeprecatedFeature { .. } => {}
             omission if self.omission_notes.note(omission) => {}
             other if self.trace => {
-                session::print_note(&format!("the server deviated from the protocol: {other}"))
+                let prefix = &self.note_prefix;
+                session::print_note(&format!("{prefix}the server deviated from the protocol: {other}"))
             }
             other => self.deviations.record(other),
         }
