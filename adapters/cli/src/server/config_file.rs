@@ -108,9 +108,10 @@ pub(super) fn load(path: &Path, name: Option<&str>) -> Result<ConfiguredServer, 
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be read, or if an entry is invalid. The message contains no values.
+/// Fails if the file cannot be read or has a member twice, or if an entry is invalid. The message contains no values.
 pub(super) fn load_all(path: &Path) -> Result<Vec<ConfiguredEntry>, CommandFailure> {
     let (top, root) = read(path)?;
+    jsonc::check_members(&top.text).map_err(|why| top.failure(&why))?;
     let (servers, at) = find_servers(&root, &top)?;
     let variables = Variables::new(path);
     let mut all = Vec::new();

@@ -1,4 +1,9 @@
-//! JSON with comments and trailing commas, as editors write it, and the lines of its values.
+//! JSON with comments and trailing commas, as editors write it, the lines of its values, and members that are there twice.
+
+use alloc::collections::BTreeSet;
+use core::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 /// Replaces comments, trailing commas and a byte order mark by spaces. Lines and columns stay the same.
 pub(super) fn to_json(text: &str) -> String {
@@ -149,6 +154,73 @@ impl Cursor<'_> {
     }
 }
 
+/// Checks that no object has a member twice, of which readers take the last in silence.
+///
+/// # Errors
+///
+/// Returns the name of the member with its line.
+pub(super) fn check_members(json: &str) -> Result<(), String> {
+    serde_json::from_str(json).map(|DistinctMembers| ()).map_err(|error| error.to_string())
+}
+
+/// A value whose objects have no member twice, at any depth.
+struct DistinctMembers;
+
+impl<'de> Deserialize<'de> for DistinctMembers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for DistinctMembers {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        let mut names = BTreeSet::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if names.contains(&name) {
+                return Err(A::Error::custom(format_args!("the member `{name}` is there twice")));
+            }
+            names.insert(name);
+            map.next_value::<Self>()?;
+        }
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self, A::Error> {
+        while seq.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,6 +244,20 @@ mod tests {
             assert_eq!(line_of(text, &path), line);
         }
         assert_eq!(line_of("", &[member("a")]), None);
+    }
+
+    #[test]
+    fn member_that_is_there_twice_is_named_at_any_depth() {
+        for (text, name, line) in [
+            ("{\"a\": 1,\n\"a\": 2}", "a", 2),
+            ("[null, {\"b\": {\"a\": true, \n\n\"\\u0061\": -1.5}}]", "a", 3),
+        ] {
+            let why = check_members(text).expect_err("a member twice");
+            assert!(why.starts_with(&format!("the member `{name}` is there twice at line {line} ")), "{why}");
+        }
+        for text in ["{\"a\": {\"a\": [{\"a\": -1}, {\"a\": \"x\"}]}, \"b\": null}", "7", "1.5", "true"] {
+            assert_eq!(check_members(text), Ok(()), "{text}");
+        }
     }
 
     #[test]

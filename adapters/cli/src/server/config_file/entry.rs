@@ -78,7 +78,7 @@ fn program(
     let command = entry.get("command").ok_or_else(|| at.failure("has no `command`"))?;
     if entry.contains_key("envFile") {
         print_note(&format!(
-            "{} is not read: pass variables with --env",
+            "{} is not read: name its variables in `env`",
             escape::line(&at.member("envFile").describe())
         ));
     }
