@@ -3,6 +3,7 @@
 mod event_loop;
 mod rules;
 mod server_file;
+mod uri_forms;
 
 use alloc::sync::Arc;
 use std::io;

@@ -4,9 +4,11 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use std::sync::{PoisonError, RwLock};
 
+use mcp_proto::EntryKind;
 use mcp_proto_proxy::{Access, Decision};
 use serde_json::{Map, Value};
 
+use super::uri_forms::UriForms;
 use crate::failure::CommandFailure;
 use crate::server::Location;
 
@@ -21,9 +23,9 @@ pub(super) struct Rules {
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 struct Patterns {
     /// Entries that are shown; `None` for all.
-    allow: Option<Vec<String>>,
+    allow: Option<Vec<UriForms>>,
     /// Those of them that are not.
-    hide: Vec<String>,
+    hide: Vec<UriForms>,
 }
 
 impl Rules {
@@ -68,20 +70,69 @@ impl Patterns {
             let at = at.member(member);
             let list = list.as_array().ok_or_else(|| at.failure("must be an array of strings"))?;
             let patterns = list.iter().enumerate().map(|(index, pattern)| {
+                let fail = |why| at.element(index).failure(why);
                 let pattern = pattern.as_str().filter(|pattern| !pattern.is_empty());
-                pattern.map(str::to_owned).ok_or_else(|| {
-                    at.element(index).failure("must be a name or a URI; * stands for any characters")
-                })
+                let pattern =
+                    pattern.ok_or_else(|| fail("must be a name or a URI; * stands for any characters"))?;
+                UriForms::of_pattern(pattern)
+                    .ok_or_else(|| fail("must have no segment `.` or `..`: write where it leads to"))
             });
             patterns.collect::<Result<Vec<_>, _>>().map(Some)
         };
         Ok(Self { allow: list("allow")?, hide: list("hide")?.unwrap_or_default() })
     }
 
+    /// Returns whether a tool or a prompt is shown.
     fn shows(&self, name: &str) -> bool {
-        let any = |patterns: &[String]| patterns.iter().any(|pattern| is_match(pattern, name));
+        let any = |patterns: &[UriForms]| patterns.iter().any(|pattern| is_match(&pattern.text, name));
         self.allow.as_deref().is_none_or(any) && !any(&self.hide)
     }
+
+    /// Returns whether a resource is shown, or a template, which is compared as it is written and not by the URIs that it makes.
+    /// What is allowed is so in every spelling that a server may read in its URI, and what is hidden, in any.
+    fn shows_uri(&self, uri: &str) -> bool {
+        let mut all = self.allow.iter().flatten().chain(&self.hide);
+        if !all.any(|pattern| is_about_uris(&pattern.text)) {
+            return self.shows(uri);
+        }
+        let Some(uri) = UriForms::of(uri) else { return false };
+        let is_allowed = |allow: &[UriForms]| {
+            allow.iter().any(|pattern| {
+                is_match(&pattern.text, &uri.text)
+                    && is_match(&pattern.normal, &uri.normal)
+                    && is_match(&pattern.decoded, &uri.decoded)
+            })
+        };
+        let is_hidden = |pattern: &UriForms| {
+            is_match(&pattern.text, &uri.text)
+                || is_match(&pattern.normal, &uri.normal)
+                || is_match(&pattern.decoded, &uri.decoded)
+                || is_match(&pattern.path, &uri.path)
+        };
+        self.allow.as_deref().is_none_or(is_allowed) && !self.hide.iter().any(is_hidden)
+    }
+
+    /// Returns whether there may be something that is shown. If not, the server itself is hidden.
+    fn shows_anything(&self) -> bool {
+        // A star of the pattern that is covered is a character like others, which only a star matches.
+        let is_shown = |allowed: &str| !self.hide.iter().any(|hidden| is_match(&hidden.text, allowed));
+        match &self.allow {
+            None => is_shown("*"),
+            Some(allow) => allow.iter().any(|allowed| is_shown(&allowed.text)),
+        }
+    }
+}
+
+/// Returns whether a pattern matches some URIs, and not all of them.
+fn is_about_uris(pattern: &str) -> bool {
+    let is_of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    let (before, rest) = pattern.split_at(pattern.find([':', '*']).unwrap_or(pattern.len()));
+    !rest.is_empty() && before.bytes().all(is_of_scheme) && !is_all(pattern)
+}
+
+/// Returns whether a pattern matches everything.
+fn is_all(pattern: &str) -> bool {
+    pattern.bytes().all(|byte| byte == b'*')
 }
 
 /// Returns whether a name matches a pattern, in which `*` stands for any characters, also for none.
@@ -117,11 +168,12 @@ impl SharedRules {
         let rules = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let Some(rules) = rules.get(access.upstream) else { return Decision::Allow };
         let patterns = rules.of(access.caller.principal());
-        // Without a name: whether a list may say that the server is missing.
-        let is_shown = if access.name.is_empty() {
-            patterns.allow.as_ref().is_none_or(|allow| !allow.is_empty())
-        } else {
-            patterns.shows(access.name)
+        // Whether a list may say that the server is missing. An entry has members, if only an empty name.
+        let is_server = access.name.is_empty() && !access.is_use && access.payload.as_str() == "{}";
+        let is_shown = match access.kind {
+            _ if is_server => patterns.shows_anything(),
+            EntryKind::Resource | EntryKind::ResourceTemplate => patterns.shows_uri(access.name),
+            _ => patterns.shows(access.name),
         };
         if is_shown { Decision::Allow } else { Decision::Hide }
     }
@@ -151,6 +203,95 @@ mod tests {
             ("file:///*", "file:///etc/hosts", true),
         ] {
             assert_eq!(is_match(pattern, name), matches, "{pattern} {name}");
+        }
+    }
+
+    fn patterns(allow: Option<&[&str]>, hide: &[&str]) -> Patterns {
+        let forms = |list: &[&str]| {
+            let forms = list.iter().map(|pattern| UriForms::of_pattern(pattern).expect("no dots"));
+            forms.collect::<Vec<_>>()
+        };
+        Patterns { allow: allow.map(forms), hide: forms(hide) }
+    }
+
+    #[test]
+    fn allowed_uris_lead_nowhere_else() {
+        let public = patterns(Some(&["file:///public/*", "note://a%2Fb", "read"]), &[]);
+        for uri in ["file:///public/k", "file:///public/a%2Fb", "file:///public/k%20l?x=1", "note://a%2Fb"] {
+            assert!(public.shows_uri(uri), "{uri}");
+        }
+        for uri in [
+            "file:///public/../secret/k",
+            "file:///public/%2e%2E/secret/k",
+            "file:///public/..%2fsecret/k",
+            "file:///public/..\\secret/k",
+            "file:///publi%63/../secret/k",
+            "file:///secret/public/k",
+            "note://a/b",
+        ] {
+            assert!(!public.shows_uri(uri), "{uri}");
+        }
+        assert!(public.shows("read") && !public.shows("write"));
+    }
+
+    #[test]
+    fn hidden_uris_are_hidden_in_every_spelling() {
+        let hidden = patterns(None, &["file:///secret/*", "file:///key", "https://a.example/x%41*"]);
+        for uri in [
+            "file:///secret/k",
+            "FILE:///secret/k",
+            "file://localhost/secret/k",
+            "file:/secret/k",
+            "file:///secre%74/k",
+            "file:///secret%2Fk",
+            "file:///secret\\k",
+            "file:////secret//k",
+            "file:///public/../secret/k",
+            "file:///key",
+            "file:///key/",
+            "file:///key?x",
+            "file:///key#x",
+            "https://A.example/xA1",
+            "FILE:///secret/{name}",
+        ] {
+            assert!(!hidden.shows_uri(uri), "{uri}");
+        }
+        for uri in
+            ["file:///secrets", "file:///keys", "file:///a/secret/k", "https://a.example/x", "file:///{path}"]
+        {
+            assert!(hidden.shows_uri(uri), "{uri}");
+        }
+    }
+
+    #[test]
+    fn dot_segments_are_refused_only_where_rules_are_about_uris() {
+        let dots = "file:///a/../b";
+        for (allow, hide, shows) in [
+            (None, &["delete_*", "add"][..], true),
+            (Some(&["*"][..]), &[], true),
+            (None, &["file:///c/*"], false),
+            (None, &["*secret*"], false),
+            (Some(&["f*"]), &[], false),
+        ] {
+            assert_eq!(patterns(allow, hide).shows_uri(dots), shows, "{allow:?} {hide:?}");
+        }
+    }
+
+    #[test]
+    fn server_of_which_nothing_is_shown_is_hidden_itself() {
+        for (allow, hide, shows) in [
+            (None, &[][..], true),
+            (None, &["a*"][..], true),
+            (None, &["*"], false),
+            (None, &["a", "**"], false),
+            (Some(&[][..]), &[], false),
+            (Some(&["a"]), &["b"], true),
+            (Some(&["a"]), &["a"], false),
+            (Some(&["ab*"]), &["a*"], false),
+            (Some(&["a*"]), &["ab*"], true),
+            (Some(&["*"]), &["*"], false),
+        ] {
+            assert_eq!(patterns(allow, hide).shows_anything(), shows, "{allow:?} {hide:?}");
         }
     }
 }
