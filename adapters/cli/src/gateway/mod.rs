@@ -8,7 +8,7 @@ mod uri_forms;
 use alloc::sync::Arc;
 use std::io;
 
-use mcp_proto::{Capabilities, Limits};
+use mcp_proto::Limits;
 use mcp_proto_proxy::{ClientCount, gateway_config};
 #[cfg(unix)]
 use mcp_std::io::StreamListener;
@@ -20,9 +20,7 @@ use crate::failure::CommandFailure;
 #[cfg(unix)]
 use crate::failure::Exit;
 use crate::proxy::downstream::{Downstream, StreamDownstream};
-#[cfg(unix)]
-use crate::proxy::first_message::shared_capabilities;
-use crate::proxy::first_message::{FirstMessage, all_capabilities};
+use crate::proxy::first_message::{FirstMessage, shared_capabilities};
 use crate::proxy::front::{Front, front_limits, with_hidden_members};
 use crate::proxy::http_downstream::BoundHttp;
 #[cfg(unix)]
@@ -75,8 +73,9 @@ struct GatewayFront {
 }
 
 impl GatewayFront {
-    fn of_many(downstream: Box<dyn Downstream>, clients: ClientCount, capabilities: Capabilities) -> Self {
-        Self { downstream, clients, identity: ClientIdentity { info: None, capabilities } }
+    fn of_many(downstream: Box<dyn Downstream>, clients: ClientCount) -> Self {
+        let identity = ClientIdentity { info: None, capabilities: shared_capabilities() };
+        Self { downstream, clients, identity }
     }
 }
 
@@ -118,7 +117,7 @@ fn http_front(
     if let Some(protected) = protected {
         downstream.validate_tokens(protection::validator(&protected))?;
     }
-    Ok(GatewayFront::of_many(Box::new(downstream), ClientCount::Many, all_capabilities()))
+    Ok(GatewayFront::of_many(Box::new(downstream), ClientCount::Many))
 }
 
 /// Serves the clients of a socket.
@@ -133,7 +132,7 @@ fn socket_front(args: &args::ProxyArgs, address: &StreamAddress) -> Result<Gatew
         .map_err(|error| CommandFailure::new(Exit::Connection, error.to_string()))?;
     streams::report_address(listener.address(), listener.is_reachable_from_outside(), address)?;
     let downstream = SharedDownstream::new(config(args), listener, clients);
-    Ok(GatewayFront::of_many(Box::new(downstream), ClientCount::Streams, shared_capabilities()))
+    Ok(GatewayFront::of_many(Box::new(downstream), ClientCount::Streams))
 }
 
 #[cfg(not(unix))]

@@ -84,7 +84,6 @@ pub(crate) fn all_capabilities() -> Capabilities {
 ///
 /// Roots are not among them: a server asks for them once, and those of one client are not for the calls of others. Sampling is not
 /// either: a server that has it need not do without it for a client that has not.
-#[cfg(unix)]
 pub(crate) fn shared_capabilities() -> Capabilities {
     let all = [Capability::Elicitation, Capability::ElicitationForm, Capability::ElicitationUrl];
     all.into_iter().fold(Capabilities::new(), Capabilities::with)
