@@ -281,20 +281,28 @@ those of the server:
 The tool read of files is files_read for clients. In a name of a server, all but
 letters and digits becomes -. Resources keep their URIs.
 
-  limits      calls: calls in flight, beyond which they are refused; timeout:
-              time to wait for one answer, in place of --timeout
+  limits      calls: calls in flight, beyond which they are refused (64, without
+              lists); timeout: time to wait for one answer, in place of
+              --timeout
   allow       tools and prompts by their names, resources by their URIs: nothing
               else is shown and used; * stands for any characters
-  hide        the same for what is not shown, and not used
+  hide        the same for what is not shown, and not used; URIs in other
+              spellings too, but a server may know more: allow is the safe rule
   principals  names of principals, each with allow and hide in place of those of
               everybody; with --protect they are the subjects of tokens
   disabled    true: the server is not used
 
+Where rules are about URIs, those with . or .. as a segment are refused.
+Templates of resources are compared as they are written: to hide one does not
+hide the URIs that it makes. A server of which nothing is shown is not named.
+
 The file is looked at each second, and read again on SIGHUP. Servers that are
 new in it are started, those that are gone are ended, and those that changed are
-replaced; the others go on. A file that is wrong changes nothing. Notes on stderr
-tell of servers that are ready, fail and are started again. A list names those
-that are missing in _meta.
+replaced, each after the end of the last one; the others go on. A file that is
+wrong changes nothing. Notes on stderr tell of servers that are ready, fail and
+are started again. A list names those that are missing in _meta, without
+details.
+With several clients servers are told of no roots and no sampling.
 
 A server that requires authorization gets the tokens that `mcp-probe login` has
 stored. Tokens of clients are never passed on.

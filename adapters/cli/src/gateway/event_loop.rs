@@ -1,20 +1,21 @@
 //! The loop of a gateway: clients in front, a place for each server behind.
 
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
-use mcp_proto::client::Peer;
+use mcp_proto::client::{Engine, Peer};
 use mcp_proto::model::Implementation;
 use mcp_proto::{Change, Instant};
 use mcp_proto_proxy::{ClientCount, Gateway, GatewayEngines, UpstreamEngine};
 
 use super::rules::SharedRules;
 use super::server_file::{ConfiguredUpstream, ServerFile};
-use crate::failure::CommandFailure;
+use crate::failure::{CommandFailure, Exit};
 use crate::proxy::front::Front;
 use crate::proxy::upstream::ClientIdentity;
-use crate::proxy::upstream_slot::UpstreamSlot;
+use crate::proxy::upstream_slot::{UpstreamSlot, vacant_engine};
 use crate::session::print_note;
 use crate::stop;
 
@@ -22,8 +23,12 @@ use crate::stop;
 pub(super) struct GatewayLoop {
     front: Front,
     gateway: Gateway,
-    /// Places by the index of their upstream. Those of upstreams that were removed stay, without a server.
-    slots: Vec<UpstreamSlot>,
+    /// Servers by the index of their upstream, but those that were removed.
+    slots: BTreeMap<usize, UpstreamSlot>,
+    /// Engines that are never connected, one for each index of a removed upstream: no other upstream gets that index.
+    removed: Vec<Engine>,
+    /// Servers of removed upstreams that have not ended yet.
+    leaving: Vec<UpstreamSlot>,
     idle_timeout: Option<Duration>,
     /// The client that servers see.
     identity: ClientIdentity,
@@ -49,7 +54,9 @@ impl GatewayLoop {
             look_at: front.downstream.now() + LOOK_INTERVAL,
             front,
             gateway: Gateway::new(clients),
-            slots: Vec::new(),
+            slots: BTreeMap::new(),
+            removed: Vec::new(),
+            leaving: Vec::new(),
             idle_timeout,
             identity,
             file,
@@ -69,7 +76,7 @@ impl GatewayLoop {
         loop {
             self.front.heed_signal();
             self.front.downstream.poll_io(true);
-            for upstream in self.slots.iter_mut().filter_map(UpstreamSlot::upstream) {
+            for upstream in self.slots.values_mut().filter_map(UpstreamSlot::upstream) {
                 upstream.poll_io();
             }
             self.handle_timeouts();
@@ -82,7 +89,8 @@ impl GatewayLoop {
             }
             let deadline = self.gateway.poll_timeout().map_or(self.look_at, |at| at.min(self.look_at));
             let due = deadline.saturating_duration_since(self.front.downstream.now());
-            let servers = self.slots.iter_mut().filter_map(UpstreamSlot::wait_request);
+            // Those that leave are looked at when the file is.
+            let servers = self.slots.values_mut().filter_map(UpstreamSlot::wait_request);
             self.front.wait(true, servers, Some(due))?;
         }
     }
@@ -93,7 +101,7 @@ impl GatewayLoop {
     ///
     /// Fails if the side of the clients broke.
     pub(super) fn finish(self) -> Result<(), CommandFailure> {
-        let mut slots = self.slots;
+        let mut slots: Vec<_> = self.slots.into_values().chain(self.leaving).collect();
         self.front.finish(|| {
             // All end at the same time.
             slots.iter_mut().for_each(|slot| slot.end(None));
@@ -103,29 +111,24 @@ impl GatewayLoop {
 
     /// Adds, replaces and removes servers, so that they are those of the file. Others go on undisturbed.
     pub(super) fn apply(&mut self, configured: Vec<ConfiguredUpstream>) {
-        self.apply_rules(&configured);
-        for index in 0..self.slots.len() {
-            let Some(slot) = self.slots.get(index).filter(|_| !self.is_removed(index)) else { continue };
-            let opener = slot.opener();
+        // What goes is hidden by its rules up to its end, which answers lists and calls. So these are replaced after it, and those of
+        // a server are there before it is.
+        for index in self.slots.keys().copied().collect::<Vec<_>>() {
+            let Some(opener) = self.slots.get(&index).map(UpstreamSlot::opener) else { continue };
             let is_same = |other: &&ConfiguredUpstream| {
                 opener.name.as_ref() == Some(&other.name) && other.is_same_server(opener)
             };
             match configured.iter().find(is_same) {
-                Some(same) => self.gateway.limit_calls(index, same.max_calls),
+                Some(same) => self.gateway.limit_calls(index, Some(same.max_calls)),
                 None => self.remove(index),
             }
         }
+        self.apply_rules(&configured);
         for upstream in configured {
             if self.gateway.by_name(&upstream.name).is_none() {
                 self.add(upstream);
             }
         }
-    }
-
-    /// Returns whether an upstream was removed. Its server may still be starting or ending.
-    fn is_removed(&self, index: usize) -> bool {
-        let name = self.slots.get(index).and_then(|slot| slot.opener().name.as_deref());
-        name.and_then(|name| self.gateway.by_name(name)) != Some(index)
     }
 
     fn apply_rules(&mut self, configured: &[ConfiguredUpstream]) {
@@ -149,13 +152,13 @@ impl GatewayLoop {
         let ConfiguredUpstream { name, opener, max_calls, .. } = upstream;
         match self.gateway.add(self.front.downstream.now(), &name, self.idle_timeout) {
             Ok(index) => {
-                self.gateway.limit_calls(index, max_calls);
+                self.gateway.limit_calls(index, Some(max_calls));
                 let mut slot = UpstreamSlot::vacant(Arc::new(opener), self.identity.clone());
-                let is_named = |other: &&mut UpstreamSlot| other.opener().name.as_ref() == Some(&name);
-                if let Some(before) = self.slots.iter_mut().rfind(is_named) {
-                    slot.follow(before);
+                let is_named = |other: &UpstreamSlot| other.opener().name.as_ref() == Some(&name);
+                if let Some(before) = self.leaving.iter().position(is_named) {
+                    slot.follow(self.leaving.swap_remove(before));
                 }
-                self.slots.push(slot);
+                self.slots.insert(index, slot);
             }
             Err(error) => print_note(&format!("{error}; start the gateway again")),
         }
@@ -163,23 +166,26 @@ impl GatewayLoop {
 
     fn remove(&mut self, index: usize) {
         self.with_gateway(|gateway, engines| gateway.remove(engines, index));
-        if let Some(slot) = self.slots.get_mut(index) {
-            print_note(&format!("{} is removed", slot.name()));
-            // The server reads what it was told last.
-            if let Some(upstream) = slot.upstream() {
-                upstream.wire().write();
-            }
-            slot.end(None);
+        let Some(mut slot) = self.slots.remove(&index) else { return };
+        self.removed.push(vacant_engine());
+        print_note(&format!("{} is removed", slot.name()));
+        // The server reads what it was told last.
+        if let Some(upstream) = slot.upstream() {
+            upstream.wire().write();
         }
+        slot.leave();
+        self.leaving.push(slot);
     }
 
     fn with_gateway<R>(&mut self, act: impl FnOnce(&mut Gateway, &mut GatewayEngines<'_, '_>) -> R) -> R {
         let now = self.front.downstream.now();
-        let engines = self.slots.iter_mut().map(|slot| {
+        let mut removed = self.removed.iter_mut().map(|engine| UpstreamEngine { now: Instant::ZERO, engine });
+        let mut upstreams = Vec::new();
+        for (index, slot) in &mut self.slots {
+            upstreams.extend(removed.by_ref().take(index - upstreams.len()));
             let (now, engine) = slot.engine();
-            UpstreamEngine { now, engine }
-        });
-        let mut upstreams: Vec<_> = engines.collect();
+            upstreams.push(UpstreamEngine { now, engine });
+        }
         let downstream = self.front.downstream.engine();
         act(&mut self.gateway, &mut GatewayEngines { now, downstream, upstreams: &mut upstreams })
     }
@@ -208,8 +214,9 @@ impl GatewayLoop {
     /// Lets go of servers that have ended, and starts those that are due. Returns whether there was anything to do.
     fn change_servers(&mut self) -> bool {
         let mut any = false;
-        for index in 0..self.slots.len() {
-            let Some(slot) = self.slots.get_mut(index) else { continue };
+        self.leaving.retain_mut(|slot| !slot.poll_left());
+        for index in self.slots.keys().copied().collect::<Vec<_>>() {
+            let Some(slot) = self.slots.get_mut(&index) else { continue };
             // What the last one sent is relayed first.
             if !self.gateway.is_running(index) && !self.front.downstream.is_congested() {
                 any |= slot.upstream().is_some();
@@ -224,7 +231,7 @@ impl GatewayLoop {
             }
         }
         while let Some(index) = self.gateway.poll_start(self.front.downstream.now()) {
-            let Some(slot) = self.slots.get_mut(index) else { continue };
+            let Some(slot) = self.slots.get_mut(&index) else { continue };
             any = true;
             if let Err(failure) = slot.start() {
                 self.handle_start_failure(index, &failure);
@@ -234,11 +241,7 @@ impl GatewayLoop {
     }
 
     fn handle_started(&mut self, index: usize, peer: &Peer) {
-        let is_removed = self.is_removed(index);
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        if is_removed {
-            return slot.end(None);
-        }
+        let Some(slot) = self.slots.get_mut(&index) else { return };
         print_note(&format!("{} is ready: {}", slot.name(), describe(peer)));
         let events = slot.upstream().map(|upstream| upstream.take_early_events()).unwrap_or_default();
         self.with_gateway(|gateway, engines| {
@@ -250,11 +253,10 @@ impl GatewayLoop {
     }
 
     fn handle_start_failure(&mut self, index: usize, failure: &CommandFailure) {
-        let Some(slot) = self.slots.get(index).filter(|_| !self.is_removed(index)) else { return };
+        let Some(slot) = self.slots.get(&index) else { return };
         failure.print_note(&format!("{} cannot be started, and is tried again", slot.name()));
-        self.with_gateway(|gateway, engines| {
-            gateway.handle_start_failure(engines, index, failure.message());
-        });
+        let reason = reason_for_clients(failure.exit(), slot.opener().server.is_remote());
+        self.with_gateway(|gateway, engines| gateway.handle_start_failure(engines, index, reason));
     }
 
     /// Relays all input and writes the results until nothing is left but to wait.
@@ -266,9 +268,9 @@ impl GatewayLoop {
                 self.with_gateway(|gateway, engines| gateway.handle_server_event(engines, event));
                 moved = true;
             }
-            for index in 0..self.slots.len() {
+            for index in self.slots.keys().copied().collect::<Vec<_>>() {
                 while !self.front.downstream.is_congested() {
-                    let event = self.slots.get_mut(index).and_then(UpstreamSlot::poll_event);
+                    let event = self.slots.get_mut(&index).and_then(UpstreamSlot::poll_event);
                     let Some(event) = event else { break };
                     self.with_gateway(|gateway, engines| gateway.handle_client_event(engines, index, event));
                     moved = true;
@@ -284,7 +286,7 @@ impl GatewayLoop {
                 self.front.show_tap();
             }
             moved |= self.front.downstream.write();
-            for upstream in self.slots.iter_mut().filter_map(UpstreamSlot::upstream) {
+            for upstream in self.slots.values_mut().filter_map(UpstreamSlot::upstream) {
                 if is_traced {
                     upstream.show_tap();
                 }
@@ -294,6 +296,17 @@ impl GatewayLoop {
                 return;
             }
         }
+    }
+}
+
+/// Returns why a server cannot be started, as clients are told. The failure itself may name programs, URLs with secrets in their
+/// paths, and what the server wrote: it is for the log of the gateway.
+const fn reason_for_clients(exit: Exit, is_remote: bool) -> &'static str {
+    match (exit, is_remote) {
+        (Exit::Unauthorized, _) => "it refuses the gateway for want of authorization",
+        (Exit::Connection | Exit::Timeout, true) => "it cannot be reached",
+        (Exit::Connection | Exit::Timeout, false) => "its program does not start, or is no MCP server",
+        (Exit::Failed | Exit::Usage | Exit::Unanswered, _) => "it cannot be connected to",
     }
 }
 

@@ -36,8 +36,8 @@ pub(super) struct ConfiguredUpstream {
     /// Name behind the gateway.
     pub(super) name: String,
     pub(super) opener: UpstreamOpener,
-    /// Largest number of calls in flight.
-    pub(super) max_calls: Option<usize>,
+    /// Largest number of calls in flight, so that one slow server leaves room for those of others.
+    pub(super) max_calls: usize,
     pub(super) rules: Rules,
 }
 
@@ -97,6 +97,14 @@ impl ServerFile {
         let NamedServer { mut server, members, at, .. } = server;
         let (max_calls, timeout) = limits(&members, &at)?;
         let rules = Rules::parse(&members, &at)?;
+        let is_near_rule = |member: &&String| {
+            !KNOWN_MEMBERS.contains(&&***member) && NEAR_RULES.contains(&&*member.to_ascii_lowercase())
+        };
+        if let Some(member) = members.keys().find(is_near_rule) {
+            // What it was to hide would be shown.
+            let why = "is no rule: there are `allow`, `hide`, `principals` and `limits`";
+            return Err(at.member(member).failure(why));
+        }
         let unknown = members.keys().filter(|member| !KNOWN_MEMBERS.contains(&&***member));
         let unknown = join_names(unknown.map(|member| &**member));
         if !unknown.is_empty() {
@@ -110,24 +118,20 @@ impl ServerFile {
     }
 }
 
-/// Reads `limits`: the number of calls in flight, and the time for one.
-fn limits(
-    members: &Map<String, Value>,
-    at: &Location,
-) -> Result<(Option<usize>, Option<Duration>), CommandFailure> {
+/// Reads `limits`, which has defaults: the number of calls in flight, and the time for one.
+fn limits(members: &Map<String, Value>, at: &Location) -> Result<(usize, Option<Duration>), CommandFailure> {
     let at = at.member("limits");
-    let Some(limits) = members.get("limits") else { return Ok((None, None)) };
+    let Some(limits) = members.get("limits") else { return Ok((DEFAULT_CALLS, None)) };
     let limits = limits.as_object().ok_or_else(|| at.failure("must be an object"))?;
-    let (mut calls, mut timeout) = (None, None);
+    let (mut calls, mut timeout) = (DEFAULT_CALLS, None);
     for (name, value) in limits {
         let at = at.member(name);
         match &**name {
             "calls" => {
                 let number = value.as_u64().filter(|number| (1..=MAX_CALLS).contains(number));
                 let number = number.and_then(|number| usize::try_from(number).ok());
-                calls = Some(
-                    number.ok_or_else(|| at.failure(&format!("must be a number from 1 to {MAX_CALLS}")))?,
-                );
+                calls =
+                    number.ok_or_else(|| at.failure(&format!("must be a number from 1 to {MAX_CALLS}")))?;
             }
             "timeout" => {
                 let text =
@@ -161,5 +165,31 @@ const KNOWN_MEMBERS: &[&str] = &[
     "type",
     "url",
 ];
+/// Names that are written for those of rules and limits, in lower case. Restrictions of other clients are not among them, so that
+/// they may have the same file.
+const NEAR_RULES: &[&str] = &[
+    "allow",
+    "allowed",
+    "allows",
+    "block",
+    "blocked",
+    "denied",
+    "deny",
+    "exclude",
+    "excluded",
+    "hidden",
+    "hide",
+    "hides",
+    "include",
+    "included",
+    "limit",
+    "limits",
+    "principal",
+    "principals",
+    "rule",
+    "rules",
+];
+/// Limit of calls in flight of a server without `limits.calls`. Lists do not count.
+const DEFAULT_CALLS: usize = 64;
 /// Largest limit of calls in flight: that of the engine in front.
 const MAX_CALLS: u64 = 1_024;

@@ -27,6 +27,23 @@ pub(crate) struct UpstreamSlot {
 enum Worker {
     Ending(JoinHandle<()>),
     Starting(JoinHandle<Result<Upstream, CommandFailure>>),
+    /// Starts a server that is to be ended at once: its place was given up meanwhile.
+    Discarding(JoinHandle<Result<Upstream, CommandFailure>>),
+}
+
+impl Worker {
+    /// Waits until no server is left.
+    fn wait(self) {
+        // A panic was reported by the thread.
+        match self {
+            Self::Ending(thread) => drop(thread.join()),
+            Self::Starting(thread) | Self::Discarding(thread) => {
+                if let Ok(Ok(mut upstream)) = thread.join() {
+                    upstream.close();
+                }
+            }
+        }
+    }
 }
 
 impl UpstreamSlot {
@@ -48,8 +65,7 @@ impl UpstreamSlot {
 
     /// Creates the place of a server that is to be started.
     pub(crate) fn vacant(opener: Arc<UpstreamOpener>, identity: ClientIdentity) -> Self {
-        let vacant = Engine::new(Arc::new(Config::new("mcp-probe", env!("CARGO_PKG_VERSION"))));
-        Self { opener, identity, upstream: None, vacant, worker: None }
+        Self { opener, identity, upstream: None, vacant: vacant_engine(), worker: None }
     }
 
     /// Returns the server, and how it is connected to.
@@ -102,9 +118,36 @@ impl UpstreamSlot {
         self.worker = thread::Builder::new().name("probe-end".into()).spawn(end).ok().map(Worker::Ending);
     }
 
-    /// Lets the first server of this place start after the end of that of another place, which is ending.
-    pub(crate) fn follow(&mut self, other: &mut Self) {
-        self.worker = other.worker.take_if(|worker| matches!(worker, Worker::Ending(_)));
+    /// Gives the place up: a server that runs is ended, and one that starts will be.
+    pub(crate) fn leave(&mut self) {
+        self.end(None);
+        self.worker = self.worker.take().map(|worker| match worker {
+            Worker::Starting(thread) => Worker::Discarding(thread),
+            other => other,
+        });
+    }
+
+    /// Ends a server that has started after its place was given up. Returns whether none is left.
+    pub(crate) fn poll_left(&mut self) -> bool {
+        match self.worker.take() {
+            None => true,
+            Some(Worker::Ending(thread)) if thread.is_finished() => true,
+            Some(Worker::Discarding(thread)) if thread.is_finished() => {
+                // One that could not be started concerns nobody any more.
+                self.upstream = thread.join().ok().and_then(Result::ok);
+                self.end(None);
+                self.worker.is_none()
+            }
+            other => {
+                self.worker = other;
+                false
+            }
+        }
+    }
+
+    /// Lets the first server of this place start after the last one of a place that was given up.
+    pub(crate) fn follow(&mut self, mut other: Self) {
+        self.worker = other.worker.take();
     }
 
     /// Starts the next server.
@@ -116,9 +159,8 @@ impl UpstreamSlot {
         let (opener, identity, before) =
             (Arc::clone(&self.opener), self.identity.clone(), self.worker.take());
         let start = move || {
-            if let Some(Worker::Ending(before)) = before {
-                // A panic was reported by the thread.
-                let _ = before.join();
+            if let Some(before) = before {
+                before.wait();
             }
             opener.open(&identity)
         };
@@ -146,4 +188,9 @@ impl UpstreamSlot {
             let _ = last.join();
         }
     }
+}
+
+/// Returns an engine for a place without a server. It is never connected, and refuses all commands.
+pub(crate) fn vacant_engine() -> Engine {
+    Engine::new(Arc::new(Config::new("mcp-probe", env!("CARGO_PKG_VERSION"))))
 }

@@ -15,17 +15,17 @@ use crate::protection::Issuer;
 use crate::support::{PROBE, probe, probe_command, run};
 
 /// Returns the entry of a server that is started.
-fn program(serve: &[&str]) -> Value {
+pub(crate) fn program(serve: &[&str]) -> Value {
     let args = [&["serve"], serve].concat();
     json!({"command": PROBE, "args": args})
 }
 
-fn file_of(servers: &Value) -> String {
+pub(crate) fn file_of(servers: &Value) -> String {
     json!({"mcpServers": servers}).to_string()
 }
 
 /// Starts a gateway over HTTP.
-fn over_http(config: &str, args: &[&str]) -> ServingProcess {
+pub(crate) fn over_http(config: &str, args: &[&str]) -> ServingProcess {
     ServingProcess::listening(&["gateway", "--http", "127.0.0.1:0", "--config", config], args)
 }
 
@@ -37,7 +37,7 @@ fn tools(url: &str) -> Vec<String> {
 }
 
 /// Waits until the tools at a URL are as they have to be.
-fn wait_for_tools(url: &str, are_right: impl Fn(&[String]) -> bool) {
+pub(crate) fn wait_for_tools(url: &str, are_right: impl Fn(&[String]) -> bool) {
     let begun = Instant::now();
     loop {
         let tools = tools(url);
@@ -103,7 +103,7 @@ impl<R> Drop for Running<R> {
     }
 }
 
-fn has(tools: &[String], name: &str) -> bool {
+pub(crate) fn has(tools: &[String], name: &str) -> bool {
     tools.iter().any(|tool| tool == name)
 }
 
@@ -176,13 +176,17 @@ fn server_that_dies_or_does_not_start_is_named_and_others_go_on() {
     // The successor of one is waited for.
     let listed = ask(3, "tools/list", &json!({}));
     let missing = listed["result"]["_meta"]["io.github.mcp-proto/unavailable"].as_object().expect("names");
-    assert!(missing.len() == 1 && missing["none"].to_string().contains("/nowhere/at/all"), "{listed}");
+    let why = "its program does not start, or is no MCP server";
+    assert!(
+        missing.len() == 1 && missing["none"].as_str().is_some_and(|text| text.ends_with(why)),
+        "{listed}"
+    );
     assert!(ask(4, "tools/call", &echo("sound"))["result"].is_object());
     assert!(ask(5, "tools/call", &echo("mortal"))["result"].is_object());
     let (code, stderr) = gateway.close();
     assert_eq!(code, Some(0));
     for part in [
-        "`none` cannot be started, and is tried again: ",
+        "`none` cannot be started, and is tried again: cannot start \"/nowhere/at/all\"",
         "`mortal` is started again: \"sh\" ended in the middle of the session",
         "`sound` is ready: mcp-probe",
     ] {
@@ -387,6 +391,23 @@ fn wrong_file_is_refused_with_its_member_and_line() {
         (
             with("\"principals\": {\n\"eve\": {\"deny\": []}}"),
             "mcp.json: mcpServers.a.principals.eve.deny: is no rule: there are `allow` and `hide` (line 5)",
+        ),
+        (
+            with("\"allow\": [\"file:///a/%2e%2e/b\"]"),
+            "mcp.json: mcpServers.a.allow[0]: must have no segment `.` or `..`: write where it leads to (line 4)",
+        ),
+        (
+            with("\"deny\": []"),
+            "mcp.json: mcpServers.a.deny: is no rule: there are `allow`, `hide`, `principals` and `limits` (line 4)",
+        ),
+        (with("\"Hide\": []"), "mcp.json: mcpServers.a.Hide: is no rule: there are `allow`, `hide`, "),
+        (
+            with("\"hide\": [\"x\"],\n\"hide\": []"),
+            "mcp.json: the member `hide` is there twice at line 5 column",
+        ),
+        (
+            "{\"mcpServers\": {\"a\": {\"command\": \"x\"},\n\"a\": {\"command\": \"x\"}}}".to_owned(),
+            "mcp.json: the member `a` is there twice at line 2 column",
         ),
     ];
     for (text, why) in cases {

@@ -33,6 +33,10 @@ mod everything_wire;
 mod failures;
 #[cfg(unix)]
 mod gateway;
+#[cfg(unix)]
+mod gateway_boundary;
+#[cfg(unix)]
+mod gateway_reload;
 mod headers;
 #[cfg(unix)]
 mod hostile_servers;
