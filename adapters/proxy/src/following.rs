@@ -49,7 +49,7 @@ impl Gateway {
 
     /// Tells upstreams of a followed resource that belongs to them, also of one that has got another owner.
     ///
-    /// With a policy all owners are told: which one a client sees depends on its principal. A resource that nobody has listed is
+    /// With a policy all owners are told: which one a client sees depends on its principal. A resource that none has listed is
     /// followed at the only upstream that may have subscriptions, or nowhere until one lists it.
     fn route(&mut self, engines: &mut GatewayEngines<'_, '_>, uri: String, only: Option<usize>) {
         #[cfg(test)]

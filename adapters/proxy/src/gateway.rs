@@ -305,9 +305,9 @@ impl Gateway {
     /// - A resource belongs to the upstream that has listed it; if several have, to the one that was added first of those that the
     ///   policy shows to the client, and the others' are left out of lists. Otherwise the upstream decides whose template begins
     ///   like the URI. If there is none, the upstreams are asked one after the other, and the first error that says something else
-    ///   than that the resource is unknown is the answer if nobody knows it.
+    ///   than that the resource is unknown is the answer if no upstream knows it.
     /// - A followed resource is subscribed to at the upstream that it belongs to, with a policy at all that have listed it. One that
-    ///   nobody has listed is followed at the only upstream that may have subscriptions, or nowhere until one lists it.
+    ///   none has listed is followed at the only upstream that may have subscriptions, or nowhere until one lists it.
     /// - Custom methods are relayed if there is one upstream. Notifications of clients go to all.
     pub fn handle_server_event(&mut self, engines: &mut GatewayEngines<'_, '_>, event: ServerEvent) {
         match event {

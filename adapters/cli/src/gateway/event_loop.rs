@@ -1,6 +1,6 @@
 //! The loop of a gateway: clients in front, a place for each server behind.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -39,6 +39,8 @@ pub(super) struct GatewayLoop {
     is_told_to_read: Arc<AtomicBool>,
     rules: SharedRules,
     has_policy: bool,
+    /// Servers whose followed resources are too many, as a note has told.
+    unfollowed: BTreeSet<usize>,
 }
 
 impl GatewayLoop {
@@ -63,6 +65,7 @@ impl GatewayLoop {
             is_told_to_read: stop::hangup_flag(),
             rules,
             has_policy: false,
+            unfollowed: BTreeSet::new(),
         }
     }
 
@@ -199,6 +202,22 @@ impl GatewayLoop {
             self.look_at = now + LOOK_INTERVAL;
             if self.is_told_to_read.swap(false, Ordering::Relaxed) || self.file.has_changed() {
                 self.reload();
+            }
+            self.note_unfollowed();
+        }
+    }
+
+    /// Tells of resources that a server cannot be asked to follow, once until it can again.
+    fn note_unfollowed(&mut self) {
+        for (index, slot) in &self.slots {
+            let unfollowed = self.gateway.unfollowed_resources(*index);
+            if unfollowed == 0 {
+                self.unfollowed.remove(index);
+            } else if self.unfollowed.insert(*index) {
+                print_note(&format!(
+                    "{}: {unfollowed} resources of clients are not followed: they are too many",
+                    slot.name()
+                ));
             }
         }
     }

@@ -48,9 +48,9 @@ pub(crate) fn run(args: args::GatewayArgs) -> Result<(), CommandFailure> {
     let servers = file.read()?;
     let stop_signal = StopSignal::new().map_err(|error| CommandFailure::failed(error.to_string()))?;
     let front = match (&proxy.http.address, &proxy.http.listen) {
-        (Some(address), _) => Some(http_front(&proxy, &protection, address)?),
-        (None, Some(address)) => Some(socket_front(&proxy, address)?),
-        (None, None) => stream_front(&proxy)?,
+        (Some(address), _) => Some(http_front(&proxy, &protection, address, &rules)?),
+        (None, Some(address)) => Some(socket_front(&proxy, address, &rules)?),
+        (None, None) => stream_front(&proxy, &rules)?,
     };
     // Without input there is no client, and nothing to do.
     let Some(GatewayFront { downstream, clients, identity }) = front else { return Ok(()) };
@@ -80,14 +80,15 @@ impl GatewayFront {
 }
 
 /// Returns the configuration of the server that clients see.
-fn config(args: &args::ProxyArgs) -> mcp_proto::server::Config {
+fn config(args: &args::ProxyArgs, rules: &SharedRules) -> mcp_proto::server::Config {
     let versions = args.client_era.version_set();
     let config = gateway_config(SERVER_NAME, env!("CARGO_PKG_VERSION"), versions, front_limits(args));
-    with_hidden_members(config, args)
+    let rules = rules.clone();
+    with_hidden_members(config, args).tool_audience(move |name| rules.audience_of_tool(name))
 }
 
 /// Serves the client on stdin and stdout. Returns `None` if there is none.
-fn stream_front(args: &args::ProxyArgs) -> Result<Option<GatewayFront>, CommandFailure> {
+fn stream_front(args: &args::ProxyArgs, rules: &SharedRules) -> Result<Option<GatewayFront>, CommandFailure> {
     let broken = |what: &str, error: &io::Error| CommandFailure::failed(format!("{what}: {error}"));
     session::hint_at_terminal("gateway");
     let mut stream = Stdio::guarded().map_err(|error| broken("stdin and stdout cannot be used", &error))?;
@@ -95,7 +96,7 @@ fn stream_front(args: &args::ProxyArgs) -> Result<Option<GatewayFront>, CommandF
     let first_message = FirstMessage::read(&mut stream, Limits::default().max_frame)
         .map_err(|error| broken("the client cannot be read from", &error))?;
     let Some(FirstMessage { info, capabilities, bytes }) = first_message else { return Ok(None) };
-    let downstream = Box::new(StreamDownstream::new(config(args), stream, &bytes));
+    let downstream = Box::new(StreamDownstream::new(config(args, rules), stream, &bytes));
     let identity = ClientIdentity { info, capabilities };
     Ok(Some(GatewayFront { downstream, clients: ClientCount::One, identity }))
 }
@@ -105,6 +106,7 @@ fn http_front(
     args: &args::ProxyArgs,
     protection: &args::ProtectionArgs,
     address: &str,
+    rules: &SharedRules,
 ) -> Result<GatewayFront, CommandFailure> {
     let http = http::config(&args.http);
     let (http, address) = protection::apply(protection, &args.http, http, address, SERVER_NAME)?;
@@ -112,7 +114,7 @@ fn http_front(
     #[cfg(feature = "auth")]
     let protected = http.protected_resource().cloned();
     #[allow(unused_mut, reason = "tokens are validated by a feature")]
-    let mut downstream = bound.serve(args, config(args), http)?;
+    let mut downstream = bound.serve(args, config(args, rules), http)?;
     #[cfg(feature = "auth")]
     if let Some(protected) = protected {
         downstream.validate_tokens(protection::validator(&protected))?;
@@ -122,7 +124,11 @@ fn http_front(
 
 /// Serves the clients of a socket.
 #[cfg(unix)]
-fn socket_front(args: &args::ProxyArgs, address: &StreamAddress) -> Result<GatewayFront, CommandFailure> {
+fn socket_front(
+    args: &args::ProxyArgs,
+    address: &StreamAddress,
+    rules: &SharedRules,
+) -> Result<GatewayFront, CommandFailure> {
     let clients = args.http.max_connections.unwrap_or(MAX_SHARED_CLIENTS);
     if clients > MAX_SHARED_CLIENTS {
         // Without it there are fewer clients.
@@ -131,12 +137,16 @@ fn socket_front(args: &args::ProxyArgs, address: &StreamAddress) -> Result<Gatew
     let listener = StreamListener::bind(address)
         .map_err(|error| CommandFailure::new(Exit::Connection, error.to_string()))?;
     streams::report_address(listener.address(), listener.is_reachable_from_outside(), address)?;
-    let downstream = SharedDownstream::new(config(args), listener, clients);
+    let downstream = SharedDownstream::new(config(args, rules), listener, clients);
     Ok(GatewayFront::of_many(Box::new(downstream), ClientCount::Streams))
 }
 
 #[cfg(not(unix))]
-fn socket_front(_: &args::ProxyArgs, address: &StreamAddress) -> Result<GatewayFront, CommandFailure> {
+fn socket_front(
+    _: &args::ProxyArgs,
+    address: &StreamAddress,
+    _: &SharedRules,
+) -> Result<GatewayFront, CommandFailure> {
     Err(CommandFailure::failed(format!("cannot listen at {address}: --listen needs a Unix system")))
 }
 

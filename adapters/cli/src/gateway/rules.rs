@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use std::sync::{PoisonError, RwLock};
 
 use mcp_proto::EntryKind;
+use mcp_proto::server::Audience;
 use mcp_proto_proxy::{Access, Decision};
 use serde_json::{Map, Value};
 
@@ -163,6 +164,15 @@ impl SharedRules {
         differs
     }
 
+    /// Returns who sees a tool, by the name that clients know it by.
+    pub(super) fn audience_of_tool(&self, name: &str) -> Audience {
+        let Some((server, tool)) = name.split_once('_') else { return Audience::EVERYONE };
+        let rules = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(rules) = rules.get(server).cloned() else { return Audience::EVERYONE };
+        let tool = tool.to_owned();
+        Audience::matching(move |caller| rules.of(caller.principal()).shows(&tool))
+    }
+
     /// Decides about an entry.
     pub(super) fn decide(&self, access: &Access<'_>) -> Decision {
         let rules = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -181,6 +191,8 @@ impl SharedRules {
 
 #[cfg(test)]
 mod tests {
+    use mcp_proto::server::{Authorization, Caller, Identity};
+
     use super::*;
 
     #[test]
@@ -203,6 +215,22 @@ mod tests {
             ("file:///*", "file:///etc/hosts", true),
         ] {
             assert_eq!(is_match(pattern, name), matches, "{pattern} {name}");
+        }
+    }
+
+    // covers: HTTP-029
+    #[test]
+    fn hidden_tool_has_no_audience() {
+        let shared = SharedRules::default();
+        let everybody = patterns(Some(&["read"]), &[]);
+        let principals = BTreeMap::from([("ada".to_owned(), Patterns::default())]);
+        shared.replace([("files".to_owned(), Rules { everybody, principals })].into_iter());
+        let (anyone, ada) = (Caller::default(), Caller::from(Authorization::new(Identity::new("ada"))));
+        for (tool, shown) in
+            [("files_read", [true, true]), ("files_write_all", [false, true]), ("search_find", [true, true])]
+        {
+            let audience = shared.audience_of_tool(tool);
+            assert_eq!([&anyone, &ada].map(|caller| audience.includes(caller)), shown, "{tool}");
         }
     }
 
