@@ -137,7 +137,12 @@ impl ToolEntry<'_> {
     /// share sessions do so for a client that resumes the stream of the call; without this, it gets an error.
     ///
     /// The handler may run twice with the same arguments then, also at the same time, if a process only seemed to have ended. It
-    /// asks its questions anew, and sends no progress the second time. The client gets one answer.
+    /// asks its questions anew, and sends no progress the second time. Its request shows no header fields then
+    /// ([`visible_fields`](crate::http::server::Config::visible_fields)): they are not stored, so a handler that decides by one must
+    /// expect that it is missing. The client gets one answer.
+    ///
+    /// A server takes what is set when it begins: a tool that is registered later is not repeated. A process whose tool with the name
+    /// is not repeatable does not run its calls again; they are lost there.
     ///
     /// This is a decision of the server, and not told to clients. It does not follow from
     /// [`ToolAnnotations::idempotent_hint`], which tells a client that a repeated call has no further effect on the environment: such a

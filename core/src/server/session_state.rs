@@ -153,6 +153,13 @@ impl Exchanges<'_> {
         }
     }
 
+    /// Returns the request that a message cancels, if it is a cancellation.
+    pub(crate) fn cancelled(&self, frame: &Bytes, envelope: &Envelope<'_>) -> Option<RequestId> {
+        let is_one = envelope.kind == Kind::Notification && envelope.method == methods::CANCELLED;
+        let params = envelope.params.whole.slice(frame).filter(|_| is_one)?;
+        self.engine.endpoint.parse_cancellation(params).map(|(id, _)| id)
+    }
+
     /// Takes a response or notification that the client of a session has sent to another process. A request is dropped.
     pub(crate) fn handle_relayed(&mut self, now: Instant, channel: Key, frame: &Bytes) {
         let is_batch = frame.first() == Some(&b'[');

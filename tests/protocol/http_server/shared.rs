@@ -5,7 +5,8 @@ use alloc::sync::Arc;
 
 use bytes::Bytes;
 use mcp_proto::http::server::{
-    Config, ExchangeId, KeptCall, Protected, Server, SessionId, SharedSessionEvent, SnapshotError,
+    Config, ExchangeId, KeptCall, OpenedRelay, Protected, Server, SessionId, SharedSessionEvent,
+    SnapshotError,
 };
 use mcp_proto::model::{ElicitParams, ElicitSchema, InputRequest, LoggingLevel};
 use mcp_proto::server::{Call, CancelReason, Event, Identity, InputRequired};
@@ -41,6 +42,8 @@ struct Cluster {
     is_repeatable: bool,
     /// The messages of such calls, by session, and their owners.
     kept: BTreeMap<(String, KeptCall), (u32, Bytes)>,
+    /// The requests that were cancelled, by session.
+    cancelled: BTreeSet<(String, String)>,
     /// What the store has not answered yet, if it is slow.
     held: Option<Vec<(usize, SharedSessionEvent)>>,
     /// Processes that no other one hears.
@@ -64,6 +67,7 @@ impl Cluster {
             relays: Vec::new(),
             is_repeatable: false,
             kept: BTreeMap::new(),
+            cancelled: BTreeSet::new(),
             held: None,
             is_silent: BTreeSet::new(),
         }
@@ -169,7 +173,7 @@ impl Cluster {
                 };
                 let other = &mut self.processes[of];
                 match other.server.shared_sessions().open_relay(other.now, &id, &after) {
-                    Some(relay) => {
+                    OpenedRelay::Open(relay) => {
                         self.relays.push((of, relay, at, exchange));
                         let to = &mut self.processes[at];
                         assert!(to.server.shared_sessions().relay(
@@ -179,7 +183,12 @@ impl Cluster {
                             false
                         ));
                     }
-                    None => self.processes[at].server.shared_sessions().call_is_lost(now, exchange),
+                    OpenedRelay::EventIsGone => {
+                        self.processes[at].server.shared_sessions().event_is_gone(now, exchange);
+                    }
+                    OpenedRelay::Unknown => {
+                        self.processes[at].server.shared_sessions().call_is_lost(now, exchange);
+                    }
                 }
             }
             SharedSessionEvent::Changed { exchange, .. } if !up => {
@@ -241,21 +250,24 @@ impl Cluster {
                 }
                 sessions.answer_call(now, exchange, is_taken_over);
             }
-            SharedSessionEvent::FindCall { exchange, id, call, after } => {
-                let asked = call.process;
+            SharedSessionEvent::CallCancelled { id, request } => {
+                self.cancelled.insert((id.reveal().into(), request));
+            }
+            SharedSessionEvent::FindCall { exchange, id, call, asked, .. } => {
                 let name = (id.reveal().to_owned(), call);
+                if self.cancelled.contains(&(name.0.clone(), name.1.request.clone())) {
+                    self.kept.remove(&name);
+                }
                 let Some((owner, message)) = self.kept.get_mut(&name) else {
                     _ = sessions.repeat_call(now, exchange, None);
                     return;
                 };
-                let has_ended = !self.numbers.iter().any(|number| u32::from(*number) == *owner);
-                if *owner != asked && *owner != own && !has_ended {
-                    let process = *owner;
-                    return self.serve(at, SharedSessionEvent::Resume { exchange, id, process, after });
+                if *owner != asked && *owner != own {
+                    return sessions.ask_owner(now, exchange, *owner);
                 }
-                *owner = own;
+                let previous = core::mem::replace(owner, own);
                 if !sessions.repeat_call(now, exchange, Some(message)) {
-                    *owner = asked;
+                    *owner = previous;
                 }
             }
             other => panic!("{other:?}"),

@@ -721,6 +721,7 @@ impl ShareSessions for SessionSharing {
             }
             SharedSessionEvent::KeepCall { .. }
             | SharedSessionEvent::CallAnswered { .. }
+            | SharedSessionEvent::CallCancelled { .. }
             | SharedSessionEvent::FindCall { .. } => self.handle_call_event(now, server, event),
             SharedSessionEvent::Relay { id, message } => _ = self.tell(Message::Relay(id, message.to_vec())),
             _ => {}

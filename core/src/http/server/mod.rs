@@ -39,7 +39,7 @@ pub use exchange_table::{ExchangeId, Response};
 pub use protected::{Dpop, Protected, ProtectedError, Scheme};
 pub use request_headers::VisibleFieldError;
 pub use shared::{
-    KeptCall, SealedIdentity, SessionId, SessionRecord, SharedSessionEvent, SharedSessions,
+    KeptCall, OpenedRelay, SealedIdentity, SessionId, SessionRecord, SharedSessionEvent, SharedSessions,
     SubscriptionsNeedStore,
 };
 pub use snapshot::{SnapshotError, Snapshots};

@@ -99,15 +99,18 @@ impl Server {
         let from = self.exchanges.get(key).map(|x| x.headers.last_event_id());
         let from = match from.map(|id| id.map(|id| id.map(parse_event_id))) {
             Some(Ok(None)) => return self.open_get_stream(key, session, built),
-            Some(Ok(Some(Some((stream, event, note))))) => match shared::functions(self) {
-                Some(sharing) => match (sharing.place_of)(self, stream, note) {
-                    StreamPlace::Here => Some((stream, event)),
-                    // What happened meanwhile is announced, and what waits elsewhere is sent here.
-                    StreamPlace::GetStreamElsewhere => return self.open_get_stream(key, session, built),
-                    StreamPlace::CallElsewhere => return (sharing.resume)(self, key, session),
-                },
-                None => note.is_empty().then_some((stream, event)),
-            },
+            Some(Ok(Some(Some((stream, event, note))))) => {
+                let is_call = !note.is_empty();
+                match shared::functions(self) {
+                    Some(sharing) => match (sharing.place_of)(self, session, stream, is_call) {
+                        StreamPlace::Here => Some((stream, event)),
+                        // What happened meanwhile is announced, and what waits elsewhere is sent here.
+                        StreamPlace::GetStreamElsewhere => return self.open_get_stream(key, session, built),
+                        StreamPlace::CallElsewhere => return (sharing.resume)(self, key, session),
+                    },
+                    None => (!is_call).then_some((stream, event)),
+                }
+            }
             _ => None,
         };
         match from {
@@ -498,6 +501,12 @@ impl ReplayLog {
     /// Returns whether there is an event of a stream.
     pub(super) fn has_stream(&self, stream: u32) -> bool {
         self.entries.iter().any(|entry| entry.stream == stream)
+    }
+
+    /// Forgets the events of a stream.
+    pub(super) fn forget(&mut self, stream: u32) {
+        self.entries.retain(|entry| entry.stream != stream);
+        self.bytes = self.entries.iter().map(ReplayEntry::cost).sum();
     }
 
     /// Withdraws the message of an event, because it is sent on another stream; the event itself is still known.

@@ -13,6 +13,7 @@ mod relay;
 mod repeat;
 
 pub use in_ids::{SealedIdentity, SubscriptionsNeedStore};
+pub use relay::OpenedRelay;
 pub use repeat::KeptCall;
 
 use alloc::boxed::Box;
@@ -147,7 +148,11 @@ pub enum SharedSessionEvent {
         /// The message.
         message: Bytes,
     },
-    /// A call has an answer whose message was stored: remove it, if this process is still the owner.
+    /// A call has an answer, or was refused, whose message was stored: remove it, if this process is still the owner.
+    ///
+    /// An application keeps the name of a call that another process has taken over, without its message, for as long as the first
+    /// one may come late with an answer: until then the first one is [told](SharedSessions::answer_call) so. That is
+    /// not needed for a call that nobody has taken over.
     ///
     /// The answer waits for [`answer_call`](SharedSessions::answer_call), at most for
     /// [`Config::store_timeout`](super::Config::store_timeout), and is sent then.
@@ -159,10 +164,19 @@ pub enum SharedSessionEvent {
         /// The name of the call.
         call: KeptCall,
     },
+    /// A client has cancelled a request that does not run here: do not let its call be taken over
+    /// ([`FindCall`](Self::FindCall)) for a minute, if its process has ended. If not, that gets the cancellation by
+    /// [`Relay`](Self::Relay), as well.
+    CallCancelled {
+        /// The session.
+        id: SessionId,
+        /// The id of the request, as ids of events have it.
+        request: String,
+    },
     /// A client resumes the stream of a call whose process does not answer, or does not know it: take its message over from that
-    /// process, or [ask](Self::Resume) the one that has done so before.
+    /// process. If another one has done so before, [ask](SharedSessions::ask_owner) that.
     ///
-    /// The exchange waits for [`repeat_call`](SharedSessions::repeat_call) or [`relay`](SharedSessions::relay), at most for
+    /// The exchange waits for [`repeat_call`](SharedSessions::repeat_call) or [`ask_owner`](SharedSessions::ask_owner), at most for
     /// [`Config::store_timeout`](super::Config::store_timeout) and 2 s more, and is refused with 503 then.
     FindCall {
         /// The exchange of the request.
@@ -171,6 +185,8 @@ pub enum SharedSessionEvent {
         id: SessionId,
         /// The name of the call.
         call: KeptCall,
+        /// The number of the process that was asked in vain, modulo 1024: from it the message may be taken. It may be this process.
+        asked: u32,
         /// The id of the last event that the client has received.
         after: String,
     },
@@ -271,8 +287,8 @@ pub(super) struct Functions {
     pub(super) report_used: fn(&mut Server),
     /// Returns the number in front of the first stream of a session.
     pub(super) streams_begin_after: fn(&Sharing) -> u32,
-    /// Returns where the stream is whose event has an id with this number and note.
-    pub(super) place_of: fn(&Server, u32, &str) -> StreamPlace,
+    /// Returns where the stream with a number is, that of a call or a GET stream.
+    pub(super) place_of: fn(&mut Server, SessionKey, u32, bool) -> StreamPlace,
     /// Resumes the stream of a call of another process.
     pub(super) resume: fn(&mut Server, Key, SessionKey),
     /// Ends the stream of a call of another process that has ended.
@@ -719,6 +735,9 @@ fn inspect(
     }
     let Some(channel) = server.sessions.get(session).map(|s| s.channel) else { return Effect::None };
     let is_awaited = server.engine.exchanges().awaits(channel, frame, envelope);
+    if is_awaited == Some(false) && repeat::cancel(server, session, frame, envelope) {
+        return Effect::Elsewhere;
+    }
     if is_awaited != Some(true) {
         let id = id_of(server, session);
         report(server, SharedSessionEvent::Relay { id, message: frame.clone() });

@@ -98,6 +98,9 @@ pub(super) struct Snapshot<'a> {
 }
 
 /// The sessions of a server, to be written down and taken back ([`Server::snapshots`]).
+///
+/// Calls in flight are lost with the process, also those of tools that [may run again](super::SharedSessions::set_repeatable_tools):
+/// only a store that processes share has their messages.
 #[derive(Debug)]
 pub struct Snapshots<'s> {
     server: &'s mut Server,

@@ -65,6 +65,8 @@ fn call_of_a_process_that_is_killed_is_repeated_where_its_client_resumes_it() {
     all.kill(0, 10);
     let second = resume(&mut all, 2, &id, &begun);
     wait(&mut all, 2);
+    assert!(!has_call(&mut all, 2), "the second process may be slow, too");
+    wait(&mut all, 2);
     let running = call(&mut all.processes[2], &mut |_| {});
     answer_call(&mut all.processes[2], &running);
     all.settle();
@@ -303,4 +305,154 @@ fn repeated_call_sends_no_progress() {
     all.settle();
     assert_done(&all, 0, x, 70);
     assert_eq!(all.processes[0].response(x).messages().len(), 1, "the answer alone");
+}
+
+// covers: SSE-021
+#[test]
+fn calls_whose_clients_have_moved_count_for_the_bound() {
+    let (mut all, id) = cluster(2);
+    let begun: Vec<String> = (70..78).map(|request| stream_call(&mut all, 1, &id, request).2).collect();
+    begun.iter().for_each(|begun| _ = resume(&mut all, 1, &id, begun));
+    stream_call(&mut all, 1, &id, 78);
+    assert_eq!(all.kept.len(), 8);
+    // Those that run again count as well.
+    all.kill(1, 9);
+    begun.iter().for_each(|begun| _ = resume(&mut all, 0, &id, begun));
+    wait(&mut all, 0);
+    (70..78).for_each(|_| _ = call(&mut all.processes[0], &mut |_| {}));
+    stream_call(&mut all, 0, &id, 79);
+    assert_eq!(all.kept.len(), 8);
+}
+
+// covers: SSE-021
+#[test]
+fn message_of_a_call_is_not_that_of_a_later_one_with_its_id() {
+    let (mut all, id) = cluster(2);
+    let other = legacy_request(77, "tools/call", &ECHO_PARAMS.replace("hi", "other"));
+    // While the first one is being stored, and while it runs.
+    all.held = Some(Vec::new());
+    let first = all.post(1, &id, &legacy_request(77, "tools/call", ECHO_PARAMS));
+    let second = all.post(1, &id, &other);
+    assert_eq!(all.processes[1].response(second).status, 400);
+    all.answer_held();
+    let message = |all: &Cluster| all.kept.values().next().expect("it is kept").1.clone();
+    let kept = message(&all);
+    let running = call(&mut all.processes[1], &mut |_| {});
+    let third = all.post(1, &id, &other);
+    assert_eq!(all.processes[1].response(third).status, 400);
+    assert_eq!((message(&all), all.kept.len()), (kept, 1));
+    // While its answer waits: that one runs, and is not kept.
+    all.held = Some(Vec::new());
+    answer_call(&mut all.processes[1], &running);
+    all.settle();
+    all.post(1, &id, &other);
+    call(&mut all.processes[1], &mut |_| {});
+    all.answer_held();
+    assert_eq!((answers(&all, 1, first).len(), all.kept.len()), (1, 0));
+}
+
+// covers: SSE-021
+#[test]
+fn message_of_a_call_that_is_refused_is_removed() {
+    let (mut all, id) = cluster(2);
+    all.held = Some(Vec::new());
+    let mut post = |request| all.post(1, &id, &legacy_request(request, "tools/call", ECHO_PARAMS));
+    let waiting: Vec<ExchangeId> = (1..9).map(&mut post).collect();
+    // As many calls as a session may have, which run because no more may wait.
+    (9..73).for_each(|request| _ = post(request));
+    all.answer_held();
+    for x in waiting {
+        assert_eq!(all.processes[1].response(x).status, 503);
+    }
+    assert!(all.kept.is_empty());
+}
+
+fn cancel(all: &mut Cluster, at: usize, id: &str, request: u32) -> ExchangeId {
+    let params = json!({ "requestId": request });
+    let message = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
+    all.post(at, id, &message.to_string())
+}
+
+// covers: SSE-021, CANC-010
+#[test]
+fn call_that_is_cancelled_after_its_process_has_ended_is_not_repeated() {
+    let (mut all, id) = cluster(2);
+    let (_, _, begun) = stream_call(&mut all, 1, &id, 77);
+    all.kill(1, 9);
+    let x = cancel(&mut all, 0, &id, 77);
+    assert_eq!(all.processes[0].response(x).status, 202);
+    let x = resume(&mut all, 0, &id, &begun);
+    wait(&mut all, 0);
+    assert_lost(&all, 0, x, 77);
+    assert!(!has_call(&mut all, 0) && all.kept.is_empty());
+}
+
+// covers: CANC-010
+#[test]
+fn call_that_is_cancelled_while_it_is_being_stored_never_runs() {
+    let (mut all, id) = cluster(2);
+    all.held = Some(Vec::new());
+    let x = all.post(1, &id, &legacy_request(77, "tools/call", ECHO_PARAMS));
+    let relayed = all.relayed;
+    let cancelled = cancel(&mut all, 1, &id, 77);
+    assert_eq!(all.processes[1].response(cancelled).status, 202);
+    all.answer_held();
+    assert!(!has_call(&mut all, 1) && all.kept.is_empty());
+    assert!(all.processes[1].response(x).is_complete && answers(&all, 1, x).is_empty());
+    assert_eq!(all.relayed, relayed, "no other process has it");
+}
+
+// covers: SSE-021
+#[test]
+fn client_of_a_dropped_answer_gets_that_of_the_new_owner_wherever_it_resumes() {
+    for at in [0, 1, 2] {
+        let (mut all, id) = cluster(3);
+        let (slow, held, begun) = stream_call(&mut all, 1, &id, 77);
+        all.is_silent.insert(1);
+        resume(&mut all, 0, &id, &begun);
+        wait(&mut all, 0);
+        let running = call(&mut all.processes[0], &mut |_| {});
+        answer_call(&mut all.processes[1], &slow);
+        all.settle();
+        assert!(all.processes[1].response(held).is_complete);
+        all.is_silent.clear();
+        let x = resume(&mut all, at, &id, &begun);
+        answer_call(&mut all.processes[0], &running);
+        all.settle();
+        assert_done(&all, at, x, 77);
+        assert!((0..3).all(|at| !has_call(&mut all, at)));
+    }
+}
+
+// covers: SSE-021
+#[test]
+fn call_whose_event_is_gone_runs_on_where_it_is() {
+    let (mut all, id) = cluster(2);
+    let (running, _, begun) = stream_call(&mut all, 1, &id, 77);
+    let [stream, _, note] = begun.split('-').collect::<Vec<_>>()[..] else { panic!("{begun}") };
+    let other: u32 = stream.parse::<u32>().expect("a number") + 7;
+    for after in [format!("{stream}-99-{note}"), format!("{other}-1-{note}")] {
+        for at in [0, 1] {
+            let x = resume(&mut all, at, &id, &after);
+            assert_eq!(all.processes[at].response(x).status, 400, "{after}");
+        }
+    }
+    assert!(!has_call(&mut all, 0) && !has_call(&mut all, 1));
+    let x = resume(&mut all, 0, &id, &begun);
+    answer_call(&mut all.processes[1], &running);
+    all.settle();
+    assert_done(&all, 0, x, 77);
+}
+
+// covers: SSE-021
+#[test]
+fn call_of_a_tool_that_may_not_run_again_here_is_lost() {
+    let (mut all, id) = cluster(2);
+    let (_, _, begun) = stream_call(&mut all, 1, &id, 77);
+    all.kill(1, 9);
+    all.processes[0].server.shared_sessions().set_repeatable_tools(["another".into()]);
+    let x = resume(&mut all, 0, &id, &begun);
+    wait(&mut all, 0);
+    assert_lost(&all, 0, x, 77);
+    assert!(!has_call(&mut all, 0));
 }

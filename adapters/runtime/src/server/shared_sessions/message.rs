@@ -56,6 +56,8 @@ pub(super) enum StreamPart {
     Last,
     /// The stream is unknown: its call is lost.
     Unknown,
+    /// The call is there, and the event is not kept any more.
+    EventIsGone,
 }
 
 impl Message {
@@ -109,6 +111,7 @@ impl Message {
                     StreamPart::More => 0,
                     StreamPart::Last => 1,
                     StreamPart::Unknown => 2,
+                    StreamPart::EventIsGone => 3,
                 });
                 out.extend_from_slice(bytes);
             }
@@ -156,6 +159,7 @@ impl Message {
                     [0] => StreamPart::More,
                     [1] => StreamPart::Last,
                     [2] => StreamPart::Unknown,
+                    [3] => StreamPart::EventIsGone,
                     _ => return None,
                 };
                 Self::Stream(name, count, part, rest(from))
@@ -261,6 +265,7 @@ mod tests {
             Message::Stream(name(), 0, StreamPart::More, b"data: x".to_vec()),
             Message::Stream(name(), 1, StreamPart::Last, Vec::new()),
             Message::Stream(name(), 2, StreamPart::Unknown, Vec::new()),
+            Message::Stream(name(), 0, StreamPart::EventIsGone, Vec::new()),
             Message::StopStream(name()),
             Message::ForStream(id(), 7, b"{}".to_vec()),
             Message::Changes(changes),

@@ -7,7 +7,7 @@ use core::ops::Range;
 use core::time::Duration;
 
 use mcp_proto::Instant;
-use mcp_proto::http::server::{ExchangeId, Server, SessionId};
+use mcp_proto::http::server::{ExchangeId, OpenedRelay, Server, SessionId};
 
 use super::message::{Message, RelayName, StreamPart};
 
@@ -144,8 +144,14 @@ impl Relays {
         }
         let opened = server.shared_sessions().open_relay(now, &name.id, after);
         // A stream that is open may be silent for long.
-        let part = if opened.is_some() { StreamPart::More } else { StreamPart::Unknown };
-        self.open.extend(opened.map(|exchange| Relay { name: name.clone(), exchange, next: 1 }));
+        let part = match opened {
+            OpenedRelay::Open(exchange) => {
+                self.open.push(Relay { name: name.clone(), exchange, next: 1 });
+                StreamPart::More
+            }
+            OpenedRelay::EventIsGone => StreamPart::EventIsGone,
+            OpenedRelay::Unknown => StreamPart::Unknown,
+        };
         Some(Message::Stream(name, 0, part, Vec::new()))
     }
 
@@ -178,15 +184,18 @@ impl Relays {
             return (part == StreamPart::More).then(|| Message::StopStream(name));
         }
         let mut sessions = server.shared_sessions();
-        if part == StreamPart::Unknown {
-            sessions.call_is_lost(now, exchange);
-            return None;
+        match part {
+            StreamPart::Unknown => sessions.call_is_lost(now, exchange),
+            StreamPart::EventIsGone => sessions.event_is_gone(now, exchange),
+            StreamPart::More | StreamPart::Last => {
+                let goes_on = sessions.relay(now, exchange, &bytes.into(), part == StreamPart::Last);
+                if !goes_on {
+                    self.resumed.remove(&request);
+                    return (part == StreamPart::More).then(|| Message::StopStream(name));
+                }
+            }
         }
-        let goes_on = sessions.relay(now, exchange, &bytes.into(), part == StreamPart::Last);
-        if !goes_on {
-            self.resumed.remove(&request);
-        }
-        (!goes_on && part == StreamPart::More).then(|| Message::StopStream(name))
+        None
     }
 
     /// Ends a stream that a request of another process does not need any more.

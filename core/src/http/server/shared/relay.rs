@@ -16,12 +16,12 @@ use super::super::admission::AdmissionHeaders;
 use super::super::exchange_table::{
     ExchangeId, Kind, RequestPhase, ResponseForm, ServerExchange, SessionKey,
 };
-use super::super::refusal::unknown_event_id;
+use super::super::refusal::{unknown_event_id, unknown_session};
 use super::super::resumption::{EventNote, ReplayEntry, event_stream_fields, parse_event_id, write_entry};
 use super::super::session::SessionLookup;
 use super::super::snapshot::lost_call;
 use super::super::{MAX_BUFFERED_BODY, Server};
-use super::repeat::seek;
+use super::repeat::{runs, seek};
 use super::{NUMBERS, SessionId, SharedSessionEvent, SharedSessions, StreamPlace, id_of, load_until, report};
 use crate::built::Sessions;
 use crate::head::BodySize;
@@ -57,13 +57,18 @@ pub(super) fn write_note(server: &mut Server, key: Key) {
     }
 }
 
-/// Returns whether the ids of events name the request of an exchange.
-pub(super) fn is_noted(x: &ServerExchange) -> bool {
+/// Returns the note of the request of an exchange, if the ids of its events name it.
+pub(super) fn request_of(x: &ServerExchange) -> Option<Box<str>> {
     match &x.event_note {
-        Some(EventNote::Request(id)) => *note_of(id) != *OTHER_NOTE,
-        Some(EventNote::Text(text)) => **text != *OTHER_NOTE,
-        None => false,
+        Some(EventNote::Request(id)) => note_of_one(id),
+        Some(EventNote::Text(text)) => Some(text.clone()).filter(|text| **text != *OTHER_NOTE),
+        None => None,
     }
+}
+
+/// Returns the note of a request, unless its id is too long.
+pub(super) fn note_of_one(id: &RequestId) -> Option<Box<str>> {
+    Some(note_of(id)).filter(|note| **note != *OTHER_NOTE)
 }
 
 fn note_of(id: &RequestId) -> Box<str> {
@@ -86,13 +91,32 @@ fn noted(note: &str) -> Option<RequestId> {
     RequestId::from_json(&URL_SAFE_NO_PAD.decode(note).ok()?, MAX_NOTED_ID)
 }
 
-pub(super) fn place_of(server: &Server, stream: u32, note: &str) -> StreamPlace {
+/// Returns whether a stream has a number of this process.
+pub(super) fn is_own(server: &Server, stream: u32) -> bool {
     let begin = server.sharing.as_ref().map_or(0, |sharing| sharing.streams_begin_after);
-    match () {
-        () if stream.wrapping_sub(begin) < NUMBERS => StreamPlace::Here,
-        () if note.is_empty() => StreamPlace::GetStreamElsewhere,
-        () => StreamPlace::CallElsewhere,
+    stream.wrapping_sub(begin) < NUMBERS
+}
+
+pub(super) fn place_of(server: &mut Server, session: SessionKey, stream: u32, is_call: bool) -> StreamPlace {
+    match (is_own(server, stream), is_call) {
+        (true, false) => StreamPlace::Here,
+        (true, true) if !may_have_moved(server, session, stream) => StreamPlace::Here,
+        (false, false) => StreamPlace::GetStreamElsewhere,
+        _ => StreamPlace::CallElsewhere,
     }
+}
+
+/// Returns whether another process may have taken the call of an own stream over.
+fn may_have_moved(server: &mut Server, session: SessionKey, stream: u32) -> bool {
+    server.sharing.as_ref().is_some_and(|sharing| sharing.repeats.is_some())
+        && !is_here(server, session, stream)
+}
+
+/// Returns whether the call of a stream runs here, or events of it are kept.
+fn is_here(server: &mut Server, session: SessionKey, stream: u32) -> bool {
+    let is_open = server.sessions.find_call(&mut server.exchanges, session, stream).is_some();
+    let log = server.sessions.get(session).and_then(|session| session.replay_log.as_ref());
+    is_open || log.is_some_and(|log| log.has_stream(stream))
 }
 
 /// Resumes a stream that is here, whatever process its number is of: a call that was [repeated](super::repeat) keeps it. Returns
@@ -103,23 +127,35 @@ pub(super) fn resume_here(server: &mut Server, key: Key) -> bool {
     let (Some((stream, event, _)), Some(built)) = (after.and_then(parse_event_id), Sessions::get()) else {
         return false;
     };
-    let is_open = server.sessions.find_call(&mut server.exchanges, session, stream).is_some();
-    let is_kept = || server.sessions.get(session)?.replay_log.as_ref().map(|log| log.has_stream(stream));
-    let is_here = is_open || is_kept().unwrap_or_default();
+    let is_here = is_here(server, session, stream);
     if is_here {
         server.resume_stream(key, session, (stream, event), built);
     }
     is_here
 }
 
-pub(super) fn resume(server: &mut Server, key: Key, session: SessionKey) {
+pub(super) fn resume(server: &mut Server, key: Key, _: SessionKey) {
     if resume_here(server, key) {
         return;
     }
+    let after = server.exchanges.get(key).and_then(|x| x.headers.last_event_id().ok().flatten());
+    let Some((stream, ..)) = after.and_then(parse_event_id) else { return };
+    if is_own(server, stream) {
+        let until = server.now + ANSWER_TIMEOUT;
+        load_until(server, key, until);
+        return seek(server, key);
+    }
+    ask(server, key, stream / NUMBERS);
+}
+
+/// Asks the process with a number for the stream that a request resumes.
+pub(super) fn ask(server: &mut Server, key: Key, process: u32) {
+    let SessionLookup::Session(session) = server.find_session(key) else {
+        return server.exchanges.refuse(key, &unknown_session());
+    };
     let Some(x) = server.exchanges.get(key) else { return };
     let Ok(Some(after)) = x.headers.last_event_id() else { return };
-    let Some((stream, ..)) = parse_event_id(after) else { return };
-    let (after, process) = (String::from(after), stream / NUMBERS);
+    let after = String::from(after);
     let until = server.now + ANSWER_TIMEOUT;
     load_until(server, key, until);
     let id = id_of(server, session);
@@ -149,6 +185,16 @@ pub(super) fn end_lost(server: &mut Server, key: Key) {
         write_entry(&mut x.out, &entry, Some(OTHER_NOTE));
     }
     server.finish(key);
+}
+
+/// Ends a request that resumes the stream of a call which is not in the store: an own one is unknown, and one of another process
+/// is lost.
+pub(super) fn end_unknown(server: &mut Server, key: Key) {
+    let after = server.exchanges.get(key).and_then(|x| x.headers.last_event_id().ok().flatten());
+    if after.and_then(parse_event_id).is_some_and(|(stream, ..)| is_own(server, stream)) {
+        return server.exchanges.refuse(key, &unknown_event_id());
+    }
+    end_lost(server, key);
 }
 
 /// Returns whether a request waits for the stream of another process.
@@ -185,18 +231,35 @@ fn begin(server: &mut Server, key: Key) {
     server.exchanges.mark_ready(key);
 }
 
+/// The outcome of [`SharedSessions::open_relay`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenedRelay {
+    /// The stream is open, in this exchange.
+    Open(ExchangeId),
+    /// The call is here, but the event is not kept any more, or there was none with its id. The call must not be taken over.
+    EventIsGone,
+    /// Neither the call nor events of it are here.
+    Unknown,
+}
+
 impl SharedSessions<'_> {
     /// Opens the stream of a call for another process, whose client [resumes](SharedSessionEvent::Resume) it there.
     ///
-    /// The exchange is one like those of clients: its body is for [`relay`](Self::relay) there. `None` if the session, the
-    /// stream or the event is not known here.
-    pub fn open_relay(&mut self, now: Instant, id: &SessionId, after: &str) -> Option<ExchangeId> {
+    /// The exchange is one like those of clients: its body is for [`relay`](Self::relay) there.
+    pub fn open_relay(&mut self, now: Instant, id: &SessionId, after: &str) -> OpenedRelay {
         let server = &mut *self.server;
         server.tick(now);
-        let session = server.sessions.find(id.reveal())?;
-        let (stream, _, note) = parse_event_id(after)?;
-        let is_own = place_of(server, stream, note) == StreamPlace::Here;
-        let channel = server.sessions.get(session)?.channel;
+        let session = server.sessions.find(id.reveal());
+        let (Some(session), Some((stream, _, note))) = (session, parse_event_id(after)) else {
+            return OpenedRelay::Unknown;
+        };
+        let Some(channel) = server.sessions.get(session).map(|session| session.channel) else {
+            return OpenedRelay::Unknown;
+        };
+        if !is_here(server, session, stream) {
+            let runs = runs(server, session, note);
+            return if runs { OpenedRelay::EventIsGone } else { OpenedRelay::Unknown };
+        }
         let key = server.exchanges.open(Kind::Get, server.now);
         let lines = [(fields::SESSION_ID, id.reveal().as_bytes()), (fields::LAST_EVENT_ID, after.as_bytes())];
         let party = server.engine.exchanges().party(channel);
@@ -207,20 +270,16 @@ impl SharedSessions<'_> {
         if let Some(party) = party {
             server.exchanges.set_authorization(key, party, None);
         }
-        if is_own {
-            server.process_get(key);
-        } else {
-            resume_here(server, key);
-        }
+        resume_here(server, key);
         let is_open = |server: &Server| {
             let x = server.exchanges.get(key);
             x.is_some_and(|x| x.response.as_ref().is_some_and(|response| response.status == 200))
         };
         if is_open(server) {
-            return Some(ExchangeId(key));
+            return OpenedRelay::Open(ExchangeId(key));
         }
         server.handle_gone(now, ExchangeId(key));
-        None
+        OpenedRelay::EventIsGone
     }
 
     /// Adds bytes of a stream that another process has opened to the response of a request that resumes it. With the last
@@ -248,6 +307,15 @@ impl SharedSessions<'_> {
             server.exchanges.mark_ready(key);
         }
         keeps_up
+    }
+
+    /// Refuses a request that resumes the stream of a call of another process, which has the call, and not
+    /// [that event](OpenedRelay::EventIsGone).
+    pub fn event_is_gone(&mut self, now: Instant, exchange: ExchangeId) {
+        self.server.tick(now);
+        if self.server.exchanges.get(exchange.0).is_some_and(is_waiting) {
+            self.server.exchanges.refuse(exchange.0, &unknown_event_id());
+        }
     }
 
     /// Ends a request that resumes the stream of a call of another process which does not know it, or has ended: the request

@@ -13,9 +13,11 @@ use core::fmt::Debug;
 use bytes::Bytes;
 
 use super::super::Server;
-use super::super::exchange_table::{ExchangeId, RepeatState, RequestPhase, SessionPlace};
+use super::super::exchange_table::{
+    ExchangeId, RepeatState, RequestPhase, ServerExchange, SessionKey, SessionPlace,
+};
 use super::super::post::{check_room_in, post_again};
-use super::super::refusal::{overloaded, unknown_session};
+use super::super::refusal::{overloaded, repeated_id, unknown_event_id, unknown_session};
 use super::super::resumption::{EventNote, parse_event_id};
 use super::super::session::SessionLookup;
 use super::{NUMBERS, SharedSessionEvent, SharedSessions, id_of, load_until, note_wait, relay, report};
@@ -45,15 +47,19 @@ pub struct KeptCall {
 /// A trait object, so that a program that shares no sessions is linked without the tables.
 pub(super) trait Repeats: Debug + Send + Sync {
     fn is_repeatable(&self, tool: &str) -> bool;
-    /// Adds a call of a session, if that has room.
-    fn admit(&mut self, session: Key, call: Key, is_kept: &dyn Fn(Key) -> bool) -> bool;
+    /// Returns the calls of a session that wait for their messages to be stored, to add one.
+    fn storing(&mut self, session: Key, is_storing: &dyn Fn(Key) -> bool) -> &mut Vec<Key>;
+    /// Returns which process each request has asked last that resumes a call which was taken over.
+    fn asked(&mut self) -> &mut BTreeMap<Key, u32>;
 }
 
 #[derive(Debug, Default)]
 struct RepeatTables {
     tools: BTreeSet<Box<str>>,
-    /// The calls of each session; may contain some that have ended.
-    calls: BTreeMap<Key, Vec<Key>>,
+    /// The calls of each session that wait for their messages to be stored; may contain some that do not any more.
+    storing: BTreeMap<Key, Vec<Key>>,
+    /// The processes that requests have asked; may contain some that do not wait any more.
+    asked: BTreeMap<Key, u32>,
 }
 
 impl Repeats for RepeatTables {
@@ -61,19 +67,43 @@ impl Repeats for RepeatTables {
         self.tools.contains(tool)
     }
 
-    fn admit(&mut self, session: Key, call: Key, is_kept: &dyn Fn(Key) -> bool) -> bool {
-        if !self.calls.contains_key(&session) && self.calls.len().is_power_of_two() {
+    fn storing(&mut self, session: Key, is_storing: &dyn Fn(Key) -> bool) -> &mut Vec<Key> {
+        if !self.storing.contains_key(&session) && self.storing.len().is_power_of_two() {
             // Those of sessions that have ended. Their number doubles between two looks at all.
-            self.calls.retain(|_, calls| calls.iter().any(|call| is_kept(*call)));
+            self.storing.retain(|_, calls| calls.iter().any(|call| is_storing(*call)));
         }
-        let calls = self.calls.entry(session).or_default();
-        calls.retain(|call| is_kept(*call));
-        let has_room = calls.len() < MAX_CALLS;
-        if has_room {
-            calls.push(call);
-        }
-        has_room
+        let calls = self.storing.entry(session).or_default();
+        calls.retain(|call| is_storing(*call));
+        calls
     }
+
+    fn asked(&mut self) -> &mut BTreeMap<Key, u32> {
+        &mut self.asked
+    }
+}
+
+/// Returns the calls of a session that wait for their messages to be stored, to add one. `None` if no call may run again.
+fn storing(server: &mut Server, session: SessionKey) -> Option<&mut Vec<Key>> {
+    let exchanges = &server.exchanges;
+    let is_storing = |call| exchanges.get(call).is_some_and(|x| x.repeat == RepeatState::Storing);
+    let repeats = server.sharing.as_mut()?.repeats.as_mut()?;
+    Some(repeats.storing(session.key, &is_storing))
+}
+
+/// Returns which process each request has asked last. `None` if no call may run again.
+fn asked(server: &mut Server) -> Option<&mut BTreeMap<Key, u32>> {
+    Some(server.sharing.as_mut()?.repeats.as_mut()?.asked())
+}
+
+/// Returns the exchanges of a session, whichever its calls are at now.
+fn exchanges_of(server: &mut Server, session: SessionKey) -> Vec<Key> {
+    let session = server.sessions.get(session);
+    session.map(|session| server.exchanges.indexed(session.exchanges())).unwrap_or_default()
+}
+
+/// Returns whether the request of an exchange has a note.
+fn is_request(server: &Server, key: Key, note: &str) -> bool {
+    server.exchanges.get(key).and_then(relay::request_of).is_some_and(|request| *request == *note)
 }
 
 /// Makes a request wait until its message is in the store, if its call may run again. Returns whether it does.
@@ -83,21 +113,38 @@ pub(super) fn keep(server: &mut Server, key: Key, frame: &Bytes, envelope: &Enve
         return false;
     }
     let SessionLookup::Session(session) = server.find_session(key) else { return false };
-    let Some(repeats) = server.sharing.as_mut().and_then(|sharing| sharing.repeats.as_mut()) else {
+    let Some(repeats) = server.sharing.as_ref().and_then(|sharing| sharing.repeats.as_ref()) else {
         return false;
     };
     let tool = envelope.params.name.slice(frame).and_then(string);
     if !tool.is_some_and(|tool| repeats.is_repeatable(&tool)) {
         return false;
     }
-    let Some(x) = server.exchanges.get(key).filter(|x| x.repeat == RepeatState::None) else { return false };
-    if !relay::is_noted(x) {
+    let x = server.exchanges.get(key).filter(|x| x.repeat == RepeatState::None);
+    let Some(note) = x.and_then(relay::request_of) else { return false };
+    let waiting = storing(server, session).map_or_else(Vec::new, |storing| storing.clone());
+    if waiting.iter().any(|call| is_request(server, *call, &note)) {
+        // The engine does not know that call yet, which would be refused in the place of this one.
+        server.exchanges.refuse(key, &repeated_id());
+        return true;
+    }
+    // The message of a call that runs must not be lost for one with the same id, which the engine refuses.
+    let Some(channel) = server.sessions.get(session).map(|session| session.channel) else { return false };
+    let mut unanswered = server.engine.exchanges().unanswered(channel).into_iter();
+    if unanswered.any(|(_, id)| Some(&id) == envelope.id.as_ref()) {
         return false;
     }
-    let exchanges = &server.exchanges;
-    let is_kept = |call| exchanges.get(call).is_some_and(|x| x.repeat != RepeatState::None);
-    if !repeats.admit(session.key, key, &is_kept) {
+    let mut kept = exchanges_of(server, session);
+    kept.retain(|key| {
+        let x = server.exchanges.get(*key);
+        x.is_some_and(|x| matches!(x.repeat, RepeatState::Stored | RepeatState::Removing))
+    });
+    let is_answering = kept.iter().any(|call| is_request(server, *call, &note));
+    if is_answering || kept.len() + waiting.len() >= MAX_CALLS {
         return false;
+    }
+    if let Some(storing) = storing(server, session) {
+        storing.push(key);
     }
     if let Some(x) = server.exchanges.get_mut(key) {
         (x.repeat, x.session_is_loaded) = (RepeatState::Storing, true);
@@ -127,11 +174,41 @@ fn name_of(server: &mut Server, key: Key) -> Option<KeptCall> {
 
 /// Goes on with a request whose message is in the store, or whose call cannot be repeated.
 pub(super) fn go_on(server: &mut Server, key: Key, is_stored: bool) {
-    if let Some(x) = server.exchanges.get_mut(key) {
-        x.repeat = if is_stored { RepeatState::Stored } else { RepeatState::Never };
-        x.phase = RequestPhase::ReceivingBody;
-        server.proceed(key);
+    let Some(x) = server.exchanges.get_mut(key) else { return };
+    x.repeat = if is_stored { RepeatState::Stored } else { RepeatState::Never };
+    x.phase = RequestPhase::ReceivingBody;
+    server.proceed(key);
+    let is_refused = |x: &&mut ServerExchange| x.repeat == RepeatState::Stored && x.stream.is_none();
+    let Some(x) = server.exchanges.get_mut(key).filter(is_refused) else { return };
+    x.repeat = RepeatState::Never;
+    let SessionLookup::Session(session) = server.find_session(key) else { return };
+    let id = id_of(server, session);
+    if let Some(call) = name_of(server, key) {
+        report(server, SharedSessionEvent::CallAnswered { exchange: ExchangeId(key), id, call });
     }
+}
+
+/// Takes a cancellation of a request that does not run here. Returns whether the request waits here for its message to be stored:
+/// then it never runs.
+pub(super) fn cancel(
+    server: &mut Server,
+    session: SessionKey,
+    frame: &Bytes,
+    envelope: &Envelope<'_>,
+) -> bool {
+    let Some(waiting) = storing(server, session).map(|storing| storing.clone()) else { return false };
+    let cancelled = server.engine.exchanges().cancelled(frame, envelope);
+    let Some(request) = cancelled.and_then(|id| relay::note_of_one(&id)) else { return false };
+    if let Some(call) = waiting.into_iter().find(|call| is_request(server, *call, &request)) {
+        if let Some(x) = server.exchanges.get_mut(call) {
+            (x.repeat, x.phase) = (RepeatState::Never, RequestPhase::Active);
+        }
+        server.finish(call);
+        return true;
+    }
+    let id = id_of(server, session);
+    report(server, SharedSessionEvent::CallCancelled { id, request: request.into() });
+    false
 }
 
 /// Holds the answer of a call back while its message is in the store. Returns whether it is held.
@@ -159,6 +236,21 @@ pub(super) fn release_answer(server: &mut Server, key: Key) {
     }
 }
 
+/// Returns whether the call with a note runs here, in the session of a request.
+fn runs_for(server: &mut Server, key: Key, note: &str) -> bool {
+    let SessionLookup::Session(session) = server.find_session(key) else { return false };
+    runs(server, session, note)
+}
+
+/// Returns whether the call with a note runs here.
+pub(super) fn runs(server: &mut Server, session: SessionKey, note: &str) -> bool {
+    let calls = exchanges_of(server, session);
+    let is_one = |call: &Key| {
+        server.exchanges.get(*call).is_some_and(|x| x.place().is_call) && is_request(server, *call, note)
+    };
+    calls.iter().any(is_one)
+}
+
 /// Looks for the call whose stream a request resumes: its owner has ended. Without calls that may run again it is lost.
 pub(super) fn seek(server: &mut Server, key: Key) {
     let repeats = server.sharing.as_ref().is_some_and(|sharing| sharing.repeats.is_some());
@@ -173,6 +265,12 @@ pub(super) fn seek(server: &mut Server, key: Key) {
     };
     let call = KeptCall { process: stream / NUMBERS, request: note.into() };
     let after = after.into();
+    let is_own = relay::is_own(server, stream);
+    if is_own && runs_for(server, key, &call.request) {
+        // The event is gone from the log, or was made up.
+        return server.exchanges.refuse(key, &unknown_event_id());
+    }
+    let asked = asked(server).and_then(|asked| asked.get(&key).copied()).unwrap_or(call.process);
     let SessionLookup::Session(session) = server.find_session(key) else {
         return server.exchanges.refuse(key, &unknown_session());
     };
@@ -186,7 +284,7 @@ pub(super) fn seek(server: &mut Server, key: Key) {
     let until = server.now + server.config.store_timeout + relay::ANSWER_TIMEOUT;
     load_until(server, key, until);
     let id = id_of(server, session);
-    report(server, SharedSessionEvent::FindCall { exchange: ExchangeId(key), id, call, after });
+    report(server, SharedSessionEvent::FindCall { exchange: ExchangeId(key), id, call, asked, after });
 }
 
 /// Ends a wait for the store.
@@ -212,6 +310,14 @@ fn repeat(server: &mut Server, key: Key, message: &Bytes) -> bool {
     let after = x.headers.last_event_id().ok().flatten().and_then(parse_event_id);
     let Some((stream, event, note)) = after else { return false };
     let (note, party) = (EventNote::Text(note.into()), x.authorization().cloned());
+    let tool = server.engine.parse(message).ok();
+    let tool = tool.and_then(|envelope| envelope.params.name.slice(message).and_then(string));
+    let repeats = server.sharing.as_ref().and_then(|sharing| sharing.repeats.as_ref());
+    if !tool.zip(repeats).is_some_and(|(tool, repeats)| repeats.is_repeatable(&tool)) {
+        // The process that has stored it had other tools.
+        relay::end_lost(server, key);
+        return true;
+    }
     let call = server.exchanges.open_detached(server.now);
     if let Some(party) = party {
         server.exchanges.set_authorization(call, party, None);
@@ -241,12 +347,14 @@ impl SharedSessions<'_> {
     /// [`begin`](Self::begin).
     ///
     /// Up to 8 calls of a session at a time are [kept](SharedSessionEvent::KeepCall), whose messages have at most 16 KiB and whose
-    /// ids have at most 64 bytes. A call beyond these bounds, a call in a batch, and one that came to the process before, ends with
-    /// its process.
+    /// ids have at most 64 bytes. Those that run again here count, and are not refused beyond the bound. A call beyond these bounds, a
+    /// call in a batch, and one that came to the process before, ends with its process. So does one that came with the id of a call
+    /// that runs, which is refused.
     pub fn set_repeatable_tools(&mut self, tools: impl IntoIterator<Item = Box<str>>) {
         let tools = tools.into_iter().collect();
         if let Some(sharing) = self.server.sharing.as_mut() {
-            sharing.repeats = Some(Box::new(RepeatTables { tools, calls: BTreeMap::new() }));
+            sharing.repeats =
+                Some(Box::new(RepeatTables { tools, storing: BTreeMap::new(), asked: BTreeMap::new() }));
         }
     }
 
@@ -272,18 +380,45 @@ impl SharedSessions<'_> {
         let key = exchange.0;
         let Some(x) = server.exchanges.get(key).filter(|x| x.repeat == RepeatState::Removing) else { return };
         if is_taken_over {
+            let SessionPlace { session, number, .. } = x.place();
             if let Some(outbox) = x.stream.and_then(|stream| server.engine.outbox(ChannelId(stream))) {
                 outbox.clear();
+            }
+            // Who resumes the stream here, or asks for it, is to find the new owner.
+            let session = session.and_then(|session| server.sessions.get_mut(session));
+            if let Some(log) = session.and_then(|session| session.replay_log.as_mut()) {
+                log.forget(number);
             }
             return server.finish(key);
         }
         release_answer(server, key);
     }
 
+    /// Asks the process with a number, modulo 1024, for the stream of a call that a client [resumes](SharedSessionEvent::FindCall):
+    /// it has taken the call over. [`Resume`](SharedSessionEvent::Resume) follows, and if that process has ended, or does not know the
+    /// call, it is looked for again.
+    pub fn ask_owner(&mut self, now: Instant, exchange: ExchangeId, process: u32) {
+        self.server.tick(now);
+        let (server, key) = (&mut *self.server, exchange.0);
+        let x = server.exchanges.get_mut(key).filter(|x| x.repeat == RepeatState::Sought);
+        let Some(x) = x.filter(|x| relay::is_waiting(x)) else { return };
+        x.repeat = RepeatState::None;
+        let exchanges = &server.exchanges;
+        if let Some(asked) = server.sharing.as_mut().and_then(|sharing| sharing.repeats.as_mut()) {
+            let asked = asked.asked();
+            asked.retain(|key, _| exchanges.get(*key).is_some_and(relay::is_waiting));
+            asked.insert(key, process);
+        }
+        relay::ask(server, key, process);
+    }
+
     /// Runs a call again whose stream a client [resumes](SharedSessionEvent::FindCall), by its message, which this process has
     /// taken over. `None` if it is not in the store: the call is lost, and its request gets an error.
     ///
-    /// The party of the call is that of the request that resumes it. Progress of the call is not sent: it would begin anew, and must
+    /// A call of a tool that may not run again here is lost, too: the process that it came to had other tools.
+    ///
+    /// The party of the call is that of the request that resumes it. The call shows no
+    /// [header fields](super::super::Config::visible_fields). Progress of the call is not sent: it would begin anew, and must
     /// only increase (PROG-005).
     ///
     /// Returns whether the call runs. Otherwise its client is gone: another process may take it over.
@@ -301,7 +436,7 @@ impl SharedSessions<'_> {
         match message {
             Some(message) => repeat(server, key, message),
             None => {
-                relay::end_lost(server, key);
+                relay::end_unknown(server, key);
                 true
             }
         }
