@@ -456,3 +456,28 @@ fn call_of_a_tool_that_may_not_run_again_here_is_lost() {
     assert_lost(&all, 0, x, 77);
     assert!(!has_call(&mut all, 0));
 }
+
+// covers: SSE-021
+#[test]
+fn client_with_later_events_of_the_earlier_owner_gets_the_answer_of_the_new_one() {
+    let (mut all, id) = cluster(2);
+    let (_, _, begun) = stream_call(&mut all, 1, &id, 77);
+    all.kill(1, 9);
+    resume(&mut all, 0, &id, &begun);
+    wait(&mut all, 0);
+    let running = call(&mut all.processes[0], &mut |_| {});
+    let [stream, event, note] = begun.split('-').collect::<Vec<_>>()[..] else { panic!("{begun}") };
+    let later = format!("{stream}-{}-{note}", event.parse::<u32>().expect("a number") + 3);
+    let x = resume(&mut all, 0, &id, &later);
+    // A number that no stream has is that of no call.
+    let other = format!("{}-{event}-{note}", stream.parse::<u32>().expect("a number") + 7);
+    let made_up = resume(&mut all, 0, &id, &other);
+    wait(&mut all, 0);
+    assert_eq!(all.processes[0].response(made_up).status, 400);
+    answer_call(&mut all.processes[0], &running);
+    all.settle();
+    assert_done(&all, 0, x, 77);
+    let again = resume(&mut all, 0, &id, &later.replace(&format!("-{note}"), &format!("0-{note}")));
+    assert_done(&all, 0, again, 77);
+    assert!(!has_call(&mut all, 0));
+}

@@ -21,7 +21,7 @@ use super::super::resumption::{EventNote, ReplayEntry, event_stream_fields, pars
 use super::super::session::SessionLookup;
 use super::super::snapshot::lost_call;
 use super::super::{MAX_BUFFERED_BODY, Server};
-use super::repeat::{runs, seek};
+use super::repeat::{event_here, runs, seek};
 use super::{NUMBERS, SessionId, SharedSessionEvent, SharedSessions, StreamPlace, id_of, load_until, report};
 use crate::built::Sessions;
 use crate::head::BodySize;
@@ -129,6 +129,8 @@ pub(super) fn resume_here(server: &mut Server, key: Key) -> bool {
     };
     let is_here = is_here(server, session, stream);
     if is_here {
+        let is_own = is_own(server, stream);
+        let event = if is_own { event } else { event_here(server, session, stream, event) };
         server.resume_stream(key, session, (stream, event), built);
     }
     is_here

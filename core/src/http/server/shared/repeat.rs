@@ -300,6 +300,22 @@ pub(super) fn expire(server: &mut Server, key: Key) {
     }
 }
 
+/// Returns the event after which a stream is resumed whose call runs here again, or has done so.
+///
+/// That may be a later one than any here: the earlier owner was only slow, and has sent more before its answer was dropped. Those
+/// that follow here come after it.
+pub(super) fn event_here(server: &mut Server, session: SessionKey, stream: u32, event: u32) -> u32 {
+    let call = server.sessions.find_call(&mut server.exchanges, session, stream);
+    if let Some(x) = call.and_then(|call| server.exchanges.get_mut(call)) {
+        x.last_event = x.last_event.max(event);
+        return event;
+    }
+    let log = server.sessions.get(session).and_then(|session| session.replay_log.as_ref());
+    let last = log.and_then(|log| log.entries().filter(|entry| entry.stream == stream).last());
+    // What its client can have missed then is the answer.
+    last.filter(|last| last.event < event).map_or(event, |last| last.event.saturating_sub(1))
+}
+
 /// Begins a call again, for a request that resumes its stream.
 fn repeat(server: &mut Server, key: Key, message: &Bytes) -> bool {
     let SessionLookup::Session(session) = server.find_session(key) else {
@@ -309,7 +325,13 @@ fn repeat(server: &mut Server, key: Key, message: &Bytes) -> bool {
     let Some(x) = server.exchanges.get(key) else { return false };
     let after = x.headers.last_event_id().ok().flatten().and_then(parse_event_id);
     let Some((stream, event, note)) = after else { return false };
-    let (note, party) = (EventNote::Text(note.into()), x.authorization().cloned());
+    let (request, note, party) =
+        (String::from(note), EventNote::Text(note.into()), x.authorization().cloned());
+    if runs(server, session, &request) {
+        // The number of the stream was made up.
+        server.exchanges.refuse(key, &unknown_event_id());
+        return true;
+    }
     let tool = server.engine.parse(message).ok();
     let tool = tool.and_then(|envelope| envelope.params.name.slice(message).and_then(string));
     let repeats = server.sharing.as_ref().and_then(|sharing| sharing.repeats.as_ref());
