@@ -138,7 +138,7 @@ impl ToolEntry<'_> {
     ///
     /// The handler may run twice with the same arguments then, also at the same time, if a process only seemed to have ended. It
     /// asks its questions anew, and sends no progress the second time. Its request shows no header fields then
-    /// ([`visible_fields`](crate::http::server::Config::visible_fields)): they are not stored, so a handler that decides by one must
+    /// (`visible_fields` of the server over HTTP): they are not stored, so a handler that decides by one must
     /// expect that it is missing. The client gets one answer.
     ///
     /// A server takes what is set when it begins: a tool that is registered later is not repeated. A process whose tool with the name
