@@ -407,7 +407,15 @@ fn call_that_is_cancelled_while_it_is_being_stored_never_runs() {
 fn client_of_a_dropped_answer_gets_that_of_the_new_owner_wherever_it_resumes() {
     for at in [0, 1, 2] {
         let (mut all, id) = cluster(3);
-        let (slow, held, begun) = stream_call(&mut all, 1, &id, 77);
+        let params = format!("{ECHO_PARAMS},\"_meta\":{{\"progressToken\":1}}");
+        let held = all.post(1, &id, &legacy_request(77, "tools/call", &params));
+        let slow = call(&mut all.processes[1], &mut |_| {});
+        // An event that the slow one keeps.
+        let web = &mut all.processes[1];
+        web.server.engine().progress(web.now, slow.id(), Progress::new(5.0)).expect("open");
+        web.transmit_all();
+        all.settle();
+        let begun = all.processes[1].response(held).events().pop().expect("progress").id;
         all.is_silent.insert(1);
         resume(&mut all, 0, &id, &begun);
         wait(&mut all, 0);
