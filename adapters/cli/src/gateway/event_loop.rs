@@ -215,7 +215,7 @@ impl GatewayLoop {
                 self.unfollowed.remove(index);
             } else if self.unfollowed.insert(*index) {
                 print_note(&format!(
-                    "{}: {unfollowed} resources of clients are not followed: they are too many",
+                    "{}: changes of {unfollowed} followed resources are not announced: there are too many",
                     slot.name()
                 ));
             }
