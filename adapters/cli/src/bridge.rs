@@ -263,7 +263,12 @@ impl Bridge {
                 }
             }
             moved |= self.front.downstream.write();
-            moved |= self.upstream.upstream().is_some_and(|upstream| upstream.wire().write());
+            // An event that waits for a client which reads nothing would wake the loop at once.
+            let is_congested = self.front.downstream.is_congested();
+            if let Some(upstream) = self.upstream.upstream() {
+                upstream.wire().set_events_paused(is_congested);
+                moved |= upstream.wire().write();
+            }
             any |= moved;
             if !moved {
                 return any;

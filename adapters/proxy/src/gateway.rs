@@ -14,7 +14,7 @@ use mcp_proto::{
 use super::lists::MergedLists;
 use super::names::{self, AddError};
 use super::policy::{Access, Decision, Policy};
-use super::relay::{ClientCount, Engines, Relay};
+use super::relay::{ClientCount, Engines, Relay, recall_inputs};
 use super::relayed_call::{DownstreamCall, RetryToken};
 use super::resources::ResourceOwners;
 
@@ -170,8 +170,8 @@ impl Gateway {
         Ok(index)
     }
 
-    /// Limits the calls of clients that an upstream has at a time, those included that wait for its start or for answers of their
-    /// clients; `None` for no limit but those of the engines. A further call is refused.
+    /// Limits the calls of clients that an upstream has at a time, those included that wait for its start, but not those whose
+    /// clients are being asked: these may never come back. `None` for no limit but those of the engines. A further call is refused.
     pub fn limit_calls(&mut self, upstream: usize, calls: Option<usize>) {
         if let Some(Some(relay)) = self.upstreams.get_mut(upstream) {
             relay.max_calls = calls;
@@ -425,6 +425,10 @@ impl Relay {
     pub(crate) fn retire(&mut self, engines: &mut Engines<'_>, why: &RpcError) {
         for delivery in core::mem::take(&mut self.held_calls) {
             self.fail_delivery(engines, delivery.call, delivery.others, why.clone());
+        }
+        // Their clients need not answer what they are asked: they retry at once, and are refused.
+        for token in self.calls.suspended_tokens() {
+            recall_inputs(engines, Some(token));
         }
         for relayed in self.calls.take_rest() {
             self.cancel_upstream(engines, &relayed, "the server was removed from the gateway");

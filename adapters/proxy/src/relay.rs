@@ -686,7 +686,7 @@ pub(super) fn fail(engines: &mut Engines<'_>, call: CallId, error: &RpcError) {
 }
 
 /// Withdraws obsolete input requests from a legacy client. A modern client cannot be notified.
-fn recall_inputs(engines: &mut Engines<'_>, token: Option<relayed_call::RetryToken>) {
+pub(super) fn recall_inputs(engines: &mut Engines<'_>, token: Option<relayed_call::RetryToken>) {
     if let Some(token) = token {
         engines.downstream.withdraw_input(
             engines.now,

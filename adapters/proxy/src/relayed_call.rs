@@ -391,6 +391,11 @@ impl RelayedCalls {
         Some(RetryToken { instance: self.instance, number, round: relayed.round })
     }
 
+    /// Returns the tokens of all suspended calls.
+    pub(super) fn suspended_tokens(&self) -> Vec<RetryToken> {
+        self.calls.keys().filter_map(|number| self.suspended_token(*number)).collect()
+    }
+
     /// Returns the token of a suspended call that needs no input any more, so that its token is obsolete.
     pub(super) fn obsolete_token(&self, number: u64) -> Option<RetryToken> {
         self.calls.get(&number).filter(|relayed| relayed.inputs.is_empty())?;
@@ -409,9 +414,14 @@ impl RelayedCalls {
         }
     }
 
+    /// Returns the number of calls that their clients wait for, without those that are suspended.
+    pub(super) fn delivered_count(&self) -> usize {
+        self.by_downstream.len()
+    }
+
     /// Returns the number of suspended calls.
     pub(super) fn suspended_count(&self) -> usize {
-        self.calls.values().filter(|relayed| relayed.delivered_call().is_none()).count()
+        self.calls.len() - self.delivered_count()
     }
 
     /// Continues a suspended call with the client's retry. Returns its number.

@@ -129,7 +129,7 @@ impl Gateway {
             },
         };
         self.with(engines, upstream, |relay, engines| match relay.max_calls {
-            Some(max) if relay.calls.len() + relay.held_calls.len() >= max => {
+            Some(max) if relay.calls.delivered_count() + relay.held_calls.len() >= max => {
                 let why = format!("{max} calls are in flight, which is the limit of this server");
                 relay.fail_delivery(engines, call, others, relay.named(RpcError::internal(why)));
             }

@@ -193,6 +193,24 @@ fn answer_that_may_have_arrived_is_sent_again() {
     });
 }
 
+// covers: HTTP-019
+#[test]
+fn answer_without_a_session_is_not_sent_again_to_a_server_that_may_be_another_one() {
+    for_each_chunker(|cut| {
+        let mut harness = legacy_harness(cut);
+        let get = harness.become_legacy_with_get_stream(V, None, tool_capabilities());
+        for (id, failure) in [(10, Failure::Status(502)), (11, Failure::Broken)] {
+            harness.receive_event(get, "", &legacy_request(id, "ping", Value::Null));
+            let reply = harness.expect_request();
+            failure.happen(&mut harness, reply.id);
+            assert!(describe_diagnostic(harness.expect_diagnostic()).contains("did not accept a message"));
+            harness.advance(secs(100));
+            harness.assert_idle();
+        }
+        harness.transcript
+    });
+}
+
 // covers: HTTP-019, SEC-018
 #[test]
 fn messages_waiting_for_retry_are_bounded_and_block_no_call() {

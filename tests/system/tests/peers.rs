@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{env, fs, thread};
 
 use core::time::Duration;
@@ -118,10 +118,14 @@ pub(crate) fn report_readiness(ready: &Result<(), String>, what: &str) -> bool {
     ready.is_ok()
 }
 
-fn prepare_npm(dir: &Path) -> Result<(), String> {
-    // Tests of one process that need the same packages install them one after another.
+/// Tests that need the same packages install them one after another.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn prepare_npm(dir: &Path) -> Result<(), String> {
+    let _one = one_at_a_time();
     let version =
         run(command(["node", "--version"]), DEADLINE).map_err(|error| format!("no node: {error}"))?;
     let major =
@@ -176,6 +180,7 @@ pub(crate) fn venv_program(dir: &Path, name: &str) -> PathBuf {
 }
 
 fn prepare_venv(dir: &Path) -> Result<(), String> {
+    let _one = one_at_a_time();
     let lock = fs::read_to_string(dir.join("requirements.txt")).map_err(|error| error.to_string())?;
     // The lock file of the last installation. An older one would silently test other peers.
     let stamp = dir.join(".venv").join("requirements.txt");

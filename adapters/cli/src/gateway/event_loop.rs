@@ -305,10 +305,13 @@ impl GatewayLoop {
                 self.front.show_tap();
             }
             moved |= self.front.downstream.write();
+            // An event that waits for a client which reads nothing would wake the loop at once.
+            let is_congested = self.front.downstream.is_congested();
             for upstream in self.slots.values_mut().filter_map(UpstreamSlot::upstream) {
                 if is_traced {
                     upstream.show_tap();
                 }
+                upstream.wire().set_events_paused(is_congested);
                 moved |= upstream.wire().write();
             }
             if !moved {

@@ -4,8 +4,8 @@
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct UriForms {
     pub(super) text: String,
-    /// RFC 3986, 6.2.2: the scheme and the host in lower case, no unreserved character percent-encoded. The host `localhost` of a
-    /// file is left out.
+    /// RFC 3986, 6.2.2: the scheme and the host in lower case, no unreserved character percent-encoded. A user, the port that the
+    /// scheme has anyway, and the host `localhost` of a file are left out.
     pub(super) normal: String,
     /// As a server reads it that decodes first: nothing percent-encoded, `/` for `\`.
     pub(super) decoded: String,
@@ -15,7 +15,7 @@ pub(super) struct UriForms {
 
 impl UriForms {
     /// Returns the forms of a URI; `None` if a segment of it is `.` or `..`, also percent-encoded: it is somewhere else than it
-    /// looks.
+    /// looks. So may be one with control characters, or with white space at an end, which many servers leave out.
     pub(super) fn of(uri: &str) -> Option<Self> {
         let mut forms = Self::of_pattern(uri)?;
         let end = forms.decoded.find(['?', '#']).unwrap_or(forms.decoded.len());
@@ -23,14 +23,15 @@ impl UriForms {
         Some(forms)
     }
 
-    /// Returns the forms of a pattern, in which `*` stands for any characters; `None` if it has a segment `.` or `..`.
+    /// Returns the forms of a pattern, in which `*` stands for any characters; `None` as for a URI.
     pub(super) fn of_pattern(pattern: &str) -> Option<Self> {
         let normal = normal(pattern);
         let decoded = decode(&normal, |_| true).replace('\\', "/");
         // Also what follows a query, because its mark may be encoded in a path.
         let has_dots = decoded.split(['/', '?', '#']).any(|segment| matches!(segment, "." | ".."));
         let path = path(&decoded);
-        (!has_dots).then(|| Self { text: pattern.to_owned(), normal, decoded, path })
+        let is_clean = pattern.trim() == pattern && !pattern.contains(char::is_control);
+        (is_clean && !has_dots).then(|| Self { text: pattern.to_owned(), normal, decoded, path })
     }
 }
 
@@ -57,13 +58,18 @@ fn normal(uri: &str) -> String {
         return format!("{scheme}:{authority}{rest}");
     };
     let (authority, rest) = rest.split_at(rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len()));
-    let (user, host) = authority.rsplit_once('@').map_or(("", authority), |(user, host)| (user, host));
-    let at = if user.is_empty() { "" } else { "@" };
-    let mut host = host.to_ascii_lowercase();
+    // Neither the user nor the port that the scheme has anyway names another thing.
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let default_port = match &*scheme {
+        "http" | "ws" => ":80",
+        "https" | "wss" => ":443",
+        _ => ":",
+    };
+    let mut host = host.strip_suffix(default_port).unwrap_or(host).to_ascii_lowercase();
     if scheme == "file" && host == "localhost" {
         host.clear();
     }
-    format!("{scheme}://{user}{at}{host}{rest}")
+    format!("{scheme}://{host}{rest}")
 }
 
 /// Decodes the percent-encoded bytes that are chosen, and writes the others in upper case.
@@ -113,7 +119,9 @@ mod tests {
             assert_eq!(UriForms::of(uri).expect("no dots").normal, "file:///a/k.txt", "{uri}");
         }
         for (uri, normal) in [
-            ("HTTP://Me@Host:80/A%2fb%c3", "http://Me@host:80/A%2Fb%C3"),
+            ("HTTP://Me@Host:80/A%2fb%c3", "http://host/A%2Fb%C3"),
+            ("https://a.example:443", "https://a.example"),
+            ("https://a.example:80/", "https://a.example:80/"),
             ("urn:A:b", "urn:A:b"),
             ("note://A", "note://a"),
             ("no scheme", "no scheme"),
@@ -144,6 +152,10 @@ mod tests {
             "file:///a/..\\b",
             "file:///a/%3f/../b",
             "..",
+            "file:///a/.\t./b",
+            "file:///a/%2\ne./b",
+            " file:///a",
+            "file:///a\r",
         ] {
             assert_eq!(UriForms::of(uri), None, "{uri}");
         }

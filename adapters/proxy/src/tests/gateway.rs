@@ -374,3 +374,39 @@ fn call_beyond_the_limit_of_its_upstream_is_refused() {
     chain.call_tool("tide_book");
     assert!(chain.has_call(0));
 }
+
+/// Asks the client of a call who it is.
+fn ask_who(chain: &mut GatewayHarness, index: usize) {
+    let call = chain.take_call(index);
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+    let schema: ElicitSchema = serde_json::from_str(&schema.to_string()).expect("a form");
+    let ask = InputRequest::Elicit(ElicitParams::form("who?", schema));
+    let asks: InputRequests<'_> = [("who".to_owned(), ask)].into_iter().collect();
+    let now = chain.now;
+    chain.sides[index].server.engine().need_input(now, &call, &asks, b"asked").expect("it may ask");
+    chain.settle();
+    chain.wait(Duration::from_millis(100));
+    assert_eq!(chain.take_inputs().len(), 1);
+}
+
+#[test]
+fn call_whose_client_is_asked_does_not_count_for_the_limit() {
+    for down in [LEGACY, MODERN] {
+        let mut chain = GatewayHarness::new(down, &BOTH);
+        chain.gateway.limit_calls(0, Some(1));
+        chain.call_tool("tide_book");
+        ask_who(&mut chain, 0);
+        chain.call_tool("tide_book");
+        assert!(chain.has_call(0), "{down}");
+    }
+}
+
+#[test]
+fn call_whose_client_is_asked_ends_with_its_server() {
+    let mut chain = GatewayHarness::new(LEGACY, &BOTH);
+    let call = chain.call_tool("tide_book");
+    ask_who(&mut chain, 0);
+    chain.with_gateway_of(|gateway, engines| gateway.remove(engines, 0));
+    chain.settle();
+    assert!(chain.error(call).message.contains("tide"));
+}

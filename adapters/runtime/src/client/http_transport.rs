@@ -415,7 +415,8 @@ impl ClientTransport for HttpTransport {
     }
 
     fn wait_request(&mut self) -> WaitRequest<'_> {
-        if self.buffered_event.is_some() || self.update_interest().is_err() {
+        let is_due = self.buffered_event.is_some() && !self.events_paused;
+        if is_due || self.update_interest().is_err() {
             // The wait reports the error.
             return WaitRequest::unpollable(Some(Duration::ZERO));
         }

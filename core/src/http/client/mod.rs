@@ -29,7 +29,7 @@
 //!   exchange. A subscription whose exchange breaks is requested again, and acknowledged again.
 //! - **Unsent calls**: a call that is cancelled or expires before it was sent is never sent.
 //! - **Resending**: a notification or a response that the server did not process (no connection, 429, 503) is sent
-//!   again.
+//!   again. So is a response in a session that the server may have processed (408, 500, 502, 504, a broken connection).
 //! - **Lost answers**: a call whose answer is lost ends with [`HttpError::Lost`](crate::HttpError), unless
 //!   [`CallOptions::idempotent`](crate::CallOptions) allows to repeat it.
 

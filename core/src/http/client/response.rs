@@ -601,8 +601,10 @@ fn resumption_failed(client: &mut Client, x: ClientExchange, id: &RequestId, err
 /// another one. A call of the server would otherwise wait for a lost answer until its timeout.
 fn message_failed(client: &mut Client, mut x: ClientExchange, error: &HttpError) {
     let policy = &client.config.reconnect;
-    let is_harmless =
-        error.is_unprocessed() || (error.is_transient() && MessageParts::parse(&x.body).method.is_none());
+    // Without a session there is no telling whether another process, which has been started since, asks with the same id.
+    let is_of_session = client.session.id().is_some() || client.session.is_http_sse();
+    let may_repeat = error.is_transient() && is_of_session;
+    let is_harmless = error.is_unprocessed() || (may_repeat && MessageParts::parse(&x.body).method.is_none());
     let may_resend = x.retries.repeats < policy.max_attempts && error.retry_after() <= policy.max_delay;
     if is_harmless && may_resend && client.exchanges.has_room_for_resend() {
         let until = client.now + backoff(policy, x.retries.repeats).max(error.retry_after());

@@ -589,6 +589,9 @@ impl SharedSessions<'_> {
     pub fn receive(&mut self, now: Instant, id: &SessionId, message: &Bytes) {
         self.server.tick(now);
         let session = self.server.sessions.find(id.reveal());
+        if let Some(session) = session {
+            repeat::receive(self.server, session, message);
+        }
         if let Some(channel) = session.and_then(|key| self.server.sessions.get(key)).map(|s| s.channel) {
             self.server.engine.exchanges().handle_relayed(self.server.now, channel, message);
         }

@@ -400,6 +400,29 @@ fn call_that_is_cancelled_while_it_is_being_stored_never_runs() {
     assert!(!has_call(&mut all, 1) && all.kept.is_empty());
     assert!(all.processes[1].response(x).is_complete && answers(&all, 1, x).is_empty());
     assert_eq!(all.relayed, relayed, "no other process has it");
+    // The same by way of another process.
+    all.held = Some(Vec::new());
+    let x = all.post(1, &id, &legacy_request(78, "tools/call", ECHO_PARAMS));
+    cancel(&mut all, 0, &id, 78);
+    all.settle();
+    all.answer_held();
+    assert!(!has_call(&mut all, 1) && all.kept.is_empty());
+    assert!(all.processes[1].response(x).is_complete && answers(&all, 1, x).is_empty());
+}
+
+// covers: SSE-021
+#[test]
+fn answer_of_a_process_that_ends_does_not_wait_for_the_store() {
+    let (mut all, id) = cluster(2);
+    let (running, x, _) = stream_call(&mut all, 1, &id, 77);
+    all.held = Some(Vec::new());
+    let web = &mut all.processes[1];
+    web.server.shutdown(web.now, secs(10));
+    answer_call(&mut all.processes[1], &running);
+    all.settle();
+    assert_done(&all, 1, x, 77);
+    all.answer_held();
+    assert_eq!(answers(&all, 1, x).len(), 1);
 }
 
 // covers: SSE-021

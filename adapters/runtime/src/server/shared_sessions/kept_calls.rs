@@ -232,11 +232,13 @@ impl Shared {
         lifetime: Duration,
     ) -> Result<Found, SessionStoreError> {
         for _ in 0..MAX_CONFLICTS {
-            let Some((version, entry)) = self.load_call(place)?.filter(|(_, entry)| entry.kind == RUNS)
-            else {
-                return Ok(Found::Nothing);
-            };
+            let Some((version, entry)) = self.load_call(place)? else { return Ok(Found::Nothing) };
             let owner = number_of(entry.owner);
+            if entry.kind != RUNS {
+                // Who has taken the call over keeps its answer for a while.
+                let was_asked = [place.call.process, from, number_of(process)].contains(&owner);
+                return Ok(if was_asked { Found::Nothing } else { Found::Owned(owner) });
+            }
             if owner != from && owner != number_of(process) {
                 return Ok(Found::Owned(owner));
             }
@@ -431,6 +433,10 @@ mod tests {
         assert!(!a.shared.keep(&place, own, b"[]", LIFETIME).expect("it answers"));
         assert!(!b.shared.release(&place, other).expect("it answers"));
         assert!(is_marked());
+        // A third process is told who has the answer, and asks no one twice.
+        let seek = |from| a.shared.take_over(&place, other + 1, from, LIFETIME);
+        assert!(matches!(seek(number_of(own)), Ok(Found::Owned(found)) if found == number_of(other)));
+        assert!(matches!(seek(number_of(other)), Ok(Found::Nothing)));
         assert!(a.shared.release(&place, own).expect("it answers"));
         assert!(
             a.shared.keep(&place, own, b"[]", LIFETIME).expect("it answers"),

@@ -90,8 +90,9 @@ impl Relays {
             server.shared_sessions().call_is_lost(now, exchange);
             return None;
         }
-        // Those whose clients are gone have no end of their own.
-        self.resumed.retain(|_, resumed| !server.is_finished(resumed.exchange));
+        // Those whose clients are gone have no end of their own, and an earlier process that was asked does not matter any more.
+        self.resumed
+            .retain(|_, resumed| resumed.exchange != exchange && !server.is_finished(resumed.exchange));
         self.last_resumed = self.last_resumed.wrapping_add(1);
         self.resumed.insert(self.last_resumed, Resumed { id: id.clone(), exchange, next: 0 });
         Some(Message::Resume(id, process, self.last_resumed, after))

@@ -2,7 +2,7 @@
 //!
 //! The ids of events tell whose stream it is, by its number, and of a call also the id of its request. The process of the call
 //! opens the stream as if its client were there, and passes the bytes on. If it has ended, the call is lost: its client gets an
-//! error. A GET stream is not moved: a new one begins, all changes are announced on it, and the processes give it what waits.
+//! error, unless the call can be [repeated](super::repeat). A GET stream is not moved: a new one begins, all changes are announced on it, and the processes give it what waits.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::super::admission::AdmissionHeaders;
 use super::super::exchange_table::{
-    ExchangeId, Kind, RequestPhase, ResponseForm, ServerExchange, SessionKey,
+    ExchangeId, Kind, RepeatState, RequestPhase, ResponseForm, ServerExchange, SessionKey,
 };
 use super::super::refusal::{unknown_event_id, unknown_session};
 use super::super::resumption::{EventNote, ReplayEntry, event_stream_fields, parse_event_id, write_entry};
@@ -204,6 +204,11 @@ pub(super) fn is_waiting(x: &ServerExchange) -> bool {
     x.phase == RequestPhase::Loading && x.session_is_loaded
 }
 
+/// Returns whether a request waits for the answer of another process, and its call is not looked for in the store.
+fn is_asking(x: &ServerExchange) -> bool {
+    is_waiting(x) && x.repeat == RepeatState::None
+}
+
 /// Returns whether a response is that of a stream of another process.
 const fn is_relayed(x: &ServerExchange) -> bool {
     matches!((x.kind, x.form), (Kind::Get, ResponseForm::EventStream)) && x.session().is_none()
@@ -238,9 +243,9 @@ fn begin(server: &mut Server, key: Key) {
 pub enum OpenedRelay {
     /// The stream is open, in this exchange.
     Open(ExchangeId),
-    /// The call is here, but the event is not kept any more, or there was none with its id. The call must not be taken over.
+    /// The call runs here, but the event is not kept any more, or there was none with its id. The call must not be taken over.
     EventIsGone,
-    /// Neither the call nor events of it are here.
+    /// The call does not run here, and what follows the event is not kept.
     Unknown,
 }
 
@@ -259,9 +264,9 @@ impl SharedSessions<'_> {
             return OpenedRelay::Unknown;
         };
         if !is_here(server, session, stream) {
-            let runs = runs(server, session, note);
-            return if runs { OpenedRelay::EventIsGone } else { OpenedRelay::Unknown };
+            return if runs(server, session, note) { OpenedRelay::EventIsGone } else { OpenedRelay::Unknown };
         }
+        let runs = runs(server, session, note);
         let key = server.exchanges.open(Kind::Get, server.now);
         let lines = [(fields::SESSION_ID, id.reveal().as_bytes()), (fields::LAST_EVENT_ID, after.as_bytes())];
         let party = server.engine.exchanges().party(channel);
@@ -281,7 +286,7 @@ impl SharedSessions<'_> {
             return OpenedRelay::Open(ExchangeId(key));
         }
         server.handle_gone(now, ExchangeId(key));
-        OpenedRelay::EventIsGone
+        if runs { OpenedRelay::EventIsGone } else { OpenedRelay::Unknown }
     }
 
     /// Adds bytes of a stream that another process has opened to the response of a request that resumes it. With the last
@@ -315,7 +320,7 @@ impl SharedSessions<'_> {
     /// [that event](OpenedRelay::EventIsGone).
     pub fn event_is_gone(&mut self, now: Instant, exchange: ExchangeId) {
         self.server.tick(now);
-        if self.server.exchanges.get(exchange.0).is_some_and(is_waiting) {
+        if self.server.exchanges.get(exchange.0).is_some_and(is_asking) {
             self.server.exchanges.refuse(exchange.0, &unknown_event_id());
         }
     }
@@ -324,6 +329,8 @@ impl SharedSessions<'_> {
     /// of the call gets an error, unless the call [can be repeated](SharedSessionEvent::FindCall).
     pub fn call_is_lost(&mut self, now: Instant, exchange: ExchangeId) {
         self.server.tick(now);
-        seek(self.server, exchange.0);
+        if self.server.exchanges.get(exchange.0).is_some_and(is_asking) {
+            seek(self.server, exchange.0);
+        }
     }
 }

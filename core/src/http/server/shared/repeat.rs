@@ -9,6 +9,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
+use core::time::Duration;
 
 use bytes::Bytes;
 
@@ -32,6 +33,11 @@ use crate::time::Instant;
 const MAX_CALLS: usize = 8;
 /// Largest message of such a call, in bytes.
 const MAX_MESSAGE: usize = 16 << 10;
+/// Number of cancellations of calls of other processes that are noted in the store within [`CANCELLATION_WINDOW`]. Further ones are
+/// passed on only: their calls may run again if their processes end.
+const MAX_CANCELLATIONS: usize = 1024;
+/// See [`MAX_CANCELLATIONS`].
+const CANCELLATION_WINDOW: Duration = Duration::from_secs(60);
 
 /// The name of a call in its session, for a store ([`SharedSessionEvent::KeepCall`]).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -51,6 +57,8 @@ pub(super) trait Repeats: Debug + Send + Sync {
     fn storing(&mut self, session: Key, is_storing: &dyn Fn(Key) -> bool) -> &mut Vec<Key>;
     /// Returns which process each request has asked last that resumes a call which was taken over.
     fn asked(&mut self) -> &mut BTreeMap<Key, u32>;
+    /// Returns whether one more cancellation may be noted in the store now.
+    fn may_note_cancellation(&mut self, now: Instant) -> bool;
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +68,8 @@ struct RepeatTables {
     storing: BTreeMap<Key, Vec<Key>>,
     /// The processes that requests have asked; may contain some that do not wait any more.
     asked: BTreeMap<Key, u32>,
+    /// Until when, and how many, cancellations are noted.
+    cancellations: Option<(Instant, usize)>,
 }
 
 impl Repeats for RepeatTables {
@@ -79,6 +89,13 @@ impl Repeats for RepeatTables {
 
     fn asked(&mut self) -> &mut BTreeMap<Key, u32> {
         &mut self.asked
+    }
+
+    fn may_note_cancellation(&mut self, now: Instant) -> bool {
+        let (until, noted) =
+            self.cancellations.filter(|(until, _)| now < *until).unwrap_or((now + CANCELLATION_WINDOW, 0));
+        self.cancellations = Some((until, noted.saturating_add(1)));
+        noted < MAX_CANCELLATIONS
     }
 }
 
@@ -196,19 +213,46 @@ pub(super) fn cancel(
     frame: &Bytes,
     envelope: &Envelope<'_>,
 ) -> bool {
-    let Some(waiting) = storing(server, session).map(|storing| storing.clone()) else { return false };
-    let cancelled = server.engine.exchanges().cancelled(frame, envelope);
-    let Some(request) = cancelled.and_then(|id| relay::note_of_one(&id)) else { return false };
-    if let Some(call) = waiting.into_iter().find(|call| is_request(server, *call, &request)) {
-        if let Some(x) = server.exchanges.get_mut(call) {
-            (x.repeat, x.phase) = (RepeatState::Never, RequestPhase::Active);
-        }
-        server.finish(call);
+    let Some(request) = cancelled_request(server, frame, envelope) else { return false };
+    if end_storing(server, session, &request) {
         return true;
     }
-    let id = id_of(server, session);
-    report(server, SharedSessionEvent::CallCancelled { id, request: request.into() });
+    let now = server.now;
+    let repeats = server.sharing.as_mut().and_then(|sharing| sharing.repeats.as_mut());
+    if repeats.is_some_and(|repeats| repeats.may_note_cancellation(now)) {
+        let id = id_of(server, session);
+        report(server, SharedSessionEvent::CallCancelled { id, request: request.into() });
+    }
     false
+}
+
+/// Takes a message of another process: a call that it cancels, and that waits here for its message to be stored, never runs.
+pub(super) fn receive(server: &mut Server, session: SessionKey, frame: &Bytes) {
+    if server.sharing.as_ref().is_some_and(|sharing| sharing.repeats.is_some()) {
+        let envelope = server.engine.parse(frame).ok();
+        let request = envelope.and_then(|envelope| cancelled_request(server, frame, &envelope));
+        if let Some(request) = request {
+            end_storing(server, session, &request);
+        }
+    }
+}
+
+/// Returns the note of the request that a message cancels.
+fn cancelled_request(server: &mut Server, frame: &Bytes, envelope: &Envelope<'_>) -> Option<Box<str>> {
+    relay::note_of_one(&server.engine.exchanges().cancelled(frame, envelope)?)
+}
+
+/// Ends a request that waits for its message to be stored. Returns whether there is one.
+fn end_storing(server: &mut Server, session: SessionKey, request: &str) -> bool {
+    let waiting = storing(server, session).map_or_else(Vec::new, |storing| storing.clone());
+    let Some(call) = waiting.into_iter().find(|call| is_request(server, *call, request)) else {
+        return false;
+    };
+    if let Some(x) = server.exchanges.get_mut(call) {
+        (x.repeat, x.phase) = (RepeatState::Never, RequestPhase::Active);
+    }
+    server.finish(call);
+    true
 }
 
 /// Holds the answer of a call back while its message is in the store. Returns whether it is held.
@@ -217,15 +261,19 @@ pub(super) fn hold_answer(server: &mut Server, key: Key) -> bool {
     let Some(session) = x.session().filter(|_| x.repeat == RepeatState::Stored) else {
         return x.repeat == RepeatState::Removing;
     };
-    x.repeat = RepeatState::Removing;
-    let until = server.now + server.config.store_timeout;
-    server.undecided.add_held(&server.exchanges, key, until);
-    note_wait(server, key, until);
+    // A server that ends does not wait for the store: the answer, or the error that it ends, would be lost.
+    let is_held = !server.engine.is_shutting_down();
+    x.repeat = if is_held { RepeatState::Removing } else { RepeatState::Never };
+    if is_held {
+        let until = server.now + server.config.store_timeout;
+        server.undecided.add_held(&server.exchanges, key, until);
+        note_wait(server, key, until);
+    }
     let id = id_of(server, session);
     if let Some(call) = name_of(server, key) {
         report(server, SharedSessionEvent::CallAnswered { exchange: ExchangeId(key), id, call });
     }
-    true
+    is_held
 }
 
 /// Lets the answer of a call go.
@@ -340,6 +388,11 @@ fn repeat(server: &mut Server, key: Key, message: &Bytes) -> bool {
         relay::end_lost(server, key);
         return true;
     }
+    // Others may have begun since it was looked for.
+    if let Err(refusal) = check_room_in(server, session) {
+        server.exchanges.refuse(key, &refusal);
+        return false;
+    }
     let call = server.exchanges.open_detached(server.now);
     if let Some(party) = party {
         server.exchanges.set_authorization(call, party, None);
@@ -371,12 +424,12 @@ impl SharedSessions<'_> {
     /// Up to 8 calls of a session at a time are [kept](SharedSessionEvent::KeepCall), whose messages have at most 16 KiB and whose
     /// ids have at most 64 bytes. Those that run again here count, and are not refused beyond the bound. A call beyond these bounds, a
     /// call in a batch, and one that came to the process before, ends with its process. So does one that came with the id of a call
-    /// that runs, which is refused.
+    /// that runs, which is refused. A call whose cancellation is in a batch, or beyond 1,024 of a minute, may run again if its
+    /// process ends.
     pub fn set_repeatable_tools(&mut self, tools: impl IntoIterator<Item = Box<str>>) {
         let tools = tools.into_iter().collect();
         if let Some(sharing) = self.server.sharing.as_mut() {
-            sharing.repeats =
-                Some(Box::new(RepeatTables { tools, storing: BTreeMap::new(), asked: BTreeMap::new() }));
+            sharing.repeats = Some(Box::new(RepeatTables { tools, ..RepeatTables::default() }));
         }
     }
 
