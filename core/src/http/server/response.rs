@@ -150,10 +150,13 @@ impl Server {
             (sharing.write_note)(self, key);
         }
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        // A client that resumes has an id already. This one could be ahead of the events that it has missed.
-        if primed && self.config.replay_budget() > 0 && x.headers.last_event_id() == Ok(None) {
-            // An id for resumption before the first message (SSE-016, DEC-033).
-            let id = resumption::format_event_id(x.place().number, x.last_event, note_text(&x.event_note));
+        if primed && self.config.replay_budget() > 0 {
+            // An id for resumption before the first message (SSE-016, DEC-033). A client that resumes gets its own again: the SDK of
+            // TypeScript forgets it with the stream that breaks. That of this stream could be ahead of what the client has missed.
+            let id = match x.headers.last_event_id() {
+                Ok(Some(id)) => id.into(),
+                _ => resumption::format_event_id(x.place().number, x.last_event, note_text(&x.event_note)),
+            };
             x.out.write(|out| write_empty_event(out, &EventHead { id: Some(&id), ..EventHead::default() }));
         }
         self.exchanges.mark_ready(key);
