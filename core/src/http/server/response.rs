@@ -146,18 +146,28 @@ impl Server {
             let place = SessionPlace { number: session.next_stream_number(), ..x.place() };
             self.sessions.set_place(&mut self.exchanges, key, place);
         }
-        if let Some(sharing) = shared::functions(self) {
+        let sharing = shared::functions(self);
+        if let Some(sharing) = sharing {
             (sharing.write_note)(self, key);
         }
         let Some(x) = self.exchanges.get_mut(key) else { return };
         if primed && self.config.replay_budget() > 0 {
-            // An id for resumption before the first message (SSE-016, DEC-033). A client that resumes gets its own again: the SDK of
-            // TypeScript forgets it with the stream that breaks. That of this stream could be ahead of what the client has missed.
+            // An id for resumption before the first message (SSE-016, DEC-033). That of a stream which is resumed could be ahead of
+            // what its client has missed. Where processes may end, the client gets its own again: the SDK of TypeScript forgets it
+            // with a stream that breaks.
             let id = match x.headers.last_event_id() {
-                Ok(Some(id)) => id.into(),
-                _ => resumption::format_event_id(x.place().number, x.last_event, note_text(&x.event_note)),
+                Ok(Some(id)) => sharing.map(|_| id.into()),
+                _ => Some(resumption::format_event_id(
+                    x.place().number,
+                    x.last_event,
+                    note_text(&x.event_note),
+                )),
             };
-            x.out.write(|out| write_empty_event(out, &EventHead { id: Some(&id), ..EventHead::default() }));
+            if let Some(id) = id {
+                x.out.write(|out| {
+                    write_empty_event(out, &EventHead { id: Some(&id), ..EventHead::default() })
+                });
+            }
         }
         self.exchanges.mark_ready(key);
     }
