@@ -384,22 +384,24 @@ fn part_that_is_lost_ends_the_stream_and_one_that_comes_twice_is_written_once() 
     let store = Failing::default();
     let [mut a, mut b] = [(); 2].map(|()| Process::start(&store));
     let (id, after) = resumed(&mut a, &mut b);
+    // The first part, with the id that the client has.
+    run_all(&mut [&mut a, &mut b], "it begins", |all| all[1].written.contains("id: "));
     let name = |b: &Process| RelayName {
         id: id.clone(),
         process: b.sharing.process,
         request: b.sharing.relays.last_request(),
     };
-    let part = Message::Stream(name(&b), 1, message::StreamPart::More, b": twice\n\n".to_vec());
+    let part = Message::Stream(name(&b), 2, message::StreamPart::More, b": twice\n\n".to_vec());
     assert!(a.shared.publish(a.sharing.process, &part) && a.shared.publish(a.sharing.process, &part));
     let other = RelayName { id: SessionId::new(&"A".repeat(28)).expect("an id"), ..name(&b) };
-    let part = Message::Stream(other, 2, message::StreamPart::More, b": other\n\n".to_vec());
+    let part = Message::Stream(other, 3, message::StreamPart::More, b": other\n\n".to_vec());
     assert!(a.shared.publish(a.sharing.process, &part));
-    let part = Message::Stream(name(&b), 2, message::StreamPart::More, b": after\n\n".to_vec());
+    let part = Message::Stream(name(&b), 3, message::StreamPart::More, b": after\n\n".to_vec());
     assert!(a.shared.publish(a.sharing.process, &part));
     b.run_until_written(": after");
     assert!(b.written.matches(": twice").count() == 1 && !b.written.contains(": other"), "{}", b.written);
     // The third one is lost.
-    let part = Message::Stream(name(&b), 4, message::StreamPart::More, b": late\n\n".to_vec());
+    let part = Message::Stream(name(&b), 5, message::StreamPart::More, b": late\n\n".to_vec());
     assert!(a.shared.publish(a.sharing.process, &part));
     b.run_until_written("\r\n0\r\n\r\n");
     assert!(!b.written.contains(": late"), "{}", b.written);
