@@ -177,6 +177,7 @@ impl RelayedCalls {
         Self { last_number: u64::from(upstream) << UPSTREAM_SHIFT, ..Self::default() }
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.calls.len()
     }
