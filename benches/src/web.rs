@@ -143,10 +143,11 @@ impl Connection {
         &self.stream
     }
 
-    /// Returns the head of a request to `/mcp`; `len` is the length of the body.
+    /// Returns the head of a request to the path in `MCP_BENCH_PATH`, or `/mcp`; `len` is the length of the body.
     #[must_use]
     pub fn head(&self, method: &str, fields: &[(&str, &str)], len: usize) -> Vec<u8> {
-        let mut head = format!("{method} /mcp HTTP/1.1\r\nHost: {}\r\n", self.address);
+        let path = std::env::var("MCP_BENCH_PATH").unwrap_or_else(|_| "/mcp".to_owned());
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.address);
         if method == "GET" {
             head += "Accept: text/event-stream\r\n";
         } else {

@@ -87,6 +87,11 @@ impl Fields {
         Self { lines: Vec::new() }
     }
 
+    /// Creates an empty set of fields with room for so many bytes of lines.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self { lines: Vec::with_capacity(bytes) }
+    }
+
     /// Adds a field and returns true.
     ///
     /// Returns false and adds nothing if the name is not a token or the value has control characters

@@ -283,7 +283,7 @@ pub use json::{CanonicalError, EncodeError};
 pub use limits::{Limit, Limits};
 pub use methods::{Capability, EntryKind};
 pub use outbox::Outbox;
-pub use raw::{InvalidJson, RawJson};
+pub use raw::{InvalidJson, MemberEdit, RawJson};
 pub use rpc::envelope::MalformedMessage;
 pub use rpc::{RequestId, RpcError};
 pub use scope::{ScopeError, Scopes};

@@ -42,6 +42,10 @@ pub(crate) mod unprefixed {
 /// trace context (`traceparent`, `tracestate`, `baggage`) belong to the application (META-021, META-022).
 #[must_use]
 pub fn is_unreserved_key(key: &str) -> bool {
+    // The keys that every modern message has.
+    if key.starts_with(PREFIX) {
+        return false;
+    }
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),

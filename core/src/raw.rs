@@ -24,6 +24,17 @@ use crate::json::{
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawJson(Bytes);
 
+/// What becomes of a member of an object in [`RawJson::edit_members`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MemberEdit {
+    /// It stays as it is written.
+    Keep,
+    /// It is left out.
+    Drop,
+    /// It gets another value.
+    Replace(RawJson),
+}
+
 impl RawJson {
     /// Wraps bytes that the scanner has checked already.
     pub(crate) const fn trusted(bytes: Bytes) -> Self {
@@ -129,26 +140,51 @@ impl RawJson {
     /// ```
     #[must_use]
     pub fn retain_members(&self, mut keep: impl FnMut(&str) -> bool) -> Option<Self> {
+        self.edit_members(|name, _| if keep(name) { MemberEdit::Keep } else { MemberEdit::Drop })
+    }
+
+    /// As [`retain_members()`](Self::retain_members), but values can be replaced. `edit` gets the name and the value of each
+    /// member.
+    ///
+    /// ```
+    /// # use mcp_proto::{MemberEdit, RawJson};
+    /// let call = RawJson::new(r#"{"name":"a_echo","arguments":{"n":1.50}}"#).expect("JSON");
+    /// let edited = call.edit_members(|name, _| match name {
+    ///     "name" => MemberEdit::Replace(RawJson::new("\"echo\"").expect("JSON")),
+    ///     _ => MemberEdit::Keep,
+    /// });
+    /// assert_eq!(edited.expect("an object").as_str(), r#"{"name":"echo","arguments":{"n":1.50}}"#);
+    /// ```
+    #[must_use]
+    pub fn edit_members(&self, mut edit: impl FnMut(&str, Self) -> MemberEdit) -> Option<Self> {
         let text = &*self.0;
-        let (mut kept, mut dropped, mut end) = (Vec::with_capacity(text.len()), false, 1);
+        let (mut kept, mut is_same, mut end) = (Vec::with_capacity(text.len()), true, 1);
         let is_unambiguous = crate::json::object_members(text, |name, value| {
             let begin = end;
             // The values are parts of the text.
-            end = (value.as_ptr() as usize).saturating_sub(text.as_ptr() as usize) + value.len();
-            if !core::str::from_utf8(name).is_ok_and(&mut keep) {
-                dropped = true;
-                return;
-            }
+            let at = (value.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+            end = at + value.len();
+            let value = Self(self.0.slice_ref(value));
+            let edit = core::str::from_utf8(name).map_or(MemberEdit::Drop, |name| edit(name, value));
+            is_same &= matches!(edit, MemberEdit::Keep);
             // What precedes the name: white space, and the comma if it is not the first one.
-            let member = text.get(begin..end).unwrap_or_default();
-            let quote = memchr(b'"', member).unwrap_or_default();
+            let member = |end| {
+                let member = text.get(begin..end).unwrap_or_default();
+                member.get(memchr(b'"', member).unwrap_or_default()..).unwrap_or_default()
+            };
+            let (member, value) = match &edit {
+                MemberEdit::Drop => return,
+                MemberEdit::Keep => (member(end), &[][..]),
+                MemberEdit::Replace(value) => (member(at), value.as_bytes()),
+            };
             kept.push(if kept.is_empty() { b'{' } else { b',' });
-            kept.extend_from_slice(member.get(quote..).unwrap_or_default());
+            kept.extend_from_slice(member);
+            kept.extend_from_slice(value);
         });
         if !is_unambiguous {
             return None;
         }
-        if !dropped {
+        if is_same {
             return Some(self.clone());
         }
         if kept.is_empty() {
@@ -315,6 +351,29 @@ mod tests {
             let other = RawJson::new(other).expect("JSON");
             assert!(other.retain_members(|_| true).is_none() && other.retain_members(|_| false).is_none());
         }
+    }
+
+    #[test]
+    fn values_of_members_are_replaced_in_their_place() {
+        let object = RawJson::new("{ \"a\" : 1.50 ,\n\"b\" :\n{\"a\":\"}\"} , \"c\":[ ] }").expect("JSON");
+        let edit = |name: &str, edit: MemberEdit| {
+            let edited =
+                object.edit_members(|other, _| if other == name { edit.clone() } else { MemberEdit::Keep });
+            let edited = edited.expect("an object");
+            assert_eq!(RawJson::new(String::from(edited.as_str())).expect("JSON"), edited);
+            String::from(edited.as_str())
+        };
+        let seven = || MemberEdit::Replace(RawJson::new("7").expect("JSON"));
+        assert_eq!(edit("a", seven()), "{\"a\" : 7,\"b\" :\n{\"a\":\"}\"},\"c\":[ ]}");
+        assert_eq!(edit("b", seven()), "{\"a\" : 1.50,\"b\" :\n7,\"c\":[ ]}");
+        assert_eq!(edit("c", MemberEdit::Drop), "{\"a\" : 1.50,\"b\" :\n{\"a\":\"}\"}}");
+        assert_eq!(edit("x", seven()), object.as_str());
+        let mut seen = Vec::new();
+        let _ = object.edit_members(|_, value| {
+            seen.push(String::from(value.as_str()));
+            MemberEdit::Keep
+        });
+        assert_eq!(seen, ["1.50", "{\"a\":\"}\"}", "[ ]"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use mcp_proto::model::{
 };
 use mcp_proto::rpc::code;
 use mcp_proto::server::PreparedResult;
-use mcp_proto::{CallError, Diagnostic, EntryKind, Era, RawJson, RpcError, UseError, Version};
+use mcp_proto::{CallError, Diagnostic, EntryKind, Era, MemberEdit, RawJson, RpcError, UseError, Version};
 
 use crate::relayed_call::Delivery;
 
@@ -46,25 +46,20 @@ pub(super) fn convert_params(
         "inputResponses" | "requestState" | "task" => has_retries,
         _ => false,
     };
-    let given = replaced.clone().or_else(|| call.params());
-    if prefix.is_none() {
-        let kept = given.as_ref().and_then(|params| params.retain_members(|name| !of_engine(name)));
-        if let Some(params) = kept {
-            return Ok(params);
+    let prefix = prefix.filter(|_| matches!(call.method(), "tools/call" | "prompts/get"));
+    let given = replaced.clone().or_else(|| call.params()).unwrap_or_else(RawJson::empty_object);
+    let edited = given.edit_members(|name, value| match (name, prefix) {
+        _ if of_engine(name) => MemberEdit::Drop,
+        ("name", Some(prefix)) => {
+            without_prefix(&value, prefix).map_or(MemberEdit::Keep, MemberEdit::Replace)
         }
-    }
-    let given: Extra = match given {
-        Some(params) => params.parse().map_err(|error| wrong(&error))?,
-        None => Extra::new(),
-    };
-    let mut params: Extra = given.into_iter().filter(|(name, _)| !of_engine(name)).collect();
-    if let (Some(prefix), "tools/call" | "prompts/get") = (prefix, call.method()) {
-        let name = params.get("name").and_then(RawJson::string).unwrap_or_default();
-        if let Some(name) = name.strip_prefix(prefix) {
-            params.insert("name", RawJson::encode(name).map_err(|error| wrong(&error))?);
-        }
-    }
-    RawJson::encode(&params).map_err(|error| wrong(&error))
+        _ => MemberEdit::Keep,
+    });
+    edited.ok_or_else(|| wrong(&"not an object, or a member occurs twice"))
+}
+
+fn without_prefix(name: &RawJson, prefix: &str) -> Option<RawJson> {
+    RawJson::encode(name.string()?.strip_prefix(prefix)?).ok()
 }
 
 /// Returns the parameters of a request that the server sent, without members that its engine wrote.
@@ -99,15 +94,7 @@ pub(super) fn tasks_unsupported_error() -> RpcError {
 
 /// Returns the application's keys of a `_meta` object, or `None` if it has none.
 pub(super) fn application_meta(meta: &RawJson) -> Option<RawJson> {
-    let free = match meta.retain_members(is_unreserved_key) {
-        Some(free) => free,
-        None => {
-            let all: Extra = meta.parse().ok()?;
-            let free: Extra = all.into_iter().filter(|(key, _)| is_unreserved_key(key)).collect();
-            RawJson::encode(&free).ok()?
-        }
-    };
-    Some(free).filter(|free| free.as_bytes() != b"{}")
+    meta.retain_members(is_unreserved_key).filter(|free| free.as_bytes() != b"{}")
 }
 
 /// A result that can be sent to the client.
@@ -155,7 +142,7 @@ pub(super) fn convert_result(
         }};
     }
     match method {
-        _ if from == to => {}
+        _ if from == to || has_shape_of_both(method, result, from, to) => {}
         "tools/call" => return rewritten!(CallToolResult<'_>),
         "tools/list" => return rewritten!(ListToolsResult, entries: Tool),
         "resources/read" => return rewritten!(ReadResourceResult<'_>),
@@ -169,23 +156,21 @@ pub(super) fn convert_result(
         _ => {}
     }
     // The engine adds its own `resultType` and server identity.
-    let mut has_meta = false;
-    let kept = result.retain_members(|name| {
-        has_meta |= name == "_meta";
-        !matches!(name, "resultType" | "_meta")
+    let edited = result.edit_members(|name, value| match name {
+        "resultType" => MemberEdit::Drop,
+        "_meta" => application_meta(&value).map_or(MemberEdit::Drop, MemberEdit::Replace),
+        _ => MemberEdit::Keep,
     });
-    let meta = if has_meta { result.member("_meta") } else { None };
-    let meta = meta.as_ref().and_then(application_meta);
-    if let (Some(kept), None) = (kept, &meta) {
-        return Ok(ConvertedResult::Unchanged(kept));
-    }
-    let mut members: Extra = result.parse().map_err(|error| unreadable_result_error(&error))?;
-    members.remove("resultType");
-    members.remove("_meta");
-    if let Some(meta) = meta {
-        members.insert("_meta", meta);
-    }
-    RawJson::encode(&members).map(ConvertedResult::Unchanged).map_err(|error| unreadable_result_error(&error))
+    let edited = edited.ok_or_else(|| unreadable_result_error(&"not an object, or a member occurs twice"));
+    edited.map(ConvertedResult::Unchanged)
+}
+
+/// Returns whether a result is the same in both revisions but for what engines write: one of a tool since 2025-11-25.
+fn has_shape_of_both(method: &str, result: &RawJson, from: Version, to: Version) -> bool {
+    method == "tools/call"
+        && from.min(to) >= Version::V2025_11_25
+        // Any value since 2026-07-28, an object before.
+        && result.member("structuredContent").is_none_or(|value| value.is_object())
 }
 
 /// Returns the result of a list without the entries that cannot be read, or `None` if all can be.

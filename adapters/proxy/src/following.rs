@@ -12,7 +12,7 @@ impl Gateway {
     /// Notes that the first client follows a resource, or that none does any more.
     pub(crate) fn handle_interest(
         &mut self,
-        engines: &mut GatewayEngines<'_, '_>,
+        engines: &mut GatewayEngines<'_>,
         uri: String,
         is_followed: bool,
     ) {
@@ -27,7 +27,7 @@ impl Gateway {
     }
 
     /// Routes all followed resources anew, if owners or upstreams may have changed.
-    pub(crate) fn route_if_due(&mut self, engines: &mut GatewayEngines<'_, '_>) {
+    pub(crate) fn route_if_due(&mut self, engines: &mut GatewayEngines<'_>) {
         if core::mem::take(&mut self.needs_routing) | self.owners.take_changed() {
             let only = self.only_follower(engines);
             for uri in self.followed.keys().cloned().collect::<Vec<_>>() {
@@ -37,10 +37,10 @@ impl Gateway {
     }
 
     /// Returns the only upstream that may have subscriptions. One that does not run may have them.
-    fn only_follower(&self, engines: &GatewayEngines<'_, '_>) -> Option<usize> {
+    fn only_follower(&self, engines: &mut GatewayEngines<'_>) -> Option<usize> {
         let may_be_able = |index: &usize| {
-            let engine = engines.upstreams.get(*index).filter(|_| self.is_running(*index));
-            let peer = engine.and_then(|upstream| upstream.engine.peer());
+            let engine = engines.upstreams.engine(*index).filter(|_| self.is_running(*index));
+            let peer = engine.as_ref().and_then(|upstream| upstream.engine.peer());
             peer.is_none_or(|peer| peer.has(Capability::ResourceSubscriptions))
         };
         let mut all = self.indices().filter(may_be_able);
@@ -51,7 +51,7 @@ impl Gateway {
     ///
     /// With a policy all owners are told: which one a client sees depends on its principal. A resource that none has listed is
     /// followed at the only upstream that may have subscriptions, or nowhere until one lists it.
-    fn route(&mut self, engines: &mut GatewayEngines<'_, '_>, uri: String, only: Option<usize>) {
+    fn route(&mut self, engines: &mut GatewayEngines<'_>, uri: String, only: Option<usize>) {
         #[cfg(test)]
         {
             self.routed += 1;
@@ -82,7 +82,7 @@ impl Gateway {
     }
 
     /// Publishes the changes of an upstream that a policy decides about, each to those who may use the resource.
-    pub(crate) fn publish_notices(&mut self, engines: &mut GatewayEngines<'_, '_>, upstream: usize) {
+    pub(crate) fn publish_notices(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize) {
         let relay = self.upstreams.get_mut(upstream).and_then(Option::as_mut);
         for notice in relay.map(|relay| core::mem::take(&mut relay.notices)).unwrap_or_default() {
             let audience = self.audience(upstream, &notice);

@@ -27,22 +27,28 @@ pub struct UpstreamEngine<'e> {
     pub engine: &'e mut client::Engine,
 }
 
+/// The engines of the upstreams, as the driver of a gateway keeps them.
+pub trait UpstreamEngines {
+    /// Returns the engine of an upstream, by its index. It is asked for those that were added and not removed.
+    fn engine(&mut self, upstream: usize) -> Option<UpstreamEngine<'_>>;
+}
+
 /// All engines of a gateway and the current time.
-#[derive(Debug)]
-pub struct GatewayEngines<'s, 'e> {
+#[expect(missing_debug_implementations, reason = "engines of the driver need none")]
+pub struct GatewayEngines<'e> {
     /// Current time on the downstream clock, which is also the clock of the gateway.
     pub now: Instant,
     /// Engine that faces the clients.
-    pub downstream: &'s mut server::Engine,
-    /// Engines by the index of their upstream.
-    pub upstreams: &'s mut [UpstreamEngine<'e>],
+    pub downstream: &'e mut server::Engine,
+    /// Engines that face the upstreams.
+    pub upstreams: &'e mut dyn UpstreamEngines,
 }
 
-impl GatewayEngines<'_, '_> {
+impl GatewayEngines<'_> {
     /// Returns the engines that the relay to an upstream is between.
     pub(crate) fn of(&mut self, upstream: usize) -> Option<Engines<'_>> {
-        let UpstreamEngine { now, engine } = self.upstreams.get_mut(upstream)?;
-        Some(Engines { now: self.now, downstream: self.downstream, upstream_now: *now, upstream: engine })
+        let UpstreamEngine { now, engine } = self.upstreams.engine(upstream)?;
+        Some(Engines { now: self.now, downstream: self.downstream, upstream_now: now, upstream: engine })
     }
 }
 
@@ -179,7 +185,7 @@ impl Gateway {
     }
 
     /// Removes an upstream. Its calls are answered with an error, and clients learn that lists have changed.
-    pub fn remove(&mut self, engines: &mut GatewayEngines<'_, '_>, upstream: usize) {
+    pub fn remove(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize) {
         self.fail_parts(engines, upstream, "it was removed");
         let why = RpcError::internal("the server was removed from the gateway");
         self.with(engines, upstream, |relay, engines| relay.retire(engines, &relay.named(why)));
@@ -232,12 +238,7 @@ impl Gateway {
     }
 
     /// Handles an upstream that was started.
-    pub fn handle_started(
-        &mut self,
-        engines: &mut GatewayEngines<'_, '_>,
-        upstream: usize,
-        peer: &client::Peer,
-    ) {
+    pub fn handle_started(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize, peer: &client::Peer) {
         self.owners.note_change(upstream);
         self.with(engines, upstream, |relay, engines| relay.handle_started(engines, peer));
         self.publish_notices(engines, upstream);
@@ -246,12 +247,7 @@ impl Gateway {
     }
 
     /// Handles an upstream that could not be started. It is left out of the lists that waited for it.
-    pub fn handle_start_failure(
-        &mut self,
-        engines: &mut GatewayEngines<'_, '_>,
-        upstream: usize,
-        reason: &str,
-    ) {
+    pub fn handle_start_failure(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize, reason: &str) {
         self.with(engines, upstream, |relay, engines| relay.handle_start_failure(engines, reason));
         self.fail_parts(engines, upstream, reason);
     }
@@ -276,7 +272,7 @@ impl Gateway {
     /// Calls a function with the relay to an upstream and its engines.
     pub(crate) fn with<R>(
         &mut self,
-        engines: &mut GatewayEngines<'_, '_>,
+        engines: &mut GatewayEngines<'_>,
         upstream: usize,
         act: impl FnOnce(&mut Relay, &mut Engines<'_>) -> R,
     ) -> Option<R> {
@@ -286,7 +282,7 @@ impl Gateway {
 
     fn with_each(
         &mut self,
-        engines: &mut GatewayEngines<'_, '_>,
+        engines: &mut GatewayEngines<'_>,
         mut act: impl FnMut(&mut Relay, &mut Engines<'_>),
     ) {
         for upstream in 0..self.upstreams.len() {
@@ -309,7 +305,7 @@ impl Gateway {
     /// - A followed resource is subscribed to at the upstream that it belongs to, with a policy at all that have listed it. One that
     ///   none has listed is followed at the only upstream that may have subscriptions, or nowhere until one lists it.
     /// - Custom methods are relayed if there is one upstream. Notifications of clients go to all.
-    pub fn handle_server_event(&mut self, engines: &mut GatewayEngines<'_, '_>, event: ServerEvent) {
+    pub fn handle_server_event(&mut self, engines: &mut GatewayEngines<'_>, event: ServerEvent) {
         match event {
             ServerEvent::Call(call) => self.handle_call(engines, call),
             ServerEvent::Cancelled { call, reason } => {
@@ -353,7 +349,7 @@ impl Gateway {
     /// Handles an event of the engine that faces an upstream.
     pub fn handle_client_event(
         &mut self,
-        engines: &mut GatewayEngines<'_, '_>,
+        engines: &mut GatewayEngines<'_>,
         upstream: usize,
         event: ClientEvent,
     ) {
@@ -370,7 +366,7 @@ impl Gateway {
 
     /// Does the work due once after a batch of events: asks others for resources that an upstream does not know, sends input
     /// requests, subscribes to resources at their owners, sets log levels.
-    pub fn process_pending(&mut self, engines: &mut GatewayEngines<'_, '_>) {
+    pub fn process_pending(&mut self, engines: &mut GatewayEngines<'_>) {
         // Asking the next may fail at once. Each time there is one upstream less to ask.
         loop {
             let unfound = self.upstreams.iter_mut().flatten().flat_map(|relay| relay.unfound.drain(..));
@@ -394,7 +390,7 @@ impl Gateway {
     }
 
     /// Handles deadlines.
-    pub fn handle_timeout(&mut self, engines: &mut GatewayEngines<'_, '_>) {
+    pub fn handle_timeout(&mut self, engines: &mut GatewayEngines<'_>) {
         self.with_each(engines, |relay, engines| relay.handle_timeout(engines));
         self.finish_late_lists(engines);
     }

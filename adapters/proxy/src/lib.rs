@@ -78,7 +78,7 @@ mod subscriptions;
 #[cfg(test)]
 mod tests;
 
-pub use gateway::{Gateway, GatewayEngines, MAX_UPSTREAMS, UpstreamEngine, gateway_config};
+pub use gateway::{Gateway, GatewayEngines, MAX_UPSTREAMS, UpstreamEngine, UpstreamEngines, gateway_config};
 pub use lists::{LIST_TIMEOUT, UNAVAILABLE};
 pub use mcp_proto;
 pub use names::{AddError, upstream_name};

@@ -101,7 +101,7 @@ impl MergedLists {
 }
 
 impl Gateway {
-    pub(crate) fn start_list(&mut self, engines: &mut GatewayEngines<'_, '_>, call: Call, kind: EntryKind) {
+    pub(crate) fn start_list(&mut self, engines: &mut GatewayEngines<'_>, call: Call, kind: EntryKind) {
         let cursor = call.params().and_then(|params| params.member("cursor"));
         let cursors = match cursor.as_ref().filter(|cursor| cursor.as_str() != "null") {
             None => None,
@@ -150,7 +150,7 @@ impl Gateway {
     }
 
     /// Asks an upstream for its part, if it runs.
-    fn send_part(&mut self, engines: &mut GatewayEngines<'_, '_>, id: CallId, upstream: usize) {
+    fn send_part(&mut self, engines: &mut GatewayEngines<'_>, id: CallId, upstream: usize) {
         if !self.is_running(upstream) {
             return;
         }
@@ -187,7 +187,7 @@ impl Gateway {
     /// Handles the outcome of a call that asked for a part.
     pub(crate) fn handle_part(
         &mut self,
-        engines: &mut GatewayEngines<'_, '_>,
+        engines: &mut GatewayEngines<'_>,
         upstream: usize,
         call: CallKey,
         outcome: Result<RawJson, CallError>,
@@ -207,7 +207,7 @@ impl Gateway {
     }
 
     /// Asks an upstream that was started for the parts that waited for it.
-    pub(crate) fn send_waiting_parts(&mut self, engines: &mut GatewayEngines<'_, '_>, upstream: usize) {
+    pub(crate) fn send_waiting_parts(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize) {
         for id in self.lists.waiting_for(upstream) {
             self.send_part(engines, id, upstream);
             self.finish_if_complete(engines, id);
@@ -215,7 +215,7 @@ impl Gateway {
     }
 
     /// Leaves an upstream that cannot be started, or is removed, out of the lists that wait for it.
-    pub(crate) fn fail_parts(&mut self, engines: &mut GatewayEngines<'_, '_>, upstream: usize, reason: &str) {
+    pub(crate) fn fail_parts(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize, reason: &str) {
         for id in self.lists.waiting_for(upstream) {
             self.close_part(engines, id, upstream, reason);
             self.finish_if_complete(engines, id);
@@ -223,13 +223,13 @@ impl Gateway {
     }
 
     /// Ends a list that its client has cancelled, if the call is one.
-    pub(crate) fn cancel_list(&mut self, engines: &mut GatewayEngines<'_, '_>, id: CallId) {
+    pub(crate) fn cancel_list(&mut self, engines: &mut GatewayEngines<'_>, id: CallId) {
         self.close_parts(engines, id, "the client cancelled it, or is gone");
         self.lists.lists.remove(&id);
     }
 
     /// Answers the lists whose time is over, without the upstreams that have not answered.
-    pub(crate) fn finish_late_lists(&mut self, engines: &mut GatewayEngines<'_, '_>) {
+    pub(crate) fn finish_late_lists(&mut self, engines: &mut GatewayEngines<'_>) {
         let late = self.lists.lists.values().filter(|list| list.deadline <= engines.now);
         for id in late.map(|list| list.call.id()).collect::<Vec<_>>() {
             self.close_parts(engines, id, "no answer in time");
@@ -238,7 +238,7 @@ impl Gateway {
     }
 
     /// Ends the parts of a list that are still open, and their calls.
-    fn close_parts(&mut self, engines: &mut GatewayEngines<'_, '_>, id: CallId, reason: &str) {
+    fn close_parts(&mut self, engines: &mut GatewayEngines<'_>, id: CallId, reason: &str) {
         let Some(list) = self.lists.lists.get(&id) else { return };
         let open = list.parts.iter().filter(|(_, part)| part.is_open()).map(|(upstream, _)| *upstream);
         for upstream in open.collect::<Vec<_>>() {
@@ -247,13 +247,7 @@ impl Gateway {
     }
 
     /// Ends an open part, and its call.
-    fn close_part(
-        &mut self,
-        engines: &mut GatewayEngines<'_, '_>,
-        id: CallId,
-        upstream: usize,
-        reason: &str,
-    ) {
+    fn close_part(&mut self, engines: &mut GatewayEngines<'_>, id: CallId, upstream: usize, reason: &str) {
         let list = self.lists.lists.get(&id);
         if let Some(Part::Sent(key)) = list.and_then(|list| list.parts.get(&upstream)) {
             let key = *key;
@@ -267,7 +261,7 @@ impl Gateway {
     }
 
     /// Answers a list once no part is open.
-    fn finish_if_complete(&mut self, engines: &mut GatewayEngines<'_, '_>, id: CallId) {
+    fn finish_if_complete(&mut self, engines: &mut GatewayEngines<'_>, id: CallId) {
         if self.lists.lists.get(&id).is_none_or(|list| list.parts.values().any(Part::is_open)) {
             return;
         }

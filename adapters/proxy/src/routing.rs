@@ -11,7 +11,7 @@ use super::policy::{Access, Decision};
 use super::relayed_call::{Delivery, Others, RetryToken};
 
 impl Gateway {
-    pub(crate) fn handle_call(&mut self, engines: &mut GatewayEngines<'_, '_>, call: Call) {
+    pub(crate) fn handle_call(&mut self, engines: &mut GatewayEngines<'_>, call: Call) {
         if call.attempt() > 0 {
             let upstream = call.state().and_then(RetryToken::decode).map(RetryToken::upstream);
             let Some(upstream) = upstream.filter(|upstream| self.relay(*upstream).is_some()) else {
@@ -62,7 +62,7 @@ impl Gateway {
     }
 
     /// Sends a call about a resource that no upstream has listed to the first of the others, which may not know it.
-    pub(crate) fn ask_next(&mut self, engines: &mut GatewayEngines<'_, '_>, call: Call, mut others: Others) {
+    pub(crate) fn ask_next(&mut self, engines: &mut GatewayEngines<'_>, call: Call, mut others: Others) {
         let Ok(Some((kind, name))) = subject(&call) else { return };
         let now = engines.now;
         while !others.upstreams.is_empty() {
@@ -113,7 +113,7 @@ impl Gateway {
     /// Sends a call to an upstream if the policy allows it.
     fn deliver(
         &mut self,
-        engines: &mut GatewayEngines<'_, '_>,
+        engines: &mut GatewayEngines<'_>,
         call: Call,
         subject: (EntryKind, &str),
         upstream: usize,
@@ -138,7 +138,7 @@ impl Gateway {
     }
 
     /// Relays a call of a method that names no entry, if there is only one upstream that can be meant.
-    fn relay_custom(&mut self, engines: &mut GatewayEngines<'_, '_>, call: Call) {
+    fn relay_custom(&mut self, engines: &mut GatewayEngines<'_>, call: Call) {
         let mut all = self.indices();
         match (all.next(), all.next()) {
             _ if convert::is_task(call.method()) => {
@@ -202,7 +202,7 @@ fn unknown_error(kind: EntryKind, name: &str) -> RpcError {
     }
 }
 
-pub(crate) fn refuse(engines: &mut GatewayEngines<'_, '_>, call: &Call, error: &RpcError) {
+pub(crate) fn refuse(engines: &mut GatewayEngines<'_>, call: &Call, error: &RpcError) {
     // A call that has ended meanwhile is ignored.
     let _ = engines.downstream.fail(engines.now, call.id(), error);
 }

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use memchr::memchr2;
 use serde::Serialize;
 
 use super::config::Config;
@@ -216,7 +217,7 @@ impl PreparedResult {
             return Err(EncodeError::NotAnObject);
         }
         let members = TopLevelMembers::scan(text.as_bytes(), 0);
-        let one_line = !text.as_bytes().iter().any(|b| matches!(b, b'\n' | b'\r'));
+        let one_line = memchr2(b'\n', b'\r', text.as_bytes()).is_none();
         Ok(Self { text, members, one_line })
     }
 

@@ -5,28 +5,36 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
-use mcp_proto::client::{Engine, Peer};
+use mcp_proto::client::Peer;
 use mcp_proto::model::Implementation;
 use mcp_proto::{Change, Instant};
-use mcp_proto_proxy::{ClientCount, Gateway, GatewayEngines, UpstreamEngine};
+use mcp_proto_proxy::{ClientCount, Gateway, GatewayEngines, UpstreamEngine, UpstreamEngines};
 
 use super::rules::SharedRules;
 use super::server_file::{ConfiguredUpstream, ServerFile};
 use crate::failure::{CommandFailure, Exit};
 use crate::proxy::front::Front;
 use crate::proxy::upstream::ClientIdentity;
-use crate::proxy::upstream_slot::{UpstreamSlot, vacant_engine};
+use crate::proxy::upstream_slot::UpstreamSlot;
 use crate::session::print_note;
 use crate::stop;
+
+/// Servers by the index of their upstream, but those that were removed.
+#[derive(Default)]
+struct Slots(BTreeMap<usize, UpstreamSlot>);
+
+impl UpstreamEngines for Slots {
+    fn engine(&mut self, upstream: usize) -> Option<UpstreamEngine<'_>> {
+        let (now, engine) = self.0.get_mut(&upstream)?.engine();
+        Some(UpstreamEngine { now, engine })
+    }
+}
 
 /// A gateway with its clients, servers and file.
 pub(super) struct GatewayLoop {
     front: Front,
     gateway: Gateway,
-    /// Servers by the index of their upstream, but those that were removed.
-    slots: BTreeMap<usize, UpstreamSlot>,
-    /// Engines that are never connected, one for each index of a removed upstream: no other upstream gets that index.
-    removed: Vec<Engine>,
+    slots: Slots,
     /// Servers of removed upstreams that have not ended yet.
     leaving: Vec<UpstreamSlot>,
     idle_timeout: Option<Duration>,
@@ -56,8 +64,7 @@ impl GatewayLoop {
             look_at: front.downstream.now() + LOOK_INTERVAL,
             front,
             gateway: Gateway::new(clients),
-            slots: BTreeMap::new(),
-            removed: Vec::new(),
+            slots: Slots::default(),
             leaving: Vec::new(),
             idle_timeout,
             identity,
@@ -79,7 +86,7 @@ impl GatewayLoop {
         loop {
             self.front.heed_signal();
             self.front.downstream.poll_io(true);
-            for upstream in self.slots.values_mut().filter_map(UpstreamSlot::upstream) {
+            for upstream in self.slots.0.values_mut().filter_map(UpstreamSlot::upstream) {
                 upstream.poll_io();
             }
             self.handle_timeouts();
@@ -93,7 +100,7 @@ impl GatewayLoop {
             let deadline = self.gateway.poll_timeout().map_or(self.look_at, |at| at.min(self.look_at));
             let due = deadline.saturating_duration_since(self.front.downstream.now());
             // Those that leave are looked at when the file is.
-            let servers = self.slots.values_mut().filter_map(UpstreamSlot::wait_request);
+            let servers = self.slots.0.values_mut().filter_map(UpstreamSlot::wait_request);
             self.front.wait(true, servers, Some(due))?;
         }
     }
@@ -104,7 +111,7 @@ impl GatewayLoop {
     ///
     /// Fails if the side of the clients broke.
     pub(super) fn finish(self) -> Result<(), CommandFailure> {
-        let mut slots: Vec<_> = self.slots.into_values().chain(self.leaving).collect();
+        let mut slots: Vec<_> = self.slots.0.into_values().chain(self.leaving).collect();
         self.front.finish(|| {
             // All end at the same time.
             slots.iter_mut().for_each(|slot| slot.end(None));
@@ -116,8 +123,8 @@ impl GatewayLoop {
     pub(super) fn apply(&mut self, configured: Vec<ConfiguredUpstream>) {
         // What goes is hidden by its rules up to its end, which answers lists and calls. So these are replaced after it, and those of
         // a server are there before it is.
-        for index in self.slots.keys().copied().collect::<Vec<_>>() {
-            let Some(opener) = self.slots.get(&index).map(UpstreamSlot::opener) else { continue };
+        for index in self.slots.0.keys().copied().collect::<Vec<_>>() {
+            let Some(opener) = self.slots.0.get(&index).map(UpstreamSlot::opener) else { continue };
             let is_same = |other: &&ConfiguredUpstream| {
                 opener.name.as_ref() == Some(&other.name) && other.is_same_server(opener)
             };
@@ -161,7 +168,7 @@ impl GatewayLoop {
                 if let Some(before) = self.leaving.iter().position(is_named) {
                     slot.follow(self.leaving.swap_remove(before));
                 }
-                self.slots.insert(index, slot);
+                self.slots.0.insert(index, slot);
             }
             Err(error) => print_note(&format!("{error}; start the gateway again")),
         }
@@ -169,8 +176,7 @@ impl GatewayLoop {
 
     fn remove(&mut self, index: usize) {
         self.with_gateway(|gateway, engines| gateway.remove(engines, index));
-        let Some(mut slot) = self.slots.remove(&index) else { return };
-        self.removed.push(vacant_engine());
+        let Some(mut slot) = self.slots.0.remove(&index) else { return };
         print_note(&format!("{} is removed", slot.name()));
         // The server reads what it was told last.
         if let Some(upstream) = slot.upstream() {
@@ -180,17 +186,10 @@ impl GatewayLoop {
         self.leaving.push(slot);
     }
 
-    fn with_gateway<R>(&mut self, act: impl FnOnce(&mut Gateway, &mut GatewayEngines<'_, '_>) -> R) -> R {
+    fn with_gateway<R>(&mut self, act: impl FnOnce(&mut Gateway, &mut GatewayEngines<'_>) -> R) -> R {
         let now = self.front.downstream.now();
-        let mut removed = self.removed.iter_mut().map(|engine| UpstreamEngine { now: Instant::ZERO, engine });
-        let mut upstreams = Vec::new();
-        for (index, slot) in &mut self.slots {
-            upstreams.extend(removed.by_ref().take(index - upstreams.len()));
-            let (now, engine) = slot.engine();
-            upstreams.push(UpstreamEngine { now, engine });
-        }
         let downstream = self.front.downstream.engine();
-        act(&mut self.gateway, &mut GatewayEngines { now, downstream, upstreams: &mut upstreams })
+        act(&mut self.gateway, &mut GatewayEngines { now, downstream, upstreams: &mut self.slots })
     }
 
     fn handle_timeouts(&mut self) {
@@ -209,7 +208,7 @@ impl GatewayLoop {
 
     /// Tells of resources that a server cannot be asked to follow, once until it can again.
     fn note_unfollowed(&mut self) {
-        for (index, slot) in &self.slots {
+        for (index, slot) in &self.slots.0 {
             let unfollowed = self.gateway.unfollowed_resources(*index);
             if unfollowed == 0 {
                 self.unfollowed.remove(index);
@@ -234,8 +233,8 @@ impl GatewayLoop {
     fn change_servers(&mut self) -> bool {
         let mut any = false;
         self.leaving.retain_mut(|slot| !slot.poll_left());
-        for index in self.slots.keys().copied().collect::<Vec<_>>() {
-            let Some(slot) = self.slots.get_mut(&index) else { continue };
+        for index in self.slots.0.keys().copied().collect::<Vec<_>>() {
+            let Some(slot) = self.slots.0.get_mut(&index) else { continue };
             // What the last one sent is relayed first.
             if !self.gateway.is_running(index) && !self.front.downstream.is_congested() {
                 any |= slot.upstream().is_some();
@@ -250,7 +249,7 @@ impl GatewayLoop {
             }
         }
         while let Some(index) = self.gateway.poll_start(self.front.downstream.now()) {
-            let Some(slot) = self.slots.get_mut(&index) else { continue };
+            let Some(slot) = self.slots.0.get_mut(&index) else { continue };
             any = true;
             if let Err(failure) = slot.start() {
                 self.handle_start_failure(index, &failure);
@@ -260,7 +259,7 @@ impl GatewayLoop {
     }
 
     fn handle_started(&mut self, index: usize, peer: &Peer) {
-        let Some(slot) = self.slots.get_mut(&index) else { return };
+        let Some(slot) = self.slots.0.get_mut(&index) else { return };
         print_note(&format!("{} is ready: {}", slot.name(), describe(peer)));
         let events = slot.upstream().map(|upstream| upstream.take_early_events()).unwrap_or_default();
         self.with_gateway(|gateway, engines| {
@@ -272,7 +271,7 @@ impl GatewayLoop {
     }
 
     fn handle_start_failure(&mut self, index: usize, failure: &CommandFailure) {
-        let Some(slot) = self.slots.get(&index) else { return };
+        let Some(slot) = self.slots.0.get(&index) else { return };
         failure.print_note(&format!("{} cannot be started, and is tried again", slot.name()));
         let reason = reason_for_clients(failure.exit(), slot.opener().server.is_remote());
         self.with_gateway(|gateway, engines| gateway.handle_start_failure(engines, index, reason));
@@ -287,9 +286,9 @@ impl GatewayLoop {
                 self.with_gateway(|gateway, engines| gateway.handle_server_event(engines, event));
                 moved = true;
             }
-            for index in self.slots.keys().copied().collect::<Vec<_>>() {
+            for index in self.slots.0.keys().copied().collect::<Vec<_>>() {
                 while !self.front.downstream.is_congested() {
-                    let event = self.slots.get_mut(&index).and_then(UpstreamSlot::poll_event);
+                    let event = self.slots.0.get_mut(&index).and_then(UpstreamSlot::poll_event);
                     let Some(event) = event else { break };
                     self.with_gateway(|gateway, engines| gateway.handle_client_event(engines, index, event));
                     moved = true;
@@ -307,7 +306,7 @@ impl GatewayLoop {
             moved |= self.front.downstream.write();
             // An event that waits for a client which reads nothing would wake the loop at once.
             let is_congested = self.front.downstream.is_congested();
-            for upstream in self.slots.values_mut().filter_map(UpstreamSlot::upstream) {
+            for upstream in self.slots.0.values_mut().filter_map(UpstreamSlot::upstream) {
                 if is_traced {
                     upstream.show_tap();
                 }

@@ -210,14 +210,40 @@ fn errors_pass_with_the_code_of_the_client_revision() {
 }
 
 #[test]
-fn unreadable_result_becomes_an_error() {
-    let mut chain = BridgeHarness::new(Version::V2025_11_25, Version::V2026_07_28);
+fn unreadable_result_becomes_an_error_where_it_has_to_be_read() {
+    let mut chain = BridgeHarness::new(Version::V2025_06_18, Version::V2026_07_28);
     let key = chain.call_unknown_tool();
     let call = chain.take_server_call();
     chain.complete(&call, &json!({"content": "no list"}));
     let error = chain.error(key);
     assert!(error.message.contains("cannot be passed on") && error.message.contains("content"), "{error}");
     assert_eq!(chain.relay.pending_calls(), 0);
+}
+
+#[test]
+fn tool_result_that_both_revisions_have_passes_without_what_engines_write() {
+    for (down, up) in
+        [(Version::V2025_11_25, Version::V2026_07_28), (Version::V2026_07_28, Version::V2025_11_25)]
+    {
+        let mut chain = BridgeHarness::new(down, up);
+        let key = chain.call_unknown_tool();
+        let call = chain.take_server_call();
+        let meta = json!({"com.example/y": 2});
+        let given = json!({"content": [{"type": "text", "text": "1"}], "structuredContent": {"n": 1}, "_meta": meta, "x": 3});
+        chain.complete(&call, &given);
+        let mut result = chain.result(key);
+        assert_eq!(result["_meta"]["com.example/y"], 2);
+        for member in ["resultType", "_meta"] {
+            result.as_object_mut().expect("an object").remove(member);
+        }
+        assert_eq!(result, json!({"content": given["content"], "structuredContent": {"n": 1}, "x": 3}));
+    }
+    // A value that is no object is a text before 2026-07-28.
+    let mut chain = BridgeHarness::new(Version::V2025_11_25, Version::V2026_07_28);
+    let key = chain.call_unknown_tool();
+    let call = chain.take_server_call();
+    chain.complete(&call, &json!({"content": [], "structuredContent": 7}));
+    assert_eq!(chain.result(key), json!({"content": [{"type": "text", "text": "7"}]}));
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn log_and_ask(chain: &mut GatewayHarness, id: &str) {
     sent.expect("it logs");
     chain.with_gateway_of(|_, engines| {
         let message = json!({"jsonrpc": "2.0", "id": id, "method": "roots/list"}).to_string();
-        let engine = &mut engines.upstreams[0].engine;
+        let engine = engines.upstreams.engine(0).expect("an upstream").engine;
         let channel = engine.open_channel(now);
         engine.handle_message(now, channel, message.into());
     });

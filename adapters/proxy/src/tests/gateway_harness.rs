@@ -16,7 +16,8 @@ use super::harness::{
     with_seal_key,
 };
 use crate::{
-    ClientCount, Gateway, GatewayEngines, UpstreamEngine, client_limits, gateway_config, server_limits,
+    ClientCount, Gateway, GatewayEngines, UpstreamEngine, UpstreamEngines, client_limits, gateway_config,
+    server_limits,
 };
 
 /// An upstream, which runs or not.
@@ -31,6 +32,18 @@ pub(super) struct Side {
     pub(super) limits: Limits,
     calls: Vec<Call>,
     pub(super) events: Vec<server::Event>,
+}
+
+/// The engines of all sides at one time.
+struct Sides<'s> {
+    now: Instant,
+    sides: &'s mut [Side],
+}
+
+impl UpstreamEngines for Sides<'_> {
+    fn engine(&mut self, upstream: usize) -> Option<UpstreamEngine<'_>> {
+        Some(UpstreamEngine { now: self.now, engine: self.sides.get_mut(upstream)?.upstream.engine() })
+    }
 }
 
 /// Connects an upstream that has nothing but tools.
@@ -114,12 +127,10 @@ impl GatewayHarness {
 
     pub(super) fn with_gateway_of<R>(
         &mut self,
-        act: impl FnOnce(&mut Gateway, &mut GatewayEngines<'_, '_>) -> R,
+        act: impl FnOnce(&mut Gateway, &mut GatewayEngines<'_>) -> R,
     ) -> R {
         let now = self.now;
-        let engines = self.sides.iter_mut();
-        let mut upstreams: Vec<_> =
-            engines.map(|side| UpstreamEngine { now, engine: side.upstream.engine() }).collect();
+        let mut upstreams = Sides { now, sides: &mut self.sides };
         let mut engines =
             GatewayEngines { now, downstream: self.downstream.engine(), upstreams: &mut upstreams };
         act(&mut self.gateway, &mut engines)

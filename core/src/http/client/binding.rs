@@ -15,7 +15,7 @@ use crate::client::{self, Engine, Event};
 use crate::diagnostic::Diagnostic;
 use crate::driving::{self, BoundEngine as _};
 use crate::error::HttpError;
-use crate::json::{object_members, string};
+use crate::json::{ScanError, Scanner, string};
 use crate::outbox::Outbox;
 use crate::rpc::RequestId;
 use crate::slab::Key;
@@ -439,44 +439,61 @@ impl<'a> MessageParts<'a> {
     /// Parses a message of this client; a batch of responses has no parts.
     pub(super) fn parse(message: &'a [u8]) -> Self {
         let mut parts = Self::default();
-        let mut params: &[u8] = &[];
         if message.first() != Some(&b'{') {
             return parts;
         }
-        // The outcome is not looked at: the engine wrote this text, so it is valid JSON.
-        object_members(message, |name, value| match name {
-            b"id" => parts.id = RequestId::from_json(value, value.len()),
-            b"method" => parts.method = string(value),
-            b"params" => params = value,
-            _ => {}
-        });
-        let member = parts.method.as_deref().and_then(methods::subject_member).unwrap_or_default();
-        if params.is_empty() {
-            return parts;
-        }
-        object_members(params, |name, value| match name {
-            b"_meta" => {
-                _ = object_members(value, |name, value| {
-                    if name == meta::PROTOCOL_VERSION.as_bytes() {
-                        parts.version = string(value);
-                    }
-                })
+        // The outcome is not looked at: the engine wrote this text, so it is valid JSON, and has the method before the parameters.
+        let _ = Scanner::trusted(message).members(&mut |s, name| {
+            match name.raw {
+                b"params" if s.peek() == b'{' => {
+                    _ = s.members(&mut |s, name| parts.read_param(s, &name.unescaped(), message))?;
+                }
+                b"id" => {
+                    let value = s.value()?.slice(message).unwrap_or_default();
+                    parts.id = RequestId::from_json(value, value.len());
+                }
+                b"method" => parts.method = s.string()?.into_str(),
+                _ => _ = s.value()?,
             }
-            b"arguments" => parts.arguments = Some(value),
-            b"requestId" => parts.cancelled_request = RequestId::from_json(value, value.len()),
-            b"cursor" => parts.has_cursor = true,
-            name if name == member.as_bytes() => parts.name = string(value),
-            _ => {}
+            Ok(())
         });
         parts
     }
-}
 
-/// Returns whether a message is a response, or a notification that the protocol defines.
-pub(super) fn is_protocol_message(message: &[u8]) -> bool {
-    let method = MessageParts::parse(message).method;
-    let known = [methods::INITIALIZED, methods::CANCELLED, methods::PROGRESS, methods::ROOTS_CHANGED];
-    method.is_none_or(|method| known.contains(&&*method))
+    /// Returns whether the message is a response, or a notification that the protocol defines.
+    pub(super) fn are_of_protocol_message(&self) -> bool {
+        let known = [methods::INITIALIZED, methods::CANCELLED, methods::PROGRESS, methods::ROOTS_CHANGED];
+        self.method.as_deref().is_none_or(|method| known.contains(&method))
+    }
+
+    /// Reads one parameter.
+    fn read_param(&mut self, s: &mut Scanner<'a>, name: &[u8], message: &'a [u8]) -> Result<(), ScanError> {
+        if name == b"_meta" && s.peek() == b'{' {
+            let members = s.members(&mut |s, name| {
+                let value = s.value()?.slice(message).unwrap_or_default();
+                if name.raw != meta::PROTOCOL_VERSION.as_bytes() {
+                    return Ok(());
+                }
+                self.version = string(value);
+                // The engine writes it first, and `_meta` last: there is nothing more to read.
+                s.fail()
+            });
+            return members.map(|_| ());
+        }
+        let value = s.value()?.slice(message).unwrap_or_default();
+        match name {
+            b"arguments" => self.arguments = Some(value),
+            b"requestId" => self.cancelled_request = RequestId::from_json(value, value.len()),
+            b"cursor" => self.has_cursor = true,
+            _ => {
+                let subject = self.method.as_deref().and_then(methods::subject_member).unwrap_or_default();
+                if name == subject.as_bytes() {
+                    self.name = string(value);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Returns whether a message is a notification that the protocol does not define.

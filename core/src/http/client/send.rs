@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::binding::{Client, MessageParts, is_protocol_message};
+use super::binding::{Client, MessageParts};
 use super::config::{Config, Credential};
 use super::exchange::{CallMethod, ExchangeId, ExchangePhase, ExchangePurpose, OutgoingRequest, RetryCounts};
 use super::exchange_table::ClientExchange;
@@ -71,7 +71,6 @@ impl Client {
         };
         let retries =
             purpose.request_id().map(|id| self.exchanges.requests().take_repeat(id)).unwrap_or_default();
-        drop(parts);
         let is_awaited = |id: &&RequestId| purpose.cancels_task() || self.engine.awaits_response(id);
         if let Some(id) = purpose.request_id().filter(|id| !is_awaited(id)) {
             // Cancelled or expired before it was sent, so it must not be executed.
@@ -90,7 +89,8 @@ impl Client {
             }
             _ => {}
         }
-        self.open_exchange(purpose, message, retries);
+        let url = self.session.message_url(&self.config.endpoint);
+        self.submit_parsed(ClientExchange::new(purpose, url, message.clone(), retries), Some(&parts));
         // The cancellation is sent before its exchange is aborted (HTTP-062, HTTP-063).
         if let Some(key) = cancelled {
             self.abort(key);
@@ -128,7 +128,12 @@ impl Client {
         self.submit(x.sent());
     }
 
-    pub(super) fn submit(&mut self, mut x: ClientExchange) {
+    pub(super) fn submit(&mut self, x: ClientExchange) {
+        self.submit_parsed(x, None);
+    }
+
+    /// Submits a request whose message has been parsed, if there are `parts`.
+    fn submit_parsed(&mut self, mut x: ClientExchange, parts: Option<&MessageParts<'_>>) {
         // What the request is made with, so that its refusal can be told from that of an older session or credential.
         x.session_serial = self.session.serial();
         x.credential_generation = self.credentials.generation();
@@ -164,8 +169,16 @@ impl Client {
             tools: &self.tools,
             credential: self.credentials.current(),
         };
-        let fields = fields.of(&x, with_body);
         let body = if with_body { x.body.clone() } else { Bytes::new() };
+        let parsed;
+        let parts = match parts {
+            Some(parts) => parts,
+            None => {
+                parsed = MessageParts::parse(&body);
+                &parsed
+            }
+        };
+        let fields = fields.of(&x, with_body, parts);
         let (url, class) = (x.url.clone(), x.purpose().class());
         let idempotent = match x.purpose() {
             // A duplicate handshake leaves an unused session; a duplicate response or notification has no effect.
@@ -177,7 +190,7 @@ impl Client {
             | ExchangePurpose::ConfirmSession
             | ExchangePurpose::RefreshTools(_) => true,
             // A notification of an application may have an effect each time that it arrives.
-            ExchangePurpose::Message { .. } => is_protocol_message(&x.body),
+            ExchangePurpose::Message { .. } => parts.are_of_protocol_message(),
             ExchangePurpose::Call { id, .. } => self.engine.is_idempotent(id),
             // A second GET opens one more stream, and a second DELETE finds no session. Neither does harm.
             _ => !with_body,
@@ -206,9 +219,9 @@ pub(super) struct RequestFields<'c> {
 }
 
 impl RequestFields<'_> {
-    /// Returns the fields of a request; `with_body` if it is a POST.
-    pub(super) fn of(&self, x: &ClientExchange, with_body: bool) -> Fields {
-        let mut out = Fields::new();
+    /// Returns the fields of a request; `with_body` if it is a POST, whose message has these parts.
+    fn of(&self, x: &ClientExchange, with_body: bool, parts: &MessageParts<'_>) -> Fields {
+        let mut out = Fields::with_capacity(USUAL_FIELDS);
         // Values that do not fit into a field are omitted; only ids of the server could be such, and they were checked.
         let mut push = |name: &str, value: &[u8]| out.push(name, value);
         // Without it a server may encode an answer as it likes (RFC 9110, 12.5.3).
@@ -229,12 +242,11 @@ impl RequestFields<'_> {
         for (name, value) in self.config.fields.iter() {
             push(name, value);
         }
-        let parts = if with_body { MessageParts::parse(&x.body) } else { MessageParts::default() };
         let is_modern = is_modern(self.peer);
         let is_modern_notification = parts.id.is_none() && parts.method.is_some() && is_modern;
         // During the negotiation no peer is known, so the message itself says that it is modern.
         if parts.version.is_some() || is_modern_notification {
-            self.push_modern_fields(&parts, &mut push);
+            self.push_modern_fields(parts, &mut push);
             return out;
         }
         let opens_session = matches!(
@@ -247,7 +259,7 @@ impl RequestFields<'_> {
         if opens_session {
             // DEC-026
             if self.draft.contains(Deviation::SentWithInitialize) && !self.session.is_http_sse() {
-                self.push_mirrored_fields(&parts, &mut push);
+                self.push_mirrored_fields(parts, &mut push);
             }
             return out;
         }
@@ -260,7 +272,7 @@ impl RequestFields<'_> {
             push(fields::SESSION_ID, session.value()); // HTTP-067
         }
         if self.session.mirrors_fields(self.config, self.draft, self.peer) {
-            self.push_mirrored_fields(&parts, &mut push);
+            self.push_mirrored_fields(parts, &mut push);
         }
         // Only a GET goes on from an event; a POST begins a stream of its own.
         if let Some(events) = x.events.as_ref().filter(|e| !with_body && !e.last_event_id.is_empty()) {
@@ -292,6 +304,9 @@ impl RequestFields<'_> {
         }
     }
 }
+
+/// Bytes that the fields of most requests take.
+const USUAL_FIELDS: usize = 384;
 
 // States of the requests of the engine in the binding: the exchange that serves each, and its retries.
 
