@@ -99,13 +99,32 @@ impl Fields {
     pub fn push(&mut self, name: &str, value: &[u8]) -> bool {
         let fits = is_token(name.as_bytes()) && is_field_value(value);
         if fits {
-            self.lines.reserve(name.len() + value.len() + b": \r\n".len());
-            self.lines.extend_from_slice(name.as_bytes());
-            self.lines.extend_from_slice(b": ");
-            self.lines.extend_from_slice(value);
-            self.lines.extend_from_slice(b"\r\n");
+            self.append_line(name, value);
         }
         fits
+    }
+
+    /// Adds a field with a name that is known to be a token, as [`push()`](Self::push) does.
+    pub(crate) fn push_known(&mut self, name: &'static str, value: &[u8]) -> bool {
+        debug_assert!(is_token(name.as_bytes()), "{name}");
+        let fits = is_field_value(value);
+        if fits {
+            self.append_line(name, value);
+        }
+        fits
+    }
+
+    fn append_line(&mut self, name: &str, value: &[u8]) {
+        self.lines.reserve(name.len() + value.len() + b": \r\n".len());
+        self.lines.extend_from_slice(name.as_bytes());
+        self.lines.extend_from_slice(b": ");
+        self.lines.extend_from_slice(value);
+        self.lines.extend_from_slice(b"\r\n");
+    }
+
+    /// Adds all fields of another set.
+    pub(crate) fn append(&mut self, other: &Self) {
+        self.lines.extend_from_slice(&other.lines);
     }
 
     /// Returns the name and value of each field, in order.

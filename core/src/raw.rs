@@ -158,7 +158,7 @@ impl RawJson {
     #[must_use]
     pub fn edit_members(&self, mut edit: impl FnMut(&str, Self) -> MemberEdit) -> Option<Self> {
         let text = &*self.0;
-        let (mut kept, mut is_same, mut end) = (Vec::with_capacity(text.len()), true, 1);
+        let (mut kept, mut is_same, mut end) = (Vec::new(), true, 1);
         let is_unambiguous = crate::json::object_members(text, |name, value| {
             let begin = end;
             // The values are parts of the text.
@@ -177,7 +177,12 @@ impl RawJson {
                 MemberEdit::Keep => (member(end), &[][..]),
                 MemberEdit::Replace(value) => (member(at), value.as_bytes()),
             };
-            kept.push(if kept.is_empty() { b'{' } else { b',' });
+            if kept.is_empty() {
+                kept.reserve(text.len());
+                kept.push(b'{');
+            } else {
+                kept.push(b',');
+            }
             kept.extend_from_slice(member);
             kept.extend_from_slice(value);
         });
@@ -188,7 +193,7 @@ impl RawJson {
             return Some(self.clone());
         }
         if kept.is_empty() {
-            kept.push(b'{');
+            return Some(Self::empty_object());
         }
         kept.push(b'}');
         Some(Self(kept.into()))

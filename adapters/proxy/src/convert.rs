@@ -1,5 +1,7 @@
 //! Conversion of parameters, results and errors between the revisions of both sides.
 
+use alloc::borrow::Cow;
+
 use mcp_proto::client::TypedEntries;
 use mcp_proto::meta::is_unreserved_key;
 use mcp_proto::model::{
@@ -11,7 +13,21 @@ use mcp_proto::rpc::code;
 use mcp_proto::server::PreparedResult;
 use mcp_proto::{CallError, Diagnostic, EntryKind, Era, MemberEdit, RawJson, RpcError, UseError, Version};
 
+use serde::Serialize;
+
 use crate::relayed_call::Delivery;
+
+/// Parameters of a call, as they are sent to the server.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum RelayedParams<'a> {
+    /// Of a tool without other parameters.
+    Tool {
+        name: Cow<'a, str>,
+        arguments: RawJson,
+    },
+    Any(RawJson),
+}
 
 /// Converts the parameters of a call for a server that speaks `to`. Members that the engines write are removed, and `prefix` from
 /// the name of a tool or prompt.
@@ -19,11 +35,11 @@ use crate::relayed_call::Delivery;
 /// # Errors
 ///
 /// Returns the error to answer the call with.
-pub(super) fn convert_params(
-    delivery: &Delivery,
+pub(super) fn convert_params<'a>(
+    delivery: &'a Delivery,
     to: Version,
     prefix: Option<&str>,
-) -> Result<RawJson, RpcError> {
+) -> Result<RelayedParams<'a>, RpcError> {
     let wrong = |error: &dyn core::fmt::Display| RpcError::invalid_params(format!("`params`: {error}"));
     let Delivery { call, params: replaced, .. } = delivery;
     if call.method() == "completion/complete" {
@@ -37,7 +53,15 @@ pub(super) fn convert_params(
                 prompt.name = name.to_owned().into();
             }
         }
-        return encode_for(to, &params).map_err(|error| wrong(&error));
+        return encode_for(to, &params).map(RelayedParams::Any).map_err(|error| wrong(&error));
+    }
+    let named = prefix.filter(|_| matches!(call.method(), "tools/call" | "prompts/get"));
+    if let (None, Some(arguments), Ok(tool)) = (replaced, call.sole_arguments(), call.tool_call()) {
+        let name = match named.and_then(|prefix| tool.name.strip_prefix(prefix)) {
+            Some(name) => name.to_owned().into(),
+            None => tool.name,
+        };
+        return Ok(RelayedParams::Tool { name, arguments });
     }
     // In other methods some names belong to the application.
     let has_retries = matches!(call.method(), "tools/call" | "prompts/get" | "resources/read");
@@ -46,16 +70,15 @@ pub(super) fn convert_params(
         "inputResponses" | "requestState" | "task" => has_retries,
         _ => false,
     };
-    let prefix = prefix.filter(|_| matches!(call.method(), "tools/call" | "prompts/get"));
     let given = replaced.clone().or_else(|| call.params()).unwrap_or_else(RawJson::empty_object);
-    let edited = given.edit_members(|name, value| match (name, prefix) {
+    let edited = given.edit_members(|name, value| match (name, named) {
         _ if of_engine(name) => MemberEdit::Drop,
         ("name", Some(prefix)) => {
             without_prefix(&value, prefix).map_or(MemberEdit::Keep, MemberEdit::Replace)
         }
         _ => MemberEdit::Keep,
     });
-    edited.ok_or_else(|| wrong(&"not an object, or a member occurs twice"))
+    edited.map(RelayedParams::Any).ok_or_else(|| wrong(&"not an object, or a member occurs twice"))
 }
 
 fn without_prefix(name: &RawJson, prefix: &str) -> Option<RawJson> {
@@ -141,8 +164,13 @@ pub(super) fn convert_result(
                 .map_err(|error| unreadable_result_error(&error))
         }};
     }
+    // These are alike but for what engines write.
+    if from == to || (method == "tools/call" && from.min(to) >= Version::V2025_11_25) {
+        if let Some(result) = without_engine_members(result, from == to) {
+            return Ok(ConvertedResult::Unchanged(result));
+        }
+    }
     match method {
-        _ if from == to || has_shape_of_both(method, result, from, to) => {}
         "tools/call" => return rewritten!(CallToolResult<'_>),
         "tools/list" => return rewritten!(ListToolsResult, entries: Tool),
         "resources/read" => return rewritten!(ReadResourceResult<'_>),
@@ -155,22 +183,25 @@ pub(super) fn convert_result(
         "completion/complete" => return rewritten!(CompleteResult),
         _ => {}
     }
-    // The engine adds its own `resultType` and server identity.
-    let edited = result.edit_members(|name, value| match name {
-        "resultType" => MemberEdit::Drop,
-        "_meta" => application_meta(&value).map_or(MemberEdit::Drop, MemberEdit::Replace),
-        _ => MemberEdit::Keep,
-    });
-    let edited = edited.ok_or_else(|| unreadable_result_error(&"not an object, or a member occurs twice"));
-    edited.map(ConvertedResult::Unchanged)
+    let kept = without_engine_members(result, true).map(ConvertedResult::Unchanged);
+    kept.ok_or_else(|| unreadable_result_error(&"not an object, or a member occurs twice"))
 }
 
-/// Returns whether a result is the same in both revisions but for what engines write: one of a tool since 2025-11-25.
-fn has_shape_of_both(method: &str, result: &RawJson, from: Version, to: Version) -> bool {
-    method == "tools/call"
-        && from.min(to) >= Version::V2025_11_25
-        // Any value since 2026-07-28, an object before.
-        && result.member("structuredContent").is_none_or(|value| value.is_object())
+/// Returns the result without `resultType` and the keys of the protocol in `_meta`, which the other engine adds.
+///
+/// `None` if it is no object, or if a name occurs twice in it. Without `allows_values` also if `structuredContent` is no object,
+/// as before 2026-07-28.
+fn without_engine_members(result: &RawJson, allows_values: bool) -> Option<RawJson> {
+    let mut has_value = false;
+    let kept = result.edit_members(|name, value| match name {
+        "resultType" => MemberEdit::Drop,
+        "_meta" => application_meta(&value).map_or(MemberEdit::Drop, MemberEdit::Replace),
+        _ => {
+            has_value |= name == "structuredContent" && !value.is_object();
+            MemberEdit::Keep
+        }
+    });
+    kept.filter(|_| allows_values || !has_value)
 }
 
 /// Returns the result of a list without the entries that cannot be read, or `None` if all can be.

@@ -349,7 +349,7 @@ impl Relay {
                 self.log_level.prepare_call(engines, call, &self.sessions);
                 let mut options = mcp_proto::CallOptions::new();
                 options.wants_progress = call.wants_progress();
-                options.meta = call.meta().and_then(|meta| convert::application_meta(&meta));
+                options.meta = call.application_meta();
                 let key = engines.upstream.call(engines.upstream_now, call.method(), &params, &options);
                 key.map_err(|refused| convert::refused_call_error(&refused, call.method()))
             });

@@ -36,6 +36,8 @@ pub(crate) struct ParamsSpans {
     /// `requestState`.
     pub(crate) request_state: Span,
     pub(crate) meta: MetaSpans,
+    /// Whether there may be other members.
+    pub(crate) has_others: bool,
 }
 
 /// Positions of `params._meta` and of the members that the protocol owns.
@@ -51,6 +53,8 @@ pub(crate) struct MetaSpans {
     pub(crate) has_reserved: bool,
     /// Whether there is trace context (META-021).
     pub(crate) has_trace: bool,
+    /// Whether there may be keys of the application, trace context included.
+    pub(crate) has_application_keys: bool,
 }
 
 impl MetaSpans {
@@ -64,6 +68,7 @@ impl MetaSpans {
             token: self.token.shifted(by),
             has_reserved: self.has_reserved,
             has_trace: self.has_trace,
+            has_application_keys: self.has_application_keys,
         }
     }
 }
@@ -458,6 +463,7 @@ fn read_params(
             Some(Param::RequestState) => params.request_state = s.value()?,
             None => {
                 s.value()?;
+                params.has_others = true;
             }
         }
         Ok(())
@@ -483,6 +489,7 @@ fn read_meta(s: &mut Scanner<'_>) -> Result<MetaSpans, ScanError> {
             meta.token = value;
         } else {
             meta.has_trace |= TRACE_MEMBERS.contains(&&*name);
+            meta.has_application_keys = true;
         }
         Ok(())
     })?;

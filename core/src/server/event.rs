@@ -17,6 +17,7 @@ use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, Fault};
 use crate::identity::{Capabilities, declared_extension};
 use crate::json::{self, Span};
+use crate::meta;
 use crate::methods::{self, Capability, EntryKind};
 use crate::model::Implementation;
 use crate::raw::RawJson;
@@ -221,6 +222,13 @@ impl Call {
         self.slice(self.params.meta.whole)
     }
 
+    /// Returns `_meta` of the request without the keys of the protocol (META-002); `None` if nothing is left.
+    #[must_use]
+    pub fn application_meta(&self) -> Option<RawJson> {
+        let meta = self.meta().filter(|_| self.params.meta.has_application_keys)?;
+        meta.retain_members(meta::is_unreserved_key).filter(|kept| kept.as_str() != "{}")
+    }
+
     /// Returns whether the client asked for progress (PROG-001).
     #[must_use]
     pub const fn wants_progress(&self) -> bool {
@@ -264,6 +272,16 @@ impl Call {
             return Err(RpcError::invalid_params("`params.arguments` is not an object"));
         }
         Ok(ToolCall { name, arguments })
+    }
+
+    /// Returns the argument object of a `tools/call` without other parameters than `name` and those that engines write; `None` for
+    /// any other call.
+    ///
+    /// Who passes such a call on need not look at its parameters.
+    #[must_use]
+    pub fn sole_arguments(&self) -> Option<RawJson> {
+        let is_plain = self.method == methods::TOOLS_CALL && !self.params.has_others;
+        self.slice(self.params.arguments).filter(|arguments| is_plain && arguments.is_object())
     }
 
     /// Returns how often this call was delivered before. Each [`need_input`](super::Engine::need_input) adds one.

@@ -181,7 +181,13 @@ impl KeptSpans {
             whole: Span { start: 0, end: params_len },
             name: self.name,
             arguments: self.arguments,
-            meta: MetaSpans { whole: self.meta, token: self.token, ..MetaSpans::default() },
+            meta: MetaSpans {
+                whole: self.meta,
+                token: self.token,
+                has_application_keys: true,
+                ..MetaSpans::default()
+            },
+            has_others: true,
             ..ParamsSpans::default()
         }
     }

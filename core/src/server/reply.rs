@@ -49,7 +49,7 @@ impl Engine {
         let (channel, mark) = (record.channel, c.outbox.mark());
         let out = c.outbox.tail();
         // The head, and the members that are added behind the result.
-        room(out, RESULT_CAPACITY + self.config.result_suffix.len())?;
+        room(out, RESULT_CAPACITY + MEMBERS_ROOM + self.config.result_suffix.len())?;
         rpc::result_head(out, &record.id);
         let start = out.len();
         let written = write(out, record.version).map_err(UseError::from).and_then(|members| {

@@ -95,12 +95,6 @@ pub struct ConnectionPool {
     heads: Part<Observability, HeadRecords>,
 }
 
-/// A response head, copied because the connection is borrowed.
-struct OwnedResponseHead {
-    status: u16,
-    fields: Vec<(String, Vec<u8>)>,
-}
-
 impl ConnectionPool {
     /// Creates an empty pool.
     #[must_use]
@@ -378,9 +372,14 @@ impl ConnectionPool {
                 self.connections.mark_ready(key);
                 return moved;
             }
-            let event = h1.poll_event(self.now, |response| OwnedResponseHead {
-                status: response.status,
-                fields: response.fields.iter().map(|(n, v)| (String::from(*n), v.to_vec())).collect(),
+            let (now, heads) = (self.now, &mut self.heads);
+            let event = h1.poll_event(now, |head| {
+                let Some(exchange) = exchange else { return };
+                if let Some(tap) = heads.as_mut() {
+                    let fields = &mut head.fields.iter().copied();
+                    tap.record_response(now, Direction::In, head.status, fields);
+                }
+                client.handle_head(now, exchange, &head);
             });
             let Some(event) = event else {
                 if !h1.wants_close() {
@@ -408,7 +407,7 @@ impl ConnectionPool {
         &mut self,
         key: Key,
         exchange: Option<ExchangeId>,
-        event: h1::client::Event<OwnedResponseHead>,
+        event: h1::client::Event<()>,
         client: &mut Client,
     ) {
         use h1::client::Event as H1Event;
@@ -419,18 +418,13 @@ impl ConnectionPool {
             return;
         };
         match event {
-            H1Event::Head(head) => {
+            // The client has it.
+            H1Event::Head(()) => {
                 if let Some(assigned) = self.connections.get_mut(key).and_then(|c| c.assigned_mut()) {
                     assigned.head_received = true;
                     // The server has it, and after its head it is not sent again.
                     assigned.request.body = Bytes::new();
                 }
-                let fields: Vec<(&str, &[u8])> = head.fields.iter().map(|(n, v)| (&**n, &**v)).collect();
-                if let Some(tap) = self.heads.as_mut() {
-                    tap.record_response(self.now, Direction::In, head.status, &mut fields.iter().copied());
-                }
-                let head = crate::head::ResponseHead { status: head.status, fields: &fields };
-                client.handle_head(self.now, exchange, &head);
             }
             H1Event::Body(bytes) => client.handle_body(self.now, exchange, &bytes),
             H1Event::End => {
@@ -485,8 +479,7 @@ impl ConnectionPool {
         let mut moved = false;
         // The classes come first: an idle connection may be one of those that are reserved.
         while let Some((waiting, open)) = self.waiting.first(|class| self.has_place(class)) {
-            let origin = open.url.origin().clone();
-            let idle = self.connections.take_idle(&origin);
+            let idle = self.connections.take_idle(open.url.origin());
             let max = self.max_connections().saturating_add(RESERVED_CONNECTIONS);
             if idle.is_none() && self.connections.len() >= max {
                 break;
@@ -494,7 +487,7 @@ impl ConnectionPool {
             let Some(request) = self.waiting.remove(waiting) else { break };
             moved = true;
             let key = idle.unwrap_or_else(|| {
-                let until = self.now + self.limits.connect_timeout;
+                let (origin, until) = (request.url.origin().clone(), self.now + self.limits.connect_timeout);
                 let key = self.connections.insert(PooledConnection::new(origin.clone(), until));
                 self.connects.push_back((ConnectionId(key), origin));
                 key

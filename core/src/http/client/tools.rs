@@ -13,6 +13,7 @@ use super::exchange_table::ClientExchange;
 use crate::diagnostic::Diagnostic;
 use crate::draft::{Deviation, Draft};
 use crate::error::CallError;
+use crate::head::Fields;
 use crate::http::params::HeaderParams;
 use crate::json::{Scanner, object_members, string, write_str};
 use crate::methods;
@@ -38,11 +39,11 @@ impl ToolHeaders {
     }
 
     /// Adds the fields of a call; none if the tool was never listed (XHDR-030).
-    pub(super) fn push_fields(&self, parts: &MessageParts<'_>, push: &mut impl FnMut(&str, &[u8]) -> bool) {
+    pub(super) fn push_fields(&self, parts: &MessageParts<'_>, out: &mut Fields) {
         let known = parts.name.as_deref().and_then(|name| self.params.get(name));
         let (Some(params), Some(arguments)) = (known, parts.arguments) else { return };
         for (name, value) in params.values(arguments) {
-            push(name, value.as_bytes()); // XHDR-014 to XHDR-019
+            out.push(name, value.as_bytes()); // XHDR-014 to XHDR-019
         }
     }
 

@@ -24,6 +24,9 @@ use crate::rpc::{RpcError, code};
 use crate::server::request_check::HeaderCheck;
 use crate::version::{Era, Version, VersionSet};
 
+/// Bytes that the copied fields of most requests take.
+const USUAL_LENGTH: usize = 64;
+
 /// The value of a field that must occur at most once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum SingleField {
@@ -68,6 +71,7 @@ impl RequestHeaders {
 
     /// Copies the fields that repeat parts of the body, or name a session.
     pub(super) fn record(&mut self, headers: &AdmissionHeaders<'_>, with_origin: bool) {
+        self.buffer.reserve(USUAL_LENGTH);
         self.version = self.copy(headers.single(KnownField::ProtocolVersion));
         self.method = self.copy(headers.single(KnownField::Method));
         self.name = self.copy(headers.single(KnownField::Name));
