@@ -1,7 +1,10 @@
 //! The card of a server and the catalog of its host: public documents beside the endpoint.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 use mcp_extensions::cards::{CardInput, CardRemote, ServerCard};
-use mcp_proto::http::server::Config;
+use mcp_proto::RawJson;
+use mcp_proto::http::server::{Config, PublicDocument};
 use mcp_tests::harness::HttpServerHarness;
 use serde_json::{Value, json};
 
@@ -64,6 +67,36 @@ fn card_and_catalog_are_public() {
         }
         assert_eq!(web.server.exchange_count(), 0);
     }
+}
+
+// covers: HTTP-008
+#[test]
+fn live_document_is_made_for_each_request_and_is_for_no_other_origin() {
+    let count = AtomicU32::new(0);
+    let make = move || RawJson::encode(&count.fetch_add(1, Ordering::Relaxed)).expect("JSON");
+    let document = PublicDocument::live("/health", "application/json", make);
+    let mut web = harness(Config::new().cors(true).protected(protected()).document(document));
+    for n in 0..3 {
+        let fields = [("Origin", "https://inspector.example"), ("If-None-Match", "*")];
+        let x = web.send_request("GET", "/health", &fields, "");
+        let reply = web.response(x);
+        assert_eq!((reply.status, &*reply.body), (200, &*n.to_string()));
+        assert_eq!(reply.field("content-type"), Some("application/json"));
+        assert_eq!(reply.field("cache-control"), Some("no-store"));
+        assert_eq!((reply.field("access-control-allow-origin"), reply.field("etag")), (None, None));
+    }
+    let x = web.send_request("HEAD", "/health", &[], "");
+    let reply = web.response(x);
+    assert_eq!((reply.status, &*reply.body), (200, ""));
+    for method in ["OPTIONS", "POST"] {
+        let x = web.send_request(method, "/health", &[("Origin", "https://inspector.example")], "");
+        let reply = web.response(x);
+        assert_eq!((reply.status, reply.field("allow")), (405, Some("GET, HEAD")), "{method}");
+        assert_eq!(reply.field("access-control-allow-origin"), None);
+    }
+    let x = web.send_request("GET", "/health", &[("Host", "evil.example")], "");
+    assert_eq!(web.response(x).status, 403);
+    assert_eq!(web.server.exchange_count(), 0);
 }
 
 #[test]

@@ -304,6 +304,11 @@ are started again. A list names those that are missing in _meta, without
 details.
 With several clients servers are told of no roots and no sampling.
 
+Over HTTP, GET /health tells monitors, without a token: status is ok, degraded
+(a server has died or cannot be started) or down (all have); servers, unless
+tokens are required, is a list of name and state: ready, idle or failed. The
+HTTP status is 200 in each case.
+
 A server that requires authorization gets the tokens that `mcp-probe login` has
 stored. Tokens of clients are never passed on.
 

@@ -10,6 +10,7 @@ use mcp_proto::model::Implementation;
 use mcp_proto::{Change, Instant};
 use mcp_proto_proxy::{ClientCount, Gateway, GatewayEngines, UpstreamEngine, UpstreamEngines};
 
+use super::health::{Health, ServerState};
 use super::rules::SharedRules;
 use super::server_file::{ConfiguredUpstream, ServerFile};
 use crate::failure::{CommandFailure, Exit};
@@ -46,6 +47,7 @@ pub(super) struct GatewayLoop {
     /// Set by a signal: the file is read even if it has not changed.
     is_told_to_read: Arc<AtomicBool>,
     rules: SharedRules,
+    health: Health,
     has_policy: bool,
     /// Servers whose followed resources are too many, as a note has told.
     unfollowed: BTreeSet<usize>,
@@ -58,7 +60,7 @@ impl GatewayLoop {
         idle_timeout: Option<Duration>,
         identity: ClientIdentity,
         file: ServerFile,
-        rules: SharedRules,
+        (rules, health): (SharedRules, Health),
     ) -> Self {
         Self {
             look_at: front.downstream.now() + LOOK_INTERVAL,
@@ -71,6 +73,7 @@ impl GatewayLoop {
             file,
             is_told_to_read: stop::hangup_flag(),
             rules,
+            health,
             has_policy: false,
             unfollowed: BTreeSet::new(),
         }
@@ -169,6 +172,7 @@ impl GatewayLoop {
                     slot.follow(self.leaving.swap_remove(before));
                 }
                 self.slots.0.insert(index, slot);
+                self.health.add(index, &name);
             }
             Err(error) => print_note(&format!("{error}; start the gateway again")),
         }
@@ -177,6 +181,7 @@ impl GatewayLoop {
     fn remove(&mut self, index: usize) {
         self.with_gateway(|gateway, engines| gateway.remove(engines, index));
         let Some(mut slot) = self.slots.0.remove(&index) else { return };
+        self.health.remove(index);
         print_note(&format!("{} is removed", slot.name()));
         // The server reads what it was told last.
         if let Some(upstream) = slot.upstream() {
@@ -237,8 +242,12 @@ impl GatewayLoop {
             let Some(slot) = self.slots.0.get_mut(&index) else { continue };
             // What the last one sent is relayed first.
             if !self.gateway.is_running(index) && !self.front.downstream.is_congested() {
-                any |= slot.upstream().is_some();
-                slot.end(self.gateway.take_fault(index));
+                let fault = self.gateway.take_fault(index);
+                if slot.upstream().is_some() {
+                    any = true;
+                    self.health.set(index, if fault.is_some() { ServerState::Failed } else { ServerState::Idle });
+                }
+                slot.end(fault);
             }
             let started = slot.poll_started();
             any |= started.is_some();
@@ -261,6 +270,7 @@ impl GatewayLoop {
     fn handle_started(&mut self, index: usize, peer: &Peer) {
         let Some(slot) = self.slots.0.get_mut(&index) else { return };
         print_note(&format!("{} is ready: {}", slot.name(), describe(peer)));
+        self.health.set(index, ServerState::Ready);
         let events = slot.upstream().map(|upstream| upstream.take_early_events()).unwrap_or_default();
         self.with_gateway(|gateway, engines| {
             gateway.handle_started(engines, index, peer);
@@ -273,6 +283,7 @@ impl GatewayLoop {
     fn handle_start_failure(&mut self, index: usize, failure: &CommandFailure) {
         let Some(slot) = self.slots.0.get(&index) else { return };
         failure.print_note(&format!("{} cannot be started, and is tried again", slot.name()));
+        self.health.set(index, ServerState::Failed);
         let reason = reason_for_clients(failure.exit(), slot.opener().server.is_remote());
         self.with_gateway(|gateway, engines| gateway.handle_start_failure(engines, index, reason));
     }

@@ -1,6 +1,7 @@
 //! The `gateway` command: shows several servers as one.
 
 mod event_loop;
+mod health;
 mod rules;
 mod server_file;
 mod uri_forms;
@@ -32,6 +33,7 @@ use crate::serve::{http, protection};
 use crate::session;
 use crate::stop::{self, StopSignal};
 use event_loop::GatewayLoop;
+use health::Health;
 use rules::SharedRules;
 use server_file::ServerFile;
 
@@ -42,13 +44,13 @@ use server_file::ServerFile;
 /// Fails if the command line or the file is wrong.
 pub(crate) fn run(args: args::GatewayArgs) -> Result<(), CommandFailure> {
     let args::GatewayArgs { config, proxy, protection, store, allow_http } = args;
-    let (proxy, rules) = (Arc::new(proxy), SharedRules::default());
+    let (proxy, rules, health) = (Arc::new(proxy), SharedRules::default(), Health::default());
     // A wrong file is reported before anything is awaited.
     let mut file = ServerFile::new(config, Arc::clone(&proxy), store, allow_http);
     let servers = file.read()?;
     let stop_signal = StopSignal::new().map_err(|error| CommandFailure::failed(error.to_string()))?;
     let front = match (&proxy.http.address, &proxy.http.listen) {
-        (Some(address), _) => Some(http_front(&proxy, &protection, address, &rules)?),
+        (Some(address), _) => Some(http_front(&proxy, &protection, address, (&rules, &health))?),
         (None, Some(address)) => Some(socket_front(&proxy, address, &rules)?),
         (None, None) => stream_front(&proxy, &rules)?,
     };
@@ -56,7 +58,7 @@ pub(crate) fn run(args: args::GatewayArgs) -> Result<(), CommandFailure> {
     let Some(GatewayFront { downstream, clients, identity }) = front else { return Ok(()) };
     let front = Front::new("gateway", downstream, &proxy, stop_signal);
     let idle_timeout = proxy.server_idle_timeout();
-    let mut gateway = GatewayLoop::new(front, clients, idle_timeout, identity, file, rules);
+    let mut gateway = GatewayLoop::new(front, clients, idle_timeout, identity, file, (rules, health));
     gateway.apply(servers);
     gateway.run()?;
     let outcome = gateway.finish();
@@ -106,10 +108,12 @@ fn http_front(
     args: &args::ProxyArgs,
     protection: &args::ProtectionArgs,
     address: &str,
-    rules: &SharedRules,
+    (rules, health): (&SharedRules, &Health),
 ) -> Result<GatewayFront, CommandFailure> {
     let http = http::config(&args.http);
     let (http, address) = protection::apply(protection, &args.http, http, address, SERVER_NAME)?;
+    let is_open = http.protected_resource().is_none();
+    let http = http.document(health.document(is_open));
     let bound = BoundHttp::new(&args.http, &address)?;
     #[cfg(feature = "auth")]
     let protected = http.protected_resource().cloned();

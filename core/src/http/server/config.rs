@@ -368,8 +368,9 @@ fn is_loopback(authority: &[u8]) -> bool {
 impl Config {
     /// Serves a public document, such as the card of a server (SEP-2127; DESIGN-47): `mcp_extensions::cards` makes it.
     ///
-    /// Everybody may read it without a token, pages of every origin, too. The check of `Host` stays on. It answers to GET,
-    /// HEAD and conditional requests (`ETag`), and is fresh for an hour. A document for the same place is replaced.
+    /// It is read without a token, by pages of every origin, too. The check of `Host` stays on. It answers to GET, HEAD and
+    /// conditional requests (`ETag`), and is fresh for an hour; one that is [made for each request](PublicDocument::live) is not
+    /// cached, and only for the own origin. A document for the same place is replaced.
     ///
     /// ```
     /// use mcp_proto::RawJson;

@@ -3,6 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
+use core::fmt;
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
@@ -14,17 +15,39 @@ use crate::head::{FieldLine, Fields};
 use crate::http::fields;
 use crate::raw::RawJson;
 use crate::slab::Key;
+use crate::sync::{Arc, share};
 
-/// A JSON document that everybody may read without a token, pages of every origin, too ([`Config::document`]).
+/// A JSON document that is read without a token ([`Config::document`]).
 ///
 /// [`Config::document`]: super::Config::document
 #[derive(Clone, Debug)]
 pub struct PublicDocument {
     place: Place,
     media_type: Cow<'static, str>,
-    body: Bytes,
-    /// Entity tag, with its quotes.
-    etag: String,
+    content: Content,
+}
+
+#[derive(Clone)]
+enum Content {
+    /// Pages of every origin may read it.
+    Fixed {
+        body: Bytes,
+        /// Entity tag, with its quotes.
+        etag: String,
+    },
+    /// Made for each request.
+    Live(Arc<MakeBody>),
+}
+
+type MakeBody = dyn Fn() -> RawJson + Send + Sync;
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed { etag, .. } => write!(f, "Fixed({etag})"),
+            Self::Live(_) => f.write_str("Live"),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +68,7 @@ impl PublicDocument {
         media_type: impl Into<Cow<'static, str>>,
         body: RawJson,
     ) -> Self {
-        Self::new(Place::BesideEndpoint(suffix.into()), media_type.into(), body)
+        Self::fixed(Place::BesideEndpoint(suffix.into()), media_type.into(), body)
     }
 
     /// Creates a document at a path of the host, such as `/.well-known/ai-catalog.json`.
@@ -58,10 +81,31 @@ impl PublicDocument {
         media_type: impl Into<Cow<'static, str>>,
         body: RawJson,
     ) -> Self {
-        Self::new(Place::At(path.into()), media_type.into(), body)
+        Self::fixed(Place::At(path.into()), media_type.into(), body)
     }
 
-    fn new(place: Place, media_type: Cow<'static, str>, body: RawJson) -> Self {
+    /// Creates a document that is made for each request by `make`, such as the state of a server for a monitor.
+    ///
+    /// It is not cached, and pages of other origins cannot read it. As for [`at_path()`](Self::at_path) otherwise.
+    ///
+    /// ```
+    /// use mcp_proto::RawJson;
+    /// use mcp_proto::http::server::{Config, PublicDocument};
+    ///
+    /// let health = || RawJson::new(r#"{"status":"ok"}"#).unwrap_or_else(|_| RawJson::empty_object());
+    /// let config = Config::new().document(PublicDocument::live("/health", "application/json", health));
+    /// ```
+    #[must_use]
+    pub fn live(
+        path: impl Into<Cow<'static, str>>,
+        media_type: impl Into<Cow<'static, str>>,
+        make: impl Fn() -> RawJson + Send + Sync + 'static,
+    ) -> Self {
+        let content = Content::Live(share!(make, MakeBody));
+        Self { place: Place::At(path.into()), media_type: media_type.into(), content }
+    }
+
+    fn fixed(place: Place, media_type: Cow<'static, str>, body: RawJson) -> Self {
         let body = body.into_bytes();
         let digest = Sha256::digest(&body);
         let mut etag = String::from("\"");
@@ -70,7 +114,7 @@ impl PublicDocument {
             etag.push_str(&format!("{byte:02x}"));
         }
         etag.push('"');
-        Self { place, media_type, body, etag }
+        Self { place, media_type, content: Content::Fixed { body, etag } }
     }
 
     /// Returns whether both have the same place.
@@ -99,21 +143,27 @@ impl ExchangeTable {
         document: &PublicDocument,
     ) {
         let mut fields = Fields::new();
-        fields.push(fields::ALLOW_ORIGIN, b"*");
-        fields.push(fields::ALLOW_METHODS, b"GET");
-        fields.push(fields::ALLOW_HEADERS, fields::CORS_DOCUMENT_REQUEST_HEADERS.as_bytes());
-        fields.push(fields::EXPOSE_HEADERS, fields::ETAG.as_bytes());
-        match method {
-            "GET" | "HEAD" => {
+        if let Content::Fixed { .. } = document.content {
+            fields.push(fields::ALLOW_ORIGIN, b"*");
+            fields.push(fields::ALLOW_METHODS, b"GET");
+            fields.push(fields::ALLOW_HEADERS, fields::CORS_DOCUMENT_REQUEST_HEADERS.as_bytes());
+            fields.push(fields::EXPOSE_HEADERS, fields::ETAG.as_bytes());
+        }
+        match (method, &document.content) {
+            ("GET" | "HEAD", Content::Fixed { body, etag }) => {
                 fields.push(fields::CACHE_CONTROL, b"public, max-age=3600");
-                fields.push(fields::ETAG, document.etag.as_bytes());
-                if has_entity_tag(request, &document.etag) {
+                fields.push(fields::ETAG, etag.as_bytes());
+                if has_entity_tag(request, etag) {
                     self.answer_empty(key, 304, fields);
                 } else {
-                    self.answer_with_document(key, &document.media_type, &document.body, fields);
+                    self.answer_with_document(key, &document.media_type, body, fields);
                 }
             }
-            "OPTIONS" => {
+            ("GET" | "HEAD", Content::Live(make)) => {
+                fields.push(fields::CACHE_CONTROL, b"no-store");
+                self.answer_with_document(key, &document.media_type, make().as_bytes(), fields);
+            }
+            ("OPTIONS", Content::Fixed { .. }) => {
                 fields.push(fields::MAX_AGE, b"600");
                 self.answer_empty(key, 204, fields);
             }

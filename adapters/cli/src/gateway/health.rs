@@ -1,0 +1,107 @@
+//! The document at [`PATH`], which tells monitors of the servers behind a gateway.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mcp_proto::RawJson;
+use mcp_proto::http::server::PublicDocument;
+use serde::Serialize;
+
+/// State of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ServerState {
+    /// It is connected.
+    Ready,
+    /// It is being started, or will be when a client needs it.
+    Idle,
+    /// It died, or could not be started, and has not been started again since.
+    Failed,
+}
+
+/// The servers by the index of their upstream, shared by the loop and the document.
+#[derive(Clone, Default)]
+pub(super) struct Health(Arc<Mutex<BTreeMap<usize, ServerHealth>>>);
+
+#[derive(Clone, Serialize)]
+struct ServerHealth {
+    name: String,
+    state: ServerState,
+}
+
+#[derive(Serialize)]
+struct HealthDocument<'a> {
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    servers: Option<Vec<&'a ServerHealth>>,
+}
+
+impl Health {
+    /// Returns the document. Without `shows_servers` it tells of no server by name: it is read without a token.
+    pub(super) fn document(&self, shows_servers: bool) -> PublicDocument {
+        let health = self.clone();
+        PublicDocument::live(PATH, "application/json", move || health.to_json(shows_servers))
+    }
+
+    pub(super) fn add(&self, index: usize, name: &str) {
+        self.lock().insert(index, ServerHealth { name: name.to_owned(), state: ServerState::Idle });
+    }
+
+    pub(super) fn set(&self, index: usize, state: ServerState) {
+        if let Some(server) = self.lock().get_mut(&index) {
+            server.state = state;
+        }
+    }
+
+    pub(super) fn remove(&self, index: usize) {
+        self.lock().remove(&index);
+    }
+
+    fn to_json(&self, shows_servers: bool) -> RawJson {
+        let servers = self.lock();
+        let failed = servers.values().filter(|server| server.state == ServerState::Failed).count();
+        let status = match failed {
+            0 => "ok",
+            n if n < servers.len() => "degraded",
+            _ => "down",
+        };
+        let document =
+            HealthDocument { status, servers: shows_servers.then(|| servers.values().collect()) };
+        RawJson::encode(&document).unwrap_or_else(|_| RawJson::empty_object())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, ServerHealth>> {
+        // A panic leaves a map that can be read.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Path of the document.
+const PATH: &str = "/health";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_tells_of_failed_servers() {
+        let health = Health::default();
+        let text = |shows| health.to_json(shows).as_str().to_owned();
+        assert_eq!(text(true), r#"{"status":"ok","servers":[]}"#);
+        for (index, name) in ["files", "search"].into_iter().enumerate() {
+            health.add(index, name);
+        }
+        health.set(0, ServerState::Ready);
+        let [files, search] = [r#"{"name":"files","state":"ready"}"#, r#"{"name":"search","state":"idle"}"#];
+        assert_eq!(text(true), format!(r#"{{"status":"ok","servers":[{files},{search}]}}"#));
+        health.set(1, ServerState::Failed);
+        assert_eq!(text(false), r#"{"status":"degraded"}"#);
+        health.remove(0);
+        assert_eq!(text(true), r#"{"status":"down","servers":[{"name":"search","state":"failed"}]}"#);
+        // One that is removed has no state any more.
+        health.set(0, ServerState::Failed);
+        health.set(1, ServerState::Ready);
+        assert_eq!(text(false), r#"{"status":"ok"}"#);
+    }
+}
