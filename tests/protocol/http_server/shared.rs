@@ -253,7 +253,7 @@ impl Cluster {
             SharedSessionEvent::CallCancelled { id, request } => {
                 self.cancelled.insert((id.reveal().into(), request));
             }
-            SharedSessionEvent::FindCall { exchange, id, call, asked, .. } => {
+            SharedSessionEvent::FindCall { exchange, id, call, asked } => {
                 let name = (id.reveal().to_owned(), call);
                 if self.cancelled.contains(&(name.0.clone(), name.1.request.clone())) {
                     self.kept.remove(&name);
@@ -358,7 +358,7 @@ fn each_process_serves_each_session() {
             answer_call(web, &call);
             assert_eq!(web.response(x).message()["result"]["content"][0]["text"], "done");
         }
-        // Who has the session asks nobody.
+        // A process that has the session does not ask the store.
         let (loads, writes) = (all.loads, all.writes);
         for at in 0..3 {
             all.post(at, &id, &legacy_request(99, "ping", ""));
@@ -447,7 +447,7 @@ fn what_a_client_sends_reaches_the_process_that_waits_for_it() {
     assert!(all.processes[1].poll_event().is_none() && all.processes[2].poll_event().is_none());
     all.processes[0].transmit_all();
     assert!(all.processes[0].response(x).is_complete);
-    // A notification that nobody waits for in particular reaches everybody who has the session.
+    // A notification that no process waits for in particular reaches all that have the session.
     all.post(2, &id, r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     for web in &mut all.processes {
         let event = web.poll_event();

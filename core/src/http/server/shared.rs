@@ -152,7 +152,7 @@ pub enum SharedSessionEvent {
     ///
     /// An application keeps the name of a call that another process has taken over, without its message, for as long as the first
     /// one may come late with an answer: until then the first one is [told](SharedSessions::answer_call) so. That is
-    /// not needed for a call that nobody has taken over.
+    /// not needed for a call that no process has taken over.
     ///
     /// The answer waits for [`answer_call`](SharedSessions::answer_call), at most for
     /// [`Config::store_timeout`](super::Config::store_timeout), and is sent then.
@@ -187,8 +187,6 @@ pub enum SharedSessionEvent {
         call: KeptCall,
         /// The number of the process that was asked in vain, modulo 1024: from it the message may be taken. It may be this process.
         asked: u32,
-        /// The id of the last event that the client has received.
-        after: String,
     },
     /// A request has begun a session whose id [carries](SharedSessions::begin_in_ids) its identity: [save](SharedSessions::save)
     /// and seal it.

@@ -2,7 +2,7 @@
 
 use mcp_proto::Progress;
 use mcp_proto::http::server::{Config, ExchangeId};
-use mcp_proto::server::Event;
+use mcp_proto::server::{Call, Event};
 use serde_json::{Value, json};
 
 use super::super::{ECHO_PARAMS, answer_call, legacy_request};
@@ -21,9 +21,42 @@ fn cluster(count: u8) -> (Cluster, String) {
     (all, id)
 }
 
+/// Returns processes whose second one was killed after it had begun call 77, their session, and the id of the call's first event.
+fn killed(count: u8) -> (Cluster, String, String) {
+    let (mut all, id) = cluster(count);
+    let (_, _, begun) = stream_call(&mut all, 1, &id, 77);
+    all.kill(1, 9);
+    (all, id, begun)
+}
+
 /// Waits until a process takes the one that it has asked for ended.
 fn wait(all: &mut Cluster, at: usize) {
     all.processes[at].advance(secs(2));
+    all.settle();
+}
+
+/// Resumes a stream, and waits until the process that is asked for it counts as ended.
+fn seek(all: &mut Cluster, at: usize, id: &str, after: &str) -> ExchangeId {
+    let x = resume(all, at, id, after);
+    wait(all, at);
+    x
+}
+
+fn answer(all: &mut Cluster, at: usize, running: &Call) {
+    answer_call(&mut all.processes[at], running);
+    all.settle();
+}
+
+/// Takes the next call of a process, and answers it.
+fn run_call(all: &mut Cluster, at: usize) {
+    let running = call(&mut all.processes[at], &mut |_| {});
+    answer(all, at, &running);
+}
+
+fn progress(all: &mut Cluster, at: usize, running: &Call, value: f64) {
+    let web = &mut all.processes[at];
+    web.server.engine().progress(web.now, running.id(), Progress::new(value)).expect("open");
+    web.transmit_all();
     all.settle();
 }
 
@@ -63,22 +96,17 @@ fn call_of_a_process_that_is_killed_is_repeated_where_its_client_resumes_it() {
     assert!(all.processes[0].response(first).is_event_stream() && answers(&all, 0, first).is_empty());
     // The second process is killed, too. Its client may know the last event of the first one alone.
     all.kill(0, 10);
-    let second = resume(&mut all, 2, &id, &begun);
-    wait(&mut all, 2);
+    let second = seek(&mut all, 2, &id, &begun);
     assert!(!has_call(&mut all, 2), "the second process may be slow, too");
     wait(&mut all, 2);
-    let running = call(&mut all.processes[2], &mut |_| {});
-    answer_call(&mut all.processes[2], &running);
-    all.settle();
+    run_call(&mut all, 2);
     assert_done(&all, 2, second, 77);
-    assert!(all.kept.is_empty(), "nobody repeats it any more");
+    assert!(all.kept.is_empty(), "no process repeats it any more");
     // After it is over, it can be read again where it ran, and the next call is another one.
     let again = resume(&mut all, 2, &id, &begun);
     assert_done(&all, 2, again, 77);
     let next = all.post(2, &id, &legacy_request(78, "tools/call", ECHO_PARAMS));
-    let running = call(&mut all.processes[2], &mut |_| {});
-    answer_call(&mut all.processes[2], &running);
-    all.settle();
+    run_call(&mut all, 2);
     assert_eq!(all.processes[2].response(next).message()["id"], 78);
     assert!(all.kept.is_empty());
 }
@@ -86,19 +114,14 @@ fn call_of_a_process_that_is_killed_is_repeated_where_its_client_resumes_it() {
 // covers: SSE-021, SSE-022
 #[test]
 fn events_of_a_repeated_call_follow_those_that_were_received() {
-    let (mut all, id) = cluster(3);
-    let (_, _, begun) = stream_call(&mut all, 1, &id, 77);
-    all.kill(1, 9);
-    let x = resume(&mut all, 0, &id, &begun);
-    wait(&mut all, 0);
+    let (mut all, id, begun) = killed(3);
+    let x = seek(&mut all, 0, &id, &begun);
     let running = call(&mut all.processes[0], &mut |_| {});
     // Its client moves on while it runs: to another process, which asks the new owner, and back.
-    let moved = resume(&mut all, 2, &id, &begun);
-    wait(&mut all, 2);
+    let moved = seek(&mut all, 2, &id, &begun);
     assert!(all.processes[2].response(moved).is_event_stream() && !has_call(&mut all, 2));
     let back = resume(&mut all, 0, &id, &begun);
-    answer_call(&mut all.processes[0], &running);
-    all.settle();
+    answer(&mut all, 0, &running);
     assert_done(&all, 0, back, 77);
     assert!(answers(&all, 0, x).is_empty() && answers(&all, 2, moved).is_empty());
     let last = all.processes[0].response(back).events().pop().expect("the answer").id;
@@ -110,9 +133,7 @@ fn events_of_a_repeated_call_follow_those_that_were_received() {
 // covers: SSE-021
 #[test]
 fn of_two_requests_that_resume_a_call_one_repeats_it() {
-    let (mut all, id) = cluster(3);
-    let (_, _, begun) = stream_call(&mut all, 1, &id, 77);
-    all.kill(1, 9);
+    let (mut all, id, begun) = killed(3);
     let asking = [(0, resume(&mut all, 0, &id, &begun)), (2, resume(&mut all, 2, &id, &begun))];
     let again = resume(&mut all, 0, &id, &begun);
     for at in [0, 2] {
@@ -121,8 +142,7 @@ fn of_two_requests_that_resume_a_call_one_repeats_it() {
     all.settle();
     let running = call(&mut all.processes[0], &mut |_| {});
     assert!(!has_call(&mut all, 2) && !has_call(&mut all, 0));
-    answer_call(&mut all.processes[0], &running);
-    all.settle();
+    answer(&mut all, 0, &running);
     // The one that came last has the stream.
     let all_answers = [(0, again), asking[0], asking[1]].map(|(at, x)| answers(&all, at, x).len());
     assert_eq!(all_answers.iter().sum::<usize>(), 1, "{all_answers:?}");
@@ -134,14 +154,11 @@ fn answer_of_a_process_that_was_only_slow_is_dropped_after_its_call_was_taken_ov
     let (mut all, id) = cluster(2);
     let (slow, held, begun) = stream_call(&mut all, 1, &id, 77);
     all.is_silent.insert(1);
-    let x = resume(&mut all, 0, &id, &begun);
-    wait(&mut all, 0);
+    let x = seek(&mut all, 0, &id, &begun);
     let running = call(&mut all.processes[0], &mut |_| {});
-    answer_call(&mut all.processes[1], &slow);
-    all.settle();
+    answer(&mut all, 1, &slow);
     assert!(answers(&all, 1, held).is_empty() && all.processes[1].response(held).is_complete);
-    answer_call(&mut all.processes[0], &running);
-    all.settle();
+    answer(&mut all, 0, &running);
     assert_done(&all, 0, x, 77);
 }
 
@@ -168,8 +185,7 @@ fn call_runs_once_its_message_is_stored_and_is_answered_once_it_is_removed() {
             all.processes[1].advance(secs(5));
         }
         all.held = Some(Vec::new());
-        answer_call(&mut all.processes[1], &running);
-        all.settle();
+        answer(&mut all, 1, &running);
         assert!(answers(&all, 1, x).is_empty());
         // The client changes its connection meanwhile.
         let x = match all.processes[1].response(x).events().first() {
@@ -184,15 +200,11 @@ fn call_runs_once_its_message_is_stored_and_is_answered_once_it_is_removed() {
     // Killed after the handler, before its message is removed: it runs once more.
     let (running, _, begun) = stream_call(&mut all, 1, &id, 73);
     all.held = Some(Vec::new());
-    answer_call(&mut all.processes[1], &running);
-    all.settle();
+    answer(&mut all, 1, &running);
     all.kill(1, 10);
     all.held = None;
-    let x = resume(&mut all, 0, &id, &begun);
-    wait(&mut all, 0);
-    let running = call(&mut all.processes[0], &mut |_| {});
-    answer_call(&mut all.processes[0], &running);
-    all.settle();
+    let x = seek(&mut all, 0, &id, &begun);
+    run_call(&mut all, 0);
     assert_done(&all, 0, x, 73);
 }
 
@@ -216,8 +228,7 @@ fn store_that_does_not_answer_holds_no_call_for_longer_than_its_timeout() {
     // The removal is slow.
     let (running, x, _) = stream_call(&mut all, 1, &id, 72);
     all.held = Some(Vec::new());
-    answer_call(&mut all.processes[1], &running);
-    all.settle();
+    answer(&mut all, 1, &running);
     assert!(answers(&all, 1, x).is_empty());
     all.processes[1].advance(timeout);
     assert_done(&all, 1, x, 72);
@@ -226,21 +237,16 @@ fn store_that_does_not_answer_holds_no_call_for_longer_than_its_timeout() {
     // The search for a call is slow: its client asks again.
     let (_, _, slow) = stream_call(&mut all, 1, &id, 73);
     all.kill(1, 9);
-    let x = resume(&mut all, 0, &id, &begun);
-    wait(&mut all, 0);
+    let x = seek(&mut all, 0, &id, &begun);
     assert_lost(&all, 0, x, 71);
     all.held = Some(Vec::new());
-    let x = resume(&mut all, 0, &id, &slow);
-    wait(&mut all, 0);
+    let x = seek(&mut all, 0, &id, &slow);
     all.processes[0].advance(timeout + secs(2));
     assert_eq!(all.processes[0].response(x).status, 503);
     all.answer_held();
     assert!(!has_call(&mut all, 0), "its client is gone, so another process may take it over");
-    let x = resume(&mut all, 0, &id, &slow);
-    wait(&mut all, 0);
-    let running = call(&mut all.processes[0], &mut |_| {});
-    answer_call(&mut all.processes[0], &running);
-    all.settle();
+    let x = seek(&mut all, 0, &id, &slow);
+    run_call(&mut all, 0);
     assert_done(&all, 0, x, 73);
 }
 
@@ -274,9 +280,7 @@ fn calls_beyond_the_bounds_are_lost_with_their_process() {
     wait(&mut all, 0);
     assert_lost(&all, 0, resumed[8], 78);
     for (request, x) in (70..78).zip(&resumed) {
-        let running = call(&mut all.processes[0], &mut |_| {});
-        answer_call(&mut all.processes[0], &running);
-        all.settle();
+        run_call(&mut all, 0);
         assert_done(&all, 0, *x, request);
     }
 }
@@ -288,21 +292,13 @@ fn repeated_call_sends_no_progress() {
     let params = format!("{ECHO_PARAMS},\"_meta\":{{\"progressToken\":1}}");
     let x = all.post(1, &id, &legacy_request(70, "tools/call", &params));
     let running = call(&mut all.processes[1], &mut |_| {});
-    let progress = |all: &mut Cluster, at: usize, running: &mcp_proto::server::Call, value| {
-        let web = &mut all.processes[at];
-        web.server.engine().progress(web.now, running.id(), Progress::new(value)).expect("open");
-        web.transmit_all();
-        all.settle();
-    };
     progress(&mut all, 1, &running, 5.0);
     let begun = all.processes[1].response(x).events().pop().expect("progress").id;
     all.kill(1, 9);
-    let x = resume(&mut all, 0, &id, &begun);
-    wait(&mut all, 0);
+    let x = seek(&mut all, 0, &id, &begun);
     let running = call(&mut all.processes[0], &mut |_| {});
     progress(&mut all, 0, &running, 1.0);
-    answer_call(&mut all.processes[0], &running);
-    all.settle();
+    answer(&mut all, 0, &running);
     assert_done(&all, 0, x, 70);
     assert_eq!(all.processes[0].response(x).messages().len(), 1, "the answer alone");
 }
@@ -343,8 +339,7 @@ fn message_of_a_call_is_not_that_of_a_later_one_with_its_id() {
     assert_eq!((message(&all), all.kept.len()), (kept, 1));
     // While its answer waits: that one runs, and is not kept.
     all.held = Some(Vec::new());
-    answer_call(&mut all.processes[1], &running);
-    all.settle();
+    answer(&mut all, 1, &running);
     all.post(1, &id, &other);
     call(&mut all.processes[1], &mut |_| {});
     all.answer_held();
@@ -376,13 +371,10 @@ fn cancel(all: &mut Cluster, at: usize, id: &str, request: u32) -> ExchangeId {
 // covers: SSE-021, CANC-010
 #[test]
 fn call_that_is_cancelled_after_its_process_has_ended_is_not_repeated() {
-    let (mut all, id) = cluster(2);
-    let (_, _, begun) = stream_call(&mut all, 1, &id, 77);
-    all.kill(1, 9);
+    let (mut all, id, begun) = killed(2);
     let x = cancel(&mut all, 0, &id, 77);
     assert_eq!(all.processes[0].response(x).status, 202);
-    let x = resume(&mut all, 0, &id, &begun);
-    wait(&mut all, 0);
+    let x = seek(&mut all, 0, &id, &begun);
     assert_lost(&all, 0, x, 77);
     assert!(!has_call(&mut all, 0) && all.kept.is_empty());
 }
@@ -418,8 +410,7 @@ fn answer_of_a_process_that_ends_does_not_wait_for_the_store() {
     all.held = Some(Vec::new());
     let web = &mut all.processes[1];
     web.server.shutdown(web.now, secs(10));
-    answer_call(&mut all.processes[1], &running);
-    all.settle();
+    answer(&mut all, 1, &running);
     assert_done(&all, 1, x, 77);
     all.answer_held();
     assert_eq!(answers(&all, 1, x).len(), 1);
@@ -434,22 +425,16 @@ fn client_of_a_dropped_answer_gets_that_of_the_new_owner_wherever_it_resumes() {
         let held = all.post(1, &id, &legacy_request(77, "tools/call", &params));
         let slow = call(&mut all.processes[1], &mut |_| {});
         // An event that the slow one keeps.
-        let web = &mut all.processes[1];
-        web.server.engine().progress(web.now, slow.id(), Progress::new(5.0)).expect("open");
-        web.transmit_all();
-        all.settle();
+        progress(&mut all, 1, &slow, 5.0);
         let begun = all.processes[1].response(held).events().pop().expect("progress").id;
         all.is_silent.insert(1);
-        resume(&mut all, 0, &id, &begun);
-        wait(&mut all, 0);
+        seek(&mut all, 0, &id, &begun);
         let running = call(&mut all.processes[0], &mut |_| {});
-        answer_call(&mut all.processes[1], &slow);
-        all.settle();
+        answer(&mut all, 1, &slow);
         assert!(all.processes[1].response(held).is_complete);
         all.is_silent.clear();
         let x = resume(&mut all, at, &id, &begun);
-        answer_call(&mut all.processes[0], &running);
-        all.settle();
+        answer(&mut all, 0, &running);
         assert_done(&all, at, x, 77);
         assert!((0..3).all(|at| !has_call(&mut all, at)));
     }
@@ -467,23 +452,24 @@ fn call_whose_event_is_gone_runs_on_where_it_is() {
             let x = resume(&mut all, at, &id, &after);
             assert_eq!(all.processes[at].response(x).status, 400, "{after}");
         }
+        // Its own process does not ask the store: if the call ended meanwhile, a message from there would run again.
+        all.held = Some(Vec::new());
+        let x = resume(&mut all, 1, &id, &after);
+        assert_eq!(all.processes[1].response(x).status, 400, "{after}");
+        assert!(all.held.take().expect("the store is slow").is_empty());
     }
     assert!(!has_call(&mut all, 0) && !has_call(&mut all, 1));
     let x = resume(&mut all, 0, &id, &begun);
-    answer_call(&mut all.processes[1], &running);
-    all.settle();
+    answer(&mut all, 1, &running);
     assert_done(&all, 0, x, 77);
 }
 
 // covers: SSE-021
 #[test]
 fn call_of_a_tool_that_may_not_run_again_here_is_lost() {
-    let (mut all, id) = cluster(2);
-    let (_, _, begun) = stream_call(&mut all, 1, &id, 77);
-    all.kill(1, 9);
+    let (mut all, id, begun) = killed(2);
     all.processes[0].server.shared_sessions().set_repeatable_tools(["another".into()]);
-    let x = resume(&mut all, 0, &id, &begun);
-    wait(&mut all, 0);
+    let x = seek(&mut all, 0, &id, &begun);
     assert_lost(&all, 0, x, 77);
     assert!(!has_call(&mut all, 0));
 }
@@ -491,22 +477,17 @@ fn call_of_a_tool_that_may_not_run_again_here_is_lost() {
 // covers: SSE-021
 #[test]
 fn client_with_later_events_of_the_earlier_owner_gets_the_answer_of_the_new_one() {
-    let (mut all, id) = cluster(2);
-    let (_, _, begun) = stream_call(&mut all, 1, &id, 77);
-    all.kill(1, 9);
-    resume(&mut all, 0, &id, &begun);
-    wait(&mut all, 0);
+    let (mut all, id, begun) = killed(2);
+    seek(&mut all, 0, &id, &begun);
     let running = call(&mut all.processes[0], &mut |_| {});
     let [stream, event, note] = begun.split('-').collect::<Vec<_>>()[..] else { panic!("{begun}") };
     let later = format!("{stream}-{}-{note}", event.parse::<u32>().expect("a number") + 3);
     let x = resume(&mut all, 0, &id, &later);
     // A number that no stream has is that of no call.
     let other = format!("{}-{event}-{note}", stream.parse::<u32>().expect("a number") + 7);
-    let made_up = resume(&mut all, 0, &id, &other);
-    wait(&mut all, 0);
+    let made_up = seek(&mut all, 0, &id, &other);
     assert_eq!(all.processes[0].response(made_up).status, 400);
-    answer_call(&mut all.processes[0], &running);
-    all.settle();
+    answer(&mut all, 0, &running);
     assert_done(&all, 0, x, 77);
     let again = resume(&mut all, 0, &id, &later.replace(&format!("-{note}"), &format!("0-{note}")));
     assert_done(&all, 0, again, 77);

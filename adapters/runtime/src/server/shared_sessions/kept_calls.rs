@@ -282,7 +282,7 @@ impl SessionSharing {
                 // If there is no room, it is as if it had come too late.
                 _ = self.workers.submit(Job::Call(CallJob::Cancel { place }));
             }
-            SharedSessionEvent::FindCall { exchange, id, call, asked, .. } => {
+            SharedSessionEvent::FindCall { exchange, id, call, asked } => {
                 let place = CallPlace { id, call };
                 self.take_over(now, server, CallJob::TakeOver { exchange, place, from: asked, lifetime });
             }

@@ -107,6 +107,11 @@ fn storing(server: &mut Server, session: SessionKey) -> Option<&mut Vec<Key>> {
     Some(repeats.storing(session.key, &is_storing))
 }
 
+/// Returns the calls of a session that wait for their messages to be stored.
+fn waiting_calls(server: &mut Server, session: SessionKey) -> Vec<Key> {
+    storing(server, session).cloned().unwrap_or_default()
+}
+
 /// Returns which process each request has asked last. `None` if no call may run again.
 fn asked(server: &mut Server) -> Option<&mut BTreeMap<Key, u32>> {
     Some(server.sharing.as_mut()?.repeats.as_mut()?.asked())
@@ -139,7 +144,7 @@ pub(super) fn keep(server: &mut Server, key: Key, frame: &Bytes, envelope: &Enve
     }
     let x = server.exchanges.get(key).filter(|x| x.repeat == RepeatState::None);
     let Some(note) = x.and_then(relay::request_of) else { return false };
-    let waiting = storing(server, session).map_or_else(Vec::new, |storing| storing.clone());
+    let waiting = waiting_calls(server, session);
     if waiting.iter().any(|call| is_request(server, *call, &note)) {
         // The engine does not know that call yet, which would be refused in the place of this one.
         server.exchanges.refuse(key, &repeated_id());
@@ -244,8 +249,8 @@ fn cancelled_request(server: &mut Server, frame: &Bytes, envelope: &Envelope<'_>
 
 /// Ends a request that waits for its message to be stored. Returns whether there is one.
 fn end_storing(server: &mut Server, session: SessionKey, request: &str) -> bool {
-    let waiting = storing(server, session).map_or_else(Vec::new, |storing| storing.clone());
-    let Some(call) = waiting.into_iter().find(|call| is_request(server, *call, request)) else {
+    let mut waiting = waiting_calls(server, session).into_iter();
+    let Some(call) = waiting.find(|call| is_request(server, *call, request)) else {
         return false;
     };
     if let Some(x) = server.exchanges.get_mut(call) {
@@ -284,12 +289,6 @@ pub(super) fn release_answer(server: &mut Server, key: Key) {
     }
 }
 
-/// Returns whether the call with a note runs here, in the session of a request.
-fn runs_for(server: &mut Server, key: Key, note: &str) -> bool {
-    let SessionLookup::Session(session) = server.find_session(key) else { return false };
-    runs(server, session, note)
-}
-
 /// Returns whether the call with a note runs here.
 pub(super) fn runs(server: &mut Server, session: SessionKey, note: &str) -> bool {
     let calls = exchanges_of(server, session);
@@ -306,23 +305,18 @@ pub(super) fn seek(server: &mut Server, key: Key) {
     let Some(x) = x.filter(|x| relay::is_waiting(x) && x.repeat == RepeatState::None) else {
         return relay::end_lost(server, key);
     };
-    let after = x.headers.last_event_id().ok().flatten();
-    let Some((after, (stream, _, note))) = after.and_then(|after| Some((after, parse_event_id(after)?)))
-    else {
-        return relay::end_lost(server, key);
-    };
+    let after = x.headers.last_event_id().ok().flatten().and_then(parse_event_id);
+    let Some((stream, _, note)) = after else { return relay::end_lost(server, key) };
     let call = KeptCall { process: stream / NUMBERS, request: note.into() };
-    let after = after.into();
-    let is_own = relay::is_own(server, stream);
-    if is_own && runs_for(server, key, &call.request) {
-        // The event is gone from the log, or was made up.
-        return server.exchanges.refuse(key, &unknown_event_id());
-    }
-    let asked = asked(server).and_then(|asked| asked.get(&key).copied()).unwrap_or(call.process);
     let SessionLookup::Session(session) = server.find_session(key) else {
         return server.exchanges.refuse(key, &unknown_session());
     };
-    // Before the message is taken over: afterwards nobody else would run it.
+    if relay::is_own(server, stream) && runs(server, session, &call.request) {
+        // The event is gone from the log, or was made up. The store is not asked: the call would run again if it ended meanwhile.
+        return server.exchanges.refuse(key, &unknown_event_id());
+    }
+    let asked = asked(server).and_then(|asked| asked.get(&key).copied()).unwrap_or(call.process);
+    // Before the message is taken over: afterwards no other process would run it.
     if let Err(refusal) = check_room_in(server, session) {
         return server.exchanges.refuse(key, &refusal);
     }
@@ -332,14 +326,14 @@ pub(super) fn seek(server: &mut Server, key: Key) {
     let until = server.now + server.config.store_timeout + relay::ANSWER_TIMEOUT;
     load_until(server, key, until);
     let id = id_of(server, session);
-    report(server, SharedSessionEvent::FindCall { exchange: ExchangeId(key), id, call, asked, after });
+    report(server, SharedSessionEvent::FindCall { exchange: ExchangeId(key), id, call, asked });
 }
 
 /// Ends a wait for the store.
 pub(super) fn expire(server: &mut Server, key: Key) {
     match server.exchanges.get(key).map(|x| x.repeat) {
         Some(RepeatState::Storing) => go_on(server, key, false),
-        // Its message may be in the store still. Nobody takes it over but for a client that has not got the answer.
+        // Its message may be in the store still. A process takes it over only for a client that has not got the answer.
         Some(RepeatState::Removing) => release_answer(server, key),
         Some(RepeatState::Sought) => {
             server.exchanges.refuse(key, &overloaded("the call was not found in time"));
