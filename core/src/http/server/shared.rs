@@ -8,10 +8,13 @@
 //! The server calls it through [`Functions`], which [`SharedSessions::begin`] installs, so a program without it links none of
 //! its code.
 
+mod event;
 mod in_ids;
 mod relay;
 mod repeat;
+mod waits;
 
+pub use event::SharedSessionEvent;
 pub use in_ids::{SealedIdentity, SubscriptionsNeedStore};
 pub use relay::OpenedRelay;
 pub use repeat::KeptCall;
@@ -24,10 +27,7 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use super::exchange_table::{
-    ExchangeId, Kind, RepeatState, RequestPhase, ServerExchange, SessionKey, SessionUse,
-};
-use super::refusal::overloaded;
+use super::exchange_table::{ExchangeId, ServerExchange, SessionKey};
 use super::resumption::{parse_event_id, return_message, take_waiting};
 use super::session::{HttpSession, ID_LEN, SessionLookup, drop_session, is_id};
 use super::snapshot::{self, Snapshot, SnapshotError};
@@ -40,6 +40,7 @@ use crate::slab::Key;
 use crate::sync::Arc;
 use crate::time::Instant;
 use repeat::Repeats;
+use waits::hold_response;
 
 /// The id of a session, which is a secret of its client (HTTP-065). `Debug` shows its first characters alone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,152 +64,6 @@ impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SessionId({}…)", self.0.get(..4).unwrap_or_default())
     }
-}
-
-/// What a server that [shares its sessions](SharedSessions::begin) needs from the store, or from other processes.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum SharedSessionEvent {
-    /// A request names a session that is not here, or may have changed elsewhere.
-    ///
-    /// The exchange waits for [`found`](SharedSessions::found), [`not_found`](SharedSessions::not_found) or
-    /// [`unavailable`](SharedSessions::unavailable), at most for [`Config::store_timeout`](super::Config::store_timeout).
-    Load {
-        /// The exchange of the request.
-        exchange: ExchangeId,
-        /// The session.
-        id: SessionId,
-    },
-    /// A request has begun a session or changed it: [save](SharedSessions::save) it.
-    ///
-    /// The response waits for [`stored`](SharedSessions::stored) or [`not_stored`](SharedSessions::not_stored), at most for
-    /// [`Config::store_timeout`](super::Config::store_timeout).
-    Changed {
-        /// The exchange of the request.
-        exchange: ExchangeId,
-        /// The session.
-        id: SessionId,
-    },
-    /// A session has ended: remove it from the store, and from other processes.
-    Ended {
-        /// The session.
-        id: SessionId,
-        /// The exchange of the request to end it, whose response waits as that of [`Changed`](Self::Changed).
-        exchange: Option<ExchangeId>,
-    },
-    /// A session has a GET stream here: the other processes give it the messages for the client that wait there
-    /// ([`take_waiting`](SharedSessions::take_waiting)).
-    StreamOpened {
-        /// The session.
-        id: SessionId,
-        /// The id of the last event that its client has received, if it said so.
-        after: Option<String>,
-    },
-    /// A client resumes the stream of a call at another process, which [opens](SharedSessions::open_relay) it for this one.
-    ///
-    /// The exchange waits for [`relay`](SharedSessions::relay) or [`call_is_lost`](SharedSessions::call_is_lost); the latter is
-    /// taken for granted after 2 s.
-    Resume {
-        /// The exchange of the request.
-        exchange: ExchangeId,
-        /// The session.
-        id: SessionId,
-        /// The number of the process, modulo 1024.
-        process: u32,
-        /// The id of the last event that the client has received.
-        after: String,
-    },
-    /// These sessions were used: their records must not expire within
-    /// [`Config::session_idle_timeout`](super::Config::session_idle_timeout).
-    Used {
-        /// The sessions.
-        ids: Vec<SessionId>,
-    },
-    /// A client has sent what nothing waits for here: the answer to a question, a cancellation, a notification.
-    ///
-    /// Pass it to the other processes ([`receive`](SharedSessions::receive)).
-    Relay {
-        /// The session.
-        id: SessionId,
-        /// The message, or a batch.
-        message: Bytes,
-    },
-    /// A call came whose tool may run [again](SharedSessions::set_repeatable_tools): store its message, with this process as the
-    /// owner.
-    ///
-    /// The request waits for [`call_kept`](SharedSessions::call_kept), at most for
-    /// [`Config::store_timeout`](super::Config::store_timeout), and runs without being kept then.
-    KeepCall {
-        /// The exchange of the request.
-        exchange: ExchangeId,
-        /// The session.
-        id: SessionId,
-        /// The name of the call in its session.
-        call: KeptCall,
-        /// The message.
-        message: Bytes,
-    },
-    /// A call has an answer, or was refused, whose message was stored: remove it, if this process is still the owner.
-    ///
-    /// An application keeps the name of a call that another process has taken over, without its message, for as long as the first
-    /// one may come late with an answer: until then the first one is [told](SharedSessions::answer_call) so. That is
-    /// not needed for a call that no process has taken over.
-    ///
-    /// The answer waits for [`answer_call`](SharedSessions::answer_call), at most for
-    /// [`Config::store_timeout`](super::Config::store_timeout), and is sent then.
-    CallAnswered {
-        /// The exchange of the request.
-        exchange: ExchangeId,
-        /// The session.
-        id: SessionId,
-        /// The name of the call.
-        call: KeptCall,
-    },
-    /// A client has cancelled a request that does not run here: do not let its call be taken over
-    /// ([`FindCall`](Self::FindCall)) for a minute, if its process has ended. If not, that gets the cancellation by
-    /// [`Relay`](Self::Relay), as well.
-    CallCancelled {
-        /// The session.
-        id: SessionId,
-        /// The id of the request, as ids of events have it.
-        request: String,
-    },
-    /// A client resumes the stream of a call whose process does not answer, or does not know it: take its message over from that
-    /// process. If another one has done so before, [ask](SharedSessions::ask_owner) that.
-    ///
-    /// The exchange waits for [`repeat_call`](SharedSessions::repeat_call) or [`ask_owner`](SharedSessions::ask_owner), at most for
-    /// [`Config::store_timeout`](super::Config::store_timeout) and 2 s more, and is refused with 503 then.
-    FindCall {
-        /// The exchange of the request.
-        exchange: ExchangeId,
-        /// The session.
-        id: SessionId,
-        /// The name of the call.
-        call: KeptCall,
-        /// The number of the process that was asked in vain, modulo 1024: from it the message may be taken. It may be this process.
-        asked: u32,
-    },
-    /// A request has begun a session whose id [carries](SharedSessions::begin_in_ids) its identity: [save](SharedSessions::save)
-    /// and seal it.
-    ///
-    /// The response waits for [`send_id`](SharedSessions::send_id), at most for
-    /// [`Config::store_timeout`](super::Config::store_timeout).
-    Begun {
-        /// The exchange of the request.
-        exchange: ExchangeId,
-        /// The session.
-        id: SessionId,
-    },
-    /// A request names a session that is not here, by an id that carries its identity: open that.
-    ///
-    /// The exchange waits for [`take_up`](SharedSessions::take_up), at most for
-    /// [`Config::store_timeout`](super::Config::store_timeout).
-    TakeUp {
-        /// The exchange of the request.
-        exchange: ExchangeId,
-        /// What the client has sent behind the id of its session.
-        identity: SealedIdentity,
-    },
 }
 
 /// The record of a session, for a store.
@@ -345,14 +200,14 @@ const NUMBERS: u32 = 1 << 21;
 const PROCESSES: u32 = 1 << 10;
 
 static FUNCTIONS: Functions = Functions {
-    wait,
+    wait: waits::wait,
     inspect,
     inspect_batch,
-    hold,
+    hold: waits::hold,
     end,
     write_note: relay::write_note,
     hold_answer: repeat::hold_answer,
-    expire,
+    expire: waits::expire,
     report_used,
     streams_begin_after: |sharing| sharing.streams_begin_after,
     place_of: relay::place_of,
@@ -409,66 +264,6 @@ impl SharedSessions<'_> {
         }
     }
 
-    /// Lets a request go on with the record of its session that another process, or this one, has [saved](Self::save).
-    /// `version` is that of the record, at least 1.
-    ///
-    /// No effect if the request has stopped waiting.
-    ///
-    /// # Errors
-    ///
-    /// [`SnapshotError`] if the record is not one of this session, or cannot be taken. The request is answered with 404 then,
-    /// after which its client begins a new session, or with 503 if there is no room.
-    pub fn found(
-        &mut self,
-        now: Instant,
-        exchange: ExchangeId,
-        version: u64,
-        snapshot: &[u8],
-    ) -> Result<(), SnapshotError> {
-        self.server.tick(now);
-        let key = exchange.0;
-        let Some(x) = self.server.exchanges.get(key).filter(|x| x.phase == RequestPhase::Loading) else {
-            return Ok(());
-        };
-        let is_get = x.kind == Kind::Get;
-        let named = x.headers.session().ok().flatten().map(<[u8]>::to_vec);
-        let taken = self.take(version, snapshot, named.as_deref(), is_get);
-        match taken {
-            Err(SnapshotError::Full | SnapshotError::ShuttingDown) => {
-                self.server.exchanges.refuse(key, &overloaded("there is no room for the session"));
-            }
-            Err(_) => self.not_found(now, exchange),
-            Ok(()) => self.go_on(key),
-        }
-        taken
-    }
-
-    /// Lets a request whose session is not in the store go on: its client is told that the session is over.
-    pub fn not_found(&mut self, now: Instant, exchange: ExchangeId) {
-        self.server.tick(now);
-        let x = self.server.exchanges.get(exchange.0).filter(|x| x.phase == RequestPhase::Loading);
-        let Some(x) = x else { return };
-        let named = x.headers.session().ok().flatten();
-        if let Some(session) = named.and_then(|id| self.server.sessions.find(id)) {
-            drop_session(self.server, session);
-        }
-        self.go_on(exchange.0);
-    }
-
-    /// Lets a request go on without the store, if what is here is enough, and refuses it with 503 otherwise. One that
-    /// [resumes](SharedSessionEvent::Resume) a stream is refused: the other process cannot be asked.
-    pub fn unavailable(&mut self, now: Instant, exchange: ExchangeId) {
-        self.server.tick(now);
-        let server = &mut *self.server;
-        let x = server.exchanges.get(exchange.0).filter(|x| x.phase == RequestPhase::Loading);
-        let Some(x) = x else { return };
-        let session = x.headers.session().ok().flatten().and_then(|id| server.sessions.find(id));
-        if !x.session_is_loaded && session.is_some_and(|session| is_current(server, session)) {
-            return self.go_on(exchange.0);
-        }
-        server.exchanges.refuse(exchange.0, &overloaded("the sessions cannot be read at present"));
-    }
-
     /// Returns the record of a session for the store; `None` if it is not here, or has ended.
     ///
     /// It has the form of a [snapshot](super::Snapshots::save), without streams, which stay with their process. It contains the id
@@ -515,24 +310,6 @@ impl SharedSessions<'_> {
             return Ok(());
         }
         self.take(version, snapshot, Some(id.reveal().as_bytes()), false)
-    }
-
-    /// Lets the response to a request that has changed a session go: the change is stored, in a record with this version,
-    /// or the record of the session that has ended is removed.
-    pub fn stored(&mut self, now: Instant, exchange: ExchangeId, version: u64) {
-        self.server.tick(now);
-        let session = self.server.exchanges.get(exchange.0).and_then(|x| x.session());
-        if let Some(session) = session.and_then(|session| self.server.sessions.get_mut(session)) {
-            session.record.get_or_insert_default().version = version;
-        }
-        release(self.server, exchange.0, true);
-    }
-
-    /// Answers a request that has changed a session with 503, because the change is not stored. A session that has begun
-    /// with it ends.
-    pub fn not_stored(&mut self, now: Instant, exchange: ExchangeId) {
-        self.server.tick(now);
-        refuse(self.server, exchange.0);
     }
 
     /// Records that another process has changed a session, whose record has this version. The next request loads it, until the
@@ -654,13 +431,6 @@ impl SharedSessions<'_> {
         server.engine.exchanges().update_session(channel, &snapshot.state, announces);
         Ok(())
     }
-
-    /// Lets a request go on that has waited for its session.
-    fn go_on(&mut self, key: Key) {
-        let Some(x) = self.server.exchanges.get_mut(key) else { return };
-        (x.phase, x.session_is_loaded) = (RequestPhase::ReceivingBody, true);
-        self.server.proceed(key);
-    }
 }
 
 /// Adds to `theirs` what `ours` has changed since `before`.
@@ -681,36 +451,6 @@ fn merge(theirs: &mut SessionState, before: &Mutable, ours: &SessionState) {
 /// Returns whether another process has changed a session, or may have.
 fn is_stale(session: &HttpSession) -> bool {
     session.record.as_ref().is_some_and(|record| record.is_uncertain || record.version < record.newest)
-}
-
-/// Returns whether a session is here as the store has it, as far as it is known.
-fn is_current(server: &Server, session: SessionKey) -> bool {
-    // The next step of a handshake may be under way in another process.
-    server.sessions.get(session).is_some_and(|session| !is_stale(session))
-        && !server.sessions.is_uninitialized(&server.engine, session)
-}
-
-fn wait(server: &mut Server, key: Key) -> bool {
-    let Some(x) = server.exchanges.get(key).filter(|x| !x.session_is_loaded) else { return false };
-    let Some(id) = x.headers.session().ok().flatten() else { return false };
-    let is_get = x.kind == Kind::Get;
-    // Looked for first: nearly always it is here, its id has the right form then, and the revision does not matter.
-    if let Some(session) = server.sessions.find(id) {
-        let is_own = |session: &HttpSession| session.principal.as_deref() == x.principal();
-        // The wrong principal is refused without the store.
-        if !server.sessions.get(session).is_some_and(is_own) || !is_get && is_current(server, session) {
-            return false;
-        }
-    }
-    let text = core::str::from_utf8(id).ok().filter(|_| !x.headers.names_modern_revision());
-    let Some(id) = text.filter(|text| is_id(text) && server.sessions.foreign_shard(id).is_none()) else {
-        return false;
-    };
-    let id = SessionId(id.into());
-    let until = server.now + server.config.store_timeout;
-    load_until(server, key, until);
-    report(server, SharedSessionEvent::Load { exchange: ExchangeId(key), id });
-    true
 }
 
 fn inspect(
@@ -770,56 +510,6 @@ fn changes(server: &mut Server, session: SessionKey) -> Effect {
     Effect::Changes
 }
 
-/// Holds the response of an exchange back, until the store has answered.
-fn hold_response(server: &mut Server, key: Key) {
-    if let Some(x) = server.exchanges.get_mut(key) {
-        x.is_held = true;
-    }
-    let until = server.now + server.config.store_timeout;
-    server.undecided.add_held(&server.exchanges, key, until);
-    note_wait(server, key, until);
-}
-
-/// Makes a request wait for its session, or the stream that it resumes.
-fn load_until(server: &mut Server, key: Key, until: Instant) {
-    server.undecided.add(&mut server.exchanges, key, until, RequestPhase::Loading);
-    note_wait(server, key, until);
-}
-
-/// Notes until when an exchange waits: timers of earlier waits may fire before.
-fn note_wait(server: &mut Server, key: Key, until: Instant) {
-    let Some(sharing) = server.sharing.as_mut() else { return };
-    set_time(&mut sharing.waits, key, until);
-    if sharing.waits.len() > server.exchanges.len().saturating_mul(2) {
-        sharing.waits.retain(|(key, _)| server.exchanges.is_undecided(*key));
-    }
-}
-
-/// Sets the time of a key in a list that is sorted by key.
-fn set_time<K: Ord>(sorted: &mut Vec<(K, Instant)>, key: K, time: Instant) {
-    match sorted.binary_search_by(|(other, _)| other.cmp(&key)) {
-        Ok(at) => _ = sorted.get_mut(at).map(|entry| entry.1 = time),
-        Err(at) => sorted.insert(at, (key, time)),
-    }
-}
-
-fn hold(server: &mut Server, key: Key) {
-    let Some(x) = server.exchanges.get(key) else { return };
-    let Some(session) = x.session() else { return };
-    hold_response(server, key);
-    if let Some(sharing) = server.sharing.as_mut() {
-        let before = core::mem::take(&mut sharing.before);
-        let unstored = sharing.unstored.entry(session.key).or_insert_with(|| Unstored {
-            saved: before.clone(),
-            stored: before,
-            exchanges: Vec::new(),
-        });
-        unstored.exchanges.push(key);
-    }
-    let id = id_of(server, session);
-    report(server, SharedSessionEvent::Changed { exchange: ExchangeId(key), id });
-}
-
 fn end(server: &mut Server, session: SessionKey, exchange: Option<Key>) {
     let id = id_of(server, session);
     if let Some(sharing) = server.sharing.as_mut() {
@@ -829,70 +519,6 @@ fn end(server: &mut Server, session: SessionKey, exchange: Option<Key>) {
         hold_response(server, key);
     }
     report(server, SharedSessionEvent::Ended { id, exchange: exchange.map(ExchangeId) });
-}
-
-/// Lets the response of an exchange go. Returns whether it was held back.
-fn release(server: &mut Server, key: Key, is_stored: bool) -> bool {
-    let session = server.exchanges.get(key).and_then(|x| x.session());
-    if let Some(sharing) = server.sharing.as_mut() {
-        let goes_on = |unstored: &mut Unstored| {
-            let before = unstored.exchanges.len();
-            unstored.exchanges.retain(|exchange| *exchange != key);
-            if is_stored && unstored.exchanges.len() < before {
-                unstored.stored = unstored.saved.clone();
-            }
-            !unstored.exchanges.is_empty()
-        };
-        match session.map(|session| session.key) {
-            Some(session) => {
-                if sharing.unstored.get_mut(&session).is_some_and(|unstored| !goes_on(unstored)) {
-                    sharing.unstored.remove(&session);
-                }
-            }
-            // Its client is gone.
-            None => sharing.unstored.retain(|_, unstored| goes_on(unstored)),
-        }
-    }
-    let Some(x) = server.exchanges.get_mut(key).filter(|x| x.is_held) else { return false };
-    x.is_held = false;
-    server.exchanges.mark_ready(key);
-    true
-}
-
-fn refuse(server: &mut Server, key: Key) {
-    if !release(server, key, false) {
-        return;
-    }
-    let Some(x) = server.exchanges.get_mut(key) else { return };
-    let begun = x.session().filter(|_| x.session_use == SessionUse::Begins);
-    server.finish(key);
-    if let Some(session) = begun {
-        // Its client never learns the id.
-        drop_session(server, session);
-    }
-    if let Some(x) = server.exchanges.get_mut(key) {
-        x.out.clear();
-        x.response = None;
-    }
-    server.exchanges.refuse(key, &overloaded("the session could not be stored"));
-}
-
-fn expire(server: &mut Server, key: Key) {
-    let waits = server.sharing.as_ref().and_then(|sharing| {
-        let at = sharing.waits.binary_search_by_key(&key, |(key, _)| *key).ok()?;
-        sharing.waits.get(at)
-    });
-    if waits.is_some_and(|(_, until)| *until > server.now) {
-        return;
-    }
-    match server.exchanges.get(key) {
-        Some(x) if x.is_held => refuse(server, key),
-        Some(x) if x.repeat == RepeatState::Removing => repeat::expire(server, key),
-        Some(x) if x.phase != RequestPhase::Loading => {}
-        Some(x) if x.session_is_loaded => repeat::expire(server, key),
-        Some(_) => server.exchanges.refuse(key, &overloaded("the session was not read in time")),
-        None => {}
-    }
 }
 
 fn report_used(server: &mut Server) {

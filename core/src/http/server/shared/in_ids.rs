@@ -13,9 +13,10 @@ use super::super::exchange_table::{ExchangeId, Kind, RequestPhase, SessionKey};
 use super::super::refusal::{Refusal, overloaded};
 use super::super::session::{ID_LEN, SessionLookup, drop_session, is_id};
 use super::super::snapshot::{self, Snapshot, SnapshotError};
+use super::waits::{expire, hold_response, load_until, release, set_time};
 use super::{
-    Effect, Functions, NUMBERS, PROCESSES, SessionId, SharedSessionEvent, SharedSessions, Sharing, expire,
-    hold_response, id_of, load_until, relay, release, report, set_time,
+    Effect, Functions, NUMBERS, PROCESSES, SessionId, SharedSessionEvent, SharedSessions, Sharing, id_of,
+    relay, report,
 };
 use crate::built::{Part, Sessions};
 use crate::head::Fields;
@@ -309,7 +310,7 @@ fn mark_initialized(server: &mut Server, session: SessionKey) {
     }
 }
 
-/// Ends the stream of a call of another process, which nobody can ask for it.
+/// Ends the stream of a call of another process: no process can be asked for it.
 fn resume(server: &mut Server, key: Key, _: SessionKey) {
     if let Some(x) = server.exchanges.get_mut(key) {
         (x.phase, x.session_is_loaded) = (RequestPhase::Loading, true);

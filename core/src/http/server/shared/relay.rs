@@ -22,7 +22,8 @@ use super::super::session::SessionLookup;
 use super::super::snapshot::lost_call;
 use super::super::{MAX_BUFFERED_BODY, Server};
 use super::repeat::{event_here, runs, seek};
-use super::{NUMBERS, SessionId, SharedSessionEvent, SharedSessions, StreamPlace, id_of, load_until, report};
+use super::waits::load_until;
+use super::{NUMBERS, SessionId, SharedSessionEvent, SharedSessions, StreamPlace, id_of, report};
 use crate::built::Sessions;
 use crate::head::BodySize;
 use crate::http::fields;
@@ -37,7 +38,8 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_NOTED_ID: usize = 64;
 /// Length of its note.
 const MAX_NOTE: usize = (4 * MAX_NOTED_ID).div_ceil(3);
-/// The note of a batch and of a request with a longer id. It is not that of any id: if its process has ended, nobody can be answered.
+/// The note of a batch and of a request with a longer id. It is not that of any id: if its process has ended, no request can be
+/// answered.
 const OTHER_NOTE: &str = "_";
 /// Number of relayed bytes that may wait for a slow client. Beyond it the stream ends, and its client resumes it.
 const MAX_RELAYED: usize = 64 * MAX_BUFFERED_BODY;
