@@ -1,4 +1,4 @@
-//! What a loop over HTTP does for sessions that other processes serve, too.
+//! Steps of a loop over HTTP for sessions that other processes serve, too.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -39,11 +39,11 @@ pub trait ShareSessions: fmt::Debug + Send {
     fn finish(self: Box<Self>);
 }
 
-/// What a step of [`ShareSessions`] has done.
+/// The outcome of a step of [`ShareSessions`].
 #[derive(Debug, Default)]
 pub struct Driven {
     /// There was something to do.
     pub any: bool,
-    /// What has changed in other processes, to be published to the subscribers here.
+    /// Changes in other processes, to be published to the subscribers here.
     pub changes: Option<ChangeSet>,
 }

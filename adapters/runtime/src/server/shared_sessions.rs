@@ -6,6 +6,7 @@
 mod buckets;
 mod failures;
 mod in_ids;
+mod jobs;
 mod kept_calls;
 mod message;
 mod relays;
@@ -24,23 +25,21 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::task::Waker;
 use core::time::Duration;
+use std::io;
 use std::sync::{Mutex, PoisonError};
-use std::{io, thread};
 
 use mcp_proto::Instant;
 use mcp_proto::http::server::{ExchangeId, Server, SessionId, SharedSessionEvent};
-use mcp_std::session_store::{
-    SessionName, SessionStore, SessionStoreError, StoredSession, Swap, Watch, Watched,
-};
+use mcp_std::entropy;
+use mcp_std::session_store::{SessionStore, SessionStoreError, StoredSession, Swap, Watch, Watched};
 use mcp_std::sync::{Inbox, Sender, Workers};
-use mcp_std::{catch, entropy};
 
 use self::failures::Failed;
 use self::in_ids::SessionsInIds;
-use self::kept_calls::{CallJob, CallOutcome};
+use self::jobs::{Job, Outcome, guard};
 use self::message::{Message, RelayName};
 use self::relays::{Relays, number_of};
-use self::seal::{Purpose, Sealer, name_of};
+use self::seal::{Purpose, Sealer};
 use super::server_loop::ChangeSet;
 use super::session_sharing::{Driven, ShareSessions};
 
@@ -56,8 +55,6 @@ const MAX_LOADING: usize = 64;
 const MAX_CONFLICTS: u32 = 8;
 /// Longest time for each of both at the end of the server.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time after which what has failed for no request is tried again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The sessions of a process that other processes serve, too, for its servers: in a [store](Self::join), or
 /// [without one](Self::in_ids).
@@ -89,7 +86,7 @@ struct Shared {
 #[derive(Default)]
 struct Loops(Mutex<Vec<Sender<Received>>>);
 
-/// What a watch of the store brings.
+/// An event of the watch of the store.
 #[derive(Clone)]
 enum Received {
     /// A sealed message.
@@ -172,57 +169,6 @@ impl fmt::Debug for SharedSessions {
     }
 }
 
-/// A call of the store.
-enum Job {
-    Load {
-        exchange: Option<ExchangeId>,
-        id: SessionId,
-        lifetime: Duration,
-    },
-    Save {
-        id: SessionId,
-        replaces: u64,
-        bytes: Vec<u8>,
-        lifetime: Duration,
-    },
-    Remove {
-        exchange: Option<ExchangeId>,
-        id: SessionId,
-    },
-    Touch {
-        ids: Vec<SessionId>,
-        lifetime: Duration,
-    },
-    /// Something about a call that may run again.
-    Call(CallJob),
-    /// Waits for [`RETRY_AFTER`].
-    Pause,
-}
-
-/// The end of a [`Job`].
-enum Outcome {
-    Loaded {
-        exchange: Option<ExchangeId>,
-        id: SessionId,
-        result: Result<Option<StoredSession>, SessionStoreError>,
-    },
-    Saved {
-        id: SessionId,
-        result: Result<Swap, SessionStoreError>,
-        /// The other processes were told of it.
-        is_told: bool,
-    },
-    Removed {
-        exchange: Option<ExchangeId>,
-        id: SessionId,
-        result: Result<(), SessionStoreError>,
-        is_told: bool,
-    },
-    Touched,
-    Call(CallOutcome),
-    Paused,
-}
-
 /// The end of a message.
 enum Told {
     /// It was one of changes. Those that may not have reached the other processes are given back.
@@ -230,102 +176,6 @@ enum Told {
     /// It may not have reached the other processes.
     Failed(Message),
     Others,
-}
-
-impl Shared {
-    fn run(&self, process: u32, job: Job) -> Outcome {
-        match job {
-            Job::Load { exchange, id, lifetime } => {
-                let result = self.load(&name_of(&id), lifetime);
-                Outcome::Loaded { exchange, id, result }
-            }
-            Job::Save { id, replaces, bytes, lifetime } => {
-                let name = name_of(&id);
-                let result = self.sealer.seal(Purpose::Record(&name), &bytes).and_then(|sealed| {
-                    let expected = (replaces > 0).then_some(replaces);
-                    self.swap(&name, expected, &sealed, lifetime)
-                });
-                let result = result.map(|swap| match swap {
-                    Swap::Conflict(stored) => Swap::Conflict(self.open(&name, stored)),
-                    stored @ Swap::Stored(_) => stored,
-                });
-                let is_told = match &result {
-                    Ok(Swap::Stored(version)) => {
-                        self.publish(process, &Message::Changed(id.clone(), *version))
-                    }
-                    _ => true,
-                };
-                Outcome::Saved { id, result, is_told }
-            }
-            Job::Remove { exchange, id } => {
-                let result = guard(|| self.store.remove(&name_of(&id)));
-                let is_told = self.publish(process, &Message::Ended(id.clone()));
-                Outcome::Removed { exchange, id, result, is_told }
-            }
-            Job::Touch { ids, lifetime } => {
-                let names: Vec<SessionName> = ids.iter().map(name_of).collect();
-                // They are touched again long before they expire.
-                let _ = guard(|| self.store.touch(&names, lifetime));
-                Outcome::Touched
-            }
-            Job::Call(job) => Outcome::Call(job.run(self, process)),
-            Job::Pause => {
-                thread::sleep(RETRY_AFTER);
-                Outcome::Paused
-            }
-        }
-    }
-
-    /// Loads a record, and seals it anew if that was done with an older key.
-    fn load(
-        &self,
-        name: &SessionName,
-        lifetime: Duration,
-    ) -> Result<Option<StoredSession>, SessionStoreError> {
-        let mut stored = guard(|| self.store.load(name))?;
-        for _ in 0..MAX_CONFLICTS {
-            let sealed = stored.as_ref().filter(|stored| !self.sealer.is_current(&stored.record));
-            let Some(StoredSession { version, record }) = sealed else { break };
-            let Ok(record) = self.sealer.open(Purpose::Record(name), record) else { break };
-            let sealed = self.sealer.seal(Purpose::Record(name), &record)?;
-            match self.swap(name, Some(*version), &sealed, lifetime)? {
-                Swap::Stored(version) => return Ok(Some(StoredSession { version, record })),
-                Swap::Conflict(other) => stored = other,
-            }
-        }
-        Ok(self.open(name, stored))
-    }
-
-    fn swap(
-        &self,
-        name: &SessionName,
-        expected: Option<u64>,
-        sealed: &[u8],
-        lifetime: Duration,
-    ) -> Result<Swap, SessionStoreError> {
-        guard(|| self.store.compare_and_set(name, expected, sealed, lifetime))
-    }
-
-    /// Opens the seal of a record. One that cannot be opened is the record of nobody: its bytes are empty.
-    fn open(&self, name: &SessionName, stored: Option<StoredSession>) -> Option<StoredSession> {
-        stored.map(|StoredSession { version, record }| StoredSession {
-            version,
-            record: self.sealer.open(Purpose::Record(name), &record).unwrap_or_default(),
-        })
-    }
-
-    /// Tells the other processes what the one with a number says, and returns whether it has.
-    fn publish(&self, process: u32, message: &Message) -> bool {
-        let sealed = self.sealer.seal(Purpose::Message, &message.write(process));
-        // A message that arrives twice does no harm: what waited for the first one does not wait any more.
-        let publish = |sealed: &[u8]| guard(|| self.store.publish(sealed));
-        sealed.is_ok_and(|sealed| publish(&sealed).or_else(|_| publish(&sealed)).is_ok())
-    }
-}
-
-/// Calls the store. A panic of it is a failure.
-fn guard<T>(call: impl FnOnce() -> Result<T, SessionStoreError>) -> Result<T, SessionStoreError> {
-    catch(call).unwrap_or_else(|_| Err(SessionStoreError::Other("the store has panicked".into())))
 }
 
 /// The sessions of one server.
@@ -347,7 +197,7 @@ struct SessionSharing {
     /// Number of such loads that are under way.
     loading: usize,
     failed: Failed,
-    /// What has failed is tried again after a pause, which has begun.
+    /// The pause has begun after which failed steps are tried again.
     is_paused: bool,
     relays: Relays,
     /// Changes that are published when the earlier ones are.
@@ -387,7 +237,7 @@ impl SessionSharing {
         shards.lock().unwrap_or_else(PoisonError::into_inner).push(process);
         let inbox = Inbox::new(MAX_MESSAGES);
         shared.loops.0.lock().unwrap_or_else(PoisonError::into_inner).push(inbox.sender());
-        // It is heard at once: whoever was asked with its number before, by a client that made it up, is another one.
+        // It is heard at once: a process that was asked with its number before, by an id that a client made up, is another one.
         _ = shared.publish(process, &Message::Changes(ChangeSet::default()));
         Ok(Self {
             shared,
@@ -588,11 +438,11 @@ impl SessionSharing {
         let Received::Message(sealed) = received else {
             self.relays.end_all(now, server);
             for id in server.shared_sessions().mark_all_stale() {
-                // What waits elsewhere may have been sent in vain.
+                // Messages that wait in other processes may have been sent in vain.
                 _ = self.tell(Message::StreamOpened(id.clone(), String::new()));
                 self.load(server, id);
             }
-            // What was published meanwhile is unknown.
+            // Changes that were published meanwhile are unknown.
             return Some(ChangeSet::everything());
         };
         let message = self.shared.sealer.open(Purpose::Message, sealed).ok()?;

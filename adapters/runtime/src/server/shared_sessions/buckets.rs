@@ -7,8 +7,9 @@ use std::io;
 use mcp_std::session_store::{SessionName, SessionStoreError, Swap};
 use sha2::{Digest as _, Sha256};
 
+use super::jobs::guard;
 use super::seal::Purpose;
-use super::{Place, Shared, SharedSessions, guard};
+use super::{Place, Shared, SharedSessions};
 
 /// Number of times that a bucket is stored again after a conflict.
 const MAX_CONFLICTS: u32 = 16;

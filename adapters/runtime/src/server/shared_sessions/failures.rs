@@ -1,18 +1,19 @@
-//! What has failed for no request, or after it was answered, and is tried again after a pause.
+//! Steps that have failed without a request, or after its answer, and are tried again after a pause.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use mcp_proto::Instant;
 use mcp_proto::http::server::{Server, SessionId};
 
+use super::SessionSharing;
+use super::jobs::Job;
 use super::message::Message;
-use super::{Job, SessionSharing};
 
 /// Largest number of sessions of which something has failed, of each kind. Beyond it their records expire by themselves, and
 /// what was not told stays unknown to other processes until they load the sessions.
 const MAX_FAILED: usize = 1 << 16;
 
-/// What has failed for no request, or after it was answered.
+/// Steps that have failed without a request, or after its answer.
 #[derive(Default)]
 pub(super) struct Failed {
     /// Sessions to load for their GET streams.

@@ -90,7 +90,7 @@ impl ShareSessions for SessionsInIds {
         }
     }
 
-    // Nobody can be told.
+    // No other process can be told.
     fn publish(&mut self, _: &ChangeSet) {}
 
     fn drive(&mut self, _: Instant, _: &mut Server) -> Driven {
@@ -138,7 +138,7 @@ mod tests {
             let cut = SealedIdentity::new(text[..end].into());
             assert!([altered, cut].iter().flatten().all(|other| before.open(now, other).is_none()), "{end}");
         }
-        // What a store has is sealed for another purpose.
+        // A record of a store is sealed for another purpose.
         let record = before.sealer.seal(Purpose::Message, &[0xff; 20]).expect("sealed");
         let record = SealedIdentity::new(URL_SAFE_NO_PAD.encode(record)).expect("short");
         assert!(before.open(now, &record).is_none());

@@ -1,6 +1,6 @@
-//! Messages of calls that may run again, in the store, and who owns each: the process that runs the call.
+//! Messages of calls that may run again, in the store, each with its owner: the process that runs the call.
 //!
-//! What the store has is a version, a kind, the number of the owner (four bytes, high ones first), and the message.
+//! An entry of the store is a version, a kind, the number of the owner (four bytes, high ones first), and the message.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,9 +10,10 @@ use mcp_proto::Instant;
 use mcp_proto::http::server::{ExchangeId, KeptCall, Server, SessionId, SharedSessionEvent};
 use mcp_std::session_store::{SessionName, SessionStoreError, StoredSession, Swap};
 
+use super::jobs::{Job, guard};
 use super::relays::number_of;
 use super::seal::{Purpose, name_of_call};
-use super::{Job, MAX_CONFLICTS, SessionSharing, Shared, guard};
+use super::{MAX_CONFLICTS, SessionSharing, Shared};
 
 const VERSION: u8 = 1;
 /// The call runs.
@@ -25,7 +26,7 @@ const CANCELLED: u8 = 3;
 const CANCELLED_LIFETIME: Duration = Duration::from_secs(60);
 /// How long the store tells a process that was slow that its call has an answer, by another one.
 const ANSWERED_LIFETIME: Duration = Duration::from_secs(600);
-/// The same for a call that nobody has taken over. No process asks, so that the store has no more than the calls of a second.
+/// The same for a call that no process has taken over. No process asks, so that the store has no more than the calls of a second.
 const UNCLAIMED_LIFETIME: Duration = Duration::from_secs(1);
 
 /// The number that no process has.
@@ -49,7 +50,7 @@ impl CallPlace {
     }
 }
 
-/// What is done about a call.
+/// A step for a call, in the store.
 pub(super) enum CallJob {
     /// Stores the message.
     Keep { exchange: ExchangeId, place: CallPlace, message: Vec<u8>, lifetime: Duration },
@@ -83,7 +84,7 @@ pub(super) enum CallOutcome {
     Done,
 }
 
-/// What was found of a call.
+/// The outcome of a search for a call.
 pub(super) enum Found {
     /// This process owns it now.
     Mine(Taken),
@@ -104,7 +105,7 @@ pub(super) struct Taken {
     message: Vec<u8>,
 }
 
-/// What the store has of a call.
+/// The entry of a call in the store.
 struct Entry {
     kind: u8,
     owner: u32,
@@ -171,7 +172,7 @@ impl Shared {
         self.swap(&name, expected, &sealed, lifetime)
     }
 
-    /// Loads what the store has of a call; `None` also for what this release does not read.
+    /// Loads the entry of a call; `None` also for what this release does not read.
     fn load_call(&self, place: &CallPlace) -> Result<Option<(u64, Entry)>, SessionStoreError> {
         let name = place.name();
         let stored = guard(|| self.store.load(&name))?;

@@ -51,7 +51,7 @@ impl fmt::Debug for SessionKeys {
     }
 }
 
-/// What is sealed. It is authenticated, so a record opens as that of its session alone.
+/// The purpose of sealed bytes. It is authenticated, so a record opens as that of its session alone.
 #[derive(Clone, Copy)]
 pub(super) enum Purpose<'a> {
     Record(&'a SessionName),
@@ -98,7 +98,7 @@ impl SealKey {
     }
 }
 
-/// What was not sealed with these keys, or for this purpose, or was changed.
+/// Bytes that were not sealed with these keys, or for this purpose, or were changed.
 #[derive(Debug)]
 pub(super) struct NotSealed;
 

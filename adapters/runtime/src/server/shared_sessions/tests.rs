@@ -3,12 +3,13 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time;
+use std::{thread, time};
 
 use mcp_proto::http::server::{Config, Connection, Event, KeptCall};
 use mcp_proto::{Capabilities, Capability, Change, Entropy, server};
-use mcp_std::session_store::{MemorySessionStore, WatchReceiver};
+use mcp_std::session_store::{MemorySessionStore, SessionName, WatchReceiver};
 
+use super::seal::name_of;
 use super::*;
 
 /// A store whose records, or whose messages, can be out of reach.
@@ -451,7 +452,7 @@ fn end_of_a_session_that_fails_is_repeated_and_so_are_changes() {
     let mut changes = None;
     run_all(&mut [&mut a, &mut b], "it has ended", |all| all[1].server.session_count() == 0);
     let inbox = Inbox::new(64);
-    b.shared.loops.0.lock().expect("nobody has panicked").push(inbox.sender());
+    b.shared.loops.0.lock().expect("no thread has panicked").push(inbox.sender());
     store.fail(false, true);
     let failures = store.failures();
     a.sharing.publish(&ChangeSet::everything());
@@ -524,7 +525,7 @@ fn message_that_cannot_be_handed_over_waits_for_the_next_stream() {
         is_back
     });
     let inbox = Inbox::new(8);
-    b.shared.loops.0.lock().expect("nobody has panicked").push(inbox.sender());
+    b.shared.loops.0.lock().expect("no thread has panicked").push(inbox.sender());
     assert!(b.shared.publish(b.sharing.process, &opened));
     let mut messages = VecDeque::new();
     a.run_until("handed over", |_| {
