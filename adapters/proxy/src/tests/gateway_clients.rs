@@ -1,11 +1,12 @@
-//! Several clients of a gateway: what an upstream says or asks without naming a call.
+//! Several clients of a gateway: messages and questions of an upstream that name no call.
 
 use mcp_proto::model::LoggingLevel;
-use mcp_proto::{ChannelId, Era, Version};
+use mcp_proto::{ChannelId, Version};
 use serde_json::{Value, json};
 
 use super::gateway::tools;
 use super::gateway_harness::GatewayHarness;
+use super::harness::{call_of_other, handshake_of_other};
 use super::several_clients::GATHERED;
 use crate::relayed_call::CANCEL_GRACE_PERIOD;
 use crate::{ClientCount, Decision, Gateway};
@@ -25,13 +26,7 @@ impl OtherClient {
     fn connect(chain: &mut GatewayHarness, version: Version) -> Self {
         let now = chain.now;
         let other = Self { channel: chain.downstream.engine().open_channel(now), version };
-        if version.era() == Era::Legacy {
-            let capabilities = json!({"elicitation": {}, "roots": {}});
-            let info = json!({"name": "other", "version": "1"});
-            let params = json!({"protocolVersion": version.as_str(), "capabilities": capabilities, "clientInfo": info});
-            other.send(chain, &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}));
-            other.send(chain, &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        }
+        handshake_of_other(version).iter().for_each(|message| other.send(chain, message));
         other
     }
 
@@ -42,16 +37,7 @@ impl OtherClient {
     }
 
     fn call_tool(&self, chain: &mut GatewayHarness, name: &str) {
-        let mut params = json!({"name": name});
-        if self.version.era() == Era::Modern {
-            params["_meta"] = json!({
-                "io.modelcontextprotocol/protocolVersion": self.version.as_str(),
-                "io.modelcontextprotocol/clientInfo": {"name": "other", "version": "1"},
-                "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "roots": {}},
-                "io.modelcontextprotocol/logLevel": "debug",
-            });
-        }
-        self.send(chain, &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}));
+        self.send(chain, &call_of_other(self.version, name));
     }
 
     /// Returns whether a log message and a question reached the client since the last time.

@@ -8,7 +8,7 @@ use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{self, Call};
 use mcp_proto::{
-    Anchor, CallError, CallKey, CallOptions, Capabilities, Capability, Change, Fault, Instant, Limits,
+    Anchor, CallError, CallKey, CallOptions, Capabilities, Capability, Change, Era, Fault, Instant, Limits,
     Progress, RawJson, Version, VersionSet,
 };
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ pub(super) const REVISION_PAIRS: [(Version, Version); 6] = [
     (Version::V2026_07_28, Version::V2025_06_18),
 ];
 
-/// Time after which the bridge ends its server, if nobody uses it.
+/// Time after which the bridge ends its server, if no client uses it.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// A client, both sides of a bridge, and a server.
@@ -72,6 +72,35 @@ pub(super) fn capabilities_of(capabilities: &[Capability]) -> Capabilities {
 
 pub(super) fn with_seal_key(config: server::Config, key: u8) -> server::Config {
     config.seal(Keys::new([key; 32]), Anchor::default())
+}
+
+/// Returns the messages that open the session of another client than that of the harness. A modern one has none.
+pub(super) fn handshake_of_other(version: Version) -> Vec<Value> {
+    if version.era() == Era::Modern {
+        return Vec::new();
+    }
+    let capabilities = json!({"elicitation": {}, "roots": {}});
+    let info = json!({"name": "other", "version": "1"});
+    let params =
+        json!({"protocolVersion": version.as_str(), "capabilities": capabilities, "clientInfo": info});
+    vec![
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+    ]
+}
+
+/// Returns a call of that client.
+pub(super) fn call_of_other(version: Version, tool: &str) -> Value {
+    let mut params = json!({"name": tool});
+    if version.era() == Era::Modern {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": version.as_str(),
+            "io.modelcontextprotocol/clientInfo": {"name": "other", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "roots": {}},
+            "io.modelcontextprotocol/logLevel": "debug",
+        });
+    }
+    json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params})
 }
 
 impl BridgeHarness {

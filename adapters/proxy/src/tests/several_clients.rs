@@ -1,12 +1,12 @@
-//! Several clients in front of one server: what does not say whose it is reaches its owner, or nobody.
+//! Several clients in front of one server: a message without a call reaches its owner, or no client.
 
 use core::time::Duration;
 
 use mcp_proto::model::LoggingLevel;
-use mcp_proto::{ChannelId, Era, Version, client};
+use mcp_proto::{ChannelId, Version, client};
 use serde_json::{Value, json};
 
-use super::harness::{ALL_CAPABILITIES, BridgeHarness};
+use super::harness::{ALL_CAPABILITIES, BridgeHarness, call_of_other, handshake_of_other};
 use crate::ClientCount;
 use crate::relayed_call::CANCEL_GRACE_PERIOD;
 
@@ -16,7 +16,7 @@ const SERVER_REVISION: Version = Version::V2025_11_25;
 /// Longer than questions are gathered.
 pub(super) const GATHERED: Duration = Duration::from_millis(60);
 
-/// A client over HTTP that never returns with an answer keeps nobody else from being asked.
+/// A client over HTTP that never returns with an answer keeps no other client from being asked.
 #[test]
 fn client_that_never_answers_over_http_does_not_count() {
     let (down, all) = (Version::V2026_07_28, &ALL_CAPABILITIES);
@@ -48,12 +48,7 @@ impl OtherClient {
         let mut opened = None;
         chain.with_relay(|_, engines| opened = Some(engines.downstream.open_channel(engines.now)));
         let other = Self { channel: opened.expect("a channel"), version };
-        if version.era() == Era::Legacy {
-            let info = json!({"name": "other", "version": "1"});
-            let params = json!({"protocolVersion": version.as_str(), "capabilities": {"elicitation": {}, "roots": {}}, "clientInfo": info});
-            other.send(chain, &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}));
-            other.send(chain, &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        }
+        handshake_of_other(version).iter().for_each(|message| other.send(chain, message));
         other
     }
 
@@ -66,16 +61,7 @@ impl OtherClient {
     }
 
     fn call(&self, chain: &mut BridgeHarness) {
-        let mut params = json!({"name": "book"});
-        if self.version.era() == Era::Modern {
-            params["_meta"] = json!({
-                "io.modelcontextprotocol/protocolVersion": self.version.as_str(),
-                "io.modelcontextprotocol/clientInfo": {"name": "other", "version": "1"},
-                "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "roots": {}},
-                "io.modelcontextprotocol/logLevel": "debug",
-            });
-        }
-        self.send(chain, &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}));
+        self.send(chain, &call_of_other(self.version, "book"));
     }
 
     /// Returns all that was sent to the client since the last time.
@@ -233,9 +219,9 @@ fn question_of_an_ended_call_moves_to_no_other_client() {
     assert!(is_refused(&chain, "the call that this was for is over"));
 }
 
-/// What a server says on its own may be about the client that has used it and is gone.
+/// A message that a server sends on its own may be about the client that has used it and is gone.
 #[test]
-fn message_after_the_call_of_another_client_reaches_nobody() {
+fn message_after_the_call_of_another_client_reaches_no_client() {
     let down = Version::V2025_11_25;
     let mut chain = shared_bridge(down);
     let other = OtherClient::connect(&mut chain, down);
