@@ -288,8 +288,8 @@ letters and digits becomes -. Resources keep their URIs.
               else is shown and used; * stands for any characters
   hide        the same for what is not shown, and not used; URIs in other
               spellings too, but a server may know more: allow is the safe rule
-  principals  names of principals, each with allow and hide in place of those of
-              everybody; with --protect they are the subjects of tokens
+  principals  names of principals, each with allow and hide in place of those
+              above; with --protect they are the subjects of tokens
   disabled    true: the server is not used
 
 Where rules are about URIs, those with . or .. as a segment are refused.

@@ -50,7 +50,7 @@ pub(crate) struct ProxyArgs {
 }
 
 impl ProxyArgs {
-    /// Returns the time after which a server that nobody uses is ended; `None` if it never is.
+    /// Returns the time after which a server without use is ended; `None` if it never is.
     pub(crate) fn server_idle_timeout(&self) -> Option<Duration> {
         Some(self.idle_timeout).filter(|timeout| !timeout.is_zero())
     }

@@ -31,7 +31,7 @@ pub(crate) fn learn_challenges(
         FailureContext { timeout, connect_timeout: timeout, total_timeout: None, is_stderr_shown: true };
     let opened = Client::open(Runtime::Blocking, &spec, config.limits(limits), (), SHUTDOWN_TIMEOUTS)?;
     let outcome = opened.and_then(|mut client| {
-        // Some servers let everybody in, and refuse what comes after the handshake.
+        // Some servers let all clients in, and refuse what comes after the handshake.
         let listed = client.list_tools();
         let _ = client.close();
         listed

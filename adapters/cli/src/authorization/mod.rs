@@ -76,7 +76,7 @@ pub(crate) fn for_command(
     Ok(Some(authorizer.store(store).interaction(interaction)))
 }
 
-/// Returns the authorizer of a server that uses what `login` has stored, and asks nobody; `None` if it has nothing to answer.
+/// Returns the authorizer of a server that uses what `login` has stored, and asks no user; `None` if it has nothing to answer.
 ///
 /// # Errors
 ///

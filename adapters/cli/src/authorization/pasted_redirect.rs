@@ -27,7 +27,7 @@ fn ask(url: &Url) {
     print_stderr("then enter the address at which the browser ends, or the part of it behind the `?`:");
 }
 
-/// Reads one line of stdin that is not empty. Nothing is read ahead: what follows may be for somebody else.
+/// Reads one line of stdin that is not empty. Nothing is read ahead: what follows may be for another reader.
 fn read_line() -> io::Result<String> {
     loop {
         let mut bytes = Vec::new();

@@ -52,7 +52,7 @@ impl CheckedPeer {
     ///
     /// # Errors
     ///
-    /// Fails if the process cannot be started, or nobody listens at the socket.
+    /// Fails if the process cannot be started, or no server listens at the socket.
     pub(super) fn start(server: &ServerTarget, version: Version, trace: bool) -> Result<Self, Error> {
         let trace_output = WireTrace::new(trace);
         Ok(match server {

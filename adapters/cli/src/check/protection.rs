@@ -101,7 +101,7 @@ fn check_method(report: &CheckReport, method: &str, reply: Result<HttpResponseHe
     }
 }
 
-/// Checks the response to a request with a token that nobody has issued.
+/// Checks the response to a request with a token that no authorization server has issued.
 fn check_invalid_token(report: &CheckReport, reply: Result<HttpResponseHead, String>) {
     let location = "a request with an invalid token";
     let head = match reply {

@@ -13,10 +13,10 @@ use super::uri_forms::UriForms;
 use crate::failure::CommandFailure;
 use crate::server::Location;
 
-/// Rules of one server: those of everybody, and those that take their place for a principal.
+/// Rules of one server: those for all clients, and those that take their place for a principal.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(super) struct Rules {
-    everybody: Patterns,
+    common: Patterns,
     principals: BTreeMap<String, Patterns>,
 }
 
@@ -36,7 +36,7 @@ impl Rules {
     ///
     /// Fails if a member has another form.
     pub(super) fn parse(members: &Map<String, Value>, at: &Location) -> Result<Self, CommandFailure> {
-        let everybody = Patterns::parse(members, at)?;
+        let common = Patterns::parse(members, at)?;
         let at = at.member("principals");
         let mut principals = BTreeMap::new();
         let listed = match members.get("principals") {
@@ -51,16 +51,16 @@ impl Rules {
             }
             principals.insert(name.clone(), Patterns::parse(patterns, &at)?);
         }
-        Ok(Self { everybody, principals })
+        Ok(Self { common, principals })
     }
 
-    /// Returns whether everything is shown to everybody.
+    /// Returns whether all clients see everything.
     fn is_open(&self) -> bool {
         *self == Self::default()
     }
 
     fn of(&self, principal: Option<&str>) -> &Patterns {
-        principal.and_then(|principal| self.principals.get(principal)).unwrap_or(&self.everybody)
+        principal.and_then(|principal| self.principals.get(principal)).unwrap_or(&self.common)
     }
 }
 
@@ -164,28 +164,32 @@ impl SharedRules {
         differs
     }
 
-    /// Returns who sees a tool, by the name that clients know it by.
+    /// Applies a function to the rules of a server; `None` if it has none.
+    fn with_rules_of<R>(&self, server: &str, apply: impl FnOnce(&Rules) -> R) -> Option<R> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(server).map(apply)
+    }
+
+    /// Returns the audience of a tool, by the name that clients know it by.
     pub(super) fn audience_of_tool(&self, name: &str) -> Audience {
         let Some((server, tool)) = name.split_once('_') else { return Audience::EVERYONE };
-        let rules = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(rules) = rules.get(server).cloned() else { return Audience::EVERYONE };
+        let Some(rules) = self.with_rules_of(server, Rules::clone) else { return Audience::EVERYONE };
         let tool = tool.to_owned();
         Audience::matching(move |caller| rules.of(caller.principal()).shows(&tool))
     }
 
     /// Decides about an entry.
     pub(super) fn decide(&self, access: &Access<'_>) -> Decision {
-        let rules = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(rules) = rules.get(access.upstream) else { return Decision::Allow };
-        let patterns = rules.of(access.caller.principal());
         // Whether a list may say that the server is missing. An entry has members, if only an empty name.
         let is_server = access.name.is_empty() && !access.is_use && access.payload.as_str() == "{}";
-        let is_shown = match access.kind {
-            _ if is_server => patterns.shows_anything(),
-            EntryKind::Resource | EntryKind::ResourceTemplate => patterns.shows_uri(access.name),
-            _ => patterns.shows(access.name),
-        };
-        if is_shown { Decision::Allow } else { Decision::Hide }
+        let is_shown = self.with_rules_of(access.upstream, |rules| {
+            let patterns = rules.of(access.caller.principal());
+            match access.kind {
+                _ if is_server => patterns.shows_anything(),
+                EntryKind::Resource | EntryKind::ResourceTemplate => patterns.shows_uri(access.name),
+                _ => patterns.shows(access.name),
+            }
+        });
+        if is_shown.unwrap_or(true) { Decision::Allow } else { Decision::Hide }
     }
 }
 
@@ -222,9 +226,9 @@ mod tests {
     #[test]
     fn hidden_tool_has_no_audience() {
         let shared = SharedRules::default();
-        let everybody = patterns(Some(&["read"]), &[]);
+        let common = patterns(Some(&["read"]), &[]);
         let principals = BTreeMap::from([("ada".to_owned(), Patterns::default())]);
-        shared.replace([("files".to_owned(), Rules { everybody, principals })].into_iter());
+        shared.replace([("files".to_owned(), Rules { common, principals })].into_iter());
         let (anyone, ada) = (Caller::default(), Caller::from(Authorization::new(Identity::new("ada"))));
         for (tool, shown) in
             [("files_read", [true, true]), ("files_write_all", [false, true]), ("search_find", [true, true])]

@@ -133,7 +133,7 @@ impl UpstreamSlot {
             None => true,
             Some(Worker::Ending(thread)) if thread.is_finished() => true,
             Some(Worker::Discarding(thread)) if thread.is_finished() => {
-                // One that could not be started concerns nobody any more.
+                // If it could not be started, its clients are gone, and no failure is reported.
                 self.upstream = thread.join().ok().and_then(Result::ok);
                 self.end(None);
                 self.worker.is_none()

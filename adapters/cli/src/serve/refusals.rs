@@ -39,7 +39,7 @@ impl RefusalNotes {
     }
 }
 
-/// Returns an option with its value. One that a shell would read otherwise is left out: anybody can send it.
+/// Returns an option with its value. One that a shell would read otherwise is left out: any client can send it.
 fn option(name: &str, value: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '/' | '[' | ']');
     if value.chars().all(is_plain) { format!("{name} {value}") } else { name.to_owned() }

@@ -1,4 +1,4 @@
-//! What clients of a `gateway` learn of its servers and servers of its clients, and how many calls a server has.
+//! Bounds between clients and servers of a `gateway`: the information that passes, and the number of calls of a server.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The `gateway` command while its file changes: what goes stays hidden to its end, and one server follows another.
+//! The `gateway` command while its file changes: an entry that goes stays hidden to its end, and one server follows another.
 
 use core::time::Duration;
 use std::fs;

@@ -282,7 +282,7 @@ fn stream_of_another_process_ends_with_an_error_or_begins_anew() {
     let running = call(&mut a, &mut |_| {});
     a.advance(secs(5));
     let begun = a.response(x).events().first().expect("the first event").id.clone();
-    // Nobody can ask the other process for the stream, so the call counts as lost, at once.
+    // No process can ask the other one for the stream, so the call counts as lost, at once.
     let resumed = get(&mut b, &id, &[("Last-Event-ID", &begun)]);
     let response = b.response(resumed);
     assert_eq!(

@@ -92,7 +92,7 @@ fn call_of_a_process_that_is_killed_ends_with_an_error_for_who_resumes_it() {
     all.processes[0].advance(secs(40));
     let response = all.processes[0].response(x);
     assert!(response.is_complete && response.messages().is_empty(), "its client resumes it again");
-    // Ids that nobody issued.
+    // Ids that no process has issued.
     for after in ["1-1-!", "1-1-", "x", "1-1-e30", &format!("{begun}{begun}")] {
         let x = resume(&mut all, 0, &id, after);
         all.processes[0].advance(secs(2));
