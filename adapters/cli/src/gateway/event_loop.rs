@@ -245,7 +245,8 @@ impl GatewayLoop {
                 let fault = self.gateway.take_fault(index);
                 if slot.upstream().is_some() {
                     any = true;
-                    self.health.set(index, if fault.is_some() { ServerState::Failed } else { ServerState::Idle });
+                    self.health
+                        .set(index, if fault.is_some() { ServerState::Failed } else { ServerState::Idle });
                 }
                 slot.end(fault);
             }

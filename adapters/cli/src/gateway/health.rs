@@ -8,6 +8,8 @@ use mcp_proto::RawJson;
 use mcp_proto::http::server::PublicDocument;
 use serde::Serialize;
 
+use super::rules::SharedRules;
+
 /// State of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -20,9 +22,13 @@ pub(super) enum ServerState {
     Failed,
 }
 
-/// The servers by the index of their upstream, shared by the loop and the document.
-#[derive(Clone, Default)]
-pub(super) struct Health(Arc<Mutex<BTreeMap<usize, ServerHealth>>>);
+/// The servers behind a gateway, shared by its loop and the document.
+#[derive(Clone)]
+pub(super) struct Health {
+    /// By the index of their upstream.
+    servers: Arc<Mutex<BTreeMap<usize, ServerHealth>>>,
+    rules: SharedRules,
+}
 
 #[derive(Clone, Serialize)]
 struct ServerHealth {
@@ -38,7 +44,12 @@ struct HealthDocument<'a> {
 }
 
 impl Health {
-    /// Returns the document. Without `shows_servers` it tells of no server by name: it is read without a token.
+    pub(super) fn new(rules: SharedRules) -> Self {
+        Self { servers: Arc::default(), rules }
+    }
+
+    /// Returns the document, which is read without a token. It names servers of which the rules hide not all, or none without
+    /// `shows_servers`.
     pub(super) fn document(&self, shows_servers: bool) -> PublicDocument {
         let health = self.clone();
         PublicDocument::live(PATH, "application/json", move || health.to_json(shows_servers))
@@ -66,14 +77,14 @@ impl Health {
             n if n < servers.len() => "degraded",
             _ => "down",
         };
-        let document =
-            HealthDocument { status, servers: shows_servers.then(|| servers.values().collect()) };
+        let shown = servers.values().filter(|server| self.rules.shows_server(&server.name));
+        let document = HealthDocument { status, servers: shows_servers.then(|| shown.collect()) };
         RawJson::encode(&document).unwrap_or_else(|_| RawJson::empty_object())
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, ServerHealth>> {
         // A panic leaves a map that can be read.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -86,7 +97,7 @@ mod tests {
 
     #[test]
     fn status_tells_of_failed_servers() {
-        let health = Health::default();
+        let health = Health::new(SharedRules::default());
         let text = |shows| health.to_json(shows).as_str().to_owned();
         assert_eq!(text(true), r#"{"status":"ok","servers":[]}"#);
         for (index, name) in ["files", "search"].into_iter().enumerate() {

@@ -44,7 +44,8 @@ use server_file::ServerFile;
 /// Fails if the command line or the file is wrong.
 pub(crate) fn run(args: args::GatewayArgs) -> Result<(), CommandFailure> {
     let args::GatewayArgs { config, proxy, protection, store, allow_http } = args;
-    let (proxy, rules, health) = (Arc::new(proxy), SharedRules::default(), Health::default());
+    let (proxy, rules) = (Arc::new(proxy), SharedRules::default());
+    let health = Health::new(rules.clone());
     // A wrong file is reported before anything is awaited.
     let mut file = ServerFile::new(config, Arc::clone(&proxy), store, allow_http);
     let servers = file.read()?;

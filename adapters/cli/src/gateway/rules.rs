@@ -177,6 +177,11 @@ impl SharedRules {
         Audience::matching(move |caller| rules.of(caller.principal()).shows(&tool))
     }
 
+    /// Returns whether clients without a token may be told of a server.
+    pub(super) fn shows_server(&self, server: &str) -> bool {
+        self.with_rules_of(server, |rules| rules.of(None).shows_anything()).unwrap_or(true)
+    }
+
     /// Decides about an entry.
     pub(super) fn decide(&self, access: &Access<'_>) -> Decision {
         // Whether a list may say that the server is missing. An entry has members, if only an empty name.

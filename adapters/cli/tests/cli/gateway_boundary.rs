@@ -1,10 +1,16 @@
 //! Bounds between clients and servers of a `gateway`: the information that passes, and the number of calls of a server.
 
+use core::time::Duration;
+use std::thread;
+use std::time::Instant;
+
 use serde_json::{Value, json};
 
 use crate::bridge::BridgeProcess;
 use crate::config_file::TemporaryDirectory;
 use crate::gateway::{file_of, has, over_http, program, wait_for_tools};
+use crate::protected_server::get;
+use crate::protection::Issuer;
 use crate::recording_server::RecordingServer;
 use crate::support::{ClosedAddress, PROBE};
 
@@ -56,6 +62,39 @@ fn clients_are_told_the_kind_of_a_failure_and_the_log_the_rest() {
     ] {
         assert!(stderr.contains(part), "no {part:?}: {stderr}");
     }
+}
+
+#[test]
+fn monitors_are_told_of_servers_that_clients_may_know() {
+    let (directory, issuer) = (TemporaryDirectory::new(), Issuer::new());
+    let servers = json!({
+        "sound": program(&[]),
+        "none": {"command": "/nowhere/at/all"},
+        "hidden": {"command": "/nowhere/at/all", "hide": ["*"]},
+    });
+    let file = directory.write("mcp.json", &file_of(&servers));
+    let wait_for = |url: &str, expected: &Value| {
+        let url = format!("{}/health", url.strip_suffix("/mcp").expect("the endpoint"));
+        let begun = Instant::now();
+        loop {
+            let (status, text) = get(&url);
+            let body = text.split_once("\n\n").expect("a body").1;
+            if status == 200 && serde_json::from_str::<Value>(body).ok().as_ref() == Some(expected) {
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{text}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let gateway = over_http(&file, &[]);
+    let shown = json!([{"name": "sound", "state": "ready"}, {"name": "none", "state": "failed"}]);
+    wait_for(&gateway.url, &json!({"status": "degraded", "servers": shown}));
+    directory.write("mcp.json", &file_of(&json!({"sound": program(&[])})));
+    wait_for(&gateway.url, &json!({"status": "ok", "servers": [{"name": "sound", "state": "ready"}]}));
+    directory.write("mcp.json", &file_of(&json!({"none": {"command": "/nowhere/at/all"}})));
+    wait_for(&gateway.url, &json!({"status": "down", "servers": [{"name": "none", "state": "failed"}]}));
+    let gateway = over_http(&file, &["--protect", &issuer.0]);
+    wait_for(&gateway.url, &json!({"status": "down"}));
 }
 
 #[test]
