@@ -87,11 +87,6 @@ impl Fields {
         Self { lines: Vec::new() }
     }
 
-    /// Creates an empty set of fields with room for so many bytes of lines.
-    pub(crate) fn with_capacity(bytes: usize) -> Self {
-        Self { lines: Vec::with_capacity(bytes) }
-    }
-
     /// Adds a field and returns true.
     ///
     /// Returns false and adds nothing if the name is not a token or the value has control characters
@@ -104,27 +99,12 @@ impl Fields {
         fits
     }
 
-    /// Adds a field with a name that is known to be a token, as [`push()`](Self::push) does.
-    pub(crate) fn push_known(&mut self, name: &'static str, value: &[u8]) -> bool {
-        debug_assert!(is_token(name.as_bytes()), "{name}");
-        let fits = is_field_value(value);
-        if fits {
-            self.append_line(name, value);
-        }
-        fits
-    }
-
     fn append_line(&mut self, name: &str, value: &[u8]) {
         self.lines.reserve(name.len() + value.len() + b": \r\n".len());
         self.lines.extend_from_slice(name.as_bytes());
         self.lines.extend_from_slice(b": ");
         self.lines.extend_from_slice(value);
         self.lines.extend_from_slice(b"\r\n");
-    }
-
-    /// Adds all fields of another set.
-    pub(crate) fn append(&mut self, other: &Self) {
-        self.lines.extend_from_slice(&other.lines);
     }
 
     /// Returns the name and value of each field, in order.
@@ -156,6 +136,29 @@ impl Fields {
     /// Removes all fields and keeps the allocated capacity.
     pub fn clear(&mut self) {
         self.lines.clear();
+    }
+}
+
+#[cfg(all(feature = "http", feature = "client"))]
+impl Fields {
+    /// Creates an empty set of fields with room for so many bytes of lines.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self { lines: Vec::with_capacity(bytes) }
+    }
+
+    /// Adds a field with a name that is known to be a token, as [`push()`](Self::push) does.
+    pub(crate) fn push_known(&mut self, name: &'static str, value: &[u8]) -> bool {
+        debug_assert!(is_token(name.as_bytes()), "{name}");
+        let fits = is_field_value(value);
+        if fits {
+            self.append_line(name, value);
+        }
+        fits
+    }
+
+    /// Adds all fields of another set.
+    pub(crate) fn append(&mut self, other: &Self) {
+        self.lines.extend_from_slice(&other.lines);
     }
 }
 

@@ -87,7 +87,7 @@ fn monitors_are_told_of_servers_that_clients_may_know() {
         }
     };
     let gateway = over_http(&file, &[]);
-    let shown = json!([{"name": "sound", "state": "ready"}, {"name": "none", "state": "failed"}]);
+    let shown = json!([{"name": "none", "state": "failed"}, {"name": "sound", "state": "ready"}]);
     wait_for(&gateway.url, &json!({"status": "degraded", "servers": shown}));
     directory.write("mcp.json", &file_of(&json!({"sound": program(&[])})));
     wait_for(&gateway.url, &json!({"status": "ok", "servers": [{"name": "sound", "state": "ready"}]}));

@@ -388,6 +388,6 @@ impl Client {
         let mut x = x.sent_as(purpose);
         // Streams are at the endpoint, wherever a redirect has led the POST.
         (x.url, x.body) = (self.config.endpoint.clone(), Bytes::new());
-        self.submit(x);
+        self.submit(x, None);
     }
 }

@@ -90,7 +90,7 @@ impl Client {
             _ => {}
         }
         let url = self.session.message_url(&self.config.endpoint);
-        self.submit_parsed(ClientExchange::new(purpose, url, message.clone(), retries), Some(&parts));
+        self.submit(ClientExchange::new(purpose, url, message.clone(), retries), Some(&parts));
         // The cancellation is sent before its exchange is aborted (HTTP-062, HTTP-063).
         if let Some(key) = cancelled {
             self.abort(key);
@@ -106,7 +106,7 @@ impl Client {
             | ExchangePurpose::DeleteSession => self.config.endpoint.clone(),
             _ => self.session.message_url(&self.config.endpoint),
         };
-        self.submit(ClientExchange::new(purpose, url, body, tries));
+        self.submit(ClientExchange::new(purpose, url, body, tries), None);
     }
 
     /// Sends the same request again, unless it no longer waits for its answer.
@@ -125,15 +125,11 @@ impl Client {
                 _ => {}
             }
         }
-        self.submit(x.sent());
+        self.submit(x.sent(), None);
     }
 
-    pub(super) fn submit(&mut self, x: ClientExchange) {
-        self.submit_parsed(x, None);
-    }
-
-    /// Submits a request whose message has been parsed, if there are `parts`.
-    fn submit_parsed(&mut self, mut x: ClientExchange, parts: Option<&MessageParts<'_>>) {
+    /// Makes a request, and hands it to the pool of connections. `parts` are those of its message, if that was parsed before.
+    pub(super) fn submit(&mut self, mut x: ClientExchange, parts: Option<&MessageParts<'_>>) {
         // What the request is made with, so that its refusal can be told from that of an older session or credential.
         x.session_serial = self.session.serial();
         x.credential_generation = self.credentials.generation();
