@@ -114,7 +114,7 @@ impl Client {
             {
                 let message = self.engine.outbox(self.channel).and_then(Outbox::pop_message)?;
                 if !self.is_closing {
-                    self.send(message);
+                    self.send(&message);
                 }
             }
             match self.exchanges.poll_action()? {
@@ -382,7 +382,7 @@ impl Client {
         for _ in 0..MAX_MESSAGES {
             let Some(message) = self.engine.outbox(self.channel).and_then(Outbox::pop_message) else { break };
             if self.engine.peer().is_some() && !renewing {
-                self.send(message);
+                self.send(&message);
             }
         }
         self.is_closing = true;

@@ -39,8 +39,8 @@ fn call_method(method: &str, is_negotiating: bool) -> CallMethod {
 
 impl Client {
     /// Sends a message of the engine as a POST of its own (HTTP-009, HTTP-014, HTTP-016).
-    pub(super) fn send(&mut self, message: Bytes) {
-        let parts = MessageParts::parse(&message);
+    pub(super) fn send(&mut self, message: &Bytes) {
+        let parts = MessageParts::parse(message);
         let method = parts.method.as_deref().unwrap_or_default();
         let mut cancelled = None;
         if let (methods::CANCELLED, Some(id)) = (method, &parts.cancelled_request) {
