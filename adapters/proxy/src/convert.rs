@@ -164,10 +164,21 @@ pub(super) fn convert_result(
                 .map_err(|error| unreadable_result_error(&error))
         }};
     }
-    // These are alike but for what engines write.
-    if from == to || (method == "tools/call" && from.min(to) >= Version::V2025_11_25) {
-        if let Some(result) = without_engine_members(result, from == to) {
-            return Ok(ConvertedResult::Unchanged(result));
+    if from == to {
+        return without_engine_members(result, |_, _| {}).map(ConvertedResult::Unchanged);
+    }
+    if method == "tools/call" && from.min(to) >= Version::V2025_11_25 {
+        // These revisions differ in `structuredContent` alone. A result that is written unlike the schema is read, to be mended or
+        // refused.
+        let (mut has_content, mut is_plain) = (false, !result.as_str().contains("null"));
+        let kept = without_engine_members(result, |name, value| match name {
+            "content" => has_content = value.as_str().starts_with('['),
+            "structuredContent" => is_plain &= value.is_object(),
+            "isError" => is_plain &= matches!(value.as_str(), "true" | "false"),
+            _ => {}
+        });
+        if has_content && is_plain {
+            return kept.map(ConvertedResult::Unchanged);
         }
     }
     match method {
@@ -183,25 +194,24 @@ pub(super) fn convert_result(
         "completion/complete" => return rewritten!(CompleteResult),
         _ => {}
     }
-    let kept = without_engine_members(result, true).map(ConvertedResult::Unchanged);
-    kept.ok_or_else(|| unreadable_result_error(&"not an object, or a member occurs twice"))
+    without_engine_members(result, |_, _| {}).map(ConvertedResult::Unchanged)
 }
 
-/// Returns the result without `resultType` and the keys of the protocol in `_meta`, which the other engine adds.
-///
-/// `None` if it is no object, or if a name occurs twice in it. Without `allows_values` also if `structuredContent` is no object,
-/// as before 2026-07-28.
-fn without_engine_members(result: &RawJson, allows_values: bool) -> Option<RawJson> {
-    let mut has_value = false;
-    let kept = result.edit_members(|name, value| match name {
-        "resultType" => MemberEdit::Drop,
-        "_meta" => application_meta(&value).map_or(MemberEdit::Drop, MemberEdit::Replace),
-        _ => {
-            has_value |= name == "structuredContent" && !value.is_object();
-            MemberEdit::Keep
+/// Returns the result without `resultType` and the keys of the protocol in `_meta`, which the other engine adds. `see` gets the
+/// members.
+fn without_engine_members(
+    result: &RawJson,
+    mut see: impl FnMut(&str, &RawJson),
+) -> Result<RawJson, RpcError> {
+    let kept = result.edit_members(|name, value| {
+        see(name, &value);
+        match name {
+            "resultType" => MemberEdit::Drop,
+            "_meta" => application_meta(&value).map_or(MemberEdit::Drop, MemberEdit::Replace),
+            _ => MemberEdit::Keep,
         }
     });
-    kept.filter(|_| allows_values || !has_value)
+    kept.ok_or_else(|| unreadable_result_error(&"not an object, or a member occurs twice"))
 }
 
 /// Returns the result of a list without the entries that cannot be read, or `None` if all can be.

@@ -305,9 +305,11 @@ details.
 With several clients servers are told of no roots and no sampling.
 
 Over HTTP, GET /health tells monitors, without a token: status is ok, degraded
-(a server has died or cannot be started) or down (all have); servers, unless
-tokens are required, is a list of name and state: ready, idle or failed. The
-HTTP status is 200 in each case.
+(a server has failed) or down (all have); servers, unless tokens are required,
+is a list of name and state. A server is ready while it is connected, failed
+from its death, or from a start in vain, until it has been started again, which
+may take until a client needs it, and idle otherwise. Servers that rules hide
+are left out. The HTTP status is always 200.
 
 A server that requires authorization gets the tokens that `mcp-probe login` has
 stored. Tokens of clients are never passed on.

@@ -14,7 +14,7 @@ use super::rules::SharedRules;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum ServerState {
-    /// It is connected.
+    /// It was connected, and has not been seen to end.
     Ready,
     /// It is being started, or will be when a client needs it.
     Idle,
@@ -48,8 +48,8 @@ impl Health {
         Self { servers: Arc::default(), rules }
     }
 
-    /// Returns the document, which is read without a token. It names servers of which the rules hide not all, or none without
-    /// `shows_servers`.
+    /// Returns the document, which is read without a token. It tells of the servers of which the rules hide not all. Without
+    /// `shows_servers` it names none, and its status is that of all.
     pub(super) fn document(&self, shows_servers: bool) -> PublicDocument {
         let health = self.clone();
         PublicDocument::live(PATH, "application/json", move || health.to_json(shows_servers))
@@ -71,14 +71,14 @@ impl Health {
 
     fn to_json(&self, shows_servers: bool) -> RawJson {
         let servers = self.lock();
-        let failed = servers.values().filter(|server| server.state == ServerState::Failed).count();
-        let status = match failed {
+        let is_told_of = |server: &&ServerHealth| !shows_servers || self.rules.shows_server(&server.name);
+        let servers: Vec<_> = servers.values().filter(is_told_of).collect();
+        let status = match servers.iter().filter(|server| server.state == ServerState::Failed).count() {
             0 => "ok",
-            n if n < servers.len() => "degraded",
+            failed if failed < servers.len() => "degraded",
             _ => "down",
         };
-        let shown = servers.values().filter(|server| self.rules.shows_server(&server.name));
-        let document = HealthDocument { status, servers: shows_servers.then(|| shown.collect()) };
+        let document = HealthDocument { status, servers: shows_servers.then_some(servers) };
         RawJson::encode(&document).unwrap_or_else(|_| RawJson::empty_object())
     }
 
@@ -89,7 +89,7 @@ impl Health {
 }
 
 /// Path of the document.
-const PATH: &str = "/health";
+pub(super) const PATH: &str = "/health";
 
 #[cfg(test)]
 mod tests {

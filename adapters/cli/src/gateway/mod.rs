@@ -114,7 +114,8 @@ fn http_front(
     let http = http::config(&args.http);
     let (http, address) = protection::apply(protection, &args.http, http, address, SERVER_NAME)?;
     let is_open = http.protected_resource().is_none();
-    let http = http.document(health.document(is_open));
+    // A document would hide an endpoint at its path.
+    let http = if args.http.path == health::PATH { http } else { http.document(health.document(is_open)) };
     let bound = BoundHttp::new(&args.http, &address)?;
     #[cfg(feature = "auth")]
     let protected = http.protected_resource().cloned();

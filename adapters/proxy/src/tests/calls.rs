@@ -210,14 +210,29 @@ fn errors_pass_with_the_code_of_the_client_revision() {
 }
 
 #[test]
-fn unreadable_result_becomes_an_error_where_it_has_to_be_read() {
-    let mut chain = BridgeHarness::new(Version::V2025_06_18, Version::V2026_07_28);
+fn unreadable_result_becomes_an_error() {
+    let mut chain = BridgeHarness::new(Version::V2025_11_25, Version::V2026_07_28);
+    for (result, member) in
+        [(json!({"content": "no list"}), "content"), (json!({"content": [], "isError": "yes"}), "isError")]
+    {
+        let key = chain.call_unknown_tool();
+        let call = chain.take_server_call();
+        chain.complete(&call, &result);
+        let error = chain.error(key);
+        assert!(error.message.contains("cannot be passed on") && error.message.contains(member), "{error}");
+        assert_eq!(chain.relay.pending_calls(), 0);
+    }
+}
+
+// covers: DEC-035
+#[test]
+fn members_that_are_null_do_not_pass_to_another_revision() {
+    let mut chain = BridgeHarness::new(Version::V2025_11_25, Version::V2026_07_28);
     let key = chain.call_unknown_tool();
     let call = chain.take_server_call();
-    chain.complete(&call, &json!({"content": "no list"}));
-    let error = chain.error(key);
-    assert!(error.message.contains("cannot be passed on") && error.message.contains("content"), "{error}");
-    assert_eq!(chain.relay.pending_calls(), 0);
+    let block = json!({"type": "text", "text": "null", "annotations": null});
+    chain.complete(&call, &json!({"content": [block], "isError": null}));
+    assert_eq!(chain.result(key), json!({"content": [{"type": "text", "text": "null"}]}));
 }
 
 #[test]
