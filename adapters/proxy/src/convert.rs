@@ -12,7 +12,6 @@ use mcp_proto::model::{
 use mcp_proto::rpc::code;
 use mcp_proto::server::PreparedResult;
 use mcp_proto::{CallError, Diagnostic, EntryKind, Era, MemberEdit, RawJson, RpcError, UseError, Version};
-
 use serde::Serialize;
 
 use crate::relayed_call::Delivery;

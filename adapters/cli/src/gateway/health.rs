@@ -30,7 +30,7 @@ pub(super) struct Health {
     rules: SharedRules,
 }
 
-#[derive(Clone, Serialize)]
+#[derive(Serialize)]
 struct ServerHealth {
     name: String,
     state: ServerState,
