@@ -224,9 +224,9 @@ fn unreadable_result_becomes_an_error() {
     }
 }
 
-// covers: DEC-035
 #[test]
 fn members_that_are_null_do_not_pass_to_another_revision() {
+    // DEC-035
     let mut chain = BridgeHarness::new(Version::V2025_11_25, Version::V2026_07_28);
     let key = chain.call_unknown_tool();
     let call = chain.take_server_call();
