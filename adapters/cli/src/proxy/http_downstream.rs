@@ -267,10 +267,13 @@ impl Downstream for HttpDownstream {
 
     fn wait_requests(&mut self, reads: bool) -> Vec<WaitRequest<'_>> {
         let Self { connections: peers, server, error, .. } = self;
-        vec![peers.wait_request(server, reads).unwrap_or_else(|why| {
+        // With those of the signal and of a few servers.
+        let mut all = Vec::with_capacity(8);
+        all.push(peers.wait_request(server, reads).unwrap_or_else(|why| {
             error.get_or_insert(why);
             WaitRequest::unpollable(Some(Duration::ZERO))
-        })]
+        }));
+        all
     }
 
     fn is_congested(&mut self) -> bool {

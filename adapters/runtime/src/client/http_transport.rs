@@ -422,7 +422,7 @@ impl ClientTransport for HttpTransport {
         }
         let timeout = self.next_deadline().map(|at| self.clock.until(at));
         #[cfg(unix)]
-        return WaitRequest::for_selector(std::os::fd::AsFd::as_fd(&self.selector), timeout);
+        return WaitRequest::for_selector(&self.selector, timeout);
         #[cfg(not(unix))]
         WaitRequest::unpollable(timeout)
     }

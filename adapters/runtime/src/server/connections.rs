@@ -452,7 +452,7 @@ impl Connections {
     pub fn wait_request(&mut self, server: &mut Server, reads: bool) -> io::Result<WaitRequest<'_>> {
         let timeout = self.prepare_wait(server, reads)?.map(|at| self.clock.until(at));
         #[cfg(unix)]
-        return Ok(WaitRequest::for_selector(std::os::fd::AsFd::as_fd(self), timeout));
+        return Ok(WaitRequest::for_selector(&self.selector, timeout));
         #[cfg(not(unix))]
         Ok(WaitRequest::unpollable(timeout))
     }

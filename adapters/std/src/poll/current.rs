@@ -245,11 +245,11 @@ impl PollHandles<'_> {
 }
 
 /// Waits until one of `all` is ready, for writing if the flag is set and otherwise for reading, or until `timeout` has
-/// passed.
+/// passed. Returns which are ready.
 pub(crate) fn wait_any<'fd>(
     all: impl Iterator<Item = (BorrowedFd<'fd>, bool)>,
     timeout: Option<Duration>,
-) -> io::Result<()> {
+) -> io::Result<Vec<bool>> {
     let entry = |(fd, is_write)| {
         let flags = if is_write { PollFlags::OUT } else { PollFlags::IN };
         PollFd::from_borrowed_fd(fd, flags)
@@ -257,7 +257,7 @@ pub(crate) fn wait_any<'fd>(
     let mut entries: Vec<PollFd<'fd>> = all.map(entry).collect();
     let timeout = timeout.map_or(MAX_TIMEOUT, |timeout| timeout.min(MAX_TIMEOUT));
     match poll(&mut entries, Timespec::try_from(timeout).ok().as_ref()) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Ok(_) | Err(Errno::INTR) => Ok(entries.iter().map(|entry| !entry.revents().is_empty()).collect()),
         Err(error) => Err(error.into()),
     }
 }

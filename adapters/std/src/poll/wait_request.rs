@@ -1,11 +1,15 @@
 //! A single wait for several sources of events.
 
 use core::marker::PhantomData;
+#[cfg(unix)]
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io;
+#[cfg(unix)]
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 #[cfg(unix)]
-use crate::poll::{Descriptors, Interest};
+use crate::poll::{Descriptors, Interest, Selector};
 
 /// Request of one source, a byte stream for example, to be waited for together with other sources.
 ///
@@ -24,6 +28,9 @@ pub struct WaitRequest<'a> {
     timeout: Option<Duration>,
     /// Whether the source is unpollable (see [`WaitRequest`]).
     is_unpollable: bool,
+    /// Is told whether nothing was ready.
+    #[cfg(unix)]
+    is_quiet: Option<&'a AtomicBool>,
     lifetime: PhantomData<&'a ()>,
 }
 
@@ -36,17 +43,16 @@ impl<'a> WaitRequest<'a> {
     pub fn new(descriptors: Descriptors<'a>, interest: Interest, timeout: Option<Duration>) -> Self {
         let is_unpollable =
             (interest.read && descriptors.read.is_none()) || (interest.write && descriptors.write.is_none());
-        Self { descriptors, interest, timeout, is_unpollable, lifetime: PhantomData }
+        Self { descriptors, interest, timeout, is_unpollable, is_quiet: None, lifetime: PhantomData }
     }
 
-    /// Creates the request of a source with a selector, from the selector's own descriptor and the next deadline.
-    ///
-    /// That descriptor is readable when the selector has something to report.
+    /// Creates the request of a source with a selector, from the selector and the next deadline.
     #[cfg(unix)]
     #[must_use]
-    pub fn for_selector(selector: std::os::fd::BorrowedFd<'a>, timeout: Option<Duration>) -> Self {
-        let descriptors = Descriptors { read: Some(selector), ..Descriptors::default() };
-        Self::new(descriptors, Interest::READ, timeout)
+    pub fn for_selector(selector: &'a Selector, timeout: Option<Duration>) -> Self {
+        let descriptors = Descriptors { read: Some(selector.as_fd()), ..Descriptors::default() };
+        let is_quiet = Some(selector.quiet_flag());
+        Self { is_quiet, ..Self::new(descriptors, Interest::READ, timeout) }
     }
 
     /// Creates the request of an unpollable source, which is checked after 10 ms, or after `timeout` if that is less.
@@ -59,6 +65,8 @@ impl<'a> WaitRequest<'a> {
             interest: Interest::default(),
             timeout,
             is_unpollable: true,
+            #[cfg(unix)]
+            is_quiet: None,
             lifetime: PhantomData,
         }
     }
@@ -76,22 +84,33 @@ impl<'a> WaitRequest<'a> {
         let timeout = timeouts.chain(timeout).chain(interval).min();
         #[cfg(unix)]
         {
-            let fds = all.iter().flat_map(|request| {
-                let (interest, descriptors) = (request.interest, request.descriptors);
-                [
-                    (descriptors.read, interest.read, false),
-                    (descriptors.write, interest.write, true),
-                    (descriptors.auxiliary, true, false),
-                ]
-            });
-            let fds = fds.filter_map(|(fd, wanted, is_write)| Some((fd.filter(|_| wanted)?, is_write)));
-            crate::poll::wait_any(fds, timeout)
+            let ready = crate::poll::wait_any(all.iter().flat_map(Self::watched), timeout)?;
+            let mut ready = ready.into_iter();
+            for request in all {
+                let any = ready.by_ref().take(request.watched().count()).fold(false, |any, one| any | one);
+                if let Some(is_quiet) = request.is_quiet {
+                    is_quiet.store(!any, Ordering::Relaxed);
+                }
+            }
+            Ok(())
         }
         #[cfg(not(unix))]
         {
             std::thread::sleep(timeout.unwrap_or(UNPOLLABLE_INTERVAL));
             Ok(())
         }
+    }
+
+    /// Returns the descriptors to wait for, each with whether it is for writing.
+    #[cfg(unix)]
+    fn watched(&self) -> impl Iterator<Item = (BorrowedFd<'a>, bool)> + use<'a> {
+        let (interest, descriptors) = (self.interest, self.descriptors);
+        let all = [
+            (descriptors.read, interest.read, false),
+            (descriptors.write, interest.write, true),
+            (descriptors.auxiliary, true, false),
+        ];
+        all.into_iter().filter_map(|(fd, wanted, is_write)| Some((fd.filter(|_| wanted)?, is_write)))
     }
 }
 

@@ -7,6 +7,7 @@ mod portable;
 #[cfg(test)]
 mod tests;
 
+use core::sync::atomic::AtomicBool;
 use core::task::Waker;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
@@ -49,7 +50,11 @@ use crate::poll::{Interest, Ready};
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Debug)]
-pub struct Selector(platform::PlatformSelector);
+pub struct Selector {
+    platform: platform::PlatformSelector,
+    /// Whether a [`WaitRequest`](crate::poll::WaitRequest) has just found it without ready sources.
+    is_quiet: AtomicBool,
+}
 
 impl Selector {
     /// Creates a selector without sources.
@@ -59,7 +64,7 @@ impl Selector {
     /// The error of the operating system, for example if no descriptor is left; `Unsupported` where sockets cannot
     /// be polled.
     pub fn new() -> io::Result<Self> {
-        platform::PlatformSelector::new().map(Self)
+        Ok(Self { platform: platform::PlatformSelector::new()?, is_quiet: AtomicBool::new(false) })
     }
 
     /// Registers a source. A listener is readable when a client wants to connect.
@@ -72,7 +77,8 @@ impl Selector {
         if token == NOTIFIER_TOKEN {
             return Err(io::Error::new(ErrorKind::InvalidInput, "the token u64::MAX is reserved"));
         }
-        self.0.add(source.as_fd(), token, interest)
+        *self.is_quiet.get_mut() = false;
+        self.platform.add(source.as_fd(), token, interest)
     }
 
     /// Changes the interest in a source that was registered with this token.
@@ -81,7 +87,8 @@ impl Selector {
     ///
     /// `NotFound` if it is not registered; otherwise the error of the operating system.
     pub fn modify(&mut self, source: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
-        self.0.modify(source.as_fd(), token, interest)
+        *self.is_quiet.get_mut() = false;
+        self.platform.modify(source.as_fd(), token, interest)
     }
 
     /// Removes a source. Call it before the source is closed.
@@ -90,13 +97,14 @@ impl Selector {
     ///
     /// `NotFound` if it is not registered.
     pub fn remove(&mut self, source: &impl AsFd, token: u64) -> io::Result<()> {
-        self.0.remove(source.as_fd(), token)
+        self.platform.remove(source.as_fd(), token)
     }
 
     /// Waits until a source is ready, `timeout` has passed (`None`: no limit), a [waker](Self::waker) was used or, on Linux, a
     /// signal arrives, and replaces the content of `found` by the ready sources.
     ///
-    /// If many are ready, some are left to the next wait. A broken source is ready in both directions, except with `kqueue`
+    /// Right after a [`WaitRequest`](crate::poll::WaitRequest) that found nothing ready, a wait with a timeout of zero does not ask
+    /// the system again. If many are ready, some are left to the next wait. A broken source is ready in both directions, except with `kqueue`
     /// whatever its interest; reading or writing returns the error. Timeouts may be rounded up to milliseconds.
     ///
     /// # Errors
@@ -104,7 +112,11 @@ impl Selector {
     /// The error of the operating system.
     pub fn wait(&mut self, timeout: Option<Duration>, found: &mut Vec<(u64, Ready)>) -> io::Result<()> {
         found.clear();
-        self.0.wait(timeout, found)
+        let was_quiet = core::mem::take(self.is_quiet.get_mut());
+        if was_quiet && timeout == Some(Duration::ZERO) {
+            return Ok(());
+        }
+        self.platform.wait(timeout, found)
     }
 
     /// Returns a waker that ends a wait early, as [`Duplex::waker`](crate::io::Duplex::waker) does.
@@ -113,7 +125,12 @@ impl Selector {
     ///
     /// The error of the operating system, for example if no descriptor is left.
     pub fn waker(&mut self) -> io::Result<Waker> {
-        self.0.waker()
+        self.platform.waker()
+    }
+
+    #[cfg(unix)]
+    pub(crate) const fn quiet_flag(&self) -> &AtomicBool {
+        &self.is_quiet
     }
 }
 
@@ -124,7 +141,7 @@ impl Selector {
 #[cfg(unix)]
 impl AsFd for Selector {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.0.as_fd()
+        self.platform.as_fd()
     }
 }
 

@@ -25,6 +25,42 @@ fn pair() -> (TcpStream, TcpStream) {
     (near, listener.accept().unwrap().0)
 }
 
+#[cfg(unix)]
+#[test]
+fn selector_without_ready_sources_is_not_asked_again_until_the_next_wait() {
+    use crate::poll::{Selector, WaitRequest};
+
+    let ((mut near, far), mut selector) = (pair(), Selector::new().unwrap());
+    selector.add(&far, 1, Interest::READ).unwrap();
+    let wait_outside = |selector: &Selector| {
+        WaitRequest::wait(&[WaitRequest::for_selector(selector, None)], Some(Duration::ZERO)).unwrap();
+    };
+    let look = |selector: &mut Selector| {
+        let mut found = Vec::new();
+        selector.wait(Some(Duration::ZERO), &mut found).unwrap();
+        found
+    };
+    wait_outside(&selector);
+    near.write_all(b"x").unwrap();
+    assert_eq!(look(&mut selector), []);
+    // Only once, and a wait outside that finds it says so.
+    assert_eq!(look(&mut selector), [(1, READABLE)]);
+    wait_outside(&selector);
+    assert_eq!(look(&mut selector), [(1, READABLE)]);
+    (&far).read_exact(&mut [0]).unwrap();
+    // A change of the interest, and a wait that takes time, ask in any case.
+    wait_outside(&selector);
+    near.write_all(b"x").unwrap();
+    selector.modify(&far, 1, Interest::READ).unwrap();
+    assert_eq!(look(&mut selector), [(1, READABLE)]);
+    (&far).read_exact(&mut [0]).unwrap();
+    wait_outside(&selector);
+    near.write_all(b"x").unwrap();
+    let mut found = Vec::new();
+    selector.wait(LONG_TIMEOUT, &mut found).unwrap();
+    assert_eq!(found, [(1, READABLE)]);
+}
+
 macro_rules! selector_tests {
     ($platform:ident) => {
         mod $platform {
