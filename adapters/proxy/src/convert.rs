@@ -56,9 +56,12 @@ pub(super) fn convert_params<'a>(
     }
     let named = prefix.filter(|_| matches!(call.method(), "tools/call" | "prompts/get"));
     if let (None, Some(arguments), Ok(tool)) = (replaced, call.sole_arguments(), call.tool_call()) {
-        let name = match named.and_then(|prefix| tool.name.strip_prefix(prefix)) {
-            Some(name) => name.to_owned().into(),
-            None => tool.name,
+        let name = match (named, tool.name) {
+            (Some(prefix), Cow::Borrowed(name)) => name.strip_prefix(prefix).unwrap_or(name).into(),
+            (Some(prefix), Cow::Owned(name)) => {
+                name.strip_prefix(prefix).map(str::to_owned).unwrap_or(name).into()
+            }
+            (None, name) => name,
         };
         return Ok(RelayedParams::Tool { name, arguments });
     }

@@ -359,7 +359,7 @@ impl ConnectionPool {
                 ConnectionState::Connected(h1) => h1,
                 ConnectionState::Connecting { deadline: until } if *until <= self.now => {
                     if let Some(exchange) = exchange {
-                        let reason = format!("timeout while connecting to {}", c.origin.authority());
+                        let reason = format!("timeout while connecting to {}", c.host);
                         client.handle_failure(self.now, exchange, ExchangeFailure::unsent(reason));
                     }
                     self.drop(key);
@@ -518,14 +518,13 @@ impl ConnectionPool {
     /// Writes the request that is assigned to a connection.
     fn write_request(&mut self, key: Key) {
         let now = self.now;
-        let Some((h1, open)) = self.connections.begin_request(key) else {
+        let Some((h1, host, open)) = self.connections.begin_request(key) else {
             return;
         };
-        let host = open.url.origin().authority();
         let size =
             if open.method == "POST" { BodySize::Exact(open.body.len() as u64) } else { BodySize::None };
         let written = h1
-            .request(now, open.method, open.url.target(), &host, &open.fields, size)
+            .request(now, open.method, open.url.target(), host, &open.fields, size)
             .and_then(|()| h1.write_body_owned(&open.body))
             .and_then(|()| h1.end(now));
         if let Some(tap) = self.heads.as_mut() {

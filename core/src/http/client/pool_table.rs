@@ -44,6 +44,8 @@ pub(super) enum ConnectionStage {
 #[derive(Debug)]
 pub(super) struct PooledConnection {
     pub(super) origin: Origin,
+    /// Value of `Host` of all its requests.
+    pub(super) host: String,
     pub(super) state: ConnectionState,
     assigned: Option<AssignedExchange>,
     pub(super) stage: ConnectionStage,
@@ -60,8 +62,9 @@ pub(super) struct PooledConnection {
 }
 
 impl PooledConnection {
-    pub(super) const fn new(origin: Origin, deadline: Instant) -> Self {
+    pub(super) fn new(origin: Origin, deadline: Instant) -> Self {
         Self {
+            host: origin.authority(),
             origin,
             state: ConnectionState::Connecting { deadline },
             assigned: None,
@@ -184,16 +187,16 @@ impl ConnectionTable {
         c.assigned = Some(AssignedExchange { request, is_written: false, head_received: false });
     }
 
-    /// Returns the HTTP state of an established connection, and the request to write, which counts as its last use.
+    /// Returns the HTTP state of an established connection, its `Host`, and the request to write, which counts as its last use.
     pub(super) fn begin_request(
         &mut self,
         key: Key,
-    ) -> Option<(&mut h1::client::Connection, &OutgoingRequest)> {
+    ) -> Option<(&mut h1::client::Connection, &str, &OutgoingRequest)> {
         let c = self.slab.get_mut(key)?;
         self.uses += 1;
         c.last_use = self.uses;
         match (&mut c.state, &c.assigned) {
-            (ConnectionState::Connected(h1), Some(assigned)) => Some((h1, &assigned.request)),
+            (ConnectionState::Connected(h1), Some(assigned)) => Some((h1, &c.host, &assigned.request)),
             _ => None,
         }
     }
