@@ -24,7 +24,7 @@ use crate::json::{
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawJson(Bytes);
 
-/// What becomes of a member of an object in [`RawJson::edit_members`].
+/// Edit of one member of an object, for [`RawJson::edit_members`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MemberEdit {
     /// It stays as it is written.

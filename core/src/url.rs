@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt::{self, Write as _};
+use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 
@@ -74,15 +74,12 @@ impl Origin {
     /// Returns the value of `Host`: the host, and the port unless it is the default of the scheme.
     #[must_use]
     pub fn authority(&self) -> String {
-        let mut out = String::with_capacity(self.host.len() + "[]:65535".len());
-        match self.host.contains(':') {
-            true => out.extend(["[", &self.host, "]"]),
-            false => out.push_str(&self.host),
+        let host =
+            if self.host.contains(':') { format!("[{}]", self.host) } else { String::from(&*self.host) };
+        match (self.secure, self.port) {
+            (true, 443) | (false, 80) => host,
+            (_, port) => format!("{host}:{port}"),
         }
-        if !matches!((self.secure, self.port), (true, 443) | (false, 80)) {
-            let _ = write!(out, ":{}", self.port);
-        }
-        out
     }
 }
 

@@ -166,10 +166,7 @@ pub(super) fn convert_result(
                 .map_err(|error| unreadable_result_error(&error))
         }};
     }
-    if from == to {
-        return without_engine_members(result, |_, _| {}).map(ConvertedResult::Unchanged);
-    }
-    if method == "tools/call" && from.min(to) >= Version::V2025_11_25 {
+    if from != to && method == "tools/call" && from.min(to) >= Version::V2025_11_25 {
         // These revisions differ in `structuredContent` alone. A result that is written unlike the schema is read, to be mended or
         // refused.
         let (mut has_content, mut is_plain) = (false, !result.as_str().contains("null"));
@@ -184,6 +181,7 @@ pub(super) fn convert_result(
         }
     }
     match method {
+        _ if from == to => {}
         "tools/call" => return rewritten!(CallToolResult<'_>),
         "tools/list" => return rewritten!(ListToolsResult, entries: Tool),
         "resources/read" => return rewritten!(ReadResourceResult<'_>),

@@ -277,7 +277,7 @@ impl Call {
     /// Returns the argument object of a `tools/call` without other parameters than `name` and those that engines write; `None` for
     /// any other call.
     ///
-    /// Who passes such a call on need not look at its parameters.
+    /// A proxy can pass such a call on without parsing its parameters.
     #[must_use]
     pub fn sole_arguments(&self) -> Option<RawJson> {
         let is_plain = self.method == methods::TOOLS_CALL && !self.params.has_others;

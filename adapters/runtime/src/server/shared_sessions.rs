@@ -438,7 +438,7 @@ impl SessionSharing {
         let Received::Message(sealed) = received else {
             self.relays.end_all(now, server);
             for id in server.shared_sessions().mark_all_stale() {
-                // Messages that wait in other processes may have been sent in vain.
+                // Other processes may have sent messages that this one did not hear: they send again those that still wait.
                 _ = self.tell(Message::StreamOpened(id.clone(), String::new()));
                 self.load(server, id);
             }

@@ -130,7 +130,7 @@ pub enum SharedSessionEvent {
         id: SessionId,
         /// The name of the call.
         call: KeptCall,
-        /// The number of the process that was asked in vain, modulo 1024: from it the message may be taken. It may be this
+        /// Number of the process that did not answer, modulo 1024: the message may be taken over from it. It may be this
         /// process.
         asked: u32,
     },
@@ -152,7 +152,7 @@ pub enum SharedSessionEvent {
     TakeUp {
         /// The exchange of the request.
         exchange: ExchangeId,
-        /// What the client has sent behind the id of its session.
+        /// Sealed identity that follows the session id in the request.
         identity: SealedIdentity,
     },
 }
