@@ -30,8 +30,10 @@
 //! |---|---|
 //! | `PREFIX:session:NAME` | a record after 20 digits of its version; it expires |
 //! | `PREFIX:processes` | the last number of [`SessionStore::join`] |
+//! | `PREFIX:process:NUMBER` | the name of the watch of the last process with this number, modulo 1024 |
 //! | `PREFIX:tasks:NAME` | a hash of tasks |
 //! | channel `PREFIX:DATABASE:messages` | messages between processes |
+//! | channel `PREFIX:DATABASE:watch:NAME` | nothing; the number of its receivers tells whether a process watches |
 //!
 //! Records of sessions and messages are sealed by the server; records of tasks are not. The server should evict no keys: with
 //! `maxmemory-policy noeviction` a full one is an error, otherwise sessions vanish. A Redis that loses its data when it restarts

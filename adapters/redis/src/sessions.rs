@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use core::{fmt, str};
 
+use mcp_std::entropy;
 use mcp_std::session_store::{
     SessionName, SessionStore, SessionStoreError, StoredSession, Swap, Watch, WatchReceiver,
 };
@@ -24,16 +25,22 @@ pub struct RedisStore {
     connections: Arc<Connections>,
     compare_and_set: Arc<Script>,
     join: Arc<Script>,
+    /// The name of the watches of this store, which others have another one of: random hexadecimal digits.
+    name: Arc<str>,
 }
 
 impl RedisStore {
     /// Creates a store. It connects when it is used, so the server need not run yet.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
+        // Without entropy they share it: a process that has ended seems to watch while another one does.
+        let seed = entropy::seed().unwrap_or_default();
+        let name: String = seed[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         Self {
             connections: Arc::new(Connections::new(settings)),
             compare_and_set: Arc::new(Script::new(include_str!("compare_and_set.lua"))),
             join: Arc::new(Script::new(include_str!("join.lua"))),
+            name: name.into(),
         }
     }
 
@@ -48,10 +55,20 @@ impl RedisStore {
         self.connections.key(format_args!("session:{}", session.to_hex()))
     }
 
-    /// The channel. Databases of a server share channels.
-    fn channel(&self) -> String {
+    /// The channel with a name. Databases of a server share channels.
+    fn channel(&self, name: &str) -> String {
         let database = self.connections.settings.server.redis_settings().db();
-        self.connections.key(format_args!("{database}:messages"))
+        self.connections.key(format_args!("{database}:{name}"))
+    }
+
+    /// What the keys begin with whose values are the names of watches.
+    fn watch_keys(&self) -> String {
+        self.connections.key(format_args!("process:"))
+    }
+
+    /// The channel on which nothing is sent: it has receivers as long as the watches of that name last.
+    fn watch_channel(&self, name: &str) -> String {
+        self.channel("watch:") + name
     }
 }
 
@@ -108,18 +125,30 @@ impl SessionStore for RedisStore {
     }
 
     fn join(&self) -> Result<u32, SessionStoreError> {
-        let call = self.join.key(self.connections.key(format_args!("processes")));
+        let mut call = self.join.key(self.connections.key(format_args!("processes")));
+        call.arg(&*self.name).arg(self.watch_keys()).arg(self.watch_channel(""));
         Ok(self.connections.call(|connection| call.invoke(connection))?)
     }
 
     fn publish(&self, message: &[u8]) -> Result<(), SessionStoreError> {
         check_size(message)?;
-        let publish = cmd("PUBLISH").arg(self.channel()).arg(message).take();
+        let publish = cmd("PUBLISH").arg(self.channel(MESSAGES)).arg(message).take();
         Ok(self.connections.call(|connection| publish.query(connection))?)
     }
 
     fn watch(&self, receiver: WatchReceiver) -> Result<Watch, SessionStoreError> {
-        Ok(watch(&self.connections, self.channel(), receiver)?)
+        let channels = [self.channel(MESSAGES), self.watch_channel(&self.name)];
+        Ok(watch(&self.connections, channels, receiver)?)
+    }
+
+    fn is_watching(&self, process: u32) -> Result<Option<bool>, SessionStoreError> {
+        let get = cmd("GET").arg(self.watch_keys() + &process.to_string()).take();
+        let name: Option<String> = self.connections.call(|connection| get.query(connection))?;
+        let Some(name) = name else { return Ok(None) };
+        // The number of its receivers is the answer.
+        let publish = cmd("PUBLISH").arg(self.watch_channel(&name)).arg("").take();
+        let receivers: u64 = self.connections.call(|connection| publish.query(connection))?;
+        Ok(Some(receivers > 0))
     }
 }
 
@@ -158,6 +187,8 @@ fn milliseconds(lifetime: Duration) -> u64 {
     u64::try_from(lifetime.as_millis()).unwrap_or(LONGEST).clamp(1, LONGEST)
 }
 
+/// The name of the channel of messages.
+const MESSAGES: &str = "messages";
 /// Bytes of a record or message, at most: 16 MiB.
 const MAX_RECORD: usize = 16 << 20;
 /// The greatest version that `compare_and_set.lua` reads.

@@ -13,16 +13,17 @@ use redis::{RedisError, Value, cmd};
 use crate::RedisStoreError;
 use crate::connections::Connections;
 
-/// Passes the messages of a channel to a receiver. Returns once the server sends them.
+/// Passes the messages of the first channel to a receiver, and subscribes to the other one. Returns once the server sends
+/// them.
 pub(crate) fn watch(
     connections: &Arc<Connections>,
-    channel: String,
+    channels: [String; 2],
     receiver: WatchReceiver,
 ) -> Result<Watch, RedisStoreError> {
     // Dropping the guard is the end of the watch.
     let (guard, ended) = mpsc::channel();
     let (report, first) = mpsc::sync_channel(1);
-    let watcher = Watcher { connections: connections.clone(), channel, receiver, ended };
+    let watcher = Watcher { connections: connections.clone(), channels, receiver, ended };
     let started = thread::Builder::new().name("mcp-redis-watch".into()).spawn(move || watcher.run(report));
     started.map_err(|error| connections.error(&error.into()))?;
     match first.recv() {
@@ -34,7 +35,7 @@ pub(crate) fn watch(
 
 struct Watcher {
     connections: Arc<Connections>,
-    channel: String,
+    channels: [String; 2],
     receiver: WatchReceiver,
     ended: mpsc::Receiver<()>,
 }
@@ -72,7 +73,7 @@ impl Watcher {
     fn listen(&self, subscribed: impl FnOnce()) -> Result<(), RedisError> {
         let mut connection = self.connections.connect()?;
         // `PubSub::subscribe` takes a refusal for an answer.
-        cmd("SUBSCRIBE").arg(&self.channel).query::<Value>(&mut connection)?;
+        cmd("SUBSCRIBE").arg(&self.channels).query::<Value>(&mut connection)?;
         let mut messages = connection.as_pubsub();
         subscribed();
         let mut heard = Instant::now();
@@ -84,7 +85,9 @@ impl Watcher {
                     if self.has_ended_after(Duration::ZERO) {
                         return Ok(());
                     }
-                    (self.receiver)(Watched::Message(message.get_payload_bytes()));
+                    if message.get_channel_name() == self.channels[0] {
+                        (self.receiver)(Watched::Message(message.get_payload_bytes()));
+                    }
                 }
                 Err(error) if !error.is_timeout() && !is_interrupted(&error) => return Err(error),
                 Err(_) if self.has_ended_after(Duration::ZERO) => return Ok(()),

@@ -2,12 +2,13 @@
 
 use alloc::sync::Arc;
 use core::time::Duration;
+use std::time::Instant;
 
-use mcp_redis_store::session_store::{SessionName, SessionStore, StoredSession, Swap};
+use mcp_redis_store::session_store::{PROCESSES, SessionName, SessionStore, StoredSession, Swap};
 use mcp_redis_store::task_store::{StoredTask, TaskStore, TaskStoreError};
 use mcp_std::testing::session_store::Store;
 
-use crate::support::{A, LONG, Redis, record, set, watch};
+use crate::support::{A, DEADLINE, LONG, Redis, record, set, watch};
 
 impl Store for Redis {
     fn create() -> Option<Self> {
@@ -102,6 +103,39 @@ fn numbers_of_processes_do_not_return_after_the_server_lost_its_data() {
     let last = store.join().unwrap() + 1000;
     let () = server.run(&["SET", "mcp:processes", &last.to_string()]);
     assert_eq!(store.join().unwrap(), last + 1);
+}
+
+#[test]
+fn store_tells_which_processes_watch() {
+    let Some(mut server) = Redis::start(&[]) else { return };
+    let (store, other) = (server.store(), server.store());
+    let own = store.join().unwrap();
+    let number = |process| process % PROCESSES;
+    assert_eq!(store.is_watching(number(own + 1)).unwrap(), None);
+    assert_eq!(store.is_watching(number(own)).unwrap(), Some(false));
+    let (watching, received) = watch(&store);
+    // Its shards are that process.
+    let shard = store.join().unwrap();
+    let is_watching = || [own, shard].map(|process| other.is_watching(number(process)).unwrap());
+    assert_eq!(is_watching(), [Some(true); 2]);
+    // Who asks is not heard.
+    other.publish(b"x").unwrap();
+    assert_eq!(received.recv_timeout(LONG).unwrap(), Some(b"x".to_vec()));
+    // A process that joins 1,024 times while this one lives does not get its number.
+    let () = server.run(&["SET", "mcp:processes", &(own + PROCESSES - 1).to_string()]);
+    assert_eq!(other.join().unwrap(), own + PROCESSES + 2);
+    assert_eq!(is_watching(), [Some(true); 2]);
+    server.kill();
+    server.restart();
+    assert_eq!(received.recv_timeout(LONG).unwrap(), None, "a gap");
+    assert_eq!(store.is_watching(number(own)).unwrap(), None, "its data is lost");
+    let own = store.join().unwrap();
+    assert_eq!(other.is_watching(number(own)).unwrap(), Some(true));
+    drop(watching);
+    let begun = Instant::now();
+    while other.is_watching(number(own)).unwrap() != Some(false) {
+        assert!(begun.elapsed() < DEADLINE);
+    }
 }
 
 #[test]

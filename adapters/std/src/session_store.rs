@@ -100,7 +100,23 @@ pub trait SessionStore: Send + Sync {
     ///
     /// [`SessionStoreError`] if messages cannot arrive.
     fn watch(&self, receiver: WatchReceiver) -> Result<Watch, SessionStoreError>;
+
+    /// Returns whether a process that has [joined](Self::join) still [watches](Self::watch), or `None` if the store cannot tell.
+    ///
+    /// `process` is its number modulo [`PROCESSES`]; if several have it, the last one that joined is meant. A process that has
+    /// ended watches no more; one whose connection to the store was lost does again once it has a new one.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionStoreError`] if the store does not answer.
+    fn is_watching(&self, process: u32) -> Result<Option<bool>, SessionStoreError> {
+        _ = process;
+        Ok(None)
+    }
 }
+
+/// Number of processes that can share a store: those that live at the same time have numbers that differ modulo it.
+pub const PROCESSES: u32 = 1024;
 
 /// What receives the messages of a [watch](SessionStore::watch).
 pub type WatchReceiver = Arc<dyn Fn(Watched<'_>) + Send + Sync>;

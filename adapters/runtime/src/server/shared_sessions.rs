@@ -175,6 +175,8 @@ enum Told {
     Changes(Option<ChangeSet>),
     /// It may not have reached the other processes.
     Failed(Message),
+    /// It was a request for the stream of a process that watches no more. It has this number.
+    Unheard(u32),
     Others,
 }
 
@@ -231,6 +233,7 @@ impl SessionSharing {
             match message {
                 Message::Changes(changes) => Told::Changes((!is_told).then_some(changes)),
                 message if !is_told => Told::Failed(message),
+                Message::Resume(_, to, request, _) if publishing.has_ended(to) => Told::Unheard(request),
                 _ => Told::Others,
             }
         })?;
@@ -488,6 +491,57 @@ impl SessionSharing {
         None
     }
 
+    /// Returns whether [`work`](Self::work) may have something to do. It is asked several times for each call, most of which
+    /// have nothing to do with other processes.
+    fn has_work(&self) -> bool {
+        self.workers.has_outcome()
+            || self.publisher.has_outcome()
+            || !self.inbox.is_empty()
+            || (!self.is_paused && !self.failed.is_empty())
+            || self.relays.has_open()
+    }
+
+    /// Takes what the store and other processes say.
+    fn work(&mut self, now: Instant, server: &mut Server) -> Driven {
+        let mut driven = Driven::default();
+        while let Some(outcome) = self.workers.poll_outcome() {
+            driven.any = true;
+            self.finish(now, server, outcome);
+        }
+        while let Some(told) = self.publisher.poll_outcome() {
+            driven.any = true;
+            match told {
+                Told::Changes(failed) => {
+                    self.is_publishing = false;
+                    match failed {
+                        Some(changes) => self.keep_changes(&changes),
+                        None => self.publish_next(),
+                    }
+                }
+                Told::Failed(message) => self.fail(now, server, message),
+                Told::Unheard(request) => self.relays.end_unheard(now, server, request),
+                Told::Others => {}
+            }
+        }
+        if self.inbox.take(&mut self.received) {
+            let mut received = core::mem::take(&mut self.received);
+            for received in received.drain(..) {
+                driven.any = true;
+                if let Some(changes) = self.receive(now, server, &received) {
+                    driven.changes.get_or_insert_default().merge(&changes);
+                }
+            }
+            self.received = received;
+        }
+        if !self.is_paused && !self.failed.is_empty() {
+            // If the queue is full, there are outcomes to come, and it is tried again after them.
+            self.is_paused = self.workers.submit(Job::Pause).is_ok();
+        }
+        let publisher = &self.publisher;
+        driven.any |= self.relays.drive(now, server, |message| publisher.submit(message).is_ok());
+        driven
+    }
+
     /// Returns the number that streams of this process have.
     fn number(&self) -> u32 {
         number_of(self.process)
@@ -579,42 +633,7 @@ impl ShareSessions for SessionSharing {
     }
 
     fn drive(&mut self, now: Instant, server: &mut Server) -> Driven {
-        let mut driven = Driven::default();
-        while let Some(outcome) = self.workers.poll_outcome() {
-            driven.any = true;
-            self.finish(now, server, outcome);
-        }
-        while let Some(told) = self.publisher.poll_outcome() {
-            driven.any = true;
-            match told {
-                Told::Changes(failed) => {
-                    self.is_publishing = false;
-                    match failed {
-                        Some(changes) => self.keep_changes(&changes),
-                        None => self.publish_next(),
-                    }
-                }
-                Told::Failed(message) => self.fail(now, server, message),
-                Told::Others => {}
-            }
-        }
-        if self.inbox.take(&mut self.received) {
-            let mut received = core::mem::take(&mut self.received);
-            for received in received.drain(..) {
-                driven.any = true;
-                if let Some(changes) = self.receive(now, server, &received) {
-                    driven.changes.get_or_insert_default().merge(&changes);
-                }
-            }
-            self.received = received;
-        }
-        if !self.is_paused && !self.failed.is_empty() {
-            // If the queue is full, there are outcomes to come, and it is tried again after them.
-            self.is_paused = self.workers.submit(Job::Pause).is_ok();
-        }
-        let publisher = &self.publisher;
-        driven.any |= self.relays.drive(now, server, |message| publisher.submit(message).is_ok());
-        driven
+        if self.has_work() { self.work(now, server) } else { Driven::default() }
     }
 
     fn for_shard(&self, server: &mut Server) -> io::Result<Box<dyn ShareSessions>> {

@@ -113,6 +113,12 @@ impl<J: Send + 'static, O: Send + 'static> Workers<J, O> {
         Ok(())
     }
 
+    /// Returns whether [`poll_outcome`](Self::poll_outcome) may have one. Costs less.
+    #[must_use]
+    pub fn has_outcome(&self) -> bool {
+        !self.taken.is_empty() || !self.outcomes.is_empty()
+    }
+
     /// Returns the next outcome, in the order in which jobs ended.
     pub fn poll_outcome(&mut self) -> Option<O> {
         if self.taken.is_empty() {

@@ -156,6 +156,11 @@ impl Shared {
         let publish = |sealed: &[u8]| guard(|| self.store.publish(sealed));
         sealed.is_ok_and(|sealed| publish(&sealed).or_else(|_| publish(&sealed)).is_ok())
     }
+
+    /// Returns whether the store says that the process with a number, modulo 1024, watches no more.
+    pub(super) fn has_ended(&self, process: u32) -> bool {
+        matches!(guard(|| self.store.is_watching(process)), Ok(Some(false)))
+    }
 }
 
 /// Calls the store. A panic of it is a failure.

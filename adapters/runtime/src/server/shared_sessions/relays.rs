@@ -8,17 +8,18 @@ use core::time::Duration;
 
 use mcp_proto::Instant;
 use mcp_proto::http::server::{ExchangeId, OpenedRelay, Server, SessionId};
+use mcp_std::session_store::PROCESSES;
 
 use super::message::{Message, RelayName, StreamPart};
 
-/// Number of processes whose streams have different numbers (see [`mcp_proto::http::server::SharedSessions::begin`]).
-const PROCESSES: u32 = 1024;
 /// The number of a part that follows none: the stream has a hole, so its response ends.
 const HOLE: u32 = u32::MAX;
 
 /// Time since a process was asked for a stream, by any other, in which its silence means that it has ended. After that it is
 /// asked again: a message may have been lost.
 const ENDED: Range<Duration> = Duration::from_secs(2)..Duration::from_secs(60);
+/// Time after a gap in which a process that does not watch has perhaps lost its connection, too.
+const RECONNECTING: Duration = Duration::from_secs(10);
 
 /// The streams of other processes that clients resume here, and those here that they resume there.
 pub(super) struct Relays {
@@ -29,6 +30,8 @@ pub(super) struct Relays {
     open: Vec<Relay>,
     /// When the processes with these numbers were asked for a stream, of which nothing was heard since; up to [`PROCESSES`].
     asked: BTreeMap<u32, Instant>,
+    /// When the store was out of reach the last time.
+    gap: Option<Instant>,
 }
 
 /// A request that resumes a stream of another process.
@@ -55,7 +58,13 @@ pub(super) const fn number_of(process: u32) -> u32 {
 impl Relays {
     /// `begin` is random: a process that got the number of an earlier one does not take what was meant for that.
     pub(super) const fn new(begin: u32) -> Self {
-        Self { resumed: BTreeMap::new(), last_resumed: begin, open: Vec::new(), asked: BTreeMap::new() }
+        Self {
+            resumed: BTreeMap::new(),
+            last_resumed: begin,
+            open: Vec::new(),
+            asked: BTreeMap::new(),
+            gap: None,
+        }
     }
 
     /// Notes what a process has said to all.
@@ -123,8 +132,19 @@ impl Relays {
         }
     }
 
-    /// Ends all requests that resume streams: parts of these may be lost.
+    /// Ends a request to resume a stream whose process watches no more: it has ended, and its silence need not be waited for.
+    pub(super) fn end_unheard(&mut self, now: Instant, server: &mut Server, request: u32) {
+        let is_reconnecting = self.gap.is_some_and(|gap| now.saturating_duration_since(gap) < RECONNECTING);
+        let Some(resumed) = self.resumed.get(&request).filter(|resumed| resumed.next == 0) else { return };
+        if !is_reconnecting {
+            server.shared_sessions().call_is_lost(now, resumed.exchange);
+            self.resumed.remove(&request);
+        }
+    }
+
+    /// Ends all requests that resume streams after a gap: parts of these may be lost.
     pub(super) fn end_all(&mut self, now: Instant, server: &mut Server) {
+        self.gap = Some(now);
         self.asked.clear();
         for resumed in core::mem::take(&mut self.resumed).into_values() {
             end(now, server, resumed.exchange);
@@ -216,6 +236,11 @@ impl Relays {
     ) -> Option<Message> {
         self.stop(now, server, &name);
         (number != HOLE).then(|| Message::Stream(name, HOLE, StreamPart::Last, Vec::new()))
+    }
+
+    /// Returns whether a stream is open for another process.
+    pub(super) const fn has_open(&self) -> bool {
+        !self.open.is_empty()
     }
 
     /// Passes on what the streams have that are open for other processes. Returns whether there was anything.

@@ -12,9 +12,9 @@ use mcp_std::session_store::{MemorySessionStore, SessionName, WatchReceiver};
 use super::seal::name_of;
 use super::*;
 
-/// A store whose records, or whose messages, can be out of reach.
+/// A store whose records, or whose messages, can be out of reach. It can tell which processes have ended.
 #[derive(Clone, Default)]
-pub(super) struct Failing(Arc<(MemorySessionStore, AtomicBool, AtomicBool, AtomicUsize)>);
+pub(super) struct Failing(Arc<(MemorySessionStore, AtomicBool, AtomicBool, AtomicUsize, Mutex<Vec<u32>>)>);
 
 impl Failing {
     fn fail(&self, records: bool, messages: bool) {
@@ -25,6 +25,11 @@ impl Failing {
     /// Number of loads, removals and messages that have failed.
     fn failures(&self) -> usize {
         self.0.3.load(Ordering::SeqCst)
+    }
+
+    /// Notes that a process has ended.
+    fn end(&self, process: Process) {
+        self.0.4.lock().unwrap().push(number_of(process.sharing.process));
     }
 
     fn check(&self, fails: &AtomicBool) -> Result<(), SessionStoreError> {
@@ -69,6 +74,11 @@ impl SessionStore for Failing {
 
     fn watch(&self, receiver: WatchReceiver) -> Result<Watch, SessionStoreError> {
         self.0.0.watch(receiver)
+    }
+
+    fn is_watching(&self, process: u32) -> Result<Option<bool>, SessionStoreError> {
+        let ended = self.0.4.lock().unwrap();
+        Ok((!ended.is_empty()).then(|| !ended.contains(&process)))
     }
 }
 
@@ -313,6 +323,61 @@ fn call_of_a_process_that_was_killed_runs_again_where_its_client_resumes_it() {
     d.answer("done");
     d.run_until_written("done");
     assert_eq!(d.written.matches("\"id\":77").count(), 1, "{}", d.written);
+}
+
+// covers: SSE-021
+#[test]
+fn nobody_waits_for_processes_of_which_the_store_says_that_they_have_ended() {
+    let store = Failing::default();
+    let [mut a, mut b, mut c, mut d] = repeating(&store);
+    let id = a.begin();
+    let after = a.begin_call(&id, 77);
+    store.end(a);
+    // No time passes: not for the first owner, not for the second one, and not for one that has heard of neither.
+    for process in [&mut b, &mut c] {
+        process.resume(&id, &after);
+        process.run_until("it runs again", |process| process.call.is_some());
+        let next = core::mem::replace(process, Process::start(&store));
+        store.end(next);
+    }
+    d.resume(&id, &after);
+    d.run_until("it runs again", |process| process.call.is_some());
+    d.answer("done");
+    d.run_until_written("done");
+    assert_eq!((d.now, d.written.matches("\"id\":77").count()), (Instant::ZERO, 1), "{}", d.written);
+}
+
+// covers: SSE-021
+#[test]
+fn process_whose_connection_to_the_store_was_lost_with_others_is_waited_for() {
+    let store = Failing::default();
+    let [mut a, mut b] = [(); 2].map(|()| Process::start(&store));
+    let id = a.begin();
+    let after = a.begin_call(&id, 77);
+    let number = number_of(a.sharing.process);
+    store.0.4.lock().unwrap().push(number);
+    b.shared.loops.send(&Received::Gap);
+    b.resume(&id, &after);
+    b.run_until("it is asked", |process| !process.sharing.relays.is_idle());
+    // For what the store says.
+    let mut turns = 0;
+    b.run_until("it is told", |_| {
+        turns += 1;
+        turns > 50
+    });
+    assert!(!b.written.contains("lost"), "{}", b.written);
+    // It has a new one, and answers what it is asked then.
+    store.0.4.lock().unwrap().clear();
+    b.resume(&id, &after);
+    run_all(&mut [&mut a, &mut b], "it is resumed", |all| all[1].written.contains("text/event-stream"));
+    a.answer("done");
+    run_all(&mut [&mut a, &mut b], "it is answered", |all| all[1].written.contains("done"));
+    // Ten seconds later the silence of one need not be waited for.
+    let after = a.begin_call(&id, 78);
+    store.end(a);
+    b.now = b.now + Duration::from_secs(10);
+    b.resume(&id, &after);
+    b.run_until_written("the call was lost");
 }
 
 // covers: SSE-021
