@@ -373,8 +373,18 @@ pub(crate) struct CheckArgs {
     /// Prints a JSON array instead, with one object for each finding.
     ///
     /// The members of a finding: severity, check, rules, revisions, where, what, fix.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["sarif", "junit"])]
     pub(crate) json: bool,
+    /// Prints a report in SARIF 2.1.0 instead, for code scanning.
+    ///
+    /// Findings are located in the first word of the command that is a file, or at the URL.
+    #[arg(long, conflicts_with_all = ["junit", "rules"])]
+    pub(crate) sarif: bool,
+    /// Prints a report in JUnit's XML instead, for CI servers.
+    ///
+    /// Each check with findings is a test case: one with errors has failed, and so has one with warnings with --strict.
+    #[arg(long, conflicts_with = "rules")]
+    pub(crate) junit: bool,
     /// Treats warnings as failures.
     #[arg(long)]
     pub(crate) strict: bool,

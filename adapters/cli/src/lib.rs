@@ -59,6 +59,7 @@ mod prompt;
 mod proxy;
 mod read;
 mod request;
+mod sarif;
 mod schema;
 mod serve;
 mod server;

@@ -13,6 +13,7 @@ use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::{count, print, print_json};
 use crate::paint::Paint;
+use crate::sarif;
 use crate::session::ClientSession;
 
 pub(crate) fn pin(args: &PinArgs) -> Result<(), CommandFailure> {
@@ -46,7 +47,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), CommandFailure> {
     let listed = listed?;
     let findings = pinned.compare(&listed);
     if args.sarif {
-        print_value(&sarif(&findings, &args.lock))?;
+        print_value(&sarif_report(&findings, &args.lock))?;
     } else if args.json {
         let findings: Vec<Value> = findings.iter().map(describe).collect();
         let digests = (pinned.digest().to_string(), listed.digest().to_string());
@@ -122,7 +123,7 @@ fn describe(finding: &Finding) -> Value {
 }
 
 /// Returns a report in SARIF 2.1.0, whose findings are located in the lock file.
-fn sarif(findings: &[Finding], lock: &Path) -> Value {
+fn sarif_report(findings: &[Finding], lock: &Path) -> Value {
     // SARIF 3.4.3: a reference of RFC 3986. A path that cannot be written as one is left out: then it is just not shown.
     let artifact = uri_reference(lock).map_or_else(|| json!({}), |uri| json!({ "uri": uri }));
     let rules = [
@@ -149,12 +150,5 @@ fn sarif(findings: &[Finding], lock: &Path) -> Value {
             })
         })
         .collect();
-    json!({
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{
-            "tool": { "driver": { "name": "mcp-probe", "version": env!("CARGO_PKG_VERSION"), "rules": rules } },
-            "results": results,
-        }],
-    })
+    sarif::report(&rules, &results)
 }

@@ -103,6 +103,8 @@ Examples:
   mcp-probe check http://127.0.0.1:8080/mcp
   mcp-probe check unix:/run/my-server.sock
   mcp-probe check --json --strict -- my-server | jq -r '.[].what'
+  mcp-probe check --sarif -- python my_server.py > check.sarif
+  mcp-probe check --junit http://127.0.0.1:8080/mcp > check.xml
   mcp-probe check --protocol-version 2025-06-18 -- my-server
   mcp-probe check --rules";
 

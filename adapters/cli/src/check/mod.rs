@@ -10,6 +10,7 @@ mod document;
 mod entries;
 mod events;
 mod exchange;
+mod formats;
 mod handshake;
 mod http_peer;
 mod line_stream;
@@ -39,6 +40,7 @@ use mcp_std::process::ShutdownStage;
 
 use crate::args;
 use crate::failure::{BEARER_HINT, CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds};
+use crate::output::{print, print_json};
 use crate::paint::Paint;
 use crate::server::Server;
 use conversation::{CheckConversation, CheckSetup, ErrorAnswer};
@@ -52,8 +54,10 @@ pub(crate) fn run(args: &args::CheckArgs) -> Result<(), CommandFailure> {
         return report::print_rules(args.json);
     }
     let versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
+    let server = Server::from_args(&args.server)?;
+    let (name, artifact) = (server.display_name(), formats::artifact(&server));
     let setup = CheckSetup {
-        server: resolve_target(args)?,
+        server: resolve_target(args, server)?,
         timeout: args.timeout,
         connect_timeout: args.connect_timeout,
         trace: args.trace,
@@ -83,6 +87,10 @@ pub(crate) fn run(args: &args::CheckArgs) -> Result<(), CommandFailure> {
     let findings = report.into_findings();
     if args.json {
         findings.print_json()?;
+    } else if args.sarif {
+        print_json(&report::encode(&findings.to_sarif(artifact.as_deref()))?)?;
+    } else if args.junit {
+        print(&findings.to_junit(&name, &supported, args.strict))?;
     } else {
         findings.print(&supported, Paint::for_stdout())?;
     }
@@ -99,9 +107,8 @@ pub(crate) fn run(args: &args::CheckArgs) -> Result<(), CommandFailure> {
     }
 }
 
-/// Returns the server that the command line names.
-fn resolve_target(args: &args::CheckArgs) -> Result<ServerTarget, CommandFailure> {
-    let mut server = Server::from_args(&args.server)?;
+/// Returns the target that is checked.
+fn resolve_target(args: &args::CheckArgs, mut server: Server) -> Result<ServerTarget, CommandFailure> {
     token::add_token(args, &mut server)?;
     let remote = match server {
         Server::Program(program) => return Ok(ServerTarget::Program(Box::new(program.program(args.stderr)))),

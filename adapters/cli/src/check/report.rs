@@ -25,12 +25,12 @@ pub(super) struct CheckReport {
     revision: Cell<Option<Version>>,
 }
 
-struct Finding {
-    rule: &'static CheckRule,
-    revisions: Vec<Version>,
-    location: String,
-    detail: String,
-    fix: &'static str,
+pub(super) struct Finding {
+    pub(super) rule: &'static CheckRule,
+    pub(super) revisions: Vec<Version>,
+    pub(super) location: String,
+    pub(super) detail: String,
+    pub(super) fix: &'static str,
 }
 
 /// A finding as `--json` prints it.
@@ -146,7 +146,7 @@ impl CheckReport {
 }
 
 /// All findings, in order.
-pub(super) struct Findings(Vec<Finding>);
+pub(super) struct Findings(pub(super) Vec<Finding>);
 
 impl Findings {
     pub(super) fn counts(&self) -> SeverityCounts {
@@ -200,10 +200,11 @@ impl Findings {
 
 fn push_heading(out: &mut String, finding: &Finding, paint: Paint) {
     let Finding { rule, fix, .. } = finding;
+    let word = rule.severity.word();
     let word = match rule.severity {
-        Severity::Error => paint.bad("error"),
-        Severity::Warning => paint.note("warning"),
-        Severity::Note => paint.good("note"),
+        Severity::Error => paint.bad(word),
+        Severity::Warning => paint.note(word),
+        Severity::Note => paint.good(word),
     };
     let ids = rule.rules.join(", ");
     out.push_str(&format!("{word} {} [{ids}]: {}\n", paint.bold(rule.check), rule.line));
@@ -228,10 +229,14 @@ impl SeverityCounts {
     fn summary(self, supported: &[Version]) -> String {
         let Self { errors, warnings, notes } = self;
         let counts = [count(errors, "error"), count(warnings, "warning"), count(notes, "note")].join(", ");
-        let supported: Vec<_> = supported.iter().map(|version| version.as_str()).collect();
-        let supported = if supported.is_empty() { "no revision".to_owned() } else { supported.join(" and ") };
-        format!("{counts} (checked in {supported}; tools were not called)\n")
+        format!("{counts} (checked in {}; tools were not called)\n", revisions(supported))
     }
+}
+
+/// Names the revisions in which a server was checked.
+pub(super) fn revisions(supported: &[Version]) -> String {
+    let supported: Vec<_> = supported.iter().map(|version| version.as_str()).collect();
+    if supported.is_empty() { "no revision".to_owned() } else { supported.join(" and ") }
 }
 
 /// Prints the table of rules.
@@ -241,17 +246,13 @@ pub(super) fn print_rules(json: bool) -> Result<(), CommandFailure> {
     }
     let mut out = String::new();
     for rule in rules::ALL {
-        let severity = match rule.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-            Severity::Note => "note",
-        };
+        let severity = rule.severity.word();
         out.push_str(&format!("{severity:8} {:24} {} [{}]\n", rule.check, rule.line, rule.rules.join(", ")));
     }
     print(&out)
 }
 
-fn encode<T: Serialize + ?Sized>(value: &T) -> Result<RawJson, CommandFailure> {
+pub(super) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<RawJson, CommandFailure> {
     RawJson::encode(value).map_err(|error| CommandFailure::failed(error.to_string()))
 }
 

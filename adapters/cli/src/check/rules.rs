@@ -14,6 +14,16 @@ pub(crate) enum Severity {
     Note,
 }
 
+impl Severity {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+}
+
 /// A rule that is checked.
 #[derive(Debug, Serialize)]
 pub(crate) struct CheckRule {
@@ -504,4 +514,31 @@ rules! {
     META_KEY "meta-key" Error ["META-003" "META-004"]
         "keys of `_meta` are a name, or a prefix of labels with dots, a slash and a name"
         "rename it"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs};
+
+    use super::*;
+
+    #[test]
+    fn page_of_checks_has_every_rule() {
+        let mut page = String::from(
+            "# Checks of `mcp-probe check`\n\n\
+             An error violates a MUST of the specification, a warning a SHOULD, a note good practice. The ids are those of the\n\
+             requirements in `tests/spec-map.tsv`. This page is written by a test from the rules themselves.\n\n\
+             | check | | rule | requirements | what to do |\n|---|---|---|---|---|\n",
+        );
+        for rule in ALL {
+            let cells = [rule.line, &rule.rules.join(", "), rule.fix].map(|text| text.replace('|', "\\|"));
+            page += &format!("| `{}` | {} | {} |\n", rule.check, rule.severity.word(), cells.join(" | "));
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/checks.md");
+        if env::var_os("UPDATE_CHECKS").is_some() {
+            fs::write(path, &page).expect("written");
+        }
+        let written = fs::read_to_string(path).unwrap_or_default();
+        assert!(written == page, "checks.md: run this test with UPDATE_CHECKS=1");
+    }
 }

@@ -295,7 +295,7 @@ impl ServerProgram {
     }
 
     /// Returns the words of the command.
-    fn words(&self) -> impl Iterator<Item = &OsStr> {
+    pub(crate) fn words(&self) -> impl Iterator<Item = &OsStr> {
         core::iter::once(&*self.program).chain(self.args.iter().map(|arg| &**arg))
     }
 }

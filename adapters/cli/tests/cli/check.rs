@@ -660,6 +660,71 @@ fn check_exit_code_follows_from_findings() {
 }
 
 #[test]
+fn findings_are_reported_to_code_scanning() {
+    let wrong = ShellServer::legacy().with_member("resources", "uri", &json!("a b"));
+    let report = wrong.check(&["--sarif"]).assert_code(1).json();
+    let (version, run) = (&report["version"], &report["runs"][0]);
+    assert_eq!((version, &run["tool"]["driver"]["name"]), (&json!("2.1.0"), &json!("mcp-probe")));
+    let rules = run["tool"]["driver"]["rules"].as_array().expect("rules");
+    let rule = rules.iter().find(|rule| rule["id"] == "resource-uri").expect("the rule");
+    assert_eq!(rule["defaultConfiguration"]["level"], "error");
+    assert_eq!(rule["properties"]["tags"], json!(["RES-026", "RES-008"]));
+    let result = json!({
+        "ruleId": "resource-uri",
+        "level": "error",
+        "message": { "text": "resource `a b`: it does not begin with a scheme" },
+        "locations": [{
+            // The shell, which is no file of the current directory.
+            "physicalLocation": { "artifactLocation": run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"] },
+            "logicalLocations": [{ "name": "resource `a b`" }],
+        }],
+        "properties": { "revisions": ["2025-11-25"] },
+    });
+    assert_eq!(run["results"][0], result);
+    // The first word of a command that is a file is where they are shown.
+    let done = probe(&["check", "--sarif", "--timeout", "500ms", "--", "cat", "Cargo.toml"]).assert_code(1);
+    let location = &done.json()["runs"][0]["results"][0]["locations"][0];
+    assert_eq!(location["physicalLocation"]["artifactLocation"]["uri"], "Cargo.toml");
+    for args in [["--sarif", "--json"], ["--sarif", "--junit"], ["--junit", "--json"], ["--rules", "--junit"]]
+    {
+        probe(&[&["check"], &args[..], &["--", "true"]].concat()).assert_code(2);
+    }
+}
+
+#[test]
+fn findings_are_reported_as_test_cases() {
+    let warned =
+        ShellServer::legacy().with_member("tools", "name", &json!("say <it> & \"more\"\u{ffff}\u{1}"));
+    let (lenient, strict) =
+        (warned.check(&["--junit"]).assert_ok(), warned.check(&["--junit", "--strict"]).assert_code(1));
+    for (done, counts, begin, end) in [
+        (
+            lenient,
+            "tests=\"3\" failures=\"0\"",
+            "<system-out>warning: tool names have 1 to 128 characters: letters, digits, `_`, `-` and `.` [TOOL-028]\n",
+            "</system-out>",
+        ),
+        (
+            strict,
+            "tests=\"3\" failures=\"1\"",
+            "<failure type=\"warning\" message=\"tool names have 1 to 128 characters: letters, digits, `_`, `-` and `.` [TOOL-028]\">",
+            "</failure>",
+        ),
+    ] {
+        let name = "tool `say &lt;it&gt; &amp; &quot;more&quot;\u{fffd}\\u0001`: a name may contain only letters, digits, `_`, `-` and `.`\n";
+        let case = format!(
+            "    <testcase classname=\"mcp-probe.check\" name=\"tool-name\">{begin}{name}fix: rename it{end}</testcase>\n"
+        );
+        assert!(done.stdout.contains(&case), "{done}");
+        done.assert_stdout(&[
+            &format!("<testsuites name=\"mcp-probe check\" {counts}>"),
+            "    <testcase classname=\"mcp-probe.check\" name=\"checked in 2025-11-25\"/>\n",
+            "name=\"deprecated-feature\"><system-out>note: ",
+        ]);
+    }
+}
+
+#[test]
 fn repeated_findings_of_a_rule_are_capped() {
     let entry = |n: usize| json!({"name": format!("tool {n}"), "title": "T", "description": "D"});
     let tools: Vec<_> = (0..60).map(entry).collect();

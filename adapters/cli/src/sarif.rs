@@ -1,0 +1,15 @@
+//! Reports in SARIF 2.1.0, for code scanning.
+
+use serde_json::{Value, json};
+
+/// Returns a report of one run: the rules that it has looked at, and its results.
+pub(crate) fn report(rules: &[Value], results: &[Value]) -> Value {
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": { "name": "mcp-probe", "version": env!("CARGO_PKG_VERSION"), "rules": rules } },
+            "results": results,
+        }],
+    })
+}
