@@ -20,6 +20,12 @@ impl Key {
     /// A key that no table ever returns.
     #[cfg(all(feature = "http", feature = "server"))]
     pub(crate) const NONE: Self = Self { slot: NO_SLOT, generation: 0 };
+
+    /// Returns the number of its slot, which is below the largest number of values that the table has had at a time.
+    #[cfg(all(feature = "http", feature = "server"))]
+    pub(crate) const fn slot(self) -> usize {
+        self.slot as usize
+    }
 }
 
 /// Declares an opaque, public, copyable key.

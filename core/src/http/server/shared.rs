@@ -95,7 +95,8 @@ pub(super) struct Sharing {
     unstored: BTreeMap<Key, Unstored>,
     /// Sessions that were used after this time are to be reported.
     used_since: Instant,
-    /// Until when exchanges wait, in order. May contain some that do not any more. Not a map: what shares nothing links its end, too.
+    /// Until when exchanges wait, by their slots. May contain some that do not any more. Not a map: what shares nothing links its
+    /// end, too.
     waits: Vec<(Key, Instant)>,
     /// The sessions that have ended here, whose ids carry their identity, until these expire; in order.
     ended: Vec<([u8; ID_LEN], Instant)>,

@@ -239,7 +239,7 @@ impl Relays {
     }
 
     /// Returns whether a stream is open for another process.
-    pub(super) const fn has_open(&self) -> bool {
+    pub(super) fn has_open(&self) -> bool {
         !self.open.is_empty()
     }
 

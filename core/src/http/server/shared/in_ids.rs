@@ -13,7 +13,7 @@ use super::super::exchange_table::{ExchangeId, Kind, RequestPhase, SessionKey};
 use super::super::refusal::{Refusal, overloaded};
 use super::super::session::{ID_LEN, SessionLookup, drop_session, is_id};
 use super::super::snapshot::{self, Snapshot, SnapshotError};
-use super::waits::{expire, hold_response, load_until, release, set_time};
+use super::waits::{expire, hold_response, load_until, release};
 use super::{
     Effect, Functions, NUMBERS, PROCESSES, SessionId, SharedSessionEvent, SharedSessions, Sharing, id_of,
     relay, report,
@@ -211,7 +211,10 @@ fn end(server: &mut Server, session: SessionKey, _: Option<Key>) {
             sharing.ended.remove(first);
         }
     }
-    set_time(&mut sharing.ended, id, expires);
+    match sharing.ended.binary_search_by_key(&id, |(ended, _)| *ended) {
+        Ok(at) => _ = sharing.ended.get_mut(at).map(|ended| ended.1 = expires),
+        Err(at) => sharing.ended.insert(at, (id, expires)),
+    }
 }
 
 fn add_to_id(server: &mut Server, key: Key, identity: &SealedIdentity) {

@@ -62,17 +62,11 @@ pub(super) fn load_until(server: &mut Server, key: Key, until: Instant) {
 /// Notes until when an exchange waits: timers of earlier waits may fire before.
 pub(super) fn note_wait(server: &mut Server, key: Key, until: Instant) {
     let Some(sharing) = server.sharing.as_mut() else { return };
-    set_time(&mut sharing.waits, key, until);
-    if sharing.waits.len() > server.exchanges.len().saturating_mul(2) {
-        sharing.waits.retain(|(key, _)| server.exchanges.is_undecided(*key));
+    if sharing.waits.len() <= key.slot() {
+        sharing.waits.resize(key.slot() + 1, (Key::NONE, until));
     }
-}
-
-/// Sets the time of a key in a list that is sorted by key.
-pub(super) fn set_time<K: Ord>(sorted: &mut Vec<(K, Instant)>, key: K, time: Instant) {
-    match sorted.binary_search_by(|(other, _)| other.cmp(&key)) {
-        Ok(at) => _ = sorted.get_mut(at).map(|entry| entry.1 = time),
-        Err(at) => sorted.insert(at, (key, time)),
+    if let Some(wait) = sharing.waits.get_mut(key.slot()) {
+        *wait = (key, until);
     }
 }
 
@@ -140,11 +134,8 @@ fn refuse(server: &mut Server, key: Key) {
 }
 
 pub(super) fn expire(server: &mut Server, key: Key) {
-    let waits = server.sharing.as_ref().and_then(|sharing| {
-        let at = sharing.waits.binary_search_by_key(&key, |(key, _)| *key).ok()?;
-        sharing.waits.get(at)
-    });
-    if waits.is_some_and(|(_, until)| *until > server.now) {
+    let wait = server.sharing.as_ref().and_then(|sharing| sharing.waits.get(key.slot()));
+    if wait.is_some_and(|(waiting, until)| *waiting == key && *until > server.now) {
         return;
     }
     match server.exchanges.get(key) {
