@@ -4,12 +4,12 @@ use core::fmt::Display;
 
 use mcp_blocking::Error;
 use mcp_proto::EntryKind;
-use mcp_proto::model::{ElicitUrlParams, RequestParams, UrlElicitationRequired};
+use mcp_proto::model::{ElicitUrlParams, Prompt, PromptArgument, RequestParams, UrlElicitationRequired};
 use mcp_proto::rpc::code;
 use mcp_proto::{CallError, CallOptions, Progress, RawJson, RpcError};
 
-use crate::answer;
-use crate::args::{AnswerArgs, RequestArgs};
+use crate::answer::{self, AnswerArgs};
+use crate::args::RequestArgs;
 use crate::client::Client;
 use crate::failure::{CommandFailure, Exit};
 use crate::output::{print, print_json};
@@ -180,3 +180,13 @@ pub(crate) fn join_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 /// Maximum number of names in a message. Further ones are left out.
 const MAX_NAMES_SHOWN: usize = 20;
+
+/// Formats the arguments of a prompt: ``the prompt `plan` takes from, to, days?``.
+pub(crate) fn prompt_signature(prompt: &Prompt) -> String {
+    let argument = |argument: &PromptArgument| {
+        format!("{}{}", argument.name, if argument.required == Some(true) { "" } else { "?" })
+    };
+    let arguments: Vec<_> = prompt.arguments.iter().map(argument).collect();
+    let arguments = if arguments.is_empty() { "no arguments".into() } else { arguments.join(", ") };
+    format!("the prompt `{}` takes {arguments}", prompt.name)
+}

@@ -4,6 +4,7 @@
 
 mod answer;
 mod apps;
+mod args;
 mod authorization_server;
 mod conversation;
 mod document;
@@ -37,17 +38,17 @@ use mcp_proto::{Era, Version};
 use mcp_std::io::StreamAddress;
 use mcp_std::process::ShutdownStage;
 
-use crate::args;
 use crate::failure::{BEARER_HINT, CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds};
 use crate::paint::Paint;
 use crate::server::Server;
+pub(crate) use args::CheckArgs;
 use conversation::{CheckConversation, CheckSetup, ErrorAnswer};
 use exchange::HttpTarget;
 use handshake::HandshakeOutcome;
 use peer::ServerTarget;
 use report::CheckReport;
 
-pub(crate) fn run(args: &args::CheckArgs) -> Result<(), CommandFailure> {
+pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
     if args.rules {
         return report::print_rules(args.json);
     }
@@ -100,7 +101,7 @@ pub(crate) fn run(args: &args::CheckArgs) -> Result<(), CommandFailure> {
 }
 
 /// Returns the server that the command line names.
-fn resolve_target(args: &args::CheckArgs) -> Result<ServerTarget, CommandFailure> {
+fn resolve_target(args: &CheckArgs) -> Result<ServerTarget, CommandFailure> {
     let mut server = Server::from_args(&args.server)?;
     token::add_token(args, &mut server)?;
     let remote = match server {
