@@ -1,4 +1,4 @@
-//! Parts of the program that features of the package leave out, and what the command line needs of them.
+//! Parts of the program that features of the package leave out, and what a command line needs of them.
 
 use crate::args::{AuthorizationArgs, ProtectionArgs, Runtime, ServeHttpArgs, TargetArgs};
 use crate::failure::CommandFailure;
@@ -62,10 +62,12 @@ pub(crate) fn describe_missing() -> Option<String> {
 pub(crate) struct Needs(Vec<(Feature, &'static str)>);
 
 impl Needs {
+    /// Adds a feature, and the command or option that needs it.
     pub(crate) fn add(&mut self, feature: Feature, what: &'static str) {
         self.0.push((feature, what));
     }
 
+    /// Adds what the options of a connection to a server need. Those below do the same for other groups of options.
     pub(crate) fn target(&mut self, args: &TargetArgs) {
         self.runtime(args.runtime);
         self.authorization(&args.authorization);

@@ -12,7 +12,7 @@ use crate::answer::{self, AnswerArgs};
 use crate::args::RequestArgs;
 use crate::client::Client;
 use crate::failure::{CommandFailure, Exit};
-use crate::output::{print, print_json};
+use crate::output::{MAX_NAMES_SHOWN, join_names, print, print_json};
 use crate::paint::Paint;
 use crate::progress::ProgressDisplay;
 use crate::session::ClientSession;
@@ -168,18 +168,6 @@ pub(crate) fn alternatives(
     let names = join_names(names.iter().map(AsRef::as_ref));
     Some(format!("there is no {what} `{asked}` in the server's list; there are: {names}"))
 }
-
-/// Lists names, up to [`MAX_NAMES_SHOWN`].
-pub(crate) fn join_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let mut names: Vec<_> = names.take(MAX_NAMES_SHOWN + 1).collect();
-    if let Some(last) = names.get_mut(MAX_NAMES_SHOWN) {
-        *last = "…";
-    }
-    names.join(", ")
-}
-
-/// Maximum number of names in a message. Further ones are left out.
-const MAX_NAMES_SHOWN: usize = 20;
 
 /// Formats the arguments of a prompt: ``the prompt `plan` takes from, to, days?``.
 pub(crate) fn prompt_signature(prompt: &Prompt) -> String {

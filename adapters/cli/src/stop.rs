@@ -25,12 +25,12 @@ mod unix {
     use std::os::unix::net::UnixStream;
     use std::thread;
 
+    use mcp_blocking::StreamConnection;
     use mcp_std::io::{Descriptors, Interest};
     use mcp_std::poll::WaitRequest;
     use mcp_std::process::{on_signal, on_terminate};
 
     use super::{GRACE_PERIOD, Handle, SERVER_END_TIMEOUT, terminate_all};
-    use crate::endpoint::streams::StreamConnection;
 
     /// Set when this process is ending and its server processes are being ended.
     static IS_ENDING: AtomicBool = AtomicBool::new(false);
@@ -161,7 +161,6 @@ mod other {
     use mcp_std::poll::WaitRequest;
 
     use super::Handle;
-    use crate::endpoint::streams::StreamConnection;
 
     pub(crate) const fn end_servers_on_signal() {}
 
@@ -178,8 +177,9 @@ mod other {
     pub(crate) struct StopSignal(());
 
     impl StopSignal {
-        pub(crate) fn of_connection(connection: &StreamConnection) -> io::Result<Self> {
-            match *connection {}
+        /// Sockets accept no connections here.
+        pub(crate) const fn of_connection<C>(_: &C) -> io::Result<Self> {
+            Self::new()
         }
 
         #[expect(clippy::unnecessary_wraps, reason = "elsewhere it can fail")]

@@ -12,8 +12,8 @@ use crate::command::Cli;
 
 /// Moves a URL or the address of a socket to the position of the server command, behind `--`.
 ///
-/// It needs no `--` before it and may stand among the options. The commands `serve`, `gateway` and `demo`, and those of `events` without a server take none. Values of
-/// [`URL_OPTIONS`] are skipped.
+/// It needs no `--` before it and may stand among the options. The commands `serve`, `gateway` and `demo`, and those of `events`
+/// without a server take none. Values of [`URL_OPTIONS`] are skipped.
 pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     let is =

@@ -9,8 +9,7 @@ use mcp_std::io::Duplex;
 
 use super::adapter::{Error, Handle, HttpServer, Server};
 use super::{Router, block_on, sleep};
-use crate::endpoint::http;
-use crate::endpoint::streams;
+use crate::endpoint::{http, streams};
 use crate::failure::CommandFailure;
 use crate::serve::ServeArgs;
 use crate::serve::clock::{ClockResource, POLL_INTERVAL};

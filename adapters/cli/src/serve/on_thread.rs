@@ -9,8 +9,7 @@ use mcp_runtime::server::Handle;
 use mcp_std::io::{Duplex, Stdio};
 
 use super::{Router, adapter, with_shards};
-use crate::endpoint::http;
-use crate::endpoint::streams;
+use crate::endpoint::{http, streams};
 use crate::failure::CommandFailure;
 use crate::serve::ServeArgs;
 use crate::serve::clock::{ClockResource, POLL_INTERVAL};
