@@ -1,5 +1,7 @@
 //! The `bridge` command: connects clients and a server across transports and eras.
 
+mod args;
+
 use alloc::sync::Arc;
 use std::io;
 
@@ -11,8 +13,9 @@ use mcp_std::io::StreamListener;
 use mcp_std::io::{Duplex, Stdio, StreamAddress};
 use mcp_std::process::terminate_all;
 
-use crate::args;
+use crate::args::ProxyArgs;
 use crate::authorization;
+use crate::endpoint::{http, streams};
 use crate::failure::CommandFailure;
 #[cfg(unix)]
 use crate::failure::Exit;
@@ -26,17 +29,17 @@ use crate::proxy::http_downstream::BoundHttp;
 use crate::proxy::shared::{MAX_SHARED_CLIENTS, SharedDownstream};
 use crate::proxy::upstream::{ClientIdentity, UpstreamOpener};
 use crate::proxy::upstream_slot::UpstreamSlot;
-use crate::serve::{http, streams};
 use crate::server::Server;
 use crate::session;
 use crate::stop::{self, StopSignal};
+pub(crate) use args::BridgeArgs;
 
 /// Runs the bridge until the client is gone, or a signal ends it.
 ///
 /// # Errors
 ///
 /// Fails if the command line is wrong, or if the server cannot be reached at first.
-pub(crate) fn run(args: args::BridgeArgs) -> Result<(), CommandFailure> {
+pub(crate) fn run(args: BridgeArgs) -> Result<(), CommandFailure> {
     // A wrong command line is reported before anything is awaited.
     let mut server = Server::from_args(&args.server)?;
     let proxy = Arc::new(args.proxy);
@@ -133,7 +136,7 @@ fn run_http(opener: &Arc<UpstreamOpener>, address: &str) -> Result<(), CommandFa
 
 /// Runs the event loop until everything is finished.
 fn run_bridge(
-    args: &args::ProxyArgs,
+    args: &ProxyArgs,
     downstream: Box<dyn Downstream>,
     upstream: UpstreamSlot,
     peer: &Peer,

@@ -2,12 +2,15 @@
 
 use core::cell::RefCell;
 
+use clap::Args;
 use mcp_proto::EntryKind;
 use mcp_proto::RawJson;
 use mcp_proto::model::{CallToolParams, CallToolResult};
 use serde_json::Value;
 
-use crate::args;
+use crate::answer::AnswerArgs;
+use crate::args::values::{JsonSource, NamedArgument, json_source, named_argument};
+use crate::args::{RequestArgs, usage};
 use crate::content;
 use crate::escape;
 use crate::failure::CommandFailure;
@@ -16,7 +19,33 @@ use crate::request::{self, RequestCommand};
 use crate::session;
 use crate::tool_arguments::{self, ToolSchemas};
 
-pub(crate) fn run(args: &args::CallArgs) -> Result<(), CommandFailure> {
+/// Calls a tool and prints its result.
+///
+/// The result goes to stdout. Progress and everything else goes to stderr.
+#[derive(Debug, Args)]
+#[command(after_help = HELP, after_long_help = HELP)]
+#[command(override_usage = usage!("mcp-probe call [OPTIONS] <TOOL> [NAME=VALUE]..."))]
+pub(crate) struct CallArgs {
+    /// Name of the tool, as `inspect` shows it.
+    // Servers choose names, and some begin with `-`.
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) tool: String,
+    /// Argument of the tool: `NAME=VALUE`, or `NAME:=JSON` for a value of any type.
+    ///
+    /// The tool's schema tells whether VALUE is a string, a number, true or false, or JSON. Arguments replace members of
+    /// --args.
+    #[arg(value_name = "NAME=VALUE", value_parser = named_argument)]
+    pub(crate) arguments: Vec<NamedArgument>,
+    /// Sets the arguments of the tool: a JSON object, @FILE or - for stdin.
+    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_source)]
+    pub(crate) args: JsonSource,
+    #[command(flatten)]
+    pub(crate) answer_args: AnswerArgs,
+    #[command(flatten)]
+    pub(crate) request_args: RequestArgs,
+}
+
+pub(crate) fn run(args: &CallArgs) -> Result<(), CommandFailure> {
     let tool = &args.tool;
     tool_arguments::check_unique(args.arguments.iter().map(|argument| &argument.name))?;
     let object = tool_arguments::read_object(&args.args, &args.request_args.target.authorization)?;
@@ -30,7 +59,7 @@ pub(crate) fn run(args: &args::CallArgs) -> Result<(), CommandFailure> {
         &args.request_args,
         Some(&args.answer_args),
         &|session, options, on_progress| {
-            let mut schemas = ToolSchemas::fetch(args, session)?;
+            let mut schemas = ToolSchemas::fetch(tool, &args.arguments, session)?;
             let arguments = {
                 let of = format!("tool `{tool}`");
                 tool_arguments::merge(&of, &args.arguments, &object, schemas.input.as_ref())?
@@ -53,7 +82,7 @@ pub(crate) fn run(args: &args::CallArgs) -> Result<(), CommandFailure> {
             Ok(())
         }
     });
-    outcome.map_err(|failure| match tool_arguments::misplaced_hint(args) {
+    outcome.map_err(|failure| match misplaced_hint(args) {
         Some(hint) => failure.add_hint(&hint),
         None => failure,
     })
@@ -82,6 +111,73 @@ fn is_json_of(text: &str, value: &RawJson) -> bool {
     let text = serde_json::from_str::<Value>(text).ok();
     text.is_some() && text == value.parse().ok()
 }
+
+/// Returns a hint if words behind `--` look like arguments of the tool.
+fn misplaced_hint(args: &CallArgs) -> Option<String> {
+    let is_empty =
+        args.arguments.is_empty() && matches!(&args.args, JsonSource::Json(json) if json.as_str() == "{}");
+    let words: Vec<_> = args
+        .request_args
+        .target
+        .server
+        .place
+        .command
+        .iter()
+        .map(|word| word.to_str().unwrap_or_default())
+        .collect();
+    // `env NAME=VALUE PROGRAM` and `docker run -e NAME=VALUE` are commands.
+    let is_value = |at: usize| at.checked_sub(1).is_some_and(|at| words[at].starts_with('-'));
+    let found = words
+        .iter()
+        .enumerate()
+        .find(|(at, word)| **word == "--args" || (is_assignment(word) && !is_value(*at)));
+    let word = found.map(|(_, word)| *word).filter(|_| is_empty && words.first() != Some(&"env"))?;
+    let variable = if word == "--args" { "" } else { ", and a variable of the server as --env NAME=VALUE" };
+    Some(format!(
+        "`{word}` behind -- is for the server's command: write arguments of the tool before --{variable}"
+    ))
+}
+
+/// Returns whether a word has the form `NAME=VALUE` or `NAME:=JSON`.
+fn is_assignment(word: &str) -> bool {
+    let name = word.split_once('=').map(|(name, _)| name.strip_suffix(':').unwrap_or(name));
+    let fits = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    name.is_some_and(|name| !name.is_empty() && fits(name))
+}
+
+const HELP: &str = "\
+NAME=VALUE takes its type from the tool's schema: a=5 is a number if the schema
+says so, and the string 5 otherwise. Arrays and objects are written as JSON.
+NAME:=JSON sends any value whatever the schema says. The words come before the
+server: behind -- they belong to its command.
+
+A server may send input requests before it answers. On a terminal you answer
+them: a form is filled in field by field (five wrong values for a field end the
+call), a web page is shown (nothing is opened automatically), and a request to a
+model is answered by you. Everything else waits while you answer. Programs use
+--answer KEY=JSON:
+  KEY   The key of the request, chosen by the server (2026-07-28), or its kind:
+        elicit, sample, roots. Answers with the same KEY are used in order, and
+        the last one repeats. Requests of legacy servers have no key: each gets
+        the first answer that fits.
+  JSON  The values of a form, with its defaults for fields left out; a string,
+        as the text of a model; a list of roots, as paths or objects; or a
+        complete result of the protocol. decline and cancel are written without
+        quotes, as is accept for a web page or for a form with its defaults.
+The client declares only the kinds of input that it can answer.
+
+Examples:
+  mcp-probe call add a=20 b=22 -- mcp-probe serve
+  mcp-probe call add --args '{\"a\": 20, \"b\": 22}' -- mcp-probe serve
+  mcp-probe call add --args @numbers.json b:=22 -- mcp-probe serve
+  mcp-probe call count to=100 --timeout 500ms --trace -- mcp-probe serve
+  mcp-probe call count to=100 --total 2s -- mcp-probe serve
+  mcp-probe call login password=x --trace --hide password -- my-server
+  mcp-probe call sign --answer 'guest={\"name\": \"Ada\"}' -- \\
+      mcp-probe serve --everything
+  mcp-probe call test_input_required_result_list_roots --root . -- \\
+      mcp-probe serve --everything
+  mcp-probe call test_logging_tool --log info -- mcp-probe serve --everything";
 
 #[cfg(test)]
 mod tests {

@@ -2,21 +2,72 @@
 
 mod typed;
 
+use clap::Args;
 use mcp_proto::EntryKind;
 use mcp_proto::model::{
     CompleteParams, CompleteResult, CompletionArgument, CompletionContext, CompletionReference, Map,
     PromptReference, RequestParams, ResourceTemplateReference,
 };
 
-use crate::args;
+use crate::args::values::assignment;
+use crate::args::{RequestArgs, usage};
 use crate::client::Client;
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::paint::Paint;
-use crate::prompt;
 use crate::request::{self, RequestCommand};
 
-pub(crate) fn run(args: &args::CompleteArgs) -> Result<(), CommandFailure> {
+/// Completes an argument of a prompt or a variable of a template.
+#[derive(Debug, Args)]
+#[command(after_help = HELP, after_long_help = HELP)]
+#[command(override_usage = usage!("mcp-probe complete [OPTIONS] <OF> <ARGUMENT> [VALUE]"))]
+pub(crate) struct CompleteArgs {
+    /// Target of the completion: `prompt:NAME` or a resource template.
+    ///
+    /// The template is written as `inspect` shows it.
+    #[arg(value_name = "OF", value_parser = reference)]
+    pub(crate) reference: CompletionTarget,
+    /// Name of the argument or variable.
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) argument: String,
+    /// Text typed so far.
+    #[arg(default_value = "", allow_hyphen_values = true)]
+    pub(crate) value: String,
+    /// Reads texts from stdin as they are typed, one per line, instead of VALUE.
+    ///
+    /// A text is completed when no other one follows within 150 ms, and one that was completed within a minute is not asked
+    /// for again. Each completion is printed with its text; with --json, one object per line (text, result). Ends with the
+    /// input.
+    #[arg(long, conflicts_with = "value")]
+    pub(crate) typed: bool,
+    /// Sets an argument or variable that is already known (may be repeated).
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub(crate) with: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) request_args: RequestArgs,
+}
+
+/// Target of a completion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CompletionTarget {
+    /// An argument of this prompt.
+    Prompt(String),
+    /// A variable of this resource template.
+    Template(String),
+}
+
+/// Parses the target of a completion: `prompt:NAME` or a resource template.
+fn reference(text: &str) -> Result<CompletionTarget, String> {
+    match text.split_once(':') {
+        None | Some(("", _) | ("prompt", "")) => {
+            Err("must be prompt:NAME or a template: write prompt:plan or file:///{path}, not plan".into())
+        }
+        Some(("prompt", name)) if !name.starts_with("//") => Ok(CompletionTarget::Prompt(name.into())),
+        Some(_) => Ok(CompletionTarget::Template(text.into())),
+    }
+}
+
+pub(crate) fn run(args: &CompleteArgs) -> Result<(), CommandFailure> {
     if args.typed {
         return typed::run(args);
     }
@@ -33,10 +84,10 @@ pub(crate) fn run(args: &args::CompleteArgs) -> Result<(), CommandFailure> {
 }
 
 /// Returns the parameters of the request for a text.
-fn params<'a>(args: &'a args::CompleteArgs, value: &'a str) -> CompleteParams<'a> {
+fn params<'a>(args: &'a CompleteArgs, value: &'a str) -> CompleteParams<'a> {
     let reference: CompletionReference<'_> = match &args.reference {
-        args::CompletionReference::Prompt(name) => PromptReference::new(&**name).into(),
-        args::CompletionReference::Template(template) => ResourceTemplateReference::new(&**template).into(),
+        CompletionTarget::Prompt(name) => PromptReference::new(&**name).into(),
+        CompletionTarget::Template(template) => ResourceTemplateReference::new(&**template).into(),
     };
     let argument = CompletionArgument::new(&*args.argument, value);
     let mut params = CompleteParams::new(reference, argument);
@@ -48,18 +99,18 @@ fn params<'a>(args: &'a args::CompleteArgs, value: &'a str) -> CompleteParams<'a
 }
 
 /// Returns a hint: the prompts or templates that exist, or the arguments of a prompt that does exist.
-fn hint(client: &mut Client, reference: &args::CompletionReference, argument: &str) -> Option<String> {
+fn hint(client: &mut Client, reference: &CompletionTarget, argument: &str) -> Option<String> {
     match reference {
-        args::CompletionReference::Template(template) => {
+        CompletionTarget::Template(template) => {
             request::alternatives(client, EntryKind::ResourceTemplate, "template", "uriTemplate", template)
         }
-        args::CompletionReference::Prompt(name) => {
+        CompletionTarget::Prompt(name) => {
             if let Some(hint) = request::alternatives(client, EntryKind::Prompt, "prompt", "name", name) {
                 return Some(hint);
             }
             let prompt = client.list_prompts().ok()?.into_iter().find(|prompt| prompt.name == *name)?;
             let known = prompt.arguments.iter().any(|known| known.name == argument);
-            (!known).then(|| prompt::prompt_signature(&prompt))
+            (!known).then(|| request::prompt_signature(&prompt))
         }
     }
 }
@@ -82,6 +133,15 @@ fn format_result(result: &CompleteResult, paint: Paint) -> String {
     out
 }
 
+const HELP: &str = "\
+Examples:
+  mcp-probe complete prompt:travel_plan country n -- \\
+      mcp-probe serve --everything
+  mcp-probe complete prompt:travel_plan country --typed -- \\
+      mcp-probe serve --everything   (texts from stdin, as they are typed)
+  mcp-probe complete 'atlas://{country}/{city}' city --with country=norway -- \\
+      mcp-probe serve --everything";
+
 #[cfg(test)]
 mod tests {
     use mcp_proto::RawJson;
@@ -101,6 +161,23 @@ mod tests {
         for (result, want) in cases {
             let result = RawJson::new(result).expect("JSON");
             assert_eq!(format_result(&result.parse().expect("a result"), Paint::PLAIN), want);
+        }
+    }
+
+    #[test]
+    fn completion_reference_is_recognised_by_its_form() {
+        let prompt = |name: &str| Ok(CompletionTarget::Prompt(name.into()));
+        let template = |text: &str| Ok(CompletionTarget::Template(text.into()));
+        for (text, want) in [
+            ("prompt:plan", prompt("plan")),
+            ("prompt:a:b", prompt("a:b")),
+            ("file:///{path}", template("file:///{path}")),
+            ("prompt://{id}", template("prompt://{id}")),
+        ] {
+            assert_eq!(reference(text), want, "{text}");
+        }
+        for text in ["plan", "", ":x", "prompt:"] {
+            assert!(reference(text).is_err_and(|error| error.contains("prompt:NAME")), "{text}");
         }
     }
 }

@@ -1,13 +1,25 @@
 //! The `completions` command: prints a completion script for a shell.
 
-use clap::{Command, CommandFactory as _};
+use clap::{Args, Command};
+use clap_complete::Shell;
 
-use crate::args::{Cli, CompletionsArgs};
 use crate::failure::CommandFailure;
 use crate::output::print;
 
-pub(crate) fn run(args: &CompletionsArgs) -> Result<(), CommandFailure> {
-    let mut command = without_hidden(&Cli::command());
+/// Prints a completion script for a shell.
+///
+/// The script goes to stdout.
+#[derive(Debug, Args)]
+#[command(after_help = HELP, after_long_help = HELP)]
+pub(crate) struct CompletionsArgs {
+    /// Shell to complete the command line of.
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+/// Prints the script for a command line with this definition.
+pub(crate) fn run(args: &CompletionsArgs, definition: &Command) -> Result<(), CommandFailure> {
+    let mut command = without_hidden(definition);
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "mcp-probe", &mut script);
     let script = String::from_utf8_lossy(&script);
@@ -27,3 +39,10 @@ fn without_hidden(command: &Command) -> Command {
     shown = shown.args(command.get_arguments().filter(|arg| !arg.is_hide_set()));
     shown.subcommands(command.get_subcommands().map(without_hidden))
 }
+
+const HELP: &str = "\
+Examples:
+  mcp-probe completions bash > \\
+      ~/.local/share/bash-completion/completions/mcp-probe
+  mcp-probe completions zsh > ~/.zfunc/_mcp-probe   (~/.zfunc must be in fpath)
+  mcp-probe completions fish > ~/.config/fish/completions/mcp-probe.fish";

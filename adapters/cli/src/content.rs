@@ -1,11 +1,13 @@
-//! Readable rendering of content blocks and resources.
+//! Readable rendering of content blocks, resources and skills.
 
 use base64::Engine as _;
+use mcp_extensions::skills::Skill;
 use mcp_proto::RawJson;
 use mcp_proto::model::{Content, ResourceContents};
 use serde_json::Value;
 
 use crate::escape;
+use crate::output::count;
 use crate::paint::Paint;
 
 /// Appends a content block: text as it is, a description for any other type.
@@ -68,6 +70,31 @@ fn base64_size(base64: &str) -> String {
     match base64::engine::general_purpose::STANDARD.decode(base64) {
         Ok(bytes) => format!("{} bytes", bytes.len()),
         Err(_) => format!("{} characters that are no Base64", base64.chars().count()),
+    }
+}
+
+/// Appends the entry of a skill: its name, URI and description, and the number and size of its files.
+pub(crate) fn push_skill(out: &mut String, raw: &RawJson, paint: Paint) {
+    let skill = match raw.parse::<Skill>() {
+        Ok(skill) => skill,
+        Err(error) => {
+            let json = abridge_json(raw);
+            out.push_str(&format!("  {}\n", escape::line(&format!("{json}: cannot be read: {error}"))));
+            return;
+        }
+    };
+    let name = skill.name().unwrap_or_else(|| "(no name)".into());
+    let files = match skill.files() {
+        Some(files) => {
+            let size = files.iter().fold(0u64, |sum, file| sum.saturating_add(file.size));
+            format!("{}, {size} bytes", count(files.len(), "file"))
+        }
+        None => "dynamic".into(),
+    };
+    let about = paint.dim(format!("({})", escape::line(&format!("{}, {files}", skill.uri))));
+    out.push_str(&format!("  {} {about}\n", paint.bold(escape::line(&name))));
+    for line in escape::lines(&skill.description().unwrap_or_default()).lines() {
+        out.push_str(&format!("    {line}\n"));
     }
 }
 

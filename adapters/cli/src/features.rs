@@ -1,9 +1,6 @@
-//! Parts of the program that features of the package leave out, and what the command line needs of them.
+//! Parts of the program that features of the package leave out, and what a command line needs of them.
 
-use crate::args::{
-    AuthorizationArgs, BridgeArgs, Command, DemoArgs, GatewayArgs, ProtectionArgs, Runtime, ServeArgs,
-    ServeHttpArgs, SkillsCommand, TargetArgs,
-};
+use crate::args::{AuthorizationArgs, ProtectionArgs, Runtime, ServeHttpArgs, TargetArgs};
 use crate::failure::CommandFailure;
 
 /// A feature of the package.
@@ -60,107 +57,55 @@ pub(crate) fn describe_missing() -> Option<String> {
     })
 }
 
-/// Checks that this program has all that the command line asks for.
-///
-/// # Errors
-///
-/// Returns a usage error that names the first missing feature.
-pub(crate) fn check(command: &Command) -> Result<(), CommandFailure> {
-    let mut needs = Needs::default();
-    match command {
-        Command::Inspect(args) => needs.target(&args.target),
-        Command::Call(args) => needs.target(&args.request_args.target),
-        Command::Read(args) => needs.target(&args.request_args.target),
-        Command::Prompt(args) => needs.target(&args.request_args.target),
-        Command::Complete(args) => needs.target(&args.request_args.target),
-        Command::Listen(args) => needs.target(&args.target),
-        Command::Events(command) => {
-            needs.add(Feature::Events, "events");
-            if let Some(target) = command.target() {
-                needs.target(target);
-            }
-        }
-        Command::Pin(args) => needs.target(&args.target),
-        Command::Verify(args) => needs.target(&args.target),
-        Command::Ping(args) => needs.target(&args.target),
-        Command::Skills(SkillsCommand::List(args)) => needs.target(&args.target),
-        Command::Skills(SkillsCommand::Show(args)) => needs.target(&args.target),
-        Command::Skills(SkillsCommand::Verify(args)) => needs.target(&args.target),
-        Command::Check(_) => needs.add(Feature::Check, "check"),
-        Command::Login(_) => needs.add(Feature::Auth, "login"),
-        Command::Logout(_) => needs.add(Feature::Auth, "logout"),
-        Command::Whoami(_) => needs.add(Feature::Auth, "whoami"),
-        Command::Serve(args) => needs.serve(args),
-        Command::Bridge(args) => needs.bridge(args),
-        Command::Gateway(args) => needs.gateway(args),
-        Command::Demo(DemoArgs { runtime, .. }) => needs.runtime(*runtime),
-        Command::Completions(_) => {}
-    }
-    let missing = needs.0.into_iter().find(|(feature, _)| !feature.is_enabled());
-    missing.map_or(Ok(()), |(feature, what)| Err(feature.missing(what)))
-}
-
 /// The features that a command line needs, each with the command or option that needs it.
 #[derive(Default)]
-struct Needs(Vec<(Feature, &'static str)>);
+pub(crate) struct Needs(Vec<(Feature, &'static str)>);
 
 impl Needs {
-    fn add(&mut self, feature: Feature, what: &'static str) {
+    /// Adds a feature, and the command or option that needs it.
+    pub(crate) fn add(&mut self, feature: Feature, what: &'static str) {
         self.0.push((feature, what));
     }
 
-    fn target(&mut self, args: &TargetArgs) {
+    /// Adds what the options of a connection to a server need. Those below do the same for other groups of options.
+    pub(crate) fn target(&mut self, args: &TargetArgs) {
         self.runtime(args.runtime);
         self.authorization(&args.authorization);
     }
 
-    fn serve(&mut self, args: &ServeArgs) {
-        self.runtime(args.runtime);
-        self.http(&args.http);
-        self.protection(&args.protection);
-    }
-
-    fn bridge(&mut self, args: &BridgeArgs) {
-        self.runtime(args.runtime);
-        self.http(&args.proxy.http);
-        self.authorization(&args.authorization);
-    }
-
-    fn gateway(&mut self, args: &GatewayArgs) {
-        self.http(&args.proxy.http);
-        self.protection(&args.protection);
-        let given = [
-            (args.store.token_store.is_some(), "--token-store"),
-            (!args.allow_http.is_empty(), "--allow-http"),
-        ];
-        for (_, option) in given.into_iter().filter(|(is_given, _)| *is_given) {
-            self.add(Feature::Auth, option);
-        }
-    }
-
-    fn protection(&mut self, args: &ProtectionArgs) {
+    pub(crate) fn protection(&mut self, args: &ProtectionArgs) {
         if args.issuer.is_some() {
             self.add(Feature::Auth, "--protect");
         }
     }
 
-    fn runtime(&mut self, runtime: Runtime) {
+    pub(crate) fn runtime(&mut self, runtime: Runtime) {
         if runtime != Runtime::Blocking {
             self.add(Feature::Runtimes, "--runtime");
         }
     }
 
-    fn http(&mut self, args: &ServeHttpArgs) {
+    pub(crate) fn http(&mut self, args: &ServeHttpArgs) {
         let given = [(args.tls_cert.is_some(), "--tls-cert"), (args.tls_key.is_some(), "--tls-key")];
         for (_, option) in given.into_iter().filter(|(is_given, _)| *is_given) {
             self.add(Feature::Tls, option);
         }
     }
 
-    fn authorization(&mut self, args: &AuthorizationArgs) {
+    pub(crate) fn authorization(&mut self, args: &AuthorizationArgs) {
         if let Some(option) = args.given() {
             self.add(Feature::Auth, option);
         }
+    }
+
+    /// Checks that this program has all features.
+    ///
+    /// # Errors
+    ///
+    /// Returns a usage error that names the first missing one.
+    pub(crate) fn check(self) -> Result<(), CommandFailure> {
+        let missing = self.0.into_iter().find(|(feature, _)| !feature.is_enabled());
+        missing.map_or(Ok(()), |(feature, what)| Err(feature.missing(what)))
     }
 }
 

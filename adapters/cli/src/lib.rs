@@ -28,27 +28,27 @@ mod authorization;
 mod bridge;
 mod call;
 mod changes;
-#[cfg(feature = "check")]
+// Of a command that is left out, the definition alone remains.
+#[cfg_attr(not(feature = "check"), path = "check/args.rs")]
 mod check;
 mod client;
+mod command;
 mod complete;
 mod completions;
 mod content;
 mod demo;
 mod deviations;
+mod endpoint;
+mod entries;
 mod era_cache;
 mod escape;
-#[cfg(feature = "events")]
+#[cfg_attr(not(feature = "events"), path = "events/args.rs")]
 mod events;
 mod failure;
 mod features;
 mod gateway;
 mod inspect;
 mod listen;
-#[cfg(feature = "auth")]
-mod login;
-#[cfg(feature = "auth")]
-mod logout;
 mod ordered;
 mod output;
 mod paint;
@@ -66,38 +66,40 @@ mod server;
 mod session;
 mod skills;
 mod stop;
+#[cfg_attr(not(feature = "auth"), path = "tokens/args.rs")]
+mod tokens;
 #[cfg(feature = "runtimes")]
 mod tokio_runtime;
 mod tool_arguments;
+mod tour;
 mod trace;
-#[cfg(feature = "auth")]
-mod whoami;
+mod words;
 
 use std::env;
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Command};
+use command::Cli;
 use failure::CommandFailure;
 
 /// Runs the program with the arguments of this process.
 #[doc(hidden)]
 pub fn main() -> ExitCode {
-    let words = args::with_server(env::args_os());
+    let words = words::with_server(env::args_os());
     let command = match Cli::try_parse_from(&words) {
         Ok(cli) => cli.command,
         Err(mut error) => {
-            args::add_server_tips(&mut error, &words);
-            args::add_name_tip(&mut error, &words);
-            if error.use_stderr() && args::wants_json(&words) {
+            words::add_server_tips(&mut error, &words);
+            words::add_name_tip(&mut error, &words);
+            if error.use_stderr() && words::wants_json(&words) {
                 CommandFailure::from_parse_error(&error).print_json();
             }
             error.exit()
         }
     };
     let is_json = command.prints_json_object();
-    match run(command) {
+    match command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if is_json {
@@ -105,42 +107,5 @@ pub fn main() -> ExitCode {
             }
             failure.report()
         }
-    }
-}
-
-fn run(command: Command) -> Result<(), CommandFailure> {
-    features::check(&command)?;
-    if !command.ends_by_itself() {
-        stop::end_servers_on_signal();
-    }
-    match command {
-        Command::Inspect(args) => inspect::run(&args),
-        Command::Call(args) => call::run(&args),
-        #[cfg(feature = "check")]
-        Command::Check(args) => check::run(&args),
-        Command::Read(args) => read::run(&args),
-        Command::Prompt(args) => prompt::run(&args),
-        Command::Complete(args) => complete::run(&args),
-        Command::Listen(args) => listen::run(&args),
-        #[cfg(feature = "events")]
-        Command::Events(command) => events::run(&command),
-        Command::Skills(command) => skills::run(&command),
-        Command::Pin(args) => pins::pin(&args),
-        Command::Verify(args) => pins::verify(&args),
-        Command::Ping(args) => ping::run(&args),
-        #[cfg(feature = "auth")]
-        Command::Login(args) => login::run(&args),
-        #[cfg(feature = "auth")]
-        Command::Logout(args) => logout::run(&args),
-        #[cfg(feature = "auth")]
-        Command::Whoami(args) => whoami::run(&args),
-        Command::Serve(args) => serve::run(args),
-        Command::Bridge(args) => bridge::run(args),
-        Command::Gateway(args) => gateway::run(args),
-        Command::Demo(args) => demo::run(&args),
-        Command::Completions(args) => completions::run(&args),
-        // It fails: the command needs a feature that is missing. Without `auth` there is no `check` either.
-        #[cfg(not(all(feature = "check", feature = "events")))]
-        other => features::check(&other),
     }
 }

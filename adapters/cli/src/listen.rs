@@ -7,19 +7,47 @@ use std::io::{self, IsTerminal, Read};
 use std::thread;
 use std::time::Instant;
 
+use clap::Args;
 use mcp_blocking::Error;
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallError, Change, RawJson};
 use serde_json::{Value, json};
 
-use crate::args;
+use crate::args::{TargetArgs, duration, usage};
 use crate::changes::ChangeEvent;
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::{print, print_json};
 use crate::session::{self, ClientSession};
 
-pub(crate) fn run(args: &args::ListenArgs) -> Result<(), CommandFailure> {
+/// Follows changes of lists and resources.
+///
+/// Prints what the server agreed to report, then one line for each change. Ends on Ctrl-C, on Ctrl-D at a terminal,
+/// or at the limit that --for or --count sets.
+#[derive(Debug, Args)]
+#[command(after_help = HELP, after_long_help = HELP)]
+#[command(override_usage = usage!("mcp-probe listen [OPTIONS] [URI]..."))]
+pub(crate) struct ListenArgs {
+    /// Resources to follow.
+    #[arg(value_name = "URI")]
+    pub(crate) uris: Vec<String>,
+    /// Prints one JSON object per line instead.
+    ///
+    /// Its members: listening (the filter), changed (tools, prompts, resources, or resource with its uri), ended
+    /// (count, time, input, graceful, lost).
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Ends after this time.
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) time: Option<Duration>,
+    /// Ends after this number of changes.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+}
+
+pub(crate) fn run(args: &ListenArgs) -> Result<(), CommandFailure> {
     let mut session = ClientSession::open(&args.target, None)?;
     let outcome = ListenCommand { args, session: &mut session, change_count: 0 }.listen();
     session.close();
@@ -27,7 +55,7 @@ pub(crate) fn run(args: &args::ListenArgs) -> Result<(), CommandFailure> {
 }
 
 struct ListenCommand<'a> {
-    args: &'a args::ListenArgs,
+    args: &'a ListenArgs,
     session: &'a mut ClientSession,
     /// Number of changes printed so far.
     change_count: u64,
@@ -199,3 +227,13 @@ fn watch_input() -> Arc<AtomicBool> {
 
 /// Interval at which the end of the input is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+const HELP: &str = "\
+A change names what has changed, not how. Several changes of one list or
+resource may be reported as one. The exit code is 0 when the server ends the
+subscription gracefully, 3 when the connection is lost. With --log, log messages
+of a legacy server are shown on stderr. Modern servers log only during calls.
+
+Examples:
+  mcp-probe listen clock://running --count 3 -- mcp-probe serve --everything
+  mcp-probe listen --json --for 60s -- my-server | jq -r .changed";

@@ -55,3 +55,15 @@ const LABEL_WIDTH: usize = 13;
 pub(crate) fn count(n: usize, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
+
+/// Lists names, up to [`MAX_NAMES_SHOWN`].
+pub(crate) fn join_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<_> = names.take(MAX_NAMES_SHOWN + 1).collect();
+    if let Some(last) = names.get_mut(MAX_NAMES_SHOWN) {
+        *last = "…";
+    }
+    names.join(", ")
+}
+
+/// Maximum number of names in a message. Further ones are left out.
+pub(crate) const MAX_NAMES_SHOWN: usize = 20;

@@ -3,13 +3,34 @@
 use core::time::Duration;
 use std::time::Instant;
 
+use clap::Args;
 use mcp_proto::RawJson;
 use serde::Serialize;
 
-use crate::args;
+use crate::args::values::duration_or_zero;
+use crate::args::{TargetArgs, usage};
 use crate::failure::CommandFailure;
 use crate::output::{count, print, print_json};
 use crate::session::ClientSession;
+
+/// Measures round-trip times to a server.
+#[derive(Debug, Args)]
+#[command(override_usage = usage!("mcp-probe ping [OPTIONS]"))]
+pub(crate) struct PingArgs {
+    /// Sets the number of round trips.
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) count: u32,
+    /// Sets the pause between two round trips.
+    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = duration_or_zero)]
+    pub(crate) interval: Duration,
+    /// Prints one JSON object instead.
+    ///
+    /// Its members: era, revision, sent, milliseconds (min, median, max).
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+}
 
 /// Output of `--json`.
 #[derive(Serialize)]
@@ -27,14 +48,14 @@ struct RoundTripTimes {
     max: f64,
 }
 
-pub(crate) fn run(args: &args::PingArgs) -> Result<(), CommandFailure> {
+pub(crate) fn run(args: &PingArgs) -> Result<(), CommandFailure> {
     let mut session = ClientSession::open(&args.target, None)?;
     let outcome = measure(&mut session, args);
     session.close();
     outcome
 }
 
-fn measure(session: &mut ClientSession, args: &args::PingArgs) -> Result<(), CommandFailure> {
+fn measure(session: &mut ClientSession, args: &PingArgs) -> Result<(), CommandFailure> {
     let (era, revision) =
         (session.client.peer().era().to_string(), session.client.peer().version.to_string());
     let mut times = Vec::new();

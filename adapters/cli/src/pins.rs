@@ -1,20 +1,59 @@
 //! The commands `pin` and `verify`: a lock file of the definitions of a server, and what has changed since.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use mcp_extensions::pins::{Change, DifferenceKind, Finding, Pins};
 use mcp_proto::{EntryKind, RawJson};
 use serde_json::{Value, json};
 
 use crate::answer::uri_reference;
-use crate::args::{PinArgs, VerifyArgs};
+use crate::args::{TargetArgs, usage};
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::{count, print, print_json};
 use crate::paint::Paint;
 use crate::sarif;
 use crate::session::ClientSession;
+
+/// Writes down the definitions of a server, after you have looked at them.
+///
+/// Tools, prompts, resources, resource templates and instructions, each with a digest, as JSON. `verify` compares them
+/// with what the server lists later.
+#[derive(Debug, Args)]
+#[command(after_help = PIN_HELP, after_long_help = PIN_HELP)]
+#[command(override_usage = usage!("mcp-probe pin [OPTIONS]"))]
+pub(crate) struct PinArgs {
+    /// Writes the lock file here instead of to stdout.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+}
+
+/// Tells what has changed since a server was pinned.
+///
+/// Prints a line for each difference. The exit code is 1 if there is one.
+#[derive(Debug, Args)]
+#[command(after_help = VERIFY_HELP, after_long_help = VERIFY_HELP)]
+#[command(override_usage = usage!("mcp-probe verify [OPTIONS] <LOCKFILE>"))]
+pub(crate) struct VerifyArgs {
+    /// The lock file that `pin` has written.
+    #[arg(value_name = "LOCKFILE")]
+    pub(crate) lock: PathBuf,
+    /// Prints one JSON object instead.
+    ///
+    /// Its members: pinned and listed (the digests of everything), findings (kind, name, change, message, and from or
+    /// differences).
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Prints a report in SARIF 2.1.0 instead, for the tools of code hosts.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) sarif: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+}
 
 pub(crate) fn pin(args: &PinArgs) -> Result<(), CommandFailure> {
     let mut session = ClientSession::open(&args.target, None)?;
@@ -152,3 +191,15 @@ fn sarif_report(findings: &[Finding], lock: &Path) -> Value {
         .collect();
     sarif::report(&rules, &results)
 }
+
+const PIN_HELP: &str = "\
+A server can change what its tools say after you have approved them. Look at
+them (mcp-probe inspect), pin them, and let `verify` tell what has changed.
+
+Examples:
+  mcp-probe pin --output mail.lock.json https://example.com/mcp";
+
+const VERIFY_HELP: &str = "\
+Examples:
+  mcp-probe verify mail.lock.json https://example.com/mcp
+  mcp-probe verify --sarif mail.lock.json -- my-server > findings.sarif";

@@ -1,9 +1,12 @@
 //! The `prompt` command: gets a prompt with its arguments filled in.
 
+use clap::Args;
 use mcp_proto::EntryKind;
-use mcp_proto::model::{GetPromptParams, GetPromptResult, Map, Prompt, PromptArgument, RequestParams, Role};
+use mcp_proto::model::{GetPromptParams, GetPromptResult, Map, RequestParams, Role};
 
-use crate::args;
+use crate::answer::AnswerArgs;
+use crate::args::values::{JsonSource, assignment, json_source};
+use crate::args::{RequestArgs, usage};
 use crate::client::Client;
 use crate::content;
 use crate::escape;
@@ -14,7 +17,29 @@ use crate::paint::Paint;
 use crate::request::{self, RequestCommand};
 use crate::tool_arguments;
 
-pub(crate) fn run(args: &args::PromptArgs) -> Result<(), CommandFailure> {
+/// Gets a prompt with its arguments filled in and prints its messages.
+#[derive(Debug, Args)]
+#[command(after_help = HELP, after_long_help = HELP)]
+#[command(override_usage = usage!("mcp-probe prompt [OPTIONS] <NAME> [NAME=VALUE]..."))]
+pub(crate) struct PromptArgs {
+    /// Name of the prompt, as `inspect` shows it.
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) name: String,
+    /// Argument of the prompt.
+    ///
+    /// Arguments replace members of --args.
+    #[arg(value_name = "NAME=VALUE", value_parser = assignment)]
+    pub(crate) arguments: Vec<(String, String)>,
+    /// Sets the arguments of the prompt: a JSON object of strings, @FILE or - for stdin.
+    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_source)]
+    pub(crate) args: JsonSource,
+    #[command(flatten)]
+    pub(crate) answer_args: AnswerArgs,
+    #[command(flatten)]
+    pub(crate) request_args: RequestArgs,
+}
+
+pub(crate) fn run(args: &PromptArgs) -> Result<(), CommandFailure> {
     let mut params = GetPromptParams::new(&*args.name);
     let arguments = collect_arguments(args)?;
     if !arguments.is_empty() {
@@ -36,7 +61,7 @@ pub(crate) fn run(args: &args::PromptArgs) -> Result<(), CommandFailure> {
 /// # Errors
 ///
 /// Fails if the source of `--args` is invalid, a member is not a string, or an argument is given twice.
-fn collect_arguments(args: &args::PromptArgs) -> Result<Map<String>, CommandFailure> {
+fn collect_arguments(args: &PromptArgs) -> Result<Map<String>, CommandFailure> {
     let mut all = Map::new();
     let object = tool_arguments::read_object(&args.args, &args.request_args.target.authorization)?;
     for (name, value) in ordered::members(&object) {
@@ -59,17 +84,7 @@ fn hint(client: &mut Client, name: &str) -> Option<String> {
         return Some(hint);
     }
     let prompt = client.list_prompts().ok()?.into_iter().find(|prompt| prompt.name == name)?;
-    Some(prompt_signature(&prompt))
-}
-
-/// Formats the arguments of a prompt: ``the prompt `plan` takes from, to, days?``.
-pub(crate) fn prompt_signature(prompt: &Prompt) -> String {
-    let argument = |argument: &PromptArgument| {
-        format!("{}{}", argument.name, if argument.required == Some(true) { "" } else { "?" })
-    };
-    let arguments: Vec<_> = prompt.arguments.iter().map(argument).collect();
-    let arguments = if arguments.is_empty() { "no arguments".into() } else { arguments.join(", ") };
-    format!("the prompt `{}` takes {arguments}", prompt.name)
+    Some(request::prompt_signature(&prompt))
 }
 
 /// Formats each message with its role. Text cannot imitate the row of another role.
@@ -93,3 +108,8 @@ fn format_result(result: &GetPromptResult<'_>, paint: Paint) -> String {
     }
     out
 }
+
+const HELP: &str = "\
+Examples:
+  mcp-probe prompt travel_plan country=norway days=5 -- \\
+      mcp-probe serve --everything";

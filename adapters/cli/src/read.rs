@@ -1,16 +1,34 @@
 //! The `read` command: reads a resource.
 
+use clap::Args;
 use mcp_proto::EntryKind;
 use mcp_proto::model::{ReadResourceParams, ReadResourceResult, RequestParams, ResourceContents};
 
-use crate::args;
+use crate::answer::AnswerArgs;
+use crate::args::{RequestArgs, usage};
 use crate::client::Client;
 use crate::content;
 use crate::failure::CommandFailure;
 use crate::paint::Paint;
 use crate::request::{self, RequestCommand};
 
-pub(crate) fn run(args: &args::ReadArgs) -> Result<(), CommandFailure> {
+/// Reads a resource and prints its contents.
+///
+/// Text is printed with control characters escaped. Binary contents are described by type and size. --json prints
+/// both unchanged.
+#[derive(Debug, Args)]
+#[command(after_help = HELP, after_long_help = HELP)]
+#[command(override_usage = usage!("mcp-probe read [OPTIONS] <URI>"))]
+pub(crate) struct ReadArgs {
+    /// URI of the resource, from `inspect` or from an expanded template.
+    pub(crate) uri: String,
+    #[command(flatten)]
+    pub(crate) answer_args: AnswerArgs,
+    #[command(flatten)]
+    pub(crate) request_args: RequestArgs,
+}
+
+pub(crate) fn run(args: &ReadArgs) -> Result<(), CommandFailure> {
     let params = ReadResourceParams::new(&*args.uri);
     let command = RequestCommand::<ReadResourceParams<'_>> {
         noun: "reading a resource",
@@ -45,6 +63,12 @@ fn format_result(result: &ReadResourceResult<'_>, paint: Paint) -> String {
     }
     out
 }
+
+const HELP: &str = "\
+Examples:
+  mcp-probe read test://static-text -- mcp-probe serve --everything
+  mcp-probe read --json file:///etc/hostname -- my-server | \\
+      jq -r .contents[0].blob | base64 -d";
 
 #[cfg(test)]
 mod tests {

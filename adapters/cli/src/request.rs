@@ -4,15 +4,15 @@ use core::fmt::Display;
 
 use mcp_blocking::Error;
 use mcp_proto::EntryKind;
-use mcp_proto::model::{ElicitUrlParams, RequestParams, UrlElicitationRequired};
+use mcp_proto::model::{ElicitUrlParams, Prompt, PromptArgument, RequestParams, UrlElicitationRequired};
 use mcp_proto::rpc::code;
 use mcp_proto::{CallError, CallOptions, Progress, RawJson, RpcError};
 
-use crate::answer;
-use crate::args::{AnswerArgs, RequestArgs};
+use crate::answer::{self, AnswerArgs};
+use crate::args::RequestArgs;
 use crate::client::Client;
 use crate::failure::{CommandFailure, Exit};
-use crate::output::{print, print_json};
+use crate::output::{MAX_NAMES_SHOWN, join_names, print, print_json};
 use crate::paint::Paint;
 use crate::progress::ProgressDisplay;
 use crate::session::ClientSession;
@@ -169,14 +169,12 @@ pub(crate) fn alternatives(
     Some(format!("there is no {what} `{asked}` in the server's list; there are: {names}"))
 }
 
-/// Lists names, up to [`MAX_NAMES_SHOWN`].
-pub(crate) fn join_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let mut names: Vec<_> = names.take(MAX_NAMES_SHOWN + 1).collect();
-    if let Some(last) = names.get_mut(MAX_NAMES_SHOWN) {
-        *last = "…";
-    }
-    names.join(", ")
+/// Formats the arguments of a prompt: ``the prompt `plan` takes from, to, days?``.
+pub(crate) fn prompt_signature(prompt: &Prompt) -> String {
+    let argument = |argument: &PromptArgument| {
+        format!("{}{}", argument.name, if argument.required == Some(true) { "" } else { "?" })
+    };
+    let arguments: Vec<_> = prompt.arguments.iter().map(argument).collect();
+    let arguments = if arguments.is_empty() { "no arguments".into() } else { arguments.join(", ") };
+    format!("the prompt `{}` takes {arguments}", prompt.name)
 }
-
-/// Maximum number of names in a message. Further ones are left out.
-const MAX_NAMES_SHOWN: usize = 20;

@@ -19,8 +19,8 @@ use mcp_proto::{
 };
 use mcp_std::process::{ShutdownReport, ShutdownStage, ShutdownTimeouts};
 
-use crate::answer::{InputResponder, OfferedRoots, UnansweredInputs};
-use crate::args::{AnswerArgs, StderrChoice, TargetArgs};
+use crate::answer::{AnswerArgs, InputResponder, OfferedRoots, UnansweredInputs};
+use crate::args::{StderrChoice, TargetArgs};
 use crate::authorization::{self, Authorizer};
 use crate::changes::{ChangeEvent, ReceivedChanges};
 use crate::client::Client;
@@ -432,8 +432,6 @@ impl OmissionNotes {
 /// Maximum number of notes about entries that were left out: those of a hostile server do not fill the memory.
 const MAX_OMISSIONS: usize = 10_000;
 pub(crate) const NO_FURTHER_NOTES: &str = "further notes of this kind are not shown";
-/// Number of pings in a row that may go without an answer.
-pub(crate) const ALLOWED_PING_MISSES: u32 = 2;
 /// Time in which a legacy server asks for roots after the handshake.
 const ROOTS_TIMEOUT: Duration = Duration::from_secs(1);
 const ROOTS_POLL_INTERVAL: Duration = Duration::from_millis(10);

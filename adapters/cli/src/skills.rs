@@ -1,27 +1,24 @@
 //! The command `skills`: lists, shows and verifies the skills of a server.
 
+mod args;
+
 use base64::Engine as _;
 use mcp_blocking::Error;
 use mcp_extensions::skills::{Skill, SkillContent, SkillError, SkillUri};
 use mcp_proto::{EntryKind, RawJson};
 use serde::Serialize;
 
-use crate::args::{SkillsCommand, SkillsListArgs, SkillsShowArgs, SkillsVerifyArgs};
 use crate::content;
 use crate::escape;
 use crate::failure::CommandFailure;
-use crate::output::{count, print, print_json};
+use crate::output::{count, join_names, print, print_json};
 use crate::paint::Paint;
-use crate::request::join_names;
 use crate::session::ClientSession;
+pub(crate) use args::SkillsCommand;
+use args::{SkillsListArgs, SkillsShowArgs, SkillsVerifyArgs};
 
 pub(crate) fn run(command: &SkillsCommand) -> Result<(), CommandFailure> {
-    let target = match command {
-        SkillsCommand::List(args) => &args.target,
-        SkillsCommand::Show(args) => &args.target,
-        SkillsCommand::Verify(args) => &args.target,
-    };
-    let mut session = ClientSession::open(target, None)?;
+    let mut session = ClientSession::open(command.target(), None)?;
     let outcome = match command {
         SkillsCommand::List(args) => list(&mut session, args),
         SkillsCommand::Show(args) => show(&mut session, args),
@@ -42,37 +39,12 @@ fn list(session: &mut ClientSession, args: &SkillsListArgs) -> Result<(), Comman
     }
     let (mut out, paint) = (String::new(), Paint::for_stdout());
     for raw in &skills {
-        push_skill(&mut out, raw, paint);
+        content::push_skill(&mut out, raw, paint);
     }
     if skills.is_empty() {
         out.push_str(&format!("{}\n", paint.dim("(the server lists no skills)")));
     }
     print(&out)
-}
-
-/// Appends the entry of a skill: its name, URI and description, and the number and size of its files.
-pub(crate) fn push_skill(out: &mut String, raw: &RawJson, paint: Paint) {
-    let skill = match raw.parse::<Skill>() {
-        Ok(skill) => skill,
-        Err(error) => {
-            let json = content::abridge_json(raw);
-            out.push_str(&format!("  {}\n", escape::line(&format!("{json}: cannot be read: {error}"))));
-            return;
-        }
-    };
-    let name = skill.name().unwrap_or_else(|| "(no name)".into());
-    let files = match skill.files() {
-        Some(files) => {
-            let size = files.iter().fold(0u64, |sum, file| sum.saturating_add(file.size));
-            format!("{}, {size} bytes", count(files.len(), "file"))
-        }
-        None => "dynamic".into(),
-    };
-    let about = paint.dim(format!("({})", escape::line(&format!("{}, {files}", skill.uri))));
-    out.push_str(&format!("  {} {about}\n", paint.bold(escape::line(&name))));
-    for line in escape::lines(&skill.description().unwrap_or_default()).lines() {
-        out.push_str(&format!("    {line}\n"));
-    }
 }
 
 fn show(session: &mut ClientSession, args: &SkillsShowArgs) -> Result<(), CommandFailure> {

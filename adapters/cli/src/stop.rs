@@ -8,8 +8,6 @@ use mcp_blocking::Handle;
 #[cfg(unix)]
 use mcp_std::process::terminate_all;
 
-use crate::args::ServeArgs;
-
 #[cfg(unix)]
 pub(crate) use unix::{
     StopSignal, end_servers_on_signal, hangup_flag, park_if_ending, run_on_signal, shut_down_on_signal,
@@ -27,12 +25,12 @@ mod unix {
     use std::os::unix::net::UnixStream;
     use std::thread;
 
+    use mcp_blocking::StreamConnection;
     use mcp_std::io::{Descriptors, Interest};
     use mcp_std::poll::WaitRequest;
     use mcp_std::process::{on_signal, on_terminate};
 
     use super::{GRACE_PERIOD, Handle, SERVER_END_TIMEOUT, terminate_all};
-    use crate::serve::streams::StreamConnection;
 
     /// Set when this process is ending and its server processes are being ended.
     static IS_ENDING: AtomicBool = AtomicBool::new(false);
@@ -163,7 +161,6 @@ mod other {
     use mcp_std::poll::WaitRequest;
 
     use super::Handle;
-    use crate::serve::streams::StreamConnection;
 
     pub(crate) const fn end_servers_on_signal() {}
 
@@ -180,8 +177,9 @@ mod other {
     pub(crate) struct StopSignal(());
 
     impl StopSignal {
-        pub(crate) fn of_connection(connection: &StreamConnection) -> io::Result<Self> {
-            match *connection {}
+        /// Sockets accept no connections here.
+        pub(crate) const fn of_connection<C>(_: &C) -> io::Result<Self> {
+            Self::new()
         }
 
         #[expect(clippy::unnecessary_wraps, reason = "elsewhere it can fail")]
@@ -203,12 +201,5 @@ mod other {
 
 /// Grace period of running calls. Clients use stronger means two seconds after asking a server to end.
 pub(crate) const GRACE_PERIOD: Duration = Duration::from_secs(1);
-/// The same for a server that shares its sessions: its clients go on at other processes, and wait for nothing.
-const SHARED_GRACE_PERIOD: Duration = Duration::from_secs(10);
-
-/// Returns the grace period of a server over HTTP.
-pub(crate) const fn grace_period(args: &ServeArgs) -> Duration {
-    if args.sessions.session_store.is_some() { SHARED_GRACE_PERIOD } else { GRACE_PERIOD }
-}
 /// Time that started server processes have before `SIGKILL`.
 pub(crate) const SERVER_END_TIMEOUT: Duration = Duration::from_millis(500);

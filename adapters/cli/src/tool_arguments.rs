@@ -8,7 +8,8 @@ use mcp_blocking::Error;
 use mcp_proto::{EntryKind, HttpError, RawJson};
 use serde_json::Value;
 
-use crate::args::{ArgumentValue, AuthorizationArgs, CallArgs, JsonSource, NamedArgument, json_object};
+use crate::args::values::{ArgumentValue, JsonSource, NamedArgument};
+use crate::args::{AuthorizationArgs, json_object};
 use crate::authorization;
 use crate::failure::CommandFailure;
 use crate::ordered;
@@ -32,8 +33,12 @@ impl ToolSchemas {
     /// # Errors
     ///
     /// Fails if a value needs the schema, and the list cannot be read.
-    pub(crate) fn fetch(args: &CallArgs, session: &mut ClientSession) -> Result<Self, Error> {
-        let has_text = args.arguments.iter().any(|argument| matches!(argument.value, ArgumentValue::Text(_)));
+    pub(crate) fn fetch(
+        tool: &str,
+        arguments: &[NamedArgument],
+        session: &mut ClientSession,
+    ) -> Result<Self, Error> {
+        let has_text = arguments.iter().any(|argument| matches!(argument.value, ArgumentValue::Text(_)));
         if !has_text && !session.is_remote() {
             return Ok(Self::default());
         }
@@ -42,9 +47,8 @@ impl ToolSchemas {
             Err(error) if !has_text => return Ok(Self { list_error: Some(error), ..Self::default() }),
             tools => tools?,
         };
-        let is_named = |entry: &RawJson| {
-            entry.member("name").and_then(|name| name.string()).is_some_and(|n| n == args.tool)
-        };
+        let is_named =
+            |entry: &RawJson| entry.member("name").and_then(|name| name.string()).is_some_and(|n| n == tool);
         let entry = tools.into_iter().find(is_named);
         let input = entry.as_ref().and_then(|entry| entry.member("inputSchema"));
         Ok(Self { input, entry, list_error: None })
@@ -162,39 +166,6 @@ fn invalid_value(of: &str, name: &str, text: &str, why: &str) -> CommandFailure 
     let value = Value::from(short);
     CommandFailure::usage(format!("{of}: the argument `{name}` {why}, but is {value}{more}"))
         .with_hint(format!("{name}:=JSON sends a value of any type; `mcp-probe inspect` shows the types"))
-}
-
-/// Returns a hint if words behind `--` look like arguments of the tool.
-pub(crate) fn misplaced_hint(args: &CallArgs) -> Option<String> {
-    let is_empty =
-        args.arguments.is_empty() && matches!(&args.args, JsonSource::Json(json) if json.as_str() == "{}");
-    let words: Vec<_> = args
-        .request_args
-        .target
-        .server
-        .place
-        .command
-        .iter()
-        .map(|word| word.to_str().unwrap_or_default())
-        .collect();
-    // `env NAME=VALUE PROGRAM` and `docker run -e NAME=VALUE` are commands.
-    let is_value = |at: usize| at.checked_sub(1).is_some_and(|at| words[at].starts_with('-'));
-    let found = words
-        .iter()
-        .enumerate()
-        .find(|(at, word)| **word == "--args" || (is_assignment(word) && !is_value(*at)));
-    let word = found.map(|(_, word)| *word).filter(|_| is_empty && words.first() != Some(&"env"))?;
-    let variable = if word == "--args" { "" } else { ", and a variable of the server as --env NAME=VALUE" };
-    Some(format!(
-        "`{word}` behind -- is for the server's command: write arguments of the tool before --{variable}"
-    ))
-}
-
-/// Returns whether a word has the form `NAME=VALUE` or `NAME:=JSON`.
-fn is_assignment(word: &str) -> bool {
-    let name = word.split_once('=').map(|(name, _)| name.strip_suffix(':').unwrap_or(name));
-    let fits = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    name.is_some_and(|name| !name.is_empty() && fits(name))
 }
 
 /// Maximum size of the arguments from a file or from stdin, in bytes. Larger input is refused.

@@ -10,19 +10,34 @@ mod url;
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
 
+use clap::Args;
 use mcp_proto::client::Input;
 use mcp_proto::model::{InputRequest, InputResponse, ListRootsResult};
 use mcp_proto::rpc::code;
 use mcp_proto::{Capabilities, Capability, RpcError};
 
-use crate::args::AnswerArgs;
 use crate::failure::{CommandFailure, Exit};
 use dialogue::{Dialogue, DialogueOutcome};
-pub(crate) use preset::PresetAnswer;
-use preset::{PresetAnswers, PresetLookup};
+use preset::{PresetAnswer, PresetAnswers, PresetLookup};
 use terminal::{Console, Terminal};
+
+/// Answers to input requests of the server.
+#[derive(Debug, Args)]
+pub(crate) struct AnswerArgs {
+    /// Answers an input request of the server (may be repeated).
+    ///
+    /// `mcp-probe call --help` explains KEY and JSON. On a terminal you are asked for every answer that is missing.
+    #[arg(long, value_name = "KEY=JSON", value_parser = PresetAnswer::parse)]
+    pub(crate) answer: Vec<PresetAnswer>,
+    /// Offers this directory as a root (may be repeated).
+    ///
+    /// The directory is a path or a file:// URI.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) root: Vec<OsString>,
+}
 
 /// Kind of an input request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,6 @@ use mcp_proto::{Era, Version, VersionSet};
 use super::authorization::AuthorizationArgs;
 use super::server::ServerArgs;
 use super::values::{duration, level, revision};
-use crate::session::ALLOWED_PING_MISSES;
 
 /// How a connection to a server begins, and how long it lasts.
 #[derive(Debug, Args)]
@@ -84,6 +83,26 @@ pub(crate) struct TargetArgs {
     pub(crate) server: ServerArgs,
     #[command(flatten)]
     pub(crate) authorization: AuthorizationArgs,
+}
+
+/// Options of the commands that send one request.
+#[derive(Debug, Args)]
+pub(crate) struct RequestArgs {
+    /// Prints the result object as JSON instead.
+    ///
+    /// A failure without a result is printed as an object with the member `error`. Its members: kind (failed, usage,
+    /// connection, timeout, unanswered, unauthorized), exitCode, message, hint, code and data (of an error response),
+    /// scopes (that the server asks for), and deviations of the server from the protocol before the failure, if there were
+    /// any.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Limits the total time to wait for the answer, despite progress.
+    ///
+    /// The default is 10 minutes, or --timeout if that is longer; 24 hours for a tool that runs as a task.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) total: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
 }
 
 #[derive(Debug, Args)]
@@ -175,6 +194,9 @@ pub(crate) enum StderrChoice {
     /// Discarded.
     Null,
 }
+
+/// Number of pings in a row that may go without an answer.
+pub(crate) const ALLOWED_PING_MISSES: u32 = 2;
 
 #[cfg(test)]
 mod tests {

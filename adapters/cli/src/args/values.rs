@@ -1,11 +1,33 @@
-//! Parsers for values of the command line.
+//! Values of the command line, and their parsers.
 
 use core::time::Duration;
+use std::path::PathBuf;
 
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::{RawJson, Version, VersionSet};
 
-use super::{ArgumentValue, CallRate, CompletionReference, JsonSource, NamedArgument};
+/// Source of a JSON object.
+#[derive(Clone, Debug)]
+pub(crate) enum JsonSource {
+    Json(RawJson),
+    File(PathBuf),
+    Stdin,
+}
+
+/// An argument of a tool.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedArgument {
+    pub(crate) name: String,
+    pub(crate) value: ArgumentValue,
+}
+
+/// Value of an argument of a tool.
+#[derive(Clone, Debug)]
+pub(crate) enum ArgumentValue {
+    /// A text whose type the tool's schema tells.
+    Text(String),
+    Json(RawJson),
+}
 
 /// Parses a duration above zero: `2s`, `500ms`, `1m`, or seconds as a bare number.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
@@ -14,7 +36,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a duration as [`duration`] does, and also accepts zero. At most [`MAX_DURATION`].
-pub(super) fn duration_or_zero(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, String> {
     let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0)];
     let (number, unit) = units
         .iter()
@@ -31,16 +53,8 @@ pub(super) fn duration_or_zero(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses a number of calls in a time: `10`, `100/1m`.
-pub(super) fn call_rate(text: &str) -> Result<CallRate, String> {
-    let (calls, period) = text.split_once('/').unwrap_or((text, "1s"));
-    let calls = calls.parse().ok().filter(|calls| *calls > 0);
-    let calls = calls.ok_or("must be a number of calls, and a time: write 10, or 100/1m")?;
-    Ok(CallRate { calls, period: duration(period)? })
-}
-
 /// Parses the path of a URL, without a query.
-pub(super) fn path(text: &str) -> Result<String, String> {
+pub(crate) fn path(text: &str) -> Result<String, String> {
     let fits =
         text.starts_with('/') && text.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'?' | b'#'));
     if fits {
@@ -51,7 +65,7 @@ pub(super) fn path(text: &str) -> Result<String, String> {
 }
 
 /// Parses the name of a known revision.
-pub(super) fn revision(text: &str) -> Result<Version, String> {
+pub(crate) fn revision(text: &str) -> Result<Version, String> {
     Version::from_name(text).ok_or_else(|| {
         let known: Vec<_> = VersionSet::ALL.iter().map(Version::as_str).collect();
         format!("must be a known revision: write one of {}", known.join(", "))
@@ -71,7 +85,7 @@ pub(crate) fn json_object(text: &str) -> Result<RawJson, String> {
 }
 
 /// Parses `--args`: a JSON object, `@FILE` or `-`.
-pub(super) fn json_source(text: &str) -> Result<JsonSource, String> {
+pub(crate) fn json_source(text: &str) -> Result<JsonSource, String> {
     match text.strip_prefix('@') {
         Some("") => Err("must name a file: write @args.json, not @".into()),
         Some(path) => Ok(JsonSource::File(path.into())),
@@ -81,7 +95,7 @@ pub(super) fn json_source(text: &str) -> Result<JsonSource, String> {
 }
 
 /// Parses an argument of a tool: `NAME=VALUE` or `NAME:=JSON`.
-pub(super) fn named_argument(text: &str) -> Result<NamedArgument, String> {
+pub(crate) fn named_argument(text: &str) -> Result<NamedArgument, String> {
     let Some((name, value)) = text.split_once('=').filter(|(name, _)| !matches!(*name, "" | ":")) else {
         let also = if text.starts_with('{') {
             "; a JSON object is given with --args"
@@ -101,19 +115,8 @@ pub(super) fn named_argument(text: &str) -> Result<NamedArgument, String> {
     })
 }
 
-/// Parses the target of a completion: `prompt:NAME` or a resource template.
-pub(super) fn reference(text: &str) -> Result<CompletionReference, String> {
-    match text.split_once(':') {
-        None | Some(("", _) | ("prompt", "")) => {
-            Err("must be prompt:NAME or a template: write prompt:plan or file:///{path}, not plan".into())
-        }
-        Some(("prompt", name)) if !name.starts_with("//") => Ok(CompletionReference::Prompt(name.into())),
-        Some(_) => Ok(CompletionReference::Template(text.into())),
-    }
-}
-
 /// Parses a log level.
-pub(super) fn level(text: &str) -> Result<LoggingLevel, String> {
+pub(crate) fn level(text: &str) -> Result<LoggingLevel, String> {
     let level = RawJson::encode(text).ok().and_then(|word| word.parse::<LoggingLevel>().ok());
     let known = level.filter(|level| level.severity().is_some());
     known.ok_or_else(|| {
@@ -122,36 +125,15 @@ pub(super) fn level(text: &str) -> Result<LoggingLevel, String> {
 }
 
 /// Parses `NAME=VALUE`.
-pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
+pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
         _ => Err("must be NAME=VALUE: write country=Peru, not country".into()),
     }
 }
 
-/// Parses the value of `--max-connections`.
-///
-/// # Errors
-///
-/// Fails for anything but a number from 1 to 1,000,000.
-pub(super) fn connection_count(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|count| (1..=1_000_000).contains(count));
-    count.ok_or_else(|| "a number from 1 to 1000000 is expected".into())
-}
-
-/// Parses a frame size in bytes, at least [`MIN_FRAME_SIZE`].
-pub(super) fn frame_size(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(size) if size >= MIN_FRAME_SIZE => Ok(size),
-        Ok(_) => Err(format!("must be at least {MIN_FRAME_SIZE} bytes: write 65536, not 64")),
-        Err(_) => Err("must be a number of bytes: write 65536, not 64k".into()),
-    }
-}
-
 /// Maximum duration. It is far longer than any real wait, and does not overflow when added to a clock.
 const MAX_DURATION: Duration = Duration::from_secs(30 * 86_400);
-/// Minimum frame size in bytes. A handshake needs more than this.
-const MIN_FRAME_SIZE: usize = 1_024;
 
 #[cfg(test)]
 mod tests {
@@ -179,32 +161,6 @@ mod tests {
                 (Err(error), Err(part)) => assert!(error.contains(part), "{text}: {error}"),
                 (got, want) => panic!("{text}: {got:?}, wanted {want:?}"),
             }
-        }
-    }
-
-    #[test]
-    fn call_rate_is_a_number_with_or_without_a_time() {
-        let rate = |calls, seconds| Ok(CallRate { calls, period: Duration::from_secs(seconds) });
-        assert_eq!((call_rate("10"), call_rate("100/1m")), (rate(10, 1), rate(100, 60)));
-        for text in ["", "0", "-1", "1/0", "1/", "x/1s", "1/soon"] {
-            assert!(call_rate(text).is_err_and(|error| error.contains("must be")), "{text}");
-        }
-    }
-
-    #[test]
-    fn completion_reference_is_recognised_by_its_form() {
-        let prompt = |name: &str| Ok(CompletionReference::Prompt(name.into()));
-        let template = |text: &str| Ok(CompletionReference::Template(text.into()));
-        for (text, want) in [
-            ("prompt:plan", prompt("plan")),
-            ("prompt:a:b", prompt("a:b")),
-            ("file:///{path}", template("file:///{path}")),
-            ("prompt://{id}", template("prompt://{id}")),
-        ] {
-            assert_eq!(reference(text), want, "{text}");
-        }
-        for text in ["plan", "", ":x", "prompt:"] {
-            assert!(reference(text).is_err_and(|error| error.contains("prompt:NAME")), "{text}");
         }
     }
 }

@@ -15,8 +15,8 @@ use mcp_proto::auth::{ClientAuth, ClientCredentials, Config, Registration, Token
 use mcp_proto::http::client::{Credential, Url};
 use mcp_runtime::client::{Connector, Options};
 
-use crate::args::authorization::{OAuthClientArgs, TokenStoreArgs};
-use crate::args::{AuthorizationArgs, LogInArgs, LogOutArgs, RevisionArgs};
+use crate::args::authorization::{OAuthClientArgs, TokenArgs, TokenStoreArgs};
+use crate::args::{AuthorizationArgs, RevisionArgs};
 use crate::failure::CommandFailure;
 use crate::server::{RemoteServer, Server};
 pub(crate) use challenge::learn_challenges;
@@ -153,8 +153,12 @@ pub(crate) fn check_stdin(args: &AuthorizationArgs, by: &str) -> Result<(), Comm
 /// # Errors
 ///
 /// Fails if an option is wrong.
-pub(crate) fn for_login(args: &LogInArgs, remote: &mut RemoteServer) -> Result<Authorizer, CommandFailure> {
-    let options = ClientOptions::for_tokens(&args.tokens, &args.revisions)?;
+pub(crate) fn for_login(
+    tokens: &TokenArgs,
+    revisions: &RevisionArgs,
+    remote: &mut RemoteServer,
+) -> Result<Authorizer, CommandFailure> {
+    let options = ClientOptions::for_tokens(tokens, revisions)?;
     remote.allow_http(options.http_hosts());
     let url = endpoint(remote)?;
     if remote.has_credential() {
@@ -164,8 +168,8 @@ pub(crate) fn for_login(args: &LogInArgs, remote: &mut RemoteServer) -> Result<A
     if exposes_tokens(remote)? {
         return Err(cleartext_failure(&url));
     }
-    let interaction = ProbeInteraction::new(&args.tokens.login, options.assertion())?;
-    let store = ProbeStore::for_tokens(args.tokens.store.token_store.as_deref())?;
+    let interaction = ProbeInteraction::new(&tokens.login, options.assertion())?;
+    let store = ProbeStore::for_tokens(tokens.store.token_store.as_deref())?;
     Ok(options.authorizer(|config| config).store(store).interaction(interaction))
 }
 
@@ -175,11 +179,11 @@ pub(crate) fn for_login(args: &LogInArgs, remote: &mut RemoteServer) -> Result<A
 ///
 /// Fails if an option is wrong.
 pub(crate) fn for_logout(
-    args: &LogOutArgs,
+    client: &OAuthClientArgs,
     store: &ProbeStore,
     record: Option<&TokenRecord>,
 ) -> Result<Authorizer, CommandFailure> {
-    let options = ClientOptions::for_client(&args.client)?;
+    let options = ClientOptions::for_client(client)?;
     let authorizer = options.authorizer(|config| {
         let config = config.interactive(false);
         match record.filter(|_| !options.names_client()) {

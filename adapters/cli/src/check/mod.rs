@@ -4,6 +4,7 @@
 
 mod answer;
 mod apps;
+mod args;
 mod authorization_server;
 mod conversation;
 mod document;
@@ -38,18 +39,18 @@ use mcp_proto::{Era, Version};
 use mcp_std::io::StreamAddress;
 use mcp_std::process::ShutdownStage;
 
-use crate::args;
 use crate::failure::{BEARER_HINT, CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds};
 use crate::output::{print, print_json};
 use crate::paint::Paint;
 use crate::server::Server;
+pub(crate) use args::CheckArgs;
 use conversation::{CheckConversation, CheckSetup, ErrorAnswer};
 use exchange::HttpTarget;
 use handshake::HandshakeOutcome;
 use peer::ServerTarget;
 use report::CheckReport;
 
-pub(crate) fn run(args: &args::CheckArgs) -> Result<(), CommandFailure> {
+pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
     if args.rules {
         return report::print_rules(args.json);
     }
@@ -108,7 +109,7 @@ pub(crate) fn run(args: &args::CheckArgs) -> Result<(), CommandFailure> {
 }
 
 /// Returns the target that is checked.
-fn resolve_target(args: &args::CheckArgs, mut server: Server) -> Result<ServerTarget, CommandFailure> {
+fn resolve_target(args: &CheckArgs, mut server: Server) -> Result<ServerTarget, CommandFailure> {
     token::add_token(args, &mut server)?;
     let remote = match server {
         Server::Program(program) => return Ok(ServerTarget::Program(Box::new(program.program(args.stderr)))),

@@ -3,7 +3,7 @@
 use mcp_auth::client::Cancellation;
 use mcp_proto::auth::Trigger;
 
-use crate::args::CheckArgs;
+use super::args::CheckArgs;
 use crate::authorization;
 use crate::failure::{CommandFailure, Exit};
 use crate::server::Server;

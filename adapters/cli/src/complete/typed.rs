@@ -10,7 +10,7 @@ use mcp_proto::{CallOptions, RawJson};
 use mcp_std::Clock;
 use serde::Serialize;
 
-use crate::args::CompleteArgs;
+use super::CompleteArgs;
 use crate::authorization;
 use crate::escape;
 use crate::failure::CommandFailure;

@@ -2,7 +2,6 @@
 
 mod interaction;
 mod steps;
-mod tour_step;
 mod wire;
 
 use core::iter;
@@ -10,33 +9,38 @@ use core::time::Duration;
 use std::env;
 use std::time::Instant;
 
-use clap::ValueEnum;
-use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum as _};
 use mcp_proto::{Capabilities, Capability, Version, VersionSet};
 
-use crate::args::{self, EraChoice, Runtime, StderrChoice};
+use crate::args::{EraChoice, Runtime, StderrChoice};
 use crate::client::Client;
 use crate::failure::CommandFailure;
 use crate::output::print;
 use crate::paint::Paint;
 use crate::server::{Server, ServerSpec};
 use crate::session;
+use crate::tour::TourStep;
 use steps::StepError;
 use wire::WireLog;
 
-pub(crate) use tour_step::TourStep;
-
-impl ValueEnum for TourStep {
-    fn value_variants<'a>() -> &'a [Self] {
-        &Self::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.as_str()))
-    }
+/// Demonstrates a session in both eras and shows its messages.
+///
+/// Starts `mcp-probe serve` as a child process and walks through a session, first in the modern era, then in a
+/// legacy one. Every step is checked. The exit code is 0 when all steps succeed.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Selects the adapter that client and server run on.
+    #[arg(long, value_name = "RUNTIME", value_enum, default_value_t)]
+    pub(crate) runtime: Runtime,
+    /// Makes the server perform this step wrongly.
+    #[arg(long = "break", value_name = "STEP", hide = true)]
+    pub(crate) broken: Option<TourStep>,
+    /// Runs the tour in one era only.
+    #[arg(long, value_enum, default_value_t, hide = true)]
+    pub(crate) era: EraChoice,
 }
 
-pub(crate) fn run(args: &args::DemoArgs) -> Result<(), CommandFailure> {
+pub(crate) fn run(args: &DemoArgs) -> Result<(), CommandFailure> {
     let begun = Instant::now();
     let paint = Paint::for_stdout();
     print(

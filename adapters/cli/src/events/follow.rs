@@ -9,8 +9,8 @@ use mcp_events::wire::DeliveryMode;
 use mcp_proto::RawJson;
 use mcp_runtime::client::{AsyncCalls, ClientBackend};
 
+use super::args::EventsFollowArgs;
 use super::{arguments, failure, note_gap, print_event};
-use crate::args::EventsFollowArgs;
 use crate::client::ClientOperation;
 use crate::escape;
 use crate::failure::CommandFailure;

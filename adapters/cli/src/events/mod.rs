@@ -1,5 +1,6 @@
 //! The command `events`: lists, polls, follows and subscribes to the events of a server, and tests webhooks without one.
 
+mod args;
 mod follow;
 mod receive;
 mod send;
@@ -13,19 +14,18 @@ use mcp_proto::RawJson;
 use mcp_runtime::client::{AsyncCalls, ClientBackend};
 use serde::Serialize;
 
-use crate::args::{
-    ArgumentValue, EventArgs, EventsCommand, EventsListArgs, EventsPollArgs, WebhookSecretArgs,
-};
+use crate::args::values::ArgumentValue;
 use crate::client::ClientOperation;
+use crate::entries;
 use crate::escape;
 use crate::failure::CommandFailure;
-use crate::inspect::entries;
-use crate::output::{print, print_json};
+use crate::output::{join_names, print, print_json};
 use crate::paint::Paint;
-use crate::request::join_names;
 use crate::server::read_secret;
 use crate::session::{self, ClientSession};
 use crate::tool_arguments;
+pub(crate) use args::EventsCommand;
+use args::{EventArgs, EventsListArgs, EventsPollArgs, WebhookSecretArgs};
 
 pub(crate) fn run(command: &EventsCommand) -> Result<(), CommandFailure> {
     let target = match command {

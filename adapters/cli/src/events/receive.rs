@@ -3,16 +3,15 @@
 use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use mcp_events::receive::{ReceiverServer, RunningReceiver};
 use mcp_events::receiver::{Limits, Message, Receiver};
 
+use super::args::{EndArgs, EventsReceiveArgs};
 use super::{note_gap, print_event, required_secret};
-use crate::args::{EndArgs, EventsReceiveArgs};
 use crate::failure::{CommandFailure, Exit};
-use crate::serve::clock::lock;
 use crate::session;
 
 pub(super) fn run(args: &EventsReceiveArgs) -> Result<(), CommandFailure> {
@@ -73,12 +72,12 @@ impl Received {
     /// the subscription.
     pub(super) fn wait(&self, time: Duration, until: Option<Instant>) -> bool {
         let left = until.map_or(time, |until| until.saturating_duration_since(Instant::now()).min(time));
-        let state = lock(&self.progress.state);
+        let state = self.progress.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = |(events, has_ended): &(u64, bool)| {
             *has_ended || self.end.count.is_some_and(|limit| *events >= limit)
         };
         let waited = self.progress.changed.wait_timeout_while(state, left, |state| !is_over(state));
-        let (state, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         is_over(&state) || until.is_some_and(|until| until <= Instant::now())
     }
 
@@ -91,7 +90,7 @@ impl Received {
 impl Progress {
     /// Prints a message. Returns whether that succeeded: else the sender tries again.
     fn keep(&self, message: &Message, end: EndArgs, as_json: bool) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match message {
             // Beyond the limit it would be acknowledged, and lost for the next receiver.
             Message::Event(_) if end.count.is_some_and(|limit| state.0 >= limit) => return false,

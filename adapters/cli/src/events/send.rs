@@ -15,8 +15,8 @@ use mcp_std::http_client::{BodyBound, HttpClient, HttpFailure, HttpRequest};
 use mcp_std::sync::Budget;
 use mcp_std::{Clock, entropy};
 
+use super::args::EventsSendArgs;
 use super::required_secret;
-use crate::args::EventsSendArgs;
 use crate::failure::{CommandFailure, Exit};
 use crate::output::print;
 

@@ -15,9 +15,9 @@ use mcp_events::wire::{DeliveryMode, SubscribeEventsParams, SubscribeEventsResul
 use mcp_proto::{RawJson, iso_8601};
 use mcp_runtime::client::{AsyncCalls, ClientBackend};
 
+use super::args::EventsSubscribeArgs;
 use super::receive::Received;
 use super::{arguments, failure, follow, note_gap, webhook_secret};
-use crate::args::EventsSubscribeArgs;
 use crate::client::ClientOperation;
 use crate::escape;
 use crate::failure::CommandFailure;

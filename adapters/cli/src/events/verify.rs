@@ -11,8 +11,8 @@ use mcp_events::webhook::{
 use mcp_events::wire::Envelope;
 use mcp_proto::RawJson;
 
+use super::args::EventsVerifyArgs;
 use super::required_secret;
-use crate::args::EventsVerifyArgs;
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::{count, print};

@@ -1,5 +1,6 @@
 //! The `gateway` command: shows several servers as one.
 
+mod args;
 mod event_loop;
 mod health;
 mod rules;
@@ -16,7 +17,10 @@ use mcp_std::io::StreamListener;
 use mcp_std::io::{Stdio, StreamAddress};
 use mcp_std::process::terminate_all;
 
-use crate::args;
+use crate::args::{ProtectionArgs, ProxyArgs};
+#[cfg(unix)]
+use crate::endpoint::streams;
+use crate::endpoint::{http, protection};
 use crate::failure::CommandFailure;
 #[cfg(unix)]
 use crate::failure::Exit;
@@ -27,11 +31,9 @@ use crate::proxy::http_downstream::BoundHttp;
 #[cfg(unix)]
 use crate::proxy::shared::{MAX_SHARED_CLIENTS, SharedDownstream};
 use crate::proxy::upstream::ClientIdentity;
-#[cfg(unix)]
-use crate::serve::streams;
-use crate::serve::{http, protection};
 use crate::session;
 use crate::stop::{self, StopSignal};
+pub(crate) use args::GatewayArgs;
 use event_loop::GatewayLoop;
 use health::Health;
 use rules::SharedRules;
@@ -42,8 +44,8 @@ use server_file::ServerFile;
 /// # Errors
 ///
 /// Fails if the command line or the file is wrong.
-pub(crate) fn run(args: args::GatewayArgs) -> Result<(), CommandFailure> {
-    let args::GatewayArgs { config, proxy, protection, store, allow_http } = args;
+pub(crate) fn run(args: GatewayArgs) -> Result<(), CommandFailure> {
+    let GatewayArgs { config, proxy, protection, store, allow_http } = args;
     let (proxy, rules) = (Arc::new(proxy), SharedRules::default());
     let health = Health::new(rules.clone());
     // A wrong file is reported before anything is awaited.
@@ -83,7 +85,7 @@ impl GatewayFront {
 }
 
 /// Returns the configuration of the server that clients see.
-fn config(args: &args::ProxyArgs, rules: &SharedRules) -> mcp_proto::server::Config {
+fn config(args: &ProxyArgs, rules: &SharedRules) -> mcp_proto::server::Config {
     let versions = args.client_era.version_set();
     let config = gateway_config(SERVER_NAME, env!("CARGO_PKG_VERSION"), versions, front_limits(args));
     let rules = rules.clone();
@@ -91,7 +93,7 @@ fn config(args: &args::ProxyArgs, rules: &SharedRules) -> mcp_proto::server::Con
 }
 
 /// Serves the client on stdin and stdout. Returns `None` if there is none.
-fn stream_front(args: &args::ProxyArgs, rules: &SharedRules) -> Result<Option<GatewayFront>, CommandFailure> {
+fn stream_front(args: &ProxyArgs, rules: &SharedRules) -> Result<Option<GatewayFront>, CommandFailure> {
     let broken = |what: &str, error: &io::Error| CommandFailure::failed(format!("{what}: {error}"));
     session::hint_at_terminal("gateway");
     let mut stream = Stdio::guarded().map_err(|error| broken("stdin and stdout cannot be used", &error))?;
@@ -106,8 +108,8 @@ fn stream_front(args: &args::ProxyArgs, rules: &SharedRules) -> Result<Option<Ga
 
 /// Serves clients over HTTP.
 fn http_front(
-    args: &args::ProxyArgs,
-    protection: &args::ProtectionArgs,
+    args: &ProxyArgs,
+    protection: &ProtectionArgs,
     address: &str,
     (rules, health): (&SharedRules, &Health),
 ) -> Result<GatewayFront, CommandFailure> {
@@ -131,7 +133,7 @@ fn http_front(
 /// Serves the clients of a socket.
 #[cfg(unix)]
 fn socket_front(
-    args: &args::ProxyArgs,
+    args: &ProxyArgs,
     address: &StreamAddress,
     rules: &SharedRules,
 ) -> Result<GatewayFront, CommandFailure> {
@@ -149,7 +151,7 @@ fn socket_front(
 
 #[cfg(not(unix))]
 fn socket_front(
-    _: &args::ProxyArgs,
+    _: &ProxyArgs,
     address: &StreamAddress,
     _: &SharedRules,
 ) -> Result<GatewayFront, CommandFailure> {

@@ -16,8 +16,8 @@ use crate::args::{self, ProxyArgs};
 use crate::authorization;
 use crate::escape;
 use crate::failure::CommandFailure;
+use crate::output::join_names;
 use crate::proxy::upstream::UpstreamOpener;
-use crate::request::join_names;
 use crate::server::{Location, NamedServer, Server};
 use crate::session::print_note;
 

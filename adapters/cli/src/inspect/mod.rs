@@ -1,9 +1,9 @@
 //! The `inspect` command: shows what a server is and what it offers.
 
 mod apps;
-pub(crate) mod entries;
 mod lists;
 
+use clap::Args;
 use mcp_proto::client::Peer;
 use mcp_proto::meta::is_extension_id;
 use mcp_proto::model::Implementation;
@@ -13,14 +13,32 @@ use serde_json::{Map, Value};
 
 use self::apps::AppReport;
 use self::lists::{FailedPart, ListReader};
-use crate::args;
+use crate::args::{TargetArgs, usage};
 use crate::content;
+use crate::entries;
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::{pad_label, print, print_json, push_row};
 use crate::paint::Paint;
 use crate::session::ClientSession;
-use crate::skills;
+
+/// Shows what a server is and what it offers.
+///
+/// Starts the server, finds out which era and revision of the protocol it speaks, and lists its tools, resources,
+/// resource templates, prompts and skills. A list that cannot be read is named, and the exit code is 1 then.
+#[derive(Debug, Args)]
+#[command(after_help = HELP, after_long_help = HELP)]
+#[command(override_usage = usage!("mcp-probe inspect [OPTIONS]"))]
+pub(crate) struct InspectArgs {
+    /// Prints one JSON object instead.
+    ///
+    /// Its members: era, revision, server, capabilities, instructions, tools, resources, resourceTemplates, prompts,
+    /// skills; and failures (part, message) if a list could not be read.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+}
 
 /// Output of `--json`.
 #[derive(Serialize)]
@@ -43,7 +61,7 @@ struct InspectReport<'a> {
     failures: &'a [FailedPart],
 }
 
-pub(crate) fn run(args: &args::InspectArgs) -> Result<(), CommandFailure> {
+pub(crate) fn run(args: &InspectArgs) -> Result<(), CommandFailure> {
     let mut session = ClientSession::open_for_apps(&args.target)?;
     let mut lists = ListReader::default();
     let printed = print_report(&mut session, &mut lists, args.json);
@@ -93,7 +111,7 @@ const LISTS: [(EntryKind, &str, PushEntry); 5] = [
     (EntryKind::Resource, "resources", entries::push_resource),
     (EntryKind::ResourceTemplate, "resource templates", entries::push_template),
     (EntryKind::Prompt, "prompts", entries::push_prompt),
-    (EntryKind::Skill, "skills", skills::push_skill),
+    (EntryKind::Skill, "skills", content::push_skill),
 ];
 
 impl InspectReport<'_> {
@@ -194,6 +212,17 @@ const DEPRECATED: [DeprecatedFeature; 3] =
 
 /// Member with the extensions (EXT-001).
 const EXTENSIONS: &str = "extensions";
+
+const HELP: &str = "\
+Examples:
+  mcp-probe inspect -- python my_server.py
+  mcp-probe inspect --era legacy --stderr null -- python my_server.py
+  mcp-probe inspect --env API_TOKEN -- my-server   (passes API_TOKEN on)
+  mcp-probe inspect --header 'X-Api-Key: env:API_KEY' https://example.com/mcp
+  mcp-probe inspect --config .vscode/mcp.json --server files
+  mcp-probe inspect tcp://192.168.4.1:7000   (a board on the network)
+  mcp-probe inspect --serial /dev/ttyUSB0:115200   (a board on a serial line)
+  mcp-probe inspect --json -- my-server | jq .tools[].name";
 
 #[cfg(test)]
 mod tests {

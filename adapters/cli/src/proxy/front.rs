@@ -10,9 +10,9 @@ use super::downstream::Downstream;
 use core::time::Duration;
 
 use crate::args::ProxyArgs;
+use crate::endpoint::refusals::RefusalNotes;
 use crate::failure::CommandFailure;
 use crate::paint::Paint;
-use crate::serve::refusals::RefusalNotes;
 use crate::session::{self, LimitedNotes, OmissionNotes};
 use crate::stop::{self, StopSignal};
 use crate::trace;

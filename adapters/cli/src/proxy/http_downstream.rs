@@ -29,8 +29,8 @@ use mcp_std::tls::ServerTls;
 
 use super::downstream::Downstream;
 use crate::args::{ProxyArgs, ServeHttpArgs};
+use crate::endpoint::http as options;
 use crate::failure::CommandFailure;
-use crate::serve::http as options;
 
 /// An address that is bound already, before anything else is tried.
 pub(crate) struct BoundHttp {

@@ -3,9 +3,9 @@
 use mcp_extensions::cards::{CardRemote, ServerCard};
 use mcp_proto::http::server::Config;
 
-use super::http;
-use crate::args;
+use crate::endpoint::http;
 use crate::failure::CommandFailure;
+use crate::serve::ServeArgs;
 
 /// Adds the card to the configuration.
 ///
@@ -15,7 +15,7 @@ use crate::failure::CommandFailure;
 /// # Errors
 ///
 /// Fails if the revisions on the command line are wrong.
-pub(super) fn apply(args: &args::ServeArgs, config: Config, address: &str) -> Result<Config, CommandFailure> {
+pub(super) fn apply(args: &ServeArgs, config: Config, address: &str) -> Result<Config, CommandFailure> {
     let url = match config.protected_resource() {
         Some(protected) => protected.resource().to_owned(),
         None => format!("{}://{address}{}", http::url_scheme(&args.http), args.http.path),

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
-use crate::demo::TourStep;
+use crate::tour::TourStep;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

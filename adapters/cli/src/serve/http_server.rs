@@ -4,15 +4,16 @@ use mcp_proto::http::server::Protected;
 use mcp_proto::server::Config;
 
 use super::super::{Router, adapter};
-use crate::args;
+use crate::endpoint::{http, protection};
 use crate::failure::CommandFailure;
+use crate::serve::ServeArgs;
+use crate::serve::card;
 #[cfg(feature = "sessions")]
 use crate::serve::session_store;
-use crate::serve::{card, http, protection};
 
 /// Binds the server at `address`. Returns it, and how it is protected.
 pub(super) fn bind(
-    args: &args::ServeArgs,
+    args: &ServeArgs,
     address: &str,
     config: Config,
     router: Router,

@@ -12,14 +12,14 @@ use mcp_runtime::server::router::RegisterFunctions;
 use serde::Serialize;
 
 use super::clock::lock;
-use crate::args;
 use crate::failure::CommandFailure;
+use crate::serve::args::LayerArgs;
 use crate::session::LimitedNotes;
 
 /// Adds the layers that the options name. The log is the outermost, so that it sees the calls that the limit refuses.
 pub(super) fn add(
     router: &mut impl RegisterFunctions,
-    args: &args::LayerArgs,
+    args: &LayerArgs,
     audit_file: Option<&Arc<AuditFile>>,
 ) {
     if let Some(file) = audit_file {

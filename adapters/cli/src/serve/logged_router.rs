@@ -4,13 +4,13 @@ use alloc::sync::Arc;
 
 use super::super::Router;
 use super::super::tools::{self, Entries};
-use crate::args;
+use crate::serve::ServeArgs;
 use crate::serve::clock::ClockResource;
 use crate::serve::layers;
 use crate::serve::server_log::ServerLog;
 
 /// Creates the router that the options describe.
-pub(super) fn build(args: &args::ServeArgs, log: &Arc<ServerLog>) -> (Router, Option<ClockResource>) {
+pub(super) fn build(args: &ServeArgs, log: &Arc<ServerLog>) -> (Router, Option<ClockResource>) {
     let entries = match (args.everything, &args.sessions.session_store) {
         (false, _) => Entries::Demonstration,
         (true, Some(_)) => Entries::Shared,

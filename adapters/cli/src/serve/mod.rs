@@ -1,20 +1,17 @@
 //! The `serve` command: runs the demonstration server.
 
+mod args;
 mod blocking;
 mod card;
-pub(crate) mod clock;
+mod clock;
 mod demo;
 mod everything;
-pub(crate) mod http;
 mod layers;
-pub(crate) mod protection;
-pub(crate) mod refusals;
 #[cfg(feature = "runtimes")]
 mod runtimes;
 mod server_log;
 #[cfg(feature = "sessions")]
 mod session_store;
-pub(crate) mod streams;
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -24,10 +21,12 @@ use mcp_proto::router::RegisterErrors;
 use mcp_proto::server::Config;
 use mcp_proto::{Era, Limits, VersionSet};
 
-use crate::args::{self, Runtime};
-use crate::demo::TourStep;
+use crate::args::{ALLOWED_PING_MISSES, Runtime};
+use crate::endpoint::http;
 use crate::failure::CommandFailure;
 use crate::session;
+use crate::tour::TourStep;
+pub(crate) use args::ServeArgs;
 use demo::read_only;
 
 /// Serves until the input ends or a signal arrives.
@@ -35,7 +34,7 @@ use demo::read_only;
 /// # Errors
 ///
 /// Fails if the options contradict each other, or if the server stops with an error.
-pub(crate) fn run(args: args::ServeArgs) -> Result<(), CommandFailure> {
+pub(crate) fn run(args: ServeArgs) -> Result<(), CommandFailure> {
     let args = &Arc::new(args);
     if args.http.address.is_none() && args.http.listen.is_none() && args.serial.is_none() {
         session::hint_at_terminal("serve");
@@ -66,7 +65,7 @@ pub(crate) fn run(args: args::ServeArgs) -> Result<(), CommandFailure> {
 /// # Errors
 ///
 /// Returns a usage error if connections cannot be shared among several threads.
-fn check_shards(args: &args::ServeArgs) -> Result<(), CommandFailure> {
+fn check_shards(args: &ServeArgs) -> Result<(), CommandFailure> {
     let why = match args.runtime {
         _ if args.shards == 1 => return Ok(()),
         Runtime::Blocking => {
@@ -81,7 +80,7 @@ fn check_shards(args: &args::ServeArgs) -> Result<(), CommandFailure> {
 }
 
 /// Applies the options to the configuration of the router.
-fn config(args: &args::ServeArgs, config: Result<Config, RegisterErrors>) -> Result<Config, CommandFailure> {
+fn config(args: &ServeArgs, config: Result<Config, RegisterErrors>) -> Result<Config, CommandFailure> {
     let mut versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
     if args.broken == Some(TourStep::Negotiate) {
         versions = versions_of_other_era(versions);
@@ -100,7 +99,7 @@ fn config(args: &args::ServeArgs, config: Result<Config, RegisterErrors>) -> Res
         config = config.seal(keys, mcp_std::Clock::start().anchor());
     }
     if let Some(interval) = args.keep_alive {
-        config = config.keep_alive_ping(interval, session::ALLOWED_PING_MISSES);
+        config = config.keep_alive_ping(interval, ALLOWED_PING_MISSES);
     }
     if args.draft {
         config = config.draft(mcp_proto::draft::Draft::ALL);

@@ -9,12 +9,11 @@ use mcp_std::io::Duplex;
 
 use super::adapter::{Error, Handle, HttpServer, Server};
 use super::{Router, block_on, sleep};
-use crate::args;
+use crate::endpoint::{http, streams};
 use crate::failure::CommandFailure;
+use crate::serve::ServeArgs;
 use crate::serve::clock::{ClockResource, POLL_INTERVAL};
-use crate::serve::http;
 use crate::serve::server_log::ServerLog;
-use crate::serve::streams;
 use crate::stop;
 
 #[path = "http_server.rs"]
@@ -24,7 +23,7 @@ mod http_server;
 #[expect(clippy::duplicate_mod, reason = "once for the router of each adapter")]
 mod logged_router;
 
-pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFailure> {
+pub(in crate::serve) fn run(args: &Arc<ServeArgs>) -> Result<(), CommandFailure> {
     if let Some(address) = &args.http.listen {
         let (shared, log) = (Arc::clone(args), ServerLog::new(args)?);
         return streams::run(&args.http, address, move |socket, connection| {
@@ -61,7 +60,7 @@ pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFa
 /// Serves one stream to its end and announces ticks of the clock. `register` gets the handle that ends it earlier.
 #[cfg(unix)]
 fn serve_stream(
-    args: &args::ServeArgs,
+    args: &ServeArgs,
     log: &Arc<ServerLog>,
     stream: Box<dyn Duplex + Send>,
     register: impl FnOnce(Handle),
@@ -80,7 +79,7 @@ fn serve_stream(
 /// Fails: on this platform the adapter watches no such stream.
 #[cfg(not(unix))]
 fn serve_stream(
-    _: &args::ServeArgs,
+    _: &ServeArgs,
     _: &Arc<ServerLog>,
     _: Box<dyn Duplex + Send>,
     _: impl FnOnce(Handle),
@@ -98,7 +97,7 @@ async fn serve_stdio(config: Config, router: Router, clock: Option<&ClockResourc
 
 /// Serves HTTP until a signal arrives.
 async fn serve_http(
-    args: &args::ServeArgs,
+    args: &ServeArgs,
     address: &str,
     config: Config,
     router: Router,
@@ -109,7 +108,7 @@ async fn serve_http(
     let address = server.address();
     let server = sharded(server);
     let handle = server.handle();
-    stop::shut_down_within(handle.clone(), stop::grace_period(args));
+    stop::shut_down_within(handle.clone(), args.grace_period());
     http::report_address(&args.http, address, protected.as_ref())?;
     future::or(server.run(), announce_ticks(handle, clock))
         .await

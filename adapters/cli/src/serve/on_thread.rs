@@ -9,12 +9,11 @@ use mcp_runtime::server::Handle;
 use mcp_std::io::{Duplex, Stdio};
 
 use super::{Router, adapter, with_shards};
-use crate::args;
+use crate::endpoint::{http, streams};
 use crate::failure::CommandFailure;
+use crate::serve::ServeArgs;
 use crate::serve::clock::{ClockResource, POLL_INTERVAL};
-use crate::serve::http;
 use crate::serve::server_log::ServerLog;
-use crate::serve::streams;
 use crate::stop;
 
 #[path = "http_server.rs"]
@@ -30,7 +29,7 @@ mod http_server;
 )]
 mod logged_router;
 
-pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFailure> {
+pub(in crate::serve) fn run(args: &Arc<ServeArgs>) -> Result<(), CommandFailure> {
     let log = ServerLog::new(args)?;
     if let Some(address) = &args.http.listen {
         let shared = Arc::clone(args);
@@ -52,7 +51,7 @@ pub(in crate::serve) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFa
 
 /// Serves one stream to its end and announces ticks of the clock. `register` gets the handle that ends it earlier.
 fn serve_stream(
-    args: &args::ServeArgs,
+    args: &ServeArgs,
     log: &Arc<ServerLog>,
     stream: impl Duplex,
     register: impl FnOnce(Handle),
@@ -80,7 +79,7 @@ fn serve_clock(
 
 /// Serves HTTP until a signal arrives.
 fn serve_http(
-    args: &args::ServeArgs,
+    args: &ServeArgs,
     address: &str,
     config: Config,
     router: Router,
@@ -90,7 +89,7 @@ fn serve_http(
     let address = server.address();
     let mut server = with_shards(server, args.shards);
     let handle = server.handle().map_err(|error| CommandFailure::from_serve_error(&error))?;
-    stop::shut_down_within(handle, stop::grace_period(args));
+    stop::shut_down_within(handle, args.grace_period());
     http::report_address(&args.http, address, protected.as_ref())?;
     // Another thread may learn first that a client follows the clock.
     let idle = if clock.is_some() && args.shards > 1 { POLL_INTERVAL } else { IDLE_TIMEOUT };

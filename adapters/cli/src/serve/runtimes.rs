@@ -6,10 +6,11 @@ mod tokio;
 
 use alloc::sync::Arc;
 
-use crate::args::{self, Runtime};
+use crate::args::Runtime;
 use crate::failure::CommandFailure;
+use crate::serve::ServeArgs;
 
-pub(super) fn run(args: &Arc<args::ServeArgs>) -> Result<(), CommandFailure> {
+pub(super) fn run(args: &Arc<ServeArgs>) -> Result<(), CommandFailure> {
     match args.runtime {
         Runtime::Blocking => super::blocking::run(args),
         Runtime::Threads => threads::run(args),

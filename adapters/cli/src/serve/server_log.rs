@@ -11,10 +11,10 @@ use mcp_runtime::server::HandlerFailure;
 
 use super::clock::lock;
 use super::layers::AuditFile;
-use super::refusals::RefusalNotes;
-use crate::args;
+use crate::endpoint::refusals::RefusalNotes;
 use crate::failure::CommandFailure;
 use crate::paint::Paint;
+use crate::serve::ServeArgs;
 use crate::session::{self, LimitedNotes};
 use crate::trace::{self, HeadRedaction};
 
@@ -33,7 +33,7 @@ impl ServerLog {
     /// # Errors
     ///
     /// Fails if that cannot be written.
-    pub(super) fn new(args: &args::ServeArgs) -> Result<Arc<Self>, CommandFailure> {
+    pub(super) fn new(args: &ServeArgs) -> Result<Arc<Self>, CommandFailure> {
         let audit_file = args.layers.audit_log.as_deref().map(AuditFile::open).transpose()?.map(Arc::new);
         Ok(Arc::new(Self {
             head_redaction: HeadRedaction::of_members(!args.hide.is_empty()),

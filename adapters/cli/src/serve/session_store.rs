@@ -5,8 +5,8 @@ use mcp_redis_store::{RedisStore, Settings};
 use mcp_runtime::server::{SessionKeys, SharedSessions};
 use mcp_std::session_store::FileSessionStore;
 
-use crate::args::SessionArgs;
 use crate::failure::{CommandFailure, Exit};
+use crate::serve::args::SessionArgs;
 
 /// Joins the processes that use the store, if there is one.
 ///

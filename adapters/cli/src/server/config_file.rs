@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::jsonc::{self, Step};
 use super::variables::Variables;
 use crate::failure::CommandFailure;
-use crate::request::join_names;
+use crate::output::join_names;
 pub(super) use entry::{ConfigEntry, ConfigHeader};
 use forms::{FORMS_HINT, FoundServer, find_servers};
 

@@ -27,6 +27,6 @@ mod sets;
 mod suite;
 
 /// Where the files of the server expect the steps of the tour, none of which is performed wrongly here.
-#[path = "../../../../adapters/cli/src/demo/tour_step.rs"]
+#[path = "../../../../adapters/cli/src/tour/step.rs"]
 #[expect(dead_code, reason = "only the command line uses the rest")]
-mod demo;
+mod tour;

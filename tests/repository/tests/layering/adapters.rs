@@ -1,4 +1,5 @@
-//! Dependencies between the modules of the packages that the adapters share, and between the packages of the workspace.
+//! Dependencies between the modules of the packages that the adapters share, between those of `mcp-probe`, and between the
+//! packages of the workspace.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -70,6 +71,9 @@ const SHARED: &[(&str, &[(&str, &str)])] = &[
 const MAX_MODULES: usize = 44;
 const MAX_EDGES: usize = 78;
 
+/// Modules of `mcp-probe` in its largest circle: a connection to a server, and how it fails. No command is among them.
+const MAX_PROBE_CIRCLE: usize = 10;
+
 /// The packages of this workspace that each package may depend on.
 const PACKAGES: &[(&str, &str)] = &[
     ("core", ""),
@@ -105,8 +109,11 @@ fn module(path: &str) -> String {
     first.strip_suffix(".rs").unwrap_or(first).to_owned()
 }
 
-/// Returns the edges between the modules of a package, with a source line for each.
-fn edges(package: &str) -> BTreeMap<(String, String), String> {
+/// Edges between modules, from the one that uses to the one that is used, with a source line for each.
+type Edges = BTreeMap<(String, String), String>;
+
+/// Returns the edges between the modules of a package.
+fn edges(package: &str) -> Edges {
     let sources = sources(package);
     let lib = sources.iter().find(|s| s.path == "lib.rs").expect("lib.rs");
     let mut reexports = BTreeMap::new();
@@ -161,6 +168,94 @@ fn modules_of_shared_packages_use_only_what_their_row_allows() {
     assert!(all_edges > 15, "the imports were not found");
     assert!(all_edges <= MAX_EDGES, "{all_edges} edges between modules");
     assert_none("dependencies between modules that no row allows", &wrong);
+}
+
+/// Returns the modules that a module uses, directly or by others.
+fn reachable<'a>(edges: &'a Edges, from: &'a str) -> BTreeSet<&'a str> {
+    let (mut found, mut open) = (BTreeSet::new(), vec![from]);
+    while let Some(next) = open.pop() {
+        let uses = edges.keys().filter(|(user, _)| user == next).map(|(_, used)| &**used);
+        open.extend(uses.filter(|used| found.insert(*used)));
+    }
+    found
+}
+
+/// Returns the modules that use `module` and that it uses, directly or by others: its circle. Empty if it is in none.
+fn circle<'a>(edges: &'a Edges, module: &'a str) -> BTreeSet<&'a str> {
+    let mut found = reachable(edges, module);
+    found.retain(|used| reachable(edges, used).contains(module));
+    found
+}
+
+/// Returns the modules of the commands, which the variants of `enum Command` name.
+fn commands(sources: &[SourceFile]) -> BTreeSet<String> {
+    let all = sources.iter().find(|s| s.path == "command.rs").expect("command.rs");
+    let (_, variants) = all.code.split_once("enum Command {").expect("the commands");
+    let (variants, _) = variants.split_once('}').expect("the end of the enum");
+    let modules = variants.split("::").filter_map(|before| Some(before.rsplit_once('(')?.1.to_owned()));
+    modules.filter(|name| name != "subcommand)]").collect()
+}
+
+/// Returns what is wrong between the commands, their shared options, and the module that knows all commands.
+fn wrong_uses(edges: &Edges, commands: &BTreeSet<String>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for ((from, to), place) in edges {
+        let is_allowed = match &**to {
+            _ if from == "args" => false,
+            // Tips for a command line that cannot be parsed look at all of its definition.
+            "command" => from == "words",
+            to if commands.contains(to) => from == "command",
+            _ => true,
+        };
+        if !is_allowed {
+            wrong.push(format!("{place}: `{from}` uses `{to}`"));
+        }
+    }
+    for module in commands.iter().map(String::as_str).chain(["args", "command", "words"]) {
+        let circle = circle(edges, module);
+        if !circle.is_empty() {
+            wrong.push(format!("`{module}` is in a circle: {circle:?}"));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn commands_of_mcp_probe_know_shared_options_and_not_each_other() {
+    let (edges, commands) = (edges("cli"), commands(&sources("cli")));
+    assert!(commands.len() > 15 && commands.contains("events"), "{commands:?}");
+    assert!(edges.keys().filter(|(from, _)| from == "command").count() > commands.len(), "no imports found");
+    assert_none("dependencies between commands", &wrong_uses(&edges, &commands));
+    let circles = edges.keys().map(|(from, _)| circle(&edges, from));
+    let largest = circles.max_by_key(BTreeSet::len).unwrap_or_default();
+    assert!(largest.len() <= MAX_PROBE_CIRCLE, "a circle of {} modules: {largest:?}", largest.len());
+}
+
+#[test]
+fn a_command_that_knows_another_one_is_found() {
+    let commands = ["login", "whoami"].map(str::to_owned).into();
+    let wrong = |uses: &[(&str, &str)]| {
+        let edge = |(from, to): &(&str, &str)| (((*from).to_owned(), (*to).to_owned()), "x.rs:1".to_owned());
+        wrong_uses(&uses.iter().map(edge).collect(), &commands).join("\n")
+    };
+    let right = [
+        ("command", "login"),
+        ("command", "whoami"),
+        ("login", "args"),
+        ("login", "session"),
+        ("session", "args"),
+    ];
+    assert_eq!(wrong(&right), "");
+    for (from, to) in [("login", "whoami"), ("session", "login"), ("session", "command"), ("args", "session")]
+    {
+        let found = wrong(&[&right[..], &[(from, to)]].concat());
+        assert!(found.contains(&format!("x.rs:1: `{from}` uses `{to}`")), "{found}");
+    }
+    let found = wrong(&[&right[..], &[("words", "command"), ("session", "words")]].concat());
+    assert!(
+        found.contains("`words` is in a circle: {\"command\", \"login\", \"session\", \"words\"}"),
+        "{found}"
+    );
 }
 
 #[test]

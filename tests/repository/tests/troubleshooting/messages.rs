@@ -37,18 +37,19 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("adapters/cli/src/answer/dialogue.rs", "questions to the user"),
     ("adapters/cli/src/answer/field.rs", "hints within these questions"),
     ("adapters/cli/src/answer/url.rs", "warnings within these questions"),
-    ("adapters/cli/src/args/help.rs", "help texts"),
+    ("adapters/cli/src/args.rs", "usage lines"),
     (
         "adapters/cli/src/check/",
         "findings, which name their rule; `check --rules` lists them; how it fails is prose of the page",
     ),
     ("adapters/cli/src/demo/", "a tour; how it fails is prose of the page"),
+    ("adapters/cli/src/entries.rs", "a description of a server"),
     ("adapters/cli/src/inspect/", "a description of a server"),
     ("adapters/cli/src/serve/card.rs", "content of the demo server"),
     ("adapters/cli/src/serve/demo.rs", "content of the demo server"),
     ("adapters/cli/src/serve/everything/", "content of the demo server"),
     ("adapters/cli/src/serve/tools/", "content of the demo server"),
-    ("adapters/cli/src/whoami.rs", "a description of stored tokens"),
+    ("adapters/cli/src/tokens/report.rs", "a description of stored tokens"),
     ("adapters/auth/src/folder_in_tests.rs", "tests"),
     ("adapters/auth/src/fuzz_tests.rs", "tests"),
     ("adapters/events/src/delivery/simulation.rs", "tests"),
@@ -70,6 +71,8 @@ const EXCLUDED: &[(&str, &str)] = &[
 
 /// Prefixes of literals that are no message, or that only a defect of this library shows.
 const NO_MESSAGE: &[&str] = &[
+    // Texts of `--help`.
+    "HELP: &str =",
     ".expect(",
     ".strip_prefix(",
     ".strip_suffix(",

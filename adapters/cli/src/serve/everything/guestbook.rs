@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::lock;
-use crate::demo::TourStep;
+use crate::tour::TourStep;
 
 const PAGE: &str = "guestbook://page";
 /// Maximum number of names on the page.

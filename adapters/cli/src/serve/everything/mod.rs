@@ -21,8 +21,8 @@ use mcp_proto::router::CacheHint;
 use mcp_runtime::server::router::RegisterFunctions;
 
 pub(super) use self::changes::log;
-use crate::demo::TourStep;
 use crate::serve::clock::lock;
+use crate::tour::TourStep;
 
 /// Registers everything that needs no adapter; `broken` is the step of the tour to perform wrongly.
 pub(super) fn register(router: &mut impl RegisterFunctions, broken: Option<TourStep>) {

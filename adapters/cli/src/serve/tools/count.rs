@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
 use super::Router;
-use crate::demo::TourStep;
 use crate::serve::read_only;
+use crate::tour::TourStep;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -13,9 +13,9 @@ mod tasks;
 use mcp_proto::model::Implementation;
 
 use super::Router;
-use crate::demo::TourStep;
 use crate::serve::clock::ClockResource;
 use crate::serve::{demo, everything};
+use crate::tour::TourStep;
 
 /// What the server offers.
 #[derive(Clone, Copy, Eq, PartialEq)]

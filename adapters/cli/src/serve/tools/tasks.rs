@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Router;
-use crate::demo::TourStep;
+use crate::tour::TourStep;
 
 #[derive(Deserialize, JsonSchema)]
 struct GreetArguments {

@@ -14,27 +14,36 @@ use super::*;
 
 /// A store whose records, or whose messages, can be out of reach. It can tell which processes have ended.
 #[derive(Clone, Default)]
-pub(super) struct Failing(Arc<(MemorySessionStore, AtomicBool, AtomicBool, AtomicUsize, Mutex<Vec<u32>>)>);
+pub(super) struct Failing(Arc<FailingStore>);
+
+#[derive(Default)]
+struct FailingStore {
+    store: MemorySessionStore,
+    records_fail: AtomicBool,
+    messages_fail: AtomicBool,
+    failures: AtomicUsize,
+    ended: Mutex<Vec<u32>>,
+}
 
 impl Failing {
     fn fail(&self, records: bool, messages: bool) {
-        self.0.1.store(records, Ordering::SeqCst);
-        self.0.2.store(messages, Ordering::SeqCst);
+        self.0.records_fail.store(records, Ordering::SeqCst);
+        self.0.messages_fail.store(messages, Ordering::SeqCst);
     }
 
     /// Number of loads, removals and messages that have failed.
     fn failures(&self) -> usize {
-        self.0.3.load(Ordering::SeqCst)
+        self.0.failures.load(Ordering::SeqCst)
     }
 
     /// Notes that a process has ended.
-    fn end(&self, process: Process) {
-        self.0.4.lock().unwrap().push(number_of(process.sharing.process));
+    fn end(&self, process: &Process) {
+        self.0.ended.lock().unwrap().push(number_of(process.sharing.process));
     }
 
     fn check(&self, fails: &AtomicBool) -> Result<(), SessionStoreError> {
         if fails.load(Ordering::SeqCst) {
-            self.0.3.fetch_add(1, Ordering::SeqCst);
+            self.0.failures.fetch_add(1, Ordering::SeqCst);
             return Err(SessionStoreError::TimedOut);
         }
         Ok(())
@@ -43,7 +52,7 @@ impl Failing {
 
 impl SessionStore for Failing {
     fn load(&self, session: &SessionName) -> Result<Option<StoredSession>, SessionStoreError> {
-        self.check(&self.0.1).and_then(|()| self.0.0.load(session))
+        self.check(&self.0.records_fail).and_then(|()| self.0.store.load(session))
     }
 
     fn compare_and_set(
@@ -53,31 +62,31 @@ impl SessionStore for Failing {
         record: &[u8],
         lifetime: Duration,
     ) -> Result<Swap, SessionStoreError> {
-        self.0.0.compare_and_set(session, expected, record, lifetime)
+        self.0.store.compare_and_set(session, expected, record, lifetime)
     }
 
     fn touch(&self, sessions: &[SessionName], lifetime: Duration) -> Result<(), SessionStoreError> {
-        self.0.0.touch(sessions, lifetime)
+        self.0.store.touch(sessions, lifetime)
     }
 
     fn remove(&self, session: &SessionName) -> Result<(), SessionStoreError> {
-        self.check(&self.0.1).and_then(|()| self.0.0.remove(session))
+        self.check(&self.0.records_fail).and_then(|()| self.0.store.remove(session))
     }
 
     fn join(&self) -> Result<u32, SessionStoreError> {
-        self.0.0.join()
+        self.0.store.join()
     }
 
     fn publish(&self, message: &[u8]) -> Result<(), SessionStoreError> {
-        self.check(&self.0.2).and_then(|()| self.0.0.publish(message))
+        self.check(&self.0.messages_fail).and_then(|()| self.0.store.publish(message))
     }
 
     fn watch(&self, receiver: WatchReceiver) -> Result<Watch, SessionStoreError> {
-        self.0.0.watch(receiver)
+        self.0.store.watch(receiver)
     }
 
     fn is_watching(&self, process: u32) -> Result<Option<bool>, SessionStoreError> {
-        let ended = self.0.4.lock().unwrap();
+        let ended = self.0.ended.lock().unwrap();
         Ok((!ended.is_empty()).then(|| !ended.contains(&process)))
     }
 }
@@ -332,13 +341,14 @@ fn nobody_waits_for_processes_of_which_the_store_says_that_they_have_ended() {
     let [mut a, mut b, mut c, mut d] = repeating(&store);
     let id = a.begin();
     let after = a.begin_call(&id, 77);
-    store.end(a);
+    store.end(&a);
+    drop(a);
     // No time passes: not for the first owner, not for the second one, and not for one that has heard of neither.
     for process in [&mut b, &mut c] {
         process.resume(&id, &after);
         process.run_until("it runs again", |process| process.call.is_some());
-        let next = core::mem::replace(process, Process::start(&store));
-        store.end(next);
+        let ended = core::mem::replace(process, Process::start(&store));
+        store.end(&ended);
     }
     d.resume(&id, &after);
     d.run_until("it runs again", |process| process.call.is_some());
@@ -355,7 +365,7 @@ fn process_whose_connection_to_the_store_was_lost_with_others_is_waited_for() {
     let id = a.begin();
     let after = a.begin_call(&id, 77);
     let number = number_of(a.sharing.process);
-    store.0.4.lock().unwrap().push(number);
+    store.0.ended.lock().unwrap().push(number);
     b.shared.loops.send(&Received::Gap);
     b.resume(&id, &after);
     b.run_until("it is asked", |process| !process.sharing.relays.is_idle());
@@ -367,14 +377,15 @@ fn process_whose_connection_to_the_store_was_lost_with_others_is_waited_for() {
     });
     assert!(!b.written.contains("lost"), "{}", b.written);
     // It has a new one, and answers what it is asked then.
-    store.0.4.lock().unwrap().clear();
+    store.0.ended.lock().unwrap().clear();
     b.resume(&id, &after);
     run_all(&mut [&mut a, &mut b], "it is resumed", |all| all[1].written.contains("text/event-stream"));
     a.answer("done");
     run_all(&mut [&mut a, &mut b], "it is answered", |all| all[1].written.contains("done"));
     // Ten seconds later the silence of one need not be waited for.
     let after = a.begin_call(&id, 78);
-    store.end(a);
+    store.end(&a);
+    drop(a);
     b.now = b.now + Duration::from_secs(10);
     b.resume(&id, &after);
     b.run_until_written("the call was lost");
@@ -415,10 +426,10 @@ fn message_of_a_call_that_was_altered_in_the_store_is_that_of_no_call() {
     let after = a.begin_call(&id, 77);
     let call = KeptCall { process: number_of(a.sharing.process), request: "Nzc".into() };
     let name = seal::name_of_call(&id, &call);
-    let stored = store.0.0.load(&name).expect("it answers").expect("it is stored");
+    let stored = store.0.store.load(&name).expect("it answers").expect("it is stored");
     let mut altered = stored.record.clone();
     *altered.last_mut().expect("a seal") ^= 1;
-    store.0.0.compare_and_set(&name, Some(stored.version), &altered, FINISH_TIMEOUT).expect("it answers");
+    store.0.store.compare_and_set(&name, Some(stored.version), &altered, FINISH_TIMEOUT).expect("it answers");
     drop(a);
     b.resume(&id, &after);
     b.run_until("it is asked", |process| !process.sharing.relays.is_idle());

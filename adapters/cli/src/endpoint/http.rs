@@ -52,7 +52,7 @@ pub(crate) fn tls(args: &args::ServeHttpArgs) -> Result<Option<ServerTls>, Comma
 }
 
 /// Returns the scheme of the URL.
-pub(super) const fn url_scheme(args: &args::ServeHttpArgs) -> &'static str {
+pub(crate) const fn url_scheme(args: &args::ServeHttpArgs) -> &'static str {
     #[cfg(feature = "tls")]
     if args.tls_cert.is_some() {
         return "https";

@@ -1,14 +1,42 @@
-//! Command lines that cannot be parsed.
+//! The words of the command line: before they are parsed, and what is said of those that cannot be.
 
 use std::ffi::OsString;
 
 use clap::CommandFactory as _;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use mcp_std::io::StreamAddress;
 
-use super::Cli;
+use crate::args::is_url;
+use crate::command::Cli;
 
-/// Returns whether an invalid command line asks for one JSON object. See [`super::Command::prints_json_object()`].
+/// Moves a URL or the address of a socket to the position of the server command, behind `--`.
+///
+/// It needs no `--` before it and may stand among the options. The commands `serve`, `gateway` and `demo`, and those of `events`
+/// without a server take none. Values of [`URL_OPTIONS`] are skipped.
+pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.collect();
+    let is =
+        |at: usize, names: &[&str]| words.get(at).is_some_and(|word| names.iter().any(|name| word == name));
+    let takes_none =
+        is(1, &["serve", "gateway", "demo"]) || (is(1, &["events"]) && is(2, &["receive", "send", "verify"]));
+    if takes_none || words.iter().any(|word| word == "--") {
+        return words;
+    }
+    let is_value = |at: usize| {
+        let before = at.checked_sub(1).and_then(|at| words.get(at)).and_then(|word| word.to_str());
+        before.is_some_and(|word| URL_OPTIONS.contains(&word))
+    };
+    let is_address = |word: &str| is_url(word) || StreamAddress::is_socket(word);
+    let mut urls = words.iter().enumerate().filter(|(_, word)| word.to_str().is_some_and(is_address));
+    if let Some((at, _)) = urls.rfind(|(at, _)| !is_value(*at)) {
+        let url = words.remove(at);
+        words.extend(["--".into(), url]);
+    }
+    words
+}
+
+/// Returns whether an invalid command line asks for one JSON object. See [`crate::command::Command::prints_json_object()`].
 pub(crate) fn wants_json(words: &[OsString]) -> bool {
     let is_events = |word: &OsString| word == "list" || word == "poll";
     let prints_object = match command(words) {
@@ -63,4 +91,33 @@ pub(crate) fn add_name_tip(error: &mut clap::Error, words: &[OsString]) {
 /// Returns the name of the command.
 fn command(words: &[OsString]) -> &str {
     words.get(1).and_then(|word| word.to_str()).unwrap_or_default()
+}
+
+/// Options whose value may start like a URL or like the address of a socket. A client id and a scope may be URLs, too.
+const URL_OPTIONS: &[&str] = &[
+    "--allow-origin",
+    "--client-id",
+    "--client-metadata",
+    "--client-secret",
+    "--idp",
+    "--listen",
+    "--scope",
+    "--url",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_options_are_not_taken_for_the_server() {
+        for (option, server) in URL_OPTIONS
+            .iter()
+            .flat_map(|option| [(option, "http://h/mcp"), (option, "unix:/s"), (option, "tcp://h:1")])
+        {
+            let line = ["mcp-probe", "ping", server, option, "https://other/x"];
+            let words = with_server(line.into_iter().map(OsString::from));
+            assert_eq!(words, ["mcp-probe", "ping", option, "https://other/x", "--", server]);
+        }
+    }
 }

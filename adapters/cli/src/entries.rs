@@ -9,7 +9,7 @@ use crate::escape;
 use crate::paint::Paint;
 use crate::schema::{self, SchemaMember};
 
-pub(super) fn push_tool(out: &mut String, raw: &RawJson, paint: Paint) {
+pub(crate) fn push_tool(out: &mut String, raw: &RawJson, paint: Paint) {
     let Some(tool) = parse_entry::<Tool>(out, raw, paint) else { return };
     let title = Some(tool.display_name()).filter(|title| *title != tool.name);
     push_heading(out, &tool.name, &[title], tool.description.as_deref(), paint);
@@ -20,7 +20,7 @@ pub(super) fn push_tool(out: &mut String, raw: &RawJson, paint: Paint) {
     push_note(out, "hints", &hints.join(", "), paint);
 }
 
-pub(super) fn push_resource(out: &mut String, raw: &RawJson, paint: Paint) {
+pub(crate) fn push_resource(out: &mut String, raw: &RawJson, paint: Paint) {
     let Some(resource) = parse_entry::<Resource>(out, raw, paint) else { return };
     let size = resource.size.map(|size| format!("{size} bytes"));
     let title = resource.title.as_deref().unwrap_or(&resource.name);
@@ -29,7 +29,7 @@ pub(super) fn push_resource(out: &mut String, raw: &RawJson, paint: Paint) {
     push_annotations(out, resource.annotations.as_ref(), paint);
 }
 
-pub(super) fn push_template(out: &mut String, raw: &RawJson, paint: Paint) {
+pub(crate) fn push_template(out: &mut String, raw: &RawJson, paint: Paint) {
     let Some(template) = parse_entry::<ResourceTemplate>(out, raw, paint) else { return };
     let title = template.title.as_deref().unwrap_or(&template.name);
     let about = [Some(title), template.mime_type.as_deref()];
@@ -37,7 +37,7 @@ pub(super) fn push_template(out: &mut String, raw: &RawJson, paint: Paint) {
     push_annotations(out, template.annotations.as_ref(), paint);
 }
 
-pub(super) fn push_prompt(out: &mut String, raw: &RawJson, paint: Paint) {
+pub(crate) fn push_prompt(out: &mut String, raw: &RawJson, paint: Paint) {
     let Some(prompt) = parse_entry::<Prompt>(out, raw, paint) else { return };
     let title = prompt.title.as_deref().filter(|title| *title != prompt.name);
     push_heading(out, &prompt.name, &[title], prompt.description.as_deref(), paint);

@@ -1,4 +1,4 @@
-//! Options of `serve`, and those of each command that serves.
+//! Options of `serve`.
 
 use core::fmt;
 use core::time::Duration;
@@ -6,13 +6,20 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
-use mcp_std::io::{SerialConfig, StreamAddress};
+use mcp_std::io::SerialConfig;
 
-use super::values::{self, connection_count, duration, frame_size};
-use super::{RevisionArgs, Runtime};
-use crate::demo::TourStep;
+use crate::args::{ProtectionArgs, RevisionArgs, Runtime, ServeHttpArgs, duration};
+use crate::features::Needs;
+use crate::stop;
+use crate::tour::TourStep;
 
+/// Runs a demonstration server on stdio, a socket, a serial line or over HTTP.
+///
+/// A server to try clients with. It has the tools echo, add, count and fail; with --everything it offers something
+/// of every kind. It ends when its input ends, on Ctrl-C or on SIGTERM. After a signal, running calls have one
+/// second to finish.
 #[derive(Debug, Args)]
+#[command(after_help = HELP, after_long_help = HELP)]
 pub(crate) struct ServeArgs {
     /// Offers something of every kind.
     ///
@@ -71,6 +78,20 @@ pub(crate) struct ServeArgs {
     pub(crate) broken: Option<TourStep>,
 }
 
+impl ServeArgs {
+    /// Adds the features that the options need.
+    pub(crate) fn add_needs(&self, needs: &mut Needs) {
+        needs.runtime(self.runtime);
+        needs.http(&self.http);
+        needs.protection(&self.protection);
+    }
+
+    /// Returns the time that running calls have after a signal, for a server over HTTP.
+    pub(super) const fn grace_period(&self) -> Duration {
+        if self.sessions.session_store.is_some() { SHARED_GRACE_PERIOD } else { stop::GRACE_PERIOD }
+    }
+}
+
 /// Options of the layers around the calls of a server.
 #[derive(Args, Debug)]
 pub(crate) struct LayerArgs {
@@ -78,7 +99,7 @@ pub(crate) struct LayerArgs {
     ///
     /// For example 100/1m; TIME is 1s unless it is given. A call beyond the limit is refused with the time to wait. Each of
     /// several shards counts for itself.
-    #[arg(long, value_name = "CALLS[/TIME]", value_parser = values::call_rate)]
+    #[arg(long, value_name = "CALLS[/TIME]", value_parser = call_rate)]
     pub(crate) rate_limit: Option<CallRate>,
     /// Appends a line of JSON to this file for each call.
     ///
@@ -151,83 +172,58 @@ fn parse_key(line: &str) -> Option<[u8; 32]> {
     Some(key)
 }
 
-/// Options of a server that requires access tokens.
-#[derive(Args, Debug)]
-pub(crate) struct ProtectionArgs {
-    /// Requires an access token of this authorization server.
-    ///
-    /// ISSUER is its issuer identifier, an https URL (http on this machine). Tokens are JWTs; the keys come from the
-    /// metadata of the authorization server. The server describes itself at
-    /// /.well-known/oauth-protected-resource/PATH, and its challenges name that document.
-    #[arg(long = "protect", value_name = "ISSUER", requires = "address")]
-    pub(crate) issuer: Option<String>,
-    /// Sets the URL for which tokens have to be issued.
-    ///
-    /// This is the URL of the server as clients know it. By default it is that at which the server listens; at an address
-    /// such as 0.0.0.0 it has to be given.
-    #[arg(long, value_name = "URL", requires = "issuer")]
-    pub(crate) audience: Option<String>,
-    /// Requires this scope of every token.
-    ///
-    /// May be repeated.
-    #[arg(long, value_name = "SCOPE", requires = "issuer")]
-    pub(crate) require_scope: Vec<String>,
+/// Parses a number of calls in a time: `10`, `100/1m`.
+fn call_rate(text: &str) -> Result<CallRate, String> {
+    let (calls, period) = text.split_once('/').unwrap_or((text, "1s"));
+    let calls = calls.parse().ok().filter(|calls| *calls > 0);
+    let calls = calls.ok_or("must be a number of calls, and a time: write 10, or 100/1m")?;
+    Ok(CallRate { calls, period: duration(period)? })
 }
 
-/// HTTP options of the commands that serve.
-#[derive(Debug, Args)]
-pub(crate) struct ServeHttpArgs {
-    /// Serves HTTP at this address instead of stdin and stdout.
-    ///
-    /// For example 127.0.0.1:8080; with port 0 the system chooses a port. The URL is printed on stderr. Everyone who
-    /// can reach the address can use the server; if other machines can, a note on stderr says what guards it.
-    #[arg(long = "http", value_name = "ADDR", group = "listener")]
-    pub(crate) address: Option<String>,
-    /// Serves a socket instead of stdin and stdout, with one message per line.
-    ///
-    /// ADDRESS is tcp://HOST:PORT or unix:PATH; with port 0 the system chooses a port. Each connection has a session of its
-    /// own. There is no encryption, no authorization and no check of who connects: everyone who can reach the address can
-    /// use the server. Only this user can open a Unix socket.
-    #[arg(long, value_name = "ADDRESS", group = "listener")]
-    pub(crate) listen: Option<StreamAddress>,
-    /// Serves HTTPS with the certificates in this PEM file.
-    ///
-    /// The certificate of the server comes first.
-    #[arg(long, value_name = "FILE", requires_all = ["address", "tls_key"])]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// Reads the private key of the certificate from this PEM file.
-    ///
-    /// The key must not be encrypted. It may be in the same file as the certificates.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub(crate) tls_key: Option<PathBuf>,
-    /// Sets the path of the endpoint.
-    #[arg(long, value_name = "PATH", default_value = "/mcp", requires = "address", value_parser = values::path)]
-    pub(crate) path: String,
-    /// Serves HTTP+SSE of 2024-11-05 as well, at /sse and /messages.
-    #[arg(long, requires = "address")]
-    pub(crate) sse: bool,
-    /// Accepts requests for this host, besides the names of this machine.
-    ///
-    /// For example example.com or example.com:8080. May be repeated.
-    #[arg(long, value_name = "HOST", requires = "address")]
-    pub(crate) allow_host: Vec<String>,
-    /// Allows web pages of this origin to send requests and read responses.
-    ///
-    /// The origin starts with its scheme. May be repeated.
-    #[arg(long, value_name = "ORIGIN", requires = "address")]
-    pub(crate) allow_origin: Vec<String>,
-    /// Limits the open connections, including event streams.
-    ///
-    /// By default the descriptor limit, which is raised as far as possible, less 128, and at most 10,000. A
-    /// client beyond it gets 503 unless an idle or slow connection can be closed. With --listen the default is 64, and a
-    /// connection beyond it is closed at once unless another one is silent, or was idle for 10 minutes.
-    #[arg(long, value_name = "N", requires = "listener", value_parser = connection_count)]
-    pub(crate) max_connections: Option<usize>,
+/// Parses a frame size in bytes, at least [`MIN_FRAME_SIZE`].
+fn frame_size(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(size) if size >= MIN_FRAME_SIZE => Ok(size),
+        Ok(_) => Err(format!("must be at least {MIN_FRAME_SIZE} bytes: write 65536, not 64")),
+        Err(_) => Err("must be a number of bytes: write 65536, not 64k".into()),
+    }
 }
+
+/// Minimum frame size in bytes. A handshake needs more than this.
+const MIN_FRAME_SIZE: usize = 1_024;
+/// Grace period of a server that shares its sessions: its clients go on at other processes, and wait for nothing.
+const SHARED_GRACE_PERIOD: Duration = Duration::from_secs(10);
+
+const HELP: &str = "\
+Examples:
+  mcp-probe inspect -- mcp-probe serve --everything
+  mcp-probe inspect -- mcp-probe serve
+  mcp-probe call echo text=hello -- mcp-probe serve --era legacy
+  mcp-probe serve --everything --http 127.0.0.1:8080
+  mcp-probe serve --listen unix:/tmp/demo.sock
+  mcp-probe inspect unix:/tmp/demo.sock   (in another terminal)
+  mcp-probe serve --listen tcp://127.0.0.1:7000 --max-connections 4
+  mcp-probe serve --serial /dev/ttyGS0:115200
+  mcp-probe serve --http 127.0.0.1:8080 --runtime threads --shards 2
+  mcp-probe serve --http 127.0.0.1:8080 --rate-limit 100/1m \\
+      --audit-log calls.jsonl
+  mcp-probe serve --http [::]:8443 --allow-host tools.example.com \\
+      --tls-cert chain.pem --tls-key key.pem
+
+--tls-cert and --tls-key need an mcp-probe built with the feature tls.";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn call_rate_is_a_number_with_or_without_a_time() {
+        let rate = |calls, seconds| Ok(CallRate { calls, period: Duration::from_secs(seconds) });
+        assert_eq!((call_rate("10"), call_rate("100/1m")), (rate(10, 1), rate(100, 60)));
+        for text in ["", "0", "-1", "1/0", "1/", "x/1s", "1/soon"] {
+            assert!(call_rate(text).is_err_and(|error| error.contains("must be")), "{text}");
+        }
+    }
 
     #[test]
     fn key_is_64_hexadecimal_digits() {

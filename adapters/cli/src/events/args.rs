@@ -7,59 +7,18 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use mcp_proto::RawJson;
 
-use super::help::{
-    EVENTS_FOLLOW_HELP, EVENTS_LIST_HELP, EVENTS_POLL_HELP, EVENTS_RECEIVE_HELP, EVENTS_SEND_HELP,
-    EVENTS_SUBSCRIBE_HELP, EVENTS_VERIFY_HELP, usage,
-};
-use super::values::{duration, json_object, named_argument};
-use super::{NamedArgument, TargetArgs};
+use crate::args::values::{self, NamedArgument, json_object, named_argument};
+use crate::args::{TargetArgs, duration, usage};
 
+/// Lists, polls, follows and receives the events of a server (SEP-3415).
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventsCommand {
-    /// Lists the event types of a server.
-    ///
-    /// Each with its modes of delivery, its description, and the arguments that it takes.
-    #[command(after_help = EVENTS_LIST_HELP, after_long_help = EVENTS_LIST_HELP)]
-    #[command(override_usage = usage!("mcp-probe events list [OPTIONS]"))]
     List(EventsListArgs),
-    /// Polls an event type once.
-    ///
-    /// Prints one line for each event, and the cursor for the next poll. Without --cursor there are no events, and a cursor
-    /// for what happens from now on.
-    #[command(after_help = EVENTS_POLL_HELP, after_long_help = EVENTS_POLL_HELP)]
-    #[command(override_usage = usage!("mcp-probe events poll [OPTIONS] <NAME> [NAME=VALUE]..."))]
     Poll(EventsPollArgs),
-    /// Follows an event type by a stream, or by polls.
-    ///
-    /// Prints one line for each event. Gaps and errors go to stderr. A lost stream is opened again from the last position.
-    /// Ends on Ctrl-C, at the limit that --for or --count sets, or when the server ends the subscription.
-    #[command(after_help = EVENTS_FOLLOW_HELP, after_long_help = EVENTS_FOLLOW_HELP)]
-    #[command(override_usage = usage!("mcp-probe events follow [OPTIONS] <NAME> [NAME=VALUE]..."))]
     Follow(EventsFollowArgs),
-    /// Subscribes a webhook, and receives its deliveries with --listen.
-    ///
-    /// With --listen the secret is new and known to this program alone: it answers the challenge, verifies and prints
-    /// deliveries, refreshes the subscription, and unsubscribes at its end: on Ctrl-C, or at the limit that --for or --count
-    /// sets. Without it, the receiver is elsewhere and has the secret of --secret-env or --secret-file: the webhook is
-    /// subscribed once, until the time that is printed.
-    #[command(after_help = EVENTS_SUBSCRIBE_HELP, after_long_help = EVENTS_SUBSCRIBE_HELP)]
-    #[command(override_usage = usage!("mcp-probe events subscribe [OPTIONS] --url <URL> <NAME> [NAME=VALUE]..."))]
     Subscribe(EventsSubscribeArgs),
-    /// Receives deliveries to a webhook, without a server.
-    ///
-    /// Answers challenges, verifies deliveries, and prints one line for each event. It speaks HTTP: callback URLs are https,
-    /// so a proxy with the certificate passes requests on. Ends on Ctrl-C, or at the limit that --for or --count sets.
-    #[command(after_help = EVENTS_RECEIVE_HELP, after_long_help = EVENTS_RECEIVE_HELP)]
     Receive(EventsReceiveArgs),
-    /// Verifies a recorded delivery, and says which check fails.
-    ///
-    /// Prints one line for each check: header fields, signature, time and body. The exit code is 1 if one fails.
-    #[command(after_help = EVENTS_VERIFY_HELP, after_long_help = EVENTS_VERIFY_HELP)]
     Verify(EventsVerifyArgs),
-    /// Sends a signed test delivery or a challenge to a receiver.
-    ///
-    /// Prints the status of the answer. The exit code is 1 unless the delivery is acknowledged, or the challenge echoed.
-    #[command(after_help = EVENTS_SEND_HELP, after_long_help = EVENTS_SEND_HELP)]
     Send(EventsSendArgs),
 }
 
@@ -87,7 +46,12 @@ impl EventsCommand {
     }
 }
 
+/// Lists the event types of a server.
+///
+/// Each with its modes of delivery, its description, and the arguments that it takes.
 #[derive(Debug, Args)]
+#[command(after_help = LIST_HELP, after_long_help = LIST_HELP)]
+#[command(override_usage = usage!("mcp-probe events list [OPTIONS]"))]
 pub(crate) struct EventsListArgs {
     /// Prints one JSON object instead.
     ///
@@ -113,7 +77,13 @@ pub(crate) struct EventArgs {
     pub(crate) cursor: Option<String>,
 }
 
+/// Polls an event type once.
+///
+/// Prints one line for each event, and the cursor for the next poll. Without --cursor there are no events, and a cursor
+/// for what happens from now on.
 #[derive(Debug, Args)]
+#[command(after_help = POLL_HELP, after_long_help = POLL_HELP)]
+#[command(override_usage = usage!("mcp-probe events poll [OPTIONS] <NAME> [NAME=VALUE]..."))]
 pub(crate) struct EventsPollArgs {
     #[command(flatten)]
     pub(crate) event: EventArgs,
@@ -135,7 +105,13 @@ pub(crate) struct EndArgs {
     pub(crate) count: Option<u64>,
 }
 
+/// Follows an event type by a stream, or by polls.
+///
+/// Prints one line for each event. Gaps and errors go to stderr. A lost stream is opened again from the last position.
+/// Ends on Ctrl-C, at the limit that --for or --count sets, or when the server ends the subscription.
 #[derive(Debug, Args)]
+#[command(after_help = FOLLOW_HELP, after_long_help = FOLLOW_HELP)]
+#[command(override_usage = usage!("mcp-probe events follow [OPTIONS] <NAME> [NAME=VALUE]..."))]
 pub(crate) struct EventsFollowArgs {
     #[command(flatten)]
     pub(crate) event: EventArgs,
@@ -164,7 +140,15 @@ pub(crate) struct WebhookSecretArgs {
     pub(crate) secret_file: Option<PathBuf>,
 }
 
+/// Subscribes a webhook, and receives its deliveries with --listen.
+///
+/// With --listen the secret is new and known to this program alone: it answers the challenge, verifies and prints
+/// deliveries, refreshes the subscription, and unsubscribes at its end: on Ctrl-C, or at the limit that --for or --count
+/// sets. Without it, the receiver is elsewhere and has the secret of --secret-env or --secret-file: the webhook is
+/// subscribed once, until the time that is printed.
 #[derive(Debug, Args)]
+#[command(after_help = SUBSCRIBE_HELP, after_long_help = SUBSCRIBE_HELP)]
+#[command(override_usage = usage!("mcp-probe events subscribe [OPTIONS] --url <URL> <NAME> [NAME=VALUE]..."))]
 pub(crate) struct EventsSubscribeArgs {
     #[command(flatten)]
     pub(crate) event: EventArgs,
@@ -188,7 +172,12 @@ pub(crate) struct EventsSubscribeArgs {
     pub(crate) target: TargetArgs,
 }
 
+/// Receives deliveries to a webhook, without a server.
+///
+/// Answers challenges, verifies deliveries, and prints one line for each event. It speaks HTTP: callback URLs are https,
+/// so a proxy with the certificate passes requests on. Ends on Ctrl-C, or at the limit that --for or --count sets.
 #[derive(Debug, Args)]
+#[command(after_help = RECEIVE_HELP, after_long_help = RECEIVE_HELP)]
 pub(crate) struct EventsReceiveArgs {
     /// Listens at this address: 127.0.0.1:8080.
     ///
@@ -196,7 +185,7 @@ pub(crate) struct EventsReceiveArgs {
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: SocketAddr,
     /// Sets the path of the callback URL.
-    #[arg(long, value_name = "PATH", default_value = "/", value_parser = super::values::path)]
+    #[arg(long, value_name = "PATH", default_value = "/", value_parser = values::path)]
     pub(crate) path: String,
     /// Sets the id of the subscription, as `events subscribe` shows it.
     ///
@@ -212,7 +201,11 @@ pub(crate) struct EventsReceiveArgs {
     pub(crate) end: EndArgs,
 }
 
+/// Verifies a recorded delivery, and says which check fails.
+///
+/// Prints one line for each check: header fields, signature, time and body. The exit code is 1 if one fails.
 #[derive(Debug, Args)]
+#[command(after_help = VERIFY_HELP, after_long_help = VERIFY_HELP)]
 pub(crate) struct EventsVerifyArgs {
     /// Reads the header fields from this file, one `Name: value` per line.
     ///
@@ -229,7 +222,11 @@ pub(crate) struct EventsVerifyArgs {
     pub(crate) secret: WebhookSecretArgs,
 }
 
+/// Sends a signed test delivery or a challenge to a receiver.
+///
+/// Prints the status of the answer. The exit code is 1 unless the delivery is acknowledged, or the challenge echoed.
 #[derive(Debug, Args)]
+#[command(after_help = SEND_HELP, after_long_help = SEND_HELP)]
 pub(crate) struct EventsSendArgs {
     /// URL of the receiver: https, or http on this machine.
     pub(crate) url: String,
@@ -257,3 +254,57 @@ pub(crate) struct EventsSendArgs {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) timeout: Duration,
 }
+
+const LIST_HELP: &str = "\
+Examples:
+  mcp-probe events list -- mcp-probe serve --everything
+  mcp-probe events list --json http://127.0.0.1:8080/mcp | jq -r .events[].name";
+
+const POLL_HELP: &str = "\
+Examples:
+  mcp-probe events poll tide.changed http://127.0.0.1:8080/mcp
+  mcp-probe events poll tide.changed harbour=Cobh --cursor C \\
+      http://127.0.0.1:8080/mcp";
+
+const FOLLOW_HELP: &str = "\
+Streams need a server of 2026-07-28; others are polled. With --json a line has
+the members of the event, and its cursor if it came on a stream. The exit code
+is 1 when the server ends the subscription, 3 when the connection is lost.
+
+Examples:
+  mcp-probe events follow tide.changed harbour=Cobh --count 3 -- \\
+      mcp-probe serve --everything
+  mcp-probe events follow ship.arrived --json --for 60s -- \\
+      mcp-probe serve --everything | jq -r .data.ship";
+
+const SUBSCRIBE_HELP: &str = "\
+Examples:
+  mcp-probe events subscribe build.finished branch=main \\
+      --url https://hooks.example.com/mcp --listen 127.0.0.1:8080 \\
+      https://example.com/mcp
+  mcp-probe events subscribe build.finished --secret-env HOOK_SECRET \\
+      --url https://hooks.example.com/mcp https://example.com/mcp";
+
+const RECEIVE_HELP: &str = "\
+Examples:
+  mcp-probe events receive --listen 127.0.0.1:8080 --secret-env HOOK_SECRET
+  mcp-probe events receive --listen 127.0.0.1:0 --path /hooks \\
+      --secret-file hook.secret --json";
+
+const VERIFY_HELP: &str = "\
+A signature that does not fit is tried with known mistakes: the text of the
+secret as the key, white space at the end of the body, the body alone, and time
+before id.
+
+Examples:
+  mcp-probe events verify --head head.txt --body body.json \\
+      --secret-file hook.secret
+  mcp-probe events verify --head head.txt --body body.json --at 1795600800 \\
+      --secret-env HOOK_SECRET";
+
+const SEND_HELP: &str = "\
+Examples:
+  mcp-probe events send http://127.0.0.1:8080/ --challenge \\
+      --secret-env HOOK_SECRET
+  mcp-probe events send http://127.0.0.1:8080/ --secret-env HOOK_SECRET \\
+      --name build.finished --data '{\"build\": 7}'";

@@ -3,20 +3,20 @@
 use mcp_auth::client::{Cancellation, TokenStore as _};
 use mcp_proto::auth::TokenRecord;
 
-use crate::args;
+use super::args::LogOutArgs;
 use crate::authorization::{self, ProbeStore};
 use crate::failure::{CommandFailure, Exit};
 use crate::output::print;
 use crate::server::RemoteServer;
 
-pub(crate) fn run(args: &args::LogOutArgs) -> Result<(), CommandFailure> {
+pub(crate) fn log_out(args: &LogOutArgs) -> Result<(), CommandFailure> {
     let remote = RemoteServer::from_place(&args.place)?;
     let url = authorization::endpoint(&remote)?;
     let shown = remote.display_name();
     let store = ProbeStore::open(args.store.token_store.as_deref());
     let record = authorization::stored(&store, &url)?;
     // A wrong option is reported whether or not there is something to revoke.
-    let authorizer = authorization::for_logout(args, &store, record.as_ref())?;
+    let authorizer = authorization::for_logout(&args.client, &store, record.as_ref())?;
     if record.is_none() {
         return print(&format!("nobody is logged in at {shown}\n"));
     }

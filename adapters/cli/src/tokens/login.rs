@@ -5,18 +5,18 @@ use mcp_proto::RawJson;
 use mcp_proto::auth::{Error, ErrorKind, FetchFailure, Step};
 use mcp_proto::http::client::Url;
 
-use crate::args;
+use super::args::LogInArgs;
+use super::report;
 use crate::authorization;
 use crate::failure::{CommandFailure, Exit};
 use crate::output::{print, print_json};
 use crate::paint::Paint;
 use crate::server::{RemoteServer, Server};
 use crate::session::print_note;
-use crate::whoami;
 
-pub(crate) fn run(args: &args::LogInArgs) -> Result<(), CommandFailure> {
+pub(crate) fn log_in(args: &LogInArgs) -> Result<(), CommandFailure> {
     let mut remote = RemoteServer::from_args(&args.server)?;
-    let authorizer = authorization::for_login(args, &mut remote)?;
+    let authorizer = authorization::for_login(&args.tokens, &args.revisions, &mut remote)?;
     let (url, shown) = (authorization::endpoint(&remote)?, remote.display_name());
     let server = Server::Remote(remote);
     let challenges = authorization::learn_challenges(&server, &args.revisions, args.connect_timeout)?;
@@ -46,10 +46,10 @@ pub(crate) fn run(args: &args::LogInArgs) -> Result<(), CommandFailure> {
     }
     // What is stored, not what was received: it is what later commands find.
     match authorizer.stored(&url).map_err(failed)? {
-        Some(record) if args.json => whoami::show(&record, true),
+        Some(record) if args.json => report::show(&record, true),
         Some(record) => {
             print(&format!("{} {shown}\n", Paint::for_stdout().good("logged in to")))?;
-            whoami::show(&record, false)
+            report::show(&record, false)
         }
         None => Err(lost(&url)),
     }

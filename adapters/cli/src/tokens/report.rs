@@ -1,4 +1,4 @@
-//! The `whoami` command: shows what is stored for a server.
+//! The `whoami` command: shows what is stored for a server, as `login` does at its end.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use mcp_proto::RawJson;
 use mcp_proto::auth::TokenRecord;
 use serde::Serialize;
 
-use crate::args;
+use super::args::WhoamiArgs;
 use crate::authorization::{self, ProbeStore};
 use crate::failure::{CommandFailure, Exit};
 use crate::output::{pad_label, print, print_json, push_row};
@@ -29,7 +29,8 @@ struct AuthorizationReport<'a> {
     dpop: bool,
 }
 
-pub(crate) fn run(args: &args::WhoamiArgs) -> Result<(), CommandFailure> {
+/// Shows what is stored for a server.
+pub(crate) fn whoami(args: &WhoamiArgs) -> Result<(), CommandFailure> {
     let remote = RemoteServer::from_place(&args.place)?;
     let url = authorization::endpoint(&remote)?;
     let store = ProbeStore::open(args.store.token_store.as_deref());
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &args::WhoamiArgs) -> Result<(), CommandFailure> {
 /// # Errors
 ///
 /// Fails if stdout cannot be written to.
-pub(crate) fn show(record: &TokenRecord, json: bool) -> Result<(), CommandFailure> {
+pub(super) fn show(record: &TokenRecord, json: bool) -> Result<(), CommandFailure> {
     let report = AuthorizationReport {
         resource: record.resource(),
         issuer: record.issuer(),
