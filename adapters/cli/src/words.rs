@@ -43,7 +43,16 @@ pub(crate) fn wants_json(words: &[OsString]) -> bool {
         "events" => words.get(2).is_some_and(is_events),
         other => matches!(
             other,
-            "inspect" | "call" | "read" | "prompt" | "complete" | "skills" | "ping" | "login" | "whoami"
+            "inspect"
+                | "call"
+                | "read"
+                | "prompt"
+                | "complete"
+                | "skills"
+                | "verify"
+                | "ping"
+                | "login"
+                | "whoami"
         ),
     };
     prints_object && words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
