@@ -1,4 +1,5 @@
-//! All commands: the definition of the command line, and what runs each. Nothing but the root of the program knows this.
+//! All commands: the definition of the command line, and what runs each. Only the root of the program knows this, and what looks at
+//! the words of the command line.
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 

@@ -10,10 +10,15 @@ if last == 0 then
     number = tonumber(redis.call('TIME')[1])
 end
 -- Those that live at the same time differ in their last digits, also if one of them was started again 1,024 times.
-for _ = 1, 1023 do
-    local watch = redis.call('GET', ARGV[2] .. number % 1024)
-    if not watch or watch == ARGV[1] or redis.call('PUBLISH', ARGV[3] .. watch, '') == 0 or number >= 4294967295 then
+local tries = 0
+while true do
+    local watch = redis.pcall('GET', ARGV[2] .. number % 1024)
+    if type(watch) ~= 'string' or redis.call('PUBLISH', ARGV[3] .. watch, '') == 0 then
         break
+    end
+    tries = tries + 1
+    if tries == 1024 or number >= 4294967295 then
+        return redis.error_reply('ERR 1024 processes use this store already')
     end
     number = number + 1
 end

@@ -24,7 +24,7 @@
 //!
 //! Redis 6 or newer, or Valkey; not a cluster. All processes of a server have the same [prefix](Settings::prefix), and servers
 //! that share a Redis have different ones. Beside reads and writes of its keys a user of an access control list needs
-//! `EVALSHA`, `SCRIPT LOAD`, `PUBLISH`, `SUBSCRIBE` and `PING`.
+//! `EVALSHA`, `SCRIPT LOAD`, `PUBLISH`, `SUBSCRIBE` and `PING`, and the channels `PREFIX:*`.
 //!
 //! | key | content |
 //! |---|---|
@@ -41,7 +41,8 @@
 //!
 //! # Cost
 //!
-//! Each call is one round trip, also a compare-and-set, which is a script that the server keeps. Calls run on the threads of
+//! Each call is one round trip, also a compare-and-set, which is a script that the server keeps, and up to three to learn whether a
+//! process has ended. Calls run on the threads of
 //! their callers, over up to [`Settings::max_idle_connections`] kept connections. A watch has a thread and a connection; the
 //! thread wakes four times per second.
 //!

@@ -33,7 +33,7 @@ impl RedisStore {
     /// Creates a store. It connects when it is used, so the server need not run yet.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        // Without entropy they share it: a process that has ended seems to watch while another one does.
+        // A server does not start without entropy.
         let seed = entropy::seed().unwrap_or_default();
         let name: String = seed[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         Self {
@@ -69,6 +69,12 @@ impl RedisStore {
     /// The channel on which nothing is sent: it has receivers as long as the watches of that name last.
     fn watch_channel(&self, name: &str) -> String {
         self.channel("watch:") + name
+    }
+
+    /// Returns the number of connections that watch by a name.
+    fn receivers(&self, name: &str) -> Result<u64, SessionStoreError> {
+        let publish = cmd("PUBLISH").arg(self.watch_channel(name)).arg("").take();
+        Ok(self.connections.call(|connection| publish.query(connection))?)
     }
 }
 
@@ -145,10 +151,11 @@ impl SessionStore for RedisStore {
         let get = cmd("GET").arg(self.watch_keys() + &process.to_string()).take();
         let name: Option<String> = self.connections.call(|connection| get.query(connection))?;
         let Some(name) = name else { return Ok(None) };
-        // The number of its receivers is the answer.
-        let publish = cmd("PUBLISH").arg(self.watch_channel(&name)).arg("").take();
-        let receivers: u64 = self.connections.call(|connection| publish.query(connection))?;
-        Ok(Some(receivers > 0))
+        if self.receivers(&name)? > 0 {
+            return Ok(Some(true));
+        }
+        // After an outage of the server nobody watches for a while.
+        Ok((self.receivers(&self.name)? > 0).then_some(false))
     }
 }
 

@@ -112,7 +112,10 @@ fn store_tells_which_processes_watch() {
     let own = store.join().unwrap();
     let number = |process| process % PROCESSES;
     assert_eq!(store.is_watching(number(own + 1)).unwrap(), None);
-    assert_eq!(store.is_watching(number(own)).unwrap(), Some(false));
+    // Who does not watch cannot tell.
+    assert_eq!(other.is_watching(number(own)).unwrap(), None);
+    let (_watches, _) = watch(&other);
+    assert_eq!(other.is_watching(number(own)).unwrap(), Some(false));
     let (watching, received) = watch(&store);
     // Its shards are that process.
     let shard = store.join().unwrap();
@@ -125,6 +128,9 @@ fn store_tells_which_processes_watch() {
     let () = server.run(&["SET", "mcp:processes", &(own + PROCESSES - 1).to_string()]);
     assert_eq!(other.join().unwrap(), own + PROCESSES + 2);
     assert_eq!(is_watching(), [Some(true); 2]);
+    // A key of another program is no process.
+    let () = server.run(&["SADD", &format!("mcp:process:{}", number(own + 3)), "x"]);
+    assert_eq!(other.join().unwrap(), own + PROCESSES + 3);
     server.kill();
     server.restart();
     assert_eq!(received.recv_timeout(LONG).unwrap(), None, "a gap");
@@ -133,6 +139,7 @@ fn store_tells_which_processes_watch() {
     assert_eq!(other.is_watching(number(own)).unwrap(), Some(true));
     drop(watching);
     let begun = Instant::now();
+    // Its own watch is made anew, too.
     while other.is_watching(number(own)).unwrap() != Some(false) {
         assert!(begun.elapsed() < DEADLINE);
     }

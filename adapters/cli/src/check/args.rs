@@ -22,7 +22,8 @@ pub(crate) struct CheckArgs {
     pub(crate) json: bool,
     /// Prints a report in SARIF 2.1.0 instead, for code scanning.
     ///
-    /// Findings are located in the first word of the command that is a file, or at the URL.
+    /// Findings are located in the first word of the command that is a file of the current directory, which code scanning can
+    /// show; otherwise at a path made of the URL, or of the name of the program.
     #[arg(long, conflicts_with_all = ["junit", "rules"])]
     pub(crate) sarif: bool,
     /// Prints a report in JUnit's XML instead, for CI servers.

@@ -1,7 +1,7 @@
 //! Findings in the formats of other programs: SARIF and JUnit.
 
 use alloc::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mcp_proto::Version;
 use serde_json::{Value, json};
@@ -10,24 +10,41 @@ use super::report::{Finding, Findings, revisions};
 use super::rules::{self, Severity};
 use crate::answer::uri_reference;
 use crate::escape;
+use crate::failure::CommandFailure;
 use crate::sarif;
 use crate::server::Server;
 
-/// Returns where findings about a server are located: the first word of its command that is a file, as a reference of RFC 3986, or
-/// its URL. `None` if there is neither.
-pub(super) fn artifact(server: &Server) -> Option<String> {
+/// Returns the name of a server in reports, which are kept: without the arguments of its command, which may have secrets.
+pub(super) fn name(server: &Server) -> String {
     match server {
-        Server::Program(program) => {
-            program.words().map(Path::new).find(|word| word.is_file()).and_then(uri_reference)
-        }
-        Server::Remote(_) => Some(server.display_name()),
-        Server::Stream(_) => None,
+        Server::Program(program) => program.report_name(),
+        _ => server.display_name(),
     }
 }
 
+/// Returns where findings about a server are located, as a relative reference (RFC 3986, 4.2) that code scanning takes for a path:
+/// the first word of its command that is a file of the current directory, its URL without scheme and query, or its name.
+pub(super) fn artifact(server: &Server) -> Result<String, CommandFailure> {
+    let path = match server {
+        Server::Program(program) => {
+            let file = program.words().map(Path::new).find(|word| word.is_relative() && word.is_file());
+            file.map_or_else(|| name(server).into(), Path::to_owned)
+        }
+        Server::Remote(remote) => {
+            let config = remote.config()?;
+            let (origin, target) = (config.endpoint().origin().to_string(), config.endpoint().target());
+            let place = origin.split_once("://").map_or(&*origin, |(_, place)| place);
+            let path = target.split_once('?').map_or(target, |(path, _)| path);
+            PathBuf::from(format!("{place}{path}"))
+        }
+        Server::Stream(_) => name(server).replace("://", "/").into(),
+    };
+    Ok(uri_reference(&path).unwrap_or_else(|| "server".into()))
+}
+
 impl Findings {
-    /// Returns a report in SARIF 2.1.0, which lists every rule.
-    pub(super) fn to_sarif(&self, artifact: Option<&str>) -> Value {
+    /// Returns a report in SARIF 2.1.0, which lists every rule. It says whether the server was checked in a revision.
+    pub(super) fn to_sarif(&self, artifact: &str, is_checked: bool) -> Value {
         let rules: Vec<Value> = rules::ALL
             .iter()
             .map(|rule| {
@@ -40,7 +57,6 @@ impl Findings {
                 })
             })
             .collect();
-        let artifact = artifact.map_or_else(|| json!({}), |uri| json!({ "uri": uri }));
         let results: Vec<Value> = self
             .0
             .iter()
@@ -51,14 +67,16 @@ impl Findings {
                     "level": finding.rule.severity.word(),
                     "message": { "text": format!("{}: {}", finding.location, finding.detail) },
                     "locations": [{
-                        "physicalLocation": { "artifactLocation": artifact },
+                        "physicalLocation": { "artifactLocation": { "uri": artifact } },
                         "logicalLocations": [{ "name": finding.location }],
                     }],
-                    "properties": { "revisions": revisions },
+                    "properties": { "revisions": revisions, "fix": finding.fix },
                 })
             })
             .collect();
-        sarif::report(&rules, &results)
+        let mut report = sarif::report(&rules, &results);
+        report["runs"][0]["invocations"] = json!([{ "executionSuccessful": is_checked }]);
+        report
     }
 
     /// Returns a report in JUnit's XML. Findings that are no failures are the output of their test case.
@@ -70,14 +88,18 @@ impl Findings {
         };
         let by_rule = || self.0.chunk_by(|one, next| one.rule == next.rule);
         let (tests, failures) = (by_rule().count() + 1, by_rule().filter(|found| fails(&found[0])).count());
-        let counts = format!("tests=\"{tests}\" failures=\"{failures}\"");
+        // Of a server that asks for authorization only that was checked, and what it says about it.
+        let is_unchecked = supported.is_empty() && failures == 0;
+        let counts =
+            format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"{}\"", usize::from(is_unchecked));
         let mut out = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
              <testsuites name=\"mcp-probe check\" {counts}>\n  <testsuite name=\"{}\" {counts}>\n",
             xml(server)
         );
         // Without findings there would be no test case, which some CI servers take for a failure.
-        push_case(&mut out, &format!("checked in {}", revisions(supported)), "");
+        let inner = if is_unchecked { "<error message=\"authorization is needed\"/>" } else { "" };
+        push_case(&mut out, &format!("checked in {}", revisions(supported)), inner);
         for found in by_rule() {
             let rule = found[0].rule;
             let mut text = String::new();

@@ -56,7 +56,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
     }
     let versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
     let server = Server::from_args(&args.server)?;
-    let (name, artifact) = (server.display_name(), formats::artifact(&server));
+    let (name, artifact) = (formats::name(&server), formats::artifact(&server)?);
     let setup = CheckSetup {
         server: resolve_target(args, server)?,
         timeout: args.timeout,
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
     if args.json {
         findings.print_json()?;
     } else if args.sarif {
-        print_json(&report::encode(&findings.to_sarif(artifact.as_deref()))?)?;
+        print_json(&report::encode(&findings.to_sarif(&artifact, !supported.is_empty()))?)?;
     } else if args.junit {
         print(&findings.to_junit(&name, &supported, args.strict))?;
     } else {

@@ -294,6 +294,12 @@ impl ServerProgram {
         program
     }
 
+    /// Returns the name in a configuration file, or the file name of the program.
+    pub(crate) fn report_name(&self) -> String {
+        let program = || Path::new(&self.program).file_name().unwrap_or(&self.program).to_string_lossy();
+        escape::line(&self.name.clone().unwrap_or_else(|| program().into_owned())).into_owned()
+    }
+
     /// Returns the words of the command.
     pub(crate) fn words(&self) -> impl Iterator<Item = &OsStr> {
         core::iter::once(&*self.program).chain(self.args.iter().map(|arg| &**arg))

@@ -674,17 +674,27 @@ fn findings_are_reported_to_code_scanning() {
         "level": "error",
         "message": { "text": "resource `a b`: it does not begin with a scheme" },
         "locations": [{
-            // The shell, which is no file of the current directory.
-            "physicalLocation": { "artifactLocation": run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"] },
+            // The name of the program, whose command has no file of the current directory.
+            "physicalLocation": { "artifactLocation": { "uri": "sh" } },
             "logicalLocations": [{ "name": "resource `a b`" }],
         }],
-        "properties": { "revisions": ["2025-11-25"] },
+        "properties": {
+            "revisions": ["2025-11-25"],
+            "fix": "start it with a scheme, and write invalid characters as %XX",
+        },
     });
     assert_eq!(run["results"][0], result);
+    assert_eq!(run["invocations"], json!([{ "executionSuccessful": true }]));
     // The first word of a command that is a file is where they are shown.
     let done = probe(&["check", "--sarif", "--timeout", "500ms", "--", "cat", "Cargo.toml"]).assert_code(1);
-    let location = &done.json()["runs"][0]["results"][0]["locations"][0];
+    let run = &done.json()["runs"][0];
+    let location = &run["results"][0]["locations"][0];
     assert_eq!(location["physicalLocation"]["artifactLocation"]["uri"], "Cargo.toml");
+    assert_eq!(run["invocations"], json!([{ "executionSuccessful": false }]));
+    // Arguments may have secrets, and reports are kept.
+    let secret = ["--", "cat", "--token", "sk-live-1"];
+    let done = probe(&[&["check", "--junit", "--timeout", "500ms"], &secret[..]].concat()).assert_code(1);
+    assert!(done.stdout.contains("<testsuite name=\"cat\"") && !done.stdout.contains("sk-live"), "{done}");
     for args in [["--sarif", "--json"], ["--sarif", "--junit"], ["--junit", "--json"], ["--rules", "--junit"]]
     {
         probe(&[&["check"], &args[..], &["--", "true"]].concat()).assert_code(2);
@@ -700,13 +710,13 @@ fn findings_are_reported_as_test_cases() {
     for (done, counts, begin, end) in [
         (
             lenient,
-            "tests=\"3\" failures=\"0\"",
+            "tests=\"3\" failures=\"0\" errors=\"0\"",
             "<system-out>warning: tool names have 1 to 128 characters: letters, digits, `_`, `-` and `.` [TOOL-028]\n",
             "</system-out>",
         ),
         (
             strict,
-            "tests=\"3\" failures=\"1\"",
+            "tests=\"3\" failures=\"1\" errors=\"0\"",
             "<failure type=\"warning\" message=\"tool names have 1 to 128 characters: letters, digits, `_`, `-` and `.` [TOOL-028]\">",
             "</failure>",
         ),

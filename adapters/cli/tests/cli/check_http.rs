@@ -340,6 +340,13 @@ fn check_of_a_wrong_url_gives_advice_about_the_url() {
     assert!(!done.stdout.contains("command") && !done.stdout.contains("--stderr"), "{done}");
     let done = probe(&["check", "--json", "--timeout", "1s", &server.url]).assert_code(1);
     assert_eq!(done.json()[0]["fix"], "check the URL and its path; --trace shows the responses", "{done}");
+    // Where the finding is located: without the query, which may have a secret, and without a scheme, which code scanning refuses.
+    let url = format!("{}?key=secret", server.url);
+    let report = probe(&["check", "--sarif", "--timeout", "1s", &url]).assert_code(1);
+    let location = &report.json()["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
+    let place = server.url.replace("http://", "").replace(':', "%3A");
+    assert_eq!(location["artifactLocation"]["uri"], place, "{report}");
+    assert!(!report.stdout.contains("secret"), "{report}");
     // A program still gets the advice about its command.
     probe(&["check", "--", "false"]).assert_code(1).assert_stdout(&["check the command and its arguments"]);
 }

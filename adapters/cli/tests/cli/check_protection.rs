@@ -293,6 +293,10 @@ fn check_passes_our_own_protected_server() {
         let server = ServingProcess::new(&protect);
         // Without a token the rest of the server is unknown, which is not a fault of it.
         let alone = probe(&["check", &server.url, "--json"]).assert_code(6);
+        // A report is not green because nothing was checked.
+        let unchecked =
+            "name=\"checked in no revision\"><error message=\"authorization is needed\"/></testcase>";
+        probe(&["check", &server.url, "--junit"]).assert_code(6).assert_stdout(&[unchecked, "errors=\"1\""]);
         assert_eq!(alone.json(), serde_json::json!([]), "{runtime}");
         alone.assert_stderr(&["authorization is needed", "mcp-probe login"]);
         let header = format!("Authorization: Bearer {}", issuer.token(&server.url, "a"));

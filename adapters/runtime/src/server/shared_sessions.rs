@@ -51,6 +51,8 @@ const MAX_WAITING: usize = 1024;
 const MAX_MESSAGES: usize = 1024;
 /// Largest number of background loads under way, for each loop.
 const MAX_LOADING: usize = 64;
+/// Largest number of processes of which one look tells whether they have ended: it takes one of the threads.
+const MAX_DOUBTED: usize = 16;
 /// Number of times that a record is stored again after a conflict.
 const MAX_CONFLICTS: u32 = 8;
 /// Longest time for each of both at the end of the server.
@@ -175,8 +177,6 @@ enum Told {
     Changes(Option<ChangeSet>),
     /// It may not have reached the other processes.
     Failed(Message),
-    /// It was a request for the stream of a process that watches no more. It has this number.
-    Unheard(u32),
     Others,
 }
 
@@ -202,6 +202,9 @@ struct SessionSharing {
     /// The pause has begun after which failed steps are tried again.
     is_paused: bool,
     relays: Relays,
+    /// Processes that were asked for streams since the last look whether they have ended.
+    doubted: BTreeSet<u32>,
+    is_finding_ended: bool,
     /// Changes that are published when the earlier ones are.
     changes: Option<ChangeSet>,
     is_publishing: bool,
@@ -233,7 +236,6 @@ impl SessionSharing {
             match message {
                 Message::Changes(changes) => Told::Changes((!is_told).then_some(changes)),
                 message if !is_told => Told::Failed(message),
-                Message::Resume(_, to, request, _) if publishing.has_ended(to) => Told::Unheard(request),
                 _ => Told::Others,
             }
         })?;
@@ -256,6 +258,8 @@ impl SessionSharing {
             failed: Failed::default(),
             is_paused: false,
             relays: Relays::new(u32::from_ne_bytes([a, b, c, d])),
+            doubted: BTreeSet::new(),
+            is_finding_ended: false,
             changes: None,
             is_publishing: false,
         })
@@ -359,6 +363,13 @@ impl SessionSharing {
                 }
             }
             Outcome::Touched => {}
+            Outcome::Ended(processes) => {
+                for process in processes {
+                    self.relays.end_process(now, server, process);
+                }
+                self.is_finding_ended = false;
+                self.find_ended();
+            }
             Outcome::Call(outcome) => self.finish_call(now, server, outcome),
             Outcome::Paused => self.try_again(now, server),
         }
@@ -382,10 +393,25 @@ impl SessionSharing {
         exchange: ExchangeId,
         stream: (SessionId, u32, String),
     ) {
-        let asked = self.relays.resume(now, server, exchange, stream);
-        if let Some(Err(asked)) = asked.map(|asked| self.publisher.submit(asked)) {
-            self.fail(now, server, asked);
+        let process = stream.1;
+        let Some(asked) = self.relays.resume(now, server, exchange, stream) else { return };
+        match self.publisher.submit(asked) {
+            Ok(()) => {
+                self.doubted.insert(process);
+                self.find_ended();
+            }
+            Err(asked) => self.fail(now, server, asked),
         }
+    }
+
+    /// Looks which of the processes have ended that were asked. Without an answer their silence tells.
+    fn find_ended(&mut self) {
+        if self.is_finding_ended || self.doubted.is_empty() {
+            return;
+        }
+        let doubted = core::mem::take(&mut self.doubted);
+        let some = doubted.into_iter().take(MAX_DOUBTED).collect();
+        self.is_finding_ended = self.workers.submit(Job::FindEnded(some)).is_ok();
     }
 
     fn finish_save(
@@ -519,7 +545,6 @@ impl SessionSharing {
                     }
                 }
                 Told::Failed(message) => self.fail(now, server, message),
-                Told::Unheard(request) => self.relays.end_unheard(now, server, request),
                 Told::Others => {}
             }
         }

@@ -16,6 +16,9 @@ use super::{MAX_CONFLICTS, Shared};
 /// Time after which steps that have failed without a request are tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// Time in which a process whose connection to the store was lost has a new one.
+const RECONNECTED_AFTER: Duration = Duration::from_millis(300);
+
 /// A call of the store.
 pub(super) enum Job {
     Load {
@@ -39,6 +42,8 @@ pub(super) enum Job {
     },
     /// Something about a call that may run again.
     Call(CallJob),
+    /// Looks which of these processes have ended.
+    FindEnded(Vec<u32>),
     /// Waits for [`RETRY_AFTER`].
     Pause,
 }
@@ -64,6 +69,8 @@ pub(super) enum Outcome {
     },
     Touched,
     Call(CallOutcome),
+    /// These processes have ended.
+    Ended(Vec<u32>),
     Paused,
 }
 
@@ -104,6 +111,14 @@ impl Shared {
                 Outcome::Touched
             }
             Job::Call(job) => Outcome::Call(job.run(self, process)),
+            Job::FindEnded(mut processes) => {
+                processes.retain(|process| self.watches_not(*process));
+                if !processes.is_empty() {
+                    thread::sleep(RECONNECTED_AFTER);
+                    processes.retain(|process| self.watches_not(*process));
+                }
+                Outcome::Ended(processes)
+            }
             Job::Pause => {
                 thread::sleep(RETRY_AFTER);
                 Outcome::Paused
@@ -157,8 +172,8 @@ impl Shared {
         sealed.is_ok_and(|sealed| publish(&sealed).or_else(|_| publish(&sealed)).is_ok())
     }
 
-    /// Returns whether the store says that the process with a number, modulo 1024, watches no more.
-    pub(super) fn has_ended(&self, process: u32) -> bool {
+    /// Returns whether the store says that the process with a number, modulo 1024, does not watch.
+    fn watches_not(&self, process: u32) -> bool {
         matches!(guard(|| self.store.is_watching(process)), Ok(Some(false)))
     }
 }

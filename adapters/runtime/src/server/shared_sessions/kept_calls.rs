@@ -357,7 +357,7 @@ mod tests {
         assert!(Entry::read(&[&[VERSION, 4], &written[2..]].concat()).is_none());
     }
 
-    /// Processes with numbers of more than [`PROCESSES`](super::super::relays), a session, its call in the first one, and its name.
+    /// Processes with numbers of more than [`PROCESSES`](mcp_std::session_store::PROCESSES), a session, its call in the first one, and its name.
     fn begun() -> ([Process; 2], CallPlace, String) {
         let store = Failing::default();
         (0..1030).for_each(|_| _ = store.join().expect("a number"));

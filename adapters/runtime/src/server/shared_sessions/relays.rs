@@ -18,8 +18,8 @@ const HOLE: u32 = u32::MAX;
 /// Time since a process was asked for a stream, by any other, in which its silence means that it has ended. After that it is
 /// asked again: a message may have been lost.
 const ENDED: Range<Duration> = Duration::from_secs(2)..Duration::from_secs(60);
-/// Time after a gap in which a process that does not watch has perhaps lost its connection, too.
-const RECONNECTING: Duration = Duration::from_secs(10);
+/// Time after a gap in which a process that does not watch has perhaps lost its connection, too, and has no new one yet.
+const RECONNECTING: Duration = Duration::from_secs(30);
 
 /// The streams of other processes that clients resume here, and those here that they resume there.
 pub(super) struct Relays {
@@ -30,7 +30,7 @@ pub(super) struct Relays {
     open: Vec<Relay>,
     /// When the processes with these numbers were asked for a stream, of which nothing was heard since; up to [`PROCESSES`].
     asked: BTreeMap<u32, Instant>,
-    /// When the store was out of reach the last time.
+    /// When a gap in what others have said was noticed the last time.
     gap: Option<Instant>,
 }
 
@@ -38,6 +38,8 @@ pub(super) struct Relays {
 struct Resumed {
     id: SessionId,
     exchange: ExchangeId,
+    /// The process that was asked.
+    process: u32,
     /// The number of the part that comes next.
     next: u32,
 }
@@ -103,7 +105,7 @@ impl Relays {
         self.resumed
             .retain(|_, resumed| resumed.exchange != exchange && !server.is_finished(resumed.exchange));
         self.last_resumed = self.last_resumed.wrapping_add(1);
-        self.resumed.insert(self.last_resumed, Resumed { id: id.clone(), exchange, next: 0 });
+        self.resumed.insert(self.last_resumed, Resumed { id: id.clone(), exchange, process, next: 0 });
         Some(Message::Resume(id, process, self.last_resumed, after))
     }
 
@@ -132,14 +134,18 @@ impl Relays {
         }
     }
 
-    /// Ends a request to resume a stream whose process watches no more: it has ended, and its silence need not be waited for.
-    pub(super) fn end_unheard(&mut self, now: Instant, server: &mut Server, request: u32) {
-        let is_reconnecting = self.gap.is_some_and(|gap| now.saturating_duration_since(gap) < RECONNECTING);
-        let Some(resumed) = self.resumed.get(&request).filter(|resumed| resumed.next == 0) else { return };
-        if !is_reconnecting {
-            server.shared_sessions().call_is_lost(now, resumed.exchange);
-            self.resumed.remove(&request);
+    /// Ends all requests for streams of a process that watches no more: it has ended, and its silence need not be waited for.
+    pub(super) fn end_process(&mut self, now: Instant, server: &mut Server, process: u32) {
+        if self.gap.is_some_and(|gap| now.saturating_duration_since(gap) < RECONNECTING) {
+            return;
         }
+        self.resumed.retain(|_, resumed| {
+            let is_lost = resumed.process == process && resumed.next == 0;
+            if is_lost {
+                server.shared_sessions().call_is_lost(now, resumed.exchange);
+            }
+            !is_lost
+        });
     }
 
     /// Ends all requests that resume streams after a gap: parts of these may be lost.

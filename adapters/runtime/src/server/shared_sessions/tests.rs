@@ -369,12 +369,8 @@ fn process_whose_connection_to_the_store_was_lost_with_others_is_waited_for() {
     b.shared.loops.send(&Received::Gap);
     b.resume(&id, &after);
     b.run_until("it is asked", |process| !process.sharing.relays.is_idle());
-    // For what the store says.
-    let mut turns = 0;
-    b.run_until("it is told", |_| {
-        turns += 1;
-        turns > 50
-    });
+    b.run_until("it was looked whether it has ended", |process| process.sharing.is_finding_ended);
+    b.run_until("it was looked whether it has ended", |process| !process.sharing.is_finding_ended);
     assert!(!b.written.contains("lost"), "{}", b.written);
     // It has a new one, and answers what it is asked then.
     store.0.ended.lock().unwrap().clear();
@@ -382,13 +378,33 @@ fn process_whose_connection_to_the_store_was_lost_with_others_is_waited_for() {
     run_all(&mut [&mut a, &mut b], "it is resumed", |all| all[1].written.contains("text/event-stream"));
     a.answer("done");
     run_all(&mut [&mut a, &mut b], "it is answered", |all| all[1].written.contains("done"));
-    // Ten seconds later the silence of one need not be waited for.
+    // Half a minute later the silence of one need not be waited for.
     let after = a.begin_call(&id, 78);
     store.end(&a);
     drop(a);
-    b.now = b.now + Duration::from_secs(10);
+    b.now = b.now + Duration::from_secs(30);
     b.resume(&id, &after);
     b.run_until_written("the call was lost");
+}
+
+// covers: SSE-021
+#[test]
+fn process_that_has_a_new_connection_soon_has_not_ended() {
+    let store = Failing::default();
+    let [mut a, mut b] = [(); 2].map(|()| Process::start(&store));
+    let id = a.begin();
+    let after = a.begin_call(&id, 77);
+    store.end(&a);
+    b.resume(&id, &after);
+    b.run_until("it is looked", |process| process.sharing.is_finding_ended);
+    // It has not heard the question, and the store says that it watches when it is looked again.
+    thread::sleep(Duration::from_millis(100));
+    store.0.ended.lock().unwrap().clear();
+    b.run_until("it was looked", |process| !process.sharing.is_finding_ended);
+    assert!(!b.written.contains("lost"), "{}", b.written);
+    run_all(&mut [&mut a, &mut b], "it is resumed", |all| all[1].written.contains("text/event-stream"));
+    a.answer("done");
+    run_all(&mut [&mut a, &mut b], "it is answered", |all| all[1].written.contains("done"));
 }
 
 // covers: SSE-021
