@@ -295,6 +295,7 @@ impl ServerProgram {
     }
 
     /// Returns the name in a configuration file, or the file name of the program.
+    #[cfg(feature = "check")]
     pub(crate) fn report_name(&self) -> String {
         let program = || Path::new(&self.program).file_name().unwrap_or(&self.program).to_string_lossy();
         escape::line(&self.name.clone().unwrap_or_else(|| program().into_owned())).into_owned()
