@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Write};
 
 use mcp_proto::RawJson;
+use serde::Serialize;
 
 use crate::escape;
 use crate::failure::CommandFailure;
@@ -32,6 +33,15 @@ pub(crate) fn print(text: &str) -> Result<(), CommandFailure> {
 /// See [`print()`].
 pub(crate) fn print_json(value: &RawJson) -> Result<(), CommandFailure> {
     print(&format!("{}\n", escape::lines(value.as_str())))
+}
+
+/// Prints a value as JSON on a line, as [`print_json`] does.
+///
+/// # Errors
+///
+/// See [`print()`]. Fails if the value cannot be written as JSON.
+pub(crate) fn print_value<T: Serialize + ?Sized>(value: &T) -> Result<(), CommandFailure> {
+    print_json(&RawJson::encode(value).map_err(|error| CommandFailure::failed(error.to_string()))?)
 }
 
 /// Appends a row of a label and a text. Further lines of the text are aligned below the first one.

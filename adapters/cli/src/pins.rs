@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use mcp_extensions::pins::{Change, DifferenceKind, Finding, Pins};
-use mcp_proto::{EntryKind, RawJson};
+use mcp_proto::EntryKind;
 use serde_json::{Value, json};
 
 use crate::answer::uri_reference;
 use crate::args::{TargetArgs, usage};
 use crate::escape;
 use crate::failure::CommandFailure;
-use crate::output::{count, print, print_json};
+use crate::output::{count, print, print_value};
 use crate::paint::Paint;
 use crate::sarif;
 use crate::session::ClientSession;
@@ -120,10 +120,6 @@ fn read_lock(path: &Path) -> Result<Pins, CommandFailure> {
     serde_json::from_str(&text).map_err(|error| wrong(&error))
 }
 
-fn print_value(value: &Value) -> Result<(), CommandFailure> {
-    print_json(&RawJson::encode(value).map_err(|error| CommandFailure::failed(error.to_string()))?)
-}
-
 /// Returns the name of what has happened to an entry, in JSON and as a rule in SARIF.
 const fn change_name(change: &Change) -> &'static str {
     match change {
@@ -164,7 +160,7 @@ fn describe(finding: &Finding) -> Value {
 /// Returns a report in SARIF 2.1.0, whose findings are located in the lock file.
 fn sarif_report(findings: &[Finding], lock: &Path) -> Value {
     // SARIF 3.4.3: a reference of RFC 3986. A path that cannot be written as one is left out: then it is just not shown.
-    let artifact = uri_reference(lock).map_or_else(|| json!({}), |uri| json!({ "uri": uri }));
+    let artifact = uri_reference(lock);
     let rules = [
         ("added", "An entry is listed that is not pinned"),
         ("removed", "A pinned entry is not listed any more"),
@@ -182,10 +178,7 @@ fn sarif_report(findings: &[Finding], lock: &Path) -> Value {
                 "ruleId": change_name(&finding.change),
                 "level": level,
                 "message": { "text": finding.to_string() },
-                "locations": [{
-                    "physicalLocation": { "artifactLocation": artifact },
-                    "logicalLocations": [{ "name": finding.name }],
-                }],
+                "locations": [sarif::location(artifact.as_deref(), &finding.name)],
             })
         })
         .collect();

@@ -41,10 +41,9 @@
 //!
 //! # Cost
 //!
-//! Each call is one round trip, also a compare-and-set, which is a script that the server keeps, and up to three to learn whether a
-//! process has ended. Calls run on the threads of
-//! their callers, over up to [`Settings::max_idle_connections`] kept connections. A watch has a thread and a connection; the
-//! thread wakes four times per second.
+//! Each call is one round trip, also a compare-and-set, which is a script that the server keeps, and up to three to learn
+//! whether a process has ended. Calls run on the threads of their callers, over up to [`Settings::max_idle_connections`]
+//! kept connections. A watch has a thread and a connection; the thread wakes four times per second.
 //!
 //! On a Unix socket, with records of 400 bytes: 14 µs for a compare-and-set, 6 µs for a load, a removal or a message, 13 µs until
 //! a message has arrived (medians; `tests/speed.rs` measures them).

@@ -61,7 +61,7 @@ impl RedisStore {
         self.connections.key(format_args!("{database}:{name}"))
     }
 
-    /// What the keys begin with whose values are the names of watches.
+    /// The prefix of the keys that have the names of watches, by the numbers of processes.
     fn watch_keys(&self) -> String {
         self.connections.key(format_args!("process:"))
     }
@@ -154,7 +154,7 @@ impl SessionStore for RedisStore {
         if self.receivers(&name)? > 0 {
             return Ok(Some(true));
         }
-        // After an outage of the server nobody watches for a while.
+        // After an outage of the server all watches are made anew, each after a pause.
         Ok((self.receivers(&self.name)? > 0).then_some(false))
     }
 }

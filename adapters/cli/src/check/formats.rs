@@ -32,10 +32,9 @@ pub(super) fn artifact(server: &Server) -> Result<String, CommandFailure> {
         }
         Server::Remote(remote) => {
             let config = remote.config()?;
-            let (origin, target) = (config.endpoint().origin().to_string(), config.endpoint().target());
-            let place = origin.split_once("://").map_or(&*origin, |(_, place)| place);
+            let target = config.endpoint().target();
             let path = target.split_once('?').map_or(target, |(path, _)| path);
-            PathBuf::from(format!("{place}{path}"))
+            PathBuf::from(config.endpoint().origin().authority() + path)
         }
         Server::Stream(_) => name(server).replace("://", "/").into(),
     };
@@ -66,10 +65,7 @@ impl Findings {
                     "ruleId": finding.rule.check,
                     "level": finding.rule.severity.word(),
                     "message": { "text": format!("{}: {}", finding.location, finding.detail) },
-                    "locations": [{
-                        "physicalLocation": { "artifactLocation": { "uri": artifact } },
-                        "logicalLocations": [{ "name": finding.location }],
-                    }],
+                    "locations": [sarif::location(Some(artifact), &finding.location)],
                     "properties": { "revisions": revisions, "fix": finding.fix },
                 })
             })

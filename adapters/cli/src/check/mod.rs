@@ -40,7 +40,7 @@ use mcp_std::io::StreamAddress;
 use mcp_std::process::ShutdownStage;
 
 use crate::failure::{BEARER_HINT, CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds};
-use crate::output::{print, print_json};
+use crate::output::{print, print_value};
 use crate::paint::Paint;
 use crate::server::Server;
 pub(crate) use args::CheckArgs;
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
     if args.json {
         findings.print_json()?;
     } else if args.sarif {
-        print_json(&report::encode(&findings.to_sarif(&artifact, !supported.is_empty()))?)?;
+        print_value(&findings.to_sarif(&artifact, !supported.is_empty()))?;
     } else if args.junit {
         print(&findings.to_junit(&name, &supported, args.strict))?;
     } else {

@@ -3,13 +3,13 @@
 use alloc::collections::BTreeMap;
 use core::cell::{Cell, RefCell};
 
-use mcp_proto::{DeprecatedFeature, RawJson, Version};
+use mcp_proto::{DeprecatedFeature, Version};
 use serde::Serialize;
 
 use super::rules::{self, CheckRule, Severity};
 use crate::escape;
 use crate::failure::CommandFailure;
-use crate::output::{count, print, print_json};
+use crate::output::{count, print, print_value};
 use crate::paint::Paint;
 
 /// Collects findings. All steps of a check add to it.
@@ -163,7 +163,7 @@ impl Findings {
 
     pub(super) fn print_json(&self) -> Result<(), CommandFailure> {
         let shown: Vec<_> = self.0.iter().map(Finding::to_json).collect();
-        print_json(&encode(&shown)?)
+        print_value(&shown)
     }
 
     /// Prints the findings grouped by rule, and a summary.
@@ -242,7 +242,7 @@ pub(super) fn revisions(supported: &[Version]) -> String {
 /// Prints the table of rules.
 pub(super) fn print_rules(json: bool) -> Result<(), CommandFailure> {
     if json {
-        return print_json(&encode(rules::ALL)?);
+        return print_value(rules::ALL);
     }
     let mut out = String::new();
     for rule in rules::ALL {
@@ -250,10 +250,6 @@ pub(super) fn print_rules(json: bool) -> Result<(), CommandFailure> {
         out.push_str(&format!("{severity:8} {:24} {} [{}]\n", rule.check, rule.line, rule.rules.join(", ")));
     }
     print(&out)
-}
-
-pub(super) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<RawJson, CommandFailure> {
-    RawJson::encode(value).map_err(|error| CommandFailure::failed(error.to_string()))
 }
 
 /// Cuts a text to a maximum number of characters.

@@ -19,7 +19,7 @@ use crate::client::ClientOperation;
 use crate::entries;
 use crate::escape;
 use crate::failure::CommandFailure;
-use crate::output::{join_names, print, print_json};
+use crate::output::{join_names, print, print_value};
 use crate::paint::Paint;
 use crate::server::read_secret;
 use crate::session::{self, ClientSession};
@@ -186,8 +186,4 @@ fn event_line(event: &EventOccurrence) -> String {
 /// Tells on stderr that events may be missing.
 fn note_gap(why: &str) {
     session::print_note(&format!("events may be missing: {why}"));
-}
-
-fn print_value(value: &impl Serialize) -> Result<(), CommandFailure> {
-    print_json(&RawJson::encode(value).map_err(|error| CommandFailure::failed(error.to_string()))?)
 }
