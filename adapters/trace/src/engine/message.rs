@@ -1,0 +1,242 @@
+//! Messages as a replay sees them.
+
+use core::fmt::Write as _;
+
+use mcp_proto::RawJson;
+
+/// A message that was taken apart.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    pub(super) json: RawJson,
+    pub(super) id: Option<RawJson>,
+    pub(super) method: Option<String>,
+    pub(super) params: Option<RawJson>,
+    pub(super) result: Option<RawJson>,
+    pub(super) error: Option<RawJson>,
+}
+
+impl Message {
+    pub(super) fn new(json: RawJson) -> Self {
+        Self {
+            id: json.member("id"),
+            method: json.member("method").and_then(|method| method.string()),
+            params: json.member("params"),
+            result: json.member("result"),
+            error: json.member("error"),
+            json,
+        }
+    }
+
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+        RawJson::new(text.to_vec()).ok().map(Self::new)
+    }
+
+    pub(super) const fn is_request(&self) -> bool {
+        self.id.is_some() && self.method.is_some()
+    }
+
+    pub(super) const fn is_response(&self) -> bool {
+        self.method.is_none() && (self.result.is_some() || self.error.is_some())
+    }
+
+    /// Returns the id as text, which is a key: `1` and `"1"` differ.
+    pub(super) fn id_text(&self) -> Option<String> {
+        self.id.as_ref().map(|id| id.as_str().to_owned())
+    }
+
+    /// Returns a string member of the parameters.
+    pub(super) fn param(&self, name: &str) -> Option<RawJson> {
+        self.params.as_ref()?.member(name)
+    }
+
+    /// Returns whether both are of the same kind: responses to the same request, or the same method.
+    pub(super) fn is_counterpart(&self, other: &Self) -> bool {
+        match (&self.method, &other.method) {
+            (Some(method), Some(other_method)) => {
+                method == other_method && self.id.is_some() == other.id.is_some()
+            }
+            (None, None) => self.id.as_ref().map(RawJson::as_str) == other.id.as_ref().map(RawJson::as_str),
+            _ => false,
+        }
+    }
+}
+
+/// How two messages relate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Relation {
+    Identical,
+    Equal,
+    Reworded,
+    Different,
+}
+
+/// Compares what was recorded with what an engine says.
+pub(super) fn compare(recorded: &Message, replayed: &Message) -> Relation {
+    if recorded.json == replayed.json {
+        return Relation::Identical;
+    }
+    if recorded.json.has_value_of(&replayed.json) {
+        return Relation::Equal;
+    }
+    // The words of an error are those of its author; programs act on its code.
+    if let (Some(a), Some(b)) = (&recorded.error, &replayed.error) {
+        if recorded.is_counterpart(replayed) && a.member("code") == b.member("code") {
+            return Relation::Reworded;
+        }
+    }
+    if recorded.is_counterpart(replayed) && essence(&recorded.json) == essence(&replayed.json) {
+        return Relation::Reworded;
+    }
+    let is_cancellation = recorded.method.as_deref() == Some("notifications/cancelled");
+    if is_cancellation && replayed.method == recorded.method {
+        let of = |message: &Message| message.param("requestId").map(|id| id.as_str().to_owned());
+        if of(recorded) == of(replayed) {
+            return Relation::Reworded;
+        }
+    }
+    Relation::Different
+}
+
+/// Returns a message without what may be left out, or written in two ways, and means the same.
+fn essence(json: &RawJson) -> serde_json::Value {
+    let mut message: serde_json::Value = serde_json::from_str(json.as_str()).unwrap_or_default();
+    let remove_if = |object: &mut serde_json::Value, name: &str, value: serde_json::Value| {
+        if let Some(object) = object.as_object_mut().filter(|object| object.get(name) == Some(&value)) {
+            object.remove(name);
+        }
+    };
+    remove_if(&mut message, "params", serde_json::json!({}));
+    // Forms are what elicitation means by default (ELIC-003).
+    if let Some(elicitation) = message.pointer_mut("/params/capabilities/elicitation") {
+        if elicitation.as_object().is_some_and(|modes| modes.len() == 1) {
+            remove_if(elicitation, "form", serde_json::json!({}));
+        }
+    }
+    if let Some(result) = message.get_mut("result") {
+        remove_if(result, "resultType", "complete".into());
+        // How long a description of the server may be kept is for each server to say.
+        if let Some(result) = result.as_object_mut().filter(|result| result.contains_key("supportedVersions"))
+        {
+            result.remove("ttlMs");
+            result.remove("cacheScope");
+        }
+        if let Some(meta) = result.get_mut("_meta").and_then(serde_json::Value::as_object_mut) {
+            meta.remove("io.modelcontextprotocol/serverInfo");
+        }
+        remove_if(result, "_meta", serde_json::json!({}));
+    }
+    message
+}
+
+/// Describes the first place where two values differ: its path, and both values in short.
+pub(super) fn first_difference(recorded: &RawJson, replayed: &RawJson) -> String {
+    let value = |json: &RawJson| serde_json::from_str::<serde_json::Value>(json.as_str()).unwrap_or_default();
+    let mut path = String::new();
+    let (a, b) = (value(recorded), value(replayed));
+    let Some((a, b)) = differing(&a, &b, &mut path) else {
+        return "a member occurs twice".into();
+    };
+    let place = if path.is_empty() { "the message".to_owned() } else { format!("`{path}`") };
+    format!("{place}: recorded {}, replayed {}", short(a), short(b))
+}
+
+fn differing<'v>(
+    a: &'v serde_json::Value,
+    b: &'v serde_json::Value,
+    path: &mut String,
+) -> Option<(Option<&'v serde_json::Value>, Option<&'v serde_json::Value>)> {
+    use serde_json::Value;
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            for (name, value) in a {
+                let length = path.len();
+                let _ = write!(path, "/{}", name.replace('~', "~0").replace('/', "~1"));
+                match b.get(name) {
+                    None => return Some((Some(value), None)),
+                    Some(other) => {
+                        if let Some(found) = differing(value, other, path) {
+                            return Some(found);
+                        }
+                    }
+                }
+                path.truncate(length);
+            }
+            let (name, value) = b.iter().find(|(name, _)| !a.contains_key(*name))?;
+            let _ = write!(path, "/{}", name.replace('~', "~0").replace('/', "~1"));
+            Some((None, Some(value)))
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            for index in 0..a.len().max(b.len()) {
+                let length = path.len();
+                let _ = write!(path, "/{index}");
+                match (a.get(index), b.get(index)) {
+                    (Some(x), Some(y)) => {
+                        if let Some(found) = differing(x, y, path) {
+                            return Some(found);
+                        }
+                    }
+                    (x, y) => return Some((x, y)),
+                }
+                path.truncate(length);
+            }
+            None
+        }
+        (Value::Number(x), Value::Number(y)) if x.as_f64() == y.as_f64() => None,
+        _ if a == b => None,
+        _ => Some((Some(a), Some(b))),
+    }
+}
+
+fn short(value: Option<&serde_json::Value>) -> String {
+    const MAX: usize = 60;
+    let Some(value) = value else { return "nothing".into() };
+    let text = value.to_string();
+    match text.char_indices().nth(MAX) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str) -> Message {
+        Message::parse(text.as_bytes()).expect(text)
+    }
+
+    #[test]
+    fn messages_are_compared_by_value_and_errors_by_code() {
+        let cases = [
+            (r#"{"id":1,"result":{}}"#, r#"{"id":1,"result":{}}"#, Relation::Identical),
+            (r#"{"id":1,"result":{}}"#, r#"{"result":{ },"id":1}"#, Relation::Equal),
+            (
+                r#"{"id":1,"error":{"code":-1,"message":"a"}}"#,
+                r#"{"id":1,"error":{"code":-1,"message":"b"}}"#,
+                Relation::Reworded,
+            ),
+            (r#"{"method":"m","params":{}}"#, r#"{"method":"m"}"#, Relation::Reworded),
+            (r#"{"id":1,"result":{"resultType":"complete"}}"#, r#"{"id":1,"result":{}}"#, Relation::Reworded),
+            (r#"{"id":1,"result":{"resultType":"x"}}"#, r#"{"id":1,"result":{}}"#, Relation::Different),
+            (r#"{"id":1,"error":{"code":-1}}"#, r#"{"id":1,"error":{"code":-2}}"#, Relation::Different),
+            (r#"{"id":1,"error":{"code":-1}}"#, r#"{"id":2,"error":{"code":-1}}"#, Relation::Different),
+            (r#"{"id":1,"result":{}}"#, r#"{"id":"1","result":{}}"#, Relation::Different),
+        ];
+        for (a, b, want) in cases {
+            assert_eq!(compare(&message(a), &message(b)), want, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn the_first_difference_is_told_by_its_path() {
+        let cases = [
+            (r#"{"a":[1,{"b":2}]}"#, r#"{"a":[1,{"b":3}]}"#, "`/a/1/b`: recorded 2, replayed 3"),
+            (r#"{"a":1}"#, r#"{}"#, "`/a`: recorded 1, replayed nothing"),
+            (r#"{}"#, r#"{"x/y":[]}"#, "`/x~1y`: recorded nothing, replayed []"),
+            ("[]", "5", "the message: recorded [], replayed 5"),
+        ];
+        for (a, b, want) in cases {
+            assert_eq!(first_difference(&message(a).json, &message(b).json), want);
+        }
+    }
+}
