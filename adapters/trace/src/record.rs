@@ -286,8 +286,13 @@ mod tests {
 
     #[test]
     fn records_are_written_and_read_as_documented() {
-        let cut_line =
-            Line { text: Text::new(b"{}"), cuts: vec![Cut { offset: 1, at: 9 }], joined: true, open: true };
+        let cut_line = Line {
+            text: Text::new(b"{}"),
+            cuts: vec![Cut { offset: 1, at: 9 }],
+            joined: true,
+            open: true,
+            event: None,
+        };
         let cases = [
             (
                 Content::Line(cut_line),
