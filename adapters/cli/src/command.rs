@@ -8,7 +8,7 @@ use crate::features::{self, Feature, Needs};
 use crate::stop;
 use crate::{
     bridge, call, check, complete, completions, demo, events, gateway, inspect, listen, ping, pins, prompt,
-    read, serve, skills, tokens,
+    read, serve, skills, tap, tokens,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -42,6 +42,7 @@ pub(crate) enum Command {
     Serve(serve::ServeArgs),
     Bridge(bridge::BridgeArgs),
     Gateway(gateway::GatewayArgs),
+    Tap(tap::TapArgs),
     Demo(demo::DemoArgs),
     Completions(completions::CompletionsArgs),
 }
@@ -66,6 +67,7 @@ impl Command {
             | Self::Serve(_)
             | Self::Bridge(_)
             | Self::Gateway(_)
+            | Self::Tap(_)
             | Self::Logout(_)
             | Self::Pin(_)
             | Self::Demo(_)
@@ -116,7 +118,7 @@ impl Command {
             Self::Bridge(args) => args.add_needs(&mut needs),
             Self::Gateway(args) => args.add_needs(&mut needs),
             Self::Demo(args) => needs.runtime(args.runtime),
-            Self::Completions(_) => {}
+            Self::Tap(_) | Self::Completions(_) => {}
         }
         needs.check()
     }
@@ -155,6 +157,7 @@ impl Command {
             Self::Serve(args) => serve::run(args),
             Self::Bridge(args) => bridge::run(args),
             Self::Gateway(args) => gateway::run(args),
+            Self::Tap(args) => tap::run(&args),
             Self::Demo(args) => demo::run(&args),
             Self::Completions(args) => completions::run(&args, &Cli::command()),
             // It fails: the command needs a feature that is missing. Without `auth` there is no `check` either.

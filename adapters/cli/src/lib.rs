@@ -66,6 +66,7 @@ mod server;
 mod session;
 mod skills;
 mod stop;
+mod tap;
 #[cfg_attr(not(feature = "auth"), path = "tokens/args.rs")]
 mod tokens;
 #[cfg(feature = "runtimes")]

@@ -1,0 +1,257 @@
+//! The `tap` command: stands between a client and a server, and records what passes.
+
+mod pump;
+
+use alloc::sync::Arc;
+use core::time::Duration;
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use clap::Args;
+use mcp_proto_trace::{Header, Mask, Recorder, Side};
+use mcp_std::Clock;
+use mcp_std::io::{Duplex, Stdio};
+use mcp_std::process::{ShutdownTimeouts, Stderr};
+
+use crate::args::{ServerArgs, StderrChoice, usage};
+use crate::escape;
+use crate::failure::{CommandFailure, Exit};
+use crate::server::Server;
+use crate::session::{describe_abnormal_exit, print_note, print_stderr};
+use pump::pump;
+
+/// Stands between a client and a server, and records what passes.
+///
+/// Put `mcp-probe tap --` before the command of the server in the configuration of any MCP client. Each byte passes as it is, in both
+/// directions. The trace has each line with its time and the cuts of its reads; `mcp-probe trace show` shows it, and
+/// `mcp-probe replay` plays it again. Secrets are masked in the trace, unless --no-mask is given.
+#[derive(Debug, Args)]
+#[command(after_help = HELP, after_long_help = HELP)]
+#[command(override_usage = usage!("mcp-probe tap [OPTIONS]"))]
+pub(crate) struct TapArgs {
+    /// Writes the trace to this file, which must not exist yet.
+    ///
+    /// Without it the trace is a new file in the folder for the state of this user, whose name is printed on stderr.
+    #[arg(long, short = 'o', value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Limits the trace: the recording ends there, and the connection goes on.
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+    max_size: u64,
+    /// Masks the values of these members, too (may be repeated).
+    ///
+    /// Those that usually hold secrets are masked without it: password, token, apiKey, authorization and the like, and words
+    /// that look like tokens wherever they stand.
+    #[arg(long, value_name = "NAME", conflicts_with = "no_mask")]
+    mask: Vec<String>,
+    /// Records secrets as they are.
+    #[arg(long)]
+    no_mask: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+const HELP: &str = "\
+The environment of mcp-probe is that of the server, whose stderr is passed on and
+recorded. A recording that cannot go on, because the disk is full for example,
+ends with a note on stderr; the connection does not.
+
+The trace is NDJSON: a header, then an object for each line, with its time in
+microseconds (t), the side that it comes from, and where reads cut it. It is
+written line by line, so it is there after a crash.
+
+In a client's configuration:
+  {\"command\": \"mcp-probe\",
+   \"args\": [\"tap\", \"--\", \"npx\", \"-y\", \"my-server\"]}
+
+Examples:
+  mcp-probe tap --out bug.ndjson -- python my_server.py
+  mcp-probe call echo text=hi -- mcp-probe tap -o t.ndjson -- mcp-probe serve
+  mcp-probe tap --mask pin -- my-server
+  mcp-probe tap tcp://127.0.0.1:7000";
+
+/// Time to connect to a socket.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Ends that a server has: as a client that waits for it would not.
+const SHUTDOWN_TIMEOUTS: ShutdownTimeouts = ShutdownTimeouts {
+    exit: Duration::from_secs(5),
+    terminate: Duration::from_secs(2),
+    kill: Duration::from_secs(2),
+    stragglers: Duration::from_millis(500),
+};
+
+/// What is recorded, by the loop and by what reads the stderr of the server.
+pub(super) struct Recording {
+    recorder: Mutex<Recorder<File>>,
+    clock: Clock,
+}
+
+impl Recording {
+    /// Records by `act`, which gets the time in microseconds, and says so once if the recording has ended.
+    fn record(&self, act: impl FnOnce(&mut Recorder<File>, u64)) {
+        let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_full = recorder.is_full();
+        act(&mut recorder, self.clock.now().as_micros());
+        if was_full || !recorder.is_full() {
+            return;
+        }
+        let why = match recorder.failure() {
+            Some(error) => format!("cannot write the trace: {error}"),
+            None => "the trace is as long as --max-size allows".into(),
+        };
+        print_note(&format!("{why}; the connection goes on without being recorded"));
+    }
+}
+
+/// Runs until both sides have ended.
+///
+/// # Errors
+///
+/// Fails if the trace cannot be created, the server cannot be reached, or either side breaks.
+pub(crate) fn run(args: &TapArgs) -> Result<(), CommandFailure> {
+    let server = Server::from_args(&args.server)?;
+    if server.is_remote() {
+        return Err(CommandFailure::usage(
+            "tap records byte streams: give a command, a socket or a serial line",
+        ));
+    }
+    let front = open_front().map_err(|error| broken("stdin and stdout cannot be used", &error))?;
+    let recording = Arc::new(open_recording(args, &server)?);
+    match &server {
+        Server::Stream(address) => {
+            let back = address.connect(CONNECT_TIMEOUT).map_err(|error| unreachable(&error.to_string()))?;
+            relay(front, back, &recording)?;
+            recording.record(|recorder, at| recorder.end(at, Side::Server, "closed"));
+            Ok(())
+        }
+        Server::Program(program) => {
+            let heard = Arc::clone(&recording);
+            let stderr = Stderr::lines(move |line| {
+                let is_terminal = io::stderr().is_terminal();
+                print_stderr(&if is_terminal { escape::line(line) } else { line.into() });
+                heard.record(|recorder, at| recorder.stderr(at, line));
+            });
+            // The environment is that which the client has made for the server.
+            let all = env::vars_os().map(|(name, _)| name);
+            let program = program.program(StderrChoice::Capture).inherit_env(all).stderr(stderr);
+            let mut child = program.spawn().map_err(|error| unreachable(&error.to_string()))?;
+            let back =
+                child.take_io().map_err(|error| broken("the pipes of the server cannot be used", &error))?;
+            let ended = relay(front, back, &recording);
+            let back = ended?;
+            let report = child.shutdown(Some(back), SHUTDOWN_TIMEOUTS);
+            let status = report.status.map_or_else(|| "ended".to_owned(), |status| status.to_string());
+            recording.record(|recorder, at| recorder.end(at, Side::Server, &status));
+            if let Some(abnormal) = describe_abnormal_exit(&report) {
+                print_note(&abnormal);
+            }
+            match report.status.filter(|status| !status.success()) {
+                Some(status) => Err(CommandFailure::failed(format!("the server ended: {status}"))),
+                None => Ok(()),
+            }
+        }
+        Server::Remote(_) => Ok(()),
+    }
+}
+
+/// Passes bytes on until both sides have ended.
+fn relay<B: Duplex>(mut front: Stdio, mut back: B, recording: &Recording) -> Result<B, CommandFailure> {
+    let outcome = pump(&mut front, &mut back, &mut |from, bytes| {
+        recording.record(|recorder, at| match bytes {
+            Some(bytes) => recorder.bytes(at, from, bytes),
+            // How the server has ended is known later.
+            None if from == Side::Client => recorder.end(at, from, "end of input"),
+            None => {}
+        });
+    });
+    outcome.map_err(|error| broken("the tap stopped", &error))?;
+    Ok(back)
+}
+
+/// Opens stdin and stdout, so that reading never blocks.
+fn open_front() -> io::Result<Stdio> {
+    let mut front = Stdio::guarded()?;
+    front.set_read_nonblocking()?;
+    Ok(front)
+}
+
+/// Creates the trace.
+fn open_recording(args: &TapArgs, server: &Server) -> Result<Recording, CommandFailure> {
+    let clock = Clock::start();
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let millis = u64::try_from(since_1970.as_millis()).unwrap_or_default();
+    let path = match &args.out {
+        Some(path) => path.clone(),
+        None => {
+            let folder = state_folder().ok_or_else(|| {
+                CommandFailure::usage("there is no folder for the state of this user: --out names a file")
+            })?;
+            create_folder(&folder).map_err(|error| {
+                CommandFailure::failed(format!("cannot create {}: {error}", folder.display()))
+            })?;
+            let path = folder.join(format!("{millis}-{}.ndjson", process::id()));
+            print_note(&format!("the trace is {}", path.display()));
+            path
+        }
+    };
+    let cannot =
+        |error: io::Error| CommandFailure::failed(format!("cannot write {}: {error}", path.display()));
+    let file = create_file(&path).map_err(cannot)?;
+    let mask = match args.no_mask {
+        true => Mask::none(),
+        false => args.mask.iter().fold(Mask::default(), |mask, name| mask.name(name)),
+    };
+    let by = concat!("mcp-probe ", env!("CARGO_PKG_VERSION"));
+    let header = Header::new(by, millis).command(words(server));
+    let recorder = Recorder::new(file, header, mask, args.max_size << 20).map_err(cannot)?;
+    Ok(Recording { recorder: Mutex::new(recorder), clock })
+}
+
+/// Returns the words that name the server.
+fn words(server: &Server) -> Vec<String> {
+    match server {
+        Server::Program(program) => program.words().map(|word| word.to_string_lossy().into_owned()).collect(),
+        other => vec![other.display_name()],
+    }
+}
+
+/// Returns the folder for traces.
+fn state_folder() -> Option<PathBuf> {
+    let variable = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = if cfg!(windows) {
+        variable("LOCALAPPDATA")
+    } else {
+        variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local").join("state")))
+    };
+    Some(base?.join("mcp-probe").join("traces"))
+}
+
+/// Creates a folder that other users cannot read.
+fn create_folder(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Creates a file that did not exist, and that other users cannot read: traces hold conversations.
+fn create_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+fn unreachable(message: &str) -> CommandFailure {
+    CommandFailure::new(Exit::Connection, message.to_owned())
+}
+
+fn broken(what: &str, error: &io::Error) -> CommandFailure {
+    CommandFailure::failed(format!("{what}: {error}"))
+}
