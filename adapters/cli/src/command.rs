@@ -8,7 +8,7 @@ use crate::features::{self, Feature, Needs};
 use crate::stop;
 use crate::{
     bridge, call, check, complete, completions, demo, events, gateway, inspect, listen, ping, pins, prompt,
-    read, serve, skills, tap, tokens,
+    read, replay, serve, skills, tap, tokens,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Bridge(bridge::BridgeArgs),
     Gateway(gateway::GatewayArgs),
     Tap(tap::TapArgs),
+    Replay(replay::ReplayArgs),
+    Shrink(replay::ShrinkArgs),
     Demo(demo::DemoArgs),
     Completions(completions::CompletionsArgs),
 }
@@ -68,6 +70,8 @@ impl Command {
             | Self::Bridge(_)
             | Self::Gateway(_)
             | Self::Tap(_)
+            | Self::Replay(_)
+            | Self::Shrink(_)
             | Self::Logout(_)
             | Self::Pin(_)
             | Self::Demo(_)
@@ -118,7 +122,7 @@ impl Command {
             Self::Bridge(args) => args.add_needs(&mut needs),
             Self::Gateway(args) => args.add_needs(&mut needs),
             Self::Demo(args) => needs.runtime(args.runtime),
-            Self::Tap(_) | Self::Completions(_) => {}
+            Self::Tap(_) | Self::Replay(_) | Self::Shrink(_) | Self::Completions(_) => {}
         }
         needs.check()
     }
@@ -158,6 +162,8 @@ impl Command {
             Self::Bridge(args) => bridge::run(args),
             Self::Gateway(args) => gateway::run(args),
             Self::Tap(args) => tap::run(&args),
+            Self::Replay(args) => replay::run(&args),
+            Self::Shrink(args) => replay::run_shrink(&args),
             Self::Demo(args) => demo::run(&args),
             Self::Completions(args) => completions::run(&args, &Cli::command()),
             // It fails: the command needs a feature that is missing. Without `auth` there is no `check` either.

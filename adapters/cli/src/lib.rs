@@ -58,6 +58,7 @@ mod progress;
 mod prompt;
 mod proxy;
 mod read;
+mod replay;
 mod request;
 mod sarif;
 mod schema;

@@ -7,9 +7,11 @@ pub mod engine;
 mod mask;
 mod record;
 mod recorder;
+mod shrink;
 mod trace;
 
 pub use mask::{Mask, REPLACEMENT};
 pub use record::{Content, Cut, FORMAT_VERSION, Header, Line, Record, Side, Text};
 pub use recorder::{MAX_LINE, Recorder};
+pub use shrink::shrink;
 pub use trace::{Trace, TraceError};

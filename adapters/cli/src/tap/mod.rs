@@ -34,9 +34,10 @@ use pump::pump;
 #[command(after_help = HELP, after_long_help = HELP)]
 #[command(override_usage = usage!("mcp-probe tap [OPTIONS]"))]
 pub(crate) struct TapArgs {
-    /// Writes the trace to this file, which must not exist yet.
+    /// Writes the trace to this file. If it exists, to one with a number in its name.
     ///
-    /// Without it the trace is a new file in the folder for the state of this user, whose name is printed on stderr.
+    /// Clients start a server several times. Without it the trace is a new file in the folder for the state of this user. The
+    /// name of a file that was chosen is printed on stderr.
     #[arg(long, short = 'o', value_name = "FILE")]
     out: Option<PathBuf>,
     /// Limits the trace: the recording ends there, and the connection goes on.
@@ -74,6 +75,8 @@ Examples:
   mcp-probe tap --mask pin -- my-server
   mcp-probe tap tcp://127.0.0.1:7000";
 
+/// Largest number in the name of a trace.
+const MAX_NUMBER: u32 = 9_999;
 /// Time to connect to a socket.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Ends that a server has: as a client that waits for it would not.
@@ -193,14 +196,15 @@ fn open_recording(args: &TapArgs, server: &Server) -> Result<Recording, CommandF
             create_folder(&folder).map_err(|error| {
                 CommandFailure::failed(format!("cannot create {}: {error}", folder.display()))
             })?;
-            let path = folder.join(format!("{millis}-{}.ndjson", process::id()));
-            print_note(&format!("the trace is {}", path.display()));
-            path
+            folder.join(format!("{millis}-{}.ndjson", process::id()))
         }
     };
     let cannot =
         |error: io::Error| CommandFailure::failed(format!("cannot write {}: {error}", path.display()));
-    let file = create_file(&path).map_err(cannot)?;
+    let (file, created) = create_new_file(&path).map_err(cannot)?;
+    if args.out.as_ref() != Some(&created) {
+        print_note(&format!("the trace is {}", created.display()));
+    }
     let mask = match args.no_mask {
         true => Mask::none(),
         false => args.mask.iter().fold(Mask::default(), |mask, name| mask.name(name)),
@@ -237,6 +241,27 @@ fn create_folder(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(path)
+}
+
+/// Creates a file under this name, or one with a number if it exists. Returns it with its name.
+fn create_new_file(path: &Path) -> io::Result<(File, PathBuf)> {
+    let numbered = (2..=MAX_NUMBER).map(|number| {
+        let mut name = path.file_stem().unwrap_or_default().to_owned();
+        name.push(format!("-{number}"));
+        if let Some(extension) = path.extension() {
+            name.push(".");
+            name.push(extension);
+        }
+        path.with_file_name(name)
+    });
+    for path in core::iter::once(path.to_path_buf()).chain(numbered) {
+        match create_file(&path) {
+            Ok(file) => return Ok((file, path)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 /// Creates a file that did not exist, and that other users cannot read: traces hold conversations.

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use mcp_proto::client::{Config, Event, Input, InputId, KnownEra, RefuseTarget, SubscriptionKey};
-use mcp_proto::model::{Implementation, LoggingLevel, SubscriptionFilter};
+use mcp_proto::model::{Implementation, LoggingLevel, Map, SubscriptionFilter};
 use mcp_proto::pipe::{Client, Pipe as _, Server};
 use mcp_proto::{CallId, CallKey, CallOptions, Instant, Progress, RawJson, Version, VersionSet};
 
@@ -13,7 +13,6 @@ use super::Replayed;
 use super::message::Message;
 use super::player::{self, Refusal, Role, without};
 use super::server::{declared, limits, rpc_error, said};
-use super::translation::Translation;
 use crate::record::Side;
 use crate::trace::Trace;
 
@@ -200,22 +199,28 @@ impl ClientRole {
 
     /// Answers the input requests of a round, whose call the engine then repeats.
     fn answer_rounds(&mut self, now: Instant, responses: &RawJson) -> Result<(), Refusal> {
-        let engine = self.client.engine();
-        let mut is_found = false;
-        for input in core::mem::take(&mut self.rounds) {
+        // The youngest call that has asked for exactly these.
+        let is_answered =
+            |input: &Input| input.key.as_ref().is_some_and(|key| responses.member(key).is_some());
+        let count = responses.parse::<Map<RawJson>>().map(|responses| responses.len()).unwrap_or_default();
+        let is_whole = |call: Option<CallKey>| {
+            let asked: Vec<_> = self.rounds.iter().filter(|input| input.call == call).collect();
+            asked.len() == count && asked.into_iter().all(is_answered)
+        };
+        let Some(call) = self.rounds.iter().rev().map(|input| input.call).find(|call| is_whole(*call)) else {
+            return Err(Refusal::Refused("no call of the engine waits for these responses".into()));
+        };
+        let (asked, rest) =
+            core::mem::take(&mut self.rounds).into_iter().partition(|input| input.call == call);
+        self.rounds = rest;
+        let asked: Vec<Input> = asked;
+        for input in asked {
             let response = input.key.as_ref().and_then(|key| responses.member(key));
-            match response {
-                Some(response) => {
-                    engine.answer(now, input.id, &response)?;
-                    is_found = true;
-                }
-                None => self.rounds.push(input),
+            if let Some(response) = response {
+                self.client.engine().answer(now, input.id, &response)?;
             }
         }
-        match is_found {
-            true => Ok(()),
-            false => Err(Refusal::Refused("the engine has no input requests with these keys".into())),
-        }
+        Ok(())
     }
 
     fn notify(&mut self, now: Instant, recorded: &Message, method: &str) -> Result<(), Refusal> {
@@ -225,11 +230,7 @@ impl ClientRole {
             "notifications/cancelled" => {
                 let id = recorded.param("requestId").map(|id| id.as_str().to_owned()).unwrap_or_default();
                 let found = self.calls.iter().find(|(known, _)| *known == id);
-                let Some((_, key)) = found else {
-                    return Err(Refusal::NoCommand(
-                        "the call that it cancels was not made by a command".into(),
-                    ));
-                };
+                let Some((_, key)) = found else { return self.unsubscribe(now, &id) };
                 engine.cancel(now, *key, text("reason").as_deref())?;
             }
             "notifications/progress" => {
@@ -286,12 +287,20 @@ impl Role for ClientRole {
                     self.open.push((id, Target::Request(request.id)));
                 }
             }
-            Event::Done { call, .. } => self.calls.retain(|(_, known)| *known != call),
+            Event::Done { call, .. } => {
+                self.calls.retain(|(_, known)| *known != call);
+                self.rounds.retain(|input| input.call != Some(call));
+            }
             _ => {}
         }
     }
 
-    fn act(&mut self, now: Instant, recorded: &Message, _: &Translation) -> Result<(), Refusal> {
+    fn is_joined(&self, _: &Message) -> bool {
+        false
+    }
+
+    fn act(&mut self, now: Instant, recorded: &[Message]) -> Result<(), Refusal> {
+        let Some(recorded) = recorded.first() else { return Ok(()) };
         match &recorded.method {
             None => self.respond(now, recorded),
             Some(method) if recorded.id.is_some() => self.call(now, recorded, method),

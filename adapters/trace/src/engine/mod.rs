@@ -75,3 +75,41 @@ pub fn replay(trace: &Trace, side: Side) -> Replayed {
         Side::Client => client::replay(trace),
     }
 }
+
+/// Returns a Rust test that replays a trace, for a program that depends on this package: it fails while there is a difference.
+#[must_use]
+pub fn rust_test(trace: &Trace, side: Side) -> String {
+    let mut text = Vec::new();
+    // Memory takes all.
+    let _ = trace.write(&mut text);
+    let text = String::from_utf8_lossy(&text).trim_end().to_owned();
+    let longest =
+        text.split('"').skip(1).map(|after| after.bytes().take_while(|byte| *byte == b'#').count()).max();
+    let hashes = "#".repeat(longest.map_or(0, |longest| longest + 1));
+    let engine = match side {
+        Side::Client => "Client",
+        Side::Server => "Server",
+    };
+    format!(
+        "#[test]\n\
+         fn recorded_session_is_replayed_without_a_difference() {{\n    \
+             let trace = r{hashes}\"{text}\"{hashes};\n    \
+             let trace = mcp_proto_trace::Trace::read(trace.as_bytes(), u64::MAX).expect(\"a trace\");\n    \
+             let outcome = mcp_proto_trace::engine::replay(&trace, mcp_proto_trace::Side::{engine});\n    \
+             assert_eq!(outcome.difference, None);\n\
+         }}\n"
+    )
+}
+
+impl Difference {
+    /// Returns whether another difference is of the same kind: at the same member, or for the same reason, whatever the values.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        let kind = |difference: &Self| {
+            let reason = difference.reason.split(": recorded ").next().unwrap_or_default().to_owned();
+            // Names and numbers of one message are in quotes, or behind the last space.
+            (difference.recorded.is_some(), difference.replayed.is_some(), reason)
+        };
+        kind(self) == kind(other)
+    }
+}

@@ -29,12 +29,15 @@ pub(super) trait Role {
     /// Takes an event of the engine.
     fn handle_event(&mut self, now: Instant, event: <Self::Engine as Pipe>::Event);
 
-    /// Does what an application did that had this message sent.
+    /// Returns whether one command sends the message together with others of its kind that follow it.
+    fn is_joined(&self, recorded: &Message) -> bool;
+
+    /// Does what an application did that had this message sent, with those that are [joined](Self::is_joined) with it.
     ///
     /// # Errors
     ///
     /// Nothing was done.
-    fn act(&mut self, now: Instant, recorded: &Message, names: &Translation) -> Result<(), Refusal>;
+    fn act(&mut self, now: Instant, recorded: &[Message]) -> Result<(), Refusal>;
 }
 
 /// The reason why a recorded message is not said.
@@ -101,7 +104,8 @@ impl<R: Role> Player<'_, R> {
             self.outcome.unplayed.push((index, "its bytes were not recorded".into()));
         }
         self.collect();
-        for Step { at, action } in core::mem::take(&mut self.steps.steps) {
+        let mut steps: VecDeque<_> = core::mem::take(&mut self.steps.steps).into();
+        while let Some(Step { at, action }) = steps.pop_front() {
             self.advance(Instant::from_micros(at));
             match action {
                 Action::Read(pieces) => self.read(&pieces),
@@ -109,7 +113,7 @@ impl<R: Role> Player<'_, R> {
                     let now = self.now;
                     self.role.engine().handle_eof(now);
                 }
-                Action::Expect { record, text } => self.expect(record, &text),
+                Action::Expect { record, text } => self.expect(record, &text, &steps),
             }
             self.collect();
             if self.outcome.difference.is_some() {
@@ -214,7 +218,7 @@ impl<R: Role> Player<'_, R> {
     }
 
     /// Finds a recorded message among those that the engine says.
-    fn expect(&mut self, record: usize, text: &[u8]) {
+    fn expect(&mut self, record: usize, text: &[u8], next: &VecDeque<Step>) {
         if text.is_empty() {
             return;
         }
@@ -228,7 +232,11 @@ impl<R: Role> Player<'_, R> {
         let members = message.json.elements().unwrap_or_else(|| vec![message.json.clone()]);
         for member in members {
             let now = self.now;
-            match self.role.act(now, &Message::new(member), &self.names) {
+            let mut joined = vec![Message::new(member)];
+            if self.role.is_joined(&message) {
+                joined.extend(self.joined(next));
+            }
+            match self.role.act(now, &joined) {
                 Ok(()) => {}
                 Err(Refusal::NoCommand(reason)) => {
                     self.outcome.unplayed.push((record, reason));
@@ -243,6 +251,15 @@ impl<R: Role> Player<'_, R> {
         if self.outcome.difference.is_none() && !self.settle(record, &message) {
             self.awaited.push((record, message));
         }
+    }
+
+    /// Returns the messages that follow at once and belong to the same command.
+    fn joined(&self, next: &VecDeque<Step>) -> Vec<Message> {
+        let messages = next.iter().map_while(|step| match &step.action {
+            Action::Expect { text, .. } => Message::parse(text),
+            Action::Read(_) | Action::InputEnds => None,
+        });
+        messages.filter(|message| self.role.is_joined(message)).collect()
     }
 
     /// Compares a recorded message with its counterpart. Returns whether there was one.
@@ -346,10 +363,14 @@ impl<R: Role> Player<'_, R> {
             .any(|record| record.from == side && matches!(record.content, Content::End(_)));
         let last = self.trace.records.iter().map(|record| record.at).max().unwrap_or_default();
         let settled = Instant::from_micros(last.saturating_sub(1_000_000));
-        let extra = self
-            .said
-            .iter()
-            .find(|said| said.at < settled || (has_ended && said.at < Instant::from_micros(last)));
+        // What a side gives up of its own it may cancel, or not (CANC-001).
+        let is_cancellation = |said: &Said| {
+            said.message
+                .as_ref()
+                .is_some_and(|said| said.method.as_deref() == Some("notifications/cancelled"))
+        };
+        let is_early = |said: &Said| said.at < settled || (has_ended && said.at < Instant::from_micros(last));
+        let extra = self.said.iter().find(|said| is_early(said) && !is_cancellation(said));
         if let Some(extra) = extra {
             let text = extra.text.clone();
             self.now = extra.at;

@@ -10,7 +10,6 @@ use mcp_proto::{Capabilities, Change, Instant, Limits, Progress, RawJson, RpcErr
 use super::Replayed;
 use super::message::Message;
 use super::player::{self, Refusal, Role, without};
-use super::translation::Translation;
 use crate::record::{Content, Side};
 use crate::trace::Trace;
 
@@ -35,6 +34,11 @@ pub(crate) fn config(trace: &Trace) -> Config {
         let meta_info =
             result.member("_meta").and_then(|meta| meta.member("io.modelcontextprotocol/serverInfo"));
         sends_info |= meta_info.is_some();
+        if let Some(info) =
+            result.member("serverInfo").or(meta_info).and_then(|info| info.parse::<Implementation>().ok())
+        {
+            config = config.info(info);
+        }
         let names = |result: &RawJson| result.member("supportedVersions").and_then(|names| names.elements());
         let spoken: Vec<Version> = match (result.member("protocolVersion"), names(result)) {
             (Some(version), _) => vec![version],
@@ -51,10 +55,6 @@ pub(crate) fn config(trace: &Trace) -> Config {
         is_described = true;
         if let Some(text) = result.member("instructions").and_then(|text| text.string()) {
             config = config.instructions(text);
-        }
-        let info = result.member("serverInfo").or(meta_info);
-        if let Some(info) = info.and_then(|info| info.parse::<Implementation>().ok()) {
-            config = config.info(info);
         }
     }
     if !is_described {
@@ -169,9 +169,10 @@ impl ServerRole {
     }
 
     /// Sends a request of the server: by itself, or for the call that needs it.
-    fn request(&mut self, now: Instant, recorded: &Message, method: &str) -> Result<(), Refusal> {
-        let params = recorded.params.clone().unwrap_or_else(RawJson::empty_object);
-        if !matches!(method, "elicitation/create" | "sampling/createMessage" | "roots/list") {
+    fn request(&mut self, now: Instant, recorded: &[Message], method: &str) -> Result<(), Refusal> {
+        let Some(first) = recorded.first() else { return Ok(()) };
+        if !is_input_request(first) {
+            let params = first.params.clone().unwrap_or_else(RawJson::empty_object);
             let channel = self.server.channel();
             let params = without(&params, |name| name == "_meta");
             self.server.engine().request(now, channel, method, &params, &mcp_proto::CallOptions::new())?;
@@ -184,10 +185,14 @@ impl ServerRole {
                 "the engine sends `{method}` only for a call that needs it"
             )));
         };
-        let request = InputRequest::from_parts(method, Some(&params))?.into_owned();
         let mut requests = InputRequests::default();
-        requests.insert("replayed", request);
-        let state = recorded.id_text().unwrap_or_default();
+        for (number, message) in recorded.iter().enumerate() {
+            let method = message.method.as_deref().unwrap_or_default();
+            let request = InputRequest::from_parts(method, message.params.as_ref())?.into_owned();
+            // In their order.
+            requests.insert(format!("{number:04}"), request);
+        }
+        let state = first.id_text().unwrap_or_default();
         if let Some((_, call)) = self.calls.get(position) {
             self.server.engine().need_input(now, call, &requests, state.as_bytes())?;
         }
@@ -284,13 +289,25 @@ impl Role for ServerRole {
         }
     }
 
-    fn act(&mut self, now: Instant, recorded: &Message, _: &Translation) -> Result<(), Refusal> {
-        match &recorded.method {
-            None => self.respond(now, recorded),
-            Some(method) if recorded.id.is_some() => self.request(now, recorded, method),
-            Some(method) => self.notify(now, recorded, method),
+    fn is_joined(&self, recorded: &Message) -> bool {
+        is_input_request(recorded)
+    }
+
+    fn act(&mut self, now: Instant, recorded: &[Message]) -> Result<(), Refusal> {
+        let Some(first) = recorded.first() else { return Ok(()) };
+        match &first.method {
+            None => self.respond(now, first),
+            Some(method) if first.id.is_some() => self.request(now, recorded, method),
+            Some(method) => self.notify(now, first, method),
         }
     }
+}
+
+/// Returns whether a request asks for input, which a call needs: several at once are one round of it.
+fn is_input_request(message: &Message) -> bool {
+    let method = message.method.as_deref();
+    message.id.is_some()
+        && matches!(method, Some("elicitation/create" | "sampling/createMessage" | "roots/list"))
 }
 
 /// Returns a result without the identity that the engine adds.

@@ -1,0 +1,273 @@
+//! The commands `replay` and `shrink`: a trace is played again, and reduced while it fails.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::panic;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use mcp_proto_trace::engine::{Difference, Replayed, replay, rust_test};
+use mcp_proto_trace::{Side, Trace, shrink};
+use serde::Serialize;
+
+use crate::escape;
+use crate::failure::CommandFailure;
+use crate::output::{count, print, print_value};
+use crate::paint::Paint;
+use crate::session::print_note;
+
+/// Plays a trace again, into the engines of this program.
+///
+/// What one side said goes into the engine of the other one, with the recorded times and the recorded cuts of the input. What the
+/// engine says is compared with what was recorded: first its bytes, then its value. Ids and progress tokens that an engine
+/// allots itself are translated.
+#[derive(Debug, Args)]
+#[command(after_help = HELP, after_long_help = HELP)]
+pub(crate) struct ReplayArgs {
+    /// Trace, as `mcp-probe tap` writes it.
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// Selects the engine that is played. Without it both are, one after the other.
+    #[arg(long, value_name = "SIDE", value_enum)]
+    engine: Option<EngineChoice>,
+    /// Prints one JSON array instead, with an object for each engine.
+    ///
+    /// Its members: engine, identical, equal, reworded, unplayed (line, reason), difference (line, micros, recorded, replayed,
+    /// reason).
+    #[arg(long)]
+    json: bool,
+}
+
+/// An engine of this program.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum EngineChoice {
+    /// The server engine: it hears what the client said.
+    Server,
+    /// The client engine: it hears what the server said.
+    Client,
+}
+
+impl From<EngineChoice> for Side {
+    fn from(choice: EngineChoice) -> Self {
+        match choice {
+            EngineChoice::Server => Self::Server,
+            EngineChoice::Client => Self::Client,
+        }
+    }
+}
+
+const HELP: &str = "\
+The exit code is 1 if a message differs. Messages that no command of an engine
+sends, as a request of a legacy server outside of a call, are counted and not
+compared. Errors are the same if their codes are.
+
+Examples:
+  mcp-probe replay bug.ndjson
+  mcp-probe replay bug.ndjson --engine server
+  mcp-probe replay bug.ndjson --json | jq '.[].difference'
+  mcp-probe shrink bug.ndjson --engine server > bug.rs";
+
+/// Reduces a trace whose replay differs, and prints it as a Rust test.
+///
+/// Messages, cuts, members and texts are removed as long as the replay differs in the same way. The test needs the package
+/// mcp-proto-trace.
+#[derive(Debug, Args)]
+#[command(after_help = SHRINK_HELP, after_long_help = SHRINK_HELP)]
+pub(crate) struct ShrinkArgs {
+    /// Trace, as `mcp-probe tap` writes it.
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// Selects the engine that is played.
+    #[arg(long, value_name = "SIDE", value_enum)]
+    engine: EngineChoice,
+    /// Writes the reduced trace to this file, too.
+    #[arg(long, short = 'o', value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Limits the number of replays.
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    attempts: usize,
+}
+
+const SHRINK_HELP: &str = "\
+Examples:
+  mcp-probe shrink bug.ndjson --engine server > tests/bug.rs
+  mcp-probe shrink bug.ndjson --engine client -o small.ndjson";
+
+/// Largest trace that is read into memory.
+const MAX_TRACE: u64 = 512 << 20;
+
+/// Output of `--json` for one engine.
+#[derive(Serialize)]
+struct ReplayReport<'a> {
+    engine: String,
+    identical: usize,
+    equal: usize,
+    reworded: usize,
+    unplayed: Vec<Unplayed<'a>>,
+    difference: Option<DifferenceReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct Unplayed<'a> {
+    line: usize,
+    reason: &'a str,
+}
+
+#[derive(Serialize)]
+struct DifferenceReport<'a> {
+    line: Option<usize>,
+    micros: u64,
+    recorded: Option<&'a str>,
+    replayed: Option<&'a str>,
+    reason: &'a str,
+}
+
+/// Returns the line of a record in its file, from 1: the header is the first.
+const fn line_of(record: usize) -> usize {
+    record + 2
+}
+
+/// Replays a trace.
+///
+/// # Errors
+///
+/// Fails if the trace cannot be read, or if a message differs.
+pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandFailure> {
+    let trace = read(&args.trace)?;
+    let sides = args.engine.map_or_else(|| vec![Side::Server, Side::Client], |engine| vec![engine.into()]);
+    let outcomes: Vec<_> = sides.into_iter().map(|side| (side, replay(&trace, side))).collect();
+    if args.json {
+        print_value(&outcomes.iter().map(|(side, outcome)| report(*side, outcome)).collect::<Vec<_>>())?;
+    } else {
+        let paint = Paint::for_stdout();
+        for (side, outcome) in &outcomes {
+            print(&(describe(*side, outcome, paint) + "\n"))?;
+        }
+    }
+    let differing: Vec<_> = outcomes
+        .iter()
+        .filter(|(_, outcome)| outcome.difference.is_some())
+        .map(|(side, _)| side.to_string())
+        .collect();
+    if differing.is_empty() {
+        return Ok(());
+    }
+    let engines = differing.join(" and that of the ");
+    Err(CommandFailure::failed(format!("the engine of the {engines} does not say what was recorded"))
+        .with_hint("`mcp-probe shrink` reduces the trace to a test"))
+}
+
+fn report(side: Side, outcome: &Replayed) -> ReplayReport<'_> {
+    ReplayReport {
+        engine: side.to_string(),
+        identical: outcome.identical,
+        equal: outcome.equal,
+        reworded: outcome.reworded,
+        unplayed: outcome
+            .unplayed
+            .iter()
+            .map(|(record, reason)| Unplayed { line: line_of(*record), reason })
+            .collect(),
+        difference: outcome.difference.as_ref().map(|difference| DifferenceReport {
+            line: difference.record.map(line_of),
+            micros: difference.at,
+            recorded: difference.recorded.as_deref(),
+            replayed: difference.replayed.as_deref(),
+            reason: &difference.reason,
+        }),
+    }
+}
+
+fn describe(side: Side, outcome: &Replayed, paint: Paint) -> String {
+    let mut text = format!(
+        "{side}: {} as recorded ({} by the byte, {} by value, {} but for words)",
+        count(outcome.compared(), "message"),
+        outcome.identical,
+        outcome.equal,
+        outcome.reworded
+    );
+    let mut line = |words: String| {
+        text.push_str("\n  ");
+        text.push_str(&words);
+    };
+    for (record, reason) in &outcome.unplayed {
+        line(
+            paint.dim(format!("not played, line {}: {}", line_of(*record), escape::line(reason))).to_string(),
+        );
+    }
+    if let Some(difference) = &outcome.difference {
+        line(paint.bad(escape::line(&difference.to_string())).to_string());
+        for (name, message) in [("recorded", &difference.recorded), ("replayed", &difference.replayed)] {
+            line(format!("{name}: {}", message.as_deref().map_or("nothing".into(), escape::line)));
+        }
+    }
+    text
+}
+
+/// Reduces a trace, and prints the test.
+///
+/// # Errors
+///
+/// Fails if the trace cannot be read or does not differ.
+pub(crate) fn run_shrink(args: &ShrinkArgs) -> Result<(), CommandFailure> {
+    let trace = read(&args.trace)?;
+    let side = args.engine.into();
+    let hook = panic::take_hook();
+    // Replays that panic are expected to do so many times.
+    panic::set_hook(Box::new(|_| {}));
+    let shrunk = reduce(&trace, side, args.attempts);
+    panic::set_hook(hook);
+    let Some((shrunk, what)) = shrunk else {
+        return Err(CommandFailure::failed(format!(
+            "the engine of the {side} says what was recorded: nothing to shrink"
+        )));
+    };
+    if let Some(path) = &args.out {
+        let written = File::create_new(path).and_then(|file| shrunk.write(file));
+        written
+            .map_err(|error| CommandFailure::failed(format!("cannot write {}: {error}", path.display())))?;
+    }
+    print_note(&format!("{} of {} left; {what}", count(shrunk.records.len(), "record"), trace.records.len()));
+    print(rust_test(&shrunk, side).trim_end())
+}
+
+/// What a replay of a failing trace does.
+#[derive(Debug)]
+enum Failure {
+    Differs(Difference),
+    Panics,
+}
+
+/// Returns how the replay of a trace fails, if it does.
+fn failure(trace: &Trace, side: Side) -> Option<Failure> {
+    match panic::catch_unwind(|| replay(trace, side)) {
+        Ok(outcome) => outcome.difference.map(Failure::Differs),
+        Err(_) => Some(Failure::Panics),
+    }
+}
+
+/// Reduces a trace while it fails in the same way. Returns it with a description of how it does.
+fn reduce(trace: &Trace, side: Side, attempts: usize) -> Option<(Trace, String)> {
+    let original = failure(trace, side)?;
+    let is_same = |trace: &Trace| match (&original, failure(trace, side)) {
+        (Failure::Differs(first), Some(Failure::Differs(other))) => first.is_like(&other),
+        (Failure::Panics, Some(Failure::Panics)) => true,
+        _ => false,
+    };
+    let shrunk = shrink(trace, attempts, is_same);
+    let what = match failure(&shrunk, side)? {
+        Failure::Differs(difference) => escape::line(&difference.reason).into_owned(),
+        Failure::Panics => "the engine panics".into(),
+    };
+    Some((shrunk, what))
+}
+
+fn read(path: &Path) -> Result<Trace, CommandFailure> {
+    let failed = |why: String| CommandFailure::usage(format!("{}: {why}", path.display()));
+    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+    let trace = Trace::read(BufReader::new(file), MAX_TRACE).map_err(|error| failed(error.to_string()))?;
+    if trace.is_cut {
+        print_note(&format!("{} ends within a line, which is left out", path.display()));
+    }
+    Ok(trace)
+}
