@@ -61,6 +61,16 @@ impl Message {
     }
 }
 
+/// Returns what kind of message a text is: its method, or what it answers with, whatever its values.
+pub(super) fn kind(text: &str) -> (Option<String>, [bool; 3]) {
+    let message = Message::parse(text.as_bytes());
+    let has = |part: fn(&Message) -> bool| message.as_ref().is_some_and(part);
+    (
+        message.as_ref().and_then(|message| message.method.clone()),
+        [has(|m| m.id.is_some()), has(|m| m.result.is_some()), has(|m| m.error.is_some())],
+    )
+}
+
 /// How two messages relate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Relation {

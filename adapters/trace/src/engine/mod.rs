@@ -102,13 +102,14 @@ pub fn rust_test(trace: &Trace, side: Side) -> String {
 }
 
 impl Difference {
-    /// Returns whether another difference is of the same kind: at the same member, or for the same reason, whatever the values.
+    /// Returns whether another difference is of the same kind: messages of the same kinds, and the same reason or the same member,
+    /// whatever the values.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         let kind = |difference: &Self| {
+            let of = |text: &Option<String>| text.as_ref().map(|text| message::kind(text));
             let reason = difference.reason.split(": recorded ").next().unwrap_or_default().to_owned();
-            // Names and numbers of one message are in quotes, or behind the last space.
-            (difference.recorded.is_some(), difference.replayed.is_some(), reason)
+            (of(&difference.recorded), of(&difference.replayed), reason)
         };
         kind(self) == kind(other)
     }

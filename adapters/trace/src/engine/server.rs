@@ -117,10 +117,17 @@ struct ServerRole {
 
 impl ServerRole {
     fn position(&self, id: &str) -> Result<usize, Refusal> {
-        self.calls
-            .iter()
-            .position(|(known, _)| known == id)
-            .ok_or_else(|| Refusal::Refused(format!("the engine has no open call with the id {id}")))
+        if let Some(position) = self.calls.iter().position(|(known, _)| known == id) {
+            return Ok(position);
+        }
+        let bare = |id: &str| id.trim_matches('"').to_owned();
+        let reason = match self.calls.iter().find(|(known, _)| bare(known) == bare(id)) {
+            Some((known, call)) => {
+                format!("the open call of `{}` has the id {known}, which is not {id}", call.method())
+            }
+            None => format!("the engine has no open call with the id {id}"),
+        };
+        Err(Refusal::Refused(reason))
     }
 
     fn respond(&mut self, now: Instant, recorded: &Message) -> Result<(), Refusal> {

@@ -1,0 +1,169 @@
+//! Recorded sessions go through both engines: those of the official SDKs, and the transcripts of the project.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use mcp_proto::{MemberEdit, RawJson};
+use mcp_proto_trace::engine::{Replayed, replay};
+use mcp_proto_trace::{Content, Cut, Header, Line, Record, Side, Text, Trace};
+
+const SIDES: [Side; 2] = [Side::Server, Side::Client];
+
+fn files(folder: &str, extension: &str) -> Vec<(String, PathBuf)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file").path());
+    let mut found: Vec<_> = entries
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .map(|path| (path.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned(), path))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Sessions of official SDKs with themselves, recorded by `mcp-probe tap` between the programs of `tests/peers`: every kind of input
+/// request with every kind of answer.
+fn recorded() -> Vec<(String, Trace)> {
+    let traces: Vec<_> = files("tests/traces", "ndjson")
+        .into_iter()
+        .map(|(name, path)| {
+            (name, Trace::read(&*fs::read(path).expect("a file"), u64::MAX).expect("a trace"))
+        })
+        .collect();
+    assert_eq!(traces.len(), 5);
+    traces
+}
+
+fn messages(trace: &Trace, side: Side) -> usize {
+    let is_message = |record: &&Record| record.from == side && matches!(record.content, Content::Line(_));
+    trace.records.iter().filter(is_message).count()
+}
+
+fn assert_same(name: &str, side: Side, trace: &Trace) -> Replayed {
+    let outcome = replay(trace, side);
+    assert_eq!(outcome.difference, None, "{name}, {side}");
+    assert_eq!(outcome.unplayed, [], "{name}, {side}");
+    assert_eq!(outcome.compared(), messages(trace, side), "{name}, {side}");
+    outcome
+}
+
+#[test]
+fn sessions_of_official_sdks_come_out_of_both_engines() {
+    for (name, trace) in recorded() {
+        for side in SIDES {
+            let outcome = assert_same(&name, side, &trace);
+            assert!(outcome.compared() > 40, "{name}, {side}: {outcome:?}");
+            // Python writes members in the order of this project.
+            assert!(name != "python-legacy" || outcome.identical > 30, "{name}, {side}: {outcome:?}");
+        }
+    }
+}
+
+/// What comes out does not depend on the cuts of what goes in.
+#[test]
+fn other_cuts_of_the_input_change_nothing() {
+    for (name, trace) in recorded() {
+        for side in SIDES {
+            for step in [1, 7, 64] {
+                let mut cut = trace.clone();
+                for record in cut.records.iter_mut().filter(|record| record.from != side) {
+                    let at = record.at;
+                    if let Content::Line(line) = &mut record.content {
+                        let length = line.text.to_bytes().expect("bytes").len();
+                        line.cuts = (step..length).step_by(step).map(|offset| Cut { offset, at }).collect();
+                        line.joined = false;
+                    }
+                }
+                assert_same(&name, side, &cut);
+            }
+        }
+    }
+}
+
+/// A server that answers with another id, or twice, says what the engine does not: the first such message is found.
+#[test]
+fn a_wrong_response_is_found_where_it_is() {
+    let mut found = 0;
+    for (name, trace) in recorded() {
+        for (index, record) in trace.records.iter().enumerate() {
+            let Content::Line(line) = &record.content else { continue };
+            let message = RawJson::new(line.text.to_bytes().expect("bytes")).expect("JSON");
+            if record.from != Side::Server || message.member("method").is_some() {
+                continue;
+            }
+            let with_id = |value: &str| {
+                let id = RawJson::new(value.to_owned()).expect("JSON");
+                let edited = message.edit_members(|name, _| match name {
+                    "id" => MemberEdit::Replace(id.clone()),
+                    _ => MemberEdit::Keep,
+                });
+                Content::Line(Line::new(Text::new(edited.expect("an object").as_bytes())))
+            };
+            let mut other_id = trace.clone();
+            other_id.records[index].content = with_id("\"0\"");
+            let difference = replay(&other_id, Side::Server).difference;
+            assert_eq!(difference.and_then(|found| found.record), Some(index), "{name}, {index}: another id");
+
+            let mut twice = trace.clone();
+            twice.records.insert(index, record.clone());
+            let difference = replay(&twice, Side::Server).difference.expect("a difference");
+            assert_eq!(difference.record, Some(index + 1), "{name}, {index}: twice: {difference}");
+            found += 1;
+        }
+    }
+    assert!(found > 150, "{found}");
+}
+
+/// Returns a transcript of the project as a trace. Its lines are a millisecond apart.
+fn transcript(name: &str) -> Trace {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts").join(format!("{name}.jsonl"));
+    let text = fs::read_to_string(path).expect("a transcript");
+    let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    let records = lines.enumerate().filter_map(|(index, line)| {
+        let from = if line["dir"] == "c2s" { Side::Client } else { Side::Server };
+        let text = Text::new(line.get("msg")?.to_string().as_bytes());
+        Some(Record::new(index as u64 * 1_000, from, Content::Line(Line::new(text))))
+    });
+    Trace::new(Header::new("transcripts", 0), records.collect())
+}
+
+#[test]
+fn transcripts_come_out_of_the_engines() {
+    let cases = [
+        ("2024-11-05-resources-roots-sampling-logging", Side::Client),
+        ("2024-11-05-stdio-handshake-tool-progress-cancel", Side::Client),
+        ("2025-06-18-structured-output-elicitation", Side::Server),
+        ("2025-11-25-sampling-with-tools", Side::Client),
+        ("2025-11-25-stdio-full-session", Side::Client),
+        ("2025-11-25-tasks", Side::Client),
+        ("2026-07-28-caching-pagination", Side::Server),
+        ("2026-07-28-caching-pagination", Side::Client),
+        ("2026-07-28-cancel-and-logging", Side::Server),
+        ("2026-07-28-stdio-discover-call-progress", Side::Server),
+        ("2026-07-28-subscriptions-stdio", Side::Client),
+    ];
+    for (name, side) in cases {
+        assert_same(name, side, &transcript(name));
+    }
+}
+
+/// What has no command, or differs, is told with its reason.
+#[test]
+fn what_an_engine_does_not_say_is_told() {
+    let unplayed = |name: &str| replay(&transcript(name), Side::Server).unplayed;
+    let outside = unplayed("2025-11-25-stdio-full-session");
+    assert!(outside[0].1.contains("`elicitation/create` only for a call that needs it"), "{outside:?}");
+    let cancelled = unplayed("2024-11-05-stdio-handshake-tool-progress-cancel");
+    assert!(cancelled[0].1.contains("its call was cancelled"), "{cancelled:?}");
+
+    let cases = [
+        // The engine takes its code from the specification.
+        ("dual-era-client-stdio-fallback", "`/error/code`: recorded -32002, replayed -32600"),
+        // Refused, because one of two results is missing.
+        ("2025-11-25-sampling-with-tools", "must hold one `tool_result` for each `tool_use`"),
+    ];
+    for (name, reason) in cases {
+        let difference = replay(&transcript(name), Side::Server).difference.expect(name);
+        assert!(difference.reason.contains(reason), "{name}: {difference}");
+    }
+}
