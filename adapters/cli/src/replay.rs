@@ -6,8 +6,8 @@ use std::panic;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use mcp_proto_trace::engine::{Difference, Replayed, replay, rust_test};
-use mcp_proto_trace::{Side, Trace, shrink};
+use mcp_proto_trace::engine::{replay, rust_test};
+use mcp_proto_trace::{Difference, Replayed, Side, Trace, shrink};
 use serde::Serialize;
 
 use crate::escape;
@@ -146,7 +146,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandFailure> {
     }
     let differing: Vec<_> = outcomes
         .iter()
-        .filter(|(_, outcome)| outcome.difference.is_some())
+        .filter(|(_, outcome)| outcome.difference().is_some())
         .map(|(side, _)| side.to_string())
         .collect();
     if differing.is_empty() {
@@ -168,7 +168,7 @@ fn report(side: Side, outcome: &Replayed) -> ReplayReport<'_> {
             .iter()
             .map(|(record, reason)| Unplayed { line: line_of(*record), reason })
             .collect(),
-        difference: outcome.difference.as_ref().map(|difference| DifferenceReport {
+        difference: outcome.difference().map(|difference| DifferenceReport {
             line: difference.record.map(line_of),
             micros: difference.at,
             recorded: difference.recorded.as_deref(),
@@ -195,7 +195,7 @@ fn describe(side: Side, outcome: &Replayed, paint: Paint) -> String {
             paint.dim(format!("not played, line {}: {}", line_of(*record), escape::line(reason))).to_string(),
         );
     }
-    if let Some(difference) = &outcome.difference {
+    if let Some(difference) = outcome.difference() {
         line(paint.bad(escape::line(&difference.to_string())).to_string());
         for (name, message) in [("recorded", &difference.recorded), ("replayed", &difference.replayed)] {
             line(format!("{name}: {}", message.as_deref().map_or("nothing".into(), escape::line)));
@@ -241,7 +241,7 @@ enum Failure {
 /// Returns how the replay of a trace fails, if it does.
 fn failure(trace: &Trace, side: Side) -> Option<Failure> {
     match panic::catch_unwind(|| replay(trace, side)) {
-        Ok(outcome) => outcome.difference.map(Failure::Differs),
+        Ok(outcome) => outcome.difference().cloned().map(Failure::Differs),
         Err(_) => Some(Failure::Panics),
     }
 }

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use mcp_proto::{MemberEdit, RawJson};
-use mcp_proto_trace::engine::{Replayed, replay};
-use mcp_proto_trace::{Content, Cut, Header, Line, Record, Side, Text, Trace};
+use mcp_proto_trace::engine::replay;
+use mcp_proto_trace::{Content, Cut, Header, Line, Record, Replayed, Side, Text, Trace};
 
 const SIDES: [Side; 2] = [Side::Server, Side::Client];
 
@@ -40,7 +40,7 @@ fn messages(trace: &Trace, side: Side) -> usize {
 
 fn assert_same(name: &str, side: Side, trace: &Trace) -> Replayed {
     let outcome = replay(trace, side);
-    assert_eq!(outcome.difference, None, "{name}, {side}");
+    assert_eq!(outcome.difference(), None, "{name}, {side}");
     assert_eq!(outcome.unplayed, [], "{name}, {side}");
     assert_eq!(outcome.compared(), messages(trace, side), "{name}, {side}");
     outcome
@@ -100,12 +100,16 @@ fn a_wrong_response_is_found_where_it_is() {
             };
             let mut other_id = trace.clone();
             other_id.records[index].content = with_id("\"0\"");
-            let difference = replay(&other_id, Side::Server).difference;
-            assert_eq!(difference.and_then(|found| found.record), Some(index), "{name}, {index}: another id");
+            let difference = replay(&other_id, Side::Server).differences;
+            assert_eq!(
+                difference.first().and_then(|found| found.record),
+                Some(index),
+                "{name}, {index}: another id"
+            );
 
             let mut twice = trace.clone();
             twice.records.insert(index, record.clone());
-            let difference = replay(&twice, Side::Server).difference.expect("a difference");
+            let difference = replay(&twice, Side::Server).differences.remove(0);
             assert_eq!(difference.record, Some(index + 1), "{name}, {index}: twice: {difference}");
             found += 1;
         }
@@ -163,7 +167,7 @@ fn what_an_engine_does_not_say_is_told() {
         ("2025-11-25-sampling-with-tools", "must hold one `tool_result` for each `tool_use`"),
     ];
     for (name, reason) in cases {
-        let difference = replay(&transcript(name), Side::Server).difference.expect(name);
+        let difference = replay(&transcript(name), Side::Server).differences.remove(0);
         assert!(difference.reason.contains(reason), "{name}: {difference}");
     }
 }

@@ -9,10 +9,10 @@ use mcp_proto::model::{Implementation, LoggingLevel, Map, SubscriptionFilter};
 use mcp_proto::pipe::{Client, Pipe as _, Server};
 use mcp_proto::{CallId, CallKey, CallOptions, Instant, Progress, RawJson, Version, VersionSet};
 
-use super::Replayed;
-use super::message::Message;
 use super::player::{self, Refusal, Role, without};
 use super::server::{declared, limits, rpc_error, said};
+use crate::compare::Replayed;
+use crate::compare::message::Message;
 use crate::record::Side;
 use crate::trace::Trace;
 

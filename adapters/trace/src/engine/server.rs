@@ -7,9 +7,9 @@ use mcp_proto::pipe::Server;
 use mcp_proto::server::{Call, Config, Event};
 use mcp_proto::{Capabilities, Change, Instant, Limits, Progress, RawJson, RpcError, Version, VersionSet};
 
-use super::Replayed;
-use super::message::Message;
 use super::player::{self, Refusal, Role, without};
+use crate::compare::Replayed;
+use crate::compare::message::Message;
 use crate::record::{Content, Side};
 use crate::trace::Trace;
 

@@ -9,5 +9,5 @@ fn recorded_session_is_replayed_without_a_difference() {
 {"t":3000,"from":"server","line":"{\"result\":{},\"id\":\"7\"}"}"#;
     let trace = mcp_proto_trace::Trace::read(trace.as_bytes(), u64::MAX).expect("a trace");
     let outcome = mcp_proto_trace::engine::replay(&trace, mcp_proto_trace::Side::Server);
-    assert_eq!(outcome.difference, None);
+    assert_eq!(outcome.difference(), None);
 }

@@ -6,17 +6,17 @@ use mcp_proto::RawJson;
 
 /// A message that was taken apart.
 #[derive(Clone, Debug)]
-pub(super) struct Message {
-    pub(super) json: RawJson,
-    pub(super) id: Option<RawJson>,
-    pub(super) method: Option<String>,
-    pub(super) params: Option<RawJson>,
-    pub(super) result: Option<RawJson>,
-    pub(super) error: Option<RawJson>,
+pub(crate) struct Message {
+    pub(crate) json: RawJson,
+    pub(crate) id: Option<RawJson>,
+    pub(crate) method: Option<String>,
+    pub(crate) params: Option<RawJson>,
+    pub(crate) result: Option<RawJson>,
+    pub(crate) error: Option<RawJson>,
 }
 
 impl Message {
-    pub(super) fn new(json: RawJson) -> Self {
+    pub(crate) fn new(json: RawJson) -> Self {
         Self {
             id: json.member("id"),
             method: json.member("method").and_then(|method| method.string()),
@@ -27,30 +27,30 @@ impl Message {
         }
     }
 
-    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         RawJson::new(text.to_vec()).ok().map(Self::new)
     }
 
-    pub(super) const fn is_request(&self) -> bool {
+    pub(crate) const fn is_request(&self) -> bool {
         self.id.is_some() && self.method.is_some()
     }
 
-    pub(super) const fn is_response(&self) -> bool {
+    pub(crate) const fn is_response(&self) -> bool {
         self.method.is_none() && (self.result.is_some() || self.error.is_some())
     }
 
     /// Returns the id as text, which is a key: `1` and `"1"` differ.
-    pub(super) fn id_text(&self) -> Option<String> {
+    pub(crate) fn id_text(&self) -> Option<String> {
         self.id.as_ref().map(|id| id.as_str().to_owned())
     }
 
     /// Returns a string member of the parameters.
-    pub(super) fn param(&self, name: &str) -> Option<RawJson> {
+    pub(crate) fn param(&self, name: &str) -> Option<RawJson> {
         self.params.as_ref()?.member(name)
     }
 
     /// Returns whether both are of the same kind: responses to the same request, or the same method.
-    pub(super) fn is_counterpart(&self, other: &Self) -> bool {
+    pub(crate) fn is_counterpart(&self, other: &Self) -> bool {
         match (&self.method, &other.method) {
             (Some(method), Some(other_method)) => {
                 method == other_method && self.id.is_some() == other.id.is_some()
@@ -62,7 +62,7 @@ impl Message {
 }
 
 /// Returns what kind of message a text is: its method, or what it answers with, whatever its values.
-pub(super) fn kind(text: &str) -> (Option<String>, [bool; 3]) {
+pub(crate) fn kind(text: &str) -> (Option<String>, [bool; 3]) {
     let message = Message::parse(text.as_bytes());
     let has = |part: fn(&Message) -> bool| message.as_ref().is_some_and(part);
     (
@@ -73,7 +73,7 @@ pub(super) fn kind(text: &str) -> (Option<String>, [bool; 3]) {
 
 /// How two messages relate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Relation {
+pub(crate) enum Relation {
     Identical,
     Equal,
     Reworded,
@@ -81,7 +81,7 @@ pub(super) enum Relation {
 }
 
 /// Compares what was recorded with what an engine says.
-pub(super) fn compare(recorded: &Message, replayed: &Message) -> Relation {
+pub(crate) fn compare(recorded: &Message, replayed: &Message) -> Relation {
     if recorded.json == replayed.json {
         return Relation::Identical;
     }
@@ -149,7 +149,7 @@ fn essence(json: &RawJson) -> serde_json::Value {
 }
 
 /// Describes the first place where two values differ: its path, and both values in short.
-pub(super) fn first_difference(recorded: &RawJson, replayed: &RawJson) -> String {
+pub(crate) fn first_difference(recorded: &RawJson, replayed: &RawJson) -> String {
     let value = |json: &RawJson| serde_json::from_str::<serde_json::Value>(json.as_str()).unwrap_or_default();
     let mut path = String::new();
     let (a, b) = (value(recorded), value(replayed));

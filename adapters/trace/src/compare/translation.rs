@@ -24,7 +24,7 @@ impl Pairs {
 
 /// What an engine calls by other names than the recording.
 #[derive(Debug, Default)]
-pub(super) struct Translation {
+pub(crate) struct Translation {
     ids: Pairs,
     tokens: Pairs,
     states: Pairs,
@@ -32,7 +32,7 @@ pub(super) struct Translation {
 
 impl Translation {
     /// Learns that a message of the engine stands for a recorded one.
-    pub(super) fn learn(&mut self, recorded: &Message, engine: &Message) {
+    pub(crate) fn learn(&mut self, recorded: &Message, engine: &Message) {
         if let (true, Some(a), Some(b)) = (recorded.is_request(), &recorded.id, &engine.id) {
             self.ids.insert(a.clone(), b.clone());
             let token = |message: &Message| message.param("_meta")?.member("progressToken");
@@ -43,7 +43,7 @@ impl Translation {
     }
 
     /// Learns the state of a response that asks for input, which the engine has sealed itself.
-    pub(super) fn learn_state(&mut self, recorded: &Message, engine: &Message) {
+    pub(crate) fn learn_state(&mut self, recorded: &Message, engine: &Message) {
         let state = |message: &Message| message.result.as_ref()?.member("requestState");
         if let (true, Some(a), Some(b)) = (recorded.is_counterpart(engine), state(recorded), state(engine)) {
             self.states.insert(a, b);
@@ -51,12 +51,12 @@ impl Translation {
     }
 
     /// Returns the id by which the engine knows a request that it was made to send.
-    pub(super) fn engine_id(&self, recorded: &RawJson) -> Option<&RawJson> {
+    pub(crate) fn engine_id(&self, recorded: &RawJson) -> Option<&RawJson> {
         self.ids.to_engine.get(recorded.as_str())
     }
 
     /// Translates what the peer of the engine says.
-    pub(super) fn input(&self, message: &Message) -> RawJson {
+    pub(crate) fn input(&self, message: &Message) -> RawJson {
         let Self { ids, tokens, states } = self;
         let json = match message.is_response() {
             true => replace(&message.json, &["id"], &ids.to_engine),
@@ -69,7 +69,7 @@ impl Translation {
     }
 
     /// Translates what the engine says.
-    pub(super) fn output(&self, message: &Message) -> Message {
+    pub(crate) fn output(&self, message: &Message) -> Message {
         let Self { ids, tokens, states } = self;
         let mut json = message.json.clone();
         if message.is_request() {

@@ -5,14 +5,14 @@ use crate::trace::Trace;
 
 /// One step of a replay.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(crate) struct Step {
     /// Time in microseconds.
-    pub(super) at: u64,
-    pub(super) action: Action,
+    pub(crate) at: u64,
+    pub(crate) action: Action,
 }
 
 #[derive(Debug)]
-pub(super) enum Action {
+pub(crate) enum Action {
     /// One read: parts of lines.
     Read(Vec<Piece>),
     /// The end of the input.
@@ -23,32 +23,32 @@ pub(super) enum Action {
 
 /// A part of a line of the input.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// Index of the line in [`Steps::lines`].
-    pub(super) line: usize,
-    pub(super) begin: usize,
+    pub(crate) line: usize,
+    pub(crate) begin: usize,
     /// `None` is the end of the line, with its newline if it has one.
-    pub(super) end: Option<usize>,
+    pub(crate) end: Option<usize>,
 }
 
 /// A line of the input.
 #[derive(Debug)]
-pub(super) struct InputLine {
-    pub(super) text: Vec<u8>,
-    pub(super) open: bool,
+pub(crate) struct InputLine {
+    pub(crate) text: Vec<u8>,
+    pub(crate) open: bool,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Steps {
-    pub(super) steps: Vec<Step>,
-    pub(super) lines: Vec<InputLine>,
+pub(crate) struct Steps {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) lines: Vec<InputLine>,
     /// Lines whose bytes were not recorded.
-    pub(super) missing: Vec<usize>,
+    pub(crate) missing: Vec<usize>,
 }
 
 impl Steps {
     /// Takes a trace apart for the engine of one side.
-    pub(super) fn new(trace: &Trace, engine: Side) -> Self {
+    pub(crate) fn new(trace: &Trace, engine: Side) -> Self {
         let mut all = Self::default();
         for (index, record) in trace.records.iter().enumerate() {
             match &record.content {
