@@ -18,7 +18,7 @@ pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString
     let mut words: Vec<OsString> = words.collect();
     let is =
         |at: usize, names: &[&str]| words.get(at).is_some_and(|word| names.iter().any(|name| word == name));
-    let takes_none = is(1, &["serve", "gateway", "demo", "replay", "shrink"])
+    let takes_none = is(1, &["serve", "gateway", "demo", "shrink"])
         || (is(1, &["events"]) && is(2, &["receive", "send", "verify"]));
     if takes_none || words.iter().any(|word| word == "--") {
         return words;
@@ -61,8 +61,7 @@ pub(crate) fn wants_json(words: &[OsString]) -> bool {
 /// Adds tips about the two forms of a server to an error about a word that is neither a URL nor behind `--`.
 pub(crate) fn add_server_tips(error: &mut clap::Error, words: &[OsString]) {
     let command = command(words);
-    let takes_server =
-        !matches!(command, "" | "serve" | "demo" | "replay" | "shrink" | "completions" | "help");
+    let takes_server = !matches!(command, "" | "serve" | "demo" | "shrink" | "completions" | "help");
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return };
     if !takes_server || word.starts_with('-') || error.kind() != ErrorKind::UnknownArgument {
         return;

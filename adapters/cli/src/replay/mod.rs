@@ -1,28 +1,36 @@
 //! The commands `replay` and `shrink`: a trace is played again, and reduced while it fails.
 
+mod peer;
+
+use core::time::Duration;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader};
 use std::panic;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use mcp_proto_trace::engine::{replay, rust_test};
-use mcp_proto_trace::{Difference, Replayed, Side, Trace, shrink};
+use mcp_proto_trace::{Difference, Playback, RecordedServer, Replayed, Side, Trace, shrink};
+use mcp_std::io::Stdio;
+use mcp_std::process::ShutdownTimeouts;
 use serde::Serialize;
 
+use crate::args::{ServerArgs, StderrChoice, duration, usage};
 use crate::escape;
-use crate::failure::CommandFailure;
+use crate::failure::{CommandFailure, Exit};
 use crate::output::{count, print, print_value};
 use crate::paint::Paint;
-use crate::session::print_note;
+use crate::server::Server;
+use crate::session::{hint_at_terminal, print_note, print_stderr};
 
-/// Plays a trace again, into the engines of this program.
+/// Plays a trace again: into the engines of this program, to a server, or to a client.
 ///
-/// What one side said goes into the engine of the other one, with the recorded times and the recorded cuts of the input. What the
-/// engine says is compared with what was recorded: first its bytes, then its value. Ids and progress tokens that an engine
-/// allots itself are translated.
+/// What one side said goes to the other one, and what that says is compared with what was recorded: first its bytes, then its
+/// value. Ids, progress tokens and states that it allots itself are translated. An engine gets its input with the recorded times and
+/// cuts. A program gets it as soon as it has said what it had said by then.
 #[derive(Debug, Args)]
 #[command(after_help = HELP, after_long_help = HELP)]
+#[command(override_usage = usage!("mcp-probe replay <TRACE> [--engine SIDE]\n       mcp-probe replay <TRACE> --serve [--any-order]\n       mcp-probe replay <TRACE>"))]
 pub(crate) struct ReplayArgs {
     /// Trace, as `mcp-probe tap` writes it.
     #[arg(value_name = "TRACE")]
@@ -30,12 +38,25 @@ pub(crate) struct ReplayArgs {
     /// Selects the engine that is played. Without it both are, one after the other.
     #[arg(long, value_name = "SIDE", value_enum)]
     engine: Option<EngineChoice>,
-    /// Prints one JSON array instead, with an object for each engine.
+    /// Plays the recorded server to a client on stdin and stdout. The report goes to stderr.
+    #[arg(long, conflicts_with = "engine")]
+    serve: bool,
+    /// Answers each request of the client by its method and parameters, whatever the order.
     ///
-    /// Its members: engine, identical, equal, reworded, unplayed (line, reason), difference (line, micros, recorded, replayed,
+    /// Requests that were not recorded get an error. Nothing is compared.
+    #[arg(long, requires = "serve")]
+    any_order: bool,
+    /// Limits the time to wait for one message of a program: 2s, 500ms or 0.5.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    timeout: Duration,
+    /// Prints one JSON array instead, with an object for each engine or program.
+    ///
+    /// Its members: side, identical, equal, reworded, unplayed (line, reason), differences (line, micros, recorded, replayed,
     /// reason).
-    #[arg(long)]
+    #[arg(long, conflicts_with = "serve")]
     json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 /// An engine of this program.
@@ -61,10 +82,14 @@ The exit code is 1 if a message differs. Messages that no command of an engine
 sends, as a request of a legacy server outside of a call, are counted and not
 compared. Errors are the same if their codes are.
 
+The replay of an engine ends at the first difference; that of a program has all.
+
 Examples:
   mcp-probe replay bug.ndjson
   mcp-probe replay bug.ndjson --engine server
-  mcp-probe replay bug.ndjson --json | jq '.[].difference'
+  mcp-probe replay bug.ndjson -- python my_server.py
+  mcp-probe call echo text=hi -- mcp-probe replay t.ndjson --serve --any-order
+  mcp-probe replay bug.ndjson --json | jq '.[].differences'
   mcp-probe shrink bug.ndjson --engine server > bug.rs";
 
 /// Reduces a trace whose replay differs, and prints it as a Rust test.
@@ -99,12 +124,12 @@ const MAX_TRACE: u64 = 512 << 20;
 /// Output of `--json` for one engine.
 #[derive(Serialize)]
 struct ReplayReport<'a> {
-    engine: String,
+    side: String,
     identical: usize,
     equal: usize,
     reworded: usize,
     unplayed: Vec<Unplayed<'a>>,
-    difference: Option<DifferenceReport<'a>>,
+    differences: Vec<DifferenceReport<'a>>,
 }
 
 #[derive(Serialize)]
@@ -122,6 +147,18 @@ struct DifferenceReport<'a> {
     reason: &'a str,
 }
 
+impl<'a> DifferenceReport<'a> {
+    fn new(difference: &'a Difference) -> Self {
+        Self {
+            line: difference.record.map(line_of),
+            micros: difference.at,
+            recorded: difference.recorded.as_deref(),
+            replayed: difference.replayed.as_deref(),
+            reason: &difference.reason,
+        }
+    }
+}
+
 /// Returns the line of a record in its file, from 1: the header is the first.
 const fn line_of(record: usize) -> usize {
     record + 2
@@ -131,11 +168,26 @@ const fn line_of(record: usize) -> usize {
 ///
 /// # Errors
 ///
-/// Fails if the trace cannot be read, or if a message differs.
+/// Fails if the trace cannot be read, if the server cannot be reached, or if a message differs.
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandFailure> {
+    let has_server = {
+        let place = &args.server.place;
+        !place.command.is_empty() || place.config.is_some() || place.serial.is_some()
+    };
+    if has_server && (args.serve || args.engine.is_some()) {
+        return Err(CommandFailure::usage("--serve and --engine need no server: leave it out"));
+    }
     let trace = read(&args.trace)?;
-    let sides = args.engine.map_or_else(|| vec![Side::Server, Side::Client], |engine| vec![engine.into()]);
-    let outcomes: Vec<_> = sides.into_iter().map(|side| (side, replay(&trace, side))).collect();
+    if args.serve {
+        return serve(args, &trace);
+    }
+    let outcomes = if has_server {
+        vec![(Side::Server, play_to_server(args, &trace)?)]
+    } else {
+        let sides =
+            args.engine.map_or_else(|| vec![Side::Server, Side::Client], |engine| vec![engine.into()]);
+        sides.into_iter().map(|side| (side, replay(&trace, side))).collect()
+    };
     if args.json {
         print_value(&outcomes.iter().map(|(side, outcome)| report(*side, outcome)).collect::<Vec<_>>())?;
     } else {
@@ -152,14 +204,67 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandFailure> {
     if differing.is_empty() {
         return Ok(());
     }
-    let engines = differing.join(" and that of the ");
-    Err(CommandFailure::failed(format!("the engine of the {engines} does not say what was recorded"))
-        .with_hint("`mcp-probe shrink` reduces the trace to a test"))
+    let failure = CommandFailure::failed(match has_server {
+        true => "the server does not say what was recorded".to_owned(),
+        false => format!(
+            "the engine of the {} does not say what was recorded",
+            differing.join(" and that of the ")
+        ),
+    });
+    Err(match has_server {
+        true => failure,
+        false => failure.with_hint("`mcp-probe shrink` reduces the trace to a test"),
+    })
+}
+
+/// Plays the recorded client to a server.
+fn play_to_server(args: &ReplayArgs, trace: &Trace) -> Result<Replayed, CommandFailure> {
+    let playback = Playback::new(trace, Side::Client);
+    let unreachable =
+        |error: &dyn core::fmt::Display| CommandFailure::new(Exit::Connection, error.to_string());
+    let broken =
+        |error: io::Error| CommandFailure::failed(format!("the connection to the server broke: {error}"));
+    match Server::from_args(&args.server)? {
+        Server::Remote(_) => {
+            Err(CommandFailure::usage("replay plays byte streams: give a command, a socket or a serial line"))
+        }
+        Server::Stream(address) => {
+            let mut io = address.connect(args.timeout).map_err(|error| unreachable(&error))?;
+            peer::play(&mut io, playback, args.timeout).map_err(broken)
+        }
+        Server::Program(program) => {
+            let program = program.program(StderrChoice::Show);
+            let mut child = program.spawn().map_err(|error| unreachable(&error))?;
+            let mut io = child.take_io().map_err(broken)?;
+            let outcome = peer::play(&mut io, playback, args.timeout).map_err(broken);
+            child.shutdown(Some(io), ShutdownTimeouts::uniform(Duration::from_secs(2)));
+            outcome
+        }
+    }
+}
+
+/// Plays the recorded server to the client on stdin and stdout.
+fn serve(args: &ReplayArgs, trace: &Trace) -> Result<(), CommandFailure> {
+    hint_at_terminal("replay --serve");
+    let broken =
+        |error: io::Error| CommandFailure::failed(format!("the connection to the client broke: {error}"));
+    let mut io = Stdio::guarded().map_err(broken)?;
+    if args.any_order {
+        let count = peer::answer(&mut io, RecordedServer::new(trace), args.timeout).map_err(broken)?;
+        print_note(&format!("{} answered", crate::output::count(count, "request")));
+        return Ok(());
+    }
+    let outcome = peer::play(&mut io, Playback::new(trace, Side::Server), args.timeout).map_err(broken)?;
+    print_stderr(&describe(Side::Client, &outcome, Paint::for_stderr()));
+    match outcome.difference() {
+        None => Ok(()),
+        Some(_) => Err(CommandFailure::failed("the client does not say what was recorded")),
+    }
 }
 
 fn report(side: Side, outcome: &Replayed) -> ReplayReport<'_> {
     ReplayReport {
-        engine: side.to_string(),
+        side: side.to_string(),
         identical: outcome.identical,
         equal: outcome.equal,
         reworded: outcome.reworded,
@@ -168,13 +273,7 @@ fn report(side: Side, outcome: &Replayed) -> ReplayReport<'_> {
             .iter()
             .map(|(record, reason)| Unplayed { line: line_of(*record), reason })
             .collect(),
-        difference: outcome.difference().map(|difference| DifferenceReport {
-            line: difference.record.map(line_of),
-            micros: difference.at,
-            recorded: difference.recorded.as_deref(),
-            replayed: difference.replayed.as_deref(),
-            reason: &difference.reason,
-        }),
+        differences: outcome.differences.iter().map(DifferenceReport::new).collect(),
     }
 }
 
@@ -195,7 +294,7 @@ fn describe(side: Side, outcome: &Replayed, paint: Paint) -> String {
             paint.dim(format!("not played, line {}: {}", line_of(*record), escape::line(reason))).to_string(),
         );
     }
-    if let Some(difference) = outcome.difference() {
+    for difference in &outcome.differences {
         line(paint.bad(escape::line(&difference.to_string())).to_string());
         for (name, message) in [("recorded", &difference.recorded), ("replayed", &difference.replayed)] {
             line(format!("{name}: {}", message.as_deref().map_or("nothing".into(), escape::line)));
