@@ -26,13 +26,37 @@ pub struct Header {
     pub command: Vec<String>,
     /// Whether secrets were masked.
     pub masked: bool,
+    /// The 32 bytes from which a server that records itself derives the keys of sealed state, in Base64.
+    ///
+    /// A replay needs them to say the same bytes. Whoever has them can make state that the server accepts, until it ends.
+    #[serde(default, rename = "sealSeed", skip_serializing_if = "Option::is_none")]
+    pub seal_seed: Option<String>,
 }
 
 impl Header {
     /// Creates the header of a recording that begins now.
     #[must_use]
     pub fn new(by: impl Into<String>, unix_millis: u64) -> Self {
-        Self { version: FORMAT_VERSION, by: by.into(), unix_millis, command: Vec::new(), masked: true }
+        Self {
+            version: FORMAT_VERSION,
+            by: by.into(),
+            unix_millis,
+            command: Vec::new(),
+            masked: true,
+            seal_seed: None,
+        }
+    }
+
+    /// Sets the bytes that the server passes to `server::Config::seal_lazily`. They are a secret.
+    #[must_use]
+    pub fn seal_seed(mut self, seed: &[u8; 32]) -> Self {
+        self.seal_seed = Some(BASE64.encode(seed));
+        self
+    }
+
+    /// Returns the bytes from which the keys of sealed state are derived.
+    pub(crate) fn seed(&self) -> Option<[u8; 32]> {
+        BASE64.decode(self.seal_seed.as_ref()?).ok()?.try_into().ok()
     }
 
     /// Sets the command that starts the server.

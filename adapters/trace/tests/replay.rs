@@ -3,9 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mcp_proto::{MemberEdit, RawJson};
+use std::sync::Arc;
+
+use mcp_proto::model::{InputRequest, InputRequests};
+use mcp_proto::pipe::{Pipe as _, Server};
+use mcp_proto::server::{Config, Event};
+use mcp_proto::{Anchor, Capabilities, Capability, Instant, MemberEdit, RawJson, Version, VersionSet};
 use mcp_proto_trace::engine::replay;
-use mcp_proto_trace::{Content, Cut, Header, Line, Record, Replayed, Side, Text, Trace};
+use mcp_proto_trace::{Content, Cut, Header, Line, Mask, Record, Recorder, Replayed, Side, Text, Trace};
 
 const SIDES: [Side; 2] = [Side::Server, Side::Client];
 
@@ -170,4 +175,77 @@ fn what_an_engine_does_not_say_is_told() {
         let difference = replay(&transcript(name), Side::Server).differences.remove(0);
         assert!(difference.reason.contains(reason), "{name}: {difference}");
     }
+}
+
+/// A server that records itself, with the seed of its seals: what it seals comes out with the same bytes, at the same instants.
+#[test]
+fn sealed_state_comes_out_byte_for_byte() {
+    const SEED: [u8; 32] = [9; 32];
+    let mut recorder = Recorder::new(
+        Vec::new(),
+        Header::new("test 1", 1_000_000_000_000).seal_seed(&SEED),
+        Mask::default(),
+        u64::MAX,
+    )
+    .expect("memory");
+    let anchor = Anchor::new(Instant::ZERO, 1_000_000_000);
+    let config = Config::new("harbour", "1.0")
+        .capabilities(Capabilities::new().with(Capability::Tools))
+        .versions(VersionSet::only(Version::V2026_07_28))
+        .seal_lazily(|| Some((SEED, anchor)));
+    let mut server = Server::new(Arc::new(config), Instant::ZERO);
+    let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}"#;
+    let mut state = String::new();
+    for (at, id) in [(1_000_u64, 1), (90_000_000, 2)] {
+        let now = Instant::from_micros(at);
+        let rest = match id {
+            1 => String::new(),
+            _ => format!(
+                r#","inputResponses":{{"ask":{{"action":"accept","content":{{}}}}}},"requestState":{state}"#
+            ),
+        };
+        let call = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"book","_meta":{meta}{rest}}}}}"#
+        ) + "\n";
+        let (begin, end) = call.as_bytes().split_at(40);
+        for part in [begin, end] {
+            recorder.bytes(at, Side::Client, part);
+            server.handle_input(now, part);
+        }
+        while let Some(event) = server.poll_event(now) {
+            let Event::Call(call) = event else { continue };
+            let done = RawJson::new(r#"{"content":[]}"#).expect("JSON");
+            match call.state() {
+                None => {
+                    let mut requests = InputRequests::default();
+                    let form = RawJson::new(
+                        r#"{"message":"?","mode":"form","requestedSchema":{"type":"object","properties":{}}}"#,
+                    );
+                    let form = form.expect("JSON");
+                    let request =
+                        InputRequest::from_parts("elicitation/create", Some(&form)).expect("a form");
+                    requests.insert("ask", request.into_owned());
+                    server.engine().need_input(now, &call, &requests, b"berth 7").expect("sealed");
+                }
+                Some(kept) => {
+                    assert_eq!(kept, b"berth 7");
+                    server.engine().complete_raw(now, call.id(), &done).expect("answered");
+                }
+            }
+        }
+        let said = server.transmit().to_vec();
+        recorder.bytes(at, Side::Server, &said);
+        server.consume(said.len());
+        let result = RawJson::new(said).expect("one message").member("result").expect("a result");
+        state = result.member("requestState").map(|state| state.as_str().to_owned()).unwrap_or_default();
+    }
+    let file = recorder.finish();
+    let trace = Trace::read(&*file, u64::MAX).expect("a trace");
+    let outcome = assert_same("sealed", Side::Server, &trace);
+    assert_eq!(outcome.identical, 2, "{outcome:?}");
+
+    // Another seed seals other bytes: they mean the same, and are not the same.
+    let mut other = trace;
+    other.header = other.header.seal_seed(&[8; 32]);
+    assert_eq!(assert_same("sealed otherwise", Side::Server, &other).identical, 1);
 }

@@ -11,7 +11,7 @@ use core::fmt::Write as _;
 use std::path::Path;
 
 /// The source of `mcp-probe` with that of its bridge, and the page about it.
-const TOOL_SOURCES: [&str; 2] = ["adapters/cli/", "adapters/proxy/"];
+const TOOL_SOURCES: [&str; 3] = ["adapters/cli/", "adapters/proxy/", "adapters/trace/"];
 const TOOL_PAGE: &str = "adapters/runtime/src/guide/troubleshooting_mcp_probe.md";
 
 fn root() -> &'static Path {

@@ -117,7 +117,11 @@ impl<'t> Comparison<'t> {
                     self.names.learn_state(recorded, message);
                     self.names.output(message)
                 };
-            let relation = compare(recorded, &translated);
+            let relation = match compare(recorded, &translated) {
+                // By another name.
+                Relation::Identical if translated.json != message.json => Relation::Equal,
+                relation => relation,
+            };
             if relation != Relation::Different {
                 counterpart = Some((index, relation, translated));
                 break;

@@ -13,7 +13,8 @@ use core::fmt;
 pub struct Replayed {
     /// Messages that came out with the same bytes.
     pub identical: usize,
-    /// Messages that came out with the same value, but with members in another order, or with other spaces.
+    /// Messages that came out with the same value: with members in another order, other spaces, or an id, a progress token or a state
+    /// that was allotted anew.
     pub equal: usize,
     /// Messages that differ only in words for people, or in members that only tell more: texts of errors, reasons.
     pub reworded: usize,

@@ -5,7 +5,9 @@ use alloc::sync::Arc;
 use mcp_proto::model::{Implementation, InputRequest, InputRequests, LoggingLevel};
 use mcp_proto::pipe::Server;
 use mcp_proto::server::{Call, Config, Event};
-use mcp_proto::{Capabilities, Change, Instant, Limits, Progress, RawJson, RpcError, Version, VersionSet};
+use mcp_proto::{
+    Anchor, Capabilities, Change, Instant, Limits, Progress, RawJson, RpcError, Version, VersionSet,
+};
 
 use super::player::{self, Refusal, Role, without};
 use crate::compare::Replayed;
@@ -25,10 +27,10 @@ pub(crate) fn config(trace: &Trace) -> Config {
     let mut config = Config::new("server", "0").any_custom_method().limits(limits());
     let mut versions = VersionSet::NONE;
     let (mut sends_info, mut is_described) = (false, false);
-    // The sources that are recorded need no second one.
-    config = config.seal_lazily(|| {
-        Some(([7; 32], mcp_proto::Anchor::new(Instant::ZERO, trace.header.unix_millis / 1_000)))
-    });
+    // Another seed seals other bytes, which are translated.
+    let seed = trace.header.seed().unwrap_or_default();
+    let anchor = Anchor::new(Instant::ZERO, trace.header.unix_millis / 1_000);
+    config = config.seal_lazily(|| Some((seed, anchor)));
     for message in said(trace, Side::Server) {
         let Some(result) = &message.result else { continue };
         let meta_info =

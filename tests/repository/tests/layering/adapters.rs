@@ -90,10 +90,11 @@ const PACKAGES: &[(&str, &str)] = &[
     ("adapters/telemetry", "mcp-proto"),
     ("adapters/redis", "mcp-std"),
     ("adapters/proxy", "mcp-proto"),
+    ("adapters/trace", "mcp-proto"),
     ("adapters/c", "mcp-proto"),
     (
         "adapters/cli",
-        "mcp-proto mcp-std mcp-auth mcp-extensions mcp-events mcp-proto-proxy mcp-redis-store mcp-runtime mcp-blocking mcp-threads mcp-smol mcp-tokio",
+        "mcp-proto mcp-std mcp-auth mcp-extensions mcp-events mcp-proto-proxy mcp-proto-trace mcp-redis-store mcp-runtime mcp-blocking mcp-threads mcp-smol mcp-tokio",
     ),
 ];
 

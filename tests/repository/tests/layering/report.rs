@@ -64,6 +64,7 @@ fn counts_are_printed() {
         "adapters/telemetry/src",
         "adapters/redis/src",
         "adapters/proxy/src",
+        "adapters/trace/src",
         "adapters/c/src",
         "adapters/cli/src",
     ];
