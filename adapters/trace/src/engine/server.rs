@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use mcp_proto::model::{Implementation, InputRequest, InputRequests, LoggingLevel};
 use mcp_proto::pipe::Server;
+use mcp_proto::seal::{Binding, Keys, RequestState, digest};
 use mcp_proto::server::{Call, Config, Event};
 use mcp_proto::{
     Anchor, Capabilities, Change, Instant, Limits, Progress, RawJson, RpcError, Version, VersionSet,
@@ -19,7 +20,11 @@ use crate::trace::Trace;
 pub(super) fn replay(trace: &Trace) -> Replayed {
     let config = config(trace);
     let server = Server::new(Arc::new(config), Instant::ZERO);
-    player::play(trace, Side::Server, ServerRole { server, calls: Vec::new(), cancelled: Vec::new() })
+    player::play(
+        trace,
+        Side::Server,
+        ServerRole { server, calls: Vec::new(), cancelled: Vec::new(), seed: trace.header.seed() },
+    )
 }
 
 /// Returns the configuration of the server, from what it said of itself.
@@ -115,6 +120,8 @@ struct ServerRole {
     calls: Vec<(String, Call)>,
     /// Ids of calls that ended without an answer.
     cancelled: Vec<String>,
+    /// What the keys of recorded states are made of.
+    seed: Option<[u8; 32]>,
 }
 
 impl ServerRole {
@@ -165,9 +172,14 @@ impl ServerRole {
                         .collect(),
                     None => InputRequests::default(),
                 };
-                // A state of its own where the recorded server has kept one.
-                let state: &[u8] = if result.member("requestState").is_some() { b"state" } else { b"" };
-                engine.need_input(now, call, &requests, state)?;
+                let sealed = result.member("requestState").and_then(|state| state.string());
+                // A state of its own where the recorded server has kept one that cannot be opened.
+                let state = sealed.map(|sealed| {
+                    self.seed
+                        .and_then(|seed| kept_state(seed, call, &sealed))
+                        .unwrap_or_else(|| b"state".to_vec())
+                });
+                engine.need_input(now, call, &requests, &state.unwrap_or_default())?;
             } else {
                 let is_own = |name: &str| name == "resultType" && kind.as_deref() == Some("complete");
                 engine.complete_raw(now, call.id(), &without(&without_server_info(result), is_own))?;
@@ -310,6 +322,22 @@ impl Role for ServerRole {
             Some(method) => self.notify(now, first, method),
         }
     }
+}
+
+/// Returns the state of the application that a server has sealed for a call by this seed.
+fn kept_state(seed: [u8; 32], call: &Call, sealed: &str) -> Option<Vec<u8>> {
+    let params = call.params().unwrap_or_else(RawJson::empty_object);
+    let target = match call.method() {
+        "resources/read" => params.member("uri"),
+        _ => params.member("name"),
+    };
+    let target = target.and_then(|target| target.string()).unwrap_or_default();
+    let arguments = params.member("arguments");
+    let arguments = digest(arguments.as_ref().map(RawJson::as_bytes)).ok()?;
+    let binding = Binding { principal: None, method: call.method(), target: &target, arguments };
+    // At the beginning of time nothing has expired.
+    let payload = Keys::new(seed).open(&binding, 0, sealed, usize::MAX).ok()?;
+    Some(RequestState::decode(&payload).ok()?.state.to_vec())
 }
 
 /// Returns whether a request asks for input, which a call needs: several at once are one round of it.
