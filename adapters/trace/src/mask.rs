@@ -1,5 +1,7 @@
 //! Secrets are replaced before anything is recorded, so that a trace can be given away.
 
+use mcp_proto::fields::is_secret as is_secret_field;
+
 /// What stands for a secret.
 pub const REPLACEMENT: &str = "[masked]";
 
@@ -111,6 +113,37 @@ impl Mask {
             mask_words(&mut out, 0, text.len());
         }
         String::from_utf8_lossy(&out.finish().text).into_owned()
+    }
+
+    /// Masks the head of an HTTP message: secrets in the query, and the values of fields whose name suggests one.
+    pub(crate) fn head(&self, head: &str) -> String {
+        let Some(names) = &self.names else { return head.to_owned() };
+        let mut lines = head.lines();
+        let first = lines.next().unwrap_or_default();
+        let mut masked = match first.split_once('?') {
+            Some((before, after)) => {
+                let (query, rest) = after.split_once(' ').unwrap_or((after, ""));
+                let parameters = query.split('&').map(|parameter| match parameter.split_once('=') {
+                    Some((name, _)) if is_secret(name, names) || is_secret_field(name) => {
+                        format!("{name}={REPLACEMENT}")
+                    }
+                    _ => self.words(parameter),
+                });
+                let query = parameters.collect::<Vec<_>>().join("&");
+                format!("{before}?{query} {rest}").trim_end().to_owned()
+            }
+            None => first.to_owned(),
+        };
+        for line in lines {
+            masked.push('\n');
+            let name = line.split(':').next().unwrap_or_default();
+            if is_secret(name, names) || is_secret_field(name) {
+                masked.push_str(&format!("{name}: {REPLACEMENT}"));
+            } else {
+                masked.push_str(&self.words(line));
+            }
+        }
+        masked
     }
 
     /// Masks a message. It need not be valid JSON: what looks like a member with a secret name is masked anyway.

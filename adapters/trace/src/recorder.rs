@@ -89,6 +89,29 @@ impl<W: Write> Recorder<W> {
         }
     }
 
+    /// Records the head of an HTTP message: its first line and its fields, separated by newlines.
+    ///
+    /// Values of fields whose name suggests a secret are masked, and so are those of the query.
+    pub fn head(&mut self, at: u64, from: Side, exchange: u64, head: &str) {
+        let head = self.mask.head(head);
+        self.record(&Record::new(at, from, Content::Head(head)).exchange(exchange));
+    }
+
+    /// Records a body of an HTTP message, or the data of an event with its other fields.
+    pub fn body(&mut self, at: u64, from: Side, exchange: u64, body: &[u8], event: Option<String>) {
+        let text = match body.len() > MAX_LINE {
+            true => Text::Omitted(body.len() as u64),
+            false => Text::new(&self.mask.message(body).text),
+        };
+        let line = Line { event, ..Line::new(text) };
+        self.record(&Record::new(at, from, Content::Line(line)).exchange(exchange));
+    }
+
+    /// Records the end of what one side says in an exchange, and how it ended.
+    pub fn exchange_end(&mut self, at: u64, from: Side, exchange: u64, how: &str) {
+        self.record(&Record::new(at, from, Content::End(self.mask.words(how))).exchange(exchange));
+    }
+
     /// Records a line that the server wrote to stderr.
     pub fn stderr(&mut self, at: u64, line: &str) {
         let line = self.mask.words(line);
@@ -321,6 +344,23 @@ mod tests {
         let want = [
             format!(r#"{{"t":1,"from":"server","omitted":{}}}"#, MAX_LINE + (1 << 20)),
             r#"{"t":2,"from":"server","line":"{}","joined":true}"#.to_owned(),
+        ];
+        assert_eq!(records(&recorder.finish()), want);
+    }
+
+    #[test]
+    fn exchanges_are_recorded_by_heads_bodies_and_events() {
+        let mut recorder = recorder(1 << 20);
+        let head = "POST /mcp?token=abc&x=1 HTTP/1.1\nHost: h\nAuthorization: Bearer abc\nMcp-Session-Id: s1";
+        recorder.head(1, Side::Client, 7, head);
+        recorder.body(2, Side::Client, 7, br#"{"password":"x"}"#, None);
+        recorder.body(3, Side::Server, 7, b"{}", Some("id: 4".into()));
+        recorder.exchange_end(4, Side::Server, 7, "complete");
+        let want = [
+            r#"{"t":1,"from":"client","exchange":7,"head":"POST /mcp?token=[masked]&x=1 HTTP/1.1\nHost: h\nAuthorization: [masked]\nMcp-Session-Id: [masked]"}"#,
+            r#"{"t":2,"from":"client","exchange":7,"line":"{\"password\":\"[masked]\"}"}"#,
+            r#"{"t":3,"from":"server","exchange":7,"line":"{}","event":"id: 4"}"#,
+            r#"{"t":4,"from":"server","exchange":7,"end":"complete"}"#,
         ];
         assert_eq!(records(&recorder.finish()), want);
     }

@@ -1,5 +1,6 @@
 //! The `tap` command: stands between a client and a server, and records what passes.
 
+mod http;
 mod pump;
 
 use alloc::sync::Arc;
@@ -34,6 +35,12 @@ use pump::pump;
 #[command(after_help = HELP, after_long_help = HELP)]
 #[command(override_usage = usage!("mcp-probe tap [OPTIONS]"))]
 pub(crate) struct TapArgs {
+    /// Listens here for clients of a server over HTTP, 127.0.0.1:8081 for example.
+    ///
+    /// What they send goes to the server at the URL, whatever its path. Only programs of this machine can use a loopback
+    /// address, and no web page can by another name for it.
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<String>,
     /// Writes the trace to this file. If it exists, to one with a number in its name.
     ///
     /// Clients start a server several times. Without it the trace is a new file in the folder for the state of this user. The
@@ -61,6 +68,9 @@ The environment of mcp-probe is that of the server, whose stderr is passed on an
 recorded. A recording that cannot go on, because the disk is full for example,
 ends with a note on stderr; the connection does not.
 
+Over HTTP the tap ends on Ctrl-C. It removes Accept-Encoding, so that what passes
+can be read. A server that checks Host sees its own name.
+
 The trace is NDJSON: a header, then an object for each line, with its time in
 microseconds (t), the side that it comes from, and where reads cut it. It is
 written line by line, so it is there after a crash.
@@ -73,7 +83,8 @@ Examples:
   mcp-probe tap --out bug.ndjson -- python my_server.py
   mcp-probe call echo text=hi -- mcp-probe tap -o t.ndjson -- mcp-probe serve
   mcp-probe tap --mask pin -- my-server
-  mcp-probe tap tcp://127.0.0.1:7000";
+  mcp-probe tap tcp://127.0.0.1:7000
+  mcp-probe tap --http 127.0.0.1:8081 http://127.0.0.1:8080/mcp";
 
 /// Largest number in the name of a trace.
 const MAX_NUMBER: u32 = 9_999;
@@ -117,10 +128,23 @@ impl Recording {
 /// Fails if the trace cannot be created, the server cannot be reached, or either side breaks.
 pub(crate) fn run(args: &TapArgs) -> Result<(), CommandFailure> {
     let server = Server::from_args(&args.server)?;
-    if server.is_remote() {
-        return Err(CommandFailure::usage(
-            "tap records byte streams: give a command, a socket or a serial line",
-        ));
+    if let Server::Remote(remote) = &server {
+        let Some(address) = &args.http else {
+            return Err(CommandFailure::usage(
+                "a server over HTTP needs --http ADDRESS, where its clients connect",
+            ));
+        };
+        if !args.server.header.is_empty() || args.server.bearer.is_some() {
+            return Err(CommandFailure::usage(
+                "tap sends what the client sends: leave --bearer and --header out",
+            ));
+        }
+        let url = remote.config()?.endpoint().clone();
+        let recording = Arc::new(open_recording(args, &server)?);
+        return http::run(address, &url, &recording);
+    }
+    if args.http.is_some() {
+        return Err(CommandFailure::usage("--http is for a server over HTTP: give its URL"));
     }
     let front = open_front().map_err(|error| broken("stdin and stdout cannot be used", &error))?;
     let recording = Arc::new(open_recording(args, &server)?);
