@@ -65,7 +65,8 @@
 //! What an application did is not in a trace. It follows from its messages: a response that was recorded is what the application
 //! answered. Where the engines have no command for a message, it is counted in [`Replayed::unplayed`] and not compared: questions of a
 //! legacy server outside of a call, responses to calls that were cancelled, tasks of a server. A message that they refuse to send, such as an
-//! elicitation for a client that has not declared it, is a difference. Records of HTTP are not replayed into engines.
+//! elicitation for a client that has not declared it, is a difference. Over HTTP the messages
+//! of all exchanges are one stream: a trace has to be of one client.
 extern crate alloc;
 
 mod compare;

@@ -166,8 +166,6 @@ fn what_an_engine_does_not_say_is_told() {
     assert!(cancelled[0].1.contains("its call was cancelled"), "{cancelled:?}");
 
     let cases = [
-        // The engine takes its code from the specification.
-        ("dual-era-client-stdio-fallback", "`/error/code`: recorded -32002, replayed -32600"),
         // Refused, because one of two results is missing.
         ("2025-11-25-sampling-with-tools", "must hold one `tool_result` for each `tool_use`"),
     ];

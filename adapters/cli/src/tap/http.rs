@@ -20,7 +20,7 @@ use mcp_std::{Clock, NetStream};
 
 use super::{Recording, broken};
 use crate::failure::CommandFailure;
-use crate::session::print_note;
+use crate::session::{print_note, print_stderr};
 
 /// Connections at a time. Another one is closed.
 const MAX_CONNECTIONS: usize = 256;
@@ -42,11 +42,12 @@ pub(super) fn run(address: &str, url: &Url, recording: &Arc<Recording>) -> Resul
     let listener =
         TcpListener::bind(address).map_err(|error| broken(&format!("cannot listen on {address}"), &error))?;
     let bound = listener.local_addr().map_err(|error| broken("the address is not known", &error))?;
-    print_note(&format!(
-        "listening on http://{bound}{}; what passes goes to {}",
-        url.target(),
-        url.origin().authority()
-    ));
+    print_stderr(&format!("listening at http://{bound}{}", url.target()));
+    if !bound.ip().is_loopback() {
+        print_note(
+            "other machines reach this address: by its number, all that they send is recorded and passed on",
+        );
+    }
     let upstream = Arc::new(Upstream::new(url.clone(), bound.to_string()));
     let (exchanges, open) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicUsize::new(0)));
     for stream in listener.incoming() {

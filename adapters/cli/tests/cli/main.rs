@@ -70,6 +70,7 @@ mod steps;
 #[cfg(target_os = "linux")]
 mod streams;
 mod support;
+mod tap;
 #[cfg(target_os = "linux")]
 mod terminal;
 #[cfg(unix)]

@@ -26,6 +26,8 @@ pub(crate) struct Comparison<'t> {
     said: VecDeque<Said>,
     /// Recorded messages that were not said yet: they may come later.
     awaited: Vec<(usize, Message)>,
+    /// Ids of the requests by which a client asks for the era.
+    probes: Vec<String>,
     pub(crate) outcome: Replayed,
 }
 
@@ -36,6 +38,7 @@ impl<'t> Comparison<'t> {
             names: Translation::default(),
             said: VecDeque::new(),
             awaited: Vec::new(),
+            probes: Vec::new(),
             outcome: Replayed::default(),
         }
     }
@@ -51,7 +54,7 @@ impl<'t> Comparison<'t> {
     }
 
     /// Translates a recorded line for the side that hears it. `heard` gets each of its messages.
-    pub(crate) fn translate(&self, recorded: &[u8], heard: &mut dyn FnMut(&Message)) -> Vec<u8> {
+    pub(crate) fn translate(&mut self, recorded: &[u8], heard: &mut dyn FnMut(&Message)) -> Vec<u8> {
         let Some(message) = Message::parse(recorded) else { return recorded.to_vec() };
         let members = message.json.elements();
         let mut is_changed = false;
@@ -62,7 +65,11 @@ impl<'t> Comparison<'t> {
             .map(|member| {
                 let translated = self.names.input(&Message::new(member.clone()));
                 is_changed |= translated != member;
-                heard(&Message::new(translated.clone()));
+                let message = Message::new(translated.clone());
+                if message.method.as_deref() == Some("server/discover") {
+                    self.probes.extend(message.id_text());
+                }
+                heard(&message);
                 translated
             })
             .collect();
@@ -117,7 +124,13 @@ impl<'t> Comparison<'t> {
                     self.names.learn_state(recorded, message);
                     self.names.output(message)
                 };
+            // A legacy server may refuse the probe by any error (VER-025).
+            let is_probe = |message: &Message| {
+                message.error.is_some() && message.id_text().is_some_and(|id| self.probes.contains(&id))
+            };
+            let is_refused = recorded.id == translated.id && is_probe(recorded) && is_probe(&translated);
             let relation = match compare(recorded, &translated) {
+                Relation::Different if is_refused => Relation::Reworded,
                 // By another name.
                 Relation::Identical if translated.json != message.json => Relation::Equal,
                 relation => relation,

@@ -60,7 +60,8 @@ impl Steps {
                     Some(text) => all.add_line(record.at, line, text),
                     None => all.missing.push(index),
                 },
-                Content::End(_) if record.from != engine => {
+                // An exchange over HTTP is not the whole connection.
+                Content::End(_) if record.from != engine && record.exchange.is_none() => {
                     all.steps.push(Step { at: record.at, action: Action::InputEnds });
                 }
                 Content::Head(_) | Content::End(_) | Content::Stderr(_) | Content::Lost(_) => {}

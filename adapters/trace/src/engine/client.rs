@@ -71,7 +71,12 @@ pub(crate) fn config(trace: &Trace) -> Config {
         if versions.contains(version) {
             continue;
         }
+        let is_first = versions.is_empty();
         versions = versions.with(version);
+        // What it says first has all: the engine leaves out what an older revision lacks.
+        if !is_first {
+            continue;
+        }
         if let Some(info) = info.and_then(|info| info.parse::<Implementation>().ok()) {
             config = config.info(info);
         } else {
@@ -80,6 +85,12 @@ pub(crate) fn config(trace: &Trace) -> Config {
         if let Some(capabilities) = capabilities {
             config = config.capabilities(declared(&capabilities, version));
         }
+    }
+    // The server may have chosen another one than was asked for.
+    for message in said(trace, Side::Server) {
+        let chosen = message.result.as_ref().and_then(|result| result.member("protocolVersion"));
+        let chosen = chosen.and_then(|name| Version::from_name(&name.string()?));
+        versions = chosen.map_or(versions, |version| versions.with(version));
     }
     // A client that did not ask for the era knew it.
     let known = match first.as_deref() {

@@ -8,17 +8,42 @@ mod client;
 mod player;
 mod server;
 
+use alloc::borrow::Cow;
+
 use crate::compare::Replayed;
-use crate::record::Side;
+use crate::compare::message::Message;
+use crate::record::{Content, Record, Side};
 use crate::trace::Trace;
 
 /// Replays a trace into the engine of one side, and compares what it says with what that side said.
 #[must_use]
 pub fn replay(trace: &Trace, side: Side) -> Replayed {
+    let trace = &without_refused(trace);
     match side {
         Side::Server => server::replay(trace),
         Side::Client => client::replay(trace),
     }
+}
+
+/// Returns a trace without the exchanges that the HTTP side of a server has refused: its engine has never seen them. Their records
+/// keep their places.
+fn without_refused(trace: &Trace) -> Cow<'_, Trace> {
+    let is_refusal = |record: &&Record| {
+        let Content::Line(line) = &record.content else { return false };
+        let message = line.text.to_bytes().and_then(|text| Message::parse(&text));
+        let has_no_id =
+            |message: &Message| message.error.is_some() && message.id_text().is_none_or(|id| id == "null");
+        record.from == Side::Server && record.exchange.is_some() && message.as_ref().is_some_and(has_no_id)
+    };
+    let refused: Vec<_> = trace.records.iter().filter(is_refusal).map(|record| record.exchange).collect();
+    if refused.is_empty() {
+        return Cow::Borrowed(trace);
+    }
+    let mut rest = trace.clone();
+    for record in rest.records.iter_mut().filter(|record| refused.contains(&record.exchange)) {
+        record.content = Content::Lost(0);
+    }
+    Cow::Owned(rest)
 }
 
 /// Returns a Rust test that replays a trace, for a program that depends on this package: it fails while there is a difference.

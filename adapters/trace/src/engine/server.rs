@@ -142,7 +142,7 @@ impl ServerRole {
     fn respond(&mut self, now: Instant, recorded: &Message) -> Result<(), Refusal> {
         // The answer to a message that had no id that could be read is the engine's own.
         let Some(id) = recorded.id_text().filter(|id| id != "null") else {
-            return Err(Refusal::Refused("the engine sends no response without an id here".into()));
+            return Err(Refusal::NoCommand("it answers a message that the transport has refused".into()));
         };
         let meta = recorded.result.as_ref().and_then(|result| result.member("_meta"));
         if meta.is_some_and(|meta| meta.member("io.modelcontextprotocol/subscriptionId").is_some()) {
