@@ -38,12 +38,16 @@ mod completions;
 mod content;
 mod demo;
 mod deviations;
+#[cfg(feature = "check")]
+mod document;
 mod endpoint;
 mod entries;
 mod era_cache;
 mod escape;
 #[cfg_attr(not(feature = "events"), path = "events/args.rs")]
 mod events;
+#[cfg(feature = "check")]
+mod exchange;
 mod failure;
 mod features;
 mod gateway;
