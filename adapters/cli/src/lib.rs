@@ -38,7 +38,8 @@ mod completions;
 mod content;
 mod demo;
 mod deviations;
-#[cfg(feature = "check")]
+mod doctor;
+#[cfg(feature = "auth")]
 mod document;
 mod endpoint;
 mod entries;
@@ -46,7 +47,6 @@ mod era_cache;
 mod escape;
 #[cfg_attr(not(feature = "events"), path = "events/args.rs")]
 mod events;
-#[cfg(feature = "check")]
 mod exchange;
 mod failure;
 mod features;
