@@ -21,6 +21,7 @@ pub(crate) struct DoctorArgs {
     /// Prints one JSON object instead.
     ///
     /// Its members: ok, steps (step, state, detail) and failure (step, what, why, fix), which is null if no step failed.
+    /// An invalid command line is an object with the member `error`, as of other commands.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

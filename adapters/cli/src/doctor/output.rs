@@ -46,9 +46,33 @@ pub(super) fn question() -> String {
     .to_string()
 }
 
+/// Returns the message for a server that does not answer [`question`]: `server/discover`, of which only the modern era knows.
+fn modern_question() -> String {
+    json!({
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "server/discover",
+        "params": {"_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "mcp-probe", "version": env!("CARGO_PKG_VERSION")},
+        }},
+    })
+    .to_string()
+}
+
 /// Returns whether a message is a response to [`question`].
 pub(super) fn is_answer(message: &Value) -> bool {
-    message["id"] == 1 && (message.get("result").is_some() || message.get("error").is_some())
+    message["id"] == 1 && is_response(message)
+}
+
+/// Returns whether a message is a response to either of the two.
+fn is_any_answer(message: &Value) -> bool {
+    is_answer(message) || (message["id"] == 2 && is_response(message))
+}
+
+fn is_response(message: &Value) -> bool {
+    message.get("result").is_some() || message.get("error").is_some()
 }
 
 impl FirstOutput {
@@ -59,7 +83,13 @@ impl FirstOutput {
         let begun = Instant::now();
         // A server that does not read may still write what is wrong.
         let _ = write(io, &format!("{}\n", question()), begun + timeout);
-        heard.end = heard.read_until(io, begun + timeout, Self::is_answered);
+        heard.end = heard.read_until(io, begun + timeout / 2, Self::is_answered);
+        if heard.end == OutputEnd::TimedOut {
+            if heard.bytes.is_empty() {
+                let _ = write(io, &format!("{}\n", modern_question()), begun + timeout);
+            }
+            heard.end = heard.read_until(io, begun + timeout, Self::is_answered);
+        }
         heard.elapsed = begun.elapsed();
         if heard.end == OutputEnd::TimedOut && heard.bytes.is_empty() {
             let message = question();
@@ -101,9 +131,8 @@ impl FirstOutput {
 
     fn is_answered(&self) -> bool {
         let whole = self.bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        self.bytes[..whole]
-            .split(|byte| *byte == b'\n')
-            .any(|line| parse(line).is_some_and(|m| is_answer(&m)))
+        let mut lines = self.bytes[..whole].split(|byte| *byte == b'\n');
+        lines.any(|line| parse(line).is_some_and(|message| is_any_answer(&message)))
     }
 
     /// Returns whether the stream ended without an answer.
@@ -152,7 +181,7 @@ impl FirstOutput {
                 "start the server itself, not a shell or a filter; on a serial line, switch the echo off",
             );
         }
-        if !serde_json::from_str::<Value>(text).is_ok_and(|message| is_answer(&message)) {
+        if !serde_json::from_str::<Value>(text).is_ok_and(|message| is_any_answer(&message)) {
             return explain_other_answer(name, lines);
         }
         match lines.len() {
@@ -225,7 +254,7 @@ impl FirstOutput {
                 "its lines end with CRLF: a client may take the CR for a part of a message".into(),
             );
         }
-        Passed::Ok(format!("`initialize` is answered after {}", format_seconds(round(self.elapsed))))
+        Passed::Ok(format!("it answers after {}", format_seconds(round(self.elapsed))))
     }
 
     /// Returns the fault of an encoding that is not UTF-8 without a byte order mark, and its remedy.
@@ -261,9 +290,7 @@ impl FirstOutput {
 /// Explains lines that are responses, but not to the first message.
 fn explain_other_answer(name: &str, lines: &[&str]) -> Option<Finding> {
     let messages = lines.iter().filter_map(|line| parse(line.as_bytes()));
-    let responses =
-        messages.filter(|message| message.get("result").is_some() || message.get("error").is_some());
-    let message = responses.into_iter().next()?;
+    let message = { messages }.find(is_response)?;
     let id = message["id"].to_string();
     Some(if message["id"].is_null() {
         Finding::new(

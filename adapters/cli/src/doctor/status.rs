@@ -68,7 +68,7 @@ pub(super) fn check_redirect(target: &HttpTarget, reply: &Reply) -> Result<Passe
     let shown = shown(&to);
     let what = format!("the URL redirects to {shown} (status {status})");
     let path = to.target().to_ascii_lowercase();
-    if ["login", "signin", "sign-in", "sso", "oauth", "auth/"].iter().any(|word| path.contains(word)) {
+    if path.split(['/', '.', '?']).any(|segment| LOGIN_SEGMENTS.contains(&segment)) {
         return Err(Finding::new(
             what,
             "it leads to a page where a person logs in, which an MCP client cannot do there",
@@ -331,6 +331,9 @@ fn title(body: &[u8]) -> String {
     title.map(|(title, _)| format!(" ({:?})", clip(title.trim()))).unwrap_or_default()
 }
 
+/// Segments of paths where a person logs in.
+const LOGIN_SEGMENTS: [&str; 9] =
+    ["login", "log-in", "signin", "sign-in", "sign_in", "sso", "oauth", "oauth2", "authorize"];
 /// Paths where MCP servers are found.
 const CANDIDATES: [&str; 6] = ["/mcp", "/sse", "/mcp/", "/", "/api/mcp", "/mcp/sse"];
 /// Time that one of [`CANDIDATES`] has to answer.

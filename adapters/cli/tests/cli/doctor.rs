@@ -16,7 +16,7 @@ use crate::support::{ClosedAddress, PROBE, ProbeOutput, probe_own_server, run};
 pub(crate) type Broken<'a> = (&'a str, i32, &'a str, &'a [&'a str]);
 
 /// Short waits, for a server that says nothing.
-const BRIEF: [&str; 4] = ["--connect-timeout", "1s", "--timeout", "1s"];
+const BRIEF: [&str; 4] = ["--connect-timeout", "4s", "--timeout", "4s"];
 
 /// Runs `doctor --json` and checks which step fails, in which words, and that it tells what to do.
 pub(crate) fn assert_broken(
@@ -129,7 +129,7 @@ fn program_that_ends_is_told_by_what_it_leaves_on_stderr() {
             ("network", 3, "start", &["needs the network"]),
             "echo 'getaddrinfo EAI_AGAIN registry' >&2; exit 1",
         ),
-        (("background", 3, "start", &["closed its stdout"]), "exec >&-; sleep 5"),
+        (("background", 3, "start", &["closed its stdout"]), "exec >&-; sleep 20"),
         (("inner", 3, "start", &["another program that is not installed"]), "no-such-program-inside"),
     ];
     for (row, script) in rows {
@@ -142,18 +142,18 @@ fn program_that_ends_is_told_by_what_it_leaves_on_stderr() {
 #[test]
 fn output_that_is_no_answer_is_told_by_its_form() {
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
-    let say = |format: &str| format!("read l; printf '{format}'; sleep 5");
+    let say = |format: &str| format!("read l; printf '{format}'; sleep 20");
     let rows: &[(Broken<'_>, String)] = &[
-        (("nothing", 4, "output", &["printed nothing within 1s"]), "sleep 5".into()),
-        (("text", 3, "output", &["Hello, world"]), "echo Hello, world; sleep 5".into()),
+        (("nothing", 4, "output", &["printed nothing within 4s"]), "sleep 20".into()),
+        (("text", 3, "output", &["Hello, world"]), "echo Hello, world; sleep 20".into()),
         (("text and end", 3, "output", &["bye", "closed its output"]), "echo bye".into()),
         (
             ("HTTP on stdout", 3, "output", &["is an HTTP server", "http://127.0.0.1:8000"]),
-            "echo 'Uvicorn running on http://127.0.0.1:8000 (Press CTRL+C)'; sleep 5".into(),
+            "echo 'Uvicorn running on http://127.0.0.1:8000 (Press CTRL+C)'; sleep 20".into(),
         ),
         (
             ("HTTP on stderr", 3, "output", &["is an HTTP server", "http://localhost:3000/mcp"]),
-            "echo 'ready at http://localhost:3000/mcp.' >&2; sleep 5".into(),
+            "echo 'ready at http://localhost:3000/mcp.' >&2; sleep 20".into(),
         ),
         (("echo", 3, "output", &["echoes its input"]), "cat".into()),
         (("BOM", 3, "output", &["byte order mark"]), say(&format!("\\357\\273\\277{answer}\\n"))),
@@ -167,7 +167,10 @@ fn output_that_is_no_answer_is_told_by_its_form() {
         ),
         (
             ("framing of input", 3, "output", &["Content-Length header"]),
-            format!("read a; read b; printf 'Content-Length: {}\\r\\n\\r\\n{answer}'; sleep 5", answer.len()),
+            format!(
+                "read a; read b; printf 'Content-Length: {}\\r\\n\\r\\n{answer}'; sleep 20",
+                answer.len()
+            ),
         ),
         (("no line break", 3, "output", &["no line break at its end"]), say(answer)),
         (("indented", 3, "output", &["spread over several lines"]), say(&answer.replace(',', ",\\n  "))),
@@ -211,10 +214,12 @@ fn server_that_answers_may_fail_at_the_handshake_or_its_lists() {
         (("no answer", 4, "lists", &["did not answer this request"]), legacy().on_line(&method_pattern("tools/list"), ":")),
         (("death", 3, "lists", &["did not survive"]), legacy().on_line(&method_pattern("resources/list"), "exit 7")),
     ];
-    for (row, server) in rows {
-        let wait = ["--timeout", "2s", "--", "sh", "-c", &server.script()];
-        assert_broken(*row, &wait, &[]);
-    }
+    thread::scope(|scope| {
+        for (row, server) in rows {
+            scope
+                .spawn(|| assert_broken(*row, &["--timeout", "4s", "--", "sh", "-c", &server.script()], &[]));
+        }
+    });
 }
 
 #[test]
@@ -248,6 +253,10 @@ fn server_that_works_passes_all_steps_in_both_eras() {
         assert_eq!(step(&report, "lists"), ("ok", "4 tools"));
         assert_eq!(step(&report, "directory").0, "skipped");
     }
+    // A modern server may ignore what it does not know.
+    let server = ShellServer::modern().on_line(&method_pattern("initialize"), ":");
+    let done = run(&["doctor", "--json", "--connect-timeout", "4s", "--", "sh", "-c", &server.script()], &[]);
+    assert!(step(&done.assert_ok().json(), "revision").1.contains("2026-07-28"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::support::{ClosedAddress, run};
 const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../std/tests/certificates");
 const ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"a","version":"1"}}}"#;
 /// Short, for servers that say nothing.
-const BRIEF: [&str; 2] = ["--timeout", "1s"];
+const BRIEF: [&str; 2] = ["--timeout", "3s"];
 
 /// Starts a server that answers each request by its line and fields with bytes, in which `ORIGIN` is its address; it goes on
 /// for a while after a response that ends with `…`. Returns its origin.
@@ -37,7 +37,7 @@ fn serve(answer: impl Fn(&str, &str) -> String + Send + Sync + 'static) -> Strin
                 // A client that has seen enough may be gone.
                 let _ = stream.write_all(text.as_bytes());
                 if stays {
-                    thread::sleep(Duration::from_secs(5));
+                    thread::sleep(Duration::from_secs(10));
                 }
             });
         }
@@ -109,7 +109,7 @@ fn port_of_another_protocol_is_told_by_what_it_says() {
             "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{}}\n",
         ),
         (("nothing", 3, "http", &["closed the connection"][..]), ""),
-        (("silence", 4, "http", &["sent nothing within 1s"][..]), "…"),
+        (("silence", 4, "http", &["sent nothing within 3s"][..]), "…"),
         (("half", 3, "http", &["not valid HTTP"][..]), "HTTP/1.1 2000 OK\r\nx\r\n\r\n"),
     ] {
         let origin = serve(move |_, _| bytes.to_owned());
@@ -177,10 +177,12 @@ fn response_that_is_no_answer_is_told_by_its_form() {
             format!("{stream}Connection: close\r\n\r\n: bye\n\n"),
         ),
     ];
-    for (row, text) in rows {
-        let origin = serve(move |_, _| text.clone());
-        assert_broken(row, &[&BRIEF[..], &[&format!("{origin}/mcp")]].concat(), &[]);
-    }
+    thread::scope(|scope| {
+        for (row, text) in rows {
+            let origin = serve(move |_, _| text.clone());
+            scope.spawn(move || assert_broken(row, &[&BRIEF[..], &[&format!("{origin}/mcp")]].concat(), &[]));
+        }
+    });
 }
 
 #[test]
