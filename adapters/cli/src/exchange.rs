@@ -265,7 +265,7 @@ impl HttpExchange {
             Event::Head(head) => ResponseEvent::Head(head),
             Event::Body(bytes) => ResponseEvent::Body(bytes.to_vec()),
             Event::End => ResponseEvent::End,
-            Event::Closed => ResponseEvent::Broken("it closed the connection without a response".into()),
+            Event::Closed => ResponseEvent::Broken(CLOSED.into()),
             Event::Fault(fault) => ResponseEvent::Broken(format!("its response cannot be read: {fault}")),
         })
     }
@@ -330,6 +330,8 @@ pub(crate) fn perform(
     }
 }
 
+/// The reason of a response that does not begin.
+pub(crate) const CLOSED: &str = "it closed the connection without a response";
 const NO_RESPONSE: &str = "there was no response";
 /// Longer than any check takes.
 const MAX_EXCHANGE_TIME: Duration = Duration::from_secs(24 * 60 * 60);

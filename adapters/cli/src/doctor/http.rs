@@ -131,10 +131,15 @@ pub(super) fn send(target: &HttpTarget, timeout: Duration) -> Result<Reply, NoRe
                     }
                     if let Some(events) = &mut events {
                         events.push(&piece);
-                        reply.message = next_answer(events);
+                        reply.message = reply.message.take().or_else(|| next_answer(events));
                     }
                 }
-                (ResponseEvent::Broken(why), _) => return Err(NoReply::Broken(why)),
+                // What follows an answer does not matter.
+                (ResponseEvent::Broken(why), reply)
+                    if !reply.as_ref().is_some_and(|r| r.message.is_some()) =>
+                {
+                    return Err(NoReply::Broken(why));
+                }
                 (_, Some(reply)) => reply.is_open = false,
                 _ => {}
             }
@@ -213,6 +218,11 @@ pub(super) fn explain_no_reply(target: &HttpTarget, why: NoReply, timeout: Durat
             };
             Finding::new(what, format!("another protocol is spoken there: {:?}", clip(line)), fix)
         }
+        _ if why.contains(exchange::CLOSED) => Finding::new(
+            what,
+            "it answers a GET, and closes the connection when the first message is sent by POST",
+            "read the log of the server: it may end, or fail, when it handles the request",
+        ),
         _ => Finding::new(
             what,
             format!("its response is not valid HTTP: {why}"),

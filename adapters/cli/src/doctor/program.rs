@@ -126,17 +126,18 @@ fn check_spawned(
 /// Explains why a program is not found.
 fn explain_missing(path: &Path) -> Finding {
     let word = path.to_string_lossy();
-    let what = format!("there is no program {word:?}");
     let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    if word.contains(char::is_whitespace) {
-        let why =
-            "the whole command line is one word here, so all of it is taken for the name of the program";
+    if let Some((first, _)) = word.split_once(char::is_whitespace) {
+        // The rest may hold secrets.
         return Finding::new(
-            what,
-            why,
-            format!("write the words apart: -- {word}; in a file: `command` and `args`"),
+            format!("there is no program \"{first} …\""),
+            "the whole command line is one word here, so all of it is taken for the name of the program",
+            format!(
+                "write the words apart, as in -- {first} …; a configuration file has `command` and `args`"
+            ),
         );
     }
+    let what = format!("there is no program {word:?}");
     if word.starts_with('~') || word.contains('$') {
         let why = "`~` and variables are replaced by a shell, and no shell starts the server";
         return Finding::new(what, why, "write the whole path");

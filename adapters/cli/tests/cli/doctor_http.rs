@@ -118,6 +118,19 @@ fn port_of_another_protocol_is_told_by_what_it_says() {
 }
 
 #[test]
+fn server_that_closes_at_the_first_message_is_told_from_one_that_closes_always() {
+    let origin =
+        serve(|line, _| if line.starts_with("GET") { response("200 OK", "", "") } else { String::new() });
+    let row = ("crash", 3, "http", &["it answers a GET"][..]);
+    // A key in the query is not shown.
+    let report = assert_broken(row, &[&format!("{origin}/mcp?key=s3cret")], &[]);
+    assert!(!report.to_string().contains("s3cret"), "{report}");
+    let origin = serve(|_, _| response("404 x", "", ""));
+    let report = assert_broken(("404", 3, "path", &["/mcp"]), &[&format!("{origin}/mcp?key=s3cret")], &[]);
+    assert!(!report.to_string().contains("s3cret"), "{report}");
+}
+
+#[test]
 fn response_that_is_no_answer_is_told_by_its_form() {
     let html = "<html><title>Sign in</title><form><input type=password></form></html>";
     let moved = |to: &str| response("307 x", &format!("Location: {to}\r\n"), "");
