@@ -136,7 +136,7 @@ pub(super) fn send(target: &HttpTarget, timeout: Duration) -> Result<Reply, NoRe
                 }
                 // What follows an answer does not matter.
                 (ResponseEvent::Broken(why), reply)
-                    if !reply.as_ref().is_some_and(|r| r.message.is_some()) =>
+                    if reply.as_ref().is_none_or(|reply| reply.message.is_none()) =>
                 {
                     return Err(NoReply::Broken(why));
                 }
