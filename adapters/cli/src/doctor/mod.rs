@@ -81,6 +81,12 @@ impl DoctorArgs {
 }
 
 pub(crate) fn run(mut args: DoctorArgs) -> Result<(), CommandFailure> {
+    if args.authorization.authorize {
+        let why = "doctor asks nobody to log in: leave --authorize out";
+        return Err(
+            CommandFailure::usage(why).with_hint("`mcp-probe login URL` logs in, and doctor uses its token")
+        );
+    }
     let server = Server::from_args(&args.server)?;
     args.authorization.asks_nobody = true;
     let mut diagnosis = Diagnosis::new(args.json);

@@ -298,5 +298,7 @@ fn text_is_readable_at_80_columns_and_ends_with_the_finding() {
 fn command_line_without_a_server_is_a_usage_error() {
     let done = run(&["doctor", "--json"], &[]).assert_code(2);
     assert_eq!(done.json()["error"]["kind"], "usage", "{done}");
+    let done = run(&["doctor", "--authorize", "http://localhost/mcp"], &[]).assert_code(2);
+    done.assert_stderr(&["asks nobody to log in", "mcp-probe login URL"]);
     run(&["doctor", "http://localhost:99999/mcp"], &[]).assert_code(2).assert_stderr(&["localhost:99999"]);
 }
