@@ -11,9 +11,9 @@ use mcp_events::client::Error as EventsError;
 use mcp_extensions::pins::Pins;
 use mcp_extensions::skills::{Skill, SkillContent};
 use mcp_proto::EntryKind;
-use mcp_proto::client::{Config, Peer, StartedTask, SubscriptionKey, TaskHandle};
+use mcp_proto::client::{Config, Paginator, Peer, StartedTask, SubscriptionKey, TaskHandle};
 use mcp_proto::model::{CallToolResult, LoggingLevel, Prompt, ReadResourceResult, SubscriptionFilter, Tool};
-use mcp_proto::{CallKey, CallOptions, Progress, RawJson, UseError};
+use mcp_proto::{CallKey, CallOptions, Diagnostic, Progress, RawJson, UseError};
 use mcp_runtime::client::Options;
 #[cfg(feature = "events")]
 use mcp_runtime::client::{AsyncCalls, ClientBackend};
@@ -190,6 +190,30 @@ impl Client {
         with_client!(self, client => client.read_skill_file(skill, file))
     }
 
+    /// Reads the pages of a list up to the first one that cannot be had.
+    pub(crate) fn read_pages(&mut self, kind: EntryKind) -> ListPages {
+        #[derive(Serialize)]
+        struct PageParams<'a> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            cursor: Option<&'a str>,
+        }
+        let mut pages = Paginator::new(kind, MAX_LIST_BYTES);
+        let error = loop {
+            let params = PageParams { cursor: pages.cursor() };
+            let page = self.request(kind.list_method(), &params, &CallOptions::new(), &mut |_| {});
+            let taken = page.and_then(|page| {
+                pages.take(&page).map_err(|missing| Error::UnexpectedResult(missing.to_string()))
+            });
+            match taken {
+                Ok(true) => {}
+                Ok(false) => break None,
+                Err(error) => break Some(error),
+            }
+        };
+        let diagnostic = pages.diagnostic();
+        ListPages { entries: pages.into_entries(), diagnostic, error }
+    }
+
     pub(crate) fn list(&mut self, kind: EntryKind) -> Result<Vec<RawJson>, Error> {
         with_client!(self, client => client.list(kind))
     }
@@ -265,6 +289,18 @@ pub(crate) trait ClientOperation {
 
     async fn run<B: ClientBackend>(self, calls: &AsyncCalls<B>) -> Result<Self::Value, EventsError>;
 }
+
+/// The pages of a list, as far as they can be read.
+pub(crate) struct ListPages {
+    pub(crate) entries: Vec<RawJson>,
+    /// What was wrong with the end of the list, if anything.
+    pub(crate) diagnostic: Option<Diagnostic>,
+    /// Why there are no more entries, if a page cannot be had.
+    pub(crate) error: Option<Error>,
+}
+
+/// Maximum size of a list in bytes. The page that exceeds it is the last one.
+const MAX_LIST_BYTES: usize = 64 << 20;
 
 /// A call that has been started.
 pub(crate) enum StartedCall {

@@ -7,7 +7,7 @@ use crate::failure::CommandFailure;
 use crate::features::{self, Feature, Needs};
 use crate::stop;
 use crate::{
-    bridge, call, check, complete, completions, demo, events, gateway, inspect, listen, ping, pins, prompt,
+    bridge, call, check, complete, completions, demo, doctor, events, gateway, inspect, listen, ping, pins, prompt,
     read, replay, serve, skills, tap, tokens,
 };
 
@@ -25,6 +25,7 @@ pub(crate) enum Command {
     Inspect(inspect::InspectArgs),
     Call(call::CallArgs),
     Check(check::CheckArgs),
+    Doctor(doctor::DoctorArgs),
     Read(read::ReadArgs),
     Prompt(prompt::PromptArgs),
     Complete(complete::CompleteArgs),
@@ -54,6 +55,7 @@ impl Command {
     pub(crate) const fn prints_json_object(&self) -> bool {
         match self {
             Self::Inspect(args) => args.json,
+            Self::Doctor(args) => args.json,
             Self::Call(args) => args.request_args.json,
             Self::Read(args) => args.request_args.json,
             Self::Prompt(args) => args.request_args.json,
@@ -115,6 +117,7 @@ impl Command {
             Self::Verify(args) => needs.target(&args.target),
             Self::Ping(args) => needs.target(&args.target),
             Self::Check(_) => needs.add(Feature::Check, "check"),
+            Self::Doctor(args) => needs.authorization(&args.authorization),
             Self::Login(_) => needs.add(Feature::Auth, "login"),
             Self::Logout(_) => needs.add(Feature::Auth, "logout"),
             Self::Whoami(_) => needs.add(Feature::Auth, "whoami"),
@@ -142,6 +145,7 @@ impl Command {
             Self::Call(args) => call::run(&args),
             #[cfg(feature = "check")]
             Self::Check(args) => check::run(&args),
+            Self::Doctor(args) => doctor::run(args),
             Self::Read(args) => read::run(&args),
             Self::Prompt(args) => prompt::run(&args),
             Self::Complete(args) => complete::run(&args),
@@ -183,6 +187,7 @@ const AFTER_HELP: &str = "\
 Examples:
   mcp-probe demo
   mcp-probe inspect -- npx -y @modelcontextprotocol/server-everything
+  mcp-probe doctor https://mcp.example.com/mcp
   mcp-probe call echo text=hello -- mcp-probe serve
   mcp-probe call read_sensor --serial /dev/ttyACM0
   mcp-probe call count to=5 --trace -- mcp-probe serve --era modern

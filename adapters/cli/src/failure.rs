@@ -213,6 +213,24 @@ impl CommandFailure {
         &self.message
     }
 
+    pub(crate) fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    pub(crate) fn deviations(&self) -> &[String] {
+        &self.deviations
+    }
+
+    /// Returns the last line that the server wrote to stderr, if it is not shown anyway.
+    pub(crate) fn last_stderr_line(&self) -> Option<&str> {
+        self.stderr_tail.lines().rev().map(str::trim).find(|line| !line.is_empty())
+    }
+
+    /// Returns whether a result is already on stdout.
+    pub(crate) const fn has_result(&self) -> bool {
+        self.has_result
+    }
+
     /// Returns the message, for use in another one.
     #[cfg(feature = "auth")]
     pub(crate) fn into_message(self) -> String {

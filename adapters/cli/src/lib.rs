@@ -38,12 +38,16 @@ mod completions;
 mod content;
 mod demo;
 mod deviations;
+mod doctor;
+#[cfg(feature = "auth")]
+mod document;
 mod endpoint;
 mod entries;
 mod era_cache;
 mod escape;
 #[cfg_attr(not(feature = "events"), path = "events/args.rs")]
 mod events;
+mod exchange;
 mod failure;
 mod features;
 mod gateway;

@@ -44,6 +44,7 @@ pub(crate) fn wants_json(words: &[OsString]) -> bool {
         other => matches!(
             other,
             "inspect"
+                | "doctor"
                 | "call"
                 | "read"
                 | "prompt"

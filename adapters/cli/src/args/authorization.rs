@@ -138,6 +138,9 @@ pub(crate) struct AuthorizationArgs {
     /// On a terminal that is the default. Otherwise only stored tokens are used, and those that need no user.
     #[arg(long)]
     pub(crate) authorize: bool,
+    /// Whether nobody is asked, even on a terminal. Commands set it.
+    #[arg(skip)]
+    pub(crate) asks_nobody: bool,
     #[command(flatten)]
     pub(crate) tokens: TokenArgs,
 }

@@ -67,7 +67,7 @@ pub(crate) fn for_command(
     let record = stored(&store, &url)?.filter(|_| !options.names_client());
     let interaction = ProbeInteraction::new(&args.tokens.login, options.assertion())?;
     let authorizer = options.authorizer(|config| {
-        let config = config.interactive(args.authorize || is_terminal());
+        let config = config.interactive(!args.asks_nobody && (args.authorize || is_terminal()));
         match &record {
             Some(record) => adopt(config, record),
             None => config,

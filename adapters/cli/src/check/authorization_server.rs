@@ -7,9 +7,9 @@ use mcp_proto::auth::server_metadata_locations;
 use mcp_proto::http::client::Url;
 use serde_json::Value;
 
-use super::document::{fetch_first, is_safe};
 use super::report::{CheckReport, clip};
 use super::rules;
+use crate::document::{fetch_first, is_safe};
 
 /// Maximum number of authorization servers that are asked; a server seldom names more than one.
 const MAX_SERVERS: usize = 4;

@@ -16,10 +16,10 @@ use mcp_proto::tap::Direction;
 use mcp_proto::{Era, Version};
 use serde_json::Value;
 
-use super::exchange::{self, CollectedResponse, HttpExchange, HttpResponseHead, HttpTarget, ResponseEvent};
 use super::received::{MAX_LINE, MAX_TOTAL, Received, TransportFinding, WireTrace};
 use super::report::clip;
 use super::rules::{self, CheckRule};
+use crate::exchange::{self, CollectedResponse, HttpExchange, HttpResponseHead, HttpTarget, ResponseEvent};
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const EVENT_STREAM: &str = "text/event-stream";

@@ -7,10 +7,8 @@ mod apps;
 mod args;
 mod authorization_server;
 mod conversation;
-mod document;
 mod entries;
 mod events;
-mod exchange;
 mod formats;
 mod handshake;
 mod http_peer;
@@ -39,13 +37,13 @@ use mcp_proto::{Era, Version};
 use mcp_std::io::StreamAddress;
 use mcp_std::process::ShutdownStage;
 
+use crate::exchange::HttpTarget;
 use crate::failure::{BEARER_HINT, CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds};
 use crate::output::{print, print_value};
 use crate::paint::Paint;
 use crate::server::Server;
 pub(crate) use args::CheckArgs;
 use conversation::{CheckConversation, CheckSetup, ErrorAnswer};
-use exchange::HttpTarget;
 use handshake::HandshakeOutcome;
 use peer::ServerTarget;
 use report::CheckReport;
@@ -122,7 +120,7 @@ fn resolve_target(args: &CheckArgs, mut server: Server) -> Result<ServerTarget, 
         Server::Remote(remote) => remote,
     };
     let (shown, url) = (remote.display_name(), remote.config()?.endpoint().clone());
-    let target = HttpTarget::resolve(url, remote.into_fields(), args.connect_timeout);
+    let target = HttpTarget::resolve(url, remote.to_fields(), args.connect_timeout);
     target.map(ServerTarget::Http).map_err(|error| {
         CommandFailure::new(Exit::Connection, format!("no connection to {shown}: {error}"))
             .with_hint(UNREACHABLE_HINT)

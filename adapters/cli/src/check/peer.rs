@@ -10,11 +10,11 @@ use mcp_proto::Version;
 use mcp_std::io::{Duplex, StreamAddress};
 use mcp_std::process::{Program, ShutdownReport, ShutdownTimeouts};
 
-use super::exchange::HttpTarget;
 use super::http_peer::HttpPeer;
 use super::line_stream::LineStream;
 use super::process_peer::ProcessPeer;
 use super::received::{Received, WireTrace};
+use crate::exchange::HttpTarget;
 
 /// Address of the server under test.
 pub(super) enum ServerTarget {

@@ -3,21 +3,19 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use mcp_proto::AuthChallenge;
-use mcp_proto::auth::resource_metadata_locations;
 use mcp_proto::head::Fields;
-use mcp_proto::http::client::{Url, parse_challenges};
+use mcp_proto::http::client::Url;
 use mcp_proto::http::fields::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use serde_json::Value;
 
 use super::authorization_server;
 use super::conversation::CheckSetup;
-use super::document::{DocumentError, fetch_first, fetch_named, is_safe};
-use super::exchange::{self, HttpResponseHead, HttpTarget};
 use super::http_peer::{EVENT_STREAM, JSON};
 use super::peer::ServerTarget;
 use super::report::{CheckReport, clip};
 use super::rules;
+use crate::document::{covers, fetch_resource_metadata, is_safe};
+use crate::exchange::{self, HttpResponseHead, HttpTarget};
 
 const PING: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 const OFFLINE_ACCESS: &str = "offline_access";
@@ -31,7 +29,7 @@ pub(super) fn check_challenge(setup: &CheckSetup, report: &CheckReport) {
     let reply = send(&bare, "POST", None, setup.connect_timeout);
     // Other checks report a server that does not answer.
     let Some(head) = reply.ok().filter(|head| head.status == 401) else { return };
-    let challenge = bearer_challenge(&head);
+    let challenge = head.bearer_challenge();
     let location = "a request without a token";
     match &challenge {
         None => report.add(rules::CHALLENGE, location, describe_challenges(&head)),
@@ -48,8 +46,7 @@ pub(super) fn check_challenge(setup: &CheckSetup, report: &CheckReport) {
     }
     check_invalid_token(report, send(&bare, "POST", Some(INVALID_TOKEN), setup.connect_timeout));
     let named = challenge.as_ref().and_then(|challenge| challenge.param("resource_metadata"));
-    let found = find_document(named, server.url(), setup.timeout);
-    match found {
+    match fetch_resource_metadata(named, server.url(), setup.timeout) {
         Ok(document) => check_document(report, server.url(), &document, setup.timeout),
         Err(why) => report.add(rules::RESOURCE_METADATA, location, why),
     }
@@ -87,7 +84,7 @@ fn check_method(report: &CheckReport, method: &str, reply: Result<HttpResponseHe
         // A server without that method need not look at a token.
         Ok(head) if head.status == 405 => {}
         Ok(head) if head.status == 401 => {
-            if bearer_challenge(&head).is_none() {
+            if head.bearer_challenge().is_none() {
                 report.add(rules::CHALLENGE, &location, describe_challenges(&head));
             }
         }
@@ -111,7 +108,7 @@ fn check_invalid_token(report: &CheckReport, reply: Result<HttpResponseHead, Str
     if head.is_success() {
         return report.add(rules::UNPROTECTED, location, format!("the response has {}", head.summary()));
     }
-    match bearer_challenge(&head).filter(|_| head.status == 401) {
+    match head.bearer_challenge().filter(|_| head.status == 401) {
         None if head.status == 401 => report.add(rules::INVALID_TOKEN, location, describe_challenges(&head)),
         None => report.add(rules::INVALID_TOKEN, location, format!("the response has {}", head.summary())),
         Some(challenge) if challenge.param("error") == Some("invalid_token") => {}
@@ -131,30 +128,10 @@ pub(super) fn is_unauthorized(setup: &CheckSetup) -> bool {
     send(server, "POST", None, setup.connect_timeout).is_ok_and(|head| head.status == 401)
 }
 
-/// Returns the challenge that is about access tokens.
-fn bearer_challenge(head: &HttpResponseHead) -> Option<AuthChallenge> {
-    let challenges = parse_challenges(head.values(WWW_AUTHENTICATE).map(str::as_bytes));
-    let is_known = |challenge: &AuthChallenge| {
-        ["bearer", "dpop"].iter().any(|scheme| challenge.scheme.eq_ignore_ascii_case(scheme))
-    };
-    challenges.into_iter().find(is_known)
-}
-
 fn describe_challenges(head: &HttpResponseHead) -> String {
     match head.field(WWW_AUTHENTICATE) {
         Some(value) => format!("the response has `{WWW_AUTHENTICATE}: {}`", clip(value, 80)),
         None => format!("the response has 401 and no `{WWW_AUTHENTICATE}`"),
-    }
-}
-
-/// Fetches the document from where the challenge says, or else from its well-known locations (AUTH-023).
-fn find_document(named: Option<&str>, server: &Url, timeout: Duration) -> Result<Value, String> {
-    match named {
-        Some(url) => fetch_named(url, server, timeout).map_err(|why| format!("`resource_metadata`: {why}")),
-        None => {
-            let why = |error: DocumentError| format!("the challenge has no `resource_metadata`; {error}");
-            fetch_first(&resource_metadata_locations(server), server, timeout, |_| true).map_err(why)
-        }
     }
 }
 
@@ -192,13 +169,4 @@ fn check_document(report: &CheckReport, server: &Url, document: &Value, timeout:
 
 fn names_offline_access<'s>(mut scopes: impl Iterator<Item = &'s str>) -> bool {
     scopes.any(|scope| scope == OFFLINE_ACCESS)
-}
-
-/// Returns whether a resource is the server, or a path above it on the same origin.
-fn covers(resource: &str, server: &Url) -> bool {
-    let Ok(resource) = Url::parse(resource) else { return false };
-    let (above, path) = (resource.target().trim_end_matches('/'), server.target());
-    let rest = path.strip_prefix(above);
-    resource.origin() == server.origin()
-        && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
 }

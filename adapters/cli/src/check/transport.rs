@@ -8,11 +8,11 @@ use mcp_proto::{DeprecatedFeature, Version};
 use serde_json::{Value, json};
 
 use super::conversation::{CheckConversation, CheckSetup};
-use super::exchange::{self, CollectedResponse};
 use super::http_peer::EVENT_STREAM;
 use super::peer::ServerTarget;
 use super::report::CheckReport;
 use super::rules::{self, CheckRule};
+use crate::exchange::{self, CollectedResponse};
 
 /// An origin that no server allows.
 const FOREIGN_ORIGIN: &str = "https://mcp-probe.invalid";

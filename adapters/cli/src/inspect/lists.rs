@@ -1,12 +1,10 @@
 //! The lists of a server, as far as they can be read.
 
 use mcp_blocking::Error;
-use mcp_proto::client::Paginator;
 use mcp_proto::rpc::code;
-use mcp_proto::{CallError, CallOptions, EntryKind, RawJson};
+use mcp_proto::{CallError, EntryKind, RawJson};
 use serde::Serialize;
 
-use crate::client::Client;
 use crate::failure::{CommandFailure, Exit};
 use crate::session::{self, ClientSession};
 
@@ -41,8 +39,11 @@ impl ListReader {
             self.record(list, CommandFailure::failed("not requested after the failure before it"));
             return Vec::new();
         }
-        let (entries, error) = read_pages(&mut session.client, list);
-        match error {
+        let pages = session.client.read_pages(list);
+        if let Some(diagnostic) = pages.diagnostic {
+            session::print_note(&diagnostic.to_string());
+        }
+        match pages.error {
             None => {}
             // Many servers with resources do not implement templates.
             Some(Error::Call(CallError::Rpc(error)))
@@ -52,7 +53,7 @@ impl ListReader {
             }
             Some(error) => self.record(list, session.failure(&error)),
         }
-        entries
+        pages.entries
     }
 
     fn record(&mut self, list: EntryKind, failure: CommandFailure) {
@@ -76,33 +77,3 @@ impl ListReader {
 fn is_final(failure: &CommandFailure) -> bool {
     matches!(failure.exit(), Exit::Connection | Exit::Unauthorized)
 }
-
-/// Returns the entries of the pages of a list up to the first one that cannot be had, and the reason then.
-fn read_pages(client: &mut Client, list: EntryKind) -> (Vec<RawJson>, Option<Error>) {
-    #[derive(Serialize)]
-    struct PageParams<'a> {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        cursor: Option<&'a str>,
-    }
-    let mut pages = Paginator::new(list, MAX_LIST_BYTES);
-    loop {
-        let params = PageParams { cursor: pages.cursor() };
-        let page = client.request(list.list_method(), &params, &CallOptions::new(), &mut |_| {});
-        let taken = page.and_then(|page| {
-            pages.take(&page).map_err(|missing| Error::UnexpectedResult(missing.to_string()))
-        });
-        match taken {
-            Ok(true) => {}
-            Ok(false) => {
-                if let Some(diagnostic) = pages.diagnostic() {
-                    session::print_note(&diagnostic.to_string());
-                }
-                return (pages.into_entries(), None);
-            }
-            Err(error) => return (pages.into_entries(), Some(error)),
-        }
-    }
-}
-
-/// Maximum size of a list in bytes. The page that exceeds it is the last one.
-const MAX_LIST_BYTES: usize = 64 << 20;

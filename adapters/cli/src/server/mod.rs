@@ -301,6 +301,11 @@ impl ServerProgram {
         escape::line(&self.name.clone().unwrap_or_else(|| program().into_owned())).into_owned()
     }
 
+    /// Returns the working directory, unless it is that of this process.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
+    }
+
     /// Returns the words of the command.
     pub(crate) fn words(&self) -> impl Iterator<Item = &OsStr> {
         core::iter::once(&*self.program).chain(self.args.iter().map(|arg| &**arg))
@@ -344,9 +349,8 @@ impl RemoteServer {
     }
 
     /// Returns the header fields: name and value.
-    #[cfg(feature = "check")]
-    pub(crate) fn into_fields(self) -> Vec<(String, String)> {
-        self.fields.into_iter().map(|field| (field.name, field.value)).collect()
+    pub(crate) fn to_fields(&self) -> Vec<(String, String)> {
+        self.fields.iter().map(|field| (field.name.clone(), field.value.clone())).collect()
     }
 
     /// Adds the header fields of the command line. They replace others with the same name.

@@ -176,6 +176,37 @@ fn expired_token_is_refreshed_before_use_and_revoked_one_after_a_401() {
     user.run(&["ping", "-n", "1", &server.url]).assert_ok();
 }
 
+#[test]
+fn doctor_uses_the_stored_token_and_tells_when_it_is_refused() {
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    user.log_in(&server).assert_ok();
+    let token_step = |report: &Value| {
+        let steps = report["steps"].as_array().expect("steps");
+        steps.iter().find(|step| step["step"] == "token").expect("the step")["detail"].clone()
+    };
+    let done = user.run(&["doctor", "--json", &server.url]).assert_ok();
+    assert_eq!(token_step(&done.json()), "the stored one is accepted", "{done}");
+    assert_no_secret(&done);
+    server.revoke_tokens();
+    let done = user.run(&["doctor", "--json", &server.url]).assert_ok();
+    assert_eq!(token_step(&done.json()), "the stored one was refused, and is renewed", "{done}");
+
+    server.refuse_all_tokens();
+    let done = user.run(&["doctor", "--json", &server.url]).assert_code(6);
+    let failure = &done.json()["failure"];
+    assert_eq!(failure["what"], "the server refuses the token with the status 401", "{done}");
+    assert_no_secret(&done);
+
+    // Such a login gives no refresh token.
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    user.run(&["login", "--device", &server.url]).assert_ok();
+    expire_tokens(&user.store());
+    let done = user.run(&["doctor", "--json", &server.url]).assert_code(6);
+    let failure = &done.json()["failure"];
+    assert_eq!(failure["step"], "token", "{done}");
+    assert!(failure["why"].as_str().is_some_and(|why| why.contains("it has expired")), "{done}");
+}
+
 // covers: AUTH-045
 #[test]
 fn redirect_with_foreign_state_gets_an_error_page_and_the_wait_goes_on() {

@@ -14,7 +14,7 @@ use crate::support::{ClosedAddress, PROBE, REVISIONS, probe, probe_command, run}
 pub(crate) struct ServingProcess {
     child: Child,
     pub(crate) url: String,
-    sse: Option<String>,
+    pub(crate) sse: Option<String>,
     stderr: Option<thread::JoinHandle<String>>,
 }
 

@@ -23,6 +23,10 @@ mod check_protection;
 mod config_file;
 mod demo;
 #[cfg(unix)]
+mod doctor;
+#[cfg(unix)]
+mod doctor_http;
+#[cfg(unix)]
 mod era_cache;
 mod events;
 #[cfg(unix)]

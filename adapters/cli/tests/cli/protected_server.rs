@@ -121,6 +121,11 @@ impl ProtectedServer {
         state.revoked = state.issued;
     }
 
+    /// Refuses all access tokens, those of the future included.
+    pub(crate) fn refuse_all_tokens(&self) {
+        self.lock().revoked = u32::MAX;
+    }
+
     fn serve(&self, mut stream: TcpStream) {
         let Some(request) = read_request(&mut stream) else { return };
         self.lock().requests.push(request.clone());

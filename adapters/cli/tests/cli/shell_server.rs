@@ -138,10 +138,17 @@ impl ShellServer {
 
     /// Runs `mcp-probe check` against this server.
     pub(crate) fn check(&self, more: &[&str]) -> ProbeOutput {
+        let waits = ["--timeout", "3s", "--connect-timeout", "20s"];
+        let script = self.script();
+        probe(&[&["check"], &waits[..], &self.args, more, &["--", "sh", "-c", &script]].concat())
+    }
+
+    /// Returns the script of this server.
+    pub(crate) fn script(&self) -> String {
         let cases = |cases: &[(String, String)]| -> String {
             cases.iter().map(|(pattern, action)| format!("{pattern}) {action}; continue;;\n")).collect()
         };
-        let script = format!(
+        format!(
             "{}\nwhile IFS= read -r l; do\n\
              id=${{l#*'\"id\":'}}; id=${{id%%',\"jsonrpc\"'*}}; id=${{id%%',\"method\"'*}}\n\
              case $l in\n{}esac\n{}case $l in\n{}{}esac\ndone\n{}",
@@ -151,9 +158,7 @@ impl ShellServer {
             cases(&self.fallbacks),
             self.methods,
             self.epilogue
-        );
-        let waits = ["--timeout", "3s", "--connect-timeout", "20s"];
-        probe(&[&["check"], &waits[..], &self.args, more, &["--", "sh", "-c", &script]].concat())
+        )
     }
 }
 

@@ -44,7 +44,13 @@ const EXCLUDED: &[(&str, &str)] = &[
         "findings, which name their rule; `check --rules` lists them; how it fails is prose of the page",
     ),
     ("adapters/cli/src/demo/", "a tour; how it fails is prose of the page"),
+    (
+        "adapters/cli/src/doctor/",
+        "findings, each with its cause and remedy; what it looks at is prose of the page",
+    ),
+    ("adapters/cli/src/document.rs", "reasons within findings of `check` and `doctor`"),
     ("adapters/cli/src/entries.rs", "a description of a server"),
+    ("adapters/cli/src/exchange.rs", "reasons within findings of `check` and `doctor`"),
     ("adapters/cli/src/inspect/", "a description of a server"),
     ("adapters/cli/src/serve/card.rs", "content of the demo server"),
     ("adapters/cli/src/serve/demo.rs", "content of the demo server"),

@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use mcp_auth::client::{Fetcher as _, HttpFetcher};
-use mcp_proto::auth::{Fetch, FetchFailure, FetchPolicy};
+use mcp_proto::auth::{Fetch, FetchFailure, FetchPolicy, resource_metadata_locations};
 use mcp_proto::http::client::Url;
 use serde_json::Value;
 
@@ -14,9 +14,9 @@ const MAX_DOCUMENT: usize = 64 << 10;
 const MAX_REDIRECTS: u8 = 3;
 
 /// The reason why there is no document.
-pub(super) struct DocumentError {
+pub(crate) struct DocumentError {
     /// True if the party that has the document could not be asked.
-    pub(super) is_unreachable: bool,
+    pub(crate) is_unreachable: bool,
     what: String,
 }
 
@@ -27,12 +27,36 @@ impl fmt::Display for DocumentError {
 }
 
 /// Returns whether a URL is `https`, or leads to this machine.
-pub(super) fn is_safe(url: &Url) -> bool {
+pub(crate) fn is_safe(url: &Url) -> bool {
     url.origin().secure || url.origin().is_loopback()
 }
 
+/// Fetches the metadata of a resource from where a challenge says, or else from its well-known locations (AUTH-023).
+pub(crate) fn fetch_resource_metadata(
+    named: Option<&str>,
+    server: &Url,
+    timeout: Duration,
+) -> Result<Value, String> {
+    match named {
+        Some(url) => fetch_named(url, server, timeout).map_err(|why| format!("`resource_metadata`: {why}")),
+        None => {
+            let why = |error: DocumentError| format!("the challenge has no `resource_metadata`; {error}");
+            fetch_first(&resource_metadata_locations(server), server, timeout, |_| true).map_err(why)
+        }
+    }
+}
+
+/// Returns whether a resource is the server, or a path above it on the same origin.
+pub(crate) fn covers(resource: &str, server: &Url) -> bool {
+    let Ok(resource) = Url::parse(resource) else { return false };
+    let (above, path) = (resource.target().trim_end_matches('/'), server.target());
+    let rest = path.strip_prefix(above);
+    resource.origin() == server.origin()
+        && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+}
+
 /// Fetches a JSON object that the server at `server` refers to, by a URL that may be none.
-pub(super) fn fetch_named(url: &str, server: &Url, timeout: Duration) -> Result<Value, DocumentError> {
+fn fetch_named(url: &str, server: &Url, timeout: Duration) -> Result<Value, DocumentError> {
     match Url::parse(url) {
         Ok(url) => fetch(&url, server, timeout),
         Err(error) => {
@@ -42,7 +66,7 @@ pub(super) fn fetch_named(url: &str, server: &Url, timeout: Duration) -> Result<
 }
 
 /// Fetches the first JSON object at these places that fits; if none fits, the first one. The error is about all places.
-pub(super) fn fetch_first(
+pub(crate) fn fetch_first(
     places: &[Url],
     server: &Url,
     timeout: Duration,

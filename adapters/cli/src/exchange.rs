@@ -3,16 +3,21 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
+#[cfg(feature = "check")]
+use std::net::ToSocketAddrs;
 use std::time::Instant;
 
 #[cfg(feature = "tls")]
 use mcp_blocking::tls::ClientTls;
+use mcp_proto::AuthChallenge;
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::h1::client::{Connection, Event};
 use mcp_proto::head::{BodySize, Fields};
-use mcp_proto::http::client::Url;
-use mcp_proto::http::fields::{AUTHORIZATION, CONTENT_TYPE};
+use mcp_proto::http::client::{Url, parse_challenges};
+#[cfg(feature = "check")]
+use mcp_proto::http::fields::AUTHORIZATION;
+use mcp_proto::http::fields::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use mcp_std::Clock;
 use mcp_std::NetStream;
 use mcp_std::io::{Duplex, Interest, Ready, Socket};
@@ -20,7 +25,7 @@ use mcp_std::poll::Selector;
 
 /// A server at a URL.
 #[derive(Clone)]
-pub(super) struct HttpTarget {
+pub(crate) struct HttpTarget {
     url: Url,
     addresses: Vec<SocketAddr>,
     /// Header fields that each request carries: name and value.
@@ -31,13 +36,13 @@ pub(super) struct HttpTarget {
 
 /// The head of a response.
 #[derive(Clone)]
-pub(super) struct HttpResponseHead {
-    pub(super) status: u16,
+pub(crate) struct HttpResponseHead {
+    pub(crate) status: u16,
     fields: Vec<(String, String)>,
 }
 
 /// A part of a response.
-pub(super) enum ResponseEvent {
+pub(crate) enum ResponseEvent {
     Head(HttpResponseHead),
     Body(Vec<u8>),
     /// The response is complete.
@@ -47,35 +52,59 @@ pub(super) enum ResponseEvent {
 }
 
 /// A running HTTP exchange.
-pub(super) struct HttpExchange {
+pub(crate) struct HttpExchange {
     transport: NetStream,
     connection: Connection,
     clock: Clock,
 }
 
 /// A response with its body.
-pub(super) struct CollectedResponse {
-    pub(super) head: HttpResponseHead,
+pub(crate) struct CollectedResponse {
+    pub(crate) head: HttpResponseHead,
     /// Body as far as it was received.
-    pub(super) body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl HttpTarget {
-    /// Resolves the host and connects once, to verify that the server is reachable.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the host is unknown or no address accepts a connection.
-    pub(super) fn resolve(url: Url, fields: Vec<(String, String)>, timeout: Duration) -> io::Result<Self> {
-        let origin = url.origin();
-        let addresses = (&*origin.host, origin.port).to_socket_addrs()?.collect();
-        let mut server = Self {
+    /// Creates a server at addresses of its host. Nothing is connected to.
+    pub(crate) fn new(url: Url, addresses: Vec<SocketAddr>, fields: Vec<(String, String)>) -> Self {
+        Self {
             url,
             addresses,
             fields,
             #[cfg(feature = "tls")]
             tls: ClientTls::new(),
-        };
+        }
+    }
+
+    /// Returns the server at another URL of the same origin.
+    pub(crate) fn at(&self, url: Url) -> Self {
+        Self { url, ..self.clone() }
+    }
+
+    /// Returns the value of a header field that each request carries.
+    #[cfg(feature = "auth")]
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let mut fields = self.fields.iter();
+        fields.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// Adds a header field to each request.
+    #[cfg(feature = "auth")]
+    pub(crate) fn add_field(&mut self, name: &str, value: String) {
+        self.fields.push((name.to_owned(), value));
+    }
+
+    /// Resolves the host and connects once, to verify that the server is reachable.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the host is unknown or no address accepts a connection.
+    #[cfg(feature = "check")]
+    pub(crate) fn resolve(url: Url, fields: Vec<(String, String)>, timeout: Duration) -> io::Result<Self> {
+        let origin = url.origin();
+        let addresses = (&*origin.host, origin.port).to_socket_addrs()?.collect();
+        let mut server = Self::new(url, addresses, fields);
         let reached = server.connect(timeout)?.peer_addr()?;
         // Later exchanges use the address that accepted the connection.
         server.addresses = vec![reached];
@@ -85,18 +114,19 @@ impl HttpTarget {
         Ok(server)
     }
 
-    pub(super) const fn url(&self) -> &Url {
+    pub(crate) const fn url(&self) -> &Url {
         &self.url
     }
 
     /// Returns the server for requests without credentials.
-    pub(super) fn without_credentials(&self) -> Self {
+    #[cfg(feature = "check")]
+    pub(crate) fn without_credentials(&self) -> Self {
         let mut bare = self.clone();
         bare.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(AUTHORIZATION));
         bare
     }
 
-    fn connect(&self, timeout: Duration) -> io::Result<TcpStream> {
+    pub(crate) fn connect(&self, timeout: Duration) -> io::Result<TcpStream> {
         let mut last = ErrorKind::AddrNotAvailable.into();
         for address in &self.addresses {
             match TcpStream::connect_timeout(address, timeout) {
@@ -108,7 +138,7 @@ impl HttpTarget {
     }
 
     /// Opens a connection, with TLS for `https`.
-    fn open_transport(&self, timeout: Duration) -> io::Result<NetStream> {
+    pub(crate) fn open_transport(&self, timeout: Duration) -> io::Result<NetStream> {
         let socket = Socket::tcp(self.connect(timeout)?)?;
         #[cfg(feature = "tls")]
         if self.url.origin().secure {
@@ -129,29 +159,38 @@ impl HttpTarget {
 
 impl HttpResponseHead {
     /// Returns the value of a header field.
-    pub(super) fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let mut fields = self.fields.iter();
         fields.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
     /// Returns the values of all header fields with a name.
-    pub(super) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let named = move |field: &&(String, String)| field.0.eq_ignore_ascii_case(name);
         self.fields.iter().filter(named).map(|(_, value)| &**value)
     }
 
-    pub(super) fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
     /// Returns whether the body has this media type, whatever its parameters.
-    pub(super) fn has_media_type(&self, kind: &str) -> bool {
+    pub(crate) fn has_media_type(&self, kind: &str) -> bool {
         let value = self.field(CONTENT_TYPE).unwrap_or_default();
         value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(kind)
     }
 
+    /// Returns the challenge that is about access tokens.
+    pub(crate) fn bearer_challenge(&self) -> Option<AuthChallenge> {
+        let challenges = parse_challenges(self.values(WWW_AUTHENTICATE).map(str::as_bytes));
+        let is_known = |challenge: &AuthChallenge| {
+            ["bearer", "dpop"].iter().any(|scheme| challenge.scheme.eq_ignore_ascii_case(scheme))
+        };
+        challenges.into_iter().find(is_known)
+    }
+
     /// Describes the status and the media type.
-    pub(super) fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let kind = self.field(CONTENT_TYPE).map(|kind| format!(" and the type {kind:?}")).unwrap_or_default();
         format!("the status {}{kind}", self.status)
     }
@@ -163,7 +202,7 @@ impl HttpExchange {
     /// # Errors
     ///
     /// Fails if the connection cannot be opened or the request is invalid.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         server: &HttpTarget,
         method: &str,
         mut fields: Fields,
@@ -213,7 +252,7 @@ impl HttpExchange {
     }
 
     /// Returns the next part of the response that has arrived.
-    pub(super) fn poll_event(&mut self) -> Option<ResponseEvent> {
+    pub(crate) fn poll_event(&mut self) -> Option<ResponseEvent> {
         let head = |response: mcp_proto::head::ResponseHead<'_>| HttpResponseHead {
             status: response.status,
             fields: response
@@ -226,7 +265,7 @@ impl HttpExchange {
             Event::Head(head) => ResponseEvent::Head(head),
             Event::Body(bytes) => ResponseEvent::Body(bytes.to_vec()),
             Event::End => ResponseEvent::End,
-            Event::Closed => ResponseEvent::Broken("it closed the connection without a response".into()),
+            Event::Closed => ResponseEvent::Broken(CLOSED.into()),
             Event::Fault(fault) => ResponseEvent::Broken(format!("its response cannot be read: {fault}")),
         })
     }
@@ -237,7 +276,7 @@ impl HttpExchange {
 /// # Errors
 ///
 /// Fails if the sockets cannot be waited for.
-pub(super) fn advance<'a>(
+pub(crate) fn advance<'a>(
     exchanges: impl Iterator<Item = &'a mut HttpExchange>,
     until: Instant,
 ) -> io::Result<()> {
@@ -263,7 +302,7 @@ pub(super) fn advance<'a>(
 /// # Errors
 ///
 /// Returns a description of why there is no response.
-pub(super) fn perform(
+pub(crate) fn perform(
     server: &HttpTarget,
     method: &str,
     fields: Fields,
@@ -291,6 +330,8 @@ pub(super) fn perform(
     }
 }
 
+/// The reason of a response that does not begin.
+pub(crate) const CLOSED: &str = "it closed the connection without a response";
 const NO_RESPONSE: &str = "there was no response";
 /// Longer than any check takes.
 const MAX_EXCHANGE_TIME: Duration = Duration::from_secs(24 * 60 * 60);

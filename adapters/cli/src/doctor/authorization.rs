@@ -1,0 +1,313 @@
+//! The steps of a server that asks for a token: where to get one, whether there is one, and whether it is enough.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mcp_auth::client::Cancellation;
+use mcp_proto::auth::{Secret, TokenRecord, Trigger, server_metadata_locations};
+use mcp_proto::http::client::Url;
+use mcp_proto::http::fields::{AUTHORIZATION, WWW_AUTHENTICATE};
+use serde_json::Value;
+
+use super::http::{self, Reply};
+use super::output::clip;
+use super::report::{Diagnosis, Finding, Passed};
+use super::status::shown;
+use super::{DoctorArgs, clock};
+use crate::authorization::{self, ProbeStore};
+use crate::document::{covers, fetch_first, fetch_resource_metadata, is_safe};
+use crate::exchange::HttpTarget;
+use crate::failure::{BEARER_HINT, CommandFailure, Exit};
+use crate::server::Server;
+
+/// Follows the challenge of the server to a token. Returns the response to a request with it, if one can be made here.
+pub(super) fn diagnose(
+    diagnosis: &mut Diagnosis,
+    args: &DoctorArgs,
+    target: &HttpTarget,
+    reply: &Reply,
+    skew: Option<i64>,
+) -> Result<Option<Reply>, CommandFailure> {
+    let mut server = Server::from_args(&args.server)?;
+    let has_credential = matches!(&server, Server::Remote(remote) if remote.has_credential());
+    let Some(challenge) = reply.head.bearer_challenge() else {
+        let outcome = explain_other_scheme(reply, has_credential);
+        diagnosis.check("token", Err(outcome))?;
+        return Ok(None);
+    };
+    let named = challenge.param("resource_metadata");
+    let metadata = fetch_resource_metadata(named, target.url(), args.timeout);
+    let issuers = diagnosis.record("resource", check_resource(target.url(), metadata, has_credential))?;
+    diagnosis.check("issuer", check_issuers(target.url(), &issuers, args))?;
+    if has_credential {
+        let outcome = check_sent_token(target, reply, skew);
+        diagnosis.check("token", outcome)?;
+        return diagnosis.check("scopes", check_scopes(target.url(), reply)).map(|()| None);
+    }
+    let reply = diagnosis.record("token", try_stored_token(args, target, &mut server, skew))?;
+    let scopes = match &reply {
+        Some(reply) => check_scopes(target.url(), reply),
+        None => Ok(Passed::Skipped("the next step shows whether they are enough".into())),
+    };
+    diagnosis.check("scopes", scopes)?;
+    Ok(reply)
+}
+
+/// Explains a refusal that names no scheme of OAuth.
+fn explain_other_scheme(reply: &Reply, has_credential: bool) -> Finding {
+    let why = match reply.head.field(WWW_AUTHENTICATE) {
+        Some(value) => {
+            format!("its challenge is {:?}, so it wants another credential than an access token", clip(value))
+        }
+        None => format!(
+            "the response has no `{WWW_AUTHENTICATE}`, so it does not say what it wants, often a key of its own"
+        ),
+    };
+    let what = match has_credential {
+        true => "the server refuses the credential",
+        false => "the server asks for a credential",
+    };
+    let fix = "send what its documentation names, for example --header \"X-Api-Key: env:API_KEY\" or --bearer env:TOKEN";
+    Finding::new(format!("{what} with the status {}", reply.head.status), why, fix)
+        .with_exit(Exit::Unauthorized)
+}
+
+/// Checks the metadata of the resource and returns the authorization servers that it names.
+fn check_resource(
+    server: &Url,
+    metadata: Result<Value, String>,
+    has_credential: bool,
+) -> Result<(Passed, Vec<String>), Finding> {
+    let failed =
+        |what: &str, why: String, fix: &str| Err(Finding::new(what, why, fix).with_exit(Exit::Unauthorized));
+    let document = match metadata {
+        Ok(document) => document,
+        Err(why) if has_credential => return Ok((Passed::Warning(why), Vec::new())),
+        Err(why) => {
+            return failed(
+                "the server asks for a token and does not say where to get one",
+                format!("the metadata of the resource (RFC 9728) is not found: {why}"),
+                "let the server publish it at /.well-known/oauth-protected-resource, or send a token from elsewhere with --bearer",
+            );
+        }
+    };
+    let resource = document["resource"].as_str().unwrap_or_default();
+    if !covers(resource, server) {
+        return failed(
+            "the metadata of the resource is that of another server",
+            format!("its `resource` is {:?}, and the URL is {}", clip(resource), shown(server)),
+            "let `resource` be the URL that clients use, with the same scheme, host and port: behind a proxy the public one",
+        );
+    }
+    let named = document["authorization_servers"].as_array().map_or(&[][..], |all| all);
+    let issuers: Vec<String> = named.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    if issuers.is_empty() {
+        return failed(
+            "the metadata of the resource names no authorization server",
+            "its member `authorization_servers` is missing or empty".into(),
+            "let the server name the issuer of its tokens there",
+        );
+    }
+    Ok((Passed::Ok(resource.to_owned()), issuers))
+}
+
+/// Checks that one of the authorization servers can be used.
+fn check_issuers(server: &Url, issuers: &[String], args: &DoctorArgs) -> Result<Passed, Finding> {
+    let mut first = None;
+    for issuer in issuers.iter().take(MAX_ISSUERS) {
+        match check_issuer(server, issuer, args) {
+            Ok(()) => return Ok(Passed::Ok(Url::redacted(issuer))),
+            Err(finding) => _ = first.get_or_insert(finding),
+        }
+    }
+    first.map_or_else(|| Ok(Passed::Skipped("none is named".into())), Err)
+}
+
+fn check_issuer(server: &Url, issuer: &str, args: &DoctorArgs) -> Result<(), Finding> {
+    let name = Url::redacted(issuer);
+    let failed = |what: String, why: String, fix: &str| {
+        Err(Finding::new(what, why, fix).with_exit(Exit::Unauthorized))
+    };
+    let Some(url) = Url::parse(issuer).ok().filter(is_safe) else {
+        return failed(
+            format!("the authorization server {name} cannot be used"),
+            "its issuer is no https URL".into(),
+            "let the metadata of the resource name the https URL of the issuer",
+        );
+    };
+    // Clients pass over a document of another issuer (AUTH-030).
+    let is_own = |metadata: &Value| metadata["issuer"] == *issuer;
+    let metadata = match fetch_first(&server_metadata_locations(&url), server, args.timeout, is_own) {
+        Ok(metadata) => metadata,
+        Err(error) if error.is_unreachable => {
+            return Err(Finding::new(
+                format!("the authorization server {name} is not reached"),
+                error.to_string(),
+                "is it running, and does this machine reach it? Open its URL in a browser",
+            ));
+        }
+        Err(error) => {
+            return failed(
+                format!("the authorization server {name} publishes no metadata"),
+                error.to_string(),
+                "let it publish RFC 8414 or OpenID Connect metadata below /.well-known/, or correct the issuer that the resource names",
+            );
+        }
+    };
+    if metadata["issuer"] != *issuer {
+        return failed(
+            format!("the metadata of {name} is that of another issuer"),
+            format!(
+                "its `issuer` is {}, which differs from {issuer:?}, if only by a slash",
+                clip(&metadata["issuer"].to_string())
+            ),
+            "name the issuer in the metadata of the resource byte for byte as it names itself",
+        );
+    }
+    if metadata["token_endpoint"].is_null() {
+        return failed(
+            format!("the authorization server {name} gives no tokens"),
+            "its metadata has no `token_endpoint`".into(),
+            "correct the metadata of the authorization server",
+        );
+    }
+    Ok(())
+}
+
+/// Judges a token of the command line or of a configuration file.
+fn check_sent_token(target: &HttpTarget, reply: &Reply, skew: Option<i64>) -> Result<Passed, Finding> {
+    match reply.head.status {
+        401 => {
+            let token = target.field(AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+            Err(explain_rejection(target.url(), reply, token, skew))
+        }
+        _ => Ok(Passed::Ok("the token that is sent is accepted".into())),
+    }
+}
+
+/// Sends the stored token, and a renewed one if that is refused. Returns the response; `None` for a token that is bound to a key,
+/// which only the client of the next step can send.
+fn try_stored_token(
+    args: &DoctorArgs,
+    target: &HttpTarget,
+    server: &mut Server,
+    skew: Option<i64>,
+) -> Result<(Passed, Option<Reply>), Finding> {
+    let url = target.url();
+    let from_failure = |failure: CommandFailure| {
+        let why = "a token is stored, or could be got without a user, and that failed";
+        Finding::from_failure(&failure, why, &format!("`mcp-probe login {}` tries again", shown(url)))
+    };
+    let authorizer =
+        authorization::for_command(&args.authorization, &args.revisions, server).map_err(from_failure)?;
+    let Some(authorizer) = authorizer else {
+        return Err(Finding::new(
+            "no token is sent to this server",
+            "it would travel in the clear to another machine, since the URL is http",
+            "use https; --allow-http HOST allows it for a host",
+        )
+        .with_exit(Exit::Unauthorized));
+    };
+    let run = |trigger| {
+        let outcome = authorizer.run(url, trigger, &Cancellation::new());
+        outcome.map_err(|error| from_failure(CommandFailure::from_authorization(&error, url)))
+    };
+    let Some(token) = run(Trigger::Connect)? else {
+        let store = ProbeStore::open(args.authorization.tokens.store.token_store.as_deref());
+        let record = authorization::stored(&store, url).map_err(from_failure)?;
+        return Err(explain_missing(url, record.as_ref()));
+    };
+    let bound = || (Passed::Ok("the stored one is bound to a key".into()), None);
+    if token.dpop.is_some() {
+        return Ok(bound());
+    }
+    let send = |token: &Secret| {
+        let mut target = target.clone();
+        target.add_field(AUTHORIZATION, format!("Bearer {}", token.expose()));
+        http::send(&target, args.timeout).map_err(|why| http::explain_no_reply(&target, why, args.timeout))
+    };
+    let reply = send(&token.token)?;
+    if reply.head.status != 401 {
+        return Ok((Passed::Ok("the stored one is accepted".into()), Some(reply)));
+    }
+    let challenges = reply.head.bearer_challenge().into_iter().collect();
+    let renewed = run(Trigger::Unauthorized { challenges, rejected: Some(token.token.clone()) });
+    match renewed {
+        Ok(Some(token)) if token.dpop.is_some() => Ok(bound()),
+        Ok(Some(token)) => {
+            let reply = send(&token.token)?;
+            match reply.head.status {
+                401 => Err(explain_rejection(url, &reply, Some(token.token.expose()), skew)),
+                _ => Ok((Passed::Ok("the stored one was refused, and is renewed".into()), Some(reply))),
+            }
+        }
+        // That it cannot be renewed matters less than that it is refused.
+        Ok(None) | Err(_) => Err(explain_rejection(url, &reply, Some(token.token.expose()), skew)),
+    }
+}
+
+/// Explains why there is no token that can be used, with what is stored.
+fn explain_missing(url: &Url, record: Option<&TokenRecord>) -> Finding {
+    let login =
+        format!("`mcp-probe login {}` gets one; --bearer env:NAME sends one from elsewhere", shown(url));
+    let (what, why) = match record {
+        None => (
+            "the server asks for a token, and there is none",
+            "nobody has logged in at this server, and no option gives a token",
+        ),
+        Some(record) if record.expires_at().is_some_and(|at| at <= unix_time()) => {
+            ("the stored token cannot be used", "it has expired, and cannot be renewed without a user")
+        }
+        Some(_) => (
+            "the stored token cannot be used",
+            "it is not for this client or this authorization server any more",
+        ),
+    };
+    Finding::new(what, why, login).with_exit(Exit::Unauthorized)
+}
+
+/// Explains why the server does not take a token.
+fn explain_rejection(url: &Url, reply: &Reply, token: Option<&str>, skew: Option<i64>) -> Finding {
+    let challenge = reply.head.bearer_challenge();
+    let told = challenge.as_ref().and_then(|challenge| {
+        challenge.param("error_description").or_else(|| challenge.param("error")).map(str::to_owned)
+    });
+    let told = told.map(|words| format!(" (it says {:?})", clip(&words))).unwrap_or_default();
+    let expired = token.and_then(expiry).and_then(|at| unix_time().checked_sub(at));
+    let why = match (expired, clock::explain(skew)) {
+        (Some(ago), _) => format!("the token has expired {ago} s ago{told}"),
+        (None, Some(skew)) => format!("{skew}, so the token may seem expired or not yet valid there{told}"),
+        (None, None) => format!("it is revoked, or for another server or of another issuer{told}"),
+    };
+    let fix = format!("`mcp-probe login {}` gets another one; {BEARER_HINT}", shown(url));
+    Finding::new("the server refuses the token with the status 401", why, fix).with_exit(Exit::Unauthorized)
+}
+
+/// Returns the time at which a JWT expires. Its signature is not checked.
+fn expiry(token: &str) -> Option<u64> {
+    let claims = token.split('.').nth(1)?;
+    let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
+    serde_json::from_slice::<Value>(&claims).ok()?["exp"].as_u64()
+}
+
+/// Checks that the response does not ask for more scopes.
+fn check_scopes(url: &Url, reply: &Reply) -> Result<Passed, Finding> {
+    let challenge = reply.head.bearer_challenge().filter(|_| reply.head.status == 403);
+    let Some(challenge) = challenge else { return Ok(Passed::Ok("they are enough to connect".into())) };
+    let scopes = challenge.param("scope").unwrap_or_default();
+    let options: String = scopes.split_whitespace().map(|scope| format!("--scope {scope} ")).collect();
+    let why = match scopes {
+        "" => "its challenge does not say which scopes it wants".to_owned(),
+        scopes => format!("it wants the scopes {:?} (insufficient_scope)", clip(scopes)),
+    };
+    let fix = format!("`mcp-probe login {options}{}` asks for them", shown(url));
+    Err(Finding::new("the token is valid, but not for this", why, fix).with_exit(Exit::Unauthorized))
+}
+
+fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Maximum number of authorization servers that are asked.
+const MAX_ISSUERS: usize = 4;

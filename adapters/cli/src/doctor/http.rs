@@ -1,0 +1,251 @@
+//! The steps of a server over HTTP: from its URL to the first answer that an MCP client can read.
+
+use core::time::Duration;
+use std::io::{Read as _, Write as _};
+use std::time::Instant;
+
+use mcp_proto::frame::sse::{SseDecoder, SseItem};
+use mcp_proto::head::Fields;
+use mcp_proto::http::fields::{ACCEPT, CONTENT_TYPE, SESSION_ID};
+use serde_json::Value;
+
+#[cfg(feature = "auth")]
+use super::authorization;
+use super::output::{clip, is_answer, question};
+use super::report::{Diagnosis, Finding, Passed};
+use super::{DoctorArgs, clock, network, status};
+use crate::exchange::{self, HttpExchange, HttpResponseHead, HttpTarget, ResponseEvent};
+use crate::failure::{CommandFailure, Exit, format_seconds};
+use crate::server::RemoteServer;
+
+pub(super) const JSON: &str = "application/json";
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
+
+/// The response to the first message.
+pub(super) struct Reply {
+    pub(super) head: HttpResponseHead,
+    pub(super) body: Vec<u8>,
+    /// The JSON-RPC message of the body, or the answer in an event stream.
+    pub(super) message: Option<Value>,
+    /// Whether the response went on when reading ended.
+    pub(super) is_open: bool,
+}
+
+/// Why there is no response.
+pub(super) enum NoReply {
+    TimedOut,
+    Broken(String),
+}
+
+/// Connects, sends the first message, and judges the response.
+pub(super) fn diagnose(
+    diagnosis: &mut Diagnosis,
+    args: &DoctorArgs,
+    remote: &RemoteServer,
+) -> Result<(), CommandFailure> {
+    let url = remote.config()?.endpoint().clone();
+    let proxy = network::ProxyVariables::read(url.origin());
+    diagnosis.check("proxy", Ok(proxy.judge()))?;
+    let looked_up = network::look_up(url.origin(), &proxy, args.connect_timeout);
+    let addresses = diagnosis.record("dns", looked_up)?;
+    let target = HttpTarget::new(url.clone(), addresses, remote.to_fields());
+    let address = diagnosis.record("tcp", network::connect(&target, &proxy, args.connect_timeout))?;
+    let target = HttpTarget::new(url, vec![address], remote.to_fields());
+    diagnosis.check("tls", network::negotiate_tls(&target, args.connect_timeout))?;
+    let reply = match send(&target, args.timeout) {
+        Ok(reply) => status::check_gateway(&reply).map(|passed| (passed, reply)),
+        Err(why) => Err(explain_no_reply(&target, why, args.timeout)),
+    };
+    let reply = diagnosis.record("http", reply)?;
+    diagnosis.check("redirect", status::check_redirect(&target, &reply))?;
+    let speaks_http_sse = diagnosis.record("path", status::check_path(&target, &reply, args.timeout))?;
+    diagnosis.check("host", status::check_host(&target, &reply))?;
+    let skew = reply.head.field("Date").and_then(clock::skew);
+    diagnosis.check("clock", Ok(clock::judge(skew)))?;
+    let reply = authorize(diagnosis, args, &target, reply, skew)?;
+    match reply.filter(|_| !speaks_http_sse) {
+        Some(reply) => {
+            diagnosis.check("content", status::check_content(&reply, args.timeout))?;
+            diagnosis.check("buffering", Ok(status::judge_buffering(&reply)))?;
+            end_session(&target, &reply, args.timeout);
+        }
+        None => {
+            let why = "the next step shows the responses that matter";
+            for step in ["content", "buffering"] {
+                diagnosis.check(step, Ok(Passed::Skipped(why.into())))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Goes through the steps of authorization. Returns the response that a request with a token got, if one could be made.
+fn authorize(
+    diagnosis: &mut Diagnosis,
+    args: &DoctorArgs,
+    target: &HttpTarget,
+    reply: Reply,
+    skew: Option<i64>,
+) -> Result<Option<Reply>, CommandFailure> {
+    if !status::asks_for_token(&reply) {
+        for step in ["resource", "issuer", "token", "scopes"] {
+            diagnosis.check(step, Ok(Passed::Skipped("the server asks for no token here".into())))?;
+        }
+        return Ok(Some(reply));
+    }
+    #[cfg(feature = "auth")]
+    return authorization::diagnose(diagnosis, args, target, &reply, skew);
+    #[cfg(not(feature = "auth"))]
+    {
+        let _ = (args, target, skew);
+        let finding = Finding::new(
+            "the server asks for a token",
+            "none was sent, or it is refused; this mcp-probe was built without the feature `auth`, so it cannot look further",
+            crate::failure::BEARER_HINT,
+        );
+        diagnosis.check("token", Err(finding.with_exit(Exit::Unauthorized)))?;
+        Ok(None)
+    }
+}
+
+/// Sends the first message and reads its response, of an event stream as far as the answer.
+pub(super) fn send(target: &HttpTarget, timeout: Duration) -> Result<Reply, NoReply> {
+    let mut fields = Fields::new();
+    fields.push(CONTENT_TYPE, JSON.as_bytes());
+    fields.push(ACCEPT, format!("{JSON}, {EVENT_STREAM}").as_bytes());
+    let until = Instant::now() + timeout;
+    let begun = HttpExchange::begin(target, "POST", fields, Some(question().as_bytes()), timeout);
+    let mut exchange = begun.map_err(|error| NoReply::Broken(error.to_string()))?;
+    let mut reply: Option<Reply> = None;
+    let mut events = None;
+    loop {
+        while let Some(event) = exchange.poll_event() {
+            match (event, &mut reply) {
+                (ResponseEvent::Head(head), _) => {
+                    events = head.has_media_type(EVENT_STREAM).then(|| SseDecoder::new(MAX_BODY));
+                    reply = Some(Reply { head, body: Vec::new(), message: None, is_open: true });
+                }
+                (ResponseEvent::Body(piece), Some(reply)) => {
+                    if reply.body.len() <= MAX_BODY {
+                        reply.body.extend_from_slice(&piece);
+                    }
+                    if let Some(events) = &mut events {
+                        events.push(&piece);
+                        reply.message = reply.message.take().or_else(|| next_answer(events));
+                    }
+                }
+                // What follows an answer does not matter.
+                (ResponseEvent::Broken(why), reply)
+                    if reply.as_ref().is_none_or(|reply| reply.message.is_none()) =>
+                {
+                    return Err(NoReply::Broken(why));
+                }
+                (_, Some(reply)) => reply.is_open = false,
+                _ => {}
+            }
+        }
+        match reply {
+            Some(mut reply) if !reply.is_open || reply.message.is_some() || Instant::now() >= until => {
+                if events.is_none() {
+                    let message = serde_json::from_slice(&reply.body).ok();
+                    reply.message = message.filter(|message: &Value| message.get("jsonrpc").is_some());
+                }
+                return Ok(reply);
+            }
+            None if Instant::now() >= until => return Err(NoReply::TimedOut),
+            _ => {}
+        }
+        let advanced = exchange::advance(core::iter::once(&mut exchange), until);
+        advanced.map_err(|error| NoReply::Broken(error.to_string()))?;
+    }
+}
+
+/// Returns the next answer in an event stream. Other messages may come before it.
+fn next_answer(events: &mut SseDecoder) -> Option<Value> {
+    while let Some(item) = events.next_event() {
+        let SseItem::Event(event) = item else { continue };
+        if let Some(message) = serde_json::from_slice(&event.data).ok().filter(is_answer) {
+            return Some(message);
+        }
+    }
+    None
+}
+
+/// Ends the session that the first message began, if any. The response does not matter.
+fn end_session(target: &HttpTarget, reply: &Reply, timeout: Duration) {
+    let Some(session) = reply.head.field(SESSION_ID) else { return };
+    let mut fields = Fields::new();
+    fields.push(SESSION_ID, session.as_bytes());
+    let until = Instant::now() + timeout.min(Duration::from_secs(2));
+    let _ = exchange::perform(target, "DELETE", fields, None, until);
+}
+
+/// Explains why there is no response.
+pub(super) fn explain_no_reply(target: &HttpTarget, why: NoReply, timeout: Duration) -> Finding {
+    let origin = target.url().origin();
+    let what = format!("{origin} sends no HTTP response");
+    let why = match why {
+        NoReply::TimedOut => {
+            return Finding::new(
+                what,
+                format!("it took the request and sent nothing within {}", format_seconds(timeout)),
+                "is it busy, or waiting for a service behind it? Look at its log; if it is only slow, raise --timeout",
+            )
+            .with_exit(Exit::Timeout);
+        }
+        NoReply::Broken(why) => why,
+    };
+    let head = if origin.secure { Vec::new() } else { first_bytes(target).unwrap_or_default() };
+    match head.as_slice() {
+        [0x15 | 0x16, 0x03, ..] => {
+            Finding::new(what, "the port speaks TLS, and the URL is http", "write https:// in the URL")
+        }
+        [] => Finding::new(
+            what,
+            why,
+            "is this the port of the MCP server? It closed the connection; its log may tell why",
+        ),
+        bytes if !bytes.starts_with(b"HTTP/") => {
+            let text = String::from_utf8_lossy(bytes);
+            let line = text.lines().next().unwrap_or_default();
+            let fix = if line.contains("\"jsonrpc\"") || line.starts_with('{') {
+                format!(
+                    "a server with one message per line may listen there: `mcp-probe doctor tcp://{}`",
+                    origin.authority()
+                )
+            } else {
+                "give the host and the port of the MCP server".to_owned()
+            };
+            Finding::new(what, format!("another protocol is spoken there: {:?}", clip(line)), fix)
+        }
+        _ if why.contains(exchange::CLOSED) => Finding::new(
+            what,
+            "it answers a GET, and closes the connection when the first message is sent by POST",
+            "read the log of the server: it may end, or fail, when it handles the request",
+        ),
+        _ => Finding::new(
+            what,
+            format!("its response is not valid HTTP: {why}"),
+            "look at the server, or at the proxy before it: the head or the framing of its responses is broken",
+        ),
+    }
+}
+
+/// Returns the first bytes that the port sends to a plain request.
+fn first_bytes(target: &HttpTarget) -> std::io::Result<Vec<u8>> {
+    let mut stream = target.connect(FIRST_BYTES_TIMEOUT)?;
+    stream.set_read_timeout(Some(FIRST_BYTES_TIMEOUT))?;
+    let host = target.url().origin().authority();
+    let request =
+        format!("GET {} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n", target.url().target());
+    // In one piece: what comes after an alert of TLS would reset the connection, and the alert with it.
+    stream.write_all(request.as_bytes())?;
+    let mut head = vec![0; 512];
+    let read = stream.read(&mut head)?;
+    head.truncate(read);
+    Ok(head)
+}
+
+/// Maximum number of body bytes that are kept.
+const MAX_BODY: usize = 1 << 20;
+const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,0 +1,410 @@
+//! The steps of a server that is started, or reached at a socket: from the program to its first answer.
+
+use core::time::Duration;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{ErrorKind, Read as _};
+use std::path::Path;
+
+use mcp_std::io::StreamAddress;
+use mcp_std::process::{Child, ProcessStatus, SpawnError, SpawnErrorKind};
+
+use super::output::{FirstOutput, clip, http_address, http_server};
+use super::report::{Diagnosis, Finding, Passed};
+use crate::args::StderrChoice;
+use crate::failure::{CommandFailure, UNREACHABLE_HINT};
+use crate::server::ServerProgram;
+use crate::session::SHUTDOWN_TIMEOUTS;
+
+/// Starts the program and reads its first answer.
+pub(super) fn diagnose(
+    diagnosis: &mut Diagnosis,
+    program: &ServerProgram,
+    timeout: Duration,
+) -> Result<(), CommandFailure> {
+    diagnosis.check("directory", check_directory(program))?;
+    let spawned = program.program(StderrChoice::Capture).spawn();
+    let mut child = diagnosis.record("program", check_spawned(program, spawned))?;
+    let name = program_name(program);
+    let mut io = child.take_io().map_err(|error| CommandFailure::failed(error.to_string()))?;
+    let heard = FirstOutput::read(&mut io, timeout);
+    let ended = check_running(program, &name, &heard, &mut child);
+    let stderr = child.stderr_tail();
+    child.shutdown(Some(io), SHUTDOWN_TIMEOUTS);
+    diagnosis.check("start", ended)?;
+    // A program that prints nothing may tell on stderr why.
+    let told = heard.is_silent().then(|| explain_silence(program, &name, &stderr)).flatten();
+    diagnosis.check("output", told.map_or_else(|| heard.judge(&name), Err))
+}
+
+/// Connects to a socket or a serial line and reads the first answer.
+pub(super) fn diagnose_stream(
+    diagnosis: &mut Diagnosis,
+    address: &StreamAddress,
+    timeout: Duration,
+) -> Result<(), CommandFailure> {
+    let connected = address.connect(timeout).map_err(|error| {
+        let (why, fix) = match error.kind() {
+            ErrorKind::ConnectionRefused => ("nothing listens there", UNREACHABLE_HINT),
+            ErrorKind::NotFound => (
+                "there is no such socket or device",
+                "start the server first, and compare the path with the one that it was given",
+            ),
+            ErrorKind::PermissionDenied => (
+                "this user may not open it",
+                "change the permissions of the socket or the device, or join its group (often `dialout`)",
+            ),
+            ErrorKind::TimedOut => (
+                "nothing answers, not even with a refusal: a firewall drops it, or the host is off",
+                UNREACHABLE_HINT,
+            ),
+            _ => ("the operating system reports it", UNREACHABLE_HINT),
+        };
+        Finding::new(error.to_string(), why, fix)
+    });
+    let mut io = diagnosis.record("connect", connected.map(|io| (Passed::Ok(address.to_string()), io)))?;
+    let heard = FirstOutput::read(&mut io, timeout);
+    let name = address.to_string();
+    let outcome = match heard.ended_silently() {
+        true => Err(Finding::new(
+            format!("{name} closes the connection without an answer"),
+            "another kind of server listens there, or it takes no more connections",
+            "compare the address with that of the MCP server, and end other connections to it",
+        )),
+        false => heard.judge(&name),
+    };
+    diagnosis.check("output", outcome)
+}
+
+fn check_directory(program: &ServerProgram) -> Result<Passed, Finding> {
+    let Some(directory) = program.directory() else {
+        return Ok(Passed::Skipped("that of this command".into()));
+    };
+    let shown = directory.display();
+    if directory.is_dir() {
+        return Ok(Passed::Ok(shown.to_string()));
+    }
+    let why = if directory.exists() { "it is a file" } else { "there is nothing at this path" };
+    let fix = if directory.starts_with("~") {
+        "write the whole path: only a shell replaces `~`"
+    } else {
+        "correct `cwd` in the configuration file, or create the directory"
+    };
+    Err(Finding::new(format!("the working directory {shown} does not exist"), why, fix))
+}
+
+fn check_spawned(
+    program: &ServerProgram,
+    spawned: Result<Child, SpawnError>,
+) -> Result<(Passed, Child), Finding> {
+    let path = Path::new(first_word(program));
+    let shown = path.display();
+    match spawned {
+        Ok(child) => Ok((Passed::Ok(format!("{shown} is started")), child)),
+        Err(error) => Err(match error.kind() {
+            SpawnErrorKind::NotFound => explain_missing(path),
+            SpawnErrorKind::NotPermitted if path.is_dir() => Finding::new(
+                format!("{shown} cannot be started"),
+                "it is a directory",
+                "name the program in it, or the interpreter with the script: `python server.py`",
+            ),
+            SpawnErrorKind::NotPermitted => Finding::new(
+                format!("{shown} cannot be started"),
+                "the file is not executable for this user",
+                format!("run `chmod +x {shown}`, or name its interpreter: `python {shown}`, `node {shown}`"),
+            ),
+            SpawnErrorKind::NotExecutable => explain_interpreter(path),
+            _ => Finding::new(
+                format!("{shown} cannot be started"),
+                error.to_string(),
+                "run the same command in a shell, as the same user",
+            ),
+        }),
+    }
+}
+
+/// Explains why a program is not found.
+fn explain_missing(path: &Path) -> Finding {
+    let word = path.to_string_lossy();
+    let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    if let Some((first, _)) = word.split_once(char::is_whitespace) {
+        // The rest may hold secrets.
+        return Finding::new(
+            format!("there is no program \"{first} …\""),
+            "the whole command line is one word here, so all of it is taken for the name of the program",
+            format!(
+                "write the words apart, as in -- {first} …; a configuration file has `command` and `args`"
+            ),
+        );
+    }
+    let what = format!("there is no program {word:?}");
+    if word.starts_with('~') || word.contains('$') {
+        let why = "`~` and variables are replaced by a shell, and no shell starts the server";
+        return Finding::new(what, why, "write the whole path");
+    }
+    if is_authority(&word) {
+        let why = "it looks like the address of a server over HTTP, which is given by its URL";
+        return Finding::new(what, why, format!("run `mcp-probe doctor http://{word}`"));
+    }
+    if word.contains(['/', '\\']) {
+        let why = match path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.is_dir()) {
+            Some(parent) => format!("the directory {} does not exist", parent.display()),
+            None => "there is no such file in that directory".to_owned(),
+        };
+        return Finding::new(
+            what,
+            why,
+            "correct the path, or build the server first; a relative path starts at the working directory",
+        );
+    }
+    if let Some((_, package)) = LAUNCHERS.iter().find(|(name, _)| *name == file) {
+        let why =
+            format!("it comes with {package}, which is not installed, or not on the PATH of this process");
+        let fix = format!(
+            "install {package}; if a shell finds it, write the path that `which {file}` prints, since desktop applications have another PATH"
+        );
+        return Finding::new(what, why, fix);
+    }
+    Finding::new(
+        what,
+        "no directory of PATH has a file of this name",
+        "install it, or write its whole path, which `which NAME` prints in a shell that finds it",
+    )
+}
+
+/// Explains why a file that exists is no program.
+fn explain_interpreter(path: &Path) -> Finding {
+    let what = format!("{} cannot be started", path.display());
+    let mut head = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(256).read_to_end(&mut head));
+    let text = String::from_utf8_lossy(&head);
+    let first = text.split('\n').next().unwrap_or_default();
+    match first.strip_prefix("#!").filter(|_| read.is_ok()) {
+        Some(interpreter) if interpreter.ends_with('\r') => Finding::new(
+            what,
+            "its first line ends with CRLF, so the name of its interpreter ends with a carriage return",
+            "save the file with LF line endings (`dos2unix`, or `* text eol=lf` in .gitattributes)",
+        ),
+        Some(interpreter) => Finding::new(
+            what,
+            format!(
+                "its first line names the interpreter {:?}, which does not exist",
+                clip(interpreter.trim())
+            ),
+            "install the interpreter, or start the script by it: `python server.py`",
+        ),
+        None => Finding::new(
+            what,
+            "it is a script without `#!` in its first line, or a program for another system or processor",
+            "start it by its interpreter (`sh`, `python`, `node`), or get the build for this machine",
+        ),
+    }
+}
+
+/// Checks that the program did not end without a word.
+fn check_running(
+    program: &ServerProgram,
+    name: &str,
+    heard: &FirstOutput,
+    child: &mut Child,
+) -> Result<Passed, Finding> {
+    if !heard.ended_silently() {
+        return Ok(Passed::Ok(format!(
+            "{name} {}",
+            if heard.is_closed() { "prints something" } else { "runs" }
+        )));
+    }
+    let ended = match child.wait_timeout(Duration::from_millis(500)) {
+        ProcessStatus::Exited(Some(status)) => format!(" with {status}"),
+        ProcessStatus::Exited(None) => String::new(),
+        ProcessStatus::Running => {
+            return Err(Finding::new(
+                format!("{name} closes its output"),
+                "it still runs, but has closed its stdout, as programs do that go to the background",
+                "start it so that it stays in the foreground, and let it keep stdout for messages",
+            ));
+        }
+    };
+    let what = format!("{name} ends{ended} before it answers");
+    let stderr = child.stderr_tail();
+    if let Some(finding) = explain_stderr(&what, &stderr) {
+        return Err(finding);
+    }
+    let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
+    if let Some(line) = last {
+        return Err(Finding::new(
+            what,
+            format!("its last words on stderr are {:?}", clip(line.trim())),
+            "correct what it complains about; run the same command in a shell to see all of it",
+        ));
+    }
+    if lacks_interactive(program) {
+        return Err(missing_interactive(what));
+    }
+    Err(Finding::new(
+        what,
+        "it printed nothing, neither on stdout nor on stderr: it is no server, or needs another argument to serve on stdio",
+        "run the same command in a shell: a server waits for input there, until Ctrl-D",
+    ))
+}
+
+/// Explains a silent program by what it printed on stderr, and by its command.
+fn explain_silence(program: &ServerProgram, name: &str, stderr: &str) -> Option<Finding> {
+    if lacks_interactive(program) {
+        return Some(missing_interactive(format!("{name} does not answer")));
+    }
+    if let Some(address) = stderr.lines().find_map(http_address) {
+        return Some(http_server(name, address));
+    }
+    explain_stderr(&format!("{name} does not answer"), stderr)
+}
+
+/// Explains a failure by words on stderr that have a known cause.
+fn explain_stderr(what: &str, stderr: &str) -> Option<Finding> {
+    let (line, (_, why, fix)) = stderr.lines().rev().find_map(|line| {
+        let lower = line.to_lowercase();
+        let known = CAUSES.iter().find(|(words, ..)| words.iter().any(|word| lower.contains(word)))?;
+        Some((line, known))
+    })?;
+    Some(Finding::new(what, format!("{why}: {:?}", clip(line.trim())), *fix))
+}
+
+/// Returns whether the command runs a container whose stdin is closed.
+fn lacks_interactive(program: &ServerProgram) -> bool {
+    let mut words = program.words().map(OsStr::to_string_lossy);
+    let name = words.next().unwrap_or_default();
+    let is_runner = Path::new(&*name).file_stem().is_some_and(|stem| stem == "docker" || stem == "podman");
+    let words: Vec<_> = words.collect();
+    let is_interactive = |word: &str| {
+        word == "--interactive" || (word.starts_with('-') && !word.starts_with("--") && word.contains('i'))
+    };
+    is_runner && words.iter().any(|word| word == "run") && !words.iter().any(|word| is_interactive(word))
+}
+
+fn missing_interactive(what: String) -> Finding {
+    Finding::new(
+        what,
+        "without -i the container has no stdin, so the server reads the end of its input at once",
+        "write `docker run -i --rm IMAGE`, and leave -t out",
+    )
+}
+
+fn first_word(program: &ServerProgram) -> &OsStr {
+    program.words().next().unwrap_or_default()
+}
+
+/// Returns the name of the program for sentences.
+fn program_name(program: &ServerProgram) -> String {
+    let path = Path::new(first_word(program));
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// Returns whether a word is `HOST:PORT`, perhaps with a path.
+fn is_authority(word: &str) -> bool {
+    let Some((host, rest)) = word.split_once(':') else { return false };
+    let port = rest.split('/').next().unwrap_or_default();
+    let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+    !host.is_empty() && host.chars().all(is_host) && port.parse::<u16>().is_ok()
+}
+
+/// Programs that start servers, and what they come with.
+const LAUNCHERS: &[(&str, &str)] = &[
+    ("npx", "Node.js"),
+    ("npm", "Node.js"),
+    ("node", "Node.js"),
+    ("bun", "Bun"),
+    ("bunx", "Bun"),
+    ("deno", "Deno"),
+    ("uv", "uv"),
+    ("uvx", "uv"),
+    ("pipx", "pipx"),
+    ("python", "Python (as `python3` on many systems)"),
+    ("python3", "Python"),
+    ("docker", "Docker"),
+    ("podman", "Podman"),
+    ("java", "a Java runtime"),
+    ("dotnet", ".NET"),
+    ("go", "Go"),
+    ("cargo", "Rust"),
+    ("ruby", "Ruby"),
+    ("php", "PHP"),
+];
+
+/// Words on stderr in lower case, with the cause and the remedy.
+const CAUSES: &[(&[&str], &str, &str)] = &[
+    (
+        &["address already in use", "eaddrinuse", "only one usage of each socket address"],
+        "the port that it wants is taken, perhaps by itself from an earlier start",
+        "end the other process, or give the server another port",
+    ),
+    (
+        &["no module named", "modulenotfounderror"],
+        "a Python module is missing in the environment that runs it",
+        "install the package there, or start the server by the Python of its own environment (`uv run`, `.venv/bin/python`)",
+    ),
+    (
+        &["cannot find module", "err_module_not_found"],
+        "a JavaScript module or the built script is missing",
+        "run `npm install` and the build of the server, and check the path of the script",
+    ),
+    (
+        &["cannot connect to the docker daemon", "docker daemon is not running"],
+        "Docker is not running",
+        "start Docker, and check that this user may use it",
+    ),
+    (
+        &["404 not found", "e404", "no matching distribution", "was not found in the package registry"],
+        "the package does not exist under this name",
+        "correct the name of the package, with its scope (@owner/name)",
+    ),
+    (
+        &["enotfound", "eai_again", "etimedout", "econnrefused", "network is unreachable", "name resolution"],
+        "it needs the network and does not reach it",
+        "check the network and the proxy; variables such as HTTPS_PROXY are passed on only by --env HTTPS_PROXY",
+    ),
+    (
+        &[
+            "api key",
+            "api_key",
+            "apikey",
+            "environment variable",
+            "env var",
+            "token is required",
+            "missing token",
+        ],
+        "it wants a variable that it does not get: a server gets only PATH, HOME and similar variables",
+        "pass the variable on with --env NAME, or set it in `env` of the configuration file",
+    ),
+    (
+        &["unsupported engine", "requires python", "requires node", "syntaxerror", "invalid syntax"],
+        "its code is not for this version of its interpreter",
+        "install the version that the server asks for, and start it by that one",
+    ),
+    (
+        &["permission denied", "eacces", "operation not permitted"],
+        "it may not open something that it needs",
+        "change the permissions of the file that is named, or run it as another user",
+    ),
+    (
+        &["command not found", ": not found", "is not recognized as"],
+        "it starts another program that is not installed, or not on the PATH that it gets",
+        "install that program, or pass on another PATH with --env PATH=…",
+    ),
+    (
+        &[
+            "unrecognized arguments",
+            "unexpected argument",
+            "unknown option",
+            "invalid option",
+            "unrecognized option",
+            "usage:",
+        ],
+        "its arguments are not what it expects",
+        "correct the arguments behind the program; its --help lists them",
+    ),
+    (
+        &["no such file or directory", "enoent", "filenotfounderror", "can't open file"],
+        "a file that it is given does not exist",
+        "correct the path; a relative one starts at the working directory, which differs from client to client",
+    ),
+];
