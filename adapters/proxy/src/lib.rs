@@ -73,6 +73,7 @@ mod relay;
 mod relayed_call;
 mod resources;
 mod routing;
+mod search;
 mod server_life;
 mod subscriptions;
 #[cfg(test)]
