@@ -87,3 +87,4 @@ pub use policy::{Access, Decision};
 pub use relay::{
     ClientCount, Engines, Relay, client_limits, relayed_capabilities, server_config, server_limits,
 };
+pub use search::{SearchSize, search_gateway_config};

@@ -7,8 +7,8 @@
 use mcp_proto::client::{self, InputId};
 use mcp_proto::server::{self, Call};
 use mcp_proto::{
-    CallError, CallId, CallKey, Capabilities, Capability, ChannelId, Diagnostic, Era, Fault, Instant, Limits,
-    RawJson, RpcError, Version, VersionSet,
+    CallError, CallId, CallKey, Capabilities, Capability, Change, ChannelId, Diagnostic, Era, Fault, Instant,
+    Limits, RawJson, RpcError, Version, VersionSet,
 };
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -74,6 +74,10 @@ pub struct Relay {
     user: User,
     /// Whether a policy decides what each principal sees: what belongs to no call is shown to no client.
     pub(super) has_policy: bool,
+    /// Whether clients see none of the tools, and are not told when they change.
+    pub(super) hides_tools: bool,
+    /// Whether such a change has not been heeded yet.
+    pub(super) tools_changed: bool,
     /// Changes of which the gateway tells those who may know of them, because there is a policy.
     pub(super) notices: Vec<Notice>,
     /// Name of the server in a gateway.
@@ -134,6 +138,8 @@ impl Relay {
             unfound: Vec::new(),
             user: User::None,
             has_policy: false,
+            hides_tools: false,
+            tools_changed: false,
             notices: Vec::new(),
             name: None,
             prefix: None,
@@ -439,7 +445,11 @@ impl Relay {
     }
 
     /// Tells the clients of changes, or the gateway if its policy decides who is told.
-    pub(super) fn announce(&mut self, engines: &mut Engines<'_>, notices: Vec<Notice>) {
+    pub(super) fn announce(&mut self, engines: &mut Engines<'_>, mut notices: Vec<Notice>) {
+        if self.hides_tools {
+            self.tools_changed |= notices.iter().any(|notice| notice.change == Change::Tools);
+            notices.retain(|notice| notice.change != Change::Tools);
+        }
         if self.has_policy {
             return self.notices.extend(notices);
         }

@@ -5,10 +5,10 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
+use mcp_proto::Instant;
 use mcp_proto::client::Peer;
 use mcp_proto::model::Implementation;
-use mcp_proto::{Change, Instant};
-use mcp_proto_proxy::{ClientCount, Gateway, GatewayEngines, UpstreamEngine, UpstreamEngines};
+use mcp_proto_proxy::{ClientCount, Gateway, GatewayEngines, SearchSize, UpstreamEngine, UpstreamEngines};
 
 use super::health::{Health, ServerState};
 use super::rules::SharedRules;
@@ -51,12 +51,14 @@ pub(super) struct GatewayLoop {
     has_policy: bool,
     /// Servers whose followed resources are too many, as a note has told.
     unfollowed: BTreeSet<usize>,
+    /// What search saves, as a note has told.
+    search_size: Option<SearchSize>,
 }
 
 impl GatewayLoop {
     pub(super) fn new(
         front: Front,
-        clients: ClientCount,
+        gateway: Gateway,
         idle_timeout: Option<Duration>,
         identity: ClientIdentity,
         file: ServerFile,
@@ -65,7 +67,7 @@ impl GatewayLoop {
         Self {
             look_at: front.downstream.now() + LOOK_INTERVAL,
             front,
-            gateway: Gateway::new(clients),
+            gateway,
             slots: Slots::default(),
             leaving: Vec::new(),
             idle_timeout,
@@ -76,6 +78,7 @@ impl GatewayLoop {
             health,
             has_policy: false,
             unfollowed: BTreeSet::new(),
+            search_size: None,
         }
     }
 
@@ -97,6 +100,7 @@ impl GatewayLoop {
             while self.change_servers() {
                 self.process_pending();
             }
+            self.note_search();
             if self.front.downstream.is_finished() {
                 return Ok(());
             }
@@ -155,10 +159,7 @@ impl GatewayLoop {
             let gateway = core::mem::replace(&mut self.gateway, Gateway::new(ClientCount::One));
             self.gateway = gateway.policy(move |access| rules.decide(access));
         }
-        let now = self.front.downstream.now();
-        for change in [Change::Tools, Change::Prompts, Change::Resources] {
-            self.front.downstream.engine().publish(now, &change);
-        }
+        self.with_gateway(|gateway, engines| gateway.announce_changes(engines));
     }
 
     fn add(&mut self, upstream: ConfiguredUpstream) {
@@ -224,6 +225,17 @@ impl GatewayLoop {
                 ));
             }
         }
+    }
+
+    /// Tells what search saves, when the tools of all servers are known or have changed.
+    fn note_search(&mut self) {
+        let size = self.gateway.search_size(self.front.downstream.now());
+        let Some(size) = size.filter(|size| self.search_size != Some(*size)) else { return };
+        self.search_size = Some(size);
+        let SearchSize { tools, tokens, shown_tokens, .. } = size;
+        print_note(&format!(
+            "search: 2 tools of about {shown_tokens} tokens stand for {tools} of about {tokens}"
+        ));
     }
 
     /// Reads the file again. One that is wrong changes nothing.

@@ -96,8 +96,8 @@ impl Catalogue {
     }
 
     /// Reads the list from its beginning, because the upstream was started.
-    pub(crate) fn read(&mut self, upstream: UpstreamEngine<'_>) {
-        self.state = match ask(upstream, None) {
+    pub(crate) fn read(&mut self, mut upstream: UpstreamEngine<'_>) {
+        self.state = match ask(&mut upstream, None) {
             Ok(call) => State::Reading(Reading {
                 call,
                 tools: Vec::new(),
@@ -124,7 +124,11 @@ impl Catalogue {
     }
 
     /// Handles one page of the list, which is read on if there are more.
-    pub(crate) fn handle_page(&mut self, outcome: Result<RawJson, CallError>, upstream: UpstreamEngine<'_>) {
+    pub(crate) fn handle_page(
+        &mut self,
+        outcome: Result<RawJson, CallError>,
+        mut upstream: UpstreamEngine<'_>,
+    ) {
         let State::Reading(mut reading) = core::mem::replace(&mut self.state, State::Unknown) else { return };
         let page = match outcome {
             Ok(page) => page,
@@ -138,7 +142,7 @@ impl Catalogue {
         let cursor = page.member("nextCursor").and_then(|cursor| cursor.string());
         let has_room = reading.pages < MAX_PAGES && !reading.is_full();
         match cursor {
-            Some(cursor) if has_room => match ask(upstream, Some(&cursor)) {
+            Some(cursor) if has_room => match ask(&mut upstream, Some(&cursor)) {
                 Ok(call) => {
                     reading.call = call;
                     self.state = State::Reading(reading);
@@ -179,7 +183,7 @@ impl Reading {
 }
 
 /// Asks an upstream for a page of its tools.
-fn ask(upstream: UpstreamEngine<'_>, cursor: Option<&str>) -> Result<CallKey, UseError> {
+fn ask(upstream: &mut UpstreamEngine<'_>, cursor: Option<&str>) -> Result<CallKey, UseError> {
     let params = cursor.map(|cursor| ("cursor", cursor)).into_iter().collect::<Map<_>>();
     upstream.engine.call(upstream.now, EntryKind::Tool.list_method(), &params, &CallOptions::new())
 }

@@ -184,8 +184,12 @@ mod tests {
     /// Returns the names of the tools that a query finds among some with names and descriptions.
     fn found<'a>(query: &str, tools: &[(&'a str, &str)]) -> Vec<&'a str> {
         let documents = tools.iter().map(|(name, description)| {
-            let entry = RawJson::encode(&Extra::from([("description", RawJson::encode(description).unwrap())]));
-            (*name, Document::new(name, name.split_once('_').map_or(*name, |(_, rest)| rest), &entry.unwrap()))
+            let entry =
+                RawJson::encode(&Extra::from([("description", RawJson::encode(description).unwrap())]));
+            (
+                *name,
+                Document::new(name, name.split_once('_').map_or(*name, |(_, rest)| rest), &entry.unwrap()),
+            )
         });
         let documents: Vec<_> = documents.collect();
         let tools: Vec<_> = documents.iter().map(|(name, document)| (*name, document)).collect();

@@ -9,6 +9,7 @@ mod harness;
 mod input;
 mod policy;
 mod resources;
+mod search;
 mod search_quality;
 mod server_life;
 mod several_clients;

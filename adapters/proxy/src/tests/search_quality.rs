@@ -6,7 +6,7 @@
 use mcp_proto::RawJson;
 use serde_json::Value;
 
-use crate::search::{Document, plain_words, rank};
+use crate::search::{Document, rank, words};
 
 const SERVERS: &str = include_str!("search/servers.json");
 const QUESTIONS: &str = include_str!("search/questions.tsv");
@@ -43,7 +43,8 @@ fn measure(name: &str, text: &str) -> (usize, usize) {
         let found: Vec<&str> = rank(question, &tools, 5).into_iter().map(|at| tools[at].0).collect();
         first += usize::from(found.first() == Some(right));
         five += usize::from(found.contains(right));
-        if !found.contains(right) {
+        // Those of the questions stay unseen: a rule that is made for them would make their figure worthless.
+        if name == "tuning" && !found.contains(right) {
             println!("{name}: {question:?} finds {found:?}, not {right}");
         }
     }
@@ -71,12 +72,15 @@ fn rules_fit_the_questions_they_were_chosen_by() {
 #[test]
 fn questions_are_200_and_half_lack_the_name_of_the_tool() {
     let (asked, tuning) = (questions(QUESTIONS), questions(TUNING));
-    assert_eq!((asked.len(), tuning.len()), (200, 60));
+    assert_eq!((asked.len(), tuning.len()), (200, 260));
+    // In any form of its words, without its server.
     let lacks = |(question, tool): &&(&str, &str)| {
-        let question = plain_words(question);
+        let question = words(question);
         let name = tool.split_once('_').expect("a server").1;
-        !plain_words(name).iter().all(|word| question.contains(word))
+        !words(name).iter().all(|word| question.contains(word))
     };
-    assert!(asked.iter().filter(lacks).count() >= 100);
+    let lacking = asked.iter().filter(lacks).count();
+    println!("{lacking} questions lack the name");
+    assert!(lacking >= 100, "{lacking}");
     assert!(asked.iter().all(|(question, _)| tuning.iter().all(|(other, _)| question != other)));
 }

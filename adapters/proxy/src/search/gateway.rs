@@ -1,0 +1,407 @@
+//! The tools of a gateway behind `search` and `call`.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use mcp_proto::model::{CallToolResult, Map};
+use mcp_proto::server::{self, Call};
+use mcp_proto::{CallError, CallId, CallKey, Capability, EntryKind, Instant, Limits, RawJson, VersionSet};
+
+use super::answers::{self, CALL, LIST, Query, SEARCH};
+use super::catalogue::{Catalogue, IndexedTool};
+use crate::convert;
+use crate::gateway::{Gateway, GatewayEngines, config_with};
+use crate::lists::{LIST_TIMEOUT, UNAVAILABLE};
+use crate::names;
+use crate::policy::{Access, Decision};
+use crate::routing::refuse;
+
+/// Catalogues of all upstreams, and the searches that wait for some of them.
+#[derive(Debug, Default)]
+pub(crate) struct ToolSearch {
+    catalogues: BTreeMap<usize, Catalogue>,
+    waiting: BTreeMap<CallId, WaitingSearch>,
+}
+
+/// A search that waits. Their number is bounded by [`mcp_proto::Limits::max_live_calls`].
+#[derive(Debug)]
+struct WaitingSearch {
+    call: Call,
+    query: Query,
+    deadline: Instant,
+    /// Upstreams whose catalogues are not read yet.
+    open: BTreeSet<usize>,
+}
+
+impl ToolSearch {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.waiting.values().map(|search| search.deadline).min()
+    }
+}
+
+/// What search saves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct SearchSize {
+    /// Number of tools that are found.
+    pub tools: usize,
+    /// Tokens that the list of them would take, at 4 bytes each.
+    pub tokens: usize,
+    /// Tokens that the list of `search` and `call` takes.
+    pub shown_tokens: usize,
+}
+
+/// A call of a client that goes to an upstream, perhaps with parameters in place of its own.
+pub(crate) type RoutedCall = (Call, Option<RawJson>);
+
+impl Gateway {
+    /// Shows two tools in place of all: `search` finds tools by a query, `call` calls one by its name. A tool that is not shown can be
+    /// called by its own name, too.
+    ///
+    /// Tools are read from an upstream when it has been started, and when it tells that they have changed: at most 4,096 tools of
+    /// 256 KiB, in 8 MiB. A search ranks those that the policy shows to its client, and waits up to [`LIST_TIMEOUT`] for those of
+    /// upstreams that are being started. Clients are not told of changes: their list stays the same
+    /// ([`search_gateway_config`]). They need not repeat arguments of tools in header fields.
+    #[must_use]
+    pub fn with_search(mut self) -> Self {
+        self.search = Some(ToolSearch::default());
+        for relay in self.upstreams.iter_mut().flatten() {
+            relay.hides_tools = true;
+        }
+        self
+    }
+
+    /// Returns what search saves; `None` without search, and while tools of an upstream are being read.
+    #[must_use]
+    pub fn search_size(&self, now: Instant) -> Option<SearchSize> {
+        let search = self.search.as_ref()?;
+        if self.indices().any(|upstream| self.is_open(now, upstream)) {
+            return None;
+        }
+        let tools: Vec<_> = search.catalogues.values().flat_map(Catalogue::tools).collect();
+        let bytes: usize = tools.iter().map(|tool| tool.entry.as_bytes().len() + 1).sum();
+        Some(SearchSize {
+            tools: tools.len(),
+            tokens: bytes / BYTES_PER_TOKEN,
+            shown_tokens: LIST.len() / BYTES_PER_TOKEN,
+        })
+    }
+
+    /// Returns whether the catalogue of an upstream is to come.
+    fn is_open(&self, now: Instant, upstream: usize) -> bool {
+        let Some(relay) = self.relay(upstream) else { return false };
+        match self.search.as_ref().and_then(|search| search.catalogues.get(&upstream)) {
+            Some(catalogue) if catalogue.is_reading() => true,
+            Some(catalogue) if catalogue.is_known() || catalogue.failure().is_some() => false,
+            _ => relay.life.absence(now).is_none(),
+        }
+    }
+
+    // ---- catalogues ------------------------------------------------------------------------------------------
+
+    /// Calls a function with the catalogue of an upstream and its engine, if there is search.
+    fn with_catalogue(
+        &mut self,
+        engines: &mut GatewayEngines<'_>,
+        upstream: usize,
+        act: impl FnOnce(&mut Catalogue, crate::UpstreamEngine<'_>),
+    ) {
+        let name = self.relay(upstream).map(|relay| format!("{}_", relay.name()));
+        let (Some(search), Some(prefix)) = (&mut self.search, name) else { return };
+        let Some(engine) = engines.upstreams.engine(upstream) else { return };
+        act(search.catalogues.entry(upstream).or_insert_with(|| Catalogue::new(&prefix)), engine);
+    }
+
+    /// Reads the tools of an upstream that was started.
+    pub(crate) fn read_tools(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize) {
+        if let Some(Some(relay)) = self.upstreams.get_mut(upstream) {
+            relay.tools_changed = false;
+        }
+        self.with_catalogue(engines, upstream, Catalogue::read);
+        self.close_read(engines, upstream);
+    }
+
+    /// Reads the tools again of upstreams that have told that they have changed.
+    pub(crate) fn refresh_tools(&mut self, engines: &mut GatewayEngines<'_>) {
+        for upstream in self.indices() {
+            let relay = self.upstreams.get_mut(upstream).and_then(Option::as_mut);
+            let relay = relay.filter(|relay| relay.life.is_running());
+            if relay.is_some_and(|relay| core::mem::take(&mut relay.tools_changed)) {
+                self.with_catalogue(engines, upstream, Catalogue::refresh);
+                self.close_read(engines, upstream);
+            }
+        }
+    }
+
+    /// Returns whether a call of an upstream reads its tools.
+    pub(crate) fn reads_tools(&self, upstream: usize, call: CallKey) -> bool {
+        let catalogue = self.search.as_ref().and_then(|search| search.catalogues.get(&upstream));
+        catalogue.is_some_and(|catalogue| catalogue.has_call(call))
+    }
+
+    pub(crate) fn handle_tools(
+        &mut self,
+        engines: &mut GatewayEngines<'_>,
+        upstream: usize,
+        outcome: Result<RawJson, CallError>,
+    ) {
+        self.with_catalogue(engines, upstream, |catalogue, engine| catalogue.handle_page(outcome, engine));
+        self.close_read(engines, upstream);
+    }
+
+    /// Forgets the tools of an upstream that was removed.
+    pub(crate) fn forget_tools(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize) {
+        self.close_searches(engines, upstream);
+        if let Some(search) = &mut self.search {
+            search.catalogues.remove(&upstream);
+        }
+    }
+
+    /// Lets searches go on without waiting for an upstream, if its tools are no longer being read.
+    fn close_read(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize) {
+        let catalogue = self.search.as_ref().and_then(|search| search.catalogues.get(&upstream));
+        if catalogue.is_some_and(|catalogue| !catalogue.is_reading()) {
+            self.close_searches(engines, upstream);
+        }
+    }
+
+    // ---- searches --------------------------------------------------------------------------------------------
+
+    /// Answers a call of one of the two tools, or of their list. Returns any other one, and what `call` is to call.
+    pub(crate) fn handle_search(
+        &mut self,
+        engines: &mut GatewayEngines<'_>,
+        call: Call,
+    ) -> Option<RoutedCall> {
+        if self.search.is_none() {
+            return Some((call, None));
+        }
+        if call.method() == EntryKind::Tool.list_method() {
+            answer_list(engines, &call);
+            return None;
+        }
+        match call.tool_call().map(|tool| tool.name.into_owned()).as_deref() {
+            Ok(SEARCH) if call.method() == "tools/call" => {
+                match answers::query(&call) {
+                    Ok(query) => self.start_search(engines, call, query),
+                    Err(why) => answer(engines, &call, &CallToolResult::error(why)),
+                }
+                None
+            }
+            Ok(CALL) if call.method() == "tools/call" => match answers::called(&call) {
+                Ok((name, params)) if self.is_callable(&call, &name, &params) => Some((call, Some(params))),
+                Ok((name, _)) => {
+                    let tools = self.visible_tools(engines.now, &call);
+                    let tools: Vec<&IndexedTool> = tools.iter().map(VisibleTool::get).collect();
+                    answer(engines, &call, &CallToolResult::error(answers::unknown(&name, &tools)));
+                    None
+                }
+                Err(why) => {
+                    answer(engines, &call, &CallToolResult::error(why));
+                    None
+                }
+            },
+            _ => Some((call, None)),
+        }
+    }
+
+    /// Returns whether a name may be one of a tool that the client can use.
+    fn is_callable(&self, call: &Call, name: &str, params: &RawJson) -> bool {
+        let upstream = names::split(name).and_then(|(upstream, _)| self.by_name(upstream));
+        let (Some(upstream), Some(search)) = (upstream, &self.search) else { return false };
+        let is_known = search.catalogues.get(&upstream).is_none_or(|catalogue| {
+            catalogue.may_have_others() || catalogue.tools().iter().any(|tool| tool.shown == name)
+        });
+        let decision = self.decide_use(call, (EntryKind::Tool, name), Some(params), upstream);
+        is_known && !matches!(decision, Decision::Hide)
+    }
+
+    fn start_search(&mut self, engines: &mut GatewayEngines<'_>, call: Call, query: Query) {
+        let (id, deadline) = (call.id(), engines.now + LIST_TIMEOUT);
+        let mut open = BTreeSet::new();
+        for upstream in self.indices() {
+            let catalogue = self.search.as_ref().and_then(|search| search.catalogues.get(&upstream));
+            if catalogue.is_some_and(|catalogue| catalogue.failure().is_some()) && self.is_running(upstream) {
+                self.with_catalogue(engines, upstream, Catalogue::read);
+            }
+            let catalogue = self.search.as_ref().and_then(|search| search.catalogues.get(&upstream));
+            // One that failed with its upstream is read at the next start, which the search asks for.
+            let is_to_start = catalogue.is_none_or(|catalogue| !catalogue.is_known())
+                && !self.is_running(upstream)
+                && self.relay(upstream).is_some_and(|relay| relay.life.absence(engines.now).is_none());
+            if is_to_start || self.is_open(engines.now, upstream) {
+                open.insert(upstream);
+                self.count_use(upstream, false, true);
+            }
+        }
+        let Some(search) = &mut self.search else { return };
+        search.waiting.insert(id, WaitingSearch { call, query, deadline, open });
+        self.finish_if_read(engines, id);
+    }
+
+    /// Lets searches go on without waiting for an upstream.
+    pub(crate) fn close_searches(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize) {
+        let Some(search) = &mut self.search else { return };
+        let waiting =
+            search.waiting.iter_mut().filter_map(|(id, search)| search.open.remove(&upstream).then_some(*id));
+        for id in waiting.collect::<Vec<_>>() {
+            self.count_use(upstream, true, false);
+            self.finish_if_read(engines, id);
+        }
+    }
+
+    /// Ends a search that its client has cancelled, if the call is one.
+    pub(crate) fn cancel_search(&mut self, id: CallId) {
+        let _ = self.take_search(id);
+    }
+
+    /// Answers searches whose time is over, without the upstreams that have not answered.
+    pub(crate) fn finish_late_searches(&mut self, engines: &mut GatewayEngines<'_>) {
+        let waiting = self.search.iter().flat_map(|search| search.waiting.iter());
+        let late = waiting.filter(|(_, search)| search.deadline <= engines.now).map(|(id, _)| *id);
+        for id in late.collect::<Vec<_>>() {
+            if let Some(search) = self.take_search(id) {
+                self.answer_search(engines, &search);
+            }
+        }
+    }
+
+    fn finish_if_read(&mut self, engines: &mut GatewayEngines<'_>, id: CallId) {
+        let search = self.search.as_ref().and_then(|search| search.waiting.get(&id));
+        if search.is_some_and(|search| search.open.is_empty()) {
+            if let Some(search) = self.take_search(id) {
+                self.answer_search(engines, &search);
+            }
+        }
+    }
+
+    fn take_search(&mut self, id: CallId) -> Option<WaitingSearch> {
+        let search = self.search.as_mut()?.waiting.remove(&id)?;
+        for upstream in &search.open {
+            self.count_use(*upstream, true, false);
+        }
+        Some(search)
+    }
+
+    fn answer_search(&self, engines: &mut GatewayEngines<'_>, search: &WaitingSearch) {
+        let tools = self.visible_tools(engines.now, &search.call);
+        let tools: Vec<&IndexedTool> = tools.iter().map(VisibleTool::get).collect();
+        let found = match answers::found(&search.query, &tools) {
+            Ok(found) => found,
+            Err(error) => {
+                return refuse(engines, &search.call, &convert::unreadable_result_error(&error));
+            }
+        };
+        let mut result = CallToolResult::structured(found);
+        let unavailable = self.unavailable(engines.now, search);
+        if !unavailable.is_empty() {
+            result.meta = RawJson::encode(&Map::from([(UNAVAILABLE, unavailable)])).ok();
+        }
+        answer(engines, &search.call, &result);
+    }
+
+    /// Returns why tools of some upstreams are not found, by their names.
+    fn unavailable(&self, now: Instant, search: &WaitingSearch) -> Map<String> {
+        let mut unavailable = Map::new();
+        for upstream in self.indices() {
+            let catalogue = self.search.as_ref().and_then(|search| search.catalogues.get(&upstream));
+            let Some(relay) = self.relay(upstream) else { continue };
+            let reason = match (relay.life.absence(now), catalogue) {
+                (Some(reason), _) => reason,
+                (None, _) if search.open.contains(&upstream) => "no answer in time",
+                (None, Some(catalogue)) => match catalogue.failure() {
+                    Some(reason) if catalogue.tools().is_empty() => reason,
+                    _ => continue,
+                },
+                (None, None) => "it could not be started",
+            };
+            if self.is_named(&search.call, EntryKind::Tool, relay.name()) {
+                unavailable.insert(relay.name(), reason.to_owned());
+            }
+        }
+        unavailable
+    }
+
+    /// Returns the tools that a client may see, in the order of upstreams, without those of upstreams that have failed.
+    fn visible_tools(&self, now: Instant, call: &Call) -> Vec<VisibleTool<'_>> {
+        let mut visible = Vec::new();
+        for (upstream, catalogue) in self.search.iter().flat_map(|search| &search.catalogues) {
+            let Some(relay) = self.relay(*upstream) else { continue };
+            if relay.life.absence(now).is_some() {
+                continue;
+            }
+            if !self.has_policy() {
+                visible.extend(catalogue.tools().iter().map(VisibleTool::Listed));
+                continue;
+            }
+            for tool in catalogue.tools() {
+                let access = Access {
+                    caller: call.caller(),
+                    upstream: relay.name(),
+                    kind: EntryKind::Tool,
+                    name: &tool.name,
+                    payload: &tool.entry,
+                    is_use: false,
+                };
+                match self.decide(&access) {
+                    Decision::Allow => visible.push(VisibleTool::Listed(tool)),
+                    Decision::Rewrite(entry) => {
+                        let prefix = tool.shown.strip_suffix(&*tool.name).unwrap_or_default();
+                        let name = RawJson::encode(&tool.name).ok();
+                        let entry = convert::with_member(&entry, "name", name);
+                        let tool = entry.and_then(|entry| IndexedTool::new(prefix, &entry));
+                        visible.extend(tool.map(VisibleTool::Rewritten));
+                    }
+                    Decision::Hide | Decision::Refuse(_) => {}
+                }
+            }
+        }
+        visible
+    }
+}
+
+/// A tool as a client may see it.
+enum VisibleTool<'t> {
+    Listed(&'t IndexedTool),
+    Rewritten(IndexedTool),
+}
+
+impl VisibleTool<'_> {
+    const fn get(&self) -> &IndexedTool {
+        match self {
+            Self::Listed(tool) => tool,
+            Self::Rewritten(tool) => tool,
+        }
+    }
+}
+
+fn answer_list(engines: &mut GatewayEngines<'_>, call: &Call) {
+    let cursor = call.params().and_then(|params| params.member("cursor"));
+    if cursor.is_some_and(|cursor| cursor.as_str() != "null") {
+        return refuse(engines, call, &answers::cursor_error());
+    }
+    let Ok(list) = RawJson::new(LIST) else { return };
+    if let Err(refused) = engines.downstream.complete_raw(engines.now, call.id(), &list) {
+        refuse(engines, call, &convert::unreadable_result_error(&refused));
+    }
+}
+
+fn answer(engines: &mut GatewayEngines<'_>, call: &Call, result: &CallToolResult<'_>) {
+    if let Err(refused) = engines.downstream.complete(engines.now, call.id(), result) {
+        refuse(engines, call, &convert::unreadable_result_error(&refused));
+    }
+}
+
+/// Returns the configuration of a server in front of a gateway [with search](Gateway::with_search): as that of
+/// [`gateway_config`](crate::gateway_config), but the list of tools never changes.
+#[must_use]
+pub fn search_gateway_config(
+    name: &str,
+    version: &str,
+    versions: VersionSet,
+    limits: Limits,
+) -> server::Config {
+    config_with(Capability::Tools, (name, version), versions, limits)
+}
+
+/// Bytes of a list that are counted as one token.
+const BYTES_PER_TOKEN: usize = 4;
