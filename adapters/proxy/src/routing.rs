@@ -20,7 +20,18 @@ impl Gateway {
             self.with(engines, upstream, |relay, engines| relay.resume_call(engines, call));
             return;
         }
-        let Some((call, params)) = self.handle_search(engines, call) else { return };
+        if let Some((call, params)) = self.handle_search(engines, call) {
+            self.route_call(engines, call, params);
+        }
+    }
+
+    /// Sends a call where it belongs; `params` are in place of its own.
+    pub(crate) fn route_call(
+        &mut self,
+        engines: &mut GatewayEngines<'_>,
+        call: Call,
+        params: Option<RawJson>,
+    ) {
         let listed = match call.method() {
             "tools/list" => Some(EntryKind::Tool),
             "prompts/list" => Some(EntryKind::Prompt),

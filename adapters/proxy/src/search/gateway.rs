@@ -15,21 +15,28 @@ use crate::names;
 use crate::policy::{Access, Decision};
 use crate::routing::refuse;
 
-/// Catalogues of all upstreams, and the searches that wait for some of them.
+/// Catalogues of all upstreams, and the calls that wait for some of them.
 #[derive(Debug, Default)]
 pub(crate) struct ToolSearch {
     catalogues: BTreeMap<usize, Catalogue>,
-    waiting: BTreeMap<CallId, WaitingSearch>,
+    waiting: BTreeMap<CallId, WaitingCall>,
 }
 
-/// A search that waits. Their number is bounded by [`mcp_proto::Limits::max_live_calls`].
+/// A call that waits. Their number is bounded by [`mcp_proto::Limits::max_live_calls`].
 #[derive(Debug)]
-struct WaitingSearch {
+struct WaitingCall {
     call: Call,
-    query: Query,
+    wanted: Wanted,
     deadline: Instant,
     /// Upstreams whose catalogues are not read yet.
     open: BTreeSet<usize>,
+}
+
+#[derive(Debug)]
+enum Wanted {
+    Tools(Query),
+    /// A tool of this name, which is called with these parameters.
+    Tool(String, RawJson),
 }
 
 impl ToolSearch {
@@ -188,11 +195,12 @@ impl Gateway {
                 None
             }
             Ok(CALL) if call.method() == "tools/call" => match answers::called(&call) {
-                Ok((name, params)) if self.is_callable(&call, &name, &params) => Some((call, Some(params))),
-                Ok((name, _)) => {
-                    let tools = self.visible_tools(engines.now, &call);
-                    let tools: Vec<&IndexedTool> = tools.iter().map(VisibleTool::get).collect();
-                    answer(engines, &call, &CallToolResult::error(answers::unknown(&name, &tools)));
+                Ok((name, params)) => {
+                    let upstream = names::split(&name).and_then(|(upstream, _)| self.by_name(upstream));
+                    let open = upstream.filter(|upstream| {
+                        !self.has_tool(*upstream, &name) && self.is_open(engines.now, *upstream)
+                    });
+                    self.wait_for(engines, call, Wanted::Tool(name, params), open.into_iter().collect());
                     None
                 }
                 Err(why) => {
@@ -204,19 +212,22 @@ impl Gateway {
         }
     }
 
+    fn has_tool(&self, upstream: usize, name: &str) -> bool {
+        let catalogue = self.search.as_ref().and_then(|search| search.catalogues.get(&upstream));
+        catalogue.is_some_and(|catalogue| catalogue.tools().iter().any(|tool| tool.shown == name))
+    }
+
     /// Returns whether a name may be one of a tool that the client can use.
     fn is_callable(&self, call: &Call, name: &str, params: &RawJson) -> bool {
         let upstream = names::split(name).and_then(|(upstream, _)| self.by_name(upstream));
         let (Some(upstream), Some(search)) = (upstream, &self.search) else { return false };
-        let is_known = search.catalogues.get(&upstream).is_none_or(|catalogue| {
-            catalogue.may_have_others() || catalogue.tools().iter().any(|tool| tool.shown == name)
-        });
+        let is_known = self.has_tool(upstream, name)
+            || search.catalogues.get(&upstream).is_none_or(Catalogue::may_have_others);
         let decision = self.decide_use(call, (EntryKind::Tool, name), Some(params), upstream);
         is_known && !matches!(decision, Decision::Hide)
     }
 
     fn start_search(&mut self, engines: &mut GatewayEngines<'_>, call: Call, query: Query) {
-        let (id, deadline) = (call.id(), engines.now + LIST_TIMEOUT);
         let mut open = BTreeSet::new();
         for upstream in self.indices() {
             let catalogue = self.search.as_ref().and_then(|search| search.catalogues.get(&upstream));
@@ -230,15 +241,30 @@ impl Gateway {
                 && self.relay(upstream).is_some_and(|relay| relay.life.absence(engines.now).is_none());
             if is_to_start || self.is_open(engines.now, upstream) {
                 open.insert(upstream);
-                self.count_use(upstream, false, true);
             }
         }
-        let Some(search) = &mut self.search else { return };
-        search.waiting.insert(id, WaitingSearch { call, query, deadline, open });
+        self.wait_for(engines, call, Wanted::Tools(query), open);
+    }
+
+    /// Lets a call wait for the catalogues of some upstreams, which are in use meanwhile.
+    fn wait_for(
+        &mut self,
+        engines: &mut GatewayEngines<'_>,
+        call: Call,
+        wanted: Wanted,
+        open: BTreeSet<usize>,
+    ) {
+        for upstream in &open {
+            self.count_use(*upstream, false, true);
+        }
+        let (id, deadline) = (call.id(), engines.now + LIST_TIMEOUT);
+        if let Some(search) = &mut self.search {
+            search.waiting.insert(id, WaitingCall { call, wanted, deadline, open });
+        }
         self.finish_if_read(engines, id);
     }
 
-    /// Lets searches go on without waiting for an upstream.
+    /// Lets calls go on without waiting for an upstream.
     pub(crate) fn close_searches(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize) {
         let Some(search) = &mut self.search else { return };
         let waiting =
@@ -249,32 +275,44 @@ impl Gateway {
         }
     }
 
-    /// Ends a search that its client has cancelled, if the call is one.
+    /// Forgets a waiting call that its client has cancelled, if the call is one.
     pub(crate) fn cancel_search(&mut self, id: CallId) {
         let _ = self.take_search(id);
     }
 
-    /// Answers searches whose time is over, without the upstreams that have not answered.
+    /// Lets calls go on whose time is over, without the upstreams that have not answered.
     pub(crate) fn finish_late_searches(&mut self, engines: &mut GatewayEngines<'_>) {
         let waiting = self.search.iter().flat_map(|search| search.waiting.iter());
         let late = waiting.filter(|(_, search)| search.deadline <= engines.now).map(|(id, _)| *id);
         for id in late.collect::<Vec<_>>() {
-            if let Some(search) = self.take_search(id) {
-                self.answer_search(engines, &search);
-            }
+            self.go_on(engines, id);
         }
     }
 
     fn finish_if_read(&mut self, engines: &mut GatewayEngines<'_>, id: CallId) {
         let search = self.search.as_ref().and_then(|search| search.waiting.get(&id));
         if search.is_some_and(|search| search.open.is_empty()) {
-            if let Some(search) = self.take_search(id) {
-                self.answer_search(engines, &search);
+            self.go_on(engines, id);
+        }
+    }
+
+    /// Answers a search, or relays a call.
+    fn go_on(&mut self, engines: &mut GatewayEngines<'_>, id: CallId) {
+        let Some(WaitingCall { call, wanted, open, .. }) = self.take_search(id) else { return };
+        match wanted {
+            Wanted::Tools(query) => self.answer_search(engines, &call, &query, &open),
+            Wanted::Tool(name, params) if self.is_callable(&call, &name, &params) => {
+                self.route_call(engines, call, Some(params));
+            }
+            Wanted::Tool(name, _) => {
+                let tools = self.visible_tools(engines.now, &call);
+                let tools: Vec<&IndexedTool> = tools.iter().map(VisibleTool::get).collect();
+                answer(engines, &call, &CallToolResult::error(answers::unknown(&name, &tools)));
             }
         }
     }
 
-    fn take_search(&mut self, id: CallId) -> Option<WaitingSearch> {
+    fn take_search(&mut self, id: CallId) -> Option<WaitingCall> {
         let search = self.search.as_mut()?.waiting.remove(&id)?;
         for upstream in &search.open {
             self.count_use(*upstream, true, false);
@@ -282,39 +320,46 @@ impl Gateway {
         Some(search)
     }
 
-    fn answer_search(&self, engines: &mut GatewayEngines<'_>, search: &WaitingSearch) {
-        let tools = self.visible_tools(engines.now, &search.call);
+    /// Answers a search without the upstreams that are still open.
+    fn answer_search(
+        &self,
+        engines: &mut GatewayEngines<'_>,
+        call: &Call,
+        query: &Query,
+        open: &BTreeSet<usize>,
+    ) {
+        let tools = self.visible_tools(engines.now, call);
         let tools: Vec<&IndexedTool> = tools.iter().map(VisibleTool::get).collect();
-        let found = match answers::found(&search.query, &tools) {
+        let found = match answers::found(query, &tools) {
             Ok(found) => found,
             Err(error) => {
-                return refuse(engines, &search.call, &convert::unreadable_result_error(&error));
+                return refuse(engines, call, &convert::unreadable_result_error(&error));
             }
         };
         let mut result = CallToolResult::structured(found);
-        let unavailable = self.unavailable(engines.now, search);
+        let unavailable = self.unavailable(engines.now, call, open);
         if !unavailable.is_empty() {
             result.meta = RawJson::encode(&Map::from([(UNAVAILABLE, unavailable)])).ok();
         }
-        answer(engines, &search.call, &result);
+        answer(engines, call, &result);
     }
 
     /// Returns why tools of some upstreams are not found, by their names.
-    fn unavailable(&self, now: Instant, search: &WaitingSearch) -> Map<String> {
+    fn unavailable(&self, now: Instant, call: &Call, open: &BTreeSet<usize>) -> Map<String> {
         let mut unavailable = Map::new();
         for upstream in self.indices() {
             let catalogue = self.search.as_ref().and_then(|search| search.catalogues.get(&upstream));
             let Some(relay) = self.relay(upstream) else { continue };
             let reason = match (relay.life.absence(now), catalogue) {
                 (Some(reason), _) => reason,
-                (None, _) if search.open.contains(&upstream) => "no answer in time",
+                (None, _) if open.contains(&upstream) => "no answer in time",
                 (None, Some(catalogue)) => match catalogue.failure() {
                     Some(reason) if catalogue.tools().is_empty() => reason,
                     _ => continue,
                 },
                 (None, None) => "it could not be started",
             };
-            if self.is_named(&search.call, EntryKind::Tool, relay.name()) {
+            if self.is_named(call, EntryKind::Tool, relay.name()) {
                 unavailable.insert(relay.name(), reason.to_owned());
             }
         }

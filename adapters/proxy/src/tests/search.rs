@@ -264,8 +264,15 @@ fn search_waits_for_upstreams_that_are_read() {
     answer_list(&mut chain, 0, &described(&[("book", "Books a berth")]));
     let first = search(&mut chain, "berth");
     assert!(!chain.has_ended(first));
+    // So does a call of a tool that is not known yet.
+    let (early, wrong) = (call(&mut chain, "dock_pay", json!({})), call(&mut chain, "dock_play", json!({})));
     answer_list(&mut chain, 1, &described(&[("pay", "Pays a berth")]));
     assert_eq!(names(&chain.result(first)["structuredContent"], "tools", "name").len(), 2);
+    let given = chain.take_call(1);
+    assert_eq!(given.tool_call().expect("a tool").name, "pay");
+    chain.complete(1, &given, &json!({"content": []}));
+    assert_eq!(chain.result(early)["content"], json!([]));
+    assert!(failure(&mut chain, wrong).contains("did you mean `dock_pay`"));
 
     // One that does not answer is left out, and named.
     chain.add("quay", Some(LEGACY));
@@ -298,6 +305,9 @@ fn search_waits_for_upstreams_that_are_read() {
     // A tool of an upstream whose list is not known may be called.
     let held = call(&mut chain, "quay_moor", json!({}));
     assert!(!chain.has_ended(held));
+    chain.sides[2].supply = Some(LEGACY);
+    chain.wait(Duration::from_secs(5));
+    assert_eq!(chain.take_call(2).tool_call().expect("a tool").name, "moor");
 }
 
 #[test]
