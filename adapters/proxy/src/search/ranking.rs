@@ -29,7 +29,7 @@ enum Field {
 const FIELDS: usize = 7;
 
 /// What the words of each field count.
-const WEIGHTS: [f64; FIELDS] = [4.0, 3.0, 1.5, 1.5, 1.0, 0.7, 0.3];
+const WEIGHTS: [f64; FIELDS] = [4.0, 2.0, 1.5, 2.0, 1.0, 0.5, 0.3];
 
 /// How much the length of a field counts, from 0 to 1.
 const LENGTH: [f64; FIELDS] = [0.0, 0.4, 0.4, 0.4, 0.6, 0.6, 0.6];
@@ -38,7 +38,7 @@ const LENGTH: [f64; FIELDS] = [0.0, 0.4, 0.4, 0.4, 0.6, 0.6, 0.6];
 const SATURATION: f64 = 1.2;
 
 /// What a word counts that means the same as one of the query.
-const SYNONYM: f64 = 0.5;
+const SYNONYM: f64 = 0.6;
 
 /// The words of one tool.
 #[derive(Debug, Default)]
