@@ -15,7 +15,7 @@ pub(crate) const SEARCH: &str = "search";
 pub(crate) const CALL: &str = "call";
 
 /// The list that clients see.
-pub(crate) const LIST: &str = r#"{"tools":[{"name":"search","description":"Finds tools by what they do, best first, with their input schemas. Search before you say that there is no tool. Run one with `call`.","inputSchema":{"type":"object","properties":{"query":{"type":"string","description":"What the tool should do, in a few words, or its name"},"limit":{"type":"integer","minimum":1,"maximum":20,"default":5,"description":"Number of tools to return"}},"required":["query"]},"annotations":{"readOnlyHint":true,"openWorldHint":false}},{"name":"call","description":"Runs a tool that `search` has found, and returns its result.","inputSchema":{"type":"object","properties":{"name":{"type":"string","description":"Name of the tool, as found"},"arguments":{"type":"object","description":"Arguments by its input schema"}},"required":["name"]}}]}"#;
+pub(crate) const LIST: &str = include_str!("tools.json").trim_ascii_end();
 
 /// What a client searches for.
 #[derive(Debug)]

@@ -7,7 +7,6 @@ mod answers;
 mod catalogue;
 mod gateway;
 mod ranking;
-mod synonyms;
 mod words;
 
 pub(crate) use gateway::ToolSearch;

@@ -9,8 +9,7 @@ use core::cmp::Reverse;
 use mcp_proto::RawJson;
 use mcp_proto::model::Extra;
 
-use super::synonyms::synonyms;
-use super::words::{MAX_TEXT, clip, plain_words, words};
+use super::words::{MAX_TEXT, clip, plain_words, synonyms, words};
 
 /// Fields of a tool.
 #[derive(Clone, Copy)]

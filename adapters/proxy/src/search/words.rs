@@ -91,6 +91,18 @@ fn stem(mut word: String) -> String {
     word
 }
 
+/// Returns the words of the same meaning as a word, as [`words`] gives them, without itself.
+///
+/// People use others than tools do. The groups have general words of what is done, and of what it is done to; names of products are none.
+pub(crate) fn synonyms(word: &str) -> Vec<String> {
+    let groups = include_str!("synonyms.txt").lines().map(words);
+    let groups = groups.filter(|group| group.iter().any(|other| *other == word));
+    let mut others: Vec<String> = groups.flatten().filter(|other| *other != word).collect();
+    others.sort_unstable();
+    others.dedup();
+    others
+}
+
 /// Bytes of one text that are read.
 pub(crate) const MAX_TEXT: usize = 4_096;
 /// Bytes of a word that are compared, up to one character more.
@@ -161,5 +173,14 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert!(found[0].len() <= MAX_WORD + 2, "{}", found[0].len());
         assert_eq!(clip("aé", 2), "a");
+    }
+
+    #[test]
+    fn synonyms_are_of_all_groups_of_a_word() {
+        assert_eq!(synonyms("folder"), ["directory", "path"]);
+        for (word, other) in [("delet", "remov"), ("record", "row"), ("creat", "writ"), ("creat", "new")] {
+            assert!(synonyms(word).iter().any(|found| found == other), "{word}: {:?}", synonyms(word));
+        }
+        assert!(synonyms("zebra").is_empty());
     }
 }
