@@ -89,4 +89,4 @@ pub use policy::{Access, Decision};
 pub use relay::{
     ClientCount, Engines, Relay, client_limits, relayed_capabilities, server_config, server_limits,
 };
-pub use search::{SearchSize, search_gateway_config};
+pub use search::{SearchSize, search_gateway_config, search_server_config};

@@ -23,12 +23,6 @@ pub(crate) struct GatewayArgs {
     /// ${NAME} in it are environment variables. It is read again when it changes.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: PathBuf,
-    /// Shows two tools in place of all: search finds tools by what they do, call calls one.
-    ///
-    /// A client with many servers then reads only the descriptions that it looks for. All tools can be called by their own names,
-    /// too. A note tells how many tokens the list would have and has. Prompts and resources stay as they are.
-    #[arg(long)]
-    pub(crate) search: bool,
     #[command(flatten)]
     pub(crate) proxy: ProxyArgs,
     #[command(flatten)]

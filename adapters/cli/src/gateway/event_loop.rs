@@ -8,7 +8,7 @@ use core::time::Duration;
 use mcp_proto::Instant;
 use mcp_proto::client::Peer;
 use mcp_proto::model::Implementation;
-use mcp_proto_proxy::{ClientCount, Gateway, GatewayEngines, SearchSize, UpstreamEngine, UpstreamEngines};
+use mcp_proto_proxy::{ClientCount, Gateway, GatewayEngines, UpstreamEngine, UpstreamEngines};
 
 use super::health::{Health, ServerState};
 use super::rules::SharedRules;
@@ -51,8 +51,6 @@ pub(super) struct GatewayLoop {
     has_policy: bool,
     /// Servers whose followed resources are too many, as a note has told.
     unfollowed: BTreeSet<usize>,
-    /// What search saves, as a note has told.
-    search_size: Option<SearchSize>,
 }
 
 impl GatewayLoop {
@@ -78,7 +76,6 @@ impl GatewayLoop {
             health,
             has_policy: false,
             unfollowed: BTreeSet::new(),
-            search_size: None,
         }
     }
 
@@ -100,7 +97,7 @@ impl GatewayLoop {
             while self.change_servers() {
                 self.process_pending();
             }
-            self.note_search();
+            self.front.note_search(self.gateway.search_size(self.front.downstream.now()));
             if self.front.downstream.is_finished() {
                 return Ok(());
             }
@@ -225,17 +222,6 @@ impl GatewayLoop {
                 ));
             }
         }
-    }
-
-    /// Tells what search saves, when the tools of all servers are known or have changed.
-    fn note_search(&mut self) {
-        let size = self.gateway.search_size(self.front.downstream.now());
-        let Some(size) = size.filter(|size| self.search_size != Some(*size)) else { return };
-        self.search_size = Some(size);
-        let SearchSize { tools, tokens, shown_tokens, .. } = size;
-        print_note(&format!(
-            "search: 2 tools of about {shown_tokens} tokens stand for {tools} of about {tokens}"
-        ));
     }
 
     /// Reads the file again. One that is wrong changes nothing.

@@ -45,25 +45,24 @@ use server_file::ServerFile;
 ///
 /// Fails if the command line or the file is wrong.
 pub(crate) fn run(args: GatewayArgs) -> Result<(), CommandFailure> {
-    let GatewayArgs { config, search, proxy, protection, store, allow_http } = args;
+    let GatewayArgs { config, proxy, protection, store, allow_http } = args;
     let (proxy, rules) = (Arc::new(proxy), SharedRules::default());
-    let view = ClientView { rules: rules.clone(), has_search: search };
     let health = Health::new(rules.clone());
     // A wrong file is reported before anything is awaited.
     let mut file = ServerFile::new(config, Arc::clone(&proxy), store, allow_http);
     let servers = file.read()?;
     let stop_signal = StopSignal::new().map_err(|error| CommandFailure::failed(error.to_string()))?;
     let front = match (&proxy.http.address, &proxy.http.listen) {
-        (Some(address), _) => Some(http_front(&proxy, &protection, address, (&view, &health))?),
-        (None, Some(address)) => Some(socket_front(&proxy, address, &view)?),
-        (None, None) => stream_front(&proxy, &view)?,
+        (Some(address), _) => Some(http_front(&proxy, &protection, address, (&rules, &health))?),
+        (None, Some(address)) => Some(socket_front(&proxy, address, &rules)?),
+        (None, None) => stream_front(&proxy, &rules)?,
     };
     // Without input there is no client, and nothing to do.
     let Some(GatewayFront { downstream, clients, identity }) = front else { return Ok(()) };
     let front = Front::new("gateway", downstream, &proxy, stop_signal);
     let idle_timeout = proxy.server_idle_timeout();
     let gateway = Gateway::new(clients);
-    let gateway = if search { gateway.with_search() } else { gateway };
+    let gateway = if proxy.search { gateway.with_search() } else { gateway };
     let mut gateway = GatewayLoop::new(front, gateway, idle_timeout, identity, file, (rules, health));
     gateway.apply(servers);
     gateway.run()?;
@@ -87,24 +86,17 @@ impl GatewayFront {
     }
 }
 
-/// What clients see of the servers.
-struct ClientView {
-    rules: SharedRules,
-    /// Whether they search for tools.
-    has_search: bool,
-}
-
 /// Returns the configuration of the server that clients see.
-fn config(args: &ProxyArgs, view: &ClientView) -> mcp_proto::server::Config {
+fn config(args: &ProxyArgs, rules: &SharedRules) -> mcp_proto::server::Config {
     let (versions, limits) = (args.client_era.version_set(), front_limits(args));
-    let config = if view.has_search { search_gateway_config } else { gateway_config };
+    let config = if args.search { search_gateway_config } else { gateway_config };
     let config = config(SERVER_NAME, env!("CARGO_PKG_VERSION"), versions, limits);
-    let rules = view.rules.clone();
+    let rules = rules.clone();
     with_hidden_members(config, args).tool_audience(move |name| rules.audience_of_tool(name))
 }
 
 /// Serves the client on stdin and stdout. Returns `None` if there is none.
-fn stream_front(args: &ProxyArgs, view: &ClientView) -> Result<Option<GatewayFront>, CommandFailure> {
+fn stream_front(args: &ProxyArgs, rules: &SharedRules) -> Result<Option<GatewayFront>, CommandFailure> {
     let broken = |what: &str, error: &io::Error| CommandFailure::failed(format!("{what}: {error}"));
     session::hint_at_terminal("gateway");
     let mut stream = Stdio::guarded().map_err(|error| broken("stdin and stdout cannot be used", &error))?;
@@ -112,7 +104,7 @@ fn stream_front(args: &ProxyArgs, view: &ClientView) -> Result<Option<GatewayFro
     let first_message = FirstMessage::read(&mut stream, Limits::default().max_frame)
         .map_err(|error| broken("the client cannot be read from", &error))?;
     let Some(FirstMessage { info, capabilities, bytes }) = first_message else { return Ok(None) };
-    let downstream = Box::new(StreamDownstream::new(config(args, view), stream, &bytes));
+    let downstream = Box::new(StreamDownstream::new(config(args, rules), stream, &bytes));
     let identity = ClientIdentity { info, capabilities };
     Ok(Some(GatewayFront { downstream, clients: ClientCount::One, identity }))
 }
@@ -122,7 +114,7 @@ fn http_front(
     args: &ProxyArgs,
     protection: &ProtectionArgs,
     address: &str,
-    (view, health): (&ClientView, &Health),
+    (rules, health): (&SharedRules, &Health),
 ) -> Result<GatewayFront, CommandFailure> {
     let http = http::config(&args.http);
     let (http, address) = protection::apply(protection, &args.http, http, address, SERVER_NAME)?;
@@ -133,7 +125,7 @@ fn http_front(
     #[cfg(feature = "auth")]
     let protected = http.protected_resource().cloned();
     #[allow(unused_mut, reason = "tokens are validated by a feature")]
-    let mut downstream = bound.serve(args, config(args, view), http)?;
+    let mut downstream = bound.serve(args, config(args, rules), http)?;
     #[cfg(feature = "auth")]
     if let Some(protected) = protected {
         downstream.validate_tokens(protection::validator(&protected))?;
@@ -146,7 +138,7 @@ fn http_front(
 fn socket_front(
     args: &ProxyArgs,
     address: &StreamAddress,
-    view: &ClientView,
+    rules: &SharedRules,
 ) -> Result<GatewayFront, CommandFailure> {
     let clients = args.http.max_connections.unwrap_or(MAX_SHARED_CLIENTS);
     if clients > MAX_SHARED_CLIENTS {
@@ -156,7 +148,7 @@ fn socket_front(
     let listener = StreamListener::bind(address)
         .map_err(|error| CommandFailure::new(Exit::Connection, error.to_string()))?;
     streams::report_address(listener.address(), listener.is_reachable_from_outside(), address)?;
-    let downstream = SharedDownstream::new(config(args, view), listener, clients);
+    let downstream = SharedDownstream::new(config(args, rules), listener, clients);
     Ok(GatewayFront::of_many(Box::new(downstream), ClientCount::Streams))
 }
 
@@ -164,7 +156,7 @@ fn socket_front(
 fn socket_front(
     _: &ProxyArgs,
     address: &StreamAddress,
-    _: &ClientView,
+    _: &SharedRules,
 ) -> Result<GatewayFront, CommandFailure> {
     Err(CommandFailure::failed(format!("cannot listen at {address}: --listen needs a Unix system")))
 }

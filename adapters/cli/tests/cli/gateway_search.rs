@@ -1,7 +1,8 @@
-//! `gateway --search` in front of real servers: two tools, what they find and call, exact names, unknown names, changes.
+//! `gateway --search` and `bridge --search` with real servers: two tools, what they find and call, exact names, unknown names, changes.
 
+use core::time::Duration;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -97,4 +98,26 @@ fn changed_servers_change_what_is_found_and_the_list_stays() {
     wait_for(&gateway.url, "one_echo", &["two_echo"]);
     let stderr = gateway.stop();
     assert!(stderr.matches("search: 2 tools of about ").count() >= 3, "{stderr}");
+}
+
+#[test]
+fn bridge_searches_the_tools_of_its_server() {
+    for (client, server) in [("legacy", "modern"), ("modern", "legacy")] {
+        let ask = |args: &[&str]| {
+            let bridge = ["--era", client, "--", PROBE, "bridge", "--search", "--"];
+            probe(&[args, &bridge, &[PROBE, "serve", "--era", server]].concat())
+        };
+        let seen = ask(&["inspect", "--json"]).assert_ok().json();
+        let tools = seen["tools"].as_array().expect("tools");
+        let names: Vec<_> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
+        assert_eq!(names, ["search", "call"]);
+        let found = ask(&["call", "search", "query=adding numbers", "--json"]).assert_ok().json();
+        assert_eq!(found["structuredContent"]["tools"][0]["name"], "add", "{found}");
+        ask(&["call", "call", "name=add", r#"arguments={"a":20,"b":22}"#])
+            .assert_ok()
+            .assert_stdout(&["42"])
+            .assert_stderr(&["search: 2 tools of about "]);
+        ask(&["call", "add", "--args", r#"{"a":20,"b":22}"#]).assert_ok().assert_stdout(&["42"]);
+        ask(&["call", "call", "name=ad"]).assert_code(1).assert_stdout(&["no tool is named `ad`"]);
+    }
 }

@@ -1,8 +1,8 @@
 //! The two tools: what clients see of them, their arguments, and their answers.
 
-use mcp_proto::model::Map;
-use mcp_proto::server::Call;
-use mcp_proto::{EncodeError, RawJson, RpcError};
+use mcp_proto::model::{CallToolResult, Map};
+use mcp_proto::server::{Call, Engine};
+use mcp_proto::{EncodeError, Instant, RawJson, RpcError, UseError};
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::IndexedTool;
@@ -22,6 +22,14 @@ pub(crate) const LIST: &str = include_str!("tools.json").trim_ascii_end();
 pub(crate) struct Query {
     pub(crate) text: String,
     pub(crate) limit: usize,
+}
+
+/// What a waiting call is for.
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    Tools(Query),
+    /// A tool of this name, which is called with these parameters.
+    Tool(String, RawJson),
 }
 
 #[derive(Deserialize)]
@@ -148,9 +156,30 @@ fn distance(one: &str, other: &str) -> Option<usize> {
     row.last().copied()
 }
 
-/// Returns the error for a cursor, because the list has one page.
-pub(crate) fn cursor_error() -> RpcError {
-    RpcError::invalid_params("`params.cursor` is none of this list of the gateway: begin without a cursor")
+/// Answers a call for the list, which has one page.
+pub(crate) fn answer_list(engine: &mut Engine, now: Instant, call: &Call) {
+    let cursor = call.params().and_then(|params| params.member("cursor"));
+    let answered = match (cursor.filter(|cursor| cursor.as_str() != "null"), RawJson::new(LIST)) {
+        (None, Ok(list)) => engine.complete_raw(now, call.id(), &list),
+        _ => {
+            let why = "`params.cursor` is none of this list of the gateway: begin without a cursor";
+            engine.fail(now, call.id(), &RpcError::invalid_params(why))
+        }
+    };
+    fail_unanswered(engine, now, call, answered);
+}
+
+/// Answers a call with the result of a tool.
+pub(crate) fn answer(engine: &mut Engine, now: Instant, call: &Call, result: &CallToolResult<'_>) {
+    let answered = engine.complete(now, call.id(), result);
+    fail_unanswered(engine, now, call, answered);
+}
+
+/// Answers a call with an error if its result cannot be sent. A call that has ended meanwhile is ignored.
+fn fail_unanswered(engine: &mut Engine, now: Instant, call: &Call, answered: Result<(), UseError>) {
+    if let Err(refused) = answered {
+        let _ = engine.fail(now, call.id(), &convert::unreadable_result_error(&refused));
+    }
 }
 
 const DEFAULT_LIMIT: f64 = 5.0;

@@ -70,6 +70,11 @@ impl Catalogue {
         &self.tools
     }
 
+    /// Returns whether a tool has this name for clients.
+    pub(crate) fn has_tool(&self, shown: &str) -> bool {
+        self.tools.iter().any(|tool| tool.shown == shown)
+    }
+
     /// Returns whether a name that none of the tools has may be one of the upstream.
     pub(crate) const fn may_have_others(&self) -> bool {
         self.is_partial || !matches!(self.state, State::Known)

@@ -6,7 +6,7 @@ use mcp_proto::model::{CallToolResult, Map};
 use mcp_proto::server::{self, Call};
 use mcp_proto::{CallError, CallId, CallKey, Capability, EntryKind, Instant, Limits, RawJson, VersionSet};
 
-use super::answers::{self, CALL, LIST, Query, SEARCH};
+use super::answers::{self, CALL, LIST, Query, SEARCH, Wanted};
 use super::catalogue::{Catalogue, IndexedTool};
 use crate::convert;
 use crate::gateway::{Gateway, GatewayEngines, config_with};
@@ -32,13 +32,6 @@ struct WaitingCall {
     open: BTreeSet<usize>,
 }
 
-#[derive(Debug)]
-enum Wanted {
-    Tools(Query),
-    /// A tool of this name, which is called with these parameters.
-    Tool(String, RawJson),
-}
-
 impl ToolSearch {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.waiting.values().map(|search| search.deadline).min()
@@ -55,6 +48,14 @@ pub struct SearchSize {
     pub tokens: usize,
     /// Tokens that the list of `search` and `call` takes.
     pub shown_tokens: usize,
+}
+
+impl SearchSize {
+    pub(crate) fn of<'t>(tools: impl IntoIterator<Item = &'t IndexedTool>) -> Self {
+        let sizes = tools.into_iter().map(|tool| tool.entry.as_bytes().len() + 1);
+        let (tools, bytes) = sizes.fold((0, 0), |(tools, bytes), size| (tools + 1, bytes + size));
+        Self { tools, tokens: bytes / BYTES_PER_TOKEN, shown_tokens: LIST.len() / BYTES_PER_TOKEN }
+    }
 }
 
 /// A call of a client that goes to an upstream, perhaps with parameters in place of its own.
@@ -84,13 +85,7 @@ impl Gateway {
         if self.indices().any(|upstream| self.is_open(now, upstream)) {
             return None;
         }
-        let tools: Vec<_> = search.catalogues.values().flat_map(Catalogue::tools).collect();
-        let bytes: usize = tools.iter().map(|tool| tool.entry.as_bytes().len() + 1).sum();
-        Some(SearchSize {
-            tools: tools.len(),
-            tokens: bytes / BYTES_PER_TOKEN,
-            shown_tokens: LIST.len() / BYTES_PER_TOKEN,
-        })
+        Some(SearchSize::of(search.catalogues.values().flat_map(Catalogue::tools)))
     }
 
     /// Returns whether the catalogue of an upstream is to come.
@@ -183,14 +178,16 @@ impl Gateway {
             return Some((call, None));
         }
         if call.method() == EntryKind::Tool.list_method() {
-            answer_list(engines, &call);
+            answers::answer_list(engines.downstream, engines.now, &call);
             return None;
         }
         match call.tool_call().map(|tool| tool.name.into_owned()).as_deref() {
             Ok(SEARCH) if call.method() == "tools/call" => {
                 match answers::query(&call) {
                     Ok(query) => self.start_search(engines, call, query),
-                    Err(why) => answer(engines, &call, &CallToolResult::error(why)),
+                    Err(why) => {
+                        answers::answer(engines.downstream, engines.now, &call, &CallToolResult::error(why))
+                    }
                 }
                 None
             }
@@ -204,7 +201,7 @@ impl Gateway {
                     None
                 }
                 Err(why) => {
-                    answer(engines, &call, &CallToolResult::error(why));
+                    answers::answer(engines.downstream, engines.now, &call, &CallToolResult::error(why));
                     None
                 }
             },
@@ -214,7 +211,7 @@ impl Gateway {
 
     fn has_tool(&self, upstream: usize, name: &str) -> bool {
         let catalogue = self.search.as_ref().and_then(|search| search.catalogues.get(&upstream));
-        catalogue.is_some_and(|catalogue| catalogue.tools().iter().any(|tool| tool.shown == name))
+        catalogue.is_some_and(|catalogue| catalogue.has_tool(name))
     }
 
     /// Returns whether a name may be one of a tool that the client can use.
@@ -307,7 +304,12 @@ impl Gateway {
             Wanted::Tool(name, _) => {
                 let tools = self.visible_tools(engines.now, &call);
                 let tools: Vec<&IndexedTool> = tools.iter().map(VisibleTool::get).collect();
-                answer(engines, &call, &CallToolResult::error(answers::unknown(&name, &tools)));
+                answers::answer(
+                    engines.downstream,
+                    engines.now,
+                    &call,
+                    &CallToolResult::error(answers::unknown(&name, &tools)),
+                );
             }
         }
     }
@@ -341,7 +343,7 @@ impl Gateway {
         if !unavailable.is_empty() {
             result.meta = RawJson::encode(&Map::from([(UNAVAILABLE, unavailable)])).ok();
         }
-        answer(engines, call, &result);
+        answers::answer(engines.downstream, engines.now, call, &result);
     }
 
     /// Returns why tools of some upstreams are not found, by their names.
@@ -416,23 +418,6 @@ impl VisibleTool<'_> {
             Self::Listed(tool) => tool,
             Self::Rewritten(tool) => tool,
         }
-    }
-}
-
-fn answer_list(engines: &mut GatewayEngines<'_>, call: &Call) {
-    let cursor = call.params().and_then(|params| params.member("cursor"));
-    if cursor.is_some_and(|cursor| cursor.as_str() != "null") {
-        return refuse(engines, call, &answers::cursor_error());
-    }
-    let Ok(list) = RawJson::new(LIST) else { return };
-    if let Err(refused) = engines.downstream.complete_raw(engines.now, call.id(), &list) {
-        refuse(engines, call, &convert::unreadable_result_error(&refused));
-    }
-}
-
-fn answer(engines: &mut GatewayEngines<'_>, call: &Call, result: &CallToolResult<'_>) {
-    if let Err(refused) = engines.downstream.complete(engines.now, call.id(), result) {
-        refuse(engines, call, &convert::unreadable_result_error(&refused));
     }
 }
 

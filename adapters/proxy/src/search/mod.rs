@@ -4,11 +4,14 @@
 //! policy lets its client see. What `call` names is relayed as if the client had called it.
 
 mod answers;
+mod bridge;
 mod catalogue;
 mod gateway;
 mod ranking;
 mod words;
 
+pub(crate) use bridge::RelaySearch;
+pub use bridge::search_server_config;
 pub(crate) use gateway::ToolSearch;
 pub use gateway::{SearchSize, search_gateway_config};
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod input;
 mod policy;
 mod resources;
 mod search;
+mod search_bridge;
 mod search_quality;
 mod server_life;
 mod several_clients;
