@@ -58,7 +58,7 @@ fn found(chain: &mut GatewayHarness, query: &str) -> Vec<String> {
     names(&found, "tools", "name").into_iter().map(str::to_owned).collect()
 }
 
-fn call(chain: &mut GatewayHarness, name: &str, arguments: Value) -> CallKey {
+fn call(chain: &mut GatewayHarness, name: &str, arguments: &Value) -> CallKey {
     chain.call("tools/call", &json!({"name": "call", "arguments": {"name": name, "arguments": arguments}}))
 }
 
@@ -114,7 +114,7 @@ fn call_is_relayed_as_a_call_of_the_tool() {
     for (down, [index, name]) in [(LEGACY, ["0", "tide_heights"]), (MODERN, ["1", "dock_open"])] {
         let index: usize = index.parse().expect("a number");
         let mut chain = chain(down);
-        let key = call(&mut chain, name, json!({"gate": 3}));
+        let key = call(&mut chain, name, &json!({"gate": 3}));
         let given = chain.take_call(index);
         let params: Value = given.parse().expect("JSON");
         assert_eq!(params["name"].as_str(), name.split_once('_').map(|(_, name)| name));
@@ -148,7 +148,7 @@ fn call_is_relayed_as_a_call_of_the_tool() {
 fn input_requests_pass_through_call() {
     for down in [LEGACY, MODERN] {
         let mut chain = chain(down);
-        let key = call(&mut chain, "dock_pay", json!({}));
+        let key = call(&mut chain, "dock_pay", &json!({}));
         let given = chain.take_call(1);
         let schema =
             serde_json::from_str::<ElicitSchema>(r#"{"type":"object","properties":{}}"#).expect("a form");
@@ -181,7 +181,7 @@ fn call_of_an_unknown_tool_names_the_nearest() {
         ("search", "find one with `search`"),
         ("zebra", "no tool is named `zebra`: find one with `search`"),
     ] {
-        let key = call(&mut chain, name, json!({}));
+        let key = call(&mut chain, name, &json!({}));
         let text = failure(&mut chain, key);
         assert!(text.contains(near), "{text}");
     }
@@ -237,12 +237,12 @@ fn search_sees_what_the_policy_shows() {
     assert_eq!(found(&mut chain, "llama"), ["dock_open"]);
     assert!(found(&mut chain, "lock").is_empty());
     let [hidden, unknown] = ["dock_pay", "dock_lay"].map(|name| {
-        let key = call(&mut chain, name, json!({}));
+        let key = call(&mut chain, name, &json!({}));
         failure(&mut chain, key).replace(name, "")
     });
     assert_eq!(hidden, unknown);
     assert!(!hidden.contains("pay"));
-    let key = call(&mut chain, "dock_open", json!({}));
+    let key = call(&mut chain, "dock_open", &json!({}));
     assert_eq!(chain.error(key).message, "shut");
     // A rewritten call stays one of the tool that `call` names.
     let decide = |access: &Access<'_>| match access.is_use {
@@ -252,7 +252,7 @@ fn search_sees_what_the_policy_shows() {
         false => Decision::Allow,
     };
     let mut chain = chain_of(MODERN, Gateway::new(ClientCount::One).policy(decide));
-    call(&mut chain, "dock_open", json!({}));
+    call(&mut chain, "dock_open", &json!({}));
     let params: Value = chain.take_call(1).parse().expect("JSON");
     assert_eq!((&params["name"], &params["arguments"]), (&json!("open"), &json!({"x": 1})));
 }
@@ -265,7 +265,8 @@ fn search_waits_for_upstreams_that_are_read() {
     let first = search(&mut chain, "berth");
     assert!(!chain.has_ended(first));
     // So does a call of a tool that is not known yet.
-    let (early, wrong) = (call(&mut chain, "dock_pay", json!({})), call(&mut chain, "dock_play", json!({})));
+    let (early, wrong) =
+        (call(&mut chain, "dock_pay", &json!({})), call(&mut chain, "dock_play", &json!({})));
     answer_list(&mut chain, 1, &described(&[("pay", "Pays a berth")]));
     assert_eq!(names(&chain.result(first)["structuredContent"], "tools", "name").len(), 2);
     let given = chain.take_call(1);
@@ -303,7 +304,7 @@ fn search_waits_for_upstreams_that_are_read() {
     chain.settle();
     assert_eq!(chain.gateway.search.as_ref().and_then(crate::search::ToolSearch::next_deadline), None);
     // A tool of an upstream whose list is not known may be called.
-    let held = call(&mut chain, "quay_moor", json!({}));
+    let held = call(&mut chain, "quay_moor", &json!({}));
     assert!(!chain.has_ended(held));
     chain.sides[2].supply = Some(LEGACY);
     chain.wait(Duration::from_secs(5));
@@ -336,6 +337,6 @@ fn lists_are_read_in_pages_and_bounded() {
     let found = found(&mut chain, "zebra");
     assert_eq!(found, ["tide_first", "tide_second", "tide_"]);
     // One that was left out can be called.
-    call(&mut chain, "tide_big", json!({}));
+    call(&mut chain, "tide_big", &json!({}));
     assert_eq!(chain.take_call(0).tool_call().expect("a tool").name, "big");
 }
