@@ -76,7 +76,7 @@ pub struct Relay {
     /// Whether a policy decides what each principal sees: what belongs to no call is shown to no client.
     pub(super) has_policy: bool,
     /// The tools behind `search` and `call`, if the bridge has them. A gateway has its own.
-    pub(super) search: Option<Box<RelaySearch>>,
+    pub(super) search: Option<RelaySearch>,
     /// Whether clients see none of the tools, and are not told when they change.
     pub(super) hides_tools: bool,
     /// Whether such a change has not been heeded yet.
@@ -617,7 +617,7 @@ impl Relay {
             self.subscriptions.next_retry(),
             self.gather_deadline,
             self.life.next_deadline(),
-            self.search.as_ref().and_then(|search| search.next_deadline()),
+            self.search.as_ref().and_then(RelaySearch::next_deadline),
         ];
         all.into_iter().flatten().min()
     }

@@ -68,8 +68,8 @@ nothing outside of its calls. Tasks do not pass (calls are made without them),
 and neither does progress on input requests.
 
 With --search, clients see two tools: search finds tools of the server, call
-calls one (see `mcp-probe help gateway`). Of a tool of the server that has one of
-these names, call knows it.
+calls one (see `mcp-probe help gateway`). A tool of the server that has one of
+these two names is called by call alone.
 
 The bridge ends when its client does, on Ctrl-C or on SIGTERM. After a signal,
 running calls have one second to finish and the server half a second to end.

@@ -32,7 +32,7 @@ impl Relay {
     /// of the server with their names, which can be called by `call`.
     #[must_use]
     pub fn with_search(mut self) -> Self {
-        self.search = Some(Box::new(RelaySearch { catalogue: Catalogue::new(""), waiting: Vec::new() }));
+        self.search = Some(RelaySearch { catalogue: Catalogue::new(""), waiting: Vec::new() });
         // To be read at first.
         (self.hides_tools, self.tools_changed) = (true, true);
         self

@@ -115,7 +115,8 @@ fn spelled(text: &str) -> String {
 /// word of the query are left out.
 pub(crate) fn rank(query: &str, tools: &[(&str, &Document)], limit: usize) -> Vec<usize> {
     let query = clip(query.trim(), MAX_QUERY);
-    let asked = words(query);
+    let mut asked = words(query);
+    asked.truncate(MAX_ASKED);
     // Two words may be one in a name: `clean up`.
     let joined = asked.iter().zip(asked.iter().skip(1)).map(|(word, next)| format!("{word}{next}"));
     let mut asked: Vec<_> = asked.iter().cloned().zip(joined.map(Some).chain([None])).collect();
@@ -173,6 +174,8 @@ const MAX_ARGUMENTS: usize = 64;
 const MAX_ARGUMENT_TEXT: usize = 512;
 /// Different words of a tool that are kept.
 const MAX_WORDS: usize = 1_024;
+/// Words of a query that are compared, without those that say nothing.
+const MAX_ASKED: usize = 32;
 /// Bytes of a query that are read.
 const MAX_QUERY: usize = 1_024;
 
@@ -254,6 +257,9 @@ mod tests {
         assert_eq!(found("\u{0}\u{1b}[2J\u{202e}", &tools), Vec::<&str>::new());
         let entry = RawJson::encode(&Extra::from([("description", RawJson::encode(&many).unwrap())]));
         let document = Document::new("bad_c", "c", &entry.unwrap());
+        // A query is bounded, too.
+        assert!(rank(&format!("{}w1", "z ".repeat(MAX_ASKED)), &[("bad_c", &document)], 5).is_empty());
+        assert_eq!(rank("w1 zebra", &[("bad_c", &document)], 5), [0]);
         assert!(document.words.len() <= MAX_WORDS);
         let words: usize = document.words.keys().map(|word| word.len()).sum();
         assert!(words <= 2 * MAX_TEXT, "{words}");
