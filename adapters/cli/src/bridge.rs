@@ -7,7 +7,7 @@ use std::io;
 
 use mcp_proto::Limits;
 use mcp_proto::client::Peer;
-use mcp_proto_proxy::{ClientCount, Engines, Relay, server_config};
+use mcp_proto_proxy::{ClientCount, Engines, Relay, search_server_config, server_config};
 #[cfg(unix)]
 use mcp_std::io::StreamListener;
 use mcp_std::io::{Duplex, Stdio, StreamAddress};
@@ -96,9 +96,9 @@ fn run_shared(opener: &Arc<UpstreamOpener>, address: &StreamAddress) -> Result<(
     // What all clients have is not known before the last one has come, and the server is told once.
     let identity = ClientIdentity { info: None, capabilities: shared_capabilities() };
     let (upstream, peer) = UpstreamSlot::open(Arc::clone(opener), identity)?;
-    let config = server_config(&peer, args.client_era.version_set(), front_limits(args));
+    let config = config(args, &peer);
     streams::report_address(listener.address(), listener.is_reachable_from_outside(), address)?;
-    let downstream = SharedDownstream::new(with_hidden_members(config, args), listener, clients);
+    let downstream = SharedDownstream::new(config, listener, clients);
     run_bridge(args, Box::new(downstream), upstream, &peer, ClientCount::Streams, stop_signal)
 }
 
@@ -114,9 +114,15 @@ fn run_stream(
         .map_err(|error| broken("the client cannot be read from", &error))?;
     let Some(FirstMessage { info, capabilities, bytes }) = first_message else { return Ok(()) };
     let (upstream, peer) = UpstreamSlot::open(Arc::clone(opener), ClientIdentity { info, capabilities })?;
-    let config = server_config(&peer, args.client_era.version_set(), front_limits(args));
-    let downstream = StreamDownstream::new(with_hidden_members(config, args), stream, &bytes);
+    let config = config(args, &peer);
+    let downstream = StreamDownstream::new(config, stream, &bytes);
     run_bridge(args, Box::new(downstream), upstream, &peer, ClientCount::One, stop_signal)
+}
+
+/// Returns the configuration of the server that clients see.
+fn config(args: &ProxyArgs, peer: &Peer) -> mcp_proto::server::Config {
+    let config = if args.search { search_server_config } else { server_config };
+    with_hidden_members(config(peer, args.client_era.version_set(), front_limits(args)), args)
 }
 
 fn broken(what: &str, error: &io::Error) -> CommandFailure {
@@ -129,8 +135,8 @@ fn run_http(opener: &Arc<UpstreamOpener>, address: &str) -> Result<(), CommandFa
     let bound = BoundHttp::new(&args.http, address)?;
     let identity = ClientIdentity { info: None, capabilities: all_capabilities() };
     let (upstream, peer) = UpstreamSlot::open(Arc::clone(opener), identity)?;
-    let config = server_config(&peer, args.client_era.version_set(), front_limits(args));
-    let downstream = bound.serve(args, with_hidden_members(config, args), http::config(&args.http))?;
+    let config = config(args, &peer);
+    let downstream = bound.serve(args, config, http::config(&args.http))?;
     run_bridge(args, Box::new(downstream), upstream, &peer, ClientCount::Many, stop_signal)
 }
 
@@ -144,7 +150,9 @@ fn run_bridge(
     stop_signal: StopSignal,
 ) -> Result<(), CommandFailure> {
     let relay = Relay::new(clients, peer, downstream.now(), args.server_idle_timeout());
-    let mut bridge = Bridge { front: Front::new("bridge", downstream, args, stop_signal), upstream, relay };
+    let relay = if args.search { relay.with_search() } else { relay };
+    let front = Front::new("bridge", downstream, args, stop_signal);
+    let mut bridge = Bridge { front, upstream, relay };
     bridge.run()?;
     let Bridge { front, upstream, .. } = bridge;
     front.finish(|| upstream.close())
@@ -258,6 +266,7 @@ impl Bridge {
             while let Some((tool, schema)) = self.relay.poll_header_tool() {
                 self.front.downstream.set_tool_schema(&tool, &schema);
             }
+            self.front.note_search(self.relay.search_size());
             self.front.note_omissions(&self.relay.take_diagnostics());
             if self.front.is_traced() {
                 self.front.show_tap();

@@ -17,6 +17,7 @@ use super::policy::{Access, Decision, Policy};
 use super::relay::{ClientCount, Engines, Relay, recall_inputs};
 use super::relayed_call::{DownstreamCall, RetryToken};
 use super::resources::ResourceOwners;
+use super::search::ToolSearch;
 
 /// Engine of an upstream, and the current time on its clock.
 #[derive(Debug)]
@@ -77,6 +78,8 @@ pub struct Gateway {
     pub(crate) policy: Option<Policy>,
     sessions: Vec<ChannelId>,
     instance: u64,
+    /// The tools behind `search` and `call`, if they are.
+    pub(crate) search: Option<ToolSearch>,
     /// Tools of removed upstreams, to be registered anew without header fields.
     removed_header_tools: Vec<(String, RawJson)>,
     pub(crate) diagnostics: Vec<Diagnostic>,
@@ -98,6 +101,7 @@ impl Gateway {
             policy: None,
             sessions: Vec::new(),
             instance: 0,
+            search: None,
             removed_header_tools: Vec::new(),
             diagnostics: Vec::new(),
         }
@@ -170,6 +174,7 @@ impl Gateway {
         let place = (number, name);
         let mut relay = Relay::of_gateway(self.clients, place, &self.sessions, now, idle_timeout);
         relay.has_policy = self.has_policy();
+        relay.hides_tools = self.search.is_some();
         relay.calls.instance = self.instance;
         self.upstreams.push(Some(relay));
         self.needs_routing = true;
@@ -189,6 +194,7 @@ impl Gateway {
         self.fail_parts(engines, upstream, "it was removed");
         let why = RpcError::internal("the server was removed from the gateway");
         self.with(engines, upstream, |relay, engines| relay.retire(engines, &relay.named(why)));
+        self.forget_tools(engines, upstream);
         let removed = self.upstreams.get_mut(upstream).and_then(Option::take);
         self.owners.forget(upstream);
         for told in self.followed.values_mut() {
@@ -201,7 +207,14 @@ impl Gateway {
             }
             self.removed_header_tools.extend(relay.into_header_tools());
         }
-        for change in [Change::Tools, Change::Prompts, Change::Resources] {
+        self.announce_changes(engines);
+    }
+
+    /// Tells clients that lists may have changed, for example because the policy decides otherwise now. That of tools does not change
+    /// [with search](Self::with_search).
+    pub fn announce_changes(&self, engines: &mut GatewayEngines<'_>) {
+        let tools = Some(Change::Tools).filter(|_| self.search.is_none());
+        for change in tools.into_iter().chain([Change::Prompts, Change::Resources]) {
             engines.downstream.publish(engines.now, &change);
         }
     }
@@ -243,6 +256,7 @@ impl Gateway {
         self.with(engines, upstream, |relay, engines| relay.handle_started(engines, peer));
         self.publish_notices(engines, upstream);
         self.send_waiting_parts(engines, upstream);
+        self.read_tools(engines, upstream);
         self.needs_routing = true;
     }
 
@@ -250,6 +264,7 @@ impl Gateway {
     pub fn handle_start_failure(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize, reason: &str) {
         self.with(engines, upstream, |relay, engines| relay.handle_start_failure(engines, reason));
         self.fail_parts(engines, upstream, reason);
+        self.close_searches(engines, upstream);
     }
 
     /// Returns the fault that ended an upstream that is to be let go of; `None` if no client used it.
@@ -310,6 +325,7 @@ impl Gateway {
             ServerEvent::Call(call) => self.handle_call(engines, call),
             ServerEvent::Cancelled { call, reason } => {
                 self.cancel_list(engines, call);
+                self.cancel_search(call);
                 self.with_each(engines, |relay, engines| relay.cancel(engines, call, &reason));
             }
             ServerEvent::ParkedCallDropped { state } => {
@@ -357,6 +373,9 @@ impl Gateway {
             ClientEvent::Done { call, outcome, .. } if self.lists.has_part(upstream, call) => {
                 return self.handle_part(engines, upstream, call, outcome);
             }
+            ClientEvent::Done { call, outcome, .. } if self.reads_tools(upstream, call) => {
+                return self.handle_tools(engines, upstream, outcome);
+            }
             ClientEvent::Changed { change: Change::Resources, .. } => self.owners.note_change(upstream),
             _ => {}
         }
@@ -379,6 +398,7 @@ impl Gateway {
             }
         }
         self.route_if_due(engines);
+        self.refresh_tools(engines);
         self.with_each(engines, Relay::process_pending);
     }
 
@@ -386,13 +406,15 @@ impl Gateway {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let relays = self.upstreams.iter().flatten().filter_map(Relay::poll_timeout);
-        relays.chain(self.lists.next_deadline()).min()
+        let searches = self.search.as_ref().and_then(ToolSearch::next_deadline);
+        relays.chain(self.lists.next_deadline()).chain(searches).min()
     }
 
     /// Handles deadlines.
     pub fn handle_timeout(&mut self, engines: &mut GatewayEngines<'_>) {
         self.with_each(engines, |relay, engines| relay.handle_timeout(engines));
         self.finish_late_lists(engines);
+        self.finish_late_searches(engines);
     }
 
     /// Returns the next tool to register with a server over HTTP, with its schema.
@@ -442,10 +464,20 @@ impl Relay {
 ///
 /// The driver has to add [keys](server::Config::seal): state of calls that wait for their clients is sealed with them.
 #[must_use]
-#[expect(deprecated, reason = "supported until its removal")]
 pub fn gateway_config(name: &str, version: &str, versions: VersionSet, limits: Limits) -> server::Config {
+    config_with(Capability::ToolsListChanged, (name, version), versions, limits)
+}
+
+/// Returns the configuration of a server with this capability for tools.
+#[expect(deprecated, reason = "supported until its removal")]
+pub(crate) fn config_with(
+    tools: Capability,
+    (name, version): (&str, &str),
+    versions: VersionSet,
+    limits: Limits,
+) -> server::Config {
     let all = [
-        Capability::ToolsListChanged,
+        tools,
         Capability::PromptsListChanged,
         Capability::ResourcesListChanged,
         Capability::ResourceSubscriptions,

@@ -56,7 +56,9 @@
 //! | upstreams in the life of a gateway | [`MAX_UPSTREAMS`] | not added |
 //! | resources, templates with known owners | 65,536, 1,024, half of them in equal shares for each upstream, with URIs of 4,096 bytes | upstreams are asked one after the other |
 //! | followed resources of an upstream | 16 times [`max_subscribed_resources`](mcp_proto::Limits::max_subscribed_resources) | not asked for, until there is room; logged to sessions without a policy, and [counted](Relay::unfollowed_resources) |
-//! | time for a list | [`LIST_TIMEOUT`] | answered without the late upstreams |
+//! | tools of an upstream that [search](Gateway::with_search) finds | 4,096, 256 KiB each, 8 MiB together | not found, but called by name |
+//! | words of a tool, bytes of its description that are searched | 1,024, 4,096 | not searched |
+//! | time for a list, a search | [`LIST_TIMEOUT`] | answered without the late upstreams |
 //! | cursor of an upstream | 4,096 bytes | the list ends there, and the upstream is named |
 
 extern crate alloc;
@@ -73,6 +75,7 @@ mod relay;
 mod relayed_call;
 mod resources;
 mod routing;
+mod search;
 mod server_life;
 mod subscriptions;
 #[cfg(test)]
@@ -86,3 +89,4 @@ pub use policy::{Access, Decision};
 pub use relay::{
     ClientCount, Engines, Relay, client_limits, relayed_capabilities, server_config, server_limits,
 };
+pub use search::{SearchSize, search_gateway_config, search_server_config};

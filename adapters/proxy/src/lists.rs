@@ -143,7 +143,7 @@ impl Gateway {
         self.count_use(upstream, was_open, is_open);
     }
 
-    fn count_use(&mut self, upstream: usize, was_open: bool, is_open: bool) {
+    pub(crate) fn count_use(&mut self, upstream: usize, was_open: bool, is_open: bool) {
         if let Some(relay) = self.upstreams.get_mut(upstream).and_then(Option::as_mut) {
             relay.listing = (relay.listing + usize::from(is_open)).saturating_sub(usize::from(was_open));
         }
@@ -282,7 +282,7 @@ impl Gateway {
             let Some(relay) = self.relay(*upstream) else { continue };
             let name = relay.name().to_owned();
             let mut unavailable = |reason: &str| {
-                if self.is_named(list, &name) {
+                if self.is_named(&list.call, list.kind, &name) {
                     unavailable.insert(name.clone(), reason.to_owned());
                 }
             };
@@ -321,16 +321,10 @@ impl Gateway {
     }
 
     /// Returns whether the client may learn of an upstream that is left out.
-    fn is_named(&self, list: &MergedList, upstream: &str) -> bool {
+    pub(crate) fn is_named(&self, call: &Call, kind: EntryKind, upstream: &str) -> bool {
         let Ok(nothing) = RawJson::new("{}") else { return false };
-        let access = Access {
-            caller: list.call.caller(),
-            upstream,
-            kind: list.kind,
-            name: "",
-            payload: &nothing,
-            is_use: false,
-        };
+        let access =
+            Access { caller: call.caller(), upstream, kind, name: "", payload: &nothing, is_use: false };
         matches!(self.decide(&access), Decision::Allow | Decision::Rewrite(_))
     }
 

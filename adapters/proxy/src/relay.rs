@@ -7,14 +7,15 @@
 use mcp_proto::client::{self, InputId};
 use mcp_proto::server::{self, Call};
 use mcp_proto::{
-    CallError, CallId, CallKey, Capabilities, Capability, ChannelId, Diagnostic, Era, Fault, Instant, Limits,
-    RawJson, RpcError, Version, VersionSet,
+    CallError, CallId, CallKey, Capabilities, Capability, Change, ChannelId, Diagnostic, Era, Fault, Instant,
+    Limits, RawJson, RpcError, Version, VersionSet,
 };
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 
 use super::logs::UpstreamLogLevel;
+use super::search::RelaySearch;
 use super::server_life::ServerLife;
 use super::subscriptions::{Notice, UpstreamSubscriptions};
 use super::{convert, relayed_call};
@@ -74,6 +75,12 @@ pub struct Relay {
     user: User,
     /// Whether a policy decides what each principal sees: what belongs to no call is shown to no client.
     pub(super) has_policy: bool,
+    /// The tools behind `search` and `call`, if the bridge has them. A gateway has its own.
+    pub(super) search: Option<RelaySearch>,
+    /// Whether clients see none of the tools, and are not told when they change.
+    pub(super) hides_tools: bool,
+    /// Whether such a change has not been heeded yet.
+    pub(super) tools_changed: bool,
     /// Changes of which the gateway tells those who may know of them, because there is a policy.
     pub(super) notices: Vec<Notice>,
     /// Name of the server in a gateway.
@@ -134,6 +141,9 @@ impl Relay {
             unfound: Vec::new(),
             user: User::None,
             has_policy: false,
+            search: None,
+            hides_tools: false,
+            tools_changed: false,
             notices: Vec::new(),
             name: None,
             prefix: None,
@@ -253,7 +263,11 @@ impl Relay {
     pub fn handle_server_event(&mut self, engines: &mut Engines<'_>, event: server::Event) {
         match event {
             server::Event::Call(call) => match call.attempt() {
-                0 => self.handle_call(engines, call.into()),
+                0 => {
+                    if let Some(delivery) = self.handle_search(engines, call) {
+                        self.handle_call(engines, delivery);
+                    }
+                }
                 _ => self.resume_call(engines, call),
             },
             server::Event::Cancelled { call, reason } => self.cancel(engines, call, &reason),
@@ -293,6 +307,7 @@ impl Relay {
             _ => "it was given up",
         };
         self.unfound.retain(|(unfound, _)| unfound.id() != call);
+        self.cancel_search(call);
         if self.drop_held_call(call) {
             return;
         }
@@ -385,6 +400,9 @@ impl Relay {
     #[expect(deprecated, reason = "supported until its removal")]
     pub fn handle_client_event(&mut self, engines: &mut Engines<'_>, event: client::Event) {
         match event {
+            client::Event::Done { call, outcome, .. } if self.reads_tools(call) => {
+                self.handle_tools(engines, outcome);
+            }
             client::Event::Done { call, outcome, .. } => self.handle_outcome(engines, call, outcome),
             client::Event::Progress { call, progress } => {
                 if let Some(call) = self.calls.by_upstream(call).and_then(RelayedCall::delivered_call) {
@@ -439,7 +457,11 @@ impl Relay {
     }
 
     /// Tells the clients of changes, or the gateway if its policy decides who is told.
-    pub(super) fn announce(&mut self, engines: &mut Engines<'_>, notices: Vec<Notice>) {
+    pub(super) fn announce(&mut self, engines: &mut Engines<'_>, mut notices: Vec<Notice>) {
+        if self.hides_tools {
+            self.tools_changed |= notices.iter().any(|notice| notice.change == Change::Tools);
+            notices.retain(|notice| notice.change != Change::Tools);
+        }
         if self.has_policy {
             return self.notices.extend(notices);
         }
@@ -575,6 +597,7 @@ impl Relay {
     /// Does the work due once after a batch of events: sends input requests, subscribes, sets the log level.
     pub fn process_pending(&mut self, engines: &mut Engines<'_>) {
         self.send_due_inputs(engines);
+        self.refresh_tools(engines);
         self.update_use(engines.now);
         if self.life.is_running() {
             if self.subscriptions.update(engines) {
@@ -594,6 +617,7 @@ impl Relay {
             self.subscriptions.next_retry(),
             self.gather_deadline,
             self.life.next_deadline(),
+            self.search.as_ref().and_then(RelaySearch::next_deadline),
         ];
         all.into_iter().flatten().min()
     }
@@ -604,6 +628,7 @@ impl Relay {
             self.cancel_upstream(engines, &relayed, "no answer in time");
         }
         self.subscriptions.handle_timeout(engines.now);
+        self.finish_searches(engines);
         // Calls of the last batch may be new.
         self.update_use(engines.now);
         self.life.handle_timeout(engines.now);

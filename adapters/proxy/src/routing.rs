@@ -20,6 +20,18 @@ impl Gateway {
             self.with(engines, upstream, |relay, engines| relay.resume_call(engines, call));
             return;
         }
+        if let Some((call, params)) = self.handle_search(engines, call) {
+            self.route_call(engines, call, params);
+        }
+    }
+
+    /// Sends a call where it belongs; `params` are in place of its own.
+    pub(crate) fn route_call(
+        &mut self,
+        engines: &mut GatewayEngines<'_>,
+        call: Call,
+        params: Option<RawJson>,
+    ) {
         let listed = match call.method() {
             "tools/list" => Some(EntryKind::Tool),
             "prompts/list" => Some(EntryKind::Prompt),
@@ -30,7 +42,7 @@ impl Gateway {
         if let Some(kind) = listed {
             return self.start_list(engines, call, kind);
         }
-        let (kind, name) = match subject(&call) {
+        let (kind, name) = match subject(&call, params.as_ref()) {
             Ok(Some(subject)) => subject,
             Ok(None) => return self.relay_custom(engines, call),
             Err(error) => return refuse(engines, &call, &error),
@@ -39,7 +51,10 @@ impl Gateway {
             EntryKind::Tool | EntryKind::Prompt => {
                 let found = names::split(&name).and_then(|(upstream, _)| self.by_name(upstream));
                 match found {
-                    Some(upstream) => self.deliver(engines, call, (kind, &name), upstream, None),
+                    Some(upstream) => {
+                        let delivery = Delivery { call, params, others: None };
+                        self.deliver(engines, delivery, (kind, &name), upstream);
+                    }
                     None => refuse(engines, &call, &unknown_error(kind, &name)),
                 }
             }
@@ -51,7 +66,7 @@ impl Gateway {
                 // Hidden owners are passed by, as if they had not listed it.
                 let owner = owners.iter().find(|owner| self.is_visible(&call, (kind, &name), **owner));
                 match owner.copied() {
-                    Some(upstream) => self.deliver(engines, call, (kind, &name), upstream, None),
+                    Some(upstream) => self.deliver(engines, call.into(), (kind, &name), upstream),
                     None => {
                         let upstreams = self.indices().collect();
                         self.ask_next(engines, call, Others { upstreams, error: None });
@@ -63,13 +78,14 @@ impl Gateway {
 
     /// Sends a call about a resource that no upstream has listed to the first of the others, which may not know it.
     pub(crate) fn ask_next(&mut self, engines: &mut GatewayEngines<'_>, call: Call, mut others: Others) {
-        let Ok(Some((kind, name))) = subject(&call) else { return };
+        let Ok(Some((kind, name))) = subject(&call, None) else { return };
         let now = engines.now;
         while !others.upstreams.is_empty() {
             let upstream = others.upstreams.remove(0);
             let is_there = self.relay(upstream).is_some_and(|relay| relay.life.absence(now).is_none());
             if is_there && self.is_visible(&call, (kind, &name), upstream) {
-                return self.deliver(engines, call, (kind, &name), upstream, Some(others));
+                let delivery = Delivery { call, params: None, others: Some(others) };
+                return self.deliver(engines, delivery, (kind, &name), upstream);
             }
         }
         let is_visible = |index: &usize| self.is_visible(&call, (kind, &name), *index);
@@ -87,10 +103,17 @@ impl Gateway {
     }
 
     fn is_visible(&self, call: &Call, (kind, name): (EntryKind, &str), upstream: usize) -> bool {
-        !matches!(self.decide_use(call, (kind, name), upstream), Decision::Hide)
+        !matches!(self.decide_use(call, (kind, name), None, upstream), Decision::Hide)
     }
 
-    fn decide_use(&self, call: &Call, (kind, name): (EntryKind, &str), upstream: usize) -> Decision {
+    /// Decides about a use of an entry; `params` are in place of those of the call.
+    pub(crate) fn decide_use(
+        &self,
+        call: &Call,
+        (kind, name): (EntryKind, &str),
+        params: Option<&RawJson>,
+        upstream: usize,
+    ) -> Decision {
         let Some(relay) = self.relay(upstream) else { return Decision::Hide };
         if !self.has_policy() {
             return Decision::Allow;
@@ -99,7 +122,7 @@ impl Gateway {
             EntryKind::Tool | EntryKind::Prompt => names::split(name).map_or(name, |(_, name)| name),
             _ => name,
         };
-        let Some(payload) = call.params() else { return Decision::Allow };
+        let Some(payload) = given(call, params) else { return Decision::Allow };
         self.decide(&Access {
             caller: call.caller(),
             upstream: relay.name(),
@@ -114,16 +137,15 @@ impl Gateway {
     fn deliver(
         &mut self,
         engines: &mut GatewayEngines<'_>,
-        call: Call,
+        Delivery { call, params, others }: Delivery,
         subject: (EntryKind, &str),
         upstream: usize,
-        others: Option<Others>,
     ) {
-        let params = match self.decide_use(&call, subject, upstream) {
-            Decision::Allow => None,
+        let params = match self.decide_use(&call, subject, params.as_ref(), upstream) {
+            Decision::Allow => params,
             Decision::Hide => return refuse(engines, &call, &unknown_error(subject.0, subject.1)),
             Decision::Refuse(error) => return refuse(engines, &call, &error),
-            Decision::Rewrite(params) => match with_subject_of(&call, &params) {
+            Decision::Rewrite(rewritten) => match with_subject_of(&call, params.as_ref(), &rewritten) {
                 Ok(params) => Some(params),
                 Err(error) => return refuse(engines, &call, &error),
             },
@@ -152,17 +174,19 @@ impl Gateway {
     }
 }
 
-/// Returns what a call uses, by the name or URI that the client knows; `None` if its method names no entry.
+/// Returns what a call uses, by the name or URI that the client knows; `None` if its method names no entry. `params` are in place of
+/// those of the call.
 ///
 /// # Errors
 ///
 /// Returns the error to answer the call with if the name is missing.
-fn subject(call: &Call) -> Result<Option<(EntryKind, String)>, RpcError> {
+fn subject(call: &Call, params: Option<&RawJson>) -> Result<Option<(EntryKind, String)>, RpcError> {
     let member = |name: &'static str| {
-        let value = call.params().and_then(|params| params.member(name)?.string());
+        let value = given(call, params).and_then(|params| params.member(name)?.string());
         value.ok_or_else(|| RpcError::invalid_params(format!("`params.{name}` is missing or no string")))
     };
     Ok(Some(match call.method() {
+        "tools/call" if params.is_some() => (EntryKind::Tool, member("name")?),
         "tools/call" => (EntryKind::Tool, call.tool_call()?.name.into_owned()),
         "prompts/get" => (EntryKind::Prompt, member("name")?),
         "resources/read" => (EntryKind::Resource, member("uri")?),
@@ -179,16 +203,22 @@ fn subject(call: &Call) -> Result<Option<(EntryKind, String)>, RpcError> {
     }))
 }
 
+/// Returns the parameters of a call, or those in place of them.
+fn given(call: &Call, params: Option<&RawJson>) -> Option<RawJson> {
+    params.cloned().or_else(|| call.params())
+}
+
 /// Gives rewritten parameters the name, URI or reference of the call, so that it goes where it was routed to.
-fn with_subject_of(call: &Call, params: &RawJson) -> Result<RawJson, RpcError> {
+fn with_subject_of(call: &Call, params: Option<&RawJson>, rewritten: &RawJson) -> Result<RawJson, RpcError> {
     let member = match call.method() {
         "resources/read" => "uri",
         "completion/complete" => "ref",
         _ => "name",
     };
-    convert::with_member(params, member, call.params().and_then(|params| params.member(member))).ok_or_else(
-        || RpcError::internal("the policy of the gateway rewrote the parameters to something else"),
-    )
+    convert::with_member(rewritten, member, given(call, params).and_then(|params| params.member(member)))
+        .ok_or_else(|| {
+            RpcError::internal("the policy of the gateway rewrote the parameters to something else")
+        })
 }
 
 /// Returns the error for something that is not there, or hidden.

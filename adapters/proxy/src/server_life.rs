@@ -200,6 +200,7 @@ impl Relay {
         let followed = self.subscriptions.followed().cloned().map(Change::Resource);
         let changes = [Change::Tools, Change::Prompts, Change::Resources].into_iter().chain(followed);
         self.announce(engines, changes.map(Notice::from).collect());
+        self.read_tools(engines);
         for call in core::mem::take(&mut self.held_calls) {
             self.handle_call(engines, call);
         }
@@ -213,6 +214,7 @@ impl Relay {
         for call in core::mem::take(&mut self.held_calls) {
             self.fail_delivery(engines, call.call, call.others, error.clone());
         }
+        self.give_searches_up(engines);
     }
 
     /// Writes a warning to the log of each session, unless a policy may hide the server from some. Modern clients have no log

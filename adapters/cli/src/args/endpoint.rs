@@ -105,6 +105,12 @@ pub(crate) struct ProxyArgs {
     /// server that dies is started again too while clients are there, after a delay of up to a minute if it dies at once.
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = duration_or_zero)]
     pub(crate) idle_timeout: Duration,
+    /// Shows two tools in place of all: search finds tools by what they do, call calls one.
+    ///
+    /// A client of many tools then reads only the descriptions that it looks for. All tools can be called by their own names,
+    /// too. A note tells how many tokens the list would have and has. Prompts and resources stay as they are.
+    #[arg(long)]
+    pub(crate) search: bool,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
     /// Shows every message of both sides on stderr: → sent, ← received.

@@ -67,6 +67,10 @@ of a legacy server go to the only legacy client; a modern client receives
 nothing outside of its calls. Tasks do not pass (calls are made without them),
 and neither does progress on input requests.
 
+With --search, clients see two tools: search finds tools of the server, call
+calls one (see `mcp-probe help gateway`). A tool of the server that has one of
+these two names is called by call alone.
+
 The bridge ends when its client does, on Ctrl-C or on SIGTERM. After a signal,
 running calls have one second to finish and the server half a second to end.
 When the server is gone, its running calls get an error, and it is started
@@ -86,6 +90,7 @@ Examples:
   mcp-probe bridge --http 127.0.0.1:8080 -- \\
       npx -y @modelcontextprotocol/server-everything
   mcp-probe bridge --client-era legacy -- my-modern-server
+  mcp-probe bridge --search -- my-server-with-many-tools
   mcp-probe bridge --serial /dev/ttyUSB0   (stdio for a board on a serial line)
   mcp-probe bridge --listen tcp://127.0.0.1:7000 -- my-server
   mcp-probe bridge --http 127.0.0.1:8080 tcp://192.168.4.1:7000";

@@ -76,6 +76,13 @@ Where rules are about URIs, those with . or .. as a segment are refused.
 Templates of resources are compared as they are written: to hide one does not
 hide the URIs that it makes. A server of which nothing is shown is not named.
 
+With --search, clients see two tools. search takes a query, and a limit (5, at
+most 20): it returns names, descriptions and input schemas of the tools that fit
+best, an exact name first. call takes the name of a tool, and arguments. Rules
+hide tools from both. Changes of servers are heeded at once, and the list of two
+stays the same, so clients are not told. Clients need not repeat arguments of
+tools in header fields.
+
 The file is looked at each second, and read again on SIGHUP. Servers that are
 new in it are started, those that are gone are ended, and those that changed are
 replaced, each after the end of the last one; the others go on. A file that is
@@ -97,6 +104,7 @@ stored. Tokens of clients are never passed on.
 Examples:
   mcp-probe inspect -- mcp-probe gateway --config mcp.json
   mcp-probe gateway --config mcp.json --http 127.0.0.1:8080
+  mcp-probe gateway --config mcp.json --search
   mcp-probe gateway --config mcp.json --listen unix:/run/tools.sock
   mcp-probe gateway --config mcp.json --http 0.0.0.0:8443 \\
       --allow-host tools.example.com --tls-cert chain.pem --tls-key key.pem \\

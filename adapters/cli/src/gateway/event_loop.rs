@@ -5,9 +5,9 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
+use mcp_proto::Instant;
 use mcp_proto::client::Peer;
 use mcp_proto::model::Implementation;
-use mcp_proto::{Change, Instant};
 use mcp_proto_proxy::{ClientCount, Gateway, GatewayEngines, UpstreamEngine, UpstreamEngines};
 
 use super::health::{Health, ServerState};
@@ -56,7 +56,7 @@ pub(super) struct GatewayLoop {
 impl GatewayLoop {
     pub(super) fn new(
         front: Front,
-        clients: ClientCount,
+        gateway: Gateway,
         idle_timeout: Option<Duration>,
         identity: ClientIdentity,
         file: ServerFile,
@@ -65,7 +65,7 @@ impl GatewayLoop {
         Self {
             look_at: front.downstream.now() + LOOK_INTERVAL,
             front,
-            gateway: Gateway::new(clients),
+            gateway,
             slots: Slots::default(),
             leaving: Vec::new(),
             idle_timeout,
@@ -97,6 +97,7 @@ impl GatewayLoop {
             while self.change_servers() {
                 self.process_pending();
             }
+            self.front.note_search(self.gateway.search_size(self.front.downstream.now()));
             if self.front.downstream.is_finished() {
                 return Ok(());
             }
@@ -155,10 +156,7 @@ impl GatewayLoop {
             let gateway = core::mem::replace(&mut self.gateway, Gateway::new(ClientCount::One));
             self.gateway = gateway.policy(move |access| rules.decide(access));
         }
-        let now = self.front.downstream.now();
-        for change in [Change::Tools, Change::Prompts, Change::Resources] {
-            self.front.downstream.engine().publish(now, &change);
-        }
+        self.with_gateway(|gateway, engines| gateway.announce_changes(engines));
     }
 
     fn add(&mut self, upstream: ConfiguredUpstream) {

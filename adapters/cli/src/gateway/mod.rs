@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use std::io;
 
 use mcp_proto::Limits;
-use mcp_proto_proxy::{ClientCount, gateway_config};
+use mcp_proto_proxy::{ClientCount, Gateway, gateway_config, search_gateway_config};
 #[cfg(unix)]
 use mcp_std::io::StreamListener;
 use mcp_std::io::{Stdio, StreamAddress};
@@ -61,7 +61,9 @@ pub(crate) fn run(args: GatewayArgs) -> Result<(), CommandFailure> {
     let Some(GatewayFront { downstream, clients, identity }) = front else { return Ok(()) };
     let front = Front::new("gateway", downstream, &proxy, stop_signal);
     let idle_timeout = proxy.server_idle_timeout();
-    let mut gateway = GatewayLoop::new(front, clients, idle_timeout, identity, file, (rules, health));
+    let gateway = Gateway::new(clients);
+    let gateway = if proxy.search { gateway.with_search() } else { gateway };
+    let mut gateway = GatewayLoop::new(front, gateway, idle_timeout, identity, file, (rules, health));
     gateway.apply(servers);
     gateway.run()?;
     let outcome = gateway.finish();
@@ -86,8 +88,9 @@ impl GatewayFront {
 
 /// Returns the configuration of the server that clients see.
 fn config(args: &ProxyArgs, rules: &SharedRules) -> mcp_proto::server::Config {
-    let versions = args.client_era.version_set();
-    let config = gateway_config(SERVER_NAME, env!("CARGO_PKG_VERSION"), versions, front_limits(args));
+    let (versions, limits) = (args.client_era.version_set(), front_limits(args));
+    let config = if args.search { search_gateway_config } else { gateway_config };
+    let config = config(SERVER_NAME, env!("CARGO_PKG_VERSION"), versions, limits);
     let rules = rules.clone();
     with_hidden_members(config, args).tool_audience(move |name| rules.audience_of_tool(name))
 }

@@ -2,7 +2,7 @@
 
 use mcp_proto::server::{Config, Event};
 use mcp_proto::{Diagnostic, Limits};
-use mcp_proto_proxy::server_limits;
+use mcp_proto_proxy::{SearchSize, server_limits};
 use mcp_std::poll::WaitRequest;
 use mcp_std::process::terminate_all;
 
@@ -27,6 +27,8 @@ pub(crate) struct Front {
     refusal_notes: RefusalNotes,
     /// Notes about entries of lists that have no form for the client.
     omission_notes: OmissionNotes,
+    /// What search saves, as a note has told.
+    search_size: Option<SearchSize>,
     trace: bool,
     paint: Paint,
     /// Reports that the process should end.
@@ -48,6 +50,7 @@ impl Front {
             client_notes: LimitedNotes(20),
             refusal_notes: RefusalNotes::default(),
             omission_notes: OmissionNotes::default(),
+            search_size: None,
             trace: args.trace,
             paint: Paint::for_stderr(),
             stop_signal,
@@ -109,6 +112,16 @@ impl Front {
         for diagnostic in diagnostics {
             self.omission_notes.note(diagnostic);
         }
+    }
+
+    /// Tells what search saves, when all tools are known or have changed.
+    pub(crate) fn note_search(&mut self, size: Option<SearchSize>) {
+        let Some(size) = size.filter(|size| self.search_size != Some(*size)) else { return };
+        self.search_size = Some(size);
+        let SearchSize { tools, tokens, shown_tokens, .. } = size;
+        session::print_note(&format!(
+            "search: 2 tools of about {shown_tokens} tokens stand for {tools} of about {tokens}"
+        ));
     }
 
     /// Returns whether messages are shown.

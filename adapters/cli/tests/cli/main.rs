@@ -41,6 +41,7 @@ mod gateway;
 mod gateway_boundary;
 #[cfg(unix)]
 mod gateway_reload;
+mod gateway_search;
 mod headers;
 #[cfg(unix)]
 mod hostile_servers;

@@ -17,7 +17,7 @@ use super::harness::{
 };
 use crate::{
     ClientCount, Gateway, GatewayEngines, UpstreamEngine, UpstreamEngines, client_limits, gateway_config,
-    server_limits,
+    search_gateway_config, server_limits,
 };
 
 /// An upstream, which runs or not.
@@ -82,7 +82,10 @@ impl GatewayHarness {
     pub(super) fn with_gateway(down: Version, upstreams: &[(&str, Version)], gateway: Gateway) -> Self {
         let now = Instant::ZERO;
         let limits = server_limits(Limits::default());
-        let front = gateway_config("gateway", "1", versions(down), limits);
+        let front = match gateway.search.is_some() {
+            true => search_gateway_config("gateway", "1", versions(down), limits),
+            false => gateway_config("gateway", "1", versions(down), limits),
+        };
         let config = client::Config::new("sailor", "7").versions(versions(down));
         let config = config.capabilities(capabilities_of(&ALL_CAPABILITIES)).custom_method("harbour/draught");
         let mut chain = Self {

@@ -1,0 +1,203 @@
+//! The tools of one upstream, read page by page.
+
+use mcp_proto::model::Map;
+use mcp_proto::{CallError, CallKey, CallOptions, EntryKind, RawJson, UseError};
+
+use super::ranking::Document;
+use crate::convert;
+use crate::gateway::UpstreamEngine;
+
+/// The tools of an upstream, as far as they are known.
+#[derive(Debug)]
+pub(crate) struct Catalogue {
+    /// What precedes the names of tools.
+    prefix: Box<str>,
+    tools: Vec<IndexedTool>,
+    state: State,
+    /// Whether tools were left out, so that a name may be one although it is unknown here.
+    is_partial: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Not asked for since the start of the upstream.
+    Unknown,
+    Reading(Reading),
+    Known,
+    /// The last attempt failed. Tools of an earlier one stay.
+    Failed(String),
+}
+
+/// A list that is being read.
+#[derive(Debug)]
+struct Reading {
+    call: CallKey,
+    tools: Vec<IndexedTool>,
+    bytes: usize,
+    pages: usize,
+    is_partial: bool,
+    /// Whether the list has changed meanwhile, and is to be read again.
+    is_stale: bool,
+}
+
+/// A tool of an upstream.
+#[derive(Debug)]
+pub(crate) struct IndexedTool {
+    /// Its name at the upstream.
+    pub(crate) name: String,
+    /// Its name for clients.
+    pub(crate) shown: String,
+    pub(crate) entry: RawJson,
+    pub(crate) document: Document,
+}
+
+impl IndexedTool {
+    /// Reads an entry. Returns `None` if it has no name.
+    pub(crate) fn new(prefix: &str, entry: &RawJson) -> Option<Self> {
+        let name = entry.member("name")?.string()?;
+        let shown = format!("{prefix}{name}");
+        let document = Document::new(&shown, &name, entry);
+        Some(Self { name, shown, entry: entry.compact(), document })
+    }
+}
+
+impl Catalogue {
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.into(), tools: Vec::new(), state: State::Unknown, is_partial: false }
+    }
+
+    pub(crate) fn tools(&self) -> &[IndexedTool] {
+        &self.tools
+    }
+
+    /// Returns whether a tool has this name for clients.
+    pub(crate) fn has_tool(&self, shown: &str) -> bool {
+        self.tools.iter().any(|tool| tool.shown == shown)
+    }
+
+    /// Returns whether a name that none of the tools has may be one of the upstream.
+    pub(crate) const fn may_have_others(&self) -> bool {
+        self.is_partial || !matches!(self.state, State::Known)
+    }
+
+    pub(crate) const fn is_known(&self) -> bool {
+        matches!(self.state, State::Known)
+    }
+
+    pub(crate) const fn is_reading(&self) -> bool {
+        matches!(self.state, State::Reading(_))
+    }
+
+    pub(crate) fn failure(&self) -> Option<&str> {
+        match &self.state {
+            State::Failed(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a call is the one that reads the list.
+    pub(crate) fn has_call(&self, call: CallKey) -> bool {
+        matches!(&self.state, State::Reading(reading) if reading.call == call)
+    }
+
+    /// Reads the list from its beginning, because the upstream was started.
+    pub(crate) fn read(&mut self, mut upstream: UpstreamEngine<'_>) {
+        self.state = match ask(&mut upstream, None) {
+            Ok(call) => State::Reading(Reading {
+                call,
+                tools: Vec::new(),
+                bytes: 0,
+                pages: 0,
+                is_partial: false,
+                is_stale: false,
+            }),
+            // It has no tools.
+            Err(UseError::MissingPeerCapability(_)) => {
+                (self.tools, self.is_partial) = (Vec::new(), false);
+                State::Known
+            }
+            Err(refused) => State::Failed(convert::clip(&refused.to_string())),
+        };
+    }
+
+    /// Reads the list again, because it has changed; once it is read, if that is going on.
+    pub(crate) fn refresh(&mut self, upstream: UpstreamEngine<'_>) {
+        match &mut self.state {
+            State::Reading(reading) => reading.is_stale = true,
+            _ => self.read(upstream),
+        }
+    }
+
+    /// Handles one page of the list, which is read on if there are more.
+    pub(crate) fn handle_page(
+        &mut self,
+        outcome: Result<RawJson, CallError>,
+        mut upstream: UpstreamEngine<'_>,
+    ) {
+        let State::Reading(mut reading) = core::mem::replace(&mut self.state, State::Unknown) else { return };
+        let page = match outcome {
+            Ok(page) => page,
+            Err(error) => {
+                let reason = convert::failed_call_error(&error).message;
+                self.state = State::Failed(convert::clip(&reason));
+                return;
+            }
+        };
+        reading.add(&self.prefix, &page);
+        let cursor = page.member("nextCursor").and_then(|cursor| cursor.string());
+        let has_room = reading.pages < MAX_PAGES && !reading.is_full();
+        match cursor {
+            Some(cursor) if has_room => match ask(&mut upstream, Some(&cursor)) {
+                Ok(call) => {
+                    reading.call = call;
+                    self.state = State::Reading(reading);
+                }
+                Err(refused) => self.state = State::Failed(convert::clip(&refused.to_string())),
+            },
+            more => {
+                self.is_partial = reading.is_partial || more.is_some();
+                self.tools = reading.tools;
+                self.state = State::Known;
+                if reading.is_stale {
+                    self.read(upstream);
+                }
+            }
+        }
+    }
+}
+
+impl Reading {
+    fn is_full(&self) -> bool {
+        self.tools.len() >= MAX_TOOLS || self.bytes >= MAX_BYTES
+    }
+
+    fn add(&mut self, prefix: &str, page: &RawJson) {
+        self.pages += 1;
+        let entries = page.member(EntryKind::Tool.list_member()).and_then(|list| list.elements());
+        for entry in entries.unwrap_or_default() {
+            let size = entry.as_bytes().len();
+            if size > MAX_ENTRY || self.is_full() {
+                self.is_partial = true;
+                continue;
+            }
+            let Some(tool) = IndexedTool::new(prefix, &entry) else { continue };
+            self.bytes += size;
+            self.tools.push(tool);
+        }
+    }
+}
+
+/// Asks an upstream for a page of its tools.
+fn ask(upstream: &mut UpstreamEngine<'_>, cursor: Option<&str>) -> Result<CallKey, UseError> {
+    let params = cursor.map(|cursor| ("cursor", cursor)).into_iter().collect::<Map<_>>();
+    upstream.engine.call(upstream.now, EntryKind::Tool.list_method(), &params, &CallOptions::new())
+}
+
+/// Maximum number of tools of one upstream.
+pub(super) const MAX_TOOLS: usize = 4_096;
+/// Maximum number of bytes of them, as the upstream wrote them, up to one more.
+const MAX_BYTES: usize = 8 << 20;
+/// Maximum number of bytes of one tool. A larger one is not found, but can be called.
+pub(super) const MAX_ENTRY: usize = 256 << 10;
+/// Maximum number of pages of a list.
+const MAX_PAGES: usize = 1_024;
