@@ -19,6 +19,8 @@ mod call_http;
 mod check;
 mod check_http;
 #[cfg(unix)]
+mod check_profiles;
+#[cfg(unix)]
 mod check_protection;
 mod config_file;
 mod demo;
