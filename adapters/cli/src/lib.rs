@@ -47,6 +47,7 @@ mod events;
 mod failure;
 mod features;
 mod gateway;
+mod generate;
 mod inspect;
 mod listen;
 mod ordered;

@@ -14,21 +14,13 @@ use crate::failure::CommandFailure;
 use crate::sarif;
 use crate::server::Server;
 
-/// Returns the name of a server in reports, which are kept: without the arguments of its command, which may have secrets.
-pub(super) fn name(server: &Server) -> String {
-    match server {
-        Server::Program(program) => program.report_name(),
-        _ => server.display_name(),
-    }
-}
-
 /// Returns where findings about a server are located, as a relative reference (RFC 3986, 4.2) that code scanning takes for a path:
 /// the first word of its command that is a file of the current directory, its URL without scheme and query, or its name.
 pub(super) fn artifact(server: &Server) -> Result<String, CommandFailure> {
     let path = match server {
         Server::Program(program) => {
             let file = program.words().map(Path::new).find(|word| word.is_relative() && word.is_file());
-            file.map_or_else(|| name(server).into(), Path::to_owned)
+            file.map_or_else(|| server.report_name().into(), Path::to_owned)
         }
         Server::Remote(remote) => {
             let config = remote.config()?;
@@ -36,7 +28,7 @@ pub(super) fn artifact(server: &Server) -> Result<String, CommandFailure> {
             let path = target.split_once('?').map_or(target, |(path, _)| path);
             PathBuf::from(config.endpoint().origin().authority() + path)
         }
-        Server::Stream(_) => name(server).replace("://", "/").into(),
+        Server::Stream(_) => server.report_name().replace("://", "/").into(),
     };
     Ok(uri_reference(&path).unwrap_or_else(|| "server".into()))
 }

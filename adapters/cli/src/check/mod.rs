@@ -65,7 +65,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
         let why = "--profile hosted is for servers over HTTP";
         return Err(CommandFailure::usage(why).with_hint("give the URL by which clients reach the server"));
     }
-    let (name, artifact) = (formats::name(&server), formats::artifact(&server)?);
+    let (name, artifact) = (server.report_name(), formats::artifact(&server)?);
     let words: Vec<_> = match &server {
         Server::Program(program) => program.words().map(|word| word.to_string_lossy().into_owned()).collect(),
         _ => Vec::new(),

@@ -39,6 +39,8 @@ mod gateway;
 mod gateway_boundary;
 #[cfg(unix)]
 mod gateway_reload;
+#[cfg(unix)]
+mod generate;
 mod headers;
 #[cfg(unix)]
 mod hostile_servers;

@@ -138,6 +138,12 @@ impl ShellServer {
 
     /// Runs `mcp-probe check` against this server.
     pub(crate) fn check(&self, more: &[&str]) -> ProbeOutput {
+        let waits = ["--timeout", "3s", "--connect-timeout", "20s"];
+        self.probe(&[&["check"], &waits[..], &self.args, more].concat())
+    }
+
+    /// Runs `mcp-probe ARGS` against this server.
+    pub(crate) fn probe(&self, args: &[&str]) -> ProbeOutput {
         let cases = |cases: &[(String, String)]| -> String {
             cases.iter().map(|(pattern, action)| format!("{pattern}) {action}; continue;;\n")).collect()
         };
@@ -152,8 +158,7 @@ impl ShellServer {
             self.methods,
             self.epilogue
         );
-        let waits = ["--timeout", "3s", "--connect-timeout", "20s"];
-        probe(&[&["check"], &waits[..], &self.args, more, &["--", "sh", "-c", &script]].concat())
+        probe(&[args, &["--", "sh", "-c", &script]].concat())
     }
 }
 
