@@ -72,7 +72,7 @@ pub(crate) enum Profile {
     Spec,
     /// The same rules; every finding fails, also a note.
     Strict,
-    /// What a server on the public internet needs, for a URL. Rates are not tested, because that takes load.
+    /// What a server on the public internet needs, for a URL: one request has 16 MiB; rates are not tested.
     Hosted,
     /// The OWASP MCP Top 10, a beta: each finding with its category.
     ///
