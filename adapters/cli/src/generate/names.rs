@@ -1,27 +1,30 @@
 //! Rust identifiers from the names of a server.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 
 /// Characters of the longest identifier, without what makes it unique.
 const MAX_IDENTIFIER: usize = 60;
 
 /// Identifiers of one scope. Each is given once.
 #[derive(Default)]
-pub(super) struct Names(BTreeSet<String>);
+pub(super) struct Names {
+    taken: BTreeSet<String>,
+    /// The next number of names that were wanted more than once: a list may have one name a million times.
+    numbers: BTreeMap<String, u64>,
+}
 
 impl Names {
     /// Creates a scope in which these names are taken.
     pub(super) fn with_taken(names: &[&str]) -> Self {
-        Self(names.iter().map(|name| (*name).to_owned()).collect())
+        Self { taken: names.iter().map(|name| (*name).to_owned()).collect(), numbers: BTreeMap::new() }
     }
 
     /// Returns an identifier, with a number if it was given before: the order of the requests decides.
     pub(super) fn claim(&mut self, wanted: &str, separator: &str) -> String {
         let mut name = wanted.to_owned();
-        for number in 2_u64.. {
-            if self.0.insert(name.clone()) {
-                break;
-            }
+        while !self.taken.insert(name.clone()) {
+            let number = self.numbers.entry(wanted.to_owned()).or_insert(1);
+            *number += 1;
             name = format!("{}{separator}{number}", wanted.trim_end_matches('_'));
         }
         name
