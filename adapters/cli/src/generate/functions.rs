@@ -55,7 +55,7 @@ pub(super) fn source(server: &ServerDescription) -> String {
         server.templates.iter().filter_map(|template| writer.push_template(template)).collect();
     let mut out = head(server, &skipped);
     writer.push_uses(&mut out);
-    out.push_str("\n/// The result of a method.\npub type Result<T> = core::result::Result<T, mcp_runtime::Error>;\n\n");
+    out.push_str(RESULT);
     push_docs(&mut out, 0, [&*format!("Calls the server `{}`.", server.name.replace('`', "'"))]);
     push_line(&mut out, 0, "#[derive(Clone, Copy, Debug)]");
     push_line(&mut out, 0, &format!("pub struct {client}<'a, B>(pub &'a BlockingCalls<B>);"));
@@ -88,7 +88,8 @@ fn head(server: &ServerDescription, skipped: &[String]) -> String {
     push_wrapped(&mut out, 0, "//", &format!("A client of the server `{name}` {version}."));
     push_line(&mut out, 0, "//");
     let again = format!(
-        "Written by `mcp-probe generate rust` from the lists of {source}: run it again instead of editing this file."
+        "Written by `mcp-probe generate rust` from the lists of {source}: run it again instead of editing \
+         this file."
     );
     push_wrapped(&mut out, 0, "//", &again);
     push_line(&mut out, 0, "//");
@@ -280,6 +281,12 @@ fn push_value(out: &mut String, indent: usize, variable: &str, value: &str) {
 
 /// Width of the arguments of a call on one line.
 const CALL_WIDTH: usize = 60;
+/// The result of all methods.
+const RESULT: &str = "
+/// The result of a method.
+pub type Result<T> = core::result::Result<T, mcp_runtime::Error>;
+
+";
 /// The function that methods of tools with an output schema use.
 const READ_RESULT: &str = "
 /// Reads the structured result of a tool. A tool that reports a failure has none.

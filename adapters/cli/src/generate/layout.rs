@@ -1,4 +1,4 @@
-//! Pieces of Rust source in the layout of `rustfmt`: comments, literals, attributes and lines that may be too long.
+//! Pieces of Rust source in the layout of `rustfmt`: comments, literals, attributes and long lines.
 
 use core::fmt::Write as _;
 
@@ -41,7 +41,7 @@ pub(super) fn push_wrapped(out: &mut String, indent: usize, marker: &str, text: 
     push_line(out, indent, &line);
 }
 
-/// Makes a text of a peer harmless in a doc comment: no code that would be compiled as a test, no links and no tags.
+/// Makes a text of a peer harmless in a doc comment: no code (it would be a test), no links, no tags.
 fn markdown(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut is_code = false;

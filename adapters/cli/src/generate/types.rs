@@ -103,7 +103,7 @@ impl TypeWriter {
         Some(self.root(schema, prefix, "Arguments"))
     }
 
-    /// Writes a struct of texts, as the arguments of a prompt are: names, descriptions, and whether they are required.
+    /// Writes a struct of texts, the arguments of a prompt: names, descriptions, and whether they are required.
     pub(super) fn texts(&mut self, members: &[(String, String, bool)], docs: &str, name: &str) -> String {
         let string = || RustType { text: "String".into(), has_default: true, note: None };
         let fields = members.iter().map(|(name, description, is_required)| Field {

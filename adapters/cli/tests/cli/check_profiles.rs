@@ -42,7 +42,8 @@ fn listed_cases() -> Vec<(&'static [&'static str], ShellServer)> {
         let schema = json!({"type": "object", "properties": {name: schema}});
         ShellServer::legacy().with_tool_schema(&schema)
     };
-    let tool = |name: &str| json!({"name": name, "title": "T", "description": "D", "inputSchema": {"type": "object"}});
+    let any = json!({"type": "object"});
+    let tool = |name: &str| json!({"name": name, "title": "T", "description": "D", "inputSchema": any});
     let described = |text: &str| json!({"type": "string", "description": text});
     let both = |one: &str, other: &str| {
         ShellServer::legacy().with_result("tools/list", &json!({"tools": [tool(one), tool(other)]}))
