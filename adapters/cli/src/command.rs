@@ -7,8 +7,8 @@ use crate::failure::CommandFailure;
 use crate::features::{self, Feature, Needs};
 use crate::stop;
 use crate::{
-    bridge, call, check, complete, completions, demo, doctor, events, gateway, inspect, listen, ping, pins, prompt,
-    read, replay, serve, skills, tap, tokens,
+    bridge, call, check, complete, completions, demo, doctor, events, gateway, generate, inspect, listen,
+    ping, pins, prompt, read, replay, serve, skills, tap, tokens,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Events(events::EventsCommand),
     #[command(subcommand)]
     Skills(skills::SkillsCommand),
+    #[command(subcommand)]
+    Generate(generate::GenerateCommand),
     Pin(pins::PinArgs),
     Verify(pins::VerifyArgs),
     Ping(ping::PingArgs),
@@ -74,6 +76,7 @@ impl Command {
             | Self::Tap(_)
             | Self::Replay(_)
             | Self::Shrink(_)
+            | Self::Generate(_)
             | Self::Logout(_)
             | Self::Pin(_)
             | Self::Demo(_)
@@ -113,6 +116,7 @@ impl Command {
                 }
             }
             Self::Skills(command) => needs.target(command.target()),
+            Self::Generate(command) => needs.target(command.target()),
             Self::Pin(args) => needs.target(&args.target),
             Self::Verify(args) => needs.target(&args.target),
             Self::Ping(args) => needs.target(&args.target),
@@ -153,6 +157,7 @@ impl Command {
             #[cfg(feature = "events")]
             Self::Events(command) => events::run(&command),
             Self::Skills(command) => skills::run(&command),
+            Self::Generate(command) => generate::run(&command),
             Self::Pin(args) => pins::pin(&args),
             Self::Verify(args) => pins::verify(&args),
             Self::Ping(args) => ping::run(&args),

@@ -47,7 +47,7 @@ fn escaped(text: &str, also: impl Fn(char) -> bool) -> Cow<'_, str> {
 }
 
 /// Returns whether a character has an effect other than being displayed in its place.
-fn is_unsafe(c: char) -> bool {
+pub(crate) fn is_unsafe(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
         _ if c.is_control() => true,

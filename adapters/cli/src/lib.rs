@@ -51,6 +51,7 @@ mod exchange;
 mod failure;
 mod features;
 mod gateway;
+mod generate;
 mod inspect;
 mod listen;
 mod ordered;

@@ -67,7 +67,7 @@ fn collect_members(all: &mut Vec<SchemaMember>, root: &RawJson, schema: &RawJson
 }
 
 /// Follows a `$ref` within the schema. Any other schema is returned unchanged.
-fn resolve_ref(root: &RawJson, mut schema: RawJson) -> RawJson {
+pub(crate) fn resolve_ref(root: &RawJson, mut schema: RawJson) -> RawJson {
     for _ in 0..MAX_NESTING {
         let pointer = schema.member("$ref").and_then(|to| to.string());
         let Some(pointer) = pointer.as_deref().and_then(|to| to.strip_prefix('#')) else { break };

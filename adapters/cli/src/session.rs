@@ -173,6 +173,11 @@ impl ClientSession {
         }))
     }
 
+    /// Returns the name of the server, without secrets.
+    pub(crate) fn server_name(&self) -> String {
+        self.server.report_name()
+    }
+
     /// Returns whether the server is reached over HTTP.
     pub(crate) fn is_remote(&self) -> bool {
         self.server.is_remote()

@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
 
 use crate::args::{AuthorizationArgs, RevisionArgs, ServerArgs, StderrChoice, duration, usage};
 
@@ -13,11 +14,11 @@ use crate::args::{AuthorizationArgs, RevisionArgs, ServerArgs, StderrChoice, dur
 /// have effects. The findings go to stdout.
 #[derive(Debug, Args)]
 #[command(after_help = HELP, after_long_help = HELP)]
-#[command(override_usage = concat!("mcp-probe check --rules [--json]\n       ", usage!("mcp-probe check [OPTIONS]")))]
+#[command(override_usage = concat!("mcp-probe check --rules [--profile NAME] [--json]\n       ", usage!("mcp-probe check [OPTIONS]")))]
 pub(crate) struct CheckArgs {
     /// Prints a JSON array instead, with one object for each finding.
     ///
-    /// The members of a finding: severity, check, rules, revisions, where, what, fix.
+    /// The members of a finding: severity, check, rules, revisions, where, what, fix; with --profile owasp also owasp.
     #[arg(long, conflicts_with_all = ["sarif", "junit"])]
     pub(crate) json: bool,
     /// Prints a report in SARIF 2.1.0 instead, for code scanning.
@@ -28,13 +29,17 @@ pub(crate) struct CheckArgs {
     pub(crate) sarif: bool,
     /// Prints a report in JUnit's XML instead, for CI servers.
     ///
-    /// Each check with findings is a test case: one with errors has failed, and so has one with warnings with --strict.
+    /// Each check with findings is a test case: one with errors has failed, and so has one with warnings with --strict, and
+    /// any one with --profile strict.
     #[arg(long, conflicts_with = "rules")]
     pub(crate) junit: bool,
-    /// Treats warnings as failures.
+    /// Treats warnings as failures, in every profile.
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Prints the list of checks and exits (a JSON array with --json).
+    /// Selects the checks whose findings count.
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Profile::Spec)]
+    pub(crate) profile: Profile,
+    /// Prints the list of the checks of the profile and exits (a JSON array with --json).
     #[arg(long, conflicts_with_all = ["command", "config", "serial"])]
     pub(crate) rules: bool,
     #[command(flatten)]
@@ -59,9 +64,26 @@ pub(crate) struct CheckArgs {
     pub(crate) authorization: AuthorizationArgs,
 }
 
+/// A selection of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Profile {
+    /// The specification and good practice.
+    Spec,
+    /// The same rules; every finding fails, also a note.
+    Strict,
+    /// What a server on the public internet needs, for a URL: one request has 16 MiB; rates are not tested.
+    Hosted,
+    /// The OWASP MCP Top 10, a beta: each finding with its category.
+    ///
+    /// Tools are not called, so this finds what a server shows, and names the categories that it does not show.
+    Owasp,
+}
+
 const HELP: &str = "\
 An error violates a MUST of the specification, a warning a SHOULD, a note good
-practice. The exit code is 1 when there are errors, or warnings with --strict.
+practice. The exit code is 1 when there are errors, or warnings with --strict,
+or any findings with --profile strict.
 
 Examples:
   mcp-probe check -- python my_server.py
@@ -70,5 +92,7 @@ Examples:
   mcp-probe check --json --strict -- my-server | jq -r '.[].what'
   mcp-probe check --sarif -- python my_server.py > check.sarif
   mcp-probe check --junit http://127.0.0.1:8080/mcp > check.xml
+  mcp-probe check --profile hosted https://mcp.example.com/mcp
+  mcp-probe check --profile owasp -- npx -y some-server@1.2.3
   mcp-probe check --protocol-version 2025-06-18 -- my-server
   mcp-probe check --rules";

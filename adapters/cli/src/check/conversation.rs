@@ -13,6 +13,7 @@ use super::http_peer::HttpPeer;
 use super::messages::{self, ServerMessage};
 use super::modern;
 use super::peer::{CheckedPeer, ServerTarget};
+use super::profile::Profile;
 use super::received::{Received, TransportFinding};
 use super::report::CheckReport;
 use super::rules;
@@ -20,6 +21,7 @@ use super::rules;
 /// Settings shared by all conversations of a check.
 pub(super) struct CheckSetup {
     pub(super) server: ServerTarget,
+    pub(super) profile: Profile,
     pub(super) timeout: Duration,
     pub(super) connect_timeout: Duration,
     pub(super) trace: bool,
@@ -39,6 +41,8 @@ pub(super) struct CheckConversation<'a> {
     version: Version,
     /// Capabilities of the server, null until they are known.
     pub(super) capabilities: Value,
+    /// Instructions of the server for models.
+    pub(super) instructions: String,
     peer: Option<CheckedPeer>,
     next_id: i64,
     /// Ids of requests that are not answered yet.
@@ -74,6 +78,7 @@ impl<'a> CheckConversation<'a> {
             report,
             version,
             capabilities: Value::Null,
+            instructions: String::new(),
             peer: Some(CheckedPeer::start(&setup.server, version, setup.trace)?),
             next_id: 0,
             unanswered_ids: Vec::new(),
@@ -539,7 +544,7 @@ fn is_same_number(original: &Value, id: &Value, text: impl Fn(&Value) -> String)
 }
 
 /// Returns the params of `initialize` for a client without capabilities.
-fn initialize_params(version: &str) -> Value {
+pub(super) fn initialize_params(version: &str) -> Value {
     json!({
         "protocolVersion": version,
         "capabilities": {},

@@ -14,21 +14,13 @@ use crate::failure::CommandFailure;
 use crate::sarif;
 use crate::server::Server;
 
-/// Returns the name of a server in reports, which are kept: without the arguments of its command, which may have secrets.
-pub(super) fn name(server: &Server) -> String {
-    match server {
-        Server::Program(program) => program.report_name(),
-        _ => server.display_name(),
-    }
-}
-
 /// Returns where findings about a server are located, as a relative reference (RFC 3986, 4.2) that code scanning takes for a path:
 /// the first word of its command that is a file of the current directory, its URL without scheme and query, or its name.
 pub(super) fn artifact(server: &Server) -> Result<String, CommandFailure> {
     let path = match server {
         Server::Program(program) => {
             let file = program.words().map(Path::new).find(|word| word.is_relative() && word.is_file());
-            file.map_or_else(|| name(server).into(), Path::to_owned)
+            file.map_or_else(|| server.report_name().into(), Path::to_owned)
         }
         Server::Remote(remote) => {
             let config = remote.config()?;
@@ -36,28 +28,27 @@ pub(super) fn artifact(server: &Server) -> Result<String, CommandFailure> {
             let path = target.split_once('?').map_or(target, |(path, _)| path);
             PathBuf::from(config.endpoint().origin().authority() + path)
         }
-        Server::Stream(_) => name(server).replace("://", "/").into(),
+        Server::Stream(_) => server.report_name().replace("://", "/").into(),
     };
     Ok(uri_reference(&path).unwrap_or_else(|| "server".into()))
 }
 
 impl Findings {
-    /// Returns a report in SARIF 2.1.0, which lists every rule. It says whether the server was checked in a revision.
+    /// Returns a report in SARIF 2.1.0, which lists every rule of the profile. It says whether the server was checked in a revision.
     pub(super) fn to_sarif(&self, artifact: &str, is_checked: bool) -> Value {
-        let rules: Vec<Value> = rules::ALL
-            .iter()
+        let rules: Vec<Value> = rules::in_profile(self.profile)
             .map(|rule| {
                 json!({
                     "id": rule.check,
                     "shortDescription": { "text": rule.line },
                     "help": { "text": rule.fix },
                     "defaultConfiguration": { "level": rule.severity.word() },
-                    "properties": { "tags": rule.rules },
+                    "properties": { "tags": rule.requirements(self.profile) },
                 })
             })
             .collect();
         let results: Vec<Value> = self
-            .0
+            .all
             .iter()
             .map(|finding| {
                 let revisions: Vec<_> = finding.revisions.iter().map(|version| version.as_str()).collect();
@@ -75,14 +66,10 @@ impl Findings {
         report
     }
 
-    /// Returns a report in JUnit's XML. Findings that are no failures are the output of their test case.
-    pub(super) fn to_junit(&self, server: &str, supported: &[Version], is_strict: bool) -> String {
-        let fails = |finding: &Finding| match finding.rule.severity {
-            Severity::Error => true,
-            Severity::Warning => is_strict,
-            Severity::Note => false,
-        };
-        let by_rule = || self.0.chunk_by(|one, next| one.rule == next.rule);
+    /// Returns a report in JUnit's XML. Findings milder than `mildest_failure` are the output of their test case.
+    pub(super) fn to_junit(&self, server: &str, supported: &[Version], mildest_failure: Severity) -> String {
+        let fails = |finding: &Finding| finding.rule.severity <= mildest_failure;
+        let by_rule = || self.all.chunk_by(|one, next| one.rule == next.rule);
         let (tests, failures) = (by_rule().count() + 1, by_rule().filter(|found| fails(&found[0])).count());
         // Of a server that asks for authorization only that was checked, and what it says about it.
         let is_unchecked = supported.is_empty() && failures == 0;
@@ -108,7 +95,7 @@ impl Findings {
             }
             text.push_str(&format!("fix: {}", found[0].fix));
             let word = rule.severity.word();
-            let message = format!("{} [{}]", rule.line, rule.rules.join(", "));
+            let message = format!("{} [{}]", rule.line, rule.requirements(self.profile).join(", "));
             let inner = if fails(&found[0]) {
                 let message = xml(&message);
                 format!("<failure type=\"{word}\" message=\"{message}\">{}</failure>", xml(&text))

@@ -68,6 +68,7 @@ pub(super) fn initialize(conversation: &mut CheckConversation<'_>, version: Vers
     };
     report.set_revision(Some(agreed));
     entries::check_icons(conversation, agreed, "`serverInfo`", &answer["serverInfo"]);
+    conversation.instructions = answer["instructions"].as_str().unwrap_or_default().to_owned();
     conversation.finish_initialize(agreed, answer["capabilities"].clone());
     HandshakeOutcome::Supported
 }
@@ -105,6 +106,7 @@ pub(super) fn discover(conversation: &mut CheckConversation<'_>, wait: Duration)
     if result.get("instructions").is_some_and(|text| !text.is_string()) {
         complain(format!("`instructions` is {}", describe_missing(result.get("instructions"))));
     }
+    conversation.instructions = result["instructions"].as_str().unwrap_or_default().to_owned();
     conversation.capabilities = result["capabilities"].clone();
     HandshakeOutcome::Supported
 }

@@ -4,6 +4,7 @@ use mcp_proto::{DeprecatedFeature, Era, RawJson, Version};
 use serde_json::Value;
 
 use super::conversation::{CheckAnswer, ErrorAnswer};
+use super::exposure;
 use super::report::{CheckReport, clip};
 use super::rules;
 
@@ -127,6 +128,7 @@ fn parse_message(report: &CheckReport, raw: &RawJson) -> ServerMessage {
             ServerMessage::Answer { id: id.clone(), answer }
         }
         (None, None, Some(error)) => {
+            exposure::check_error(report, error);
             let failed = parse_error_answer(error, id.is_some());
             if failed.is_none() {
                 malformed("an error without an integer `code` and a string `message`");

@@ -9,6 +9,7 @@ mod authorization_server;
 mod conversation;
 mod entries;
 mod events;
+mod exposure;
 mod formats;
 mod handshake;
 mod http_peer;
@@ -18,6 +19,7 @@ mod messages;
 mod modern;
 mod peer;
 mod process_peer;
+mod profile;
 mod protection;
 mod received;
 mod report;
@@ -25,6 +27,7 @@ mod requests;
 mod rules;
 mod schemas;
 mod subscriptions;
+mod texts;
 mod token;
 mod transport;
 mod versions;
@@ -46,22 +49,38 @@ pub(crate) use args::CheckArgs;
 use conversation::{CheckConversation, CheckSetup, ErrorAnswer};
 use handshake::HandshakeOutcome;
 use peer::ServerTarget;
+use profile::Profile;
 use report::CheckReport;
+use rules::Severity;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
     if args.rules {
-        return report::print_rules(args.json);
+        return report::print_rules(args.profile, args.json);
     }
     let versions = args.revisions.version_set().map_err(CommandFailure::usage)?;
     let server = Server::from_args(&args.server)?;
-    let (name, artifact) = (formats::name(&server), formats::artifact(&server)?);
+    if args.profile == Profile::Hosted && !matches!(server, Server::Remote(_)) {
+        let why = "--profile hosted is for servers over HTTP";
+        return Err(CommandFailure::usage(why).with_hint("give the URL by which clients reach the server"));
+    }
+    let (name, artifact) = (server.report_name(), formats::artifact(&server)?);
+    let words: Vec<_> = match &server {
+        Server::Program(program) => program.words().map(|word| word.to_string_lossy().into_owned()).collect(),
+        _ => Vec::new(),
+    };
     let setup = CheckSetup {
         server: resolve_target(args, server)?,
+        profile: args.profile,
         timeout: args.timeout,
         connect_timeout: args.connect_timeout,
         trace: args.trace,
     };
     let report = setup.new_report();
+    if args.profile == Profile::Owasp {
+        exposure::check_command(&report, &words);
+        exposure::note_unseen(&report, setup.server.is_http());
+    }
+    exposure::check_url(&setup, &report);
     protection::check_challenge(&setup, &report);
     let outcome = check_revisions(
         &setup,
@@ -83,13 +102,14 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
             (_, error) => CommandFailure::from_client_error(&error, &context),
         }
     })?;
-    let findings = report.into_findings();
+    let findings = report.into_findings(args.profile);
+    let mildest_failure = args.profile.mildest_failure(args.strict);
     if args.json {
         findings.print_json()?;
     } else if args.sarif {
         print_value(&findings.to_sarif(&artifact, !supported.is_empty()))?;
     } else if args.junit {
-        print(&findings.to_junit(&name, &supported, args.strict))?;
+        print(&findings.to_junit(&name, &supported, mildest_failure))?;
     } else {
         findings.print(&supported, Paint::for_stdout())?;
     }
@@ -98,11 +118,16 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
         let why = "authorization is needed: the challenges and the metadata of the server alone were checked";
         return Err(CommandFailure::new(Exit::Unauthorized, why).with_hint(BEARER_HINT));
     }
-    match (counts.errors, counts.warnings) {
-        (0, 0) => Ok(()),
-        (0, n) if args.strict => Err(CommandFailure::new(Exit::Failed, format!("warnings were found: {n}"))),
-        (0, _) => Ok(()),
-        (n, _) => Err(CommandFailure::new(Exit::Failed, format!("errors were found: {n}"))),
+    let found = [
+        (Severity::Error, counts.errors),
+        (Severity::Warning, counts.warnings),
+        (Severity::Note, counts.notes),
+    ];
+    match found.iter().find(|(severity, number)| *severity <= mildest_failure && *number > 0) {
+        Some((severity, number)) => {
+            Err(CommandFailure::new(Exit::Failed, format!("{}s were found: {number}", severity.word())))
+        }
+        None => Ok(()),
     }
 }
 
@@ -244,6 +269,7 @@ fn check_era(mut conversation: CheckConversation<'_>, requested: Option<Version>
     handshake::check_capabilities(&conversation);
     let lists = lists::check_lists(&mut conversation);
     entries::check_entries(&conversation, &lists);
+    texts::check_texts(&conversation, &lists);
     apps::check_apps(&mut conversation, &lists);
     events::check_events(&mut conversation);
     subscriptions::check_subscriptions(&mut conversation);

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::authorization_server;
 use super::conversation::CheckSetup;
+use super::exposure;
 use super::http_peer::{EVENT_STREAM, JSON};
 use super::peer::ServerTarget;
 use super::report::{CheckReport, clip};
@@ -19,6 +20,8 @@ use crate::exchange::{self, HttpResponseHead, HttpTarget};
 
 const PING: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 const OFFLINE_ACCESS: &str = "offline_access";
+/// Names of scopes that allow everything.
+const WIDE_SCOPES: [&str; 7] = ["all", "admin", "root", "full", "full_access", "full-access", "superuser"];
 /// A token that no server has issued.
 const INVALID_TOKEN: &str = "Bearer mcp-probe-checks-that-this-token-is-refused";
 
@@ -28,17 +31,23 @@ pub(super) fn check_challenge(setup: &CheckSetup, report: &CheckReport) {
     let bare = server.without_credentials();
     let reply = send(&bare, "POST", None, setup.connect_timeout);
     // Other checks report a server that does not answer.
-    let Some(head) = reply.ok().filter(|head| head.status == 401) else { return };
+    let Ok(head) = reply else { return };
+    exposure::check_response(report, &head);
+    if head.status != 401 {
+        return;
+    }
     let challenge = head.bearer_challenge();
     let location = "a request without a token";
     match &challenge {
         None => report.add(rules::CHALLENGE, location, describe_challenges(&head)),
         Some(challenge) => match challenge.param("scope") {
             None => report.add(rules::CHALLENGE_SCOPE, location, "the challenge has no `scope`"),
-            Some(scopes) if names_offline_access(scopes.split(' ')) => {
-                report.add(rules::OFFLINE_ACCESS, location, "the challenge names it");
+            Some(scopes) => {
+                if names_offline_access(scopes.split(' ')) {
+                    report.add(rules::OFFLINE_ACCESS, location, "the challenge names it");
+                }
+                check_scopes(report, location, scopes.split(' '));
             }
-            Some(_) => {}
         },
     }
     for method in ["GET", "DELETE"] {
@@ -162,8 +171,16 @@ fn check_document(report: &CheckReport, server: &Url, document: &Value, timeout:
     }
     authorization_server::check_all(report, server, &usable, timeout);
     let scopes = document["scopes_supported"].as_array().map_or(&[][..], |all| all);
+    check_scopes(report, location, scopes.iter().filter_map(Value::as_str));
     if names_offline_access(scopes.iter().filter_map(Value::as_str)) {
         report.add(rules::OFFLINE_ACCESS, location, "`scopes_supported` names it");
+    }
+}
+
+/// Reports scopes that allow everything.
+fn check_scopes<'s>(report: &CheckReport, location: &str, scopes: impl Iterator<Item = &'s str>) {
+    for scope in scopes.filter(|scope| scope.contains('*') || WIDE_SCOPES.contains(scope)) {
+        report.add(rules::WIDE_SCOPE, location, format!("it names the scope {:?}", clip(scope, 80)));
     }
 }
 

@@ -6,6 +6,7 @@ use core::cell::{Cell, RefCell};
 use mcp_proto::{DeprecatedFeature, Version};
 use serde::Serialize;
 
+use super::profile::{Category, Profile};
 use super::rules::{self, CheckRule, Severity};
 use crate::escape;
 use crate::failure::CommandFailure;
@@ -39,6 +40,9 @@ struct FindingJson<'a> {
     severity: Severity,
     check: &'a str,
     rules: &'a [&'a str],
+    /// Categories of the OWASP MCP Top 10, for the profile that is about them.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    owasp: &'a [Category],
     revisions: Vec<&'a str>,
     #[serde(rename = "where")]
     location: &'a str,
@@ -51,7 +55,7 @@ struct FindingJson<'a> {
 pub(super) struct SeverityCounts {
     pub(super) errors: usize,
     pub(super) warnings: usize,
-    notes: usize,
+    pub(super) notes: usize,
 }
 
 impl CheckReport {
@@ -123,8 +127,8 @@ impl CheckReport {
         }
     }
 
-    /// Returns all findings: by severity, then in the order of the rules, then in order of discovery.
-    pub(super) fn into_findings(self) -> Findings {
+    /// Returns the findings of a profile: by severity, then in the order of the rules, then in order of discovery.
+    pub(super) fn into_findings(self, profile: Profile) -> Findings {
         let mut findings = self.findings.into_inner();
         for (check, more) in self.omitted.into_inner() {
             let rule = rules::ALL.iter().copied().find(|rule| rule.check == check);
@@ -136,22 +140,26 @@ impl CheckReport {
                 fix: rule.fix_for(self.is_http),
             }));
         }
+        findings.retain(|finding| finding.rule.is_in(profile));
         let row = |rule: &'static CheckRule| rules::ALL.iter().position(|other| *other == rule);
         findings.sort_by_key(|finding| (finding.rule.severity, row(finding.rule)));
         for finding in &mut findings {
             finding.revisions.sort_unstable();
         }
-        Findings(findings)
+        Findings { all: findings, profile }
     }
 }
 
-/// All findings, in order.
-pub(super) struct Findings(pub(super) Vec<Finding>);
+/// All findings of a profile, in order.
+pub(super) struct Findings {
+    pub(super) all: Vec<Finding>,
+    pub(super) profile: Profile,
+}
 
 impl Findings {
     pub(super) fn counts(&self) -> SeverityCounts {
         let mut counts = SeverityCounts::default();
-        for finding in &self.0 {
+        for finding in &self.all {
             *match finding.rule.severity {
                 Severity::Error => &mut counts.errors,
                 Severity::Warning => &mut counts.warnings,
@@ -162,7 +170,7 @@ impl Findings {
     }
 
     pub(super) fn print_json(&self) -> Result<(), CommandFailure> {
-        let shown: Vec<_> = self.0.iter().map(Finding::to_json).collect();
+        let shown: Vec<_> = self.all.iter().map(|finding| finding.to_json(self.profile)).collect();
         print_value(&shown)
     }
 
@@ -170,13 +178,13 @@ impl Findings {
     pub(super) fn print(&self, supported: &[Version], paint: Paint) -> Result<(), CommandFailure> {
         let mut out = String::new();
         let mut before: Option<&Finding> = None;
-        for finding in &self.0 {
+        for finding in &self.all {
             let same = before.is_some_and(|before| before.rule == finding.rule);
             if !same {
                 if before.is_some() {
                     out.push('\n');
                 }
-                push_heading(&mut out, finding, paint);
+                push_heading(&mut out, finding, self.profile, paint);
             }
             before = Some(finding);
             // The revision is named only if two were checked and one is affected.
@@ -194,11 +202,19 @@ impl Findings {
             out.push('\n');
         }
         out.push_str(&self.counts().summary(supported));
+        if self.profile == Profile::Owasp {
+            out.push_str("OWASP MCP Top 10 (a beta):\n");
+            for category in Category::ALL {
+                let number = self.all.iter().filter(|finding| finding.rule.owasp.contains(&category)).count();
+                let found = if number == 0 { "no finding".into() } else { count(number, "finding") };
+                out.push_str(&format!("  {} {}: {found}\n", category.id(), category.title()));
+            }
+        }
         print(&out)
     }
 }
 
-fn push_heading(out: &mut String, finding: &Finding, paint: Paint) {
+fn push_heading(out: &mut String, finding: &Finding, profile: Profile, paint: Paint) {
     let Finding { rule, fix, .. } = finding;
     let word = rule.severity.word();
     let word = match rule.severity {
@@ -206,17 +222,18 @@ fn push_heading(out: &mut String, finding: &Finding, paint: Paint) {
         Severity::Warning => paint.note(word),
         Severity::Note => paint.good(word),
     };
-    let ids = rule.rules.join(", ");
+    let ids = rule.requirements(profile).join(", ");
     out.push_str(&format!("{word} {} [{ids}]: {}\n", paint.bold(rule.check), rule.line));
     out.push_str(&format!("  {} {}\n", paint.dim("fix:"), fix));
 }
 
 impl Finding {
-    fn to_json(&self) -> FindingJson<'_> {
+    fn to_json(&self, profile: Profile) -> FindingJson<'_> {
         FindingJson {
             severity: self.rule.severity,
             check: self.rule.check,
             rules: self.rule.rules,
+            owasp: if profile == Profile::Owasp { self.rule.owasp } else { &[] },
             revisions: self.revisions.iter().map(|version| version.as_str()).collect(),
             location: &self.location,
             what: &self.detail,
@@ -239,15 +256,16 @@ pub(super) fn revisions(supported: &[Version]) -> String {
     if supported.is_empty() { "no revision".to_owned() } else { supported.join(" and ") }
 }
 
-/// Prints the table of rules.
-pub(super) fn print_rules(json: bool) -> Result<(), CommandFailure> {
+/// Prints the table of the rules of a profile.
+pub(super) fn print_rules(profile: Profile, json: bool) -> Result<(), CommandFailure> {
+    let rules: Vec<_> = rules::in_profile(profile).collect();
     if json {
-        return print_value(rules::ALL);
+        return print_value(&rules);
     }
     let mut out = String::new();
-    for rule in rules::ALL {
-        let severity = rule.severity.word();
-        out.push_str(&format!("{severity:8} {:24} {} [{}]\n", rule.check, rule.line, rule.rules.join(", ")));
+    for rule in rules {
+        let (severity, ids) = (rule.severity.word(), rule.requirements(profile).join(", "));
+        out.push_str(&format!("{severity:8} {:24} {} [{ids}]\n", rule.check, rule.line));
     }
     print(&out)
 }

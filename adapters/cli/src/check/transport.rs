@@ -8,6 +8,7 @@ use mcp_proto::{DeprecatedFeature, Version};
 use serde_json::{Value, json};
 
 use super::conversation::{CheckConversation, CheckSetup};
+use super::exposure;
 use super::http_peer::EVENT_STREAM;
 use super::peer::ServerTarget;
 use super::report::CheckReport;
@@ -24,6 +25,7 @@ const UNKNOWN_VERSION: &str = "1999-12-31";
 /// Runs all checks of this module. `alone` states that the server supports no other era.
 pub(super) fn check_transport(conversation: &mut CheckConversation<'_>, alone: bool) {
     check_origin(conversation);
+    exposure::check_body_limit(conversation);
     check_get(conversation, alone);
     if conversation.is_modern() {
         check_header_mismatch(conversation);
@@ -116,6 +118,9 @@ fn check_origin(conversation: &mut CheckConversation<'_>) {
     let message = safe_request(conversation);
     let location = format!("a request with `{ORIGIN}: {FOREIGN_ORIGIN}`");
     let reply = post(conversation, &location, &message, set_field(ORIGIN, FOREIGN_ORIGIN));
+    if let Some(reply) = &reply {
+        exposure::check_cors(conversation.report, &location, &reply.head, FOREIGN_ORIGIN);
+    }
     expect_status(conversation, rules::HTTP_ORIGIN, &location, reply, &[403]);
 }
 
@@ -205,6 +210,7 @@ fn check_session(conversation: &mut CheckConversation<'_>) {
     if conversation.http_peer().is_none_or(|peer| peer.session.is_none()) {
         return;
     }
+    exposure::check_session_id(conversation);
     let message = safe_request(conversation);
     let location = format!("a request with `{SESSION_ID}: {UNKNOWN_SESSION}`");
     let reply = post(conversation, &location, &message, set_field(SESSION_ID, UNKNOWN_SESSION));

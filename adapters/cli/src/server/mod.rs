@@ -209,6 +209,14 @@ impl Server {
         matches!(self, Self::Remote(_))
     }
 
+    /// Returns the name of the server for what is kept: without the arguments of its command, which may have secrets.
+    pub(crate) fn report_name(&self) -> String {
+        match self {
+            Self::Program(program) => program.report_name(),
+            Self::Remote(_) | Self::Stream(_) => self.display_name(),
+        }
+    }
+
     /// Returns the name of the server for display: its command or its URL, escaped and shortened.
     pub(crate) fn display_name(&self) -> String {
         let name = match self {
@@ -295,8 +303,7 @@ impl ServerProgram {
     }
 
     /// Returns the name in a configuration file, or the file name of the program.
-    #[cfg(feature = "check")]
-    pub(crate) fn report_name(&self) -> String {
+    fn report_name(&self) -> String {
         let program = || Path::new(&self.program).file_name().unwrap_or(&self.program).to_string_lossy();
         escape::line(&self.name.clone().unwrap_or_else(|| program().into_owned())).into_owned()
     }

@@ -15,35 +15,39 @@ use crate::recording_server::RecordingServer;
 use crate::support::{ProbeOutput, REVISIONS, probe};
 
 /// A request on its way to the server.
-struct ProxiedRequest {
+pub(crate) struct ProxiedRequest {
     /// Request line and header fields, except those that the proxy adds.
-    head: Vec<String>,
+    pub(crate) head: Vec<String>,
     body: Vec<u8>,
 }
 
 /// A response on its way to the client.
 #[derive(Debug)]
-struct ProxiedResponse {
-    status: u16,
-    fields: Vec<String>,
-    body: Vec<u8>,
+pub(crate) struct ProxiedResponse {
+    pub(crate) status: u16,
+    pub(crate) fields: Vec<String>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl ProxiedRequest {
-    fn has_method(&self, method: &str) -> bool {
+    pub(crate) fn has_method(&self, method: &str) -> bool {
         self.head[0].starts_with(method)
     }
 
-    fn message(&self) -> Value {
+    pub(crate) fn body_len(&self) -> usize {
+        self.body.len()
+    }
+
+    pub(crate) fn message(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
     /// Returns whether the request has this JSON-RPC method.
-    fn calls(&self, method: &str) -> bool {
+    pub(crate) fn calls(&self, method: &str) -> bool {
         self.message()["method"] == method
     }
 
-    fn has_field(&self, field: &str) -> bool {
+    pub(crate) fn has_field(&self, field: &str) -> bool {
         self.head.iter().any(|line| line.to_lowercase().starts_with(&format!("{}:", field.to_lowercase())))
     }
 
@@ -53,29 +57,29 @@ impl ProxiedRequest {
 }
 
 impl ProxiedResponse {
-    fn new(status: u16) -> Self {
+    pub(crate) fn new(status: u16) -> Self {
         Self { status, fields: Vec::new(), body: Vec::new() }
     }
 
     /// Creates a response with a JSON body.
-    fn json(status: u16, body: &Value) -> Self {
+    pub(crate) fn json(status: u16, body: &Value) -> Self {
         let fields = vec!["Content-Type: application/json".into()];
         Self { status, fields, body: body.to_string().into_bytes() }
     }
 }
 
 /// Modifies a request before it is forwarded, or answers it.
-type SpoilRequest = dyn Fn(&mut ProxiedRequest) -> Option<ProxiedResponse> + Send + Sync;
-type TweakResponse = dyn Fn(&ProxiedRequest, &mut ProxiedResponse) + Send + Sync;
+pub(crate) type SpoilRequest = dyn Fn(&mut ProxiedRequest) -> Option<ProxiedResponse> + Send + Sync;
+pub(crate) type TweakResponse = dyn Fn(&ProxiedRequest, &mut ProxiedResponse) + Send + Sync;
 
 /// A proxy in front of a server.
-struct SpoilingProxy {
-    url: String,
+pub(crate) struct SpoilingProxy {
+    pub(crate) url: String,
     _server: ServingProcess,
 }
 
 impl SpoilingProxy {
-    fn new(args: &[&str], spoil: Arc<SpoilRequest>, tweak: Arc<TweakResponse>) -> Self {
+    pub(crate) fn new(args: &[&str], spoil: Arc<SpoilRequest>, tweak: Arc<TweakResponse>) -> Self {
         let behind = ServingProcess::new(args);
         let address = behind.address().to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -90,7 +94,7 @@ impl SpoilingProxy {
         Self { url, _server: behind }
     }
 
-    fn check(&self, args: &[&str]) -> ProbeOutput {
+    pub(crate) fn check(&self, args: &[&str]) -> ProbeOutput {
         probe(&[&["check", "--json", "--timeout", "2s", &self.url], args].concat())
     }
 }

@@ -19,6 +19,8 @@ mod call_http;
 mod check;
 mod check_http;
 #[cfg(unix)]
+mod check_profiles;
+#[cfg(unix)]
 mod check_protection;
 mod config_file;
 mod demo;
@@ -42,6 +44,8 @@ mod gateway_boundary;
 #[cfg(unix)]
 mod gateway_reload;
 mod gateway_search;
+#[cfg(unix)]
+mod generate;
 mod headers;
 #[cfg(unix)]
 mod hostile_servers;

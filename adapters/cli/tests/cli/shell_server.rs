@@ -139,8 +139,12 @@ impl ShellServer {
     /// Runs `mcp-probe check` against this server.
     pub(crate) fn check(&self, more: &[&str]) -> ProbeOutput {
         let waits = ["--timeout", "3s", "--connect-timeout", "20s"];
-        let script = self.script();
-        probe(&[&["check"], &waits[..], &self.args, more, &["--", "sh", "-c", &script]].concat())
+        self.probe(&[&["check"], &waits[..], &self.args, more].concat())
+    }
+
+    /// Runs `mcp-probe ARGS` against this server.
+    pub(crate) fn probe(&self, args: &[&str]) -> ProbeOutput {
+        probe(&[args, &["--", "sh", "-c", &self.script()]].concat())
     }
 
     /// Returns the script of this server.

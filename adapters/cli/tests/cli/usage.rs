@@ -50,8 +50,18 @@ fn usage_lines_show_each_form_of_a_server() {
 
 #[test]
 fn help_fits_into_80_columns() {
-    let others: [&[&str]; 8] =
-        [&[], &["serve"], &["gateway"], &["demo"], &["completions"], &["login"], &["logout"], &["whoami"]];
+    let others: [&[&str]; 10] = [
+        &[],
+        &["serve"],
+        &["gateway"],
+        &["demo"],
+        &["completions"],
+        &["login"],
+        &["logout"],
+        &["whoami"],
+        &["generate"],
+        &["generate", "rust"],
+    ];
     let skills: [&[&str]; 4] = [&["skills"], &["skills", "list"], &["skills", "show"], &["skills", "verify"]];
     let clients = CLIENT_COMMANDS.iter().map(core::slice::from_ref);
     for command in others.into_iter().chain(skills).chain(clients) {

@@ -1,0 +1,277 @@
+//! Checks of what surrounds the messages of a server: its command and URL, the fields and limits of its responses.
+
+use mcp_proto::http::fields::SESSION_ID;
+use serde_json::{Value, json};
+
+use super::conversation::{CheckConversation, CheckSetup};
+use super::peer::ServerTarget;
+use super::profile::Profile;
+use super::report::{CheckReport, clip};
+use super::rules;
+use crate::document::is_safe;
+use crate::exchange::HttpResponseHead;
+
+/// Notes the categories of the OWASP MCP Top 10 of which this server shows nothing.
+pub(super) fn note_unseen(report: &CheckReport, is_http: bool) {
+    let by_transport: &[_] = match is_http {
+        true => &[rules::PACKAGES_UNSEEN],
+        false => &[rules::SCOPES_UNSEEN, rules::AUTHORIZATION_UNSEEN],
+    };
+    for rule in by_transport.iter().chain(&[rules::AUDIT_UNSEEN, rules::SHADOW_UNSEEN]) {
+        report.add(rule, "the server", "nothing about this was checked");
+    }
+}
+
+/// Checks that a command names the version of the package that it fetches.
+pub(super) fn check_command(report: &CheckReport, words: &[String]) {
+    if let Some(package) = fetched_package(words).filter(|package| !is_pinned(package)) {
+        let what = format!("the package {:?} may be another one at each start", clip(package, 80));
+        report.add(rules::UNPINNED_PACKAGE, "the command", what);
+    }
+}
+
+/// Returns the package that a command fetches before it runs it, if it does.
+fn fetched_package(words: &[String]) -> Option<&str> {
+    let file_name = |word: &str| {
+        let name = word.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
+        [".exe", ".cmd"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name).to_owned()
+    };
+    // A runner may stand behind `cmd /c` or `env`.
+    let mut rest = words;
+    while let [word, after @ ..] = rest {
+        rest = after;
+        let runs = match (&*file_name(word), after) {
+            ("npx" | "bunx" | "pnpx" | "uvx", after) => after,
+            ("npm", [exec, after @ ..]) if ["exec", "x"].contains(&&**exec) => after,
+            ("pnpm" | "yarn", [dlx, after @ ..]) if dlx == "dlx" => after,
+            ("bun", [x, after @ ..]) if x == "x" => after,
+            ("pipx", [run, after @ ..]) if run == "run" => after,
+            ("uv", [tool, run, after @ ..]) if tool == "tool" && run == "run" => after,
+            _ => continue,
+        };
+        return package_of(runs);
+    }
+    None
+}
+
+/// Returns the package in the arguments of a runner: that of an option, or else the first argument.
+fn package_of(args: &[String]) -> Option<&str> {
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        if let Some(("--package" | "--from" | "--spec", package)) = arg.split_once('=') {
+            return Some(package);
+        }
+        match &**arg {
+            "-p" | "--package" | "--from" | "--spec" => return args.next().map(String::as_str),
+            "--python" | "--with" | "--index" | "--index-url" | "--registry" | "--cache" => _ = args.next(),
+            option if option.starts_with('-') => {}
+            package => return Some(package),
+        }
+    }
+    None
+}
+
+/// Returns whether a package is a file, a commit, or one whole version.
+fn is_pinned(package: &str) -> bool {
+    let is_file = package.starts_with(['.', '/']) || package.ends_with(".tgz") || package.ends_with(".whl");
+    let is_version = |version: &str| {
+        let number = version.split(['-', '+']).next().unwrap_or_default();
+        number.split('.').count() >= 3
+            && number.split('.').all(|part| part.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let is_commit = |name: &str| name.len() >= 7 && name.bytes().all(|b| b.is_ascii_hexdigit());
+    let version = package.rsplit_once("==").map(|(_, version)| version);
+    let at = || package.get(1..).and_then(|name| name.rsplit_once(['@', '#'])).map(|(_, version)| version);
+    is_file
+        // Versions of Python packages may have any number of parts.
+        || version.is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit()) && !version.contains('*'))
+        || at().is_some_and(|version| is_version(version) || is_commit(version))
+}
+
+/// Checks that the URL of a server on another machine is `https`.
+pub(super) fn check_url(setup: &CheckSetup, report: &CheckReport) {
+    let ServerTarget::Http(server) = &setup.server else { return };
+    if !is_safe(server.url()) {
+        let what = "it is http, and leads to another machine than this one";
+        report.add(rules::PLAIN_HTTP, "the URL", what);
+    }
+}
+
+/// Checks the response to a request that has no token.
+pub(super) fn check_response(report: &CheckReport, head: &HttpResponseHead) {
+    let location = "a request without a token";
+    // A server that complains about the request has not asked for a token first.
+    if head.is_success() || head.status == 400 {
+        report.add(rules::NO_AUTHORIZATION, location, format!("the response has {}", head.summary()));
+    }
+    for field in ["server", "x-powered-by", "x-aspnet-version"] {
+        for value in head.values(field).filter(|value| names_version(value)) {
+            let what = format!("the response has `{field}: {}`", clip(value, 80));
+            report.add(rules::SERVER_PRODUCT, location, what);
+        }
+    }
+}
+
+/// Returns whether a field has a number with a point, as versions have.
+fn names_version(value: &str) -> bool {
+    let bytes = value.as_bytes();
+    bytes.windows(3).any(|at| at[0].is_ascii_digit() && at[1] == b'.' && at[2].is_ascii_digit())
+}
+
+/// Checks whether the response to a web page of `origin` lets it use the credentials of its visitor.
+pub(super) fn check_cors(report: &CheckReport, location: &str, head: &HttpResponseHead, origin: &str) {
+    let allowed = head.field("access-control-allow-origin").unwrap_or_default();
+    let has_credentials = head.field("access-control-allow-credentials") == Some("true");
+    if has_credentials && (allowed == "*" || allowed == origin) {
+        let what = format!("the response allows the origin {:?} and credentials", clip(allowed, 80));
+        report.add(rules::CORS_CREDENTIALS, location, what);
+    }
+}
+
+/// Checks that a body which no message needs is refused, or not read to its end.
+pub(super) fn check_body_limit(conversation: &mut CheckConversation<'_>) {
+    if conversation.setup().profile != Profile::Hosted {
+        return;
+    }
+    let (id, method) = (conversation.allocate_id(), conversation.safe_method());
+    let params = conversation.with_meta(json!({}));
+    let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+    let mut body = message.to_string().into_bytes();
+    body.resize(LARGE_BODY, b' ');
+    let Some(peer) = conversation.http_peer() else { return };
+    let reply = peer.perform("POST", peer.post_fields(&message), Some(&body), conversation.setup().timeout);
+    // A server that ends the connection has a limit, too.
+    if let Some(reply) = reply.ok().filter(|reply| reply.head.is_success()) {
+        let what = format!("the response has {}", reply.head.summary());
+        let location = format!("a request of {LARGE_BODY} bytes");
+        conversation.report.add(rules::BODY_LIMIT, &location, what);
+    }
+}
+
+/// Checks the id of the session by comparing it with that of another one, which is ended at once.
+pub(super) fn check_session_id(conversation: &mut CheckConversation<'_>) {
+    let setup = conversation.setup();
+    if setup.profile.selection() == Profile::Spec {
+        return;
+    }
+    let id = conversation.allocate_id();
+    let params = super::conversation::initialize_params(conversation.version().as_str());
+    let message = json!({"jsonrpc": "2.0", "id": id, "method": "initialize", "params": params});
+    let Some(peer) = conversation.http_peer() else { return };
+    let Some(session) = peer.session.clone() else { return };
+    let mut fields = mcp_proto::head::Fields::new();
+    for (name, value) in peer.post_fields(&message).iter().filter(|(name, _)| *name != SESSION_ID) {
+        fields.push(name, value);
+    }
+    let reply = peer.perform("POST", fields, Some(message.to_string().as_bytes()), setup.timeout);
+    let other = reply.ok().and_then(|reply| reply.head.field(SESSION_ID).map(str::to_owned));
+    let Some(other) = other else { return };
+    let mut fields = mcp_proto::head::Fields::new();
+    for (name, value) in peer.session_fields().iter().filter(|(name, _)| *name != SESSION_ID) {
+        fields.push(name, value);
+    }
+    fields.push(SESSION_ID, other.as_bytes());
+    // A server may refuse this; the session ends by itself later.
+    let _ = peer.perform("DELETE", fields, None, setup.timeout);
+    if let Some(what) = weakness(&session, &other) {
+        conversation.report.add(rules::SESSION_ID_WEAK, "session ids", what);
+    }
+}
+
+/// Returns what makes session ids easy to guess, if anything. The ids themselves are secrets (SEC-019).
+fn weakness(one: &str, other: &str) -> Option<String> {
+    let length = one.len().min(other.len());
+    let differing = one.bytes().zip(other.bytes()).filter(|(one, other)| one != other).count();
+    if length < MIN_SESSION_ID {
+        Some(format!("they have {length} characters"))
+    } else if differing < MIN_DIFFERING {
+        Some(format!("two of them differ in {differing} of {length} characters"))
+    } else {
+        None
+    }
+}
+
+/// Checks that an error has no stack trace in its texts.
+pub(super) fn check_error(report: &CheckReport, error: &Value) {
+    let mut trace = None;
+    super::texts::visit(error, &mut |text| {
+        trace = trace.or_else(|| TRACES.iter().copied().find(|mark| text.contains(mark)));
+    });
+    if let Some(mark) = trace {
+        let code = &error["code"];
+        report.add_unsolicited(rules::STACK_TRACE, format!("an error {code} with {:?}", mark.trim()));
+    }
+}
+
+/// Parts of the stack traces of Python, Rust, Go, JavaScript, Java and .NET.
+const TRACES: &[&str] = &[
+    "Traceback (most recent call last)",
+    "stack backtrace:",
+    "' panicked at ",
+    "goroutine 1 [",
+    "\n    at ",
+    "\n\tat ",
+    "\n   at ",
+];
+/// Size of a body that no request needs.
+const LARGE_BODY: usize = (16 << 20) + 1;
+/// Characters of the shortest session id: 64 random bits in hexadecimal digits.
+const MIN_SESSION_ID: usize = 16;
+/// Characters in which two random ids differ at least: of 16 hexadecimal digits 15 on average.
+const MIN_DIFFERING: usize = 9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_without_a_version_are_found_in_commands() {
+        let package = |command: &str| {
+            let words: Vec<_> = command.split(' ').map(str::to_owned).collect();
+            fetched_package(&words).filter(|package| !is_pinned(package)).map(str::to_owned)
+        };
+        for (command, unpinned) in [
+            ("npx -y @scope/server", Some("@scope/server")),
+            ("npx -y @scope/server@latest /tmp", Some("@scope/server@latest")),
+            ("npx server@1", Some("server@1")),
+            ("npx server@^1.2.3", Some("server@^1.2.3")),
+            ("cmd /c C:\\bin\\npx.cmd server", Some("server")),
+            ("npm exec -- server", Some("server")),
+            ("pnpm dlx --package=server name", Some("server")),
+            ("uvx --python 3.12 --from server name", Some("server")),
+            ("uv tool run server@latest", Some("server@latest")),
+            ("uvx git+https://example.com/a/b@main", Some("git+https://example.com/a/b@main")),
+            ("npx -y @scope/server@1.2.3", None),
+            ("npx -y server@1.2.3-beta.1", None),
+            ("uvx --from server==0.6 name", None),
+            ("uvx server@0.6.2", None),
+            ("uvx git+https://example.com/a/b@0123456789abcdef", None),
+            ("npx ./server", None),
+            ("npm start", None),
+            ("python server.py npx", None),
+            ("uv run server.py", None),
+        ] {
+            assert_eq!(package(command).as_deref(), unpinned, "{command}");
+        }
+    }
+
+    #[test]
+    fn session_ids_that_can_be_guessed_are_weak() {
+        let uuid = ("5e0b0f9c-9b7e-4f43-8f6a-0d9c1a2b3c4d", "c1a2d3e4-1f2a-4bcd-9e8f-7a6b5c4d3e2f");
+        assert_eq!(weakness(uuid.0, uuid.1), None);
+        // A time, then 74 random bits.
+        let ordered = ("0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b", "0190a1b2-c3d5-7f1a-91b2-f3e4d5c6b7a8");
+        assert_eq!(weakness(ordered.0, ordered.1), None);
+        assert_eq!(weakness("1", "2").as_deref(), Some("they have 1 characters"));
+        let counted = weakness("session-00000000000041", "session-00000000000042");
+        assert_eq!(counted.as_deref(), Some("two of them differ in 1 of 22 characters"));
+    }
+
+    #[test]
+    fn versions_of_software_are_told_from_names() {
+        for (field, is_named) in [("nginx/1.18.0", true), ("PHP/8.2", true), ("nginx", false), ("h2o", false)]
+        {
+            assert_eq!(names_version(field), is_named, "{field}");
+        }
+    }
+}
