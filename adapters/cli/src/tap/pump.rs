@@ -47,19 +47,25 @@ pub(super) fn pump(
     let (mut up, mut down) = (Flow::default(), Flow::default());
     let mut is_input_closed = false;
     let mut left_at = None;
+    let mut looked_at = Instant::now();
     loop {
-        up.read(client, &mut buffer, |bytes| passed(Side::Client, bytes))?;
+        let mut has_passed = up.read(client, &mut buffer, |bytes| passed(Side::Client, bytes))?;
         up.write(server);
         if up.is_ended && up.is_empty() && !is_input_closed {
             is_input_closed = true;
             server.shutdown_write()?;
         }
-        down.read(server, &mut buffer, |bytes| passed(Side::Server, bytes))?;
+        has_passed |= down.read(server, &mut buffer, |bytes| passed(Side::Server, bytes))?;
         down.write(client);
         if down.is_ended && down.is_empty() {
             return Ok(());
         }
-        if left_at.is_none() && (down.is_cut || client.hung_up().is_ok_and(|hung_up| hung_up.write_closed)) {
+        // Not at each message: a client that speaks is there.
+        let is_gone = !has_passed && looked_at.elapsed() >= LOOK_INTERVAL && {
+            looked_at = Instant::now();
+            client.hung_up().is_ok_and(|hung_up| hung_up.write_closed)
+        };
+        if left_at.is_none() && (down.is_cut || is_gone) {
             left_at = Some(Instant::now());
             // It cannot say anything that anybody would hear.
             if !core::mem::replace(&mut up.is_ended, true) {
@@ -72,8 +78,10 @@ pub(super) fn pump(
         let to_client = request(client, up.wants_input(), !down.is_empty());
         let to_server = request(server, down.wants_input(), !up.is_empty());
         WaitRequest::wait(&[to_client, to_server], Some(LOOK_INTERVAL))?;
-        // What the stream does by itself: the stderr of the server is read.
-        server.wait(Default::default(), Some(Duration::ZERO))?;
+        if !has_passed {
+            // What the stream does by itself: the stderr of the server is read.
+            server.wait(Default::default(), Some(Duration::ZERO))?;
+        }
     }
 }
 
@@ -96,15 +104,15 @@ impl Flow {
         !self.is_ended && self.waiting.len() < MAX_WAITING
     }
 
-    /// Reads once, if there is room.
+    /// Reads once, if there is room. Returns whether bytes have passed.
     fn read(
         &mut self,
         from: &mut impl Duplex,
         buffer: &mut [u8],
         mut passed: impl FnMut(Option<&[u8]>),
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         if !self.wants_input() {
-            return Ok(());
+            return Ok(false);
         }
         match from.read(buffer) {
             Ok(0) => self.is_ended = true,
@@ -114,14 +122,14 @@ impl Flow {
                 if !self.is_cut {
                     self.waiting.extend_from_slice(bytes);
                 }
-                return Ok(());
+                return Ok(true);
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
             Err(error) if is_peer_gone(&error) => self.is_ended = true,
             Err(error) => return Err(error),
         }
         passed(None);
-        Ok(())
+        Ok(false)
     }
 
     /// Writes as much as fits. A receiver that is gone gets nothing more.

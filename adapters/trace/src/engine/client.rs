@@ -161,7 +161,7 @@ impl ClientRole {
         };
         let level = level.and_then(|level| level.string());
         if level != self.level {
-            #[expect(deprecated, reason = "recorded clients use it")]
+            #[expect(deprecated, reason = "supported until its removal")]
             engine.set_log_level(now, level.as_deref().map(LoggingLevel::from))?;
             self.level = level.filter(|_| method != "logging/setLevel");
         }
@@ -258,7 +258,7 @@ impl ClientRole {
                 };
                 engine.progress(now, request, progress)?;
             }
-            #[expect(deprecated, reason = "recorded clients use it")]
+            #[expect(deprecated, reason = "supported until its removal")]
             "notifications/roots/list_changed" => engine.notify_roots_changed(now)?,
             _ => engine.notify(now, method, recorded.params.as_ref())?,
         }

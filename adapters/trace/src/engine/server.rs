@@ -260,7 +260,7 @@ impl ServerRole {
                 let level = LoggingLevel::from(level.as_str());
                 let data = recorded.param("data").unwrap_or_else(RawJson::empty_object);
                 let logger = text("logger");
-                #[expect(deprecated, reason = "recorded servers use it")]
+                #[expect(deprecated, reason = "supported until its removal")]
                 match self.calls.last() {
                     Some((_, call)) => engine.log(now, call.id(), &level, logger.as_deref(), &data)?,
                     None => engine.log_session(now, channel, &level, logger.as_deref(), &data)?,
