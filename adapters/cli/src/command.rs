@@ -8,7 +8,7 @@ use crate::features::{self, Feature, Needs};
 use crate::stop;
 use crate::{
     bridge, call, check, complete, completions, demo, events, gateway, inspect, listen, ping, pins, prompt,
-    read, serve, skills, tokens,
+    read, serve, skills, tokens, trace_views,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Serve(serve::ServeArgs),
     Bridge(bridge::BridgeArgs),
     Gateway(gateway::GatewayArgs),
+    #[command(subcommand)]
+    Trace(trace_views::TraceCommand),
     Demo(demo::DemoArgs),
     Completions(completions::CompletionsArgs),
 }
@@ -61,6 +63,7 @@ impl Command {
             Self::Ping(args) => args.json,
             Self::Login(args) => args.json,
             Self::Whoami(args) => args.json,
+            Self::Trace(command) => command.prints_json_object(),
             Self::Check(_)
             | Self::Listen(_)
             | Self::Serve(_)
@@ -116,7 +119,7 @@ impl Command {
             Self::Bridge(args) => args.add_needs(&mut needs),
             Self::Gateway(args) => args.add_needs(&mut needs),
             Self::Demo(args) => needs.runtime(args.runtime),
-            Self::Completions(_) => {}
+            Self::Trace(_) | Self::Completions(_) => {}
         }
         needs.check()
     }
@@ -155,6 +158,7 @@ impl Command {
             Self::Serve(args) => serve::run(args),
             Self::Bridge(args) => bridge::run(args),
             Self::Gateway(args) => gateway::run(args),
+            Self::Trace(command) => trace_views::run(&command),
             Self::Demo(args) => demo::run(&args),
             Self::Completions(args) => completions::run(&args, &Cli::command()),
             // It fails: the command needs a feature that is missing. Without `auth` there is no `check` either.
