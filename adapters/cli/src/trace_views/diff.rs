@@ -261,7 +261,7 @@ fn difference(from: Side, first: Option<&Entry>, second: Option<&Entry>, change:
     Difference { from, records: (first.map(|e| e.record), second.map(|e| e.record)), what, change }
 }
 
-/// Aligns two sequences by their longest common subsequence of keys: pairs of slices, of one element each if they have the
+/// Aligns two sequences by their longest common subsequence of keys (an approximation where long ones differ much): pairs of slices, of one element each if they have the
 /// same key, and of those between otherwise.
 fn align<'a>(
     first: &'a [Entry],

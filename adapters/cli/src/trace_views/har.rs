@@ -110,7 +110,7 @@ fn request_of(head: &str, body: &Body<'_>) -> Value {
         "headers": headers(&fields),
         "queryString": query.collect::<Vec<_>>(),
         "headersSize": -1,
-        "bodySize": body.size(),
+        "bodySize": body.size(false),
     });
     if !body.is_empty() {
         let mime = field(&fields, "content-type").unwrap_or_default();
@@ -133,7 +133,8 @@ fn response_of(head: Option<&str>, body: &Body<'_>) -> Value {
     };
     let (status, reason) = rest.split_once(' ').unwrap_or((rest, ""));
     let mime = field(&fields, "content-type").unwrap_or_default();
-    let mut content = json!({ "size": body.size(), "mimeType": mime });
+    let is_event_stream = mime.starts_with("text/event-stream");
+    let mut content = json!({ "size": body.size(is_event_stream), "mimeType": mime });
     if body.is_base64() {
         content["encoding"] = "base64".into();
     }
@@ -141,7 +142,7 @@ fn response_of(head: Option<&str>, body: &Body<'_>) -> Value {
         content["comment"] = comment.into();
     }
     if !body.is_empty() {
-        content["text"] = body.text(mime.starts_with("text/event-stream")).into();
+        content["text"] = body.text(is_event_stream).into();
     }
     json!({
         "status": status.parse::<u16>().unwrap_or(0),
@@ -152,7 +153,7 @@ fn response_of(head: Option<&str>, body: &Body<'_>) -> Value {
         "content": content,
         "redirectURL": field(&fields, "location").unwrap_or_default(),
         "headersSize": -1,
-        "bodySize": body.size(),
+        "bodySize": body.size(is_event_stream),
     })
 }
 
@@ -198,8 +199,11 @@ impl<'a> Body<'a> {
         matches!(*self.lines, [Line { text: Text::Base64(_), .. }])
     }
 
-    /// Returns the number of bytes of its lines, or those of the events without their other fields.
-    fn size(&self) -> u64 {
+    /// Returns its number of bytes, with those that were not recorded.
+    fn size(&self, is_event_stream: bool) -> u64 {
+        if is_event_stream {
+            return self.text(true).len() as u64;
+        }
         let size = |line: &&Line| match &line.text {
             Text::Omitted(bytes) => *bytes,
             text => text.to_bytes().map_or(0, |bytes| bytes.len() as u64),
@@ -325,6 +329,7 @@ mod tests {
         assert_eq!(entry["request"]["url"], "http://h:80/mcp?a=1");
         assert_eq!(entry["request"]["queryString"], json!([{ "name": "a", "value": "1" }]));
         assert_eq!(entry["response"]["status"], 200);
+        assert_eq!(entry["response"]["content"]["size"], 34);
         assert_eq!(entry["response"]["content"]["text"], "id: 7\ndata: {\"id\":1,\"result\":{}}\n\n");
         let unanswered = &har["log"]["entries"][1];
         assert_eq!((&unanswered["response"]["status"], &unanswered["time"]), (&json!(0), &json!(0.0)));

@@ -125,7 +125,7 @@ impl<'a> Facts<'a> {
         };
         let mut span = json!({
             "traceId": trace_id,
-            "spanId": self.id(&format!("span {index}"), 8),
+            "spanId": self.id(&format!("span-{index}"), 8),
             "name": span_name(call),
             "kind": KIND_CLIENT,
             "startTimeUnixNano": nanos(call.start),

@@ -29,6 +29,12 @@
     const name = row.m ?? names[row.k] ?? "response to no request";
     return [name, row.g, row.i === undefined ? undefined : "#" + row.i].filter((part) => part !== undefined).join(" ");
   };
+  // What a message says beside its method and id.
+  const summary = (row) => {
+    if (row.m === undefined && row.k !== "response") return row.b.slice(0, 300);
+    const at = row.b.search(/"(params|result|error)"\s*:/);
+    return at < 0 ? "" : row.b.slice(row.b.indexOf(":", at) + 1, at + 300).trim().replace(/\}$/, "");
+  };
   // Indents JSON as it is written: its escapes stay, which a parser would resolve.
   const indented = (text) => {
     try {
@@ -107,7 +113,7 @@
     made.setAttribute("aria-posinset", String(place + 1));
     made.append(make("span", "time", seconds(row.t)));
     const inner = make("div", "card", "");
-    inner.append(make("span", "name", title(row)), make("span", "text", row.b.slice(0, 300)));
+    inner.append(make("span", "name", title(row)), make("span", "text", summary(row)));
     const note = row.k === "response" && row.d !== undefined ? took(row.d)
       : row.k === "request" && (row.o === "unanswered" || row.o === "cancelled") ? row.o : "";
     if (note) inner.append(make("span", "took", note));
@@ -226,12 +232,14 @@
     other.textContent = row.k === "request" ? "Response" : "Request";
     if (element("details").hidden) {
       element("details").hidden = false;
+      document.body.className = "open";
       select(selected);
     }
   };
   const close = () => {
     if (places.size === 0 || !places.has(selected)) selected = -1;
     element("details").hidden = true;
+    document.body.className = "";
   };
   // What the filters hide cannot be shown: they are cleared.
   const jump = () => {
@@ -247,7 +255,7 @@
   const move = (by) => {
     if (shown.length === 0) return;
     const at = places.get(selected);
-    const to = at === undefined ? 0 : Math.min(Math.max(at + by, 0), shown.length - 1);
+    const to = Math.min(Math.max((at ?? (by > 0 ? -1 : shown.length)) + by, 0), shown.length - 1);
     select(shown[to]);
   };
   document.addEventListener("keydown", (event) => {

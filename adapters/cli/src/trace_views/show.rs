@@ -30,7 +30,11 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), CommandFailure> {
     }
     let paint = Paint::for_stdout();
     let mut view = View { calls: &calls, paint, width: if args.full { usize::MAX } else { width() } };
-    let mut out = format!("{}\n", paint.dim(escape::line(&title(&trace))));
+    let mut out = String::new();
+    for line in title(&trace) {
+        let line = trace::truncate(escape::line(&line).into_owned(), view.width);
+        out.push_str(&format!("{}\n", paint.dim(line)));
+    }
     for (index, record) in trace.records.iter().enumerate() {
         view.push(&mut out, index, record, args);
         if out.len() >= CHUNK {
@@ -49,12 +53,12 @@ fn width() -> usize {
 }
 
 /// Describes what was recorded, and by what.
-fn title(trace: &Trace) -> String {
+fn title(trace: &Trace) -> [String; 2] {
     let header = &trace.header;
     let begun = mcp_proto::iso_8601(header.unix_millis / 1_000);
     let masked = if header.masked { "secrets masked" } else { "secrets not masked" };
     let of = if header.command.is_empty() { "a server".to_owned() } else { header.command.join(" ") };
-    format!("trace of {of}, {begun}, by {}, {masked}", header.by)
+    [format!("trace of {of}"), format!("{begun}, by {}, {masked}", header.by)]
 }
 
 fn is_from_shown(args: &ShowArgs, from: Side) -> bool {
@@ -173,9 +177,9 @@ impl View<'_> {
             match &message.error {
                 Some(error) => {
                     head.push_str(" error");
-                    Some(error)
+                    Some(error.clone())
                 }
-                None => message.result.as_ref(),
+                None => message.result.clone(),
             }
         } else {
             match call.map(|call| &call.outcome) {
@@ -183,10 +187,12 @@ impl View<'_> {
                 Some(Outcome::Unanswered) => head.push_str(" (no response)"),
                 _ => {}
             }
-            message.params.as_ref()
+            // The name is shown already.
+            let arguments = message.params.as_ref().and_then(|params| params.member("arguments"));
+            arguments.filter(|_| !args.full).or_else(|| message.params.clone())
         };
         let tone = if has_failed { Tone::Error } else { Tone::Message };
-        let body = body.map(|body| if args.full { body.as_str().to_owned() } else { trace::abridged(body) });
+        let body = body.map(|body| if args.full { body.as_str().to_owned() } else { trace::abridged(&body) });
         self.push_line(out, record, tone, &format!("{head} {}", body.unwrap_or_default()));
     }
 
@@ -292,7 +298,7 @@ impl Counts {
         let messages = count(client + server, "message");
         let mut text = format!("{messages}: {client} of the client, {server} of the server");
         let further = [
-            (*others, format!("{} that are no message", count(*others, "line"))),
+            (*others, format!("{} outside of the protocol", count(*others, "line"))),
             (*stderr, format!("{} of stderr", count(*stderr, "line"))),
             (usize::from(*lost > 0), format!("{lost} bytes not recorded")),
         ];
@@ -306,4 +312,84 @@ impl Counts {
 fn line_text(line: &Line) -> String {
     let open = line.open.then_some(" (without its newline)");
     iter::once(line.text.to_string()).chain(open.map(str::to_owned)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use mcp_proto_trace::Header;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Options {
+        #[command(flatten)]
+        show: ShowArgs,
+    }
+
+    fn shown(width: usize, options: &[&str]) -> Vec<String> {
+        let lines = [
+            r#"{"t":1000,"from":"client","line":"{\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"add\",\"arguments\":{\"a\":1}}}"}"#,
+            r#"{"t":2000,"from":"client","exchange":7,"line":"{\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":\"file:///a\"}}"}"#,
+            r#"{"t":3500,"from":"server","line":"{\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no\\u001b\"}}"}"#,
+            r#"{"t":3600,"from":"server","line":"{\"id\":9,\"result\":{}}"}"#,
+            r#"{"t":3700,"from":"server","line":"noise \u001b[2J","open":true}"#,
+            r#"{"t":3800,"from":"server","stderr":"hello"}"#,
+            r#"{"t":3900,"from":"server","lost":12}"#,
+            r#"{"t":4000,"from":"server","end":"exit code 0"}"#,
+        ];
+        let records = lines.iter().map(|line| serde_json::from_str(line).expect(line)).collect();
+        let trace = Trace::new(Header::new("test", 0), records);
+        let calls = Calls::new(&trace);
+        let args = Options::parse_from([&["show"], options, &["file"]].concat()).show;
+        let view = View { calls: &calls, paint: Paint::PLAIN, width };
+        let mut out = String::new();
+        for (index, record) in trace.records.iter().enumerate() {
+            view.push(&mut out, index, record, &args);
+        }
+        view.push_summary(&mut out, &trace);
+        out.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn each_record_is_a_line_and_calls_are_summed_up() {
+        let want = [
+            r#"   0.001s → tools/call add #1 {"a":1}"#,
+            r#"   0.002s → (7) resources/read file:///a #1 (no response) {"uri":"file:///a"}"#,
+            r#"   0.003s ← tools/call add #1 2.50 ms error {"code":-32602,"message":"no\u001b"}"#,
+            "   0.003s ← response to no request #9 {}",
+            "   0.003s ← no message: noise \\u001b[2J (without its newline)",
+            "   0.003s ← stderr: hello",
+            "   0.003s ← 12 bytes were not recorded",
+            "   0.004s ← end: exit code 0",
+            "",
+            "4 messages: 2 of the client, 2 of the server; 1 line outside of the protocol; 1 line of stderr; 12 bytes not recorded",
+            "method           calls  failed unanswered        p50        max",
+            "resources/read       1       0          1          -          -",
+            "tools/call           1       1          0    2.50 ms    2.50 ms",
+            "1 response to no request of the trace",
+            "1 request with the id of one that had no response yet",
+        ];
+        assert_eq!(shown(200, &[]), want);
+    }
+
+    #[test]
+    fn filters_select_lines() {
+        let count =
+            |options: &[&str]| shown(200, options).iter().position(String::is_empty).expect("a summary");
+        assert_eq!(count(&["--method", "tools/*"]), 2);
+        assert_eq!(count(&["--method", "tools"]), 0);
+        assert_eq!(count(&["--from", "client"]), 2);
+        assert_eq!(count(&["--errors"]), 6);
+        assert_eq!(count(&["--errors", "--method", "tools/call", "--from", "server"]), 1);
+    }
+
+    #[test]
+    fn lines_fit_the_width() {
+        for width in [40, 80] {
+            for line in shown(width, &[]).iter().take_while(|line| !line.is_empty()) {
+                assert!(line.chars().count() <= width, "{line}");
+            }
+        }
+    }
 }
