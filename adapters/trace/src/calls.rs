@@ -1,6 +1,7 @@
 //! Messages of a trace, and its requests with their responses.
 
-use std::collections::{HashMap, VecDeque};
+use alloc::collections::VecDeque;
+use std::collections::HashMap;
 
 use mcp_proto::RawJson;
 use serde::Deserialize;

@@ -129,7 +129,8 @@ Examples:
   mcp-probe trace show session.mcptrace
   mcp-probe trace show --method 'tools/*' --errors session.mcptrace
   mcp-probe trace show --full session.mcptrace | less
-  mcp-probe trace show --json session.mcptrace | jq '.[] | select(.duration > 500)'";
+  mcp-probe trace show --json session.mcptrace |
+      jq '.[] | select(.duration > 500)'";
 
 const DIFF_HELP: &str = "\
 Examples:

@@ -92,6 +92,13 @@ fn compare(first: &Trace, second: &Trace) -> Vec<Difference> {
     differences
 }
 
+/// The exact and the loose key of each request, by its record and its id.
+type RequestKeys = BTreeMap<(usize, String), (Arc<str>, Arc<str>)>;
+
+fn request_of(call: &Call) -> (usize, String) {
+    (call.request, call.id.as_str().to_owned())
+}
+
 /// The messages of a trace by side.
 #[derive(Default)]
 struct Entries {
@@ -104,7 +111,7 @@ impl Entries {
         let calls = Calls::new(trace);
         let mut entries = Self::default();
         // Of requests, for their responses.
-        let mut keys: BTreeMap<usize, Vec<(RawJson, Arc<str>, Arc<str>)>> = BTreeMap::new();
+        let mut keys = RequestKeys::new();
         for (index, record) in trace.records.iter().enumerate() {
             let mut add = |exact: Arc<str>, loose: Arc<str>, value| {
                 let side = match record.from {
@@ -130,8 +137,7 @@ impl Entries {
                     }
                 };
                 if let Some(call) = call.filter(|call| call.request == index) {
-                    let key = (call.id.clone(), Arc::clone(&exact), Arc::clone(&loose));
-                    keys.entry(index).or_default().push(key);
+                    keys.insert(request_of(call), (Arc::clone(&exact), Arc::clone(&loose)));
                 }
                 add(exact, loose, essence(&message));
             }
@@ -167,14 +173,10 @@ fn request_keys(method: &str, message: &Message) -> (Arc<str>, Arc<str>) {
     (format!("{loose} {}", arguments.unwrap_or_default()).into(), loose.into())
 }
 
-fn response_keys(
-    call: &Call,
-    keys: &BTreeMap<usize, Vec<(RawJson, Arc<str>, Arc<str>)>>,
-) -> (Arc<str>, Arc<str>) {
-    let of_request = keys.get(&call.request).and_then(|keys| keys.iter().find(|(id, ..)| *id == call.id));
+fn response_keys(call: &Call, keys: &RequestKeys) -> (Arc<str>, Arc<str>) {
     let text = |key: &str| Arc::from(format!("response to {key}"));
-    match of_request {
-        Some((_, exact, loose)) => (text(exact), text(loose)),
+    match keys.get(&request_of(call)) {
+        Some((exact, loose)) => (text(exact), text(loose)),
         None => (text(&call.method), text(&call.method)),
     }
 }

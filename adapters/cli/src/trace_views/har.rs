@@ -5,13 +5,13 @@ use alloc::collections::BTreeMap;
 use mcp_proto_trace::{Content, Line, Message, Record, Side, Text, Trace};
 use serde_json::{Value, json};
 
+use super::Document;
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::join_names;
-use crate::session::print_note;
 
 /// Returns the document. It has at least one exchange.
-pub(super) fn document(trace: &Trace) -> Result<String, CommandFailure> {
+pub(super) fn document(trace: &Trace) -> Result<Document, CommandFailure> {
     let mut exchanges: BTreeMap<u64, Vec<&Record>> = BTreeMap::new();
     for record in &trace.records {
         if let Some(exchange) = record.exchange {
@@ -29,14 +29,15 @@ pub(super) fn document(trace: &Trace) -> Result<String, CommandFailure> {
             None => without_head.push(exchange.to_string()),
         }
     }
+    let mut notes = Vec::new();
     if !without_head.is_empty() {
         let names = join_names(without_head.iter().map(String::as_str));
-        print_note(&format!("exchanges whose request has no head are left out: {names}"));
+        notes.push(format!("exchanges whose request has no head are left out: {names}"));
     }
     let by = json!({ "name": "mcp-probe", "version": env!("CARGO_PKG_VERSION") });
     let comment = format!("recorded by {}", trace.header.by);
     let har = json!({ "log": { "version": "1.2", "creator": by, "entries": entries, "comment": comment } });
-    Ok(format!("{}\n", escape::lines(&har.to_string())))
+    Ok(Document { text: format!("{}\n", escape::lines(&har.to_string())), notes })
 }
 
 /// Returns an exchange, or `None` if the head of its request was not recorded.
@@ -50,11 +51,11 @@ fn entry(trace: &Trace, records: &[&Record]) -> Option<Value> {
     };
     let (begun, request) = head(Side::Client)?;
     let response = head(Side::Server);
-    let sent = of(Side::Client).map(|record| last_read(record)).max().unwrap_or(begun).max(begun);
+    let sent = of(Side::Client).map(last_read).max().unwrap_or(begun).max(begun);
     // A server may answer before it has the whole request.
     let answered = response.map_or(sent, |(at, _)| at).max(begun);
     let sent = sent.min(answered);
-    let received = of(Side::Server).map(|record| last_read(record)).max().unwrap_or(answered).max(answered);
+    let received = of(Side::Server).map(last_read).max().unwrap_or(answered).max(answered);
     let millis = |from: u64, to: u64| (to - from) as f64 / 1e3;
     let messages: Vec<String> =
         records.iter().flat_map(|record| Message::of(record)).filter_map(|m| title(&m)).collect();
@@ -262,66 +263,65 @@ mod tests {
         Trace::new(Header::new("test", 1_000_000_000_000), records)
     }
 
-    /// Checks an object against the required members of the schema of HAR 1.2, and the types of them.
-    fn assert_members(value: &Value, members: &[(&str, fn(&Value) -> bool)]) {
-        for (name, is_valid) in members {
-            assert!(is_valid(&value[name]), "{name} of {value}");
-        }
-    }
+    /// The members that the schema of HAR 1.2 requires of an entry, with the types of their values.
+    const REQUIRED: [(&str, &str); 26] = [
+        ("/startedDateTime", "string"),
+        ("/time", "number"),
+        ("/cache", "object"),
+        ("/timings/send", "number"),
+        ("/timings/wait", "number"),
+        ("/timings/receive", "number"),
+        ("/request/method", "string"),
+        ("/request/url", "string"),
+        ("/request/httpVersion", "string"),
+        ("/request/cookies", "array"),
+        ("/request/headers", "array"),
+        ("/request/queryString", "array"),
+        ("/request/headersSize", "integer"),
+        ("/request/bodySize", "integer"),
+        ("/response/status", "integer"),
+        ("/response/statusText", "string"),
+        ("/response/httpVersion", "string"),
+        ("/response/cookies", "array"),
+        ("/response/headers", "array"),
+        ("/response/content", "object"),
+        ("/response/content/size", "integer"),
+        ("/response/content/mimeType", "string"),
+        ("/response/redirectURL", "string"),
+        ("/response/headersSize", "integer"),
+        ("/response/bodySize", "integer"),
+        ("/comment", "string"),
+    ];
 
     #[test]
     fn exchanges_have_all_members_that_har_requires() {
-        let har: Value = serde_json::from_str(&document(&exchanges()).expect("exchanges")).expect("JSON");
-        let log = &har["log"];
-        assert_members(
-            log,
-            &[("version", Value::is_string), ("creator", Value::is_object), ("entries", Value::is_array)],
-        );
-        let entries = log["entries"].as_array().expect("entries");
-        assert_eq!(entries.len(), 2, "one has no head");
+        let har: Value =
+            serde_json::from_str(&document(&exchanges()).expect("exchanges").text).expect("JSON");
+        assert_eq!(har["log"]["version"], "1.2");
+        assert!(har["log"]["creator"]["name"].is_string() && har["log"]["creator"]["version"].is_string());
+        let entries = har["log"]["entries"].as_array().expect("entries");
+        assert_eq!(entries.len(), 2);
         for entry in entries {
-            assert_members(
-                entry,
-                &[
-                    ("startedDateTime", Value::is_string),
-                    ("time", Value::is_number),
-                    ("cache", Value::is_object),
-                ],
-            );
-            let timings: [(&str, fn(&Value) -> bool); 3] =
-                [("send", Value::is_number), ("wait", Value::is_number), ("receive", Value::is_number)];
-            assert_members(&entry["timings"], &timings);
-            let common: [(&str, fn(&Value) -> bool); 5] = [
-                ("httpVersion", Value::is_string),
-                ("cookies", Value::is_array),
-                ("headers", Value::is_array),
-                ("headersSize", Value::is_i64),
-                ("bodySize", Value::is_i64),
-            ];
-            assert_members(&entry["request"], &common);
-            assert_members(&entry["response"], &common);
-            assert_members(
-                &entry["request"],
-                &[("method", Value::is_string), ("url", Value::is_string), ("queryString", Value::is_array)],
-            );
-            assert_members(
-                &entry["response"],
-                &[
-                    ("status", Value::is_u64),
-                    ("statusText", Value::is_string),
-                    ("redirectURL", Value::is_string),
-                ],
-            );
-            assert_members(
-                &entry["response"]["content"],
-                &[("size", Value::is_i64), ("mimeType", Value::is_string)],
-            );
+            for (pointer, kind) in REQUIRED {
+                let is_valid = match (kind, entry.pointer(pointer)) {
+                    ("string", Some(value)) => value.is_string(),
+                    ("number", Some(value)) => value.is_number(),
+                    ("integer", Some(value)) => value.is_i64(),
+                    ("array", Some(value)) => value.is_array(),
+                    ("object", Some(value)) => value.is_object(),
+                    _ => false,
+                };
+                assert!(is_valid, "{pointer} of {entry}");
+            }
         }
     }
 
     #[test]
     fn an_exchange_has_its_bodies_and_times() {
-        let har: Value = serde_json::from_str(&document(&exchanges()).expect("exchanges")).expect("JSON");
+        let notes = document(&exchanges()).expect("exchanges").notes;
+        assert_eq!(notes, ["exchanges whose request has no head are left out: 3"]);
+        let har: Value =
+            serde_json::from_str(&document(&exchanges()).expect("exchanges").text).expect("JSON");
         let entry = &har["log"]["entries"][0];
         assert_eq!(entry["startedDateTime"], "2001-09-09T01:46:40.001Z");
         assert_eq!(entry["timings"], json!({ "send": 0.5, "wait": 1.5, "receive": 1.5 }));
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_byte_stream_has_no_exchanges() {
-        let failure = document(&Trace::new(Header::new("test", 0), Vec::new())).expect_err("no exchange");
+        let failure = document(&Trace::new(Header::new("test", 0), Vec::new())).err().expect("no exchange");
         assert!(failure.message().contains("byte stream"), "{failure:?}");
     }
 }

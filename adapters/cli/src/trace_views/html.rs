@@ -11,10 +11,10 @@ use mcp_proto_trace::{Call, Calls, Content, Message, Record, Side, Trace};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::outcome_name;
+use super::{Document, outcome_name};
 use crate::escape;
 use crate::failure::CommandFailure;
-use crate::session::print_note;
+use crate::output::count;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
@@ -75,20 +75,18 @@ struct Row<'a> {
 }
 
 /// Returns the page.
-pub(super) fn page(trace: &Trace) -> Result<String, CommandFailure> {
+pub(super) fn page(trace: &Trace) -> Result<Document, CommandFailure> {
     let calls = Calls::new(trace);
     let mut notes = Vec::new();
-    if trace.is_cut {
-        notes.push("The trace ends within a line, and is shown up to there.".to_owned());
-    }
     let rows = rows(trace, &calls, &mut notes);
+    let cut = trace.is_cut.then(|| "The trace ends within a line, and is shown up to there.".to_owned());
     let header = &trace.header;
     let data = Data {
         by: escape::line(&header.by).into_owned(),
         unix_millis: header.unix_millis,
         masked: header.masked,
         command: escape::line(&header.command.join(" ")).into_owned(),
-        notes,
+        notes: notes.iter().cloned().chain(cut).collect(),
         rows,
     };
     let json = serde_json::to_string(&data).map_err(|error| CommandFailure::failed(error.to_string()))?;
@@ -99,7 +97,7 @@ pub(super) fn page(trace: &Trace) -> Result<String, CommandFailure> {
     );
     // The data comes last: nothing in it is taken for a place.
     let page = PAGE.replace("{{policy}}", &policy).replace("{{style}}", STYLE).replace("{{script}}", SCRIPT);
-    Ok(page.replacen("{{data}}", &within_script(&json), 1))
+    Ok(Document { text: page.replacen("{{data}}", &within_script(&json), 1), notes })
 }
 
 /// Returns the source of a policy that lets this text run.
@@ -160,10 +158,8 @@ fn rows<'a>(trace: &Trace, calls: &'a Calls, notes: &mut Vec<String>) -> Vec<Row
         notes.push(format!("The page has the first {shown} records: {left} more are left out."));
     }
     if shortened > 0 {
-        notes.push(format!("{shortened} texts are cut: a page has at most 1 MiB of one and 64 MiB of all."));
-    }
-    for note in notes.iter() {
-        print_note(note);
+        let texts = count(shortened, "text");
+        notes.push(format!("{texts} cut: a page has at most 1 MiB of one and 64 MiB of all."));
     }
     join(&mut rows);
     rows
@@ -227,7 +223,7 @@ fn message_row<'a>(record: &Record, message: &Message, call: Option<&'a Call>) -
     let method = call.map(|call| call.method.as_str()).or(message.method.as_deref());
     let target = call.and_then(|call| call.target.clone()).or_else(|| message.target());
     let outcome =
-        call.map(|call| outcome_name(&call.outcome)).or(message.is_response().then_some("unmatched"));
+        call.map(|call| outcome_name(&call.outcome)).or_else(|| message.is_response().then_some("unmatched"));
     Row {
         m: method.map(shown),
         g: target.as_deref().map(shown),
@@ -276,7 +272,7 @@ mod tests {
             line(40, Side::Server, &format!("{hostile}\u{2028}\u{200b}\u{1b}[2J")),
             Record::new(50, Side::Server, Content::Stderr(hostile.to_owned())),
         ];
-        let page = page(&Trace::new(header, records)).expect("a page");
+        let page = page(&Trace::new(header, records)).expect("a page").text;
         assert!(!page.contains("alert(1)</script>") && !page.contains("<script>alert"), "{page}");
         let of_page = [PAGE, STYLE, SCRIPT].iter().map(|part| part.matches('<').count()).sum::<usize>();
         assert_eq!(page.matches('<').count(), of_page, "no `<` is of the trace");
@@ -292,7 +288,7 @@ mod tests {
 
     #[test]
     fn policy_has_the_hashes_of_the_parts_of_the_page() {
-        let page = page(&Trace::new(Header::new("test", 0), Vec::new())).expect("a page");
+        let page = page(&Trace::new(Header::new("test", 0), Vec::new())).expect("a page").text;
         for (part, open, close) in [(SCRIPT, "<script>", "</script>"), (STYLE, "<style>", "</style>")] {
             let (_, rest) = page.split_once(open).expect(open);
             let (inner, _) = rest.split_once(close).expect(close);

@@ -47,12 +47,19 @@ fn read(path: &Path, size: SizeArgs) -> Result<Trace, CommandFailure> {
     Ok(trace)
 }
 
+/// What is made of a trace, with notes about what it lacks.
+struct Document {
+    text: String,
+    notes: Vec<String>,
+}
+
 /// Writes what is made of a trace to stdout or a file.
 fn convert(
     args: &ConvertArgs,
-    format: fn(&Trace) -> Result<String, CommandFailure>,
+    format: fn(&Trace) -> Result<Document, CommandFailure>,
 ) -> Result<(), CommandFailure> {
-    let text = format(&read(&args.file, args.size)?)?;
+    let Document { text, notes } = format(&read(&args.file, args.size)?)?;
+    notes.iter().for_each(|note| print_note(note));
     let Some(path) = &args.out else { return print(&text) };
     fs::write(path, text)
         .map_err(|error| CommandFailure::failed(format!("cannot write {}: {error}", path.display())))
@@ -73,7 +80,7 @@ const fn outcome_name(outcome: &Outcome) -> &'static str {
 fn format_duration(micros: u64) -> String {
     match micros {
         ..10_000 => format!("{:.2} ms", micros as f64 / 1e3),
-        ..1_000_000 => format!("{:.0} ms", micros as f64 / 1e3),
+        10_000..1_000_000 => format!("{:.0} ms", micros as f64 / 1e3),
         _ => format!("{:.2} s", micros as f64 / 1e6),
     }
 }

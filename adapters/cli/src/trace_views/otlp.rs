@@ -8,7 +8,7 @@ use mcp_proto_trace::{Call, Calls, Content, Message, Outcome, Record, Side, Trac
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::outcome_name;
+use super::{Document, outcome_name};
 use crate::escape;
 use crate::failure::CommandFailure;
 
@@ -18,7 +18,7 @@ const KIND_CLIENT: u8 = 3;
 const STATUS_ERROR: u8 = 2;
 
 /// Returns the document: one resource for the spans of each side.
-pub(super) fn document(trace: &Trace) -> Result<String, CommandFailure> {
+pub(super) fn document(trace: &Trace) -> Result<Document, CommandFailure> {
     let calls = Calls::new(trace);
     let digest = digest(trace).map_err(|error| CommandFailure::failed(error.to_string()))?;
     let facts = Facts::of(trace, digest);
@@ -34,12 +34,12 @@ pub(super) fn document(trace: &Trace) -> Result<String, CommandFailure> {
     ];
     let resources = sides.into_iter().filter(|(_, spans)| !spans.is_empty()).map(|(service, spans)| {
         json!({
-            "resource": { "attributes": [attribute("service.name", service.into())] },
+            "resource": { "attributes": [attribute("service.name", service)] },
             "scopeSpans": [{ "scope": scope, "spans": spans }],
         })
     });
     let document = json!({ "resourceSpans": resources.collect::<Vec<_>>() });
-    Ok(format!("{}\n", escape::lines(&document.to_string())))
+    Ok(Document { text: format!("{}\n", escape::lines(&document.to_string())), notes: Vec::new() })
 }
 
 /// Returns a digest of the whole trace: equal traces have equal ids.
@@ -177,13 +177,13 @@ impl<'a> Facts<'a> {
             ("mcp.session.id", field("mcp-session-id")),
             ("jsonrpc.request.id", Some(id)),
             ("gen_ai.operation.name", is_tool.then(|| "execute_tool".to_owned())),
-            (name.unwrap_or_default(), name.and(call.target.clone())),
+            (name.unwrap_or_default(), name.and_then(|_| call.target.clone())),
             ("network.transport", Some(if exchange.is_some() { "tcp" } else { "pipe" }.to_owned())),
             ("network.protocol.name", exchange.map(|_| "http".to_owned())),
             ("error.type", error),
             ("rpc.response.status_code", code),
         ];
-        let texts = texts.into_iter().filter_map(|(name, text)| Some(attribute(name, text?)));
+        let texts = texts.into_iter().filter_map(|(name, text)| Some(attribute(name, &text?)));
         let sizes = [
             ("mcp.request.size", Some(call.request_bytes)),
             ("mcp.response.size", call.response.map(|_| call.response_bytes)),
@@ -196,7 +196,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-fn attribute(name: &str, text: String) -> Value {
+fn attribute(name: &str, text: &str) -> Value {
     json!({ "key": name, "value": { "stringValue": text } })
 }
 
@@ -244,8 +244,8 @@ mod tests {
     fn spans(lines: &[&str]) -> Value {
         let records = lines.iter().map(|line| serde_json::from_str(line).expect(line)).collect();
         let trace = Trace::new(Header::new("test", 1_700_000_000_000), records);
-        let text = document(&trace).expect("spans");
-        assert_eq!(text, document(&trace).expect("spans"), "ids are the same each time");
+        let text = document(&trace).expect("spans").text;
+        assert_eq!(text, document(&trace).expect("spans").text, "ids are the same each time");
         serde_json::from_str(&text).expect("JSON")
     }
 

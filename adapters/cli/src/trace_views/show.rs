@@ -159,7 +159,7 @@ impl View<'_> {
         let call = self.calls.call_of(index, message);
         let method = call.map(|call| call.method.as_str()).or(message.method.as_deref());
         let has_failed =
-            call.map_or(message.is_response(), |call| !matches!(call.outcome, Outcome::Succeeded));
+            call.map_or_else(|| message.is_response(), |call| !matches!(call.outcome, Outcome::Succeeded));
         if !is_method_shown(args, method) || (args.errors && !has_failed) {
             return;
         }
