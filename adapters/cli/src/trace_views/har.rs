@@ -234,7 +234,7 @@ impl<'a> Body<'a> {
                 let fields =
                     line.event.iter().flat_map(|event| event.lines()).filter(|field| !field.is_empty());
                 fields.for_each(|field| out.push_str(&format!("{field}\n")));
-                text.lines().for_each(|data| out.push_str(&format!("data: {data}\n")));
+                text.lines().for_each(|data| out.extend(["data: ", data, "\n"]));
                 out.push('\n');
             } else {
                 out.push_str(if index == 0 { "" } else { "\n" });

@@ -75,12 +75,3 @@ const fn outcome_name(outcome: &Outcome) -> &'static str {
         _ => "unanswered",
     }
 }
-
-/// Formats a duration of microseconds.
-fn format_duration(micros: u64) -> String {
-    match micros {
-        ..10_000 => format!("{:.2} ms", micros as f64 / 1e3),
-        10_000..1_000_000 => format!("{:.0} ms", micros as f64 / 1e3),
-        _ => format!("{:.2} s", micros as f64 / 1e6),
-    }
-}

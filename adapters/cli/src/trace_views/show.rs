@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use terminal_size::{Width, terminal_size};
 
 use super::args::{ShowArgs, SideChoice};
-use super::{format_duration, outcome_name, read};
+use super::{outcome_name, read};
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::{count, print, print_value};
@@ -306,6 +306,15 @@ impl Counts {
             further.into_iter().filter(|(n, _)| *n > 0).flat_map(|(_, text)| ["; ".to_owned(), text]),
         );
         text
+    }
+}
+
+/// Formats a duration of microseconds.
+fn format_duration(micros: u64) -> String {
+    match micros {
+        ..10_000 => format!("{:.2} ms", micros as f64 / 1e3),
+        10_000..1_000_000 => format!("{:.0} ms", micros as f64 / 1e3),
+        _ => format!("{:.2} s", micros as f64 / 1e6),
     }
 }
 
