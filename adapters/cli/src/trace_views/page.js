@@ -240,6 +240,8 @@
     if (places.size === 0 || !places.has(selected)) selected = -1;
     element("details").hidden = true;
     document.body.className = "";
+    // It may have been hidden on a narrow screen.
+    drawOverview();
   };
   // What the filters hide cannot be shown: they are cleared.
   const jump = () => {
