@@ -8,7 +8,7 @@ use crate::features::{self, Feature, Needs};
 use crate::stop;
 use crate::{
     bridge, call, check, complete, completions, demo, doctor, events, gateway, generate, inspect, listen,
-    ping, pins, prompt, read, replay, serve, skills, tap, tokens,
+    ping, pins, prompt, read, replay, serve, skills, tap, tokens, trace_views,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Tap(tap::TapArgs),
     Replay(replay::ReplayArgs),
     Shrink(replay::ShrinkArgs),
+    #[command(subcommand)]
+    Trace(trace_views::TraceCommand),
     Demo(demo::DemoArgs),
     Completions(completions::CompletionsArgs),
 }
@@ -68,6 +70,7 @@ impl Command {
             Self::Ping(args) => args.json,
             Self::Login(args) => args.json,
             Self::Whoami(args) => args.json,
+            Self::Trace(command) => command.prints_json_object(),
             Self::Check(_)
             | Self::Listen(_)
             | Self::Serve(_)
@@ -129,7 +132,7 @@ impl Command {
             Self::Bridge(args) => args.add_needs(&mut needs),
             Self::Gateway(args) => args.add_needs(&mut needs),
             Self::Demo(args) => needs.runtime(args.runtime),
-            Self::Tap(_) | Self::Replay(_) | Self::Shrink(_) | Self::Completions(_) => {}
+            Self::Tap(_) | Self::Replay(_) | Self::Shrink(_) | Self::Trace(_) | Self::Completions(_) => {}
         }
         needs.check()
     }
@@ -173,6 +176,7 @@ impl Command {
             Self::Tap(args) => tap::run(&args),
             Self::Replay(args) => replay::run(&args),
             Self::Shrink(args) => replay::run_shrink(&args),
+            Self::Trace(command) => trace_views::run(&command),
             Self::Demo(args) => demo::run(&args),
             Self::Completions(args) => completions::run(&args, &Cli::command()),
             // It fails: the command needs a feature that is missing. Without `auth` there is no `check` either.

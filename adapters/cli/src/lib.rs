@@ -80,6 +80,7 @@ mod tokio_runtime;
 mod tool_arguments;
 mod tour;
 mod trace;
+mod trace_views;
 mod words;
 
 use std::env;

@@ -75,12 +75,22 @@ fn format_text(record: &TapRecord, paint: Paint, text: &str) -> String {
 
 /// Formats one text on one line: time, direction, text.
 pub(crate) fn format_line(micros: u64, direction: Direction, text: &str, paint: Paint) -> String {
-    let time = paint.dim(format!("{:>4}.{:03}s", micros / 1_000_000, micros / 1_000 % 1_000));
+    let time = paint.dim(format_time(micros));
     let text = escape::line(text);
     match direction {
         Direction::Out => format!("{time} {} {}", paint.name("→"), paint.name(text)),
         Direction::In => format!("{time} {} {}", paint.good("←"), paint.good(text)),
     }
+}
+
+/// Formats a time since the beginning.
+pub(crate) fn format_time(micros: u64) -> String {
+    format!("{:>4}.{:03}s", micros / 1_000_000, micros / 1_000 % 1_000)
+}
+
+/// Abridges a part of a message: drops the protocol's own keys of `_meta`.
+pub(crate) fn abridged(part: &RawJson) -> String {
+    abridge(part, false)
 }
 
 /// Abridges a message: drops `jsonrpc` and the protocol's own keys of `_meta`.
@@ -107,7 +117,8 @@ fn abridge(value: &RawJson, top: bool) -> String {
     format!("{{{}}}", shown.join(","))
 }
 
-fn truncate(text: String, width: usize) -> String {
+/// Cuts a text to at most `width` characters.
+pub(crate) fn truncate(text: String, width: usize) -> String {
     match text.char_indices().nth(width) {
         Some(_) => text.chars().take(width - 2).chain(" …".chars()).collect(),
         None => text,

@@ -12,13 +12,13 @@ use crate::command::Cli;
 
 /// Moves a URL or the address of a socket to the position of the server command, behind `--`.
 ///
-/// It needs no `--` before it and may stand among the options. The commands `serve`, `gateway` and `demo`, and those of `events`
+/// It needs no `--` before it and may stand among the options. The commands `serve`, `gateway`, `trace` and `demo`, and those of `events`
 /// without a server take none. Values of [`URL_OPTIONS`] are skipped.
 pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     let is =
         |at: usize, names: &[&str]| words.get(at).is_some_and(|word| names.iter().any(|name| word == name));
-    let takes_none = is(1, &["serve", "gateway", "demo", "shrink"])
+    let takes_none = is(1, &["serve", "gateway", "demo", "shrink", "trace"])
         || (is(1, &["events"]) && is(2, &["receive", "send", "verify"]));
     if takes_none || words.iter().any(|word| word == "--") {
         return words;
@@ -41,6 +41,7 @@ pub(crate) fn wants_json(words: &[OsString]) -> bool {
     let is_events = |word: &OsString| word == "list" || word == "poll";
     let prints_object = match command(words) {
         "events" => words.get(2).is_some_and(is_events),
+        "trace" => words.get(2).is_some_and(|word| word == "show"),
         other => matches!(
             other,
             "inspect"
@@ -62,7 +63,8 @@ pub(crate) fn wants_json(words: &[OsString]) -> bool {
 /// Adds tips about the two forms of a server to an error about a word that is neither a URL nor behind `--`.
 pub(crate) fn add_server_tips(error: &mut clap::Error, words: &[OsString]) {
     let command = command(words);
-    let takes_server = !matches!(command, "" | "serve" | "demo" | "shrink" | "completions" | "help");
+    let takes_server =
+        !matches!(command, "" | "serve" | "demo" | "shrink" | "trace" | "completions" | "help");
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return };
     if !takes_server || word.starts_with('-') || error.kind() != ErrorKind::UnknownArgument {
         return;

@@ -69,6 +69,7 @@
 //! of all exchanges are one stream: a trace has to be of one client.
 extern crate alloc;
 
+mod calls;
 mod compare;
 pub mod engine;
 mod mask;
@@ -78,6 +79,7 @@ mod recorder;
 mod shrink;
 mod trace;
 
+pub use calls::{Call, Calls, Message, Outcome};
 pub use compare::{Difference, Replayed};
 pub use mask::{Mask, REPLACEMENT};
 pub use playback::{Playback, RecordedServer};

@@ -85,4 +85,5 @@ mod terminal;
 #[cfg(unix)]
 mod tls;
 mod tool_arguments;
+mod trace_views;
 mod usage;
