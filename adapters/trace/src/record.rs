@@ -288,14 +288,17 @@ impl TryFrom<FlatRecord> for Record {
 
     fn try_from(flat: FlatRecord) -> Result<Self, Self::Error> {
         let FlatRecord { t: at, from, exchange, cuts, joined, open, event, .. } = flat;
-        let text =
-            flat.line.map(Text::Utf8).or(flat.base64.map(Text::Base64)).or(flat.omitted.map(Text::Omitted));
+        let text = flat
+            .line
+            .map(Text::Utf8)
+            .or_else(|| flat.base64.map(Text::Base64))
+            .or_else(|| flat.omitted.map(Text::Omitted));
         let line = text.map(|text| Content::Line(Line { text, cuts, joined, open, event }));
         let content = line
-            .or(flat.head.map(Content::Head))
-            .or(flat.end.map(Content::End))
-            .or(flat.stderr.map(Content::Stderr))
-            .or(flat.lost.map(Content::Lost))
+            .or_else(|| flat.head.map(Content::Head))
+            .or_else(|| flat.end.map(Content::End))
+            .or_else(|| flat.stderr.map(Content::Stderr))
+            .or_else(|| flat.lost.map(Content::Lost))
             .ok_or(
                 "it has none of the members `line`, `base64`, `omitted`, `head`, `end`, `stderr` and `lost`",
             )?;

@@ -1,9 +1,11 @@
 //! Recorded sessions go through both engines: those of the official SDKs, and the transcripts of the project.
 
+extern crate alloc;
+
+use alloc::sync::Arc;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-
-use std::sync::Arc;
 
 use mcp_proto::model::{InputRequest, InputRequests};
 use mcp_proto::pipe::{Pipe as _, Server};

@@ -297,7 +297,7 @@ fn describe(side: Side, outcome: &Replayed, paint: Paint) -> String {
     for difference in &outcome.differences {
         line(paint.bad(escape::line(&difference.to_string())).to_string());
         for (name, message) in [("recorded", &difference.recorded), ("replayed", &difference.replayed)] {
-            line(format!("{name}: {}", message.as_deref().map_or("nothing".into(), escape::line)));
+            line(format!("{name}: {}", message.as_deref().map_or_else(|| "nothing".into(), escape::line)));
         }
     }
     text

@@ -298,7 +298,7 @@ impl<'a> Relay<'a> {
         loop {
             let now = self.now;
             let event = self.server.poll_event(now, |head, _| {
-                let line = format!("{} {} HTTP/1.1", head.method, head.target);
+                let line = [head.method, head.target, "HTTP/1.1"].join(" ");
                 Head::new(head.method, head.target, line, head.fields)
             });
             match event {

@@ -126,25 +126,25 @@ pub(crate) struct OtlpArgs {
 
 const SHOW_HELP: &str = "\
 Examples:
-  mcp-probe trace show session.mcptrace
-  mcp-probe trace show --method 'tools/*' --errors session.mcptrace
-  mcp-probe trace show --full session.mcptrace | less
-  mcp-probe trace show --json session.mcptrace |
+  mcp-probe trace show session.ndjson
+  mcp-probe trace show --method 'tools/*' --errors session.ndjson
+  mcp-probe trace show --full session.ndjson | less
+  mcp-probe trace show --json session.ndjson |
       jq '.[] | select(.duration > 500)'";
 
 const DIFF_HELP: &str = "\
 Examples:
-  mcp-probe trace diff before.mcptrace after.mcptrace";
+  mcp-probe trace diff before.ndjson after.ndjson";
 
 const HTML_HELP: &str = "\
 Examples:
-  mcp-probe trace html --out session.html session.mcptrace";
+  mcp-probe trace html --out session.html session.ndjson";
 
 const HAR_HELP: &str = "\
 Examples:
-  mcp-probe trace har --out session.har session.mcptrace";
+  mcp-probe trace har --out session.har session.ndjson";
 
 const OTLP_HELP: &str = "\
 Examples:
-  mcp-probe trace otlp session.mcptrace |
+  mcp-probe trace otlp session.ndjson |
       curl --json @- http://127.0.0.1:4318/v1/traces";

@@ -37,7 +37,7 @@ fn write(folder: &TemporaryDirectory, name: &str, text: &str) -> String {
 #[test]
 fn a_trace_is_shown_in_each_view() {
     let folder = TemporaryDirectory::new();
-    let file = write(&folder, "a.mcptrace", &text("one"));
+    let file = write(&folder, "a.ndjson", &text("one"));
     let shown = run(&["trace", "show", &file], &[("COLUMNS", "80")]).assert_ok().assert_stdout(&[
         "trace of server\n",
         r#"→ tools/call echo #1 {"text":"<b>\u202e"}"#,
@@ -70,7 +70,7 @@ fn a_trace_is_shown_in_each_view() {
     probe(&["trace", "har", &file]).assert_code(1).assert_stderr(&["byte stream", "trace show"]);
     let http = write(
         &folder,
-        "http.mcptrace",
+        "http.ndjson",
         &format!(
             "{HEADER}\n{{\"t\":1,\"from\":\"client\",\"exchange\":1,\"head\":\"GET /mcp\\nHost: h\"}}\n"
         ),
@@ -83,8 +83,8 @@ fn a_trace_is_shown_in_each_view() {
 fn traces_that_differ_are_compared_by_pointer() {
     let folder = TemporaryDirectory::new();
     let (first, second) =
-        (write(&folder, "a.mcptrace", &text("one")), write(&folder, "b.mcptrace", &text("two")));
-    let moved = write(&folder, "c.mcptrace", &text("one").replace(r#"\"id\":1"#, r#"\"id\":\"x\""#));
+        (write(&folder, "a.ndjson", &text("one")), write(&folder, "b.ndjson", &text("two")));
+    let moved = write(&folder, "c.ndjson", &text("one").replace(r#"\"id\":1"#, r#"\"id\":\"x\""#));
     probe(&["trace", "diff", &first, &moved]).assert_ok().assert_stdout(&["the traces are the same"]);
     probe(&["trace", "diff", &first, &second])
         .assert_code(1)
@@ -96,7 +96,7 @@ fn traces_that_differ_are_compared_by_pointer() {
 fn what_is_no_trace_is_refused_and_one_that_is_cut_is_shown() {
     let folder = TemporaryDirectory::new();
     let whole = text("one");
-    let cut = write(&folder, "cut.mcptrace", &whole[..whole.len() - 20]);
+    let cut = write(&folder, "cut.ndjson", &whole[..whole.len() - 20]);
     probe(&["trace", "show", &cut])
         .assert_ok()
         .assert_stdout(&["tools/list #2"])

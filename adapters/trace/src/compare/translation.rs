@@ -16,9 +16,9 @@ struct Pairs {
 }
 
 impl Pairs {
-    fn insert(&mut self, recorded: RawJson, engine: RawJson) {
+    fn insert(&mut self, recorded: &RawJson, engine: &RawJson) {
         self.to_recorded.insert(engine.as_str().to_owned(), recorded.clone());
-        self.to_engine.insert(recorded.as_str().to_owned(), engine);
+        self.to_engine.insert(recorded.as_str().to_owned(), engine.clone());
     }
 }
 
@@ -34,10 +34,10 @@ impl Translation {
     /// Learns that a message of the engine stands for a recorded one.
     pub(crate) fn learn(&mut self, recorded: &Message, engine: &Message) {
         if let (true, Some(a), Some(b)) = (recorded.is_request(), &recorded.id, &engine.id) {
-            self.ids.insert(a.clone(), b.clone());
+            self.ids.insert(a, b);
             let token = |message: &Message| message.param("_meta")?.member("progressToken");
             if let (Some(a), Some(b)) = (token(recorded), token(engine)) {
-                self.tokens.insert(a, b);
+                self.tokens.insert(&a, &b);
             }
         }
     }
@@ -46,7 +46,7 @@ impl Translation {
     pub(crate) fn learn_state(&mut self, recorded: &Message, engine: &Message) {
         let state = |message: &Message| message.result.as_ref()?.member("requestState");
         if let (true, Some(a), Some(b)) = (recorded.is_counterpart(engine), state(recorded), state(engine)) {
-            self.states.insert(a, b);
+            self.states.insert(&a, &b);
         }
     }
 

@@ -80,6 +80,7 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("core/src/model/test_support.rs", "tests"),
     ("core/src/testing.rs", "tests"),
     ("core/src/time.rs", "reasons of deadlines, for logs"),
+    ("adapters/trace/src/engine/mod.rs", "source code that is written"),
 ];
 
 /// Prefixes of literals that are no message, or that only a defect of this library shows.
