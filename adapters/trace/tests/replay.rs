@@ -27,8 +27,8 @@ fn files(folder: &str, extension: &str) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// Sessions of official SDKs with themselves, recorded by `mcp-probe tap` between the programs of `tests/peers`: every kind of input
-/// request with every kind of answer.
+/// Sessions of official SDKs with themselves, or with each other, recorded by `mcp-probe tap` between the programs of `tests/peers`: every
+/// kind of input request with every kind of answer.
 fn recorded() -> Vec<(String, Trace)> {
     let traces: Vec<_> = files("tests/traces", "ndjson")
         .into_iter()
@@ -36,7 +36,7 @@ fn recorded() -> Vec<(String, Trace)> {
             (name, Trace::read(&*fs::read(path).expect("a file"), u64::MAX).expect("a trace"))
         })
         .collect();
-    assert_eq!(traces.len(), 5);
+    assert_eq!(traces.len(), 7);
     traces
 }
 

@@ -64,9 +64,9 @@ pub(crate) struct TapArgs {
 }
 
 const HELP: &str = "\
-The environment of mcp-probe is that of the server, whose stderr is passed on and
-recorded. A recording that cannot go on, because the disk is full for example,
-ends with a note on stderr; the connection does not.
+The environment of mcp-probe is that of the server, whose stderr is passed on
+and recorded. A recording that cannot go on, because the disk is full for
+example, ends with a note on stderr; the connection does not.
 
 Over HTTP the tap ends on Ctrl-C. It removes Accept-Encoding, so that what passes
 can be read. A server that checks Host sees its own name.

@@ -112,6 +112,11 @@ pub(crate) fn compare(recorded: &Message, replayed: &Message) -> Relation {
     Relation::Different
 }
 
+/// Returns whether a method asks for input, which a call needs.
+pub(crate) fn is_input_request(method: Option<&str>) -> bool {
+    matches!(method, Some("elicitation/create" | "sampling/createMessage" | "roots/list"))
+}
+
 /// Returns a message without what may be left out, or written in two ways, and means the same.
 fn essence(json: &RawJson) -> serde_json::Value {
     let mut message: serde_json::Value = serde_json::from_str(json.as_str()).unwrap_or_default();
@@ -127,6 +132,16 @@ fn essence(json: &RawJson) -> serde_json::Value {
             remove_if(elicitation, "form", serde_json::json!({}));
         }
     }
+    // Nobody reports the progress of a user, so a question need not ask for it.
+    if is_input_request(message.get("method").and_then(serde_json::Value::as_str)) {
+        if let Some(params) = message.get_mut("params") {
+            if let Some(meta) = params.get_mut("_meta").and_then(serde_json::Value::as_object_mut) {
+                meta.remove("progressToken");
+            }
+            remove_if(params, "_meta", serde_json::json!({}));
+        }
+        remove_if(&mut message, "params", serde_json::json!({}));
+    }
     // It has no meaning since 2026-07-28: the server asks for roots each time.
     let modern = "/params/_meta/io.modelcontextprotocol~1clientCapabilities/roots";
     if let Some(roots) = message.pointer_mut(modern) {
@@ -134,11 +149,21 @@ fn essence(json: &RawJson) -> serde_json::Value {
     }
     if let Some(result) = message.get_mut("result") {
         remove_if(result, "resultType", "complete".into());
-        // How long a description of the server may be kept is for each server to say.
-        if let Some(result) = result.as_object_mut().filter(|result| result.contains_key("supportedVersions"))
+        // How long a description of the server may be kept is for each server to say, and so is the order of its revisions.
+        if let Some(versions) = result.get_mut("supportedVersions").and_then(serde_json::Value::as_array_mut)
         {
-            result.remove("ttlMs");
-            result.remove("cacheScope");
+            versions.sort_by_key(ToString::to_string);
+            if let Some(result) = result.as_object_mut() {
+                result.remove("ttlMs");
+                result.remove("cacheScope");
+            }
+        }
+        // Pages have no id since 2026-07-28.
+        let requests = result.get_mut("inputRequests").and_then(serde_json::Value::as_object_mut);
+        for request in requests.into_iter().flat_map(|requests| requests.values_mut()) {
+            if let Some(params) = request.get_mut("params").and_then(serde_json::Value::as_object_mut) {
+                params.remove("elicitationId");
+            }
         }
         if let Some(meta) = result.get_mut("_meta").and_then(serde_json::Value::as_object_mut) {
             meta.remove("io.modelcontextprotocol/serverInfo");

@@ -12,7 +12,7 @@ use mcp_proto::{
 
 use super::player::{self, Refusal, Role, without};
 use crate::compare::Replayed;
-use crate::compare::message::Message;
+use crate::compare::message::{Message, is_input_request};
 use crate::record::{Content, Side};
 use crate::trace::Trace;
 
@@ -192,7 +192,7 @@ impl ServerRole {
     /// Sends a request of the server: by itself, or for the call that needs it.
     fn request(&mut self, now: Instant, recorded: &[Message], method: &str) -> Result<(), Refusal> {
         let Some(first) = recorded.first() else { return Ok(()) };
-        if !is_input_request(first) {
+        if !is_question(first) {
             let params = first.params.clone().unwrap_or_else(RawJson::empty_object);
             let channel = self.server.channel();
             let params = without(&params, |name| name == "_meta");
@@ -209,7 +209,9 @@ impl ServerRole {
         let mut requests = InputRequests::default();
         for (number, message) in recorded.iter().enumerate() {
             let method = message.method.as_deref().unwrap_or_default();
-            let request = InputRequest::from_parts(method, message.params.as_ref())?.into_owned();
+            // Its `_meta` is for the engine to write.
+            let params = message.params.as_ref().map(|params| without(params, |name| name == "_meta"));
+            let request = InputRequest::from_parts(method, params.as_ref())?.into_owned();
             // In their order.
             requests.insert(format!("{number:04}"), request);
         }
@@ -311,7 +313,7 @@ impl Role for ServerRole {
     }
 
     fn is_joined(&self, recorded: &Message) -> bool {
-        is_input_request(recorded)
+        is_question(recorded)
     }
 
     fn act(&mut self, now: Instant, recorded: &[Message]) -> Result<(), Refusal> {
@@ -340,11 +342,9 @@ fn kept_state(seed: [u8; 32], call: &Call, sealed: &str) -> Option<Vec<u8>> {
     Some(RequestState::decode(&payload).ok()?.state.to_vec())
 }
 
-/// Returns whether a request asks for input, which a call needs: several at once are one round of it.
-fn is_input_request(message: &Message) -> bool {
-    let method = message.method.as_deref();
-    message.id.is_some()
-        && matches!(method, Some("elicitation/create" | "sampling/createMessage" | "roots/list"))
+/// Returns whether a request asks for input: several at once are one round of a call.
+fn is_question(message: &Message) -> bool {
+    message.id.is_some() && is_input_request(message.method.as_deref())
 }
 
 /// Returns a result without the identity that the engine adds.

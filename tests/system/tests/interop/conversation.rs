@@ -326,6 +326,43 @@ impl ImplementationPair {
         ));
     }
 
+    /// Records the conversation by `mcp-probe tap`, and replays it into both of our engines without a difference.
+    fn assert_replayed(self) {
+        if !self.client.is_available() || !self.server.is_available() {
+            return;
+        }
+        let parts = if self.is_modern() { "answers,logs,news" } else { "answers,gate,logs,news" };
+        let Self { client, server, era, .. } = self;
+        let folder = env::temp_dir()
+            .join(format!("mcp-interop-trace-{}-{client:?}-{server:?}-{era}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        let mut command = self.client_command(parts, &folder.join("client.log"));
+        command.arg("--").arg(probe()).args(["tap", "--out"]).arg(folder.join("trace.ndjson")).arg("--");
+        command.args(self.server_args(parts, &folder.join("server.log")));
+        run(command, DEADLINE).expect("the client starts").assert_success();
+        let entries = fs::read_dir(&folder).expect("the folder").map(|entry| entry.expect("a file").path());
+        let traces: Vec<_> =
+            entries.filter(|path| path.extension().is_some_and(|name| name == "ndjson")).collect();
+        let mut counts = Vec::new();
+        for trace in &traces {
+            let mut replay = Command::new(probe());
+            replay.arg("replay").arg(trace).arg("--json");
+            let done = run(replay, DEADLINE).expect("our program starts").assert_success();
+            let sides: Value = serde_json::from_str(&done.stdout).expect("JSON");
+            let count = |name: &str| {
+                sides.as_array().into_iter().flatten().filter_map(|side| side[name].as_u64()).sum::<u64>()
+            };
+            counts.push(count("identical") + count("equal") + count("reworded"));
+        }
+        // The second generation of TypeScript starts a server to ask for its era, and another one.
+        assert!(counts.iter().sum::<u64>() > 60, "{counts:?}");
+        let _ = fs::remove_dir_all(&folder);
+        print_line(&format!(
+            "interop, client {client:?}, server {server:?}, {era}: {counts:?} messages replayed"
+        ));
+    }
+
     /// Cuts event streams and checks that the client resumes them.
     pub(crate) fn assert_resumes_after_cut(self) {
         if !self.client.is_available() || !self.server.is_available() {
@@ -418,5 +455,22 @@ fn own_client_conversation_with_python_server_modern() {
 fn own_client_conversation_with_own_server() {
     for era in ["legacy", "modern"] {
         ImplementationPair::new(Implementation::Own, Implementation::Own, era).assert_conversation();
+    }
+}
+
+/// What official SDKs say to each other is what our engines say in their place.
+#[test]
+fn conversations_of_official_sdks_are_replayed_into_our_engines() {
+    use Implementation::{Python, Rmcp, Typescript1, Typescript2};
+    for (client, server, era) in [
+        (Typescript1, Typescript1, "legacy"),
+        (Typescript2, Typescript2, "legacy"),
+        (Typescript2, Typescript2, "modern"),
+        (Python, Python, "legacy"),
+        (Python, Python, "modern"),
+        (Typescript2, Rmcp, "legacy"),
+        (Typescript2, Rmcp, "modern"),
+    ] {
+        ImplementationPair::new(client, server, era).assert_replayed();
     }
 }
