@@ -24,7 +24,7 @@ use serde_json::Value;
 use crate::hosted_server::{HostedServer, wait_for_log};
 use crate::interop::proxy::NginxProxy;
 use crate::peers::{
-    is_node_ready, is_python_ready, is_rmcp_ready, node, peers, python, python_program, rmcp_program,
+    is_node_ready, is_python_ready, is_rmcp_ready, node, peers, probe, python, python_program, rmcp_program,
 };
 use crate::run::{DEADLINE, ProcessOutput, print_line, run};
 use report::ConversationReport;
