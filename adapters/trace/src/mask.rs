@@ -6,14 +6,16 @@ use mcp_proto::fields::is_secret as is_secret_field;
 pub const REPLACEMENT: &str = "[masked]";
 
 /// Names of members and header fields whose values are secrets, in lower case, without `-` and `_`.
-const SECRET_NAMES: [&str; 22] = [
+const SECRET_NAMES: [&str; 24] = [
     "accesstoken",
     "apikey",
     "apitoken",
+    "assertion",
     "authorization",
     "authtoken",
     "bearer",
     "bearertoken",
+    "clientassertion",
     "clientsecret",
     "connectionstring",
     "cookie",
@@ -30,6 +32,9 @@ const SECRET_NAMES: [&str; 22] = [
     "setcookie",
     "token",
 ];
+
+/// Names of parameters of URLs and forms that are secrets as well: a member `code` is that of an error.
+const SECRET_PARAMETERS: [&str; 2] = ["code", "codeverifier"];
 
 /// Beginnings of words that are secrets wherever they stand, with the least number of characters that follow.
 const SECRET_WORDS: [(&str, usize); 13] = [
@@ -65,18 +70,18 @@ impl Default for Mask {
 #[derive(Debug)]
 pub(crate) struct Masked {
     pub(crate) text: Vec<u8>,
-    /// Parts that were replaced: begin and end before, and begin after.
-    replaced: Vec<(usize, usize, usize)>,
+    /// Parts that were replaced: begin and end before, and begin and end after.
+    replaced: Vec<(usize, usize, usize, usize)>,
 }
 
 impl Masked {
     /// Returns where a place of the text before is now. One within a secret is at the begin of what stands for it.
     pub(crate) fn place(&self, offset: usize) -> usize {
-        let before = self.replaced.iter().rev().find(|(begin, _, _)| *begin < offset);
+        let before = self.replaced.iter().rev().find(|(begin, _, _, _)| *begin < offset);
         match before {
             None => offset,
-            Some((_, end, now)) if offset < *end => *now,
-            Some((_, end, now)) => offset - end + now + REPLACEMENT.len(),
+            Some((_, end, now, _)) if offset < *end => *now,
+            Some((_, end, _, now)) => offset - end + now,
         }
     }
 }
@@ -94,7 +99,7 @@ impl Mask {
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         if let Some(names) = &mut self.names {
-            names.push(plain(name));
+            names.push(plain_name(name));
         }
         self
     }
@@ -105,86 +110,209 @@ impl Mask {
         self.names.is_some()
     }
 
-    /// Masks a text of any kind: words that are secrets by their form.
+    /// Masks a text of any kind: words that are secrets by their form, and secret parameters of URLs.
     #[must_use]
     pub fn words(&self, text: &str) -> String {
         let mut out = Replacing::new(text.as_bytes());
-        if self.is_active() {
+        if self.names.is_some() {
             mask_words(&mut out, 0, text.len());
         }
-        String::from_utf8_lossy(&out.finish().text).into_owned()
+        let masked = String::from_utf8_lossy(&out.finish().text).into_owned();
+        match &self.names {
+            Some(names) if masked.contains('?') => mask_queries(&masked, names),
+            _ => masked,
+        }
     }
 
-    /// Masks the head of an HTTP message: secrets in the query, and the values of fields whose name suggests one.
-    pub(crate) fn head(&self, head: &str) -> String {
-        let Some(names) = &self.names else { return head.to_owned() };
-        let mut lines = head.lines();
-        let first = lines.next().unwrap_or_default();
-        let mut masked = match first.split_once('?') {
-            Some((before, after)) => {
-                let (query, rest) = after.split_once(' ').unwrap_or((after, ""));
-                let parameters = query.split('&').map(|parameter| match parameter.split_once('=') {
-                    Some((name, _)) if is_secret(name, names) || is_secret_field(name) => {
-                        format!("{name}={REPLACEMENT}")
-                    }
-                    _ => self.words(parameter),
-                });
-                let query = parameters.collect::<Vec<_>>().join("&");
-                format!("{before}?{query} {rest}").trim_end().to_owned()
-            }
-            None => first.to_owned(),
-        };
-        for line in lines {
-            masked.push('\n');
-            let name = line.split(':').next().unwrap_or_default();
-            if is_secret(name, names) || is_secret_field(name) {
-                masked.push_str(&format!("{name}: {REPLACEMENT}"));
-            } else {
-                masked.push_str(&self.words(line));
-            }
+    /// Masks the words of a command: also what stands behind the name of a secret.
+    pub(crate) fn command(&self, words: &[String]) -> Vec<String> {
+        let Some(names) = &self.names else { return words.to_vec() };
+        let is_secret_option =
+            |word: &str| word.starts_with('-') && is_secret(word.trim_start_matches('-'), names);
+        let mut before = "";
+        let mut masked = Vec::new();
+        for word in words {
+            masked.push(match word.split_once('=') {
+                _ if is_secret_option(before) && !word.starts_with('-') => REPLACEMENT.to_owned(),
+                Some((name, _)) if is_secret(name.trim_start_matches('-'), names) => {
+                    format!("{name}={REPLACEMENT}")
+                }
+                _ => self.words(word),
+            });
+            before = word;
         }
         masked
     }
 
-    /// Masks a message. It need not be valid JSON: what looks like a member with a secret name is masked anyway.
+    /// Masks the head of an HTTP message: secrets in URLs, and the values of fields whose name suggests one.
+    pub(crate) fn head(&self, head: &str) -> String {
+        let Some(names) = &self.names else { return head.to_owned() };
+        let lines = head.lines().enumerate().map(|(number, line)| {
+            let name = line.split(':').next().unwrap_or_default();
+            match number > 0 && (is_secret(name, names) || is_secret_field(name)) {
+                true => format!("{name}: {REPLACEMENT}"),
+                false => self.words(line),
+            }
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Masks a message. It need not be valid JSON: what looks like a member with a secret name is masked anyway, and so are the
+    /// parameters of a form.
     pub(crate) fn message(&self, text: &[u8]) -> Masked {
         let mut out = Replacing::new(text);
-        if let Some(names) = &self.names {
-            let mut at = 0;
-            while let Some(&byte) = text.get(at) {
-                if byte != b'"' {
-                    at += 1;
-                    continue;
-                }
-                let end = string_end(text, at);
-                let colon = skip_space(text, end);
-                if text.get(colon) != Some(&b':') {
-                    mask_words(&mut out, at + 1, end.saturating_sub(1));
-                    at = end;
-                    continue;
-                }
-                let begin = skip_space(text, colon + 1);
-                if is_secret(name_of(text.get(at..end).unwrap_or_default()).as_str(), names) {
-                    let end = value_end(text, begin);
-                    // A value that nobody could use is shown: `"password":null` in a schema, `true`.
-                    if !matches!(text.get(begin..end), Some(b"" | b"null" | b"true" | b"false" | b"\"\""))
-                        && !is_container(text, begin)
-                    {
-                        out.replace_quoted(begin, end);
-                        at = end;
-                        continue;
-                    }
-                }
-                at = begin;
-            }
+        let Some(names) = &self.names else { return out.finish() };
+        if let Some(form) = core::str::from_utf8(text).ok().filter(|text| is_form(text)) {
+            let masked = mask_parameters(form, names);
+            out.replace_by(0, text.len(), masked.as_bytes());
+            return out.finish();
         }
+        // Where what was not looked at yet begins.
+        let (mut at, mut plain) = (0, 0);
+        while let Some(found) = memchr_quote(text, at) {
+            mask_words(&mut out, plain, found);
+            let end = string_end(text, found);
+            let colon = skip_space(text, end);
+            (at, plain) = (end, end);
+            if text.get(colon) != Some(&b':') {
+                mask_string(self, &mut out, found + 1, end.saturating_sub(1));
+                continue;
+            }
+            let name = name_of(text.get(found..end).unwrap_or_default());
+            mask_words(&mut out, found + 1, end.saturating_sub(1));
+            let begin = skip_space(text, colon + 1);
+            if !is_secret(&name, names) {
+                continue;
+            }
+            let is_own = names.contains(&plain_name(&name));
+            let value_end = match text.get(begin) {
+                // A schema has a property of this name: its members are masked by their own names.
+                Some(b'{') if !is_own => continue,
+                Some(b'{' | b'[') => {
+                    let end = container_end(text, begin);
+                    mask_scalars(&mut out, begin, end);
+                    end
+                }
+                _ => {
+                    let end = value_end(text, begin);
+                    mask_scalars(&mut out, begin, end);
+                    end
+                }
+            };
+            (at, plain) = (value_end, value_end);
+        }
+        mask_words(&mut out, plain, text.len());
         out.finish()
     }
 }
 
-/// Returns whether a value begins here whose members are masked by their own names: schemas have properties with such names.
-fn is_container(text: &[u8], at: usize) -> bool {
-    matches!(text.get(at), Some(b'{' | b'['))
+/// Masks a string of a message, which may hold a message of its own.
+fn mask_string(mask: &Mask, out: &mut Replacing<'_>, begin: usize, end: usize) {
+    let text = out.from.get(begin..end).unwrap_or_default();
+    let is_nested = text.windows(2).any(|pair| pair == b"\\\"");
+    if is_nested {
+        let quoted = [b"\"", text, b"\""].concat();
+        if let Ok(inner) = serde_json::from_slice::<String>(&quoted) {
+            let masked = mask.message(inner.as_bytes());
+            if masked.text != inner.as_bytes() {
+                let masked = String::from_utf8_lossy(&masked.text).into_owned();
+                let written = serde_json::to_string(&masked).unwrap_or_default();
+                let written = written.get(1..written.len().saturating_sub(1)).unwrap_or_default();
+                return out.replace_by(begin, end, written.as_bytes());
+            }
+        }
+    }
+    mask_words(out, begin, end);
+}
+
+/// Replaces all strings and numbers of a value, except for the names of members and what nobody could use.
+fn mask_scalars(out: &mut Replacing<'_>, begin: usize, end: usize) {
+    let text = out.from;
+    let mut at = begin;
+    while at < end {
+        match text.get(at) {
+            Some(b'"') => {
+                let string_end = string_end(text, at).min(end);
+                let is_name = text.get(skip_space(text, string_end)) == Some(&b':') && string_end < end;
+                let is_closed = string_end > at + 1 && text.get(string_end - 1) == Some(&b'"');
+                let content_end = string_end - usize::from(is_closed);
+                if !is_name && content_end > at + 1 {
+                    out.replace(at + 1, content_end);
+                }
+                at = string_end;
+            }
+            Some(b'{' | b'}' | b'[' | b']' | b',' | b':' | b' ' | b'\t' | b'\r' | b'\n') => at += 1,
+            Some(_) => {
+                let scalar_end = value_end(text, at).clamp(at + 1, end);
+                if !matches!(text.get(at..scalar_end), Some(b"null" | b"true" | b"false")) {
+                    out.replace_by(at, scalar_end, format!("\"{REPLACEMENT}\"").as_bytes());
+                }
+                at = scalar_end;
+            }
+            None => return,
+        }
+    }
+}
+
+/// Returns whether a text is that of a form: parameters and no white space.
+fn is_form(text: &str) -> bool {
+    let begins_as_json = text.starts_with(['{', '[', '"']);
+    !begins_as_json && text.contains('=') && !text.contains(char::is_whitespace)
+}
+
+/// Masks the values of secret parameters: `a=1&token=…`.
+fn mask_parameters(text: &str, names: &[String]) -> String {
+    let parameters = text.split('&').map(|parameter| match parameter.split_once('=') {
+        Some((name, value)) if !value.is_empty() && is_secret_parameter(name, names) => {
+            format!("{name}={REPLACEMENT}")
+        }
+        _ => parameter.to_owned(),
+    });
+    parameters.collect::<Vec<_>>().join("&")
+}
+
+fn is_secret_parameter(name: &str, names: &[String]) -> bool {
+    is_secret(name, names) || is_secret_field(name) || SECRET_PARAMETERS.contains(&&*plain_name(name))
+}
+
+/// Masks the queries of all URLs in a text.
+fn mask_queries(text: &str, names: &[String]) -> String {
+    let mut parts = text.split('?');
+    let mut masked = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part
+            .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '>' | '#'))
+            .unwrap_or(part.len());
+        let (query, rest) = part.split_at(end);
+        masked.push('?');
+        masked.push_str(&mask_parameters(query, names));
+        masked.push_str(rest);
+    }
+    masked
+}
+
+fn memchr_quote(text: &[u8], from: usize) -> Option<usize> {
+    let rest = text.get(from..)?;
+    rest.iter().position(|byte| *byte == b'"').map(|at| from + at)
+}
+
+/// Returns the place after the array or object that begins at `at`, or the end of the text.
+fn container_end(text: &[u8], at: usize) -> usize {
+    let (mut next, mut depth) = (at, 0_usize);
+    while let Some(byte) = text.get(next) {
+        match byte {
+            b'"' => {
+                next = string_end(text, next);
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' if depth <= 1 => return next + 1,
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+        next += 1;
+    }
+    text.len()
 }
 
 /// A text that is copied with parts replaced.
@@ -192,7 +320,7 @@ struct Replacing<'a> {
     from: &'a [u8],
     text: Vec<u8>,
     copied: usize,
-    replaced: Vec<(usize, usize, usize)>,
+    replaced: Vec<(usize, usize, usize, usize)>,
 }
 
 impl<'a> Replacing<'a> {
@@ -201,25 +329,15 @@ impl<'a> Replacing<'a> {
     }
 
     fn replace(&mut self, begin: usize, end: usize) {
-        self.text.extend_from_slice(self.from.get(self.copied..begin).unwrap_or_default());
-        self.replaced.push((begin, end, self.text.len()));
-        self.text.extend_from_slice(REPLACEMENT.as_bytes());
-        self.copied = end;
+        self.replace_by(begin, end, REPLACEMENT.as_bytes());
     }
 
-    /// Replaces a value, which stays a JSON string.
-    fn replace_quoted(&mut self, begin: usize, end: usize) {
-        if self.from.get(begin) == Some(&b'"') {
-            // One without an end has no quote there.
-            let is_closed = end > begin + 1 && self.from.get(end - 1) == Some(&b'"');
-            self.replace(begin + 1, end - usize::from(is_closed));
-            return;
-        }
+    fn replace_by(&mut self, begin: usize, end: usize, by: &[u8]) {
         self.text.extend_from_slice(self.from.get(self.copied..begin).unwrap_or_default());
-        self.text.push(b'"');
-        self.copied = begin;
-        self.replace(begin, end);
-        self.text.push(b'"');
+        let now = self.text.len();
+        self.text.extend_from_slice(by);
+        self.replaced.push((begin, end, now, self.text.len()));
+        self.copied = end;
     }
 
     fn finish(mut self) -> Masked {
@@ -234,9 +352,12 @@ fn mask_words(out: &mut Replacing<'_>, begin: usize, end: usize) {
     let mut at = begin;
     while at < end {
         let rest = text.get(at..end).unwrap_or_default();
-        let is_word_start = at == begin || !text.get(at - 1).is_some_and(u8::is_ascii_alphanumeric);
-        let found =
-            SECRET_WORDS.iter().find(|(start, _)| is_word_start && rest.starts_with(start.as_bytes()));
+        // Most bytes begin no such word.
+        let may_begin = matches!(rest.first(), Some(b'A' | b'B' | b'e' | b'g' | b'n' | b's' | b'x'))
+            && (at == begin
+                || !text.get(at - 1).is_some_and(u8::is_ascii_alphanumeric)
+                || is_escape(text, at));
+        let found = SECRET_WORDS.iter().find(|(start, _)| may_begin && rest.starts_with(start.as_bytes()));
         let Some((start, least)) = found else {
             at += 1;
             continue;
@@ -254,17 +375,25 @@ fn mask_words(out: &mut Replacing<'_>, begin: usize, end: usize) {
     }
 }
 
+/// Returns whether what stands before `at` is an escape of JSON: `\\n`, `\\u000a`.
+fn is_escape(text: &[u8], at: usize) -> bool {
+    let before =
+        |length: usize| at.checked_sub(length).and_then(|begin| text.get(begin..at)).unwrap_or_default();
+    matches!(before(2), [b'\\', b'b' | b'f' | b'n' | b'r' | b't'])
+        || matches!(before(6), [b'\\', b'u', digits @ ..] if digits.iter().all(u8::is_ascii_hexdigit))
+}
+
 const fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b'~')
 }
 
 fn is_secret(name: &str, further: &[String]) -> bool {
-    let name = plain(name);
+    let name = plain_name(name);
     SECRET_NAMES.binary_search(&name.as_str()).is_ok() || further.contains(&name)
 }
 
 /// Returns a name without what spellings differ in.
-fn plain(name: &str) -> String {
+fn plain_name(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '-' | '_')).map(|c| c.to_ascii_lowercase()).collect()
 }
 
@@ -332,6 +461,17 @@ mod tests {
             ),
             (r#"{"_meta":{"progressToken":5}}"#, r#"{"_meta":{"progressToken":5}}"#),
             (r#"{"token":null,"secret":""}"#, r#"{"token":null,"secret":""}"#),
+            // Lists, and objects under a name that the user gave.
+            (r#"{"password":["a",1,null]}"#, r#"{"password":["[masked]","[masked]",null]}"#),
+            (
+                r#"{"harbour-pin":{"v":"a","w":[2]},"x":3}"#,
+                r#"{"harbour-pin":{"v":"[masked]","w":["[masked]"]},"x":3}"#,
+            ),
+            // A message within a text, and the code of an error.
+            (r#"{"text":"{\"password\":\"x\"}"}"#, r#"{"text":"{\"password\":\"[masked]\"}"}"#),
+            (r#"{"error":{"code":-32602}}"#, r#"{"error":{"code":-32602}}"#),
+            // A form.
+            ("grant_type=x&client_secret=a&code=b", "grant_type=x&client_secret=[masked]&code=[masked]"),
             // No JSON, and cut off.
             (r#"noise "password": "x"#, r#"noise "password": "[masked]"#),
             (r#""password":"#, r#""password":"#),
@@ -348,12 +488,49 @@ mod tests {
             masked(&format!(r#"{{"text":"use {token}, please"}}"#)),
             r#"{"text":"use [masked], please"}"#
         );
+        for text in [
+            format!("INFO using {token}"),
+            format!(r#"{{"text":"a:\n{token}"}}"#),
+            format!(r#"{{"text":"a:\u000a{token}"}}"#),
+            format!(r#"{{"{token}":1}}"#),
+        ] {
+            assert_eq!(masked(&text), text.replace(token, "[masked]"));
+        }
         assert_eq!(
             Mask::default().words("Authorization: Bearer abcdefgh.ij"),
             "Authorization: Bearer [masked]"
         );
         assert_eq!(Mask::default().words("a task-force of sk-iers"), "a task-force of sk-iers");
         assert_eq!(Mask::none().words(token), token);
+    }
+
+    #[test]
+    fn urls_heads_and_commands_are_masked() {
+        let mask = Mask::default();
+        let head = "POST /p/ghp_0123456789012345678901?a=1&code=x HTTP/1.1\nReferer: http://h/?token=y&b=2\nCookie: z";
+        let want = "POST /p/[masked]?a=1&code=[masked] HTTP/1.1\nReferer: http://h/?token=[masked]&b=2\nCookie: [masked]";
+        assert_eq!(mask.head(head), want);
+        let command = ["s", "--api-key", "a", "--token=b", "PASSWORD=c", "--verbose", "d"].map(str::to_owned);
+        let want = ["s", "--api-key", "[masked]", "--token=[masked]", "PASSWORD=[masked]", "--verbose", "d"];
+        assert_eq!(mask.command(&command), want);
+    }
+
+    /// Whatever the text: masking ends, and does not panic.
+    #[test]
+    fn any_text_can_be_masked() {
+        let alphabet = b"\"\\:{}[],a1 n=&?";
+        let mut seed = 7_u64;
+        for _ in 0..20_000 {
+            let text: Vec<u8> = (0..24)
+                .map(|_| {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    alphabet[(seed >> 33) as usize % alphabet.len()]
+                })
+                .collect();
+            let text = [b"{\"token\":".as_slice(), &text].concat();
+            let masked = Mask::default().message(&text);
+            assert!(masked.place(text.len()) <= masked.text.len(), "{}", text.escape_ascii());
+        }
     }
 
     #[test]

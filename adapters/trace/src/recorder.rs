@@ -48,9 +48,7 @@ impl<W: Write> Recorder<W> {
     /// Fails if the header cannot be written.
     pub fn new(out: W, mut header: Header, mask: Mask, max_bytes: u64) -> io::Result<Self> {
         header.masked = mask.is_active();
-        for word in &mut header.command {
-            *word = mask.words(word);
-        }
+        header.command = mask.command(&header.command);
         let (client, server) = (Partial::default(), Partial::default());
         let mut recorder = Self {
             out,
@@ -103,6 +101,7 @@ impl<W: Write> Recorder<W> {
             true => Text::Omitted(body.len() as u64),
             false => Text::new(&self.mask.message(body).text),
         };
+        let event = event.map(|event| self.mask.words(&event));
         let line = Line { event, ..Line::new(text) };
         self.record(&Record::new(at, from, Content::Line(line)).exchange(exchange));
     }
@@ -114,7 +113,8 @@ impl<W: Write> Recorder<W> {
 
     /// Records a line that the server wrote to stderr.
     pub fn stderr(&mut self, at: u64, line: &str) {
-        let line = self.mask.words(line);
+        let line = self.mask.message(line.as_bytes());
+        let line = String::from_utf8_lossy(&line.text).into_owned();
         self.record(&Record::new(at, Side::Server, Content::Stderr(line)));
     }
 
