@@ -108,7 +108,7 @@ impl<'t> Playback<'t> {
 ///
 /// The order does not matter, and a request may come any number of times: when there were several responses, they come in their order,
 /// and then the last one again. Notifications that the recorded server has sent between the request and its response come
-/// before the response. What the protocol adds to parameters (`_meta`) does not count, and the parameters of `initialize` and
+/// before the response. The members of a batch are answered one by one. What the protocol adds to parameters (`_meta`) does not count, and the parameters of `initialize` and
 /// `server/discover` do not either.
 #[derive(Debug)]
 pub struct RecordedServer {
@@ -180,11 +180,17 @@ impl RecordedServer {
 
     /// Takes a line of the client, and returns the lines that answer it.
     pub fn handle_line(&mut self, line: &[u8]) -> Vec<String> {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return Vec::new();
+        }
         let Some(message) = Message::parse(line) else {
             return vec![
                 r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"not JSON"}}"#.into(),
             ];
         };
+        if let Some(members) = message.json.elements() {
+            return members.iter().flat_map(|member| self.handle_line(member.as_bytes())).collect();
+        }
         let (Some(id), Some(method)) = (&message.id, &message.method) else { return Vec::new() };
         let params = canonical_params(&message);
         let is_handshake = matches!(method.as_str(), "initialize" | "server/discover");
@@ -344,6 +350,8 @@ mod tests {
         assert!(server.handle_line(br#"{"id":4,"method":"x"}"#)[0].contains("-32601"));
         assert!(server.handle_line(br#"{"id":4,"method":"ping"}"#)[0].contains(r#""result":{}"#));
         assert!(server.handle_line(br#"{"method":"notifications/x"}"#).is_empty());
+        assert!(server.handle_line(b"\r").is_empty());
+        assert_eq!(server.handle_line(br#"[{"id":1,"method":"ping"},{"id":2,"method":"ping"}]"#).len(), 2);
         assert!(server.handle_line(b"nonsense")[0].contains("-32700"));
     }
 

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// The version of the format that this package writes, and the only one that it reads.
 pub const FORMAT_VERSION: u32 = 1;
 
+/// Most cuts of one line. Further reads count as parts of the last one.
+pub(crate) const MAX_CUTS: usize = 1_024;
+
 /// The first line of a trace: what was recorded, and how.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]

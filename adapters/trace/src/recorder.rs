@@ -3,13 +3,10 @@
 use std::io::{self, Write};
 
 use crate::mask::Mask;
-use crate::record::{Content, Cut, Header, Line, Record, Side, Text};
+use crate::record::{Content, Cut, Header, Line, MAX_CUTS, Record, Side, Text};
 
 /// Longest line that is recorded, in bytes. Of a longer one only the length is.
 pub const MAX_LINE: usize = 16 << 20;
-/// Most cuts that are recorded of one line. Further reads count as parts of the last one.
-const MAX_CUTS: usize = 1_024;
-
 /// Writes a trace while bytes pass.
 ///
 /// It takes what passes in whatever pieces it comes, finds the lines, masks secrets, and writes each line with the times of its
@@ -103,6 +100,12 @@ impl<W: Write> Recorder<W> {
         };
         let event = event.map(|event| self.mask.words(&event));
         let line = Line { event, ..Line::new(text) };
+        self.record(&Record::new(at, from, Content::Line(line)).exchange(exchange));
+    }
+
+    /// Records that a body, or an event, was too long to be kept.
+    pub fn omitted(&mut self, at: u64, from: Side, exchange: u64, bytes: u64) {
+        let line = Line::new(Text::Omitted(bytes));
         self.record(&Record::new(at, from, Content::Line(line)).exchange(exchange));
     }
 

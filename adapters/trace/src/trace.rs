@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, Read as _};
 
-use crate::record::{FORMAT_VERSION, Header, Record};
+use crate::record::{Content, FORMAT_VERSION, Header, MAX_CUTS, Record};
 
 /// Longest line of a trace, in bytes: a line of the stream with each byte escaped, and its cuts.
 const MAX_TRACE_LINE: u64 = 128 << 20;
@@ -82,6 +82,10 @@ impl Trace {
         for number in 2.. {
             let Some((line, is_whole)) = next(number)? else { break };
             match serde_json::from_slice(&line) {
+                Ok(Record { content: Content::Line(line), .. }) if line.cuts.len() > MAX_CUTS => {
+                    let reason = format!("it has more than {MAX_CUTS} cuts");
+                    return Err(TraceError::Record { line: number, reason });
+                }
                 Ok(record) => trace.records.push(record),
                 // The recorder was killed while it wrote.
                 Err(_) if !is_whole => trace.is_cut = true,
@@ -164,11 +168,19 @@ mod tests {
                 "version 2 of the format, and this program reads version 1",
             ),
             (record("{\"t\":1}"), "line 2 of the trace is no record: it has none of the members"),
+            (
+                record(&format!(
+                    "{{\"t\":1,\"from\":\"client\",\"line\":\"\",\"cuts\":[{}[0,0]]}}",
+                    "[0,0],".repeat(1_024)
+                )),
+                "line 2 of the trace is no record: it has more than 1024 cuts",
+            ),
             (record("nonsense"), "line 2 of the trace is no record"),
             (record(&"x".repeat(2_000)), "larger than 1024 bytes"),
         ];
         for (text, want) in cases {
-            let error = read(&text, 1 << 10).expect_err(&text);
+            let error =
+                read(&text, if text.len() > 3_000 { 1 << 20 } else { 1 << 10 }).expect_err("an error");
             assert!(error.contains(want), "{error}");
         }
     }

@@ -20,6 +20,7 @@ use crate::escape;
 use crate::failure::{CommandFailure, Exit};
 use crate::output::{count, print, print_value};
 use crate::paint::Paint;
+use crate::private_file;
 use crate::server::Server;
 use crate::session::{hint_at_terminal, print_note, print_stderr};
 
@@ -311,6 +312,16 @@ fn describe(side: Side, outcome: &Replayed, paint: Paint) -> String {
 pub(crate) fn run_shrink(args: &ShrinkArgs) -> Result<(), CommandFailure> {
     let trace = read(&args.trace)?;
     let side = args.engine.into();
+    // Before the work, which would be lost.
+    let out = match &args.out {
+        None => None,
+        Some(path) => {
+            let created = private_file::create(path);
+            Some(created.map_err(|error| {
+                CommandFailure::failed(format!("cannot write {}: {error}", path.display()))
+            })?)
+        }
+    };
     let hook = panic::take_hook();
     // Replays that panic are expected to do so many times.
     panic::set_hook(Box::new(|_| {}));
@@ -321,8 +332,8 @@ pub(crate) fn run_shrink(args: &ShrinkArgs) -> Result<(), CommandFailure> {
             "the engine of the {side} says what was recorded: nothing to shrink"
         )));
     };
-    if let Some(path) = &args.out {
-        let written = File::create_new(path).and_then(|file| shrunk.write(file));
+    if let (Some(file), Some(path)) = (out, &args.out) {
+        let written = shrunk.write(file);
         written
             .map_err(|error| CommandFailure::failed(format!("cannot write {}: {error}", path.display())))?;
     }

@@ -1,17 +1,20 @@
 //! `tap` over HTTP: each connection of a client has one to the server, and each exchange is recorded as it passes.
 
 use alloc::sync::Arc;
+use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs as _};
 use std::thread;
+use std::time::Instant as StdInstant;
 
 use mcp_proto::Instant;
 use mcp_proto::h1::{HttpLimits, client, server};
 use mcp_proto::head::{BodySize, FieldLine, Fields};
 use mcp_proto::http::Url;
-use mcp_proto_trace::Side;
+use mcp_proto_trace::{Recorder, Side};
 use mcp_std::io::{Duplex, Socket};
 use mcp_std::poll::{Interest, WaitRequest};
 #[cfg(feature = "tls")]
@@ -28,8 +31,8 @@ const MAX_CONNECTIONS: usize = 256;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that wait for one side before no more are read for it.
 const MAX_WAITING: usize = 1 << 20;
-/// Bytes of an event or a body that are kept for the record.
-const MAX_KEPT: usize = mcp_proto_trace::MAX_LINE + 1;
+/// Time that a client has to take the rest of what it gets.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest wait: deadlines are looked at again then.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
@@ -48,7 +51,7 @@ pub(super) fn run(address: &str, url: &Url, recording: &Arc<Recording>) -> Resul
             "other machines reach this address: by its number, all that they send is recorded and passed on",
         );
     }
-    let upstream = Arc::new(Upstream::new(url.clone(), bound.to_string()));
+    let upstream = Arc::new(Upstream::new(url.clone(), bound));
     let (exchanges, open) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicUsize::new(0)));
     for stream in listener.incoming() {
         let Ok(stream) = stream else { continue };
@@ -86,14 +89,14 @@ impl Drop for Place {
 /// The server.
 struct Upstream {
     url: Url,
-    /// The authority at which the tap listens.
-    listens_at: String,
+    /// The address at which the tap listens.
+    listens_at: SocketAddr,
     #[cfg(feature = "tls")]
     tls: ClientTls,
 }
 
 impl Upstream {
-    fn new(url: Url, listens_at: String) -> Self {
+    fn new(url: Url, listens_at: SocketAddr) -> Self {
         Self {
             url,
             listens_at,
@@ -106,7 +109,14 @@ impl Upstream {
     fn is_own_host(&self, host: &str) -> bool {
         let is_loopback =
             || Url::parse(&format!("http://{host}/")).is_ok_and(|url| url.origin().is_loopback());
-        host.eq_ignore_ascii_case(&self.listens_at) || is_loopback()
+        // At all addresses of this machine: by any number, and by no name that somebody could rebind.
+        let is_number = || {
+            let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
+            host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
+        };
+        host.eq_ignore_ascii_case(&self.listens_at.to_string())
+            || is_loopback()
+            || (self.listens_at.ip().is_unspecified() && is_number())
     }
 
     fn connect(&self) -> io::Result<NetStream> {
@@ -165,6 +175,11 @@ impl Head {
             host: String::new(),
             text: first_line,
         };
+        let nominating = lines.iter().filter(|(name, _)| name.eq_ignore_ascii_case("Connection"));
+        let nominated: Vec<_> = nominating
+            .flat_map(|(_, value)| core::str::from_utf8(value).unwrap_or_default().split(','))
+            .map(str::trim)
+            .collect();
         for (name, value) in lines {
             head.text.push_str(&format!("\n{name}: {}", String::from_utf8_lossy(value)));
             let is = |other: &str| name.eq_ignore_ascii_case(other);
@@ -175,7 +190,7 @@ impl Head {
                 head.size = BodySize::Stream;
             } else if is("Host") {
                 words.clone_into(&mut head.host);
-            } else if !HOP_BY_HOP.iter().any(|other| is(other)) {
+            } else if !HOP_BY_HOP.iter().chain(&nominated).any(|other| is(other)) {
                 head.is_event_stream |= is("Content-Type")
                     && words.trim_start().to_ascii_lowercase().starts_with("text/event-stream");
                 head.fields.push(name, value);
@@ -183,6 +198,15 @@ impl Head {
         }
         head
     }
+}
+
+/// Returns limits that do not end what either side takes its time for: a body, or a pause.
+fn limits() -> HttpLimits {
+    const NEVER: Duration = Duration::from_secs(365 * 86_400);
+    let mut limits = HttpLimits::default();
+    (limits.max_body, limits.min_rate) = (u64::MAX, 0);
+    (limits.body_idle_timeout, limits.body_timeout) = (NEVER, NEVER);
+    limits
 }
 
 /// Fields of one connection, and `Accept-Encoding`: what is compressed could not be read in the trace.
@@ -209,13 +233,15 @@ struct Relay<'a> {
     recording: &'a Recording,
     exchanges: &'a AtomicU64,
     exchange: Option<Exchange>,
+    /// Whether an exchange has ended in this turn.
+    has_ended: bool,
 }
 
 /// An exchange that is not over.
 struct Exchange {
     number: u64,
-    request: Vec<u8>,
-    response: Vec<u8>,
+    request: Kept,
+    response: Kept,
     is_event_stream: bool,
     has_response: bool,
     /// The request has ended.
@@ -231,11 +257,9 @@ impl<'a> Relay<'a> {
     ) -> io::Result<Self> {
         let clock = Clock::start();
         let _ = stream.set_nodelay(true);
-        let mut limits = HttpLimits::default();
-        // What the server takes is for the server to say.
-        limits.max_body = u64::MAX;
         let now = clock.now();
-        let server = server::Connection::new(now, limits);
+        let mut server = server::Connection::new(now, limits());
+        server.serve_half_closed(true);
         Ok(Self {
             clock,
             now,
@@ -246,6 +270,7 @@ impl<'a> Relay<'a> {
             recording,
             exchanges,
             exchange: None,
+            has_ended: false,
         })
     }
 
@@ -264,33 +289,63 @@ impl<'a> Relay<'a> {
                     client.handle_timeout(now);
                 }
             }
-            self.read_front(&mut buffer)?;
-            let is_open = self.hear_client() && self.exchange_with_server(&mut buffer);
+            let mut is_open = self.read_front(&mut buffer) && self.relay_events(&mut buffer);
+            // A next request may lie behind the one that has just ended.
+            while is_open && core::mem::take(&mut self.has_ended) {
+                is_open = self.relay_events(&mut buffer);
+            }
             let moved = self.write_front();
             if !is_open || !moved || self.server.wants_close() {
-                // The rest of what the client is to get.
-                while !self.server.transmit().is_empty() && self.write_front() {
-                    self.front.wait(Interest::WRITE, Some(MAX_WAIT))?;
-                }
-                return Ok(());
+                return self.flush();
             }
             self.wait()?;
         }
     }
 
-    fn read_front(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+    fn relay_events(&mut self, buffer: &mut [u8]) -> bool {
+        self.hear_client() && self.exchange_with_server(buffer)
+    }
+
+    /// Writes the rest of what the client is to get, while it takes any.
+    fn flush(mut self) -> io::Result<()> {
+        let until = StdInstant::now() + FLUSH_TIMEOUT;
+        while !self.server.transmit().is_empty() && self.write_front() && StdInstant::now() < until {
+            self.front.wait(Interest::WRITE, Some(MAX_WAIT))?;
+        }
+        if self.server.wants_reset() {
+            self.front.set_reset_on_drop()?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether more of the client may be read.
+    fn may_read_front(&self) -> bool {
         let waits = self.back.as_ref().is_some_and(|(_, client)| client.transmit().len() > MAX_WAITING);
-        if waits || !self.server.wants_input() {
-            return Ok(());
+        !waits && self.server.wants_input()
+    }
+
+    /// Returns whether more of the server may be read. Between exchanges only its end can come.
+    fn may_read_back(&self) -> bool {
+        let wants = self.back.as_ref().is_some_and(|(_, client)| client.wants_input());
+        (wants && self.server.transmit().len() < MAX_WAITING) || self.exchange.is_none()
+    }
+
+    /// Reads from the client. Returns false if it is gone.
+    fn read_front(&mut self, buffer: &mut [u8]) -> bool {
+        if !self.may_read_front() {
+            return true;
         }
         let now = self.now;
         match self.front.read(buffer) {
             Ok(0) => self.server.handle_eof(now),
             Ok(length) => self.server.handle_input(now, buffer.get(..length).unwrap_or_default()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
+            Err(_) => {
+                self.end_exchange(Side::Client, "the client closed the connection");
+                return false;
+            }
         }
-        Ok(())
+        true
     }
 
     /// Passes on what the client says. Returns false if its connection has ended.
@@ -306,7 +361,7 @@ impl<'a> Relay<'a> {
                 Some(server::Event::Head(head)) => self.begin(&head),
                 Some(server::Event::Body(bytes)) => {
                     if let Some(exchange) = &mut self.exchange {
-                        keep(&mut exchange.request, &bytes);
+                        exchange.request.push(&bytes);
                     }
                     if let Some((_, client)) = &mut self.back {
                         let _ = client.write_body(&bytes);
@@ -316,10 +371,7 @@ impl<'a> Relay<'a> {
                     if let Some(exchange) = self.exchange.as_mut().filter(|exchange| !exchange.is_sent) {
                         exchange.is_sent = true;
                         let (number, body) = (exchange.number, core::mem::take(&mut exchange.request));
-                        if !body.is_empty() {
-                            self.recording
-                                .record(|recorder, at| recorder.body(at, Side::Client, number, &body, None));
-                        }
+                        self.recording.record(|recorder, at| body.record(recorder, at, Side::Client, number));
                     }
                     if let Some((_, client)) = &mut self.back {
                         let _ = client.end(now);
@@ -342,8 +394,8 @@ impl<'a> Relay<'a> {
         let number = self.exchanges.fetch_add(1, Ordering::SeqCst) + 1;
         self.exchange = Some(Exchange {
             number,
-            request: Vec::new(),
-            response: Vec::new(),
+            request: Kept::default(),
+            response: Kept::default(),
             is_event_stream: false,
             has_response: false,
             is_sent: false,
@@ -362,9 +414,7 @@ impl<'a> Relay<'a> {
         if self.back.is_none() {
             match self.upstream.connect() {
                 Ok(stream) => {
-                    let mut limits = HttpLimits::default();
-                    limits.max_body = u64::MAX;
-                    self.back = Some((stream, client::Connection::new(now, limits)));
+                    self.back = Some((stream, client::Connection::new(now, limits())));
                 }
                 Err(error) => return self.fail(&format!("the server cannot be reached: {error}")),
             }
@@ -391,11 +441,18 @@ impl<'a> Relay<'a> {
             }
         }
         let _ = stream.try_flush();
-        if client.wants_input() && self.server.transmit().len() < MAX_WAITING {
+        let is_idle = self.exchange.is_none();
+        if self.may_read_back() {
+            let Some((stream, client)) = &mut self.back else { return true };
             match stream.read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // It has ended, or says what nobody asked for: the next exchange has a new one.
+                _ if is_idle => {
+                    self.back = None;
+                    return true;
+                }
                 Ok(0) => client.handle_eof(now),
                 Ok(length) => client.handle_input(now, buffer.get(..length).unwrap_or_default()),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(_) => client.handle_broken(now),
             }
         }
@@ -455,14 +512,17 @@ impl<'a> Relay<'a> {
     /// Keeps a part of a response for the record. Events are recorded one by one.
     fn keep_response(&mut self, bytes: &[u8]) {
         let Some(exchange) = &mut self.exchange else { return };
-        keep(&mut exchange.response, bytes);
+        exchange.response.push(bytes);
         if !exchange.is_event_stream {
             return;
         }
         let number = exchange.number;
-        while let Some((data, fields)) = take_event(&mut exchange.response) {
-            self.recording.record(|recorder, at| {
-                recorder.body(at, Side::Server, number, data.as_bytes(), Some(fields))
+        while let Some(event) = exchange.response.take_event() {
+            self.recording.record(|recorder, at| match &event {
+                Event::Whole(data, fields) => {
+                    recorder.body(at, Side::Server, number, data.as_bytes(), Some(fields.clone()));
+                }
+                Event::Omitted(bytes) => recorder.omitted(at, Side::Server, number, *bytes),
             });
         }
     }
@@ -488,10 +548,9 @@ impl<'a> Relay<'a> {
 
     fn end_exchange(&mut self, from: Side, how: &str) {
         let Some(exchange) = self.exchange.take() else { return };
+        self.has_ended = true;
         self.recording.record(|recorder, at| {
-            if !exchange.response.is_empty() {
-                recorder.body(at, Side::Server, exchange.number, &exchange.response, None);
-            }
+            exchange.response.record(recorder, at, Side::Server, exchange.number);
             recorder.exchange_end(at, from, exchange.number, how);
         });
     }
@@ -513,16 +572,19 @@ impl<'a> Relay<'a> {
 
     #[cfg(unix)]
     fn wait(&mut self) -> io::Result<()> {
-        let reads_front = self.server.wants_input();
-        let to_front = Interest { read: reads_front, write: !self.server.transmit().is_empty() };
+        let to_front = Interest { read: self.may_read_front(), write: !self.server.transmit().is_empty() };
         let mut requests = vec![WaitRequest::new(self.front.descriptors(), to_front, None)];
+        let reads_back = self.may_read_back();
         if let Some((stream, client)) = &self.back {
-            if stream.has_pending_read() && client.wants_input() {
+            if stream.has_pending_read() && reads_back {
                 return Ok(());
             }
             let unsent = !client.transmit().is_empty() || !stream.is_flushed();
-            let to_back = stream.interest(Interest { read: client.wants_input(), write: unsent });
-            requests.push(WaitRequest::new(stream.descriptors(), to_back, None));
+            let to_back = stream.interest(Interest { read: reads_back, write: unsent });
+            // Without interest a connection that has broken would end each wait.
+            if to_back.read || to_back.write {
+                requests.push(WaitRequest::new(stream.descriptors(), to_back, None));
+            }
         }
         WaitRequest::wait(&requests, Some(MAX_WAIT))
     }
@@ -533,37 +595,81 @@ impl<'a> Relay<'a> {
     }
 }
 
-fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
-    let room = MAX_KEPT.saturating_sub(kept.len());
-    kept.extend_from_slice(bytes.get(..bytes.len().min(room)).unwrap_or_default());
+/// What is kept of a body for the record.
+#[derive(Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    /// Where the line begins that is looked at, and how much of it was: of an event stream.
+    line: usize,
+    searched: usize,
+    /// Number of bytes that were too many.
+    dropped: u64,
 }
 
-/// Takes the first complete event from a stream: its data, and its other lines.
-fn take_event(stream: &mut Vec<u8>) -> Option<(String, String)> {
-    let mut end = None;
-    let mut line_start = 0;
-    for (index, byte) in stream.iter().enumerate() {
-        if *byte != b'\n' {
-            continue;
-        }
-        let line = stream.get(line_start..index).unwrap_or_default();
-        if line.is_empty() || line == b"\r" {
-            end = Some(index + 1);
-            break;
-        }
-        line_start = index + 1;
-    }
-    let rest = stream.split_off(end?);
-    let event = core::mem::replace(stream, rest);
-    let text = String::from_utf8_lossy(&event);
-    let (mut data, mut fields) = (Vec::new(), Vec::new());
-    for line in text.lines().filter(|line| !line.is_empty()) {
-        match line.strip_prefix("data:") {
-            Some(value) => data.push(value.strip_prefix(' ').unwrap_or(value)),
-            None => fields.push(line),
+/// An event of a stream.
+#[derive(Debug, PartialEq, Eq)]
+enum Event {
+    /// Its data, and its other lines.
+    Whole(String, String),
+    /// Its length: it was too long.
+    Omitted(u64),
+}
+
+impl Kept {
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() > mcp_proto_trace::MAX_LINE {
+            // What was searched goes. That the line is not empty is all that is needed to find the end of an event.
+            let is_in_line = self.bytes.len() > self.line;
+            self.dropped += self.bytes.len() as u64 - u64::from(is_in_line);
+            let last = self.bytes.last().copied().filter(|_| is_in_line);
+            self.bytes.clear();
+            self.bytes.extend(last);
+            (self.line, self.searched) = (0, 0);
         }
     }
-    Some((data.join("\n"), fields.join("\n")))
+
+    fn record(&self, recorder: &mut Recorder<File>, at: u64, from: Side, exchange: u64) {
+        match self.dropped {
+            0 if self.bytes.is_empty() => {}
+            0 => recorder.body(at, from, exchange, &self.bytes, None),
+            dropped => recorder.omitted(at, from, exchange, dropped + self.bytes.len() as u64),
+        }
+    }
+
+    /// Takes the first complete event.
+    fn take_event(&mut self) -> Option<Event> {
+        loop {
+            let rest = self.bytes.get(self.searched..)?;
+            let Some(newline) = rest.iter().position(|byte| *byte == b'\n') else {
+                self.searched = self.bytes.len();
+                return None;
+            };
+            let end = self.searched + newline + 1;
+            let line = self.bytes.get(self.line..end - 1).unwrap_or_default();
+            let is_blank = matches!(line, b"" | b"\r");
+            (self.line, self.searched) = (end, end);
+            if is_blank {
+                break;
+            }
+        }
+        let rest = self.bytes.split_off(self.searched);
+        let event = core::mem::replace(&mut self.bytes, rest);
+        (self.line, self.searched) = (0, 0);
+        let dropped = core::mem::take(&mut self.dropped);
+        if dropped > 0 {
+            return Some(Event::Omitted(dropped + event.len() as u64));
+        }
+        let text = String::from_utf8_lossy(&event);
+        let (mut data, mut fields) = (Vec::new(), Vec::new());
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            match line.strip_prefix("data:") {
+                Some(value) => data.push(value.strip_prefix(' ').unwrap_or(value)),
+                None => fields.push(line),
+            }
+        }
+        Some(Event::Whole(data.join("\n"), fields.join("\n")))
+    }
 }
 
 #[cfg(test)]
@@ -572,14 +678,32 @@ mod tests {
 
     #[test]
     fn events_are_taken_when_they_are_complete() {
-        let mut stream = Vec::new();
+        let mut stream = Kept::default();
         let mut taken = Vec::new();
         for byte in b": hello\n\nid: 7\r\nevent: message\r\ndata: {\"a\":\r\ndata:1}\r\n\r\ndata: x" {
-            stream.push(*byte);
-            taken.extend(take_event(&mut stream));
+            stream.push(&[*byte]);
+            taken.extend(stream.take_event());
         }
         let want = [("", ": hello"), ("{\"a\":\n1}", "id: 7\nevent: message")];
-        assert_eq!(taken, want.map(|(data, fields)| (data.to_owned(), fields.to_owned())));
-        assert_eq!(stream, b"data: x");
+        let want = want.map(|(data, fields)| Event::Whole(data.to_owned(), fields.to_owned()));
+        assert_eq!(taken, want);
+        assert_eq!(stream.bytes, b"data: x");
+    }
+
+    /// The events behind one that is too long are taken as before.
+    #[test]
+    fn an_event_that_is_too_long_is_counted() {
+        let mut stream = Kept::default();
+        let part = vec![b'x'; 1 << 20];
+        let mut length = 0;
+        let mut taken = Vec::new();
+        for _ in 0..20 {
+            stream.push(&part);
+            length += part.len() as u64;
+            taken.extend(stream.take_event());
+        }
+        stream.push(b"\n\ndata: 1\n\n");
+        taken.extend(core::iter::from_fn(|| stream.take_event()));
+        assert_eq!(taken, [Event::Omitted(length + 2), Event::Whole("1".into(), String::new())]);
     }
 }

@@ -6,7 +6,7 @@ mod pump;
 use alloc::sync::Arc;
 use core::time::Duration;
 use std::env;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process;
@@ -17,11 +17,12 @@ use clap::Args;
 use mcp_proto_trace::{Header, Mask, Recorder, Side};
 use mcp_std::Clock;
 use mcp_std::io::{Duplex, Stdio};
-use mcp_std::process::{ShutdownTimeouts, Stderr};
+use mcp_std::process::{ProcessStatus, ShutdownTimeouts, Stderr};
 
 use crate::args::{ServerArgs, StderrChoice, usage};
 use crate::escape;
 use crate::failure::{CommandFailure, Exit};
+use crate::private_file;
 use crate::server::Server;
 use crate::session::{describe_abnormal_exit, print_note, print_stderr};
 use pump::pump;
@@ -151,7 +152,7 @@ pub(crate) fn run(args: &TapArgs) -> Result<(), CommandFailure> {
     match &server {
         Server::Stream(address) => {
             let back = address.connect(CONNECT_TIMEOUT).map_err(|error| unreachable(&error.to_string()))?;
-            relay(front, back, &recording)?;
+            relay(front, back, &mut || false, &recording)?;
             recording.record(|recorder, at| recorder.end(at, Side::Server, "closed"));
             Ok(())
         }
@@ -168,7 +169,8 @@ pub(crate) fn run(args: &TapArgs) -> Result<(), CommandFailure> {
             let mut child = program.spawn().map_err(|error| unreachable(&error.to_string()))?;
             let back =
                 child.take_io().map_err(|error| broken("the pipes of the server cannot be used", &error))?;
-            let ended = relay(front, back, &recording);
+            let mut has_ended = || child.status() != ProcessStatus::Running;
+            let ended = relay(front, back, &mut has_ended, &recording);
             let back = ended?;
             let report = child.shutdown(Some(back), SHUTDOWN_TIMEOUTS);
             let status = report.status.map_or_else(|| "ended".to_owned(), |status| status.to_string());
@@ -186,8 +188,13 @@ pub(crate) fn run(args: &TapArgs) -> Result<(), CommandFailure> {
 }
 
 /// Passes bytes on until both sides have ended.
-fn relay<B: Duplex>(mut front: Stdio, mut back: B, recording: &Recording) -> Result<B, CommandFailure> {
-    let outcome = pump(&mut front, &mut back, &mut |from, bytes| {
+fn relay<B: Duplex>(
+    mut front: Stdio,
+    mut back: B,
+    has_ended: &mut dyn FnMut() -> bool,
+    recording: &Recording,
+) -> Result<B, CommandFailure> {
+    let outcome = pump(&mut front, &mut back, has_ended, &mut |from, bytes| {
         recording.record(|recorder, at| match bytes {
             Some(bytes) => recorder.bytes(at, from, bytes),
             // How the server has ended is known later.
@@ -217,7 +224,7 @@ fn open_recording(args: &TapArgs, server: &Server) -> Result<Recording, CommandF
             let folder = state_folder().ok_or_else(|| {
                 CommandFailure::usage("there is no folder for the state of this user: --out names a file")
             })?;
-            create_folder(&folder).map_err(|error| {
+            private_file::create_folder(&folder).map_err(|error| {
                 CommandFailure::failed(format!("cannot create {}: {error}", folder.display()))
             })?;
             folder.join(format!("{millis}-{}.ndjson", process::id()))
@@ -258,15 +265,6 @@ fn state_folder() -> Option<PathBuf> {
     Some(base?.join("mcp-probe").join("traces"))
 }
 
-/// Creates a folder that other users cannot read.
-fn create_folder(path: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)
-}
-
 /// Creates a file under this name, or one with a number if it exists. Returns it with its name.
 fn create_new_file(path: &Path) -> io::Result<(File, PathBuf)> {
     let numbered = (2..=MAX_NUMBER).map(|number| {
@@ -279,22 +277,13 @@ fn create_new_file(path: &Path) -> io::Result<(File, PathBuf)> {
         path.with_file_name(name)
     });
     for path in core::iter::once(path.to_path_buf()).chain(numbered) {
-        match create_file(&path) {
+        match private_file::create(&path) {
             Ok(file) => return Ok((file, path)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())
-}
-
-/// Creates a file that did not exist, and that other users cannot read: traces hold conversations.
-fn create_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }
 
 fn unreachable(message: &str) -> CommandFailure {

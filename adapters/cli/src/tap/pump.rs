@@ -33,7 +33,8 @@ struct Flow {
 
 /// Passes bytes on in both directions until the server has ended, and its last bytes have been written.
 ///
-/// `passed` is told what each read returned, and of the end of each side.
+/// `passed` is told what each read returned, and of the end of each side. `has_ended` returns whether the server has, although
+/// something that it has left behind keeps its stream open.
 ///
 /// # Errors
 ///
@@ -41,6 +42,7 @@ struct Flow {
 pub(super) fn pump(
     client: &mut impl Duplex,
     server: &mut impl Duplex,
+    has_ended: &mut dyn FnMut() -> bool,
     passed: &mut dyn FnMut(Side, Option<&[u8]>),
 ) -> io::Result<()> {
     let mut buffer = vec![0; READ_SIZE];
@@ -60,8 +62,9 @@ pub(super) fn pump(
         if down.is_ended && down.is_empty() {
             return Ok(());
         }
-        // Not at each message: a client that speaks is there.
-        let is_gone = !has_passed && looked_at.elapsed() >= LOOK_INTERVAL && {
+        // Not at each message: who speaks is there.
+        let has_looked = !has_passed && looked_at.elapsed() >= LOOK_INTERVAL;
+        let is_gone = has_looked && {
             looked_at = Instant::now();
             client.hung_up().is_ok_and(|hung_up| hung_up.write_closed)
         };
@@ -73,6 +76,9 @@ pub(super) fn pump(
             }
         }
         if left_at.is_some_and(|at: Instant| at.elapsed() > LEFT_TIMEOUT) {
+            return Ok(());
+        }
+        if has_looked && has_ended() {
             return Ok(());
         }
         let to_client = request(client, up.wants_input(), !down.is_empty());

@@ -317,3 +317,114 @@ fn traces_that_cannot_be_read_are_named() {
     let done = probe(&["replay", &cut, "--engine", "server"]).assert_ok();
     assert!(done.stderr.contains("ends within a line"), "{done}");
 }
+
+/// What stands between two programs must not be the reason why either waits, or hears something else.
+#[test]
+fn tap_over_http_is_an_intermediary() {
+    use std::io::Read as _;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
+    let upstream = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = upstream.local_addr().expect("bound");
+    let traces = Traces::new("http-intermediary");
+    let out = traces.path("t.ndjson");
+    let tap = ServingProcess::spawn(
+        probe_command().args([
+            "tap",
+            "--out",
+            &out,
+            "--http",
+            "127.0.0.1:0",
+            &format!("http://{address}/mcp"),
+        ]),
+        &[],
+    );
+    // Answers each request with its number, and ends after the third one.
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = upstream.accept().expect("the tap connects");
+        let mut lines = BufReader::new(stream.try_clone().expect("a descriptor"));
+        let mut seen = Vec::new();
+        for number in 1..=3 {
+            loop {
+                let mut line = String::new();
+                lines.read_line(&mut line).expect("a line");
+                if line == "\r\n" {
+                    break;
+                }
+                seen.push(line);
+            }
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nContent-Length: 1\r\n\r\n{number}"
+            )
+            .expect("sent");
+        }
+        seen
+    });
+    let at = tap.url.strip_prefix("http://").and_then(|rest| rest.split('/').next()).expect("an address");
+    let mut stream = TcpStream::connect(at).expect("the tap listens");
+    let request =
+        format!("GET /mcp HTTP/1.1\r\nHost: {at}\r\nConnection: X-Own\r\nX-Own: 1\r\nX-End: 1\r\n\r\n");
+    // Three at once, and then nothing more: the client hears all the same.
+    let begun = Instant::now();
+    stream.write_all(request.repeat(3).as_bytes()).expect("sent");
+    stream.shutdown(std::net::Shutdown::Write).expect("half closed");
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).expect("answers");
+    assert_eq!(answers.matches("HTTP/1.1 200").count(), 3, "{answers}");
+    assert!(
+        !answers.contains("X-Hop") && begun.elapsed() < Duration::from_secs(2),
+        "{answers} {:?}",
+        begun.elapsed()
+    );
+    let seen = server.join().expect("no panic").concat();
+    assert!(seen.matches("X-End").count() == 3 && !seen.contains("X-Own"), "{seen}");
+    tap.stop();
+    let ends = lines(&out).iter().filter(|record| record["end"] == "complete").count();
+    assert_eq!(ends, 3);
+}
+
+/// A server whose process has ended is gone, whatever holds its stdout.
+#[test]
+#[cfg(unix)]
+fn a_server_that_has_left_something_behind_has_ended() {
+    let begun = std::time::Instant::now();
+    let out = Traces::new("left").path("t.ndjson");
+    let mut child = probe_command()
+        .args(["tap", "--out", &out, "--", "sh", "-c", "sleep 40 & exit 3"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program under test starts");
+    let status = child.wait().expect("it ends");
+    assert!(status.code() == Some(1) && begun.elapsed().as_secs() < 20, "{status} {:?}", begun.elapsed());
+}
+
+/// A server that talks of other things gains no time, and one that answers before it reads is heard.
+#[test]
+#[cfg(unix)]
+fn a_replay_ends_whatever_the_server_does() {
+    let traces = Traces::new("ends");
+    let trace = traces.path("t.ndjson");
+    let large = "x".repeat(300_000);
+    let mut text = r#"{"mcpTrace":1,"by":"t","unixMillis":0,"masked":true}"#.to_owned();
+    for id in 0..3 {
+        text += &format!(
+            "\n{{\"t\":{id},\"from\":\"client\",\"line\":\"{{\\\"id\\\":{id},\\\"method\\\":\\\"m\\\",\\\"params\\\":\\\"{large}\\\"}}\"}}"
+        );
+    }
+    for id in 0..3 {
+        text += &format!(
+            "\n{{\"t\":9,\"from\":\"server\",\"line\":\"{{\\\"id\\\":{id},\\\"result\\\":\\\"{large}\\\"}}\"}}"
+        );
+    }
+    fs::write(&trace, text + "\n").expect("a file");
+    let echo = r#"sed -u 's/"method":"m","params"/"result"/'"#;
+    let done = probe(&["replay", &trace, "--timeout", "5s", "--", "sh", "-c", echo]).assert_ok();
+    assert!(done.stdout.contains("3 messages as recorded"), "{done}");
+    let talker = r#"while :; do echo '{"method":"notifications/x"}'; sleep 0.1; done"#;
+    let begun = std::time::Instant::now();
+    probe(&["replay", &trace, "--timeout", "1s", "--", "sh", "-c", talker]).assert_code(1);
+    assert!(begun.elapsed().as_secs() < 25, "{:?}", begun.elapsed());
+}

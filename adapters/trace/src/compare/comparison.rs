@@ -18,6 +18,9 @@ struct Said {
     message: Option<Message>,
 }
 
+/// Most messages without a counterpart.
+const MAX_SAID: usize = 100_000;
+
 /// The comparison of one side with its recording.
 #[derive(Debug)]
 pub(crate) struct Comparison<'t> {
@@ -26,6 +29,8 @@ pub(crate) struct Comparison<'t> {
     said: VecDeque<Said>,
     /// Recorded messages that were not said yet: they may come later.
     awaited: Vec<(usize, Message)>,
+    /// Whether something was said since the last look.
+    has_news: bool,
     /// Ids of the requests by which a client asks for the era.
     probes: Vec<String>,
     pub(crate) outcome: Replayed,
@@ -38,6 +43,7 @@ impl<'t> Comparison<'t> {
             names: Translation::default(),
             said: VecDeque::new(),
             awaited: Vec::new(),
+            has_news: false,
             probes: Vec::new(),
             outcome: Replayed::default(),
         }
@@ -83,12 +89,20 @@ impl<'t> Comparison<'t> {
 
     /// Takes a line that is said.
     pub(crate) fn say(&mut self, at: Instant, text: Vec<u8>) {
+        // A peer that talks on and on is heard no further.
+        if self.said.len() >= MAX_SAID {
+            return;
+        }
         let message = Message::parse(&text);
         self.said.push_back(Said { at, text, message });
+        self.has_news = true;
     }
 
-    /// Looks for what is awaited among what was said.
+    /// Looks for what is awaited among what was said since the last look.
     pub(crate) fn settle_awaited(&mut self, now: Instant) {
+        if !core::mem::take(&mut self.has_news) {
+            return;
+        }
         for (record, message) in core::mem::take(&mut self.awaited) {
             if !self.settle(now, record, &message) {
                 self.awaited.push((record, message));

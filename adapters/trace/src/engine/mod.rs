@@ -53,9 +53,15 @@ pub fn rust_test(trace: &Trace, side: Side) -> String {
     // Memory takes all.
     let _ = trace.write(&mut text);
     let text = String::from_utf8_lossy(&text).trim_end().to_owned();
+    // A raw string is easier to read; it cannot hold any number of `#`, and no text that a compiler refuses to show.
     let longest =
         text.split('"').skip(1).map(|after| after.bytes().take_while(|byte| *byte == b'#').count()).max();
     let hashes = "#".repeat(longest.map_or(0, |longest| longest + 1));
+    let is_plain = hashes.len() < 200 && text.chars().all(|c| c == '\n' || (' '..='~').contains(&c));
+    let text = match is_plain {
+        true => format!("r{hashes}\"{text}\"{hashes}"),
+        false => format!("\"{}\"", text.escape_default()),
+    };
     let engine = match side {
         Side::Client => "Client",
         Side::Server => "Server",
@@ -63,7 +69,7 @@ pub fn rust_test(trace: &Trace, side: Side) -> String {
     format!(
         "#[test]\n\
          fn recorded_session_is_replayed_without_a_difference() {{\n    \
-             let trace = r{hashes}\"{text}\"{hashes};\n    \
+             let trace = {text};\n    \
              let trace = mcp_proto_trace::Trace::read(trace.as_bytes(), u64::MAX).expect(\"a trace\");\n    \
              let outcome = mcp_proto_trace::engine::replay(&trace, mcp_proto_trace::Side::{engine});\n    \
              assert_eq!(outcome.difference(), None);\n\

@@ -15,6 +15,9 @@ use crate::trace::Trace;
 /// Deadlines that may pass at one time without a message. A deadline that is due again at once would never end.
 const MAX_IDLE_DEADLINES: usize = 10_000;
 
+/// Most requests of one command: as many as an engine takes by default.
+const MAX_JOINED: usize = 64;
+
 /// One side of the protocol, played by its engine.
 pub(super) trait Role {
     /// The engine on its byte stream.
@@ -211,10 +214,12 @@ impl<R: Role> Player<'_, R> {
     /// Returns the messages that follow at once and belong to the same command.
     fn joined(&self, next: &VecDeque<Step>) -> Vec<Message> {
         let messages = next.iter().map_while(|step| match &step.action {
-            Action::Expect { text, .. } => Message::parse(text),
+            Action::Expect { text, .. } => {
+                Message::parse(text).filter(|message| self.role.is_joined(message))
+            }
             Action::Read(_) | Action::InputEnds => None,
         });
-        messages.filter(|message| self.role.is_joined(message)).collect()
+        messages.take(MAX_JOINED).collect()
     }
 }
 
