@@ -59,7 +59,6 @@ mod output;
 mod paint;
 mod ping;
 mod pins;
-mod private_file;
 mod progress;
 mod prompt;
 mod proxy;

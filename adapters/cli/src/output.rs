@@ -1,6 +1,8 @@
-//! Output on stdout.
+//! Output on stdout, and files that other users cannot read.
 
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::path::Path;
 
 use mcp_proto::RawJson;
 use serde::Serialize;
@@ -77,3 +79,28 @@ pub(crate) fn join_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 /// Maximum number of names in a message. Further ones are left out.
 pub(crate) const MAX_NAMES_SHOWN: usize = 20;
+/// Creates a file that other users cannot read, as traces are. It must not exist.
+///
+/// # Errors
+///
+/// Fails as the system does.
+pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// Creates a folder that other users cannot read, with those above it, unless they exist.
+///
+/// # Errors
+///
+/// Fails as the system does.
+pub(crate) fn create_private_folder(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}

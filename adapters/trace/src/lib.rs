@@ -46,8 +46,9 @@
 //! # Secrets
 //!
 //! A [`Mask`] replaces values by [`REPLACEMENT`] before they are written: those of members such as `password`, `token` and `apiKey`,
-//! at any depth, and words that look like tokens (`ghp_…`, `sk-…`, JWTs) wherever they stand. It knows usual names and forms, and no
-//! others: look at a trace before you give it away, and name your own members by [`Mask::name`].
+//! at any depth and in JSON within texts, those of header fields and parameters with such names, and words that look like tokens (`ghp_…`,
+//! `sk-…`, JWTs) wherever they stand. It knows usual names and forms, and no others: an object under such a name is taken for a schema,
+//! whose members have names of their own. Look at a trace before you give it away, and name your own members by [`Mask::name`].
 //! [`Header::seal_seed`] is a secret that no mask can hide, because a replay needs it.
 //!
 //! # Bounds

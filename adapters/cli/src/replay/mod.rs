@@ -18,9 +18,8 @@ use serde::Serialize;
 use crate::args::{ServerArgs, StderrChoice, duration, usage};
 use crate::escape;
 use crate::failure::{CommandFailure, Exit};
-use crate::output::{count, print, print_value};
+use crate::output::{count, create_private_file, print, print_value};
 use crate::paint::Paint;
-use crate::private_file;
 use crate::server::Server;
 use crate::session::{hint_at_terminal, print_note, print_stderr};
 
@@ -316,7 +315,7 @@ pub(crate) fn run_shrink(args: &ShrinkArgs) -> Result<(), CommandFailure> {
     let out = match &args.out {
         None => None,
         Some(path) => {
-            let created = private_file::create(path);
+            let created = create_private_file(path);
             Some(created.map_err(|error| {
                 CommandFailure::failed(format!("cannot write {}: {error}", path.display()))
             })?)

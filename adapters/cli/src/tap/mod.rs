@@ -22,7 +22,7 @@ use mcp_std::process::{ProcessStatus, ShutdownTimeouts, Stderr};
 use crate::args::{ServerArgs, StderrChoice, usage};
 use crate::escape;
 use crate::failure::{CommandFailure, Exit};
-use crate::private_file;
+use crate::output::{create_private_file, create_private_folder};
 use crate::server::Server;
 use crate::session::{describe_abnormal_exit, print_note, print_stderr};
 use pump::pump;
@@ -224,7 +224,7 @@ fn open_recording(args: &TapArgs, server: &Server) -> Result<Recording, CommandF
             let folder = state_folder().ok_or_else(|| {
                 CommandFailure::usage("there is no folder for the state of this user: --out names a file")
             })?;
-            private_file::create_folder(&folder).map_err(|error| {
+            create_private_folder(&folder).map_err(|error| {
                 CommandFailure::failed(format!("cannot create {}: {error}", folder.display()))
             })?;
             folder.join(format!("{millis}-{}.ndjson", process::id()))
@@ -277,7 +277,7 @@ fn create_new_file(path: &Path) -> io::Result<(File, PathBuf)> {
         path.with_file_name(name)
     });
     for path in core::iter::once(path.to_path_buf()).chain(numbered) {
-        match private_file::create(&path) {
+        match create_private_file(&path) {
             Ok(file) => return Ok((file, path)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),

@@ -321,9 +321,10 @@ fn traces_that_cannot_be_read_are_named() {
 /// What stands between two programs must not be the reason why either waits, or hears something else.
 #[test]
 fn tap_over_http_is_an_intermediary() {
+    use core::time::Duration;
     use std::io::Read as _;
     use std::net::{TcpListener, TcpStream};
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
     let upstream = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = upstream.local_addr().expect("bound");
     let traces = Traces::new("http-intermediary");
