@@ -70,15 +70,25 @@ fn collect_members(all: &mut Vec<SchemaMember>, root: &RawJson, schema: &RawJson
 pub(crate) fn resolve_ref(root: &RawJson, mut schema: RawJson) -> RawJson {
     for _ in 0..MAX_NESTING {
         let pointer = schema.member("$ref").and_then(|to| to.string());
-        let Some(pointer) = pointer.as_deref().and_then(|to| to.strip_prefix('#')) else { break };
-        let mut target = Some(root.clone());
-        for part in pointer.split('/').skip(1) {
-            target = target.and_then(|at| at.member(&part.replace("~1", "/").replace("~0", "~")));
-        }
-        let Some(target) = target.filter(|_| pointer.is_empty() || pointer.starts_with('/')) else { break };
+        let Some(path) = pointer.as_deref().and_then(ref_path) else { break };
+        let Some(target) = ref_target(root, &path) else { break };
         schema = target;
     }
     schema
+}
+
+/// Returns the names of members on the way to the target of a `$ref` within the schema; `None` for any other. A `~` has two
+/// spellings, so texts of references cannot be compared.
+pub(crate) fn ref_path(pointer: &str) -> Option<Vec<String>> {
+    let pointer = pointer.strip_prefix('#')?;
+    let decode = |part: &str| part.replace("~1", "/").replace("~0", "~");
+    let is_path = pointer.is_empty() || pointer.starts_with('/');
+    is_path.then(|| pointer.split('/').skip(1).map(decode).collect())
+}
+
+/// Returns the schema at a [path](ref_path).
+pub(crate) fn ref_target(root: &RawJson, path: &[String]) -> Option<RawJson> {
+    path.iter().try_fold(root.clone(), |at, part| at.member(part))
 }
 
 /// Describes the type that a schema allows.

@@ -17,7 +17,8 @@ pub struct Access<'a> {
     /// Kind of the entry. A completion for a prompt or a resource template is a use of it.
     pub kind: EntryKind,
     /// Name or URI of the entry at its upstream, without the name of the upstream before it. Empty for the upstream itself, with an
-    /// empty object as payload: whether a list may say that the upstream is left out, and why.
+    /// empty object as payload: whether a list may say that the upstream is left out, and why, and whether
+    /// [search](crate::Gateway::with_search) starts it and waits for it.
     pub name: &'a str,
     /// The entry as it would be listed, or the parameters of the call with `_meta`. Of a change of a resource that the caller
     /// follows: an object with its `uri`.

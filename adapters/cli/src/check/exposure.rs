@@ -9,7 +9,7 @@ use super::profile::Profile;
 use super::report::{CheckReport, clip};
 use super::rules;
 use crate::document::is_safe;
-use crate::exchange::HttpResponseHead;
+use crate::exchange::{self, HttpResponseHead};
 
 /// Notes the categories of the OWASP MCP Top 10 of which this server shows nothing.
 pub(super) fn note_unseen(report: &CheckReport, is_http: bool) {
@@ -140,11 +140,21 @@ pub(super) fn check_body_limit(conversation: &mut CheckConversation<'_>) {
     body.resize(LARGE_BODY, b' ');
     let Some(peer) = conversation.http_peer() else { return };
     let reply = peer.perform("POST", peer.post_fields(&message), Some(&body), conversation.setup().timeout);
-    // A server that ends the connection has a limit, too.
-    if let Some(reply) = reply.ok().filter(|reply| reply.head.is_success()) {
-        let what = format!("the response has {}", reply.head.summary());
+    if let Some(what) = missing_limit(reply.as_ref().map(|reply| &reply.head).map_err(|why| &**why)) {
         let location = format!("a request of {LARGE_BODY} bytes");
         conversation.report.add(rules::BODY_LIMIT, &location, what);
+    }
+}
+
+/// Returns what the outcome of a large request says against a limit of bodies, if anything.
+fn missing_limit(outcome: Result<&HttpResponseHead, &str>) -> Option<String> {
+    match outcome {
+        // A server that ends the connection has a limit, too.
+        Err(exchange::CLOSED) => None,
+        Ok(head) if head.status == 413 => None,
+        Ok(head) if head.is_success() => Some(format!("the response has {}", head.summary())),
+        Ok(head) => Some(format!("not tested: the response has {}, not 413", head.summary())),
+        Err(why) => Some(format!("not tested: {why}; a longer --timeout may help")),
     }
 }
 
@@ -222,7 +232,16 @@ const MIN_DIFFERING: usize = 9;
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::time::Instant;
+
+    use mcp_proto::head::Fields;
+    use mcp_proto::http::client::Url;
+
     use super::*;
+    use crate::exchange::HttpTarget;
 
     #[test]
     fn packages_without_a_version_are_found_in_commands() {
@@ -252,6 +271,41 @@ mod tests {
             ("uv run server.py", None),
         ] {
             assert_eq!(package(command).as_deref(), unpinned, "{command}");
+        }
+    }
+
+    /// Returns what is said of a server that answers a request with this; with nothing it waits, with "" it closes.
+    fn limit_of(response: Option<&'static str>) -> Option<String> {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let url = Url::parse(&format!("http://{address}/mcp")).expect("a URL");
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            if let Some(response) = response {
+                let mut chunk = [0; 4096];
+                let _ = stream.read(&mut chunk).expect("a request");
+                stream.write_all(response.as_bytes()).expect("sent");
+                return None;
+            }
+            Some(stream)
+        });
+        let target = HttpTarget::new(url, vec![address], Vec::new());
+        let until = Instant::now() + Duration::from_millis(if response.is_some() { 10_000 } else { 200 });
+        let reply = exchange::perform(&target, "POST", Fields::new(), Some(b"{}"), until);
+        drop(server.join());
+        missing_limit(reply.as_ref().map(|reply| &reply.head).map_err(|why| &**why))
+    }
+
+    // covers: HTTP-081
+    #[test]
+    fn body_limit_that_was_not_reached_is_not_green() {
+        assert_eq!(limit_of(Some("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")), None);
+        assert_eq!(limit_of(Some("")), None);
+        let accepted = limit_of(Some("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"));
+        assert_eq!(accepted.as_deref(), Some("the response has the status 202"));
+        for other in [None, Some("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")] {
+            let what = limit_of(other).expect("it is told");
+            assert!(what.starts_with("not tested: "), "{what}");
         }
     }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::profile::{Category, Profile};
 use super::rules::{self, CheckRule, Severity};
+use super::texts::without_secrets;
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::{count, print, print_value};
@@ -270,8 +271,9 @@ pub(super) fn print_rules(profile: Profile, json: bool) -> Result<(), CommandFai
     print(&out)
 }
 
-/// Cuts a text to a maximum number of characters.
+/// Cuts a text to a maximum number of characters. Secrets are replaced before: a part of one would not be known as one.
 pub(super) fn clip(text: &str, max_chars: usize) -> String {
+    let text = &*without_secrets(text);
     match text.char_indices().nth(max_chars) {
         Some((end, _)) => format!("{} …", &text[..end]),
         None => text.to_owned(),

@@ -8,10 +8,14 @@ use serde_json::Value;
 use super::layout::{push_docs, push_joined, push_line, push_rename};
 use super::names::{Names, pascal, snake};
 use crate::ordered;
-use crate::schema::resolve_ref;
+use crate::schema::{ref_path, ref_target};
 
 /// Deepest nesting of schemas that get types.
 const MAX_NESTING: usize = 24;
+/// Maximum number of members of all types: references may repeat a schema many times.
+const MAX_FIELDS: usize = 100_000;
+/// Maximum number of bytes of all types, but for the rest of those that have begun.
+const MAX_BYTES: usize = 8 << 20;
 /// Names that types of a generated file must not have.
 const TAKEN: &[&str] = &[
     "B",
@@ -66,8 +70,10 @@ pub(super) struct TypeWriter {
     pub(super) uses_map: bool,
     pub(super) uses_tree: bool,
     pub(super) uses_value: bool,
-    /// Types of the targets of references within the current schema; `None` while one is being made.
-    targets: BTreeMap<String, Option<RustType>>,
+    /// Types of the targets of references within the current schema, by their paths; `None` while one is being made.
+    targets: BTreeMap<Vec<String>, Option<RustType>>,
+    fields: usize,
+    bytes: usize,
     prefix: String,
 }
 
@@ -80,6 +86,8 @@ impl TypeWriter {
             uses_tree: false,
             uses_value: false,
             targets: BTreeMap::new(),
+            fields: 0,
+            bytes: 0,
             prefix: String::new(),
         }
     }
@@ -95,9 +103,13 @@ impl TypeWriter {
     pub(super) fn arguments(&mut self, schema: &RawJson, prefix: &str) -> Option<RustType> {
         let value: Value = schema.parse().unwrap_or_default();
         let is_empty = value["properties"].as_object().is_none_or(|members| members.is_empty());
-        let is_closed = value["additionalProperties"] == false || value["properties"].is_object();
+        let is_closed = match value.get("additionalProperties") {
+            Some(others) => *others == false,
+            None => value["properties"].is_object(),
+        };
+        let needs_none = value["required"].as_array().is_none_or(|names| names.is_empty());
         let is_plain = UNSUPPORTED.iter().chain(&["$ref"]).all(|word| value.get(*word).is_none());
-        if is_empty && is_closed && is_plain {
+        if is_empty && is_closed && needs_none && is_plain {
             return None;
         }
         Some(self.root(schema, prefix, "Arguments"))
@@ -128,9 +140,12 @@ impl TypeWriter {
         if nesting == 0 {
             return self.value(Some("it is nested too deeply".into()));
         }
+        if self.fields >= MAX_FIELDS || self.bytes >= MAX_BYTES {
+            return self.value(Some("the schemas of this server are too large for more types".into()));
+        }
         let value: Value = schema.parse().unwrap_or_default();
         if let Some(pointer) = value["$ref"].as_str() {
-            return self.target(root, schema, pointer, nesting);
+            return self.target(root, pointer, nesting);
         }
         for word in ["anyOf", "oneOf", "allOf"] {
             let schemas = schema.member(word).and_then(|list| list.elements()).unwrap_or_default();
@@ -219,20 +234,22 @@ impl TypeWriter {
     }
 
     /// Returns the type of the target of a reference.
-    fn target(&mut self, root: &RawJson, schema: &RawJson, pointer: &str, nesting: usize) -> RustType {
-        match self.targets.get(pointer) {
+    fn target(&mut self, root: &RawJson, pointer: &str, nesting: usize) -> RustType {
+        let path = ref_path(pointer);
+        match path.as_ref().and_then(|path| self.targets.get(path)) {
             Some(Some(kind)) => return kind.clone(),
             Some(None) => return self.value(Some("its schema refers to itself".into())),
             None => {}
         }
-        let target = resolve_ref(root, schema.clone());
-        if target.member("$ref").is_some() {
+        let target = path.and_then(|path| Some((ref_target(root, &path)?, path)));
+        let Some((target, path)) = target else {
             return self.value(Some("its schema refers to something else".into()));
-        }
-        self.targets.insert(pointer.to_owned(), None);
+        };
+        self.targets.insert(path.clone(), None);
         let name = format!("{}{}", self.prefix, pascal(pointer.rsplit('/').next().unwrap_or_default()));
+        // The target of a target has its own type, however many references lead to it.
         let kind = self.type_of(root, &target, &name, nesting - 1);
-        self.targets.insert(pointer.to_owned(), Some(kind.clone()));
+        self.targets.insert(path, Some(kind.clone()));
         kind
     }
 
@@ -252,6 +269,7 @@ impl TypeWriter {
             push_line(&mut out, 4, &format!("{variant},"));
         }
         push_line(&mut out, 0, "}");
+        self.bytes += out.len();
         self.items.push(out);
         RustType { text: name, has_default: false, note: None }
     }
@@ -273,6 +291,7 @@ impl TypeWriter {
         let required = value["required"].as_array().map_or(&[][..], |names| names);
         let (mut fields, mut seen) = (Vec::new(), BTreeSet::new());
         for (member, schema) in members.iter().filter(|(member, _)| seen.insert(&**member)) {
+            self.fields += 1;
             let is_required = required.iter().any(|name| name == &**member);
             let kind = self.type_of(root, schema, &format!("{name}{}", pascal(member)), nesting - 1);
             let value: Value = schema.parse().unwrap_or_default();
@@ -280,6 +299,8 @@ impl TypeWriter {
             let mut docs = vec![title, description];
             docs.extend(value.get("default").map(|default| format!("Default: `{default}`.")));
             docs.extend(kind.note.as_ref().map(|note| format!("Any JSON value: {note}.")));
+            // Counted before the struct is written, because those within it are written first.
+            self.bytes += member.len() + kind.text.len() + docs.iter().map(String::len).sum::<usize>();
             let is_optional = !is_required && !kind.text.starts_with("Option<");
             let kind = if is_optional { optional(kind) } else { kind };
             fields.push(Field { name: member, docs, kind, is_required });
@@ -327,4 +348,84 @@ fn struct_source(name: &str, docs: &[String], fields: &[Field<'_>]) -> String {
     }
     push_line(&mut out, 0, "}");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn raw(schema: &Value) -> RawJson {
+        RawJson::encode(schema).expect("JSON")
+    }
+
+    #[test]
+    fn target_has_one_type_however_it_is_spelled() {
+        // 2^6 spellings of one path, and references to references.
+        let spellings = (0..64).map(|bits: u32| {
+            let name: String = (0..6).map(|at| if bits >> at & 1 == 0 { "~" } else { "~0" }).collect();
+            (format!("p{bits}"), json!({"$ref": format!("#/$defs/{name}")}))
+        });
+        let aliases = (0..8).map(|at| (format!("a{at}"), json!({"$ref": format!("#/$defs/a{at}")})));
+        let properties: Value = spellings.chain(aliases).collect::<serde_json::Map<_, _>>().into();
+        let mut schema = json!({"type": "object", "properties": properties});
+        schema["$defs"]["~~~~~~"] = json!({"type": "object", "properties": {"x": {"type": "string"}}});
+        for at in 0..8 {
+            schema["$defs"][format!("a{at}")] = json!({"$ref": "#/$defs/~0~0~0~0~0~0"});
+        }
+        let mut writer = TypeWriter::new();
+        writer.root(&raw(&schema), "Tool", "Arguments");
+        assert_eq!(writer.items.len(), 2, "{:?}", writer.items);
+        // Targets that lead to each other have no type.
+        let around = json!({"$ref": "#/a", "a": {"$ref": "#/b"}, "b": {"$ref": "#/a"}});
+        let kind = writer.root(&raw(&around), "Other", "Arguments");
+        assert_eq!((&*kind.text, kind.note.is_some()), ("Value", true));
+    }
+
+    #[test]
+    fn types_are_bounded_in_number_and_size() {
+        let members = |count: usize, description: &str| {
+            let members = (0..count).map(|at| (format!("m{at}"), json!({"description": description})));
+            let properties: Value = members.collect::<serde_json::Map<_, _>>().into();
+            raw(&json!({"type": "object", "properties": properties}))
+        };
+        let description = "x".repeat(1 << 20);
+        for (schema, times) in [(members(2_000, ""), MAX_FIELDS / 2_000), (members(1, &description), 8)] {
+            let mut writer = TypeWriter::new();
+            for at in 0..times {
+                let kind = writer.root(&schema, &format!("Tool{at}"), "Arguments");
+                assert_eq!(kind.note, None, "{at}");
+            }
+            let size = writer.items.len();
+            let kind = writer.root(&schema, "More", "Arguments");
+            assert_eq!((&*kind.text, writer.items.len()), ("Value", size));
+            assert!(kind.note.is_some_and(|note| note.contains("too large")));
+        }
+    }
+
+    #[test]
+    fn tool_without_arguments_allows_none() {
+        for (schema, kind) in [
+            (json!({"type": "object", "properties": {}}), None),
+            (json!({"type": "object", "additionalProperties": false}), None),
+            (
+                json!({"type": "object", "properties": {}, "additionalProperties": false, "required": []}),
+                None,
+            ),
+            (json!({"type": "object"}), Some("Map<String, Value>")),
+            (
+                json!({"type": "object", "properties": {}, "additionalProperties": true}),
+                Some("Map<String, Value>"),
+            ),
+            (
+                json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}}),
+                Some("BTreeMap<String, String>"),
+            ),
+            (json!({"type": "object", "properties": {}, "required": ["a"]}), Some("Map<String, Value>")),
+        ] {
+            let arguments = TypeWriter::new().arguments(&raw(&schema), "Tool");
+            assert_eq!(arguments.map(|kind| kind.text).as_deref(), kind, "{schema}");
+        }
+    }
 }

@@ -301,4 +301,16 @@ fn found_secrets_are_not_printed() {
         let done = done.assert_stdout(&["secret-listed"]);
         assert!(!done.stdout.contains("hunter2x") && done.stdout.contains("resource 1"), "{done}");
     }
+    // Nor by other findings about what has it.
+    let random = "aB3dE5gH7jK9mN1pQ3rS5tU7vW9xY1zA3bC5";
+    let resource = json!({"name": "a", "uri": uri});
+    let tool = |begin: &str| json!({"name": format!("{begin}{random}"), "inputSchema": {"type": "object"}});
+    let server = ShellServer::legacy()
+        .with_result("resources/list", &json!({"resources": [resource, resource]}))
+        .with_result("tools/list", &json!({"tools": [tool("ghp_"), tool("ghp-")]}));
+    for format in ["--json", "--sarif", "--strict"] {
+        let done = server.check(&[&OWASP[..], &[format]].concat()).assert_code(1);
+        let done = done.assert_stdout(&["secret-listed", "duplicate", "tool-lookalike"]);
+        assert!(!done.stdout.contains("hunter2x") && !done.stdout.contains(random), "{done}");
+    }
 }

@@ -194,8 +194,11 @@ impl Gateway {
             Ok(CALL) if call.method() == "tools/call" => match answers::called(&call) {
                 Ok((name, params)) => {
                     let upstream = names::split(&name).and_then(|(upstream, _)| self.by_name(upstream));
+                    // A hidden tool is waited for as one that does not exist, so that times do not tell them apart.
                     let open = upstream.filter(|upstream| {
-                        !self.has_tool(*upstream, &name) && self.is_open(engines.now, *upstream)
+                        self.is_open(engines.now, *upstream)
+                            && self.is_named_upstream(&call, *upstream)
+                            && !(self.has_tool(*upstream, &name) && self.is_callable(&call, &name, &params))
                     });
                     self.wait_for(engines, call, Wanted::Tool(name, params), open.into_iter().collect());
                     None
@@ -207,6 +210,11 @@ impl Gateway {
             },
             _ => Some((call, None)),
         }
+    }
+
+    /// Returns whether the client may learn of an upstream. For any other nothing is waited for or started, as for one that there is not.
+    fn is_named_upstream(&self, call: &Call, upstream: usize) -> bool {
+        self.relay(upstream).is_some_and(|relay| self.is_named(call, EntryKind::Tool, relay.name()))
     }
 
     fn has_tool(&self, upstream: usize, name: &str) -> bool {
@@ -227,6 +235,9 @@ impl Gateway {
     fn start_search(&mut self, engines: &mut GatewayEngines<'_>, call: Call, query: Query) {
         let mut open = BTreeSet::new();
         for upstream in self.indices() {
+            if !self.is_named_upstream(&call, upstream) {
+                continue;
+            }
             let catalogue = self.search.as_ref().and_then(|search| search.catalogues.get(&upstream));
             if catalogue.is_some_and(|catalogue| catalogue.failure().is_some()) && self.is_running(upstream) {
                 self.with_catalogue(engines, upstream, Catalogue::read);

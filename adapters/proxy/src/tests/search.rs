@@ -312,6 +312,51 @@ fn search_waits_for_upstreams_that_are_read() {
 }
 
 #[test]
+fn nothing_hidden_is_waited_for_or_told_by_time() {
+    // Of the dock nothing is shown: it is as if there was none.
+    let decide = |access: &Access<'_>| match access.upstream {
+        "dock" => Decision::Hide,
+        _ => Decision::Allow,
+    };
+    let gateway = Gateway::new(ClientCount::One).with_search().policy(decide);
+    let mut chain = GatewayHarness::with_gateway(MODERN, &BOTH, gateway);
+    answer_list(&mut chain, 0, &described(&[("book", "Books a berth")]));
+    let [hidden, unknown] = ["dock_pay", "none_pay"].map(|name| {
+        let key = call(&mut chain, name, &json!({}));
+        assert!(chain.has_ended(key), "{name}");
+        failure(&mut chain, key).replace(name, "")
+    });
+    assert_eq!(hidden, unknown);
+    assert_eq!(found(&mut chain, "berth"), ["tide_book"]);
+    // Nor is a list of it asked for that has failed, which a search does otherwise.
+    let given = chain.take_call(1);
+    chain.fail(1, &given, &RpcError::internal("no list today"));
+    assert_eq!(found(&mut chain, "berth"), ["tide_book"]);
+    assert!(!chain.has_call(1));
+    assert_eq!(chain.gateway.relay(1).expect("an upstream").listing, 0);
+
+    // Of an upstream of which something is shown, a hidden tool is waited for as one that there is not.
+    let decide = |access: &Access<'_>| match access.name {
+        "pay" => Decision::Hide,
+        _ => Decision::Allow,
+    };
+    let mut chain = chain_of(MODERN, Gateway::new(ClientCount::One).policy(decide));
+    let now = chain.now;
+    chain.sides[1].server.engine().publish(now, &Change::Tools);
+    chain.wait(Duration::from_secs(1));
+    let keys = ["dock_pay", "dock_lay", "dock_open"].map(|name| call(&mut chain, name, &json!({})));
+    assert_eq!(keys.map(|key| chain.has_ended(key)), [false; 3]);
+    // The first call is the list; a tool that is known and shown is called meanwhile.
+    answer_list(&mut chain, 1, &described(&[("open", "Opens the lock"), ("pay", "Pays a berth")]));
+    let [hidden, unknown] = [(keys[0], "dock_pay"), (keys[1], "dock_lay")].map(|(key, name)| {
+        assert!(chain.has_ended(key), "{name}");
+        failure(&mut chain, key).replace(name, "")
+    });
+    assert_eq!(hidden, unknown);
+    assert_eq!(chain.take_call(1).tool_call().expect("a tool").name, "open");
+}
+
+#[test]
 fn lists_are_read_in_pages_and_bounded() {
     let gateway = Gateway::new(ClientCount::One).with_search();
     let mut chain = GatewayHarness::with_gateway(MODERN, &BOTH, gateway);
