@@ -211,7 +211,7 @@ impl Client {
             }
         };
         let diagnostic = pages.diagnostic();
-        ListPages { entries: pages.into_entries(), diagnostic, error }
+        ListPages { is_cut: pages.is_cut(), entries: pages.into_entries(), diagnostic, error }
     }
 
     pub(crate) fn list(&mut self, kind: EntryKind) -> Result<Vec<RawJson>, Error> {
@@ -293,6 +293,8 @@ pub(crate) trait ClientOperation {
 /// The pages of a list, as far as they can be read.
 pub(crate) struct ListPages {
     pub(crate) entries: Vec<RawJson>,
+    /// Whether the list was given up before its end.
+    pub(crate) is_cut: bool,
     /// What was wrong with the end of the list, if anything.
     pub(crate) diagnostic: Option<Diagnostic>,
     /// Why there are no more entries, if a page cannot be had.

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::time::Instant;
 
 use mcp_auth::client::{Fetcher as _, HttpFetcher};
 use mcp_proto::auth::{Fetch, FetchFailure, FetchPolicy, resource_metadata_locations};
@@ -58,23 +59,25 @@ pub(crate) fn covers(resource: &str, server: &Url) -> bool {
 /// Fetches a JSON object that the server at `server` refers to, by a URL that may be none.
 fn fetch_named(url: &str, server: &Url, timeout: Duration) -> Result<Value, DocumentError> {
     match Url::parse(url) {
-        Ok(url) => fetch(&url, server, timeout),
+        Ok(url) => fetch(&url, server, Instant::now() + timeout),
         Err(error) => {
             Err(DocumentError { is_unreachable: false, what: format!("{}: {error}", Url::redacted(url)) })
         }
     }
 }
 
-/// Fetches the first JSON object at these places that fits; if none fits, the first one. The error is about all places.
+/// Fetches the first JSON object at these places that fits; if none fits, the first one. The error is about all places, and
+/// so is the timeout.
 pub(crate) fn fetch_first(
     places: &[Url],
     server: &Url,
     timeout: Duration,
     fits: impl Fn(&Value) -> bool,
 ) -> Result<Value, DocumentError> {
+    let until = Instant::now() + timeout;
     let (mut failures, mut other) = (Vec::new(), None);
     for place in places {
-        match fetch(place, server, timeout) {
+        match fetch(place, server, until) {
             Ok(document) if fits(&document) => return Ok(document),
             Ok(document) => _ = other.get_or_insert(document),
             Err(error) => failures.push(error),
@@ -89,11 +92,12 @@ pub(crate) fn fetch_first(
 }
 
 /// Fetches a JSON object that the server at `server` refers to; follows redirects as clients do (SEC-011).
-fn fetch(url: &Url, server: &Url, timeout: Duration) -> Result<Value, DocumentError> {
+fn fetch(url: &Url, server: &Url, until: Instant) -> Result<Value, DocumentError> {
     let shown = Url::redacted(&format!("{}{}", url.origin(), url.target()));
     let error = |is_unreachable, what| DocumentError { is_unreachable, what };
     let fetcher = HttpFetcher::new();
     let get = |url: &Url| {
+        let timeout = until.saturating_duration_since(Instant::now());
         let policy = FetchPolicy::new(timeout, MAX_DOCUMENT).reachable_from(server.origin().clone());
         fetcher.fetch(&Fetch::get(url.clone(), policy)).map_err(|failure| {
             let is_unreachable = matches!(failure, FetchFailure::Unreachable(_) | FetchFailure::TimedOut);

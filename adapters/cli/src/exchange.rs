@@ -126,10 +126,15 @@ impl HttpTarget {
         bare
     }
 
+    /// Connects to the first address that accepts, within `timeout` for all of them.
     pub(crate) fn connect(&self, timeout: Duration) -> io::Result<TcpStream> {
+        let until = Instant::now() + timeout;
         let mut last = ErrorKind::AddrNotAvailable.into();
-        for address in &self.addresses {
-            match TcpStream::connect_timeout(address, timeout) {
+        for (address, waiting) in self.addresses.iter().zip((1..=self.addresses.len()).rev()) {
+            // An address that drops packets leaves time for those behind it.
+            let left = until.saturating_duration_since(Instant::now());
+            let share = left / u32::try_from(waiting).unwrap_or(u32::MAX);
+            match TcpStream::connect_timeout(address, share.max(MIN_CONNECT_TIME)) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }
@@ -139,10 +144,11 @@ impl HttpTarget {
 
     /// Opens a connection, with TLS for `https`.
     pub(crate) fn open_transport(&self, timeout: Duration) -> io::Result<NetStream> {
+        #[cfg(feature = "tls")]
+        let until = Instant::now() + timeout;
         let socket = Socket::tcp(self.connect(timeout)?)?;
         #[cfg(feature = "tls")]
         if self.url.origin().secure {
-            let until = Instant::now() + timeout;
             let mut transport = NetStream::connect_tls(&self.tls, socket, &self.url.origin().host)?;
             while !transport.handshake()? {
                 let left = until.saturating_duration_since(Instant::now());
@@ -158,6 +164,11 @@ impl HttpTarget {
 }
 
 impl HttpResponseHead {
+    #[cfg(test)]
+    pub(crate) const fn new(status: u16) -> Self {
+        Self { status, fields: Vec::new() }
+    }
+
     /// Returns the value of a header field.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let mut fields = self.fields.iter();
@@ -332,8 +343,34 @@ pub(crate) fn perform(
 
 /// The reason of a response that does not begin.
 pub(crate) const CLOSED: &str = "it closed the connection without a response";
+/// The system takes no shorter time than one above zero.
+const MIN_CONNECT_TIME: Duration = Duration::from_millis(1);
 const NO_RESPONSE: &str = "there was no response";
 /// Longer than any check takes.
 const MAX_EXCHANGE_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// Maximum number of body bytes of one response.
 const MAX_BODY: usize = 16 << 20;
+
+// On Linux, the queue of a listener can be so short that nobody answers.
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn timeout_holds_for_all_addresses_together() {
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+        rustix::net::listen(&silent, 0).expect("a short queue");
+        let address = silent.local_addr().expect("bound");
+        let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(100)).ok();
+        let queued: Vec<TcpStream> = core::iter::from_fn(connect).collect();
+        assert!(!queued.is_empty(), "the queue has no place");
+        let url = Url::parse("http://h.example/").expect("a URL");
+        let target = HttpTarget::new(url, vec![address; 5], Vec::new());
+        let begun = Instant::now();
+        let error = target.connect(Duration::from_millis(400)).expect_err("nobody answers");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(begun.elapsed() < Duration::from_millis(1_200), "{:?}", begun.elapsed());
+    }
+}

@@ -1,6 +1,7 @@
 //! The steps of a server that asks for a token: where to get one, whether there is one, and whether it is enough.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use core::time::Duration;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,7 +12,7 @@ use mcp_proto::http::fields::{AUTHORIZATION, WWW_AUTHENTICATE};
 use serde_json::Value;
 
 use super::http::{self, Reply};
-use super::output::clip;
+use super::quote::{clip, shell_word};
 use super::report::{Diagnosis, Finding, Passed};
 use super::status::shown;
 use super::{DoctorArgs, clock};
@@ -39,13 +40,14 @@ pub(super) fn diagnose(
     let named = challenge.param("resource_metadata");
     let metadata = fetch_resource_metadata(named, target.url(), args.timeout);
     let issuers = diagnosis.record("resource", check_resource(target.url(), metadata, has_credential))?;
-    diagnosis.check("issuer", check_issuers(target.url(), &issuers, args))?;
+    diagnosis.check("issuer", check_issuers(target.url(), &issuers, args.timeout))?;
     if has_credential {
         let outcome = check_sent_token(target, reply, skew);
         diagnosis.check("token", outcome)?;
         return diagnosis.check("scopes", check_scopes(target.url(), reply)).map(|()| None);
     }
-    let reply = diagnosis.record("token", try_stored_token(args, target, &mut server, skew))?;
+    let outcome = try_stored_token(diagnosis, args, target, &mut server, skew);
+    let reply = diagnosis.record("token", outcome)?;
     let scopes = match &reply {
         Some(reply) => check_scopes(target.url(), reply),
         None => Ok(Passed::Skipped("the next step shows whether they are enough".into())),
@@ -109,14 +111,18 @@ fn check_resource(
             "let the server name the issuer of its tokens there",
         );
     }
-    Ok((Passed::Ok(resource.to_owned()), issuers))
+    Ok((Passed::Ok(clip(resource)), issuers))
 }
 
 /// Checks that one of the authorization servers can be used.
-fn check_issuers(server: &Url, issuers: &[String], args: &DoctorArgs) -> Result<Passed, Finding> {
+fn check_issuers(server: &Url, issuers: &[String], timeout: Duration) -> Result<Passed, Finding> {
+    let until = Instant::now() + timeout;
     let mut first = None;
-    for issuer in issuers.iter().take(MAX_ISSUERS) {
-        match check_issuer(server, issuer, args) {
+    for (issuer, waiting) in issuers.iter().zip((1..=issuers.len().min(MAX_ISSUERS)).rev()) {
+        // One that does not answer leaves time for those behind it.
+        let left = until.saturating_duration_since(Instant::now());
+        let share = left / u32::try_from(waiting).unwrap_or(u32::MAX);
+        match check_issuer(server, issuer, share) {
             Ok(()) => return Ok(Passed::Ok(Url::redacted(issuer))),
             Err(finding) => _ = first.get_or_insert(finding),
         }
@@ -124,7 +130,7 @@ fn check_issuers(server: &Url, issuers: &[String], args: &DoctorArgs) -> Result<
     first.map_or_else(|| Ok(Passed::Skipped("none is named".into())), Err)
 }
 
-fn check_issuer(server: &Url, issuer: &str, args: &DoctorArgs) -> Result<(), Finding> {
+fn check_issuer(server: &Url, issuer: &str, timeout: Duration) -> Result<(), Finding> {
     let name = Url::redacted(issuer);
     let failed = |what: String, why: String, fix: &str| {
         Err(Finding::new(what, why, fix).with_exit(Exit::Unauthorized))
@@ -138,7 +144,7 @@ fn check_issuer(server: &Url, issuer: &str, args: &DoctorArgs) -> Result<(), Fin
     };
     // Clients pass over a document of another issuer (AUTH-030).
     let is_own = |metadata: &Value| metadata["issuer"] == *issuer;
-    let metadata = match fetch_first(&server_metadata_locations(&url), server, args.timeout, is_own) {
+    let metadata = match fetch_first(&server_metadata_locations(&url), server, timeout, is_own) {
         Ok(metadata) => metadata,
         Err(error) if error.is_unreachable => {
             return Err(Finding::new(
@@ -189,6 +195,7 @@ fn check_sent_token(target: &HttpTarget, reply: &Reply, skew: Option<i64>) -> Re
 /// Sends the stored token, and a renewed one if that is refused. Returns the response; `None` for a token that is bound to a key,
 /// which only the client of the next step can send.
 fn try_stored_token(
+    diagnosis: &mut Diagnosis,
     args: &DoctorArgs,
     target: &HttpTarget,
     server: &mut Server,
@@ -197,7 +204,11 @@ fn try_stored_token(
     let url = target.url();
     let from_failure = |failure: CommandFailure| {
         let why = "a token is stored, or could be got without a user, and that failed";
-        Finding::from_failure(&failure, why, &format!("`mcp-probe login {}` tries again", shown(url)))
+        Finding::from_failure(
+            &failure,
+            why,
+            &format!("`mcp-probe login {}` tries again", shell_word(&shown(url))),
+        )
     };
     let authorizer =
         authorization::for_command(&args.authorization, &args.revisions, server).map_err(from_failure)?;
@@ -218,6 +229,7 @@ fn try_stored_token(
         let record = authorization::stored(&store, url).map_err(from_failure)?;
         return Err(explain_missing(url, record.as_ref()));
     };
+    diagnosis.hide(token.token.expose());
     let bound = || (Passed::Ok("the stored one is bound to a key".into()), None);
     if token.dpop.is_some() {
         return Ok(bound());
@@ -233,6 +245,9 @@ fn try_stored_token(
     }
     let challenges = reply.head.bearer_challenge().into_iter().collect();
     let renewed = run(Trigger::Unauthorized { challenges, rejected: Some(token.token.clone()) });
+    if let Ok(Some(token)) = &renewed {
+        diagnosis.hide(token.token.expose());
+    }
     match renewed {
         Ok(Some(token)) if token.dpop.is_some() => Ok(bound()),
         Ok(Some(token)) => {
@@ -249,8 +264,10 @@ fn try_stored_token(
 
 /// Explains why there is no token that can be used, with what is stored.
 fn explain_missing(url: &Url, record: Option<&TokenRecord>) -> Finding {
-    let login =
-        format!("`mcp-probe login {}` gets one; --bearer env:NAME sends one from elsewhere", shown(url));
+    let login = format!(
+        "`mcp-probe login {}` gets one; --bearer env:NAME sends one from elsewhere",
+        shell_word(&shown(url))
+    );
     let (what, why) = match record {
         None => (
             "the server asks for a token, and there is none",
@@ -280,7 +297,7 @@ fn explain_rejection(url: &Url, reply: &Reply, token: Option<&str>, skew: Option
         (None, Some(skew)) => format!("{skew}, so the token may seem expired or not yet valid there{told}"),
         (None, None) => format!("it is revoked, or for another server or of another issuer{told}"),
     };
-    let fix = format!("`mcp-probe login {}` gets another one; {BEARER_HINT}", shown(url));
+    let fix = format!("`mcp-probe login {}` gets another one; {BEARER_HINT}", shell_word(&shown(url)));
     Finding::new("the server refuses the token with the status 401", why, fix).with_exit(Exit::Unauthorized)
 }
 
@@ -296,12 +313,13 @@ fn check_scopes(url: &Url, reply: &Reply) -> Result<Passed, Finding> {
     let challenge = reply.head.bearer_challenge().filter(|_| reply.head.status == 403);
     let Some(challenge) = challenge else { return Ok(Passed::Ok("they are enough to connect".into())) };
     let scopes = challenge.param("scope").unwrap_or_default();
-    let options: String = scopes.split_whitespace().map(|scope| format!("--scope {scope} ")).collect();
+    let options: String =
+        scopes.split_whitespace().map(|scope| format!("--scope {} ", shell_word(scope))).collect();
     let why = match scopes {
         "" => "its challenge does not say which scopes it wants".to_owned(),
         scopes => format!("it wants the scopes {:?} (insufficient_scope)", clip(scopes)),
     };
-    let fix = format!("`mcp-probe login {options}{}` asks for them", shown(url));
+    let fix = format!("`mcp-probe login {options}{}` asks for them", shell_word(&shown(url)));
     Err(Finding::new("the token is valid, but not for this", why, fix).with_exit(Exit::Unauthorized))
 }
 
@@ -311,3 +329,23 @@ fn unix_time() -> u64 {
 
 /// Maximum number of authorization servers that are asked.
 const MAX_ISSUERS: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn timeout_holds_for_all_issuers_together() {
+        // Connections are made and never answered.
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let origin = format!("http://{}", silent.local_addr().expect("bound"));
+        let issuers: Vec<String> = (0..6).map(|number| format!("{origin}/{number}")).collect();
+        let server = Url::parse(&origin).expect("a URL");
+        let begun = Instant::now();
+        let outcome = check_issuers(&server, &issuers, Duration::from_millis(600));
+        assert!(outcome.is_err_and(|finding| finding.what.contains("is not reached")));
+        assert!(begun.elapsed() < Duration::from_millis(1_500), "{:?}", begun.elapsed());
+    }
+}

@@ -39,10 +39,19 @@ fn parse_date(text: &str) -> Option<i64> {
     let mut words = text.split_once(", ")?.1.split(' ');
     let (day, month, year) = (words.next()?, words.next()?, words.next()?);
     let month = MONTHS.iter().zip(1..).find_map(|(name, number)| (*name == month).then_some(number))?;
-    let mut time = words.next()?.split(':').map(|part| part.parse::<i64>().ok());
-    let (hour, minute, second) = (time.next()??, time.next()??, time.next()??);
-    let days = days_since_1970(year.parse().ok()?, month, day.parse().ok()?);
-    (words.next() == Some("GMT")).then_some(days * 86_400 + hour * 3_600 + minute * 60 + second)
+    let mut time = words.next()?.split(':');
+    let (hour, minute) = (parse_part(time.next()?, 2, 23)?, parse_part(time.next()?, 2, 59)?);
+    // A leap second is the 60th.
+    let second = parse_part(time.next()?, 2, 60)?;
+    let days = days_since_1970(parse_part(year, 4, 9_999)?, month, parse_part(day, 2, 31)?);
+    let is_whole = time.next().is_none() && words.next() == Some("GMT") && words.next().is_none();
+    is_whole.then_some(days * 86_400 + hour * 3_600 + minute * 60 + second)
+}
+
+/// Parses a number of this many digits, up to `max`.
+fn parse_part(text: &str, digits: usize, max: i64) -> Option<i64> {
+    let is_number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|number| is_number && *number <= max)
 }
 
 /// Counts days in years that begin in March, so that leap days are last.
@@ -71,6 +80,13 @@ mod tests {
             ("Fri, 01 Mar 2024 00:00:00 GMT", Some(1_709_251_200)),
             ("Sunday, 06-Nov-94 08:49:37 GMT", None),
             ("06 Nov 1994", None),
+            ("Sun, 06 Nov 9223372036854775807 08:49:37 GMT", None),
+            ("Sun, 9223372036854775807 Nov 1994 08:49:37 GMT", None),
+            ("Sun, 06 Nov 1994 9223372036854775807:49:37 GMT", None),
+            ("Sun, 06 Nov -994 08:49:37 GMT", None),
+            ("Sun, 06 Nov 1994 24:49:37 GMT", None),
+            ("Sun, 06 Nov 1994 08:49:37:01 GMT", None),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", Some(253_402_300_799)),
             ("", None),
         ] {
             assert_eq!(parse_date(text), expected, "{text}");

@@ -11,7 +11,8 @@ use serde_json::Value;
 
 #[cfg(feature = "auth")]
 use super::authorization;
-use super::output::{clip, is_answer, question};
+use super::output::{is_answer, question};
+use super::quote::{clip, shell_word};
 use super::report::{Diagnosis, Finding, Passed};
 use super::{DoctorArgs, clock, network, status};
 use crate::exchange::{self, HttpExchange, HttpResponseHead, HttpTarget, ResponseEvent};
@@ -29,6 +30,27 @@ pub(super) struct Reply {
     pub(super) message: Option<Value>,
     /// Whether the response went on when reading ended.
     pub(super) is_open: bool,
+    /// The session that the message began. It ends with this value.
+    #[expect(dead_code, reason = "it is only dropped")]
+    pub(super) session: Option<OpenedSession>,
+}
+
+/// A session that the first message began. It is ended when it is dropped, whatever the outcome: a server may keep only a few.
+pub(super) struct OpenedSession {
+    /// With the credential that opened it.
+    target: HttpTarget,
+    id: String,
+    timeout: Duration,
+}
+
+impl Drop for OpenedSession {
+    fn drop(&mut self) {
+        let mut fields = Fields::new();
+        fields.push(SESSION_ID, self.id.as_bytes());
+        let until = Instant::now() + self.timeout.min(Duration::from_secs(2));
+        // The response does not matter.
+        let _ = exchange::perform(&self.target, "DELETE", fields, None, until);
+    }
 }
 
 /// Why there is no response.
@@ -67,7 +89,6 @@ pub(super) fn diagnose(
         Some(reply) => {
             diagnosis.check("content", status::check_content(&reply, args.timeout))?;
             diagnosis.check("buffering", Ok(status::judge_buffering(&reply)))?;
-            end_session(&target, &reply, args.timeout);
         }
         None => {
             let why = "the next step shows the responses that matter";
@@ -123,7 +144,9 @@ pub(super) fn send(target: &HttpTarget, timeout: Duration) -> Result<Reply, NoRe
             match (event, &mut reply) {
                 (ResponseEvent::Head(head), _) => {
                     events = head.has_media_type(EVENT_STREAM).then(|| SseDecoder::new(MAX_BODY));
-                    reply = Some(Reply { head, body: Vec::new(), message: None, is_open: true });
+                    let id = head.field(SESSION_ID).map(str::to_owned);
+                    let session = id.map(|id| OpenedSession { target: target.clone(), id, timeout });
+                    reply = Some(Reply { head, body: Vec::new(), message: None, is_open: true, session });
                 }
                 (ResponseEvent::Body(piece), Some(reply)) => {
                     if reply.body.len() <= MAX_BODY {
@@ -171,15 +194,6 @@ fn next_answer(events: &mut SseDecoder) -> Option<Value> {
     None
 }
 
-/// Ends the session that the first message began, if any. The response does not matter.
-fn end_session(target: &HttpTarget, reply: &Reply, timeout: Duration) {
-    let Some(session) = reply.head.field(SESSION_ID) else { return };
-    let mut fields = Fields::new();
-    fields.push(SESSION_ID, session.as_bytes());
-    let until = Instant::now() + timeout.min(Duration::from_secs(2));
-    let _ = exchange::perform(target, "DELETE", fields, None, until);
-}
-
 /// Explains why there is no response.
 pub(super) fn explain_no_reply(target: &HttpTarget, why: NoReply, timeout: Duration) -> Finding {
     let origin = target.url().origin();
@@ -210,8 +224,8 @@ pub(super) fn explain_no_reply(target: &HttpTarget, why: NoReply, timeout: Durat
             let line = text.lines().next().unwrap_or_default();
             let fix = if line.contains("\"jsonrpc\"") || line.starts_with('{') {
                 format!(
-                    "a server with one message per line may listen there: `mcp-probe doctor tcp://{}`",
-                    origin.authority()
+                    "a server with one message per line may listen there: `mcp-probe doctor {}`",
+                    shell_word(&format!("tcp://{}", origin.authority()))
                 )
             } else {
                 "give the host and the port of the MCP server".to_owned()

@@ -7,6 +7,7 @@ mod http;
 mod network;
 mod output;
 mod program;
+mod quote;
 mod report;
 mod session;
 mod status;
@@ -90,6 +91,7 @@ pub(crate) fn run(mut args: DoctorArgs) -> Result<(), CommandFailure> {
     let server = Server::from_args(&args.server)?;
     args.authorization.asks_nobody = true;
     let mut diagnosis = Diagnosis::new(args.json);
+    server.secrets().iter().for_each(|secret| diagnosis.hide(secret));
     let outcome = diagnose(&mut diagnosis, args, &server);
     // A command line that is wrong ends before the first step, and is reported as by other commands.
     if matches!(&outcome, Err(failure) if !failure.has_result()) {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use mcp_std::io::{Duplex, Interest};
 use serde_json::{Value, json};
 
+use super::quote::{clip, shell_word};
 use super::report::{Finding, Passed};
 use crate::failure::{Exit, format_seconds};
 use crate::output::count;
@@ -317,7 +318,7 @@ pub(super) fn http_server(name: &str, address: &str) -> Finding {
         format!("it prints the address {:?} instead of messages", clip(address)),
         format!(
             "start it yourself and run `mcp-probe doctor {}`, with its path (often /mcp), or give it the argument for stdio",
-            clip(address)
+            shell_word(&clip(address))
         ),
     )
 }
@@ -335,12 +336,6 @@ pub(super) fn http_address(line: &str) -> Option<&str> {
 
 fn parse(line: &[u8]) -> Option<Value> {
     serde_json::from_slice(line).ok().filter(Value::is_object)
-}
-
-/// Shortens a text of the server.
-pub(super) fn clip(text: &str) -> String {
-    let short: String = text.chars().take(MAX_SHOWN).collect();
-    if short.len() < text.len() { format!("{short}…") } else { short }
 }
 
 /// Rounds a time to hundredths of a second.
@@ -368,7 +363,5 @@ fn write(io: &mut impl Duplex, text: &str, until: Instant) -> io::Result<()> {
 
 /// Maximum number of bytes that are read before a response.
 const MAX_OUTPUT: usize = 1 << 20;
-/// Maximum number of characters shown of a text of the server.
-const MAX_SHOWN: usize = 160;
 /// Time to answer a message in the framing of LSP.
 const LSP_TIMEOUT: Duration = Duration::from_secs(1);

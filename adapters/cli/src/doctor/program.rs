@@ -9,7 +9,8 @@ use std::path::Path;
 use mcp_std::io::StreamAddress;
 use mcp_std::process::{Child, ProcessStatus, SpawnError, SpawnErrorKind};
 
-use super::output::{FirstOutput, clip, http_address, http_server};
+use super::output::{FirstOutput, http_address, http_server};
+use super::quote::{clip, shell_word};
 use super::report::{Diagnosis, Finding, Passed};
 use crate::args::StderrChoice;
 use crate::failure::{CommandFailure, UNREACHABLE_HINT};
@@ -144,7 +145,11 @@ fn explain_missing(path: &Path) -> Finding {
     }
     if is_authority(&word) {
         let why = "it looks like the address of a server over HTTP, which is given by its URL";
-        return Finding::new(what, why, format!("run `mcp-probe doctor http://{word}`"));
+        return Finding::new(
+            what,
+            why,
+            format!("run `mcp-probe doctor {}`", shell_word(&format!("http://{word}"))),
+        );
     }
     if word.contains(['/', '\\']) {
         let why = match path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.is_dir()) {

@@ -4,6 +4,7 @@ use core::fmt::Write as _;
 
 use serde::Serialize;
 
+use super::quote::{Secrets, clip, masked};
 use crate::escape;
 use crate::failure::{CommandFailure, Exit};
 use crate::output::{print, print_value};
@@ -35,6 +36,7 @@ pub(super) enum Passed {
 pub(super) struct Diagnosis {
     is_json: bool,
     paint: Paint,
+    secrets: Secrets,
     steps: Vec<StepReport>,
     failure: Option<FailureReport>,
 }
@@ -74,19 +76,25 @@ impl Finding {
 
     /// Creates a finding from a failure of a client. `why` and `fix` stand in for what the failure does not tell.
     pub(super) fn from_failure(failure: &CommandFailure, why: &str, fix: &str) -> Self {
-        let reasons = failure.deviations().join("; ");
+        let reasons = masked(&failure.deviations().join("; "));
         let mut why = if reasons.is_empty() { why.to_owned() } else { reasons };
         if let Some(line) = failure.last_stderr_line() {
-            let _ = write!(why, "; its last words on stderr are {line:?}");
+            let _ = write!(why, "; its last words on stderr are {:?}", clip(line));
         }
         let fix = failure.hint().unwrap_or(fix);
-        Self::new(failure.message(), why, fix).with_exit(failure.exit())
+        Self::new(masked(failure.message()), why, fix).with_exit(failure.exit())
     }
 }
 
 impl Diagnosis {
     pub(super) fn new(is_json: bool) -> Self {
-        Self { is_json, paint: Paint::for_stdout(), steps: Vec::new(), failure: None }
+        let secrets = Secrets::default();
+        Self { is_json, paint: Paint::for_stdout(), secrets, steps: Vec::new(), failure: None }
+    }
+
+    /// Hides a value in the texts of all later steps, for a server may send back what it is sent.
+    pub(super) fn hide(&mut self, secret: &str) {
+        self.secrets.add(secret);
     }
 
     /// Records the outcome of a step and prints it. Returns the value of a step that passed.
@@ -124,6 +132,7 @@ impl Diagnosis {
             Passed::Warning(detail) => ("warning", detail),
             Passed::Skipped(detail) => ("skipped", detail),
         };
+        let detail = self.secrets.redact(detail);
         if !self.is_json {
             print(&format_row(self.paint, state, step, &detail))?;
         }
@@ -133,6 +142,7 @@ impl Diagnosis {
 
     fn fail(&mut self, step: &'static str, finding: Finding) -> CommandFailure {
         let Finding { exit, what, why, fix } = finding;
+        let [what, why, fix] = [what, why, fix].map(|text| self.secrets.redact(text));
         let failure = CommandFailure::new(exit, format!("the step `{step}` failed")).after_result();
         if !self.is_json {
             let rows = [("failed", step, &what), ("", "why", &why), ("", "fix", &fix)];
@@ -196,6 +206,32 @@ const STEP_WIDTH: usize = 9;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failure_of_a_client_is_told_without_secrets() {
+        let key = format!("sk-{}", "a1b2c3d4".repeat(4));
+        let failure = CommandFailure::failed(format!("no {key}"))
+            .with_stderr_tail(&format!("key {key} at http://localhost/?TOKEN=deadbeef"))
+            .with_deviations(vec![format!("sent {key}")]);
+        let finding = Finding::from_failure(&failure, "why", "fix");
+        let told = format!("{finding:?}");
+        assert!(!told.contains(&key) && !told.contains("deadbeef"), "{told}");
+        assert!(told.contains("[masked]") && told.contains("last words"), "{told}");
+    }
+
+    #[test]
+    fn what_is_hidden_is_in_no_text_of_a_step() {
+        let mut diagnosis = Diagnosis::new(true);
+        diagnosis.hide("Bearer s3cr3ttoken-abcdef");
+        let text = || "no such key: s3cr3ttoken-abcdef".to_owned();
+        assert!(diagnosis.check("a", Ok(Passed::Warning(text()))).is_ok());
+        assert!(diagnosis.check("b", Err(Finding::new(text(), text(), text()))).is_err());
+        let failure = diagnosis.failure.as_ref().expect("a failure");
+        let texts = diagnosis.steps.iter().map(|step| &step.detail);
+        for text in texts.chain([&failure.what, &failure.why, &failure.fix]) {
+            assert_eq!(text, "no such key: …");
+        }
+    }
 
     #[test]
     fn rows_are_wrapped_at_80_columns_and_escaped() {

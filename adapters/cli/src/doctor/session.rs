@@ -48,6 +48,17 @@ fn read_lists(session: &mut ClientSession) -> Result<Passed, Finding> {
                 )
                 .with_exit(Exit::Failed));
             }
+            None if pages.is_cut => {
+                return Err(Finding::new(
+                    format!("`{method}` has no end"),
+                    format!(
+                        "after {} there is still a `nextCursor`, and the limit of pages or bytes is reached",
+                        count(pages.entries.len(), list_name(list))
+                    ),
+                    "let the server leave `nextCursor` out on the last page",
+                )
+                .with_exit(Exit::Failed));
+            }
             None => found.push(count(pages.entries.len(), list_name(list))),
         }
     }

@@ -11,7 +11,8 @@ use mcp_proto::rpc::code;
 use serde::de::IgnoredAny;
 
 use super::http::{self, EVENT_STREAM, JSON, Reply};
-use super::output::{clip, is_answer};
+use super::output::is_answer;
+use super::quote::{clip, shell_word};
 use super::report::{Finding, Passed};
 use crate::exchange::{self, HttpTarget};
 use crate::failure::{Exit, format_seconds};
@@ -27,6 +28,8 @@ pub(super) fn check_gateway(reply: &Reply) -> Result<Passed, Finding> {
         _ if reply.message.is_some() => {
             return Ok(Passed::Ok(format!("the response has the status {status}")));
         }
+        // A server that knows no POST is told by its path.
+        _ if is_missing(reply) => return Ok(Passed::Ok(format!("the response has the status {status}"))),
         502 => (
             "a proxy answers, and the MCP server behind it is not running, or answers what the proxy does not understand",
             "start the server, and compare the address in the configuration of the proxy",
@@ -89,7 +92,7 @@ pub(super) fn check_redirect(target: &HttpTarget, reply: &Reply) -> Result<Passe
     Err(Finding::new(
         what,
         format!("{why}, and a redirect loses the body of a POST in many clients"),
-        format!("give the URL {shown}"),
+        format!("give the URL {}", shell_word(&shown)),
     ))
 }
 
@@ -118,9 +121,9 @@ pub(super) fn check_path(
         Some(url) => Finding::new(
             what,
             format!("an MCP server answers at {}", url.target()),
-            format!("give the URL {}", shown(&url)),
+            format!("give the URL {}", shell_word(&shown(&url))),
         ),
-        None if status == 405 => Finding::new(
+        None if matches!(status, 405 | 501) => Finding::new(
             what,
             "something is there that takes no POST, such as a page or a health check",
             "ask for the whole URL of the MCP server, with its path",
@@ -158,22 +161,24 @@ fn opens_event_stream(target: &HttpTarget, timeout: Duration) -> bool {
 pub(super) fn check_host(target: &HttpTarget, reply: &Reply) -> Result<Passed, Finding> {
     let authority = target.url().origin().authority();
     let text = String::from_utf8_lossy(&reply.body).to_lowercase();
+    // A JSON-RPC error for the request itself is one of the MCP server, which the next steps tell.
+    let is_own = reply.message.as_ref().is_some_and(is_answer);
     let (why, fix) = match reply.head.status {
         421 => (
             "it does not take itself for this host (misdirected request)".to_owned(),
             format!("add {authority} to the allowed hosts of the server, or use the name that it knows"),
         ),
         403 if asks_for_token(reply) => return Ok(Passed::Ok(authority)),
-        403 if text.contains("origin") => (
+        403 if names_any(&text, &ORIGIN_PHRASES) => (
             "it refuses the `Origin` of the request".to_owned(),
             "add the origin of the client to the allowed origins of the server; mcp-probe sends none unless --header does"
                 .to_owned(),
         ),
-        400 | 403 if text.contains("host") => (
+        400 | 403 if names_any(&text, &HOST_PHRASES) => (
             "it refuses the `Host` of the request, to protect itself from pages that rebind a name".to_owned(),
             format!("add {authority} to the allowed hosts of the server, or use the name that it knows"),
         ),
-        403 => (
+        403 if !is_own => (
             "it, or a firewall before it, does not let this client in, and names no token that would help".to_owned(),
             "look for a list of allowed hosts, origins or addresses, or send the key that it wants with --header".to_owned(),
         ),
@@ -185,6 +190,12 @@ pub(super) fn check_host(target: &HttpTarget, reply: &Reply) -> Result<Passed, F
         excerpt(reply)
     );
     Err(Finding::new(what, why, fix).with_exit(Exit::Unauthorized))
+}
+
+/// Returns whether a text in lower case has one of the phrases, as whole words at their beginning.
+fn names_any(text: &str, phrases: &[&str]) -> bool {
+    let is_word = |at: usize| !text[..at].ends_with(char::is_alphanumeric);
+    phrases.iter().any(|phrase| text.match_indices(phrase).any(|(at, _)| is_word(at)))
 }
 
 /// Returns whether the response refuses the request for want of a token or of a scope.
@@ -334,7 +345,74 @@ fn title(body: &[u8]) -> String {
 /// Segments of paths where a person logs in.
 const LOGIN_SEGMENTS: [&str; 9] =
     ["login", "log-in", "signin", "sign-in", "sign_in", "sso", "oauth", "oauth2", "authorize"];
+/// What servers and frameworks say about a `Host` that they do not take.
+const HOST_PHRASES: [&str; 10] = [
+    "invalid host",
+    "host header",
+    "http_host",
+    "host not allowed",
+    "host is not allowed",
+    "disallowed host",
+    "disallowedhost",
+    "blocked host",
+    "unknown host",
+    "untrusted host",
+];
+/// The same about an `Origin`.
+const ORIGIN_PHRASES: [&str; 8] = [
+    "invalid origin",
+    "origin header",
+    "origin not allowed",
+    "origin is not allowed",
+    "disallowed origin",
+    "forbidden origin",
+    "untrusted origin",
+    "unknown origin",
+];
 /// Paths where MCP servers are found.
 const CANDIDATES: [&str; 6] = ["/mcp", "/sse", "/mcp/", "/", "/api/mcp", "/mcp/sse"];
 /// Time that one of [`CANDIDATES`] has to answer.
 const CANDIDATE_TIMEOUT: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::HttpResponseHead;
+
+    fn reply(status: u16, body: &str) -> Reply {
+        let message = serde_json::from_str(body).ok();
+        Reply {
+            head: HttpResponseHead::new(status),
+            body: body.into(),
+            message,
+            is_open: false,
+            session: None,
+        }
+    }
+
+    fn target() -> HttpTarget {
+        HttpTarget::new(Url::parse("http://h.example/mcp").expect("a URL"), Vec::new(), Vec::new())
+    }
+
+    #[test]
+    fn missing_method_of_http_is_not_told_as_a_failure_of_the_server() {
+        assert!(check_gateway(&reply(501, "Unsupported method ('POST')")).is_ok());
+        assert!(check_gateway(&reply(505, "")).is_err());
+    }
+
+    #[test]
+    fn host_is_blamed_only_in_whole_phrases() {
+        let is_host = |status, body| {
+            let outcome = check_host(&target(), &reply(status, body));
+            outcome.err().map(|finding| finding.why.contains("refuses the `Host`"))
+        };
+        assert_eq!(is_host(403, "Invalid Host header"), Some(true));
+        assert_eq!(is_host(400, "Bad Request: host not allowed"), Some(true));
+        let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Invalid Host: a"}}"#;
+        assert_eq!(is_host(403, error), Some(true));
+        let error = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"ghost session"}}"#;
+        assert_eq!((is_host(400, error), is_host(403, error)), (None, None));
+        assert_eq!(is_host(403, "ghost header, original"), Some(false));
+        assert_eq!(is_host(400, "the database host is down"), None);
+    }
+}

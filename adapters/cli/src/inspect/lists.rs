@@ -42,6 +42,11 @@ impl ListReader {
         let pages = session.client.read_pages(list);
         if let Some(diagnostic) = pages.diagnostic {
             session::print_note(&diagnostic.to_string());
+        } else if pages.is_cut {
+            session::print_note(&format!(
+                "the list of {} is cut: it has more pages or bytes than are read",
+                list.list_member()
+            ));
         }
         match pages.error {
             None => {}

@@ -108,6 +108,24 @@ impl Server {
         Ok(server)
     }
 
+    /// Returns what the server is sent and no text may show: the variables of a program; the header fields and the query of a URL.
+    pub(crate) fn secrets(&self) -> Vec<String> {
+        match self {
+            Self::Program(program) => {
+                let values = program.env.iter().map(|(name, value)| match value {
+                    Some(value) => Some(value.clone()),
+                    None => env::var(name).ok(),
+                });
+                values.flatten().collect()
+            }
+            Self::Remote(remote) => {
+                let query = remote.url.split_once('?').map(|(_, query)| query.to_owned());
+                remote.to_fields().into_iter().map(|(_, value)| value).chain(query).collect()
+            }
+            Self::Stream(_) => Vec::new(),
+        }
+    }
+
     /// Returns the server that a URL, a command or a configuration file names, without further options.
     ///
     /// # Errors

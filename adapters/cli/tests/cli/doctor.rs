@@ -196,10 +196,35 @@ fn output_that_is_no_answer_is_told_by_its_form() {
 }
 
 #[test]
+fn secrets_that_a_program_prints_are_not_told() {
+    let wanted = "echo \"Invalid API key: $API_KEY\" >&2; exit 1";
+    let printed = "echo \"say $API_KEY\"; cat >&2";
+    let address = "echo 'at http://localhost:6274/?MCP_PROXY_AUTH_TOKEN=deadbeef'; cat >&2";
+    let form = "echo 'no ghp_0123456789abcdefghijABCDEFGHIJ012345' >&2; exit 1";
+    let rows: [(Broken<'_>, &str); 4] = [
+        (("variable", 3, "start", &["Invalid API key"]), wanted),
+        (("output", 3, "output", &["say"]), printed),
+        (("address", 3, "output", &["localhost:6274"]), address),
+        (("form", 3, "start", &["last words"]), form),
+    ];
+    for (row, script) in rows {
+        for variable in ["API_KEY=my-live-abc123", "API_KEY"] {
+            let args = ["--connect-timeout", "2s", "--env", variable, "--", "sh", "-c", script];
+            let report = assert_broken(row, &args, &[("API_KEY", "my-live-abc123")]);
+            let text = report.to_string();
+            let is_shown = ["live-abc", "deadbeef", "ghp_0"].iter().any(|secret| text.contains(secret));
+            assert!(!is_shown, "{report}");
+        }
+    }
+}
+
+#[test]
 fn server_that_answers_may_fail_at_the_handshake_or_its_lists() {
     let legacy = ShellServer::legacy;
     let page = result_action(&json!({"tools": [], "nextCursor": "again"}));
+    let next = r#"n=$((n+1)); printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[],"nextCursor":"%s"}}\n' "$id" "$n""#;
     let rows: &[(Broken<'_>, ShellServer)] = &[
+        (("new cursors", 1, "lists", &["has no end", "limit of pages"]), legacy().on_line(&method_pattern("tools/list"), next)),
         (("refused", 3, "revision", &["refused the handshake"]), legacy().with_error("initialize", -32603)),
         (
             ("unknown revision", 3, "revision", &["1999-01-01"]),

