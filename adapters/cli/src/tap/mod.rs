@@ -69,8 +69,8 @@ The environment of mcp-probe is that of the server, whose stderr is passed on
 and recorded. A recording that cannot go on, because the disk is full for
 example, ends with a note on stderr; the connection does not.
 
-Over HTTP the tap ends on Ctrl-C. It removes Accept-Encoding, so that what passes
-can be read. A server that checks Host sees its own name.
+Over HTTP the tap ends on Ctrl-C. It removes Accept-Encoding, so that what
+passes can be read. A server that checks Host sees its own name.
 
 The trace is NDJSON: a header, then an object for each line, with its time in
 microseconds (t), the side that it comes from, and where reads cut it. It is
