@@ -258,8 +258,8 @@ impl<'a> Relay<'a> {
         let clock = Clock::start();
         let _ = stream.set_nodelay(true);
         let now = clock.now();
-        let mut server = server::Connection::new(now, limits());
-        server.serve_half_closed(true);
+        // A client that has ended its half is gone: the server learns so, and cancels what it was doing for it (CANC-017).
+        let server = server::Connection::new(now, limits());
         Ok(Self {
             clock,
             now,
@@ -308,6 +308,7 @@ impl<'a> Relay<'a> {
 
     /// Writes the rest of what the client is to get, while it takes any.
     fn flush(mut self) -> io::Result<()> {
+        self.end_exchange(Side::Client, "the client closed the connection");
         let until = StdInstant::now() + FLUSH_TIMEOUT;
         while !self.server.transmit().is_empty() && self.write_front() && StdInstant::now() < until {
             self.front.wait(Interest::WRITE, Some(MAX_WAIT))?;
@@ -408,8 +409,10 @@ impl<'a> Relay<'a> {
                 "this address is for programs of this machine: the field Host names another one",
             );
         }
-        // A connection that has ended meanwhile is replaced.
-        self.back = self.back.take().filter(|(_, client)| client.is_idle() && !client.wants_close());
+        // A connection that has ended meanwhile is replaced. Nothing but its end can be read now.
+        let is_open = |stream: &mut NetStream| matches!(stream.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock);
+        let idle = self.back.take().filter(|(_, client)| client.is_idle() && !client.wants_close());
+        self.back = idle.and_then(|(mut stream, client)| is_open(&mut stream).then_some((stream, client)));
         let now = self.now;
         if self.back.is_none() {
             match self.upstream.connect() {

@@ -366,12 +366,16 @@ fn tap_over_http_is_an_intermediary() {
     let mut stream = TcpStream::connect(at).expect("the tap listens");
     let request =
         format!("GET /mcp HTTP/1.1\r\nHost: {at}\r\nConnection: X-Own\r\nX-Own: 1\r\nX-End: 1\r\n\r\n");
-    // Three at once, and then nothing more: the client hears all the same.
+    // Three at once.
     let begun = Instant::now();
     stream.write_all(request.repeat(3).as_bytes()).expect("sent");
-    stream.shutdown(std::net::Shutdown::Write).expect("half closed");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
     let mut answers = String::new();
-    stream.read_to_string(&mut answers).expect("answers");
+    let mut part = [0; 1024];
+    while answers.matches("\r\n\r\n").count() < 3 || !answers.ends_with('3') {
+        let length = stream.read(&mut part).expect("answers");
+        answers.push_str(core::str::from_utf8(&part[..length]).expect("UTF-8"));
+    }
     assert_eq!(answers.matches("HTTP/1.1 200").count(), 3, "{answers}");
     assert!(
         !answers.contains("X-Hop") && begun.elapsed() < Duration::from_secs(2),
@@ -428,4 +432,37 @@ fn a_replay_ends_whatever_the_server_does() {
     let begun = std::time::Instant::now();
     probe(&["replay", &trace, "--timeout", "1s", "--", "sh", "-c", talker]).assert_code(1);
     assert!(begun.elapsed().as_secs() < 25, "{:?}", begun.elapsed());
+}
+
+/// A client that leaves an event stream is gone for the server, too: that is how a modern call is cancelled.
+#[test]
+fn the_end_of_a_client_passes_a_tap_over_http() {
+    use core::time::Duration;
+    use std::io::Read as _;
+    use std::net::{TcpListener, TcpStream};
+    let upstream = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = upstream.local_addr().expect("bound");
+    let out = Traces::new("http-gone").path("t.ndjson");
+    let url = format!("http://{address}/mcp");
+    let tap = ServingProcess::spawn(
+        probe_command().args(["tap", "--out", &out, "--http", "127.0.0.1:0", &url]),
+        &[],
+    );
+    let at = tap.url.strip_prefix("http://").and_then(|rest| rest.split('/').next()).expect("an address");
+    let mut client = TcpStream::connect(at).expect("the tap listens");
+    write!(client, "GET /mcp HTTP/1.1\r\nHost: {at}\r\n\r\n").expect("sent");
+    let (mut server, _) = upstream.accept().expect("the tap connects");
+    server.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+    let mut request = [0; 1024];
+    assert!(server.read(&mut request).expect("a request") > 0);
+    server
+        .write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n: a\n\n\r\n")
+        .expect("sent");
+    let mut answer = [0; 1024];
+    assert!(client.read(&mut answer).expect("an answer") > 0);
+    drop(client);
+    // Without a further byte of the server.
+    assert_eq!(server.read(&mut request).expect("the end"), 0);
+    tap.stop();
+    assert!(lines(&out).iter().any(|record| record["end"] == "the client closed the connection"));
 }
