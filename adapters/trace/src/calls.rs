@@ -1,90 +1,13 @@
-//! Messages of a trace, and its requests with their responses.
+//! Requests of a trace with their responses.
 
 use alloc::collections::VecDeque;
 use std::collections::HashMap;
 
 use mcp_proto::RawJson;
-use serde::Deserialize;
 
+use crate::message::Message;
 use crate::record::{Content, Line, Record, Side, Text};
 use crate::trace::Trace;
-
-/// A JSON-RPC message.
-#[derive(Clone, Debug, Deserialize)]
-#[non_exhaustive]
-pub struct Message {
-    /// Id of a request or response. `null` counts as none.
-    #[serde(default)]
-    pub id: Option<RawJson>,
-    /// Method of a request or notification.
-    #[serde(default)]
-    pub method: Option<String>,
-    /// Parameters of a request or notification.
-    #[serde(default)]
-    pub params: Option<RawJson>,
-    /// Result of a response.
-    #[serde(default)]
-    pub result: Option<RawJson>,
-    /// Error of a response.
-    #[serde(default)]
-    pub error: Option<RawJson>,
-}
-
-impl Message {
-    /// Returns the messages of a record: several if it is a batch, none if it is no line or its line is no message.
-    #[must_use]
-    pub fn of(record: &Record) -> Vec<Self> {
-        let Content::Line(Line { text: Text::Utf8(text), .. }) = &record.content else { return Vec::new() };
-        let Ok(json) = RawJson::new(text.clone()) else { return Vec::new() };
-        let parts = json.elements().unwrap_or_else(|| vec![json]);
-        parts.iter().filter_map(|part| part.parse::<Self>().ok()).filter(Self::is_message).collect()
-    }
-
-    const fn is_message(&self) -> bool {
-        self.method.is_some() || self.is_response()
-    }
-
-    /// Returns whether it expects a response.
-    #[must_use]
-    pub const fn is_request(&self) -> bool {
-        self.method.is_some() && self.id.is_some()
-    }
-
-    /// Returns whether it answers a request.
-    #[must_use]
-    pub const fn is_response(&self) -> bool {
-        self.method.is_none() && (self.result.is_some() || self.error.is_some())
-    }
-
-    /// Returns what a request is about: the name of a tool or prompt, the URI of a resource, the id of a task.
-    #[must_use]
-    pub fn target(&self) -> Option<String> {
-        let params = self.params.as_ref()?;
-        let name = |of: &RawJson| ["name", "uri", "taskId"].iter().find_map(|name| of.member(name)?.string());
-        name(params).or_else(|| name(&params.member("ref")?))
-    }
-
-    /// Returns a member of the `_meta` of the parameters, if it is a string.
-    #[must_use]
-    pub fn meta(&self, name: &str) -> Option<String> {
-        self.params.as_ref()?.member("_meta")?.member(name)?.string()
-    }
-
-    /// Returns how the request ended, if this is its response.
-    fn outcome(&self) -> Outcome {
-        if let Some(error) = &self.error {
-            return Outcome::Failed {
-                code: error.member("code").and_then(|code| code.parse().ok()),
-                message: error.member("message").and_then(|message| message.string()).unwrap_or_default(),
-            };
-        }
-        let is_error = self.result.as_ref().and_then(|result| result.member("isError"));
-        match is_error {
-            Some(is_error) if is_error.as_str() == "true" => Outcome::ToolError,
-            _ => Outcome::Succeeded,
-        }
-    }
-}
 
 /// How a request ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -198,7 +121,7 @@ impl Calls {
             self.places.extend(found.map(|found| (index, found)));
             call.response = Some(index);
             call.end = Some(cuts.last().map_or(record.at, |cut| cut.at.max(record.at)));
-            call.outcome = message.outcome();
+            call.outcome = outcome(&message);
             call.response_bytes = bytes;
         } else if message.is_request() {
             let target = message.target();
@@ -264,6 +187,21 @@ impl Waiting {
         }
         self.0.remove(key);
         None
+    }
+}
+
+/// Returns how a request ended, by its response.
+fn outcome(response: &Message) -> Outcome {
+    if let Some(error) = &response.error {
+        return Outcome::Failed {
+            code: error.member("code").and_then(|code| code.parse().ok()),
+            message: error.member("message").and_then(|message| message.string()).unwrap_or_default(),
+        };
+    }
+    let is_error = response.result.as_ref().and_then(|result| result.member("isError"));
+    match is_error {
+        Some(is_error) if is_error.as_str() == "true" => Outcome::ToolError,
+        _ => Outcome::Succeeded,
     }
 }
 

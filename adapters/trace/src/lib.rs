@@ -74,15 +74,17 @@ mod calls;
 mod compare;
 pub mod engine;
 mod mask;
+mod message;
 mod playback;
 mod record;
 mod recorder;
 mod shrink;
 mod trace;
 
-pub use calls::{Call, Calls, Message, Outcome};
+pub use calls::{Call, Calls, Outcome};
 pub use compare::{Difference, Replayed};
 pub use mask::{Mask, REPLACEMENT};
+pub use message::Message;
 pub use playback::{Playback, RecordedServer};
 pub use record::{Content, Cut, FORMAT_VERSION, Header, Line, Record, Side, Text};
 pub use recorder::{MAX_LINE, Recorder};

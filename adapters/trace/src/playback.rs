@@ -6,8 +6,8 @@ use mcp_proto::{Instant, RawJson};
 
 use crate::compare::Replayed;
 use crate::compare::comparison::Comparison;
-use crate::compare::message::Message;
 use crate::compare::steps::{Action, Step, Steps};
+use crate::message::Message;
 use crate::record::{Content, Side};
 use crate::trace::Trace;
 

@@ -4,9 +4,10 @@ use alloc::collections::VecDeque;
 
 use mcp_proto::{Instant, RawJson};
 
-use super::message::{Message, Relation, compare, first_difference};
+use super::relation::{Relation, compare, first_difference};
 use super::translation::Translation;
 use super::{Difference, Replayed};
+use crate::message::Message;
 use crate::record::{Content, Record, Side};
 use crate::trace::Trace;
 

@@ -1,7 +1,7 @@
 //! What was recorded beside what is said now.
 
 pub(crate) mod comparison;
-pub(crate) mod message;
+pub(crate) mod relation;
 pub(crate) mod steps;
 pub(crate) mod translation;
 
@@ -71,7 +71,7 @@ impl Difference {
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         let kind = |difference: &Self| {
-            let of = |text: &Option<String>| text.as_ref().map(|text| message::kind(text));
+            let of = |text: &Option<String>| text.as_ref().map(|text| relation::kind(text));
             let reason = difference.reason.split(": recorded ").next().unwrap_or_default().to_owned();
             (of(&difference.recorded), of(&difference.replayed), reason)
         };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use mcp_proto::{MemberEdit, RawJson};
 
-use super::message::Message;
+use crate::message::Message;
 
 const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 

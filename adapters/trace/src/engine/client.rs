@@ -12,7 +12,7 @@ use mcp_proto::{CallId, CallKey, CallOptions, Instant, Progress, RawJson, Versio
 use super::player::{self, Refusal, Role, without};
 use super::server::{declared, limits, rpc_error, said};
 use crate::compare::Replayed;
-use crate::compare::message::Message;
+use crate::message::Message;
 use crate::record::Side;
 use crate::trace::Trace;
 

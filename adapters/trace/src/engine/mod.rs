@@ -11,7 +11,7 @@ mod server;
 use alloc::borrow::Cow;
 
 use crate::compare::Replayed;
-use crate::compare::message::Message;
+use crate::message::Message;
 use crate::record::{Content, Record, Side};
 use crate::trace::Trace;
 

@@ -7,8 +7,8 @@ use mcp_proto::{Instant, RawJson};
 
 use crate::compare::Replayed;
 use crate::compare::comparison::Comparison;
-use crate::compare::message::Message;
 use crate::compare::steps::{Action, Piece, Step, Steps};
+use crate::message::Message;
 use crate::record::Side;
 use crate::trace::Trace;
 
@@ -185,7 +185,7 @@ impl<R: Role> Player<'_, R> {
         if self.comparison.settle(self.now, record, &message) {
             return;
         }
-        let members = message.json.elements().unwrap_or_else(|| vec![message.json.clone()]);
+        let members = message.parts();
         for member in members {
             let now = self.now;
             let mut joined = vec![Message::new(member)];

@@ -12,7 +12,8 @@ use mcp_proto::{
 
 use super::player::{self, Refusal, Role, without};
 use crate::compare::Replayed;
-use crate::compare::message::{Message, is_input_request};
+use crate::compare::relation::is_input_request;
+use crate::message::Message;
 use crate::record::{Content, Side};
 use crate::trace::Trace;
 

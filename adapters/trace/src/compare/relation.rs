@@ -1,65 +1,10 @@
-//! Messages as a replay sees them.
+//! How two messages relate, and where they differ.
 
 use core::fmt::Write as _;
 
 use mcp_proto::RawJson;
 
-/// A message that was taken apart.
-#[derive(Clone, Debug)]
-pub(crate) struct Message {
-    pub(crate) json: RawJson,
-    pub(crate) id: Option<RawJson>,
-    pub(crate) method: Option<String>,
-    pub(crate) params: Option<RawJson>,
-    pub(crate) result: Option<RawJson>,
-    pub(crate) error: Option<RawJson>,
-}
-
-impl Message {
-    pub(crate) fn new(json: RawJson) -> Self {
-        Self {
-            id: json.member("id"),
-            method: json.member("method").and_then(|method| method.string()),
-            params: json.member("params"),
-            result: json.member("result"),
-            error: json.member("error"),
-            json,
-        }
-    }
-
-    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
-        RawJson::new(text.to_vec()).ok().map(Self::new)
-    }
-
-    pub(crate) const fn is_request(&self) -> bool {
-        self.id.is_some() && self.method.is_some()
-    }
-
-    pub(crate) const fn is_response(&self) -> bool {
-        self.method.is_none() && (self.result.is_some() || self.error.is_some())
-    }
-
-    /// Returns the id as text, which is a key: `1` and `"1"` differ.
-    pub(crate) fn id_text(&self) -> Option<String> {
-        self.id.as_ref().map(|id| id.as_str().to_owned())
-    }
-
-    /// Returns a string member of the parameters.
-    pub(crate) fn param(&self, name: &str) -> Option<RawJson> {
-        self.params.as_ref()?.member(name)
-    }
-
-    /// Returns whether both are of the same kind: responses to the same request, or the same method.
-    pub(crate) fn is_counterpart(&self, other: &Self) -> bool {
-        match (&self.method, &other.method) {
-            (Some(method), Some(other_method)) => {
-                method == other_method && self.id.is_some() == other.id.is_some()
-            }
-            (None, None) => self.id.as_ref().map(RawJson::as_str) == other.id.as_ref().map(RawJson::as_str),
-            _ => false,
-        }
-    }
-}
+use crate::message::Message;
 
 /// Returns what kind of message a text is: its method, or what it answers with, whatever its values.
 pub(crate) fn kind(text: &str) -> (Option<String>, [bool; 3]) {
