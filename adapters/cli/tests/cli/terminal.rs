@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::thread;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
 
 use crate::config_file::TemporaryDirectory;
@@ -138,5 +139,90 @@ fn server_on_terminal_prints_a_usage_hint() {
         stderr.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "");
         assert!(server.wait().unwrap().success());
+    }
+}
+
+/// Runs `mcp-probe ARGS` with all that it has on a terminal of so many columns. Returns the exit code and what is shown.
+fn show_on_terminal(args: &[&str], columns: u16) -> (Option<i32>, String) {
+    let (mut user, program) = open_terminal();
+    let size = Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&user, size).unwrap();
+    let mut tool = probe_command()
+        .args(args)
+        .env("TERM", "xterm-256color")
+        .env_remove("COLUMNS")
+        .stdin(program.try_clone().unwrap())
+        .stderr(program.try_clone().unwrap())
+        .stdout(program)
+        .spawn()
+        .unwrap();
+    // Read meanwhile: a terminal has no room for all of it.
+    let reader = thread::spawn(move || {
+        let (mut shown, mut chunk) = (Vec::new(), [0; 4096]);
+        while let Ok(n @ 1..) = user.read(&mut chunk) {
+            shown.extend_from_slice(&chunk[..n]);
+        }
+        shown
+    });
+    let code = tool.wait().unwrap().code();
+    drop(tool);
+    (code, String::from_utf8_lossy(&reader.join().unwrap()).into_owned())
+}
+
+/// Returns a text without the escapes that set colours; any other escape is a failure.
+fn without_colours(shown: &str) -> String {
+    let mut plain = String::new();
+    let mut parts = shown.split('\u{1b}');
+    plain.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let parameters = part.strip_prefix('[').and_then(|rest| rest.split_once('m'));
+        let Some((colour, rest)) = parameters else { panic!("an escape that sets no colour: {shown:?}") };
+        assert!(colour.bytes().all(|byte| byte.is_ascii_digit() || byte == b';'), "{shown:?}");
+        plain.push_str(rest);
+    }
+    plain.replace('\r', "")
+}
+
+/// A session of recording, looking, playing again and asking why, at two widths. What a server says moves no cursor.
+#[test]
+fn sessions_of_tap_trace_replay_and_doctor_fit_a_terminal() {
+    let directory = TemporaryDirectory::new();
+    let trace = directory.path().join("t.ndjson");
+    let trace = trace.to_str().unwrap();
+    // Escapes, direction marks and a bell, from both sides.
+    let hostile = "text=\u{1b}]0;title\u{7}\u{202e}abc\u{1b}[2J";
+    let tap = ["call", "echo", hostile, "--", PROBE, "tap", "--out", trace, "--", PROBE, "serve"];
+    let (code, shown) = show_on_terminal(&tap, 80);
+    assert_eq!(code, Some(0), "{shown}");
+    without_colours(&shown);
+    for columns in [80, 200] {
+        let (code, shown) = show_on_terminal(&["trace", "show", trace], columns);
+        let plain = without_colours(&shown);
+        assert_eq!(code, Some(0), "{shown}");
+        assert!(plain.contains("tools/call echo") && !plain.contains('\u{202e}'), "{plain}");
+        let widest = plain.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+        // As wide as there is room for, and no wider.
+        assert!(
+            widest <= usize::from(columns) && widest > usize::from(columns) - 20,
+            "{columns}: {widest}\n{plain}"
+        );
+
+        for (args, wanted) in [
+            (&["trace", "show", "--full", trace][..], "tools/call"),
+            (&["replay", trace], "as recorded"),
+            (&["trace", "diff", trace, trace], ""),
+            (&["doctor", "--", PROBE, "serve"], "4 tools"),
+        ] {
+            let (code, shown) = show_on_terminal(args, columns);
+            let plain = without_colours(&shown);
+            assert!(
+                code == Some(0) && plain.contains(wanted) && !plain.contains('\u{202e}'),
+                "{args:?}: {plain}"
+            );
+        }
+        let (code, shown) = show_on_terminal(&["doctor", "--", "sh", "-c", "echo hello; exit 3"], columns);
+        let plain = without_colours(&shown);
+        let widest = plain.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+        assert!(code == Some(3) && plain.contains("why") && plain.contains("fix") && widest <= 80, "{plain}");
     }
 }
