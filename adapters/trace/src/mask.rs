@@ -1,6 +1,9 @@
 //! Secrets are replaced before anything is recorded, so that a trace can be given away.
 
+use alloc::borrow::Cow;
+
 use mcp_proto::fields::is_secret as is_secret_field;
+use memchr::{memchr, memchr2};
 
 /// What stands for a secret.
 pub const REPLACEMENT: &str = "[masked]";
@@ -52,6 +55,17 @@ const SECRET_WORDS: [(&str, usize); 13] = [
     ("xoxb-", 10),
     ("xoxp-", 10),
 ];
+
+/// First bytes of [`SECRET_WORDS`].
+static BEGINS_SECRET: [bool; 256] = {
+    let mut begins = [false; 256];
+    let mut index = 0;
+    while index < SECRET_WORDS.len() {
+        begins[SECRET_WORDS[index].0.as_bytes()[0] as usize] = true;
+        index += 1;
+    }
+    begins
+};
 
 /// What is replaced. The default has the usual names of secrets, and the usual forms of tokens.
 #[derive(Clone, Debug)]
@@ -169,7 +183,7 @@ impl Mask {
         }
         // Where what was not looked at yet begins.
         let (mut at, mut plain) = (0, 0);
-        while let Some(found) = memchr_quote(text, at) {
+        while let Some(found) = find_quote(text, at) {
             mask_words(&mut out, plain, found);
             let end = string_end(text, found);
             let colon = skip_space(text, end);
@@ -184,7 +198,7 @@ impl Mask {
             if !is_secret(&name, names) {
                 continue;
             }
-            let is_own = names.contains(&plain_name(&name));
+            let is_own = names.iter().any(|own| own.bytes().eq(plain_bytes(&name)));
             let value_end = match text.get(begin) {
                 // A schema has a property of this name: its members are masked by their own names.
                 Some(b'{') if !is_own => continue,
@@ -272,7 +286,9 @@ fn mask_parameters(text: &str, names: &[String]) -> String {
 }
 
 fn is_secret_parameter(name: &str, names: &[String]) -> bool {
-    is_secret(name, names) || is_secret_field(name) || SECRET_PARAMETERS.contains(&&*plain_name(name))
+    is_secret(name, names)
+        || is_secret_field(name)
+        || SECRET_PARAMETERS.iter().any(|known| known.bytes().eq(plain_bytes(name)))
 }
 
 /// Masks the queries of all URLs in a text.
@@ -291,9 +307,8 @@ fn mask_queries(text: &str, names: &[String]) -> String {
     masked
 }
 
-fn memchr_quote(text: &[u8], from: usize) -> Option<usize> {
-    let rest = text.get(from..)?;
-    rest.iter().position(|byte| *byte == b'"').map(|at| from + at)
+fn find_quote(text: &[u8], from: usize) -> Option<usize> {
+    memchr(b'"', text.get(from..)?).map(|at| from + at)
 }
 
 /// Returns the place after the array or object that begins at `at`, or the end of the text.
@@ -350,13 +365,15 @@ impl<'a> Replacing<'a> {
 fn mask_words(out: &mut Replacing<'_>, begin: usize, end: usize) {
     let text = out.from;
     let mut at = begin;
-    while at < end {
-        let rest = text.get(at..end).unwrap_or_default();
+    while let Some(byte) = text.get(at).filter(|_| at < end) {
         // Most bytes begin no such word.
-        let may_begin = matches!(rest.first(), Some(b'A' | b'B' | b'e' | b'g' | b'n' | b's' | b'x'))
-            && (at == begin
-                || !text.get(at - 1).is_some_and(u8::is_ascii_alphanumeric)
-                || is_escape(text, at));
+        if !BEGINS_SECRET[usize::from(*byte)] {
+            at += 1;
+            continue;
+        }
+        let rest = text.get(at..end).unwrap_or_default();
+        let may_begin =
+            at == begin || !text.get(at - 1).is_some_and(u8::is_ascii_alphanumeric) || is_escape(text, at);
         let found = SECRET_WORDS.iter().find(|(start, _)| may_begin && rest.starts_with(start.as_bytes()));
         let Some((start, least)) = found else {
             at += 1;
@@ -388,8 +405,13 @@ const fn is_token_byte(byte: u8) -> bool {
 }
 
 fn is_secret(name: &str, further: &[String]) -> bool {
-    let name = plain_name(name);
-    SECRET_NAMES.binary_search(&name.as_str()).is_ok() || further.contains(&name)
+    SECRET_NAMES.binary_search_by(|known| known.bytes().cmp(plain_bytes(name))).is_ok()
+        || further.iter().any(|known| known.bytes().eq(plain_bytes(name)))
+}
+
+/// Returns the bytes of a name without what spellings differ in.
+fn plain_bytes(name: &str) -> impl Iterator<Item = u8> {
+    name.bytes().filter(|byte| !matches!(byte, b'-' | b'_')).map(|byte| byte.to_ascii_lowercase())
 }
 
 /// Returns a name without what spellings differ in.
@@ -398,18 +420,21 @@ fn plain_name(name: &str) -> String {
 }
 
 /// Returns the text of a name with its quotes.
-fn name_of(quoted: &[u8]) -> String {
-    serde_json::from_slice(quoted).unwrap_or_else(|_| String::from_utf8_lossy(quoted).into_owned())
+fn name_of(quoted: &[u8]) -> Cow<'_, str> {
+    let inner = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
+    if memchr(b'\\', inner).is_none() {
+        return String::from_utf8_lossy(inner);
+    }
+    serde_json::from_slice::<String>(quoted).map_or_else(|_| String::from_utf8_lossy(inner), Cow::Owned)
 }
 
 /// Returns the place after a string that begins at `at`, or the end of the text.
 fn string_end(text: &[u8], at: usize) -> usize {
     let mut next = at + 1;
-    while let Some(byte) = text.get(next) {
-        match byte {
-            b'\\' => next += 2,
-            b'"' => return next + 1,
-            _ => next += 1,
+    while let Some(found) = memchr2(b'"', b'\\', text.get(next..).unwrap_or_default()) {
+        match text.get(next + found) {
+            Some(b'"') => return next + found + 1,
+            _ => next += found + 2,
         }
     }
     text.len()

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use memchr::memchr;
+
 use crate::mask::Mask;
 use crate::record::{Content, Cut, Header, Line, MAX_CUTS, Record, Side, Text};
 
@@ -69,7 +71,7 @@ impl<W: Write> Recorder<W> {
     pub fn bytes(&mut self, at: u64, from: Side, mut bytes: &[u8]) {
         let mut joined = false;
         while !bytes.is_empty() {
-            let newline = bytes.iter().position(|byte| *byte == b'\n');
+            let newline = memchr(b'\n', bytes);
             let (part, rest) = match newline {
                 Some(newline) => (bytes.get(..newline), bytes.get(newline + 1..)),
                 None => (Some(bytes), None),
