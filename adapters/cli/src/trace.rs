@@ -1,14 +1,43 @@
-//! Readable rendering of messages on the wire.
+//! Readable rendering of messages on the wire, and files in which they were recorded.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
 
 use mcp_proto::RawJson;
 use mcp_proto::http::HeadRecord;
 use mcp_proto::http::fields::{NAME, PARAM_PREFIX};
 use mcp_proto::tap::{Direction, TapRecord};
+use mcp_proto_trace::Trace;
 
 use crate::escape;
+use crate::failure::CommandFailure;
 use crate::ordered;
 use crate::paint::Paint;
 use crate::server::Server;
+use crate::session::print_note;
+
+/// Reads a recorded trace of at most `max_bytes` bytes from a file, or from stdin (`-`). One that is cut is read up to there, which a
+/// note says.
+///
+/// # Errors
+///
+/// Fails if it cannot be read, or is no trace.
+pub(crate) fn read_file(path: &Path, max_bytes: u64) -> Result<Trace, CommandFailure> {
+    let wrong = |error: &dyn core::fmt::Display| {
+        CommandFailure::usage(format!("the trace {} cannot be used: {error}", path.display()))
+    };
+    let from: Box<dyn BufRead> = if path == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(BufReader::new(File::open(path).map_err(|error| wrong(&error))?))
+    };
+    let trace = Trace::read(from, max_bytes).map_err(|error| wrong(&error))?;
+    if trace.is_cut {
+        print_note(&format!("the trace {} ends within a line, and was read up to there", path.display()));
+    }
+    Ok(trace)
+}
 
 /// Formats one message on one line: time, direction, text.
 pub(crate) fn format_record(record: &TapRecord, paint: Paint) -> String {

@@ -59,6 +59,11 @@ impl Message {
         RawJson::new(text.to_vec()).ok().map(Self::new)
     }
 
+    /// Returns whether it is an array of messages.
+    pub(crate) fn is_batch(&self) -> bool {
+        self.json.as_bytes().first() == Some(&b'[')
+    }
+
     /// Returns the members of a batch, or the message itself.
     pub(crate) fn parts(&self) -> Vec<RawJson> {
         self.json.elements().unwrap_or_else(|| vec![self.json.clone()])

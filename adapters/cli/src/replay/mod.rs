@@ -3,10 +3,9 @@
 mod peer;
 
 use core::time::Duration;
-use std::fs::File;
-use std::io::{self, BufReader};
+use std::io;
 use std::panic;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use mcp_proto_trace::engine::{replay, rust_test};
@@ -22,6 +21,7 @@ use crate::output::{count, create_private_file, print, print_value};
 use crate::paint::Paint;
 use crate::server::Server;
 use crate::session::{hint_at_terminal, print_note, print_stderr};
+use crate::trace::read_file;
 
 /// Plays a trace again: into the engines of this program, to a server, or to a client.
 ///
@@ -32,7 +32,7 @@ use crate::session::{hint_at_terminal, print_note, print_stderr};
 #[command(after_help = HELP, after_long_help = HELP)]
 #[command(override_usage = usage!("mcp-probe replay <TRACE> [--engine SIDE]\n       mcp-probe replay <TRACE> --serve [--any-order]\n       mcp-probe replay <TRACE>"))]
 pub(crate) struct ReplayArgs {
-    /// Trace, as `mcp-probe tap` writes it.
+    /// Trace, as `mcp-probe tap` writes it, or - for stdin.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
     /// Selects the engine that is played. Without it both are, one after the other.
@@ -99,7 +99,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = SHRINK_HELP, after_long_help = SHRINK_HELP)]
 pub(crate) struct ShrinkArgs {
-    /// Trace, as `mcp-probe tap` writes it.
+    /// Trace, as `mcp-probe tap` writes it, or - for stdin.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
     /// Selects the engine that is played.
@@ -177,7 +177,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandFailure> {
     if has_server && (args.serve || args.engine.is_some()) {
         return Err(CommandFailure::usage("--serve and --engine need no server: leave it out"));
     }
-    let trace = read(&args.trace)?;
+    let trace = read_file(&args.trace, MAX_TRACE)?;
     if args.serve {
         return serve(args, &trace);
     }
@@ -309,7 +309,7 @@ fn describe(side: Side, outcome: &Replayed, paint: Paint) -> String {
 ///
 /// Fails if the trace cannot be read or does not differ.
 pub(crate) fn run_shrink(args: &ShrinkArgs) -> Result<(), CommandFailure> {
-    let trace = read(&args.trace)?;
+    let trace = read_file(&args.trace, MAX_TRACE)?;
     let side = args.engine.into();
     // Before the work, which would be lost.
     let out = match &args.out {
@@ -369,14 +369,4 @@ fn reduce(trace: &Trace, side: Side, attempts: usize) -> Option<(Trace, String)>
         Failure::Panics => "the engine panics".into(),
     };
     Some((shrunk, what))
-}
-
-fn read(path: &Path) -> Result<Trace, CommandFailure> {
-    let failed = |why: String| CommandFailure::usage(format!("{}: {why}", path.display()));
-    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-    let trace = Trace::read(BufReader::new(file), MAX_TRACE).map_err(|error| failed(error.to_string()))?;
-    if trace.is_cut {
-        print_note(&format!("{} ends within a line, which is left out", path.display()));
-    }
-    Ok(trace)
 }

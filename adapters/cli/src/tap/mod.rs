@@ -129,34 +129,35 @@ impl Recording {
 /// Fails if the trace cannot be created, the server cannot be reached, or either side breaks.
 pub(crate) fn run(args: &TapArgs) -> Result<(), CommandFailure> {
     let server = Server::from_args(&args.server)?;
-    if let Server::Remote(remote) = &server {
-        let Some(address) = &args.http else {
-            return Err(CommandFailure::usage(
-                "a server over HTTP needs --http ADDRESS, where its clients connect",
-            ));
-        };
-        if !args.server.header.is_empty() || args.server.bearer.is_some() {
-            return Err(CommandFailure::usage(
-                "tap sends what the client sends: leave --bearer and --header out",
-            ));
-        }
-        let url = remote.config()?.endpoint().clone();
-        let recording = Arc::new(open_recording(args, &server)?);
-        return http::run(address, &url, &recording);
-    }
-    if args.http.is_some() {
-        return Err(CommandFailure::usage("--http is for a server over HTTP: give its URL"));
-    }
-    let front = open_front().map_err(|error| broken("stdin and stdout cannot be used", &error))?;
-    let recording = Arc::new(open_recording(args, &server)?);
     match &server {
+        Server::Remote(remote) => {
+            let Some(address) = &args.http else {
+                return Err(CommandFailure::usage(
+                    "a server over HTTP needs --http ADDRESS, where its clients connect",
+                ));
+            };
+            if !args.server.header.is_empty() || args.server.bearer.is_some() {
+                return Err(CommandFailure::usage(
+                    "tap sends what the client sends: leave --bearer and --header out",
+                ));
+            }
+            let url = remote.config()?.endpoint().clone();
+            http::run(address, &url, &open_recording(args, &server)?)
+        }
+        _ if args.http.is_some() => {
+            Err(CommandFailure::usage("--http is for a server over HTTP: give its URL"))
+        }
         Server::Stream(address) => {
+            let front = open_front()?;
+            let recording = open_recording(args, &server)?;
             let back = address.connect(CONNECT_TIMEOUT).map_err(|error| unreachable(&error.to_string()))?;
             relay(front, back, &mut || false, &recording)?;
             recording.record(|recorder, at| recorder.end(at, Side::Server, "closed"));
             Ok(())
         }
         Server::Program(program) => {
+            let front = open_front()?;
+            let recording = open_recording(args, &server)?;
             let heard = Arc::clone(&recording);
             let stderr = Stderr::lines(move |line| {
                 let is_terminal = io::stderr().is_terminal();
@@ -170,8 +171,7 @@ pub(crate) fn run(args: &TapArgs) -> Result<(), CommandFailure> {
             let back =
                 child.take_io().map_err(|error| broken("the pipes of the server cannot be used", &error))?;
             let mut has_ended = || child.status() != ProcessStatus::Running;
-            let ended = relay(front, back, &mut has_ended, &recording);
-            let back = ended?;
+            let back = relay(front, back, &mut has_ended, &recording)?;
             let report = child.shutdown(Some(back), SHUTDOWN_TIMEOUTS);
             let status = report.status.map_or_else(|| "ended".to_owned(), |status| status.to_string());
             recording.record(|recorder, at| recorder.end(at, Side::Server, &status));
@@ -183,7 +183,6 @@ pub(crate) fn run(args: &TapArgs) -> Result<(), CommandFailure> {
                 None => Ok(()),
             }
         }
-        Server::Remote(_) => Ok(()),
     }
 }
 
@@ -207,14 +206,13 @@ fn relay<B: Duplex>(
 }
 
 /// Opens stdin and stdout, so that reading never blocks.
-fn open_front() -> io::Result<Stdio> {
-    let mut front = Stdio::guarded()?;
-    front.set_read_nonblocking()?;
-    Ok(front)
+fn open_front() -> Result<Stdio, CommandFailure> {
+    let opened = Stdio::guarded().and_then(|mut front| front.set_read_nonblocking().map(|()| front));
+    opened.map_err(|error| broken("stdin and stdout cannot be used", &error))
 }
 
 /// Creates the trace.
-fn open_recording(args: &TapArgs, server: &Server) -> Result<Recording, CommandFailure> {
+fn open_recording(args: &TapArgs, server: &Server) -> Result<Arc<Recording>, CommandFailure> {
     let clock = Clock::start();
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let millis = u64::try_from(since_1970.as_millis()).unwrap_or_default();
@@ -243,7 +241,7 @@ fn open_recording(args: &TapArgs, server: &Server) -> Result<Recording, CommandF
     let by = concat!("mcp-probe ", env!("CARGO_PKG_VERSION"));
     let header = Header::new(by, millis).command(words(server));
     let recorder = Recorder::new(file, header, mask, args.max_size << 20).map_err(cannot)?;
-    Ok(Recording { recorder: Mutex::new(recorder), clock })
+    Ok(Arc::new(Recording { recorder: Mutex::new(recorder), clock }))
 }
 
 /// Returns the words that name the server.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use similar::{Algorithm, DiffTag, capture_diff_slices};
 
 use super::args::DiffArgs;
-use super::read;
+
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::{count, print};
@@ -22,7 +22,10 @@ const MAX_VALUE: usize = 200;
 const CHUNK: usize = 1 << 16;
 
 pub(crate) fn run(args: &DiffArgs) -> Result<(), CommandFailure> {
-    let (first, second) = (read(&args.first, args.size)?, read(&args.second, args.size)?);
+    let (first, second) = (
+        trace::read_file(&args.first, args.size.max_size)?,
+        trace::read_file(&args.second, args.size.max_size)?,
+    );
     let paint = Paint::for_stdout();
     let differences = compare(&first, &second);
     let mut out = String::new();

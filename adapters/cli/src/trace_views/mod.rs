@@ -7,16 +7,15 @@ mod html;
 mod otlp;
 mod show;
 
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
-use std::path::Path;
+use std::fs;
 
 use mcp_proto_trace::{Outcome, Trace};
 
 use crate::failure::CommandFailure;
 use crate::output::print;
 use crate::session::print_note;
-use args::{ConvertArgs, SizeArgs};
+use crate::trace::read_file;
+use args::ConvertArgs;
 
 pub(crate) use args::TraceCommand;
 
@@ -30,23 +29,6 @@ pub(crate) fn run(command: &TraceCommand) -> Result<(), CommandFailure> {
     }
 }
 
-/// Reads a trace. One that is cut is read up to there, which a note says.
-fn read(path: &Path, size: SizeArgs) -> Result<Trace, CommandFailure> {
-    let wrong = |error: &dyn core::fmt::Display| {
-        CommandFailure::usage(format!("the trace {} cannot be used: {error}", path.display()))
-    };
-    let from: Box<dyn BufRead> = if path == Path::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        Box::new(BufReader::new(File::open(path).map_err(|error| wrong(&error))?))
-    };
-    let trace = Trace::read(from, size.max_size).map_err(|error| wrong(&error))?;
-    if trace.is_cut {
-        print_note(&format!("the trace {} ends within a line, and was read up to there", path.display()));
-    }
-    Ok(trace)
-}
-
 /// What is made of a trace, with notes about what it lacks.
 struct Document {
     text: String,
@@ -58,7 +40,7 @@ fn convert(
     args: &ConvertArgs,
     format: fn(&Trace) -> Result<Document, CommandFailure>,
 ) -> Result<(), CommandFailure> {
-    let Document { text, notes } = format(&read(&args.file, args.size)?)?;
+    let Document { text, notes } = format(&read_file(&args.file, args.size.max_size)?)?;
     notes.iter().for_each(|note| print_note(note));
     let Some(path) = &args.out else { return print(&text) };
     fs::write(path, text)

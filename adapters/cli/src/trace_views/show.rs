@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use terminal_size::{Width, terminal_size};
 
 use super::args::{ShowArgs, SideChoice};
-use super::{outcome_name, read};
+use super::outcome_name;
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::{count, print, print_value};
@@ -22,7 +22,7 @@ const CHUNK: usize = 1 << 16;
 const MIN_TEXT: usize = 20;
 
 pub(crate) fn run(args: &ShowArgs) -> Result<(), CommandFailure> {
-    let trace = read(&args.file, args.size)?;
+    let trace = trace::read_file(&args.file, args.size.max_size)?;
     let calls = Calls::new(&trace);
     if args.json {
         let shown = calls.calls.iter().filter(|call| is_call_shown(args, call));

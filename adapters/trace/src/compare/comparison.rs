@@ -63,11 +63,9 @@ impl<'t> Comparison<'t> {
     /// Translates a recorded line for the side that hears it. `heard` gets each of its messages.
     pub(crate) fn translate(&mut self, recorded: &[u8], heard: &mut dyn FnMut(&Message)) -> Vec<u8> {
         let Some(message) = Message::parse(recorded) else { return recorded.to_vec() };
-        let members = message.json.elements();
         let mut is_changed = false;
-        let translated: Vec<_> = members
-            .clone()
-            .unwrap_or_else(|| vec![message.json.clone()])
+        let translated: Vec<_> = message
+            .parts()
             .into_iter()
             .map(|member| {
                 let translated = self.names.input(&Message::new(member.clone()));
@@ -81,10 +79,10 @@ impl<'t> Comparison<'t> {
             })
             .collect();
         let texts: Vec<_> = translated.iter().map(RawJson::as_str).collect();
-        match members {
+        match message.is_batch() {
             _ if !is_changed => recorded.to_vec(),
-            Some(_) => format!("[{}]", texts.join(",")).into_bytes(),
-            None => texts.concat().into_bytes(),
+            true => format!("[{}]", texts.join(",")).into_bytes(),
+            false => texts.concat().into_bytes(),
         }
     }
 
@@ -118,27 +116,21 @@ impl<'t> Comparison<'t> {
 
     /// Compares a recorded message with its counterpart. Returns whether there was one.
     pub(crate) fn settle(&mut self, now: Instant, record: usize, recorded: &Message) -> bool {
-        let is_array = |message: &Message| message.json.as_bytes().first() == Some(&b'[');
         let mut counterpart = None;
         for (index, said) in self.said.iter().enumerate() {
             let Some(message) = &said.message else { continue };
-            if is_array(recorded) != is_array(message) {
+            if recorded.is_batch() != message.is_batch() {
                 continue;
             }
             // A request has got its id from the engine: the first one of this method.
-            let translated =
-                if recorded.is_request() && message.is_request() && recorded.method == message.method {
-                    let mut names = core::mem::take(&mut self.names);
-                    if recorded.id.as_ref().is_some_and(|id| names.engine_id(id).is_none()) {
-                        names.learn(recorded, message);
-                    }
-                    let translated = names.output(message);
-                    self.names = names;
-                    translated
-                } else {
-                    self.names.learn_state(recorded, message);
-                    self.names.output(message)
-                };
+            if recorded.is_request() && message.is_request() && recorded.method == message.method {
+                if recorded.id.as_ref().is_some_and(|id| self.names.engine_id(id).is_none()) {
+                    self.names.learn(recorded, message);
+                }
+            } else {
+                self.names.learn_state(recorded, message);
+            }
+            let translated = self.names.output(message);
             // A legacy server may refuse the probe by any error (VER-025).
             let is_probe = |message: &Message| {
                 message.error.is_some() && message.id_text().is_some_and(|id| self.probes.contains(&id))
@@ -160,7 +152,7 @@ impl<'t> Comparison<'t> {
         }
         let Some((index, relation, translated)) = counterpart else { return false };
         // Notifications of one method may come in another order.
-        if relation == Relation::Different && recorded.id.is_none() && !is_array(recorded) {
+        if relation == Relation::Different && recorded.id.is_none() && !recorded.is_batch() {
             return false;
         }
         self.said.remove(index);
