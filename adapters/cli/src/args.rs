@@ -8,7 +8,7 @@ pub(crate) mod values;
 
 pub(crate) use authorization::AuthorizationArgs;
 pub(crate) use endpoint::{ProtectionArgs, ProxyArgs, ServeHttpArgs};
-pub(crate) use server::{ServerArgs, ServerPlaceArgs, is_url, socket, url};
+pub(crate) use server::{ServerArgs, ServerPlaceArgs, connection, is_url, socket, url};
 pub(crate) use target::{
     ALLOWED_PING_MISSES, ConnectionArgs, EraChoice, RequestArgs, RevisionArgs, Runtime, StderrChoice,
     TargetArgs,
@@ -22,6 +22,7 @@ macro_rules! usage {
             $head,
             " <SERVER>\n       <SERVER>: <URL>\n                 ",
             "tcp://<HOST>:<PORT> | unix:<PATH> | --serial <DEVICE[:BAUD]>\n                 ",
+            "@<NAME>\n                 ",
             "-- <CMD>...\n                 ",
             "--config <FILE> --server <NAME>"
         )

@@ -7,8 +7,8 @@ use crate::failure::CommandFailure;
 use crate::features::{self, Feature, Needs};
 use crate::stop;
 use crate::{
-    bridge, call, check, complete, completions, demo, doctor, events, gateway, generate, inspect, listen,
-    ping, pins, prompt, read, replay, serve, skills, tap, tokens, trace_views,
+    bridge, call, check, complete, completions, connect, demo, doctor, events, gateway, generate, inspect,
+    listen, ping, pins, prompt, read, replay, serve, skills, tap, tokens, trace_views,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -42,6 +42,11 @@ pub(crate) enum Command {
     Login(tokens::LogInArgs),
     Logout(tokens::LogOutArgs),
     Whoami(tokens::WhoamiArgs),
+    Connect(Box<connect::ConnectArgs>),
+    Connections(connect::ConnectionsArgs),
+    Disconnect(connect::DisconnectArgs),
+    #[command(hide = true)]
+    KeepConnections(connect::KeepArgs),
     Serve(serve::ServeArgs),
     Bridge(bridge::BridgeArgs),
     Gateway(gateway::GatewayArgs),
@@ -70,6 +75,8 @@ impl Command {
             Self::Ping(args) => args.json,
             Self::Login(args) => args.json,
             Self::Whoami(args) => args.json,
+            Self::Connect(args) => args.json,
+            Self::Connections(args) => args.json,
             Self::Trace(command) => command.prints_json_object(),
             Self::Check(_)
             | Self::Listen(_)
@@ -83,6 +90,8 @@ impl Command {
             | Self::Logout(_)
             | Self::Pin(_)
             | Self::Demo(_)
+            | Self::Disconnect(_)
+            | Self::KeepConnections(_)
             | Self::Completions(_) => false,
         }
     }
@@ -94,6 +103,7 @@ impl Command {
             Self::Serve(_)
                 | Self::Bridge(_)
                 | Self::Gateway(_)
+                | Self::KeepConnections(_)
                 | Self::Events(events::EventsCommand::Subscribe(_))
         )
     }
@@ -132,7 +142,15 @@ impl Command {
             Self::Bridge(args) => args.add_needs(&mut needs),
             Self::Gateway(args) => args.add_needs(&mut needs),
             Self::Demo(args) => needs.runtime(args.runtime),
-            Self::Tap(_) | Self::Replay(_) | Self::Shrink(_) | Self::Trace(_) | Self::Completions(_) => {}
+            Self::Connect(args) => needs.authorization(&args.authorization),
+            Self::Tap(_)
+            | Self::Replay(_)
+            | Self::Shrink(_)
+            | Self::Trace(_)
+            | Self::Connections(_)
+            | Self::Disconnect(_)
+            | Self::KeepConnections(_)
+            | Self::Completions(_) => {}
         }
         needs.check()
     }
@@ -170,6 +188,10 @@ impl Command {
             Self::Logout(args) => tokens::log_out(&args),
             #[cfg(feature = "auth")]
             Self::Whoami(args) => tokens::whoami(&args),
+            Self::Connect(args) => connect::connect(*args),
+            Self::Connections(args) => connect::list(&args),
+            Self::Disconnect(args) => connect::disconnect(args),
+            Self::KeepConnections(_) => connect::keep(),
             Self::Serve(args) => serve::run(args),
             Self::Bridge(args) => bridge::run(args),
             Self::Gateway(args) => gateway::run(args),

@@ -72,6 +72,12 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
+    /// Returns the kind of failure with this exit code. An unknown one is a failure of another kind.
+    pub(crate) fn from_code(code: u8) -> Self {
+        let all = [Self::Usage, Self::Connection, Self::Timeout, Self::Unanswered, Self::Unauthorized];
+        all.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Self::Failed)
+    }
+
     /// Returns the name of this kind of failure in JSON.
     const fn as_str(self) -> &'static str {
         match self {
@@ -219,6 +225,11 @@ impl CommandFailure {
 
     pub(crate) fn deviations(&self) -> &[String] {
         &self.deviations
+    }
+
+    /// Returns the last lines that the server wrote to stderr, if they are not shown anyway.
+    pub(crate) fn stderr_tail(&self) -> &str {
+        &self.stderr_tail
     }
 
     /// Returns the last line that the server wrote to stderr, if it is not shown anyway.

@@ -35,6 +35,8 @@ mod client;
 mod command;
 mod complete;
 mod completions;
+mod connect;
+mod connections;
 mod content;
 mod demo;
 mod deviations;

@@ -10,8 +10,8 @@ use mcp_std::process::terminate_all;
 
 #[cfg(unix)]
 pub(crate) use unix::{
-    StopSignal, end_servers_on_signal, hangup_flag, park_if_ending, run_on_signal, shut_down_on_signal,
-    shut_down_within,
+    StopRequest, StopSignal, end_servers_on_signal, hangup_flag, park_if_ending, run_on_signal,
+    shut_down_on_signal, shut_down_within,
 };
 
 #[cfg(unix)]
@@ -83,6 +83,22 @@ mod unix {
         readable: UnixStream,
         /// Whether the loop has seen the request.
         is_seen: Cell<bool>,
+        /// Whether all server processes of this program are to end with the loop.
+        ends_all: bool,
+    }
+
+    /// Ends one loop of several.
+    pub(crate) struct StopRequest {
+        flags: Arc<StopFlags>,
+        sender: UnixStream,
+    }
+
+    impl StopRequest {
+        pub(crate) fn send(&self) {
+            self.flags.is_requested.store(true, Ordering::SeqCst);
+            // The loop is gone if it fails.
+            let _ = (&self.sender).write_all(&[0]);
+        }
     }
 
     #[derive(Default)]
@@ -106,19 +122,27 @@ mod unix {
                 }
                 let _ = sender.write_all(&[0]);
             })?;
-            Ok(Self { flags, readable: receiver, is_seen: Cell::new(false) })
+            Ok(Self { flags, readable: receiver, is_seen: Cell::new(false), ends_all: true })
+        }
+
+        /// Returns the signal of one loop of several, and what sends it. It leaves the servers of other loops alone.
+        pub(crate) fn of_loop() -> io::Result<(StopRequest, Self)> {
+            let flags = Arc::<StopFlags>::default();
+            let (readable, sender) = UnixStream::pair()?;
+            let request = StopRequest { flags: flags.clone(), sender };
+            Ok((request, Self { flags, readable, is_seen: Cell::new(false), ends_all: false }))
         }
 
         /// Returns the request of one connection of a server: it comes when the server shuts down.
         pub(crate) fn of_connection(connection: &StreamConnection) -> io::Result<Self> {
-            let flags = Arc::<StopFlags>::default();
-            let (receiver, mut sender) = UnixStream::pair()?;
-            let request = flags.clone();
-            connection.on_shutdown(move |_| {
-                request.is_requested.store(true, Ordering::SeqCst);
-                let _ = sender.write_all(&[0]);
-            });
-            Ok(Self { flags, readable: receiver, is_seen: Cell::new(false) })
+            let (request, signal) = Self::of_loop()?;
+            connection.on_shutdown(move |_| request.send());
+            Ok(Self { ends_all: true, ..signal })
+        }
+
+        /// Returns whether the signal was sent, and asks for the end of all server processes.
+        pub(crate) fn ends_servers(&self) -> bool {
+            self.ends_all && self.is_requested()
         }
 
         /// Sets whether the loop is running.
@@ -190,6 +214,10 @@ mod other {
         pub(crate) const fn set_looping(&self, _: bool) {}
 
         pub(crate) const fn is_requested(&self) -> bool {
+            false
+        }
+
+        pub(crate) const fn ends_servers(&self) -> bool {
             false
         }
 

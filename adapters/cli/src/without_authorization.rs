@@ -43,3 +43,9 @@ pub(crate) fn add_to<C: Connector>(_: Options<C>, authorizer: &Authorizer) -> Op
 pub(crate) const fn failure(_: &Error, _: &str) -> Option<CommandFailure> {
     None
 }
+
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "with the feature it can fail")]
+pub(crate) const fn resolve(_: &mut AuthorizationArgs, _: &std::path::Path) -> Result<(), CommandFailure> {
+    Ok(())
+}

@@ -9,8 +9,9 @@ use mcp_std::io::StreamAddress;
 
 use crate::args::is_url;
 use crate::command::Cli;
+use crate::connections;
 
-/// Moves a URL or the address of a socket to the position of the server command, behind `--`.
+/// Moves a URL, the address of a socket or @NAME to the position of the server command, behind `--`.
 ///
 /// It needs no `--` before it and may stand among the options. The commands `serve`, `gateway`, `trace` and `demo`, and those of `events`
 /// without a server take none. Values of [`URL_OPTIONS`] are skipped.
@@ -18,7 +19,7 @@ pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString
     let mut words: Vec<OsString> = words.collect();
     let is =
         |at: usize, names: &[&str]| words.get(at).is_some_and(|word| names.iter().any(|name| word == name));
-    let takes_none = is(1, &["serve", "gateway", "demo", "shrink", "trace"])
+    let takes_none = is(1, &["serve", "gateway", "demo", "shrink", "trace", "connections", "disconnect"])
         || (is(1, &["events"]) && is(2, &["receive", "send", "verify"]));
     if takes_none || words.iter().any(|word| word == "--") {
         return words;
@@ -28,12 +29,38 @@ pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString
         before.is_some_and(|word| URL_OPTIONS.contains(&word))
     };
     let is_address = |word: &str| is_url(word) || StreamAddress::is_socket(word);
+    let of_connections = words.iter().enumerate().filter(|(at, word)| {
+        word.to_str()
+            .is_some_and(|word| word.strip_prefix('@').is_some_and(|name| connections::name(name).is_ok()))
+            && !takes_value(&words, at.wrapping_sub(1))
+    });
+    let connection = of_connections.map(|(at, _)| at).next();
     let mut urls = words.iter().enumerate().filter(|(_, word)| word.to_str().is_some_and(is_address));
-    if let Some((at, _)) = urls.rfind(|(at, _)| !is_value(*at)) {
+    let url = urls.rfind(|(at, _)| !is_value(*at)).map(|(at, _)| at);
+    if let Some(at) = connection.or(url) {
         let url = words.remove(at);
         words.extend(["--".into(), url]);
     }
     words
+}
+
+/// Returns whether the word at this place is an option whose value is the next word.
+fn takes_value(words: &[OsString], at: usize) -> bool {
+    let Some(option) = words.get(at).and_then(|word| word.to_str()).filter(|_| at > 1) else { return false };
+    let cli = Cli::command();
+    let mut definition = cli.find_subcommand(command(words));
+    // Commands of a command.
+    if let Some(inner) = words.get(2).and_then(|word| definition?.find_subcommand(word)) {
+        definition = Some(inner);
+    }
+    let is_named = |arg: &clap::Arg| match option.strip_prefix("--") {
+        Some(long) => arg.get_long() == Some(long),
+        None => {
+            option.strip_prefix('-').is_some_and(|short| arg.get_short().is_some_and(|c| short.ends_with(c)))
+        }
+    };
+    let mut arguments = definition.into_iter().flat_map(clap::Command::get_arguments);
+    arguments.any(|arg| is_named(arg) && arg.get_action().takes_values())
 }
 
 /// Returns whether an invalid command line asks for one JSON object. See [`crate::command::Command::prints_json_object()`].
@@ -54,6 +81,8 @@ pub(crate) fn wants_json(words: &[OsString]) -> bool {
                 | "verify"
                 | "ping"
                 | "login"
+                | "connect"
+                | "connections"
                 | "whoami"
         ),
     };
@@ -63,8 +92,10 @@ pub(crate) fn wants_json(words: &[OsString]) -> bool {
 /// Adds tips about the two forms of a server to an error about a word that is neither a URL nor behind `--`.
 pub(crate) fn add_server_tips(error: &mut clap::Error, words: &[OsString]) {
     let command = command(words);
-    let takes_server =
-        !matches!(command, "" | "serve" | "demo" | "shrink" | "trace" | "completions" | "help");
+    let takes_server = !matches!(
+        command,
+        "" | "serve" | "demo" | "shrink" | "trace" | "connections" | "disconnect" | "completions" | "help"
+    );
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return };
     if !takes_server || word.starts_with('-') || error.kind() != ErrorKind::UnknownArgument {
         return;

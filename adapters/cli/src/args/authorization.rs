@@ -5,11 +5,12 @@ use core::time::Duration;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 use super::values::duration;
 
 /// Where tokens are stored.
-#[derive(Debug, Args)]
+#[derive(Debug, PartialEq, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Authorization")]
 pub(crate) struct TokenStoreArgs {
     /// Stores tokens in this file.
@@ -21,7 +22,7 @@ pub(crate) struct TokenStoreArgs {
 }
 
 /// The client as an authorization server knows it.
-#[derive(Debug, Args)]
+#[derive(Debug, PartialEq, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Authorization")]
 pub(crate) struct OAuthClientArgs {
     /// Names the client that is registered at the authorization server.
@@ -49,7 +50,7 @@ pub(crate) struct OAuthClientArgs {
 }
 
 /// How tokens are got, and which.
-#[derive(Debug, Args)]
+#[derive(Debug, PartialEq, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Authorization")]
 pub(crate) struct GrantArgs {
     /// Names the client by the URL of its metadata document.
@@ -104,7 +105,7 @@ pub(crate) struct GrantArgs {
 }
 
 /// How a user is asked.
-#[derive(Debug, Args)]
+#[derive(Debug, PartialEq, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Authorization")]
 pub(crate) struct LoginArgs {
     /// Opens the page to log in by this command.
@@ -130,7 +131,7 @@ pub(crate) struct LoginArgs {
 }
 
 /// All options of authorization, for commands that connect to a server.
-#[derive(Debug, Args)]
+#[derive(Debug, PartialEq, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Authorization")]
 pub(crate) struct AuthorizationArgs {
     /// Lets the user log in if the server asks for it.
@@ -146,7 +147,7 @@ pub(crate) struct AuthorizationArgs {
 }
 
 /// How tokens are got, for which client, and where they are stored.
-#[derive(Debug, Args)]
+#[derive(Debug, PartialEq, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Authorization")]
 pub(crate) struct TokenArgs {
     #[command(flatten)]
@@ -160,7 +161,7 @@ pub(crate) struct TokenArgs {
 }
 
 /// A value of the command line that holds a secret or refers to one. `Debug` omits it (SEC-019).
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SecretArg(pub(crate) String);
 
 impl From<&str> for SecretArg {
@@ -176,7 +177,7 @@ impl fmt::Debug for SecretArg {
 }
 
 /// The way to a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum GrantChoice {
     /// A user logs in with a browser.
     Code,
@@ -191,7 +192,7 @@ pub(crate) enum GrantChoice {
 }
 
 /// When tokens are bound to a key (DPoP).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum DpopChoice {
     /// Where the authorization server offers it and the server asks for it.
     #[default]

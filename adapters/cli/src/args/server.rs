@@ -52,11 +52,11 @@ pub(crate) struct ServerPlaceArgs {
     /// skipped.
     #[arg(long, value_name = "DEVICE[:BAUD]", conflicts_with_all = ["command", "config", "server_name"])]
     pub(crate) serial: Option<SerialConfig>,
-    /// Server: a program with its arguments, a URL, or a socket.
+    /// Server: a program with its arguments, a URL, a socket, or @NAME.
     ///
     /// The program is started without a shell; the name mcp-probe means this program itself. A URL, for example
     /// http://127.0.0.1:8080/mcp, needs no -- before it, and neither does a socket that carries one message per line:
-    /// tcp://HOST:PORT or unix:PATH.
+    /// tcp://HOST:PORT or unix:PATH. @NAME is a connection that `mcp-probe connect` keeps.
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
@@ -73,6 +73,14 @@ pub(crate) fn url(command: &[OsString]) -> Option<&str> {
 pub(crate) fn socket(command: &[OsString]) -> Option<&str> {
     match command {
         [only] => only.to_str().filter(|text| StreamAddress::is_socket(text)),
+        _ => None,
+    }
+}
+
+/// Returns the name of the connection given in place of a server command, if any.
+pub(crate) fn connection(command: &[OsString]) -> Option<&str> {
+    match command {
+        [only] => only.to_str()?.strip_prefix('@'),
         _ => None,
     }
 }

@@ -6,13 +6,14 @@ use clap::{Args, ValueEnum};
 use mcp_proto::client::Config;
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::{Era, Version, VersionSet};
+use serde::{Deserialize, Serialize};
 
 use super::authorization::AuthorizationArgs;
 use super::server::ServerArgs;
-use super::values::{duration, level, revision};
+use super::values::{duration, level, optional_revision, revision};
 
 /// How a connection to a server begins, and how long it lasts.
-#[derive(Debug, Args)]
+#[derive(Debug, PartialEq, Args, Serialize, Deserialize)]
 pub(crate) struct ConnectionArgs {
     /// Limits the time to start the server and agree on a revision.
     ///
@@ -105,7 +106,7 @@ pub(crate) struct RequestArgs {
     pub(crate) target: TargetArgs,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, PartialEq, Args, Serialize, Deserialize)]
 pub(crate) struct RevisionArgs {
     /// Selects the era of the protocol.
     ///
@@ -114,6 +115,7 @@ pub(crate) struct RevisionArgs {
     pub(crate) era: EraChoice,
     /// Speaks only this revision, for example 2025-06-18.
     #[arg(long, value_name = "REV", value_parser = revision)]
+    #[serde(with = "optional_revision")]
     pub(crate) protocol_version: Option<Version>,
 }
 
@@ -138,7 +140,7 @@ impl RevisionArgs {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum EraChoice {
     /// Both eras: a client probes the server, a server accepts either.
     #[default]

@@ -72,6 +72,23 @@ pub(crate) fn revision(text: &str) -> Result<Version, String> {
     })
 }
 
+/// A revision for another process of this program: its name.
+pub(crate) mod optional_revision {
+    use mcp_proto::Version;
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    #[expect(clippy::ref_option, reason = "serde asks for it")]
+    pub(crate) fn serialize<S: Serializer>(version: &Option<Version>, to: S) -> Result<S::Ok, S::Error> {
+        version.map(Version::as_str).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Version>, D::Error> {
+        let name = Option::<String>::deserialize(from)?;
+        name.map(|name| super::revision(&name).map_err(D::Error::custom)).transpose()
+    }
+}
+
 /// Parses a JSON object.
 pub(crate) fn json_object(text: &str) -> Result<RawJson, String> {
     // serde_json goes first because its errors say what was expected and where.

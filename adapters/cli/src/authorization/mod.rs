@@ -8,6 +8,8 @@ mod pasted_redirect;
 mod store;
 
 use std::io::{self, IsTerminal as _};
+#[cfg(unix)]
+use std::path::Path;
 
 pub(crate) use mcp_auth::client::Authorizer;
 use mcp_blocking::Error;
@@ -18,6 +20,8 @@ use mcp_runtime::client::{Connector, Options};
 use crate::args::authorization::{OAuthClientArgs, TokenArgs, TokenStoreArgs};
 use crate::args::{AuthorizationArgs, RevisionArgs};
 use crate::failure::CommandFailure;
+#[cfg(unix)]
+use crate::server::read_secret;
 use crate::server::{RemoteServer, Server};
 pub(crate) use challenge::learn_challenges;
 pub(crate) use failure::url_text;
@@ -108,6 +112,36 @@ pub(crate) fn for_stored_tokens(
         }
     });
     Ok(Some(authorizer.store(store)))
+}
+
+/// Replaces what depends on the environment and the working directory of this process, so that another one gets the same tokens.
+///
+/// # Errors
+///
+/// Fails if a secret cannot be read, or is in a variable and needed again.
+#[cfg(unix)]
+pub(crate) fn resolve(args: &mut AuthorizationArgs, here: &Path) -> Result<(), CommandFailure> {
+    let TokenArgs { grant, client, store, .. } = &mut args.tokens;
+    if let Some(secret) = &mut client.client_secret {
+        let value = read_secret(&secret.0, "--client-secret")?;
+        if value.starts_with('@') || value.starts_with("env:") {
+            let why = "--client-secret: a secret that begins with '@' or 'env:' cannot be passed on";
+            return Err(CommandFailure::usage(why));
+        }
+        secret.0 = value;
+    }
+    for (name, value) in [("--assertion", &mut grant.assertion), ("--id-token", &mut grant.id_token)] {
+        let Some(value) = value else { continue };
+        let Some(path) = value.0.strip_prefix('@') else {
+            return Err(CommandFailure::usage(format!(
+                "{name}: it is read anew for each token: write @FILE"
+            )));
+        };
+        value.0 = format!("@{}", here.join(path).display());
+    }
+    client.client_key = client.client_key.take().map(|path| here.join(path));
+    store.token_store = store::find(store.token_store.as_deref()).map(|path| here.join(path));
+    Ok(())
 }
 
 /// Lets an authorizer answer the challenges of the server.

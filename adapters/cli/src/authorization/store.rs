@@ -78,7 +78,7 @@ impl TokenStore for ProbeStore {
 }
 
 /// Returns the file of the store; `None` if nothing names one.
-fn find(named: Option<&Path>) -> Option<PathBuf> {
+pub(super) fn find(named: Option<&Path>) -> Option<PathBuf> {
     let variable = || env::var_os("MCP_TOKEN_STORE").filter(|path| !path.is_empty()).map(PathBuf::from);
     named.map(Path::to_path_buf).or_else(variable).or_else(FileStore::default_path)
 }

@@ -147,7 +147,7 @@ impl Front {
     pub(crate) fn finish(self, close_servers: impl FnOnce()) -> Result<(), CommandFailure> {
         let Self { mut downstream, stop_signal, command, .. } = self;
         stop_signal.set_looping(false);
-        if stop_signal.is_requested() {
+        if stop_signal.ends_servers() {
             // The sender of the signal does not wait for a slow server.
             terminate_all(stop::SERVER_END_TIMEOUT);
         }

@@ -32,6 +32,10 @@ pub(crate) struct SharedDownstream {
     now: Instant,
     error: Option<io::Error>,
     shutdown_deadline: Option<Instant>,
+    /// Time without a client after which the transport ends.
+    idle_end: Option<Duration>,
+    /// Time at which that is over; `None` while there are clients.
+    idle_deadline: Option<Instant>,
 }
 
 struct Client {
@@ -132,6 +136,25 @@ impl SharedDownstream {
             now,
             error: None,
             shutdown_deadline: None,
+            idle_end: None,
+            idle_deadline: None,
+        }
+    }
+
+    /// Ends the transport when there was no client for this time.
+    pub(crate) fn end_after(mut self, idle: Option<Duration>) -> Self {
+        self.idle_end = idle;
+        self
+    }
+
+    /// Lets go of the listener if there was no client for long enough. One that is about to come is accepted before this.
+    fn end_if_idle(&mut self) {
+        let Some(idle) = self.idle_end.filter(|_| self.clients.is_empty()) else {
+            self.idle_deadline = None;
+            return;
+        };
+        if *self.idle_deadline.get_or_insert(self.now + idle) <= self.now {
+            self.listener = None;
         }
     }
 
@@ -209,7 +232,12 @@ impl SharedDownstream {
 
     fn next_deadline(&mut self) -> Option<Instant> {
         let deadlines = self.clients.iter().filter_map(|client| client.deadline);
-        deadlines.chain(self.accepts_at).chain(self.shutdown_deadline).chain(self.engine.poll_timeout()).min()
+        deadlines
+            .chain(self.accepts_at)
+            .chain(self.shutdown_deadline)
+            .chain(self.idle_deadline)
+            .chain(self.engine.poll_timeout())
+            .min()
     }
 }
 
@@ -269,6 +297,7 @@ impl Downstream for SharedDownstream {
             }
         }
         self.close_late();
+        self.end_if_idle();
         self.engine.handle_timeout(self.now);
     }
 

@@ -18,6 +18,7 @@ use mcp_proto::http::fields::AUTHORIZATION;
 use mcp_runtime::client::{Connector, Options};
 use mcp_std::io::StreamAddress;
 use mcp_std::process::{Program, Stderr};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::args::{self, ServerArgs, ServerPlaceArgs, StderrChoice};
@@ -26,20 +27,21 @@ use crate::failure::{CommandFailure, Exit, FailureContext, UNREACHABLE_HINT};
 use crate::features::Feature;
 use crate::paint::Paint;
 use crate::session::print_stderr;
-use crate::{era_cache, escape};
+use crate::{connections, era_cache, escape};
 pub(crate) use config_file::Location;
 use config_file::{ConfigEntry, ConfigHeader, ConfiguredEntry, ConfiguredServer};
 
 /// A server to start or to connect to.
-#[derive(PartialEq, Eq)]
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Server {
     Program(ServerProgram),
     Remote(RemoteServer),
+    #[serde(with = "stream_address")]
     Stream(StreamAddress),
 }
 
 /// A server on stdio.
-#[derive(PartialEq, Eq)]
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ServerProgram {
     program: OsString,
     args: Vec<OsString>,
@@ -49,10 +51,12 @@ pub(crate) struct ServerProgram {
     directory: Option<PathBuf>,
     /// Name in a configuration file. It stands for the command, whose arguments may contain secrets from variables.
     name: Option<String>,
+    /// Whether the variables are all that the program gets.
+    is_resolved: bool,
 }
 
 /// A server over HTTP.
-#[derive(PartialEq, Eq)]
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RemoteServer {
     url: String,
     fields: Vec<HeaderField>,
@@ -61,7 +65,7 @@ pub(crate) struct RemoteServer {
 }
 
 /// A header field that each request carries. Its value is secret.
-#[derive(PartialEq, Eq)]
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct HeaderField {
     name: String,
     value: String,
@@ -141,6 +145,9 @@ impl Server {
             });
             return address.map(Self::Stream);
         }
+        if let (None, Some(name)) = (&place.config, args::connection(&place.command)) {
+            return connections::address(name).map(Self::Stream);
+        }
         Ok(match (&place.config, args::url(&place.command)) {
             (Some(path), _) => Self::from_config(place, path)?,
             (None, _) if place.server_name.is_some() => {
@@ -184,6 +191,7 @@ impl Server {
                 env: env.into_iter().map(|(name, value)| (name, Some(value))).collect(),
                 directory: directory.map(Into::into),
                 name: Some(name),
+                is_resolved: false,
             }),
             ConfigEntry::Remote { url, headers } => {
                 let fields = headers.into_iter().map(|ConfigHeader { name, value, at }| HeaderField {
@@ -210,7 +218,14 @@ impl Server {
     pub(crate) fn from_command(words: impl Iterator<Item = OsString>) -> Self {
         let mut args: Vec<_> = words.collect();
         let program = if args.is_empty() { OsString::new() } else { args.remove(0) };
-        Self::Program(ServerProgram { program, args, env: Vec::new(), directory: None, name: None })
+        Self::Program(ServerProgram {
+            program,
+            args,
+            env: Vec::new(),
+            directory: None,
+            name: None,
+            is_resolved: false,
+        })
     }
 
     /// Names the source of lines that are no messages.
@@ -239,7 +254,9 @@ impl Server {
     pub(crate) fn display_name(&self) -> String {
         let name = match self {
             Self::Remote(remote) => remote.display_name(),
-            Self::Stream(address) => address.to_string(),
+            Self::Stream(address) => {
+                connections::name_at(address).map_or_else(|| address.to_string(), |name| format!("@{name}"))
+            }
             Self::Program(ServerProgram { name: Some(name), .. }) => name.clone(),
             Self::Program(program) => {
                 let words: Vec<_> = program.words().map(OsStr::to_string_lossy).collect();
@@ -253,7 +270,11 @@ impl Server {
 
     /// Creates a failure from an error of a client of this server.
     pub(crate) fn failure(&self, error: &Error, context: &FailureContext) -> CommandFailure {
-        if let (Self::Stream(_), Error::Io(error)) = (self, error) {
+        if let (Self::Stream(address), Error::Io(error)) = (self, error) {
+            let is_gone = matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound);
+            if let Some(name) = connections::name_at(address).filter(|_| is_gone) {
+                return connections::missing(&name);
+            }
             // Its text names the address.
             let failure = CommandFailure::new(Exit::Connection, error.to_string());
             return match error.kind() {
@@ -283,6 +304,17 @@ impl Server {
         }
     }
 
+    /// Replaces what depends on the environment and the working directory of this process, so that another one can start the server.
+    #[cfg(unix)]
+    pub(crate) fn resolve(&mut self, here: &Path) {
+        match self {
+            Self::Program(program) => program.resolve(here),
+            Self::Stream(StreamAddress::Unix(path)) => *path = here.join(&path),
+            Self::Stream(StreamAddress::Serial(line)) => line.device = here.join(&line.device),
+            Self::Remote(_) | Self::Stream(_) => {}
+        }
+    }
+
     /// Returns the names of the header fields that each request carries.
     pub(crate) fn field_names(&self) -> Vec<String> {
         match self {
@@ -308,6 +340,9 @@ impl ServerProgram {
             StderrChoice::Null => Stderr::Null,
         };
         let mut program = Program::new(resolve_program(&self.program)).args(&self.args).stderr(stderr);
+        if self.is_resolved {
+            program = program.clear_env();
+        }
         if let Some(directory) = &self.directory {
             program = program.current_dir(directory);
         }
@@ -318,6 +353,22 @@ impl ServerProgram {
             };
         }
         program
+    }
+
+    /// Takes the values of all variables, and makes paths absolute. Variables that are not UTF-8 are left out.
+    #[cfg(unix)]
+    fn resolve(&mut self, here: &Path) {
+        let environment = self.program(StderrChoice::Null).environment().into_iter();
+        let texts = environment
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        self.env = texts.map(|(name, value)| (name, Some(value))).collect();
+        self.is_resolved = true;
+        self.directory =
+            Some(self.directory.as_ref().map_or_else(|| here.to_owned(), |path| here.join(path)));
+        self.program = resolve_program(&self.program);
+        if self.program.as_encoded_bytes().contains(&b'/') {
+            self.program = here.join(&self.program).into();
+        }
     }
 
     /// Returns the name in a configuration file, or the file name of the program.
@@ -460,6 +511,25 @@ impl ServerSpec<'_> {
             options = authorization::add_to(options, authorizer);
         }
         Ok(options.connect_http(remote.config()?))
+    }
+}
+
+/// The address of a socket or a line for another process of this program: its text.
+mod stream_address {
+    use mcp_std::io::StreamAddress;
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(address: &StreamAddress, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(address)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<StreamAddress, D::Error> {
+        let text = String::deserialize(from)?;
+        match text.strip_prefix("serial:") {
+            Some(line) => Ok(StreamAddress::Serial(line.parse().map_err(D::Error::custom)?)),
+            None => text.parse().map_err(D::Error::custom),
+        }
     }
 }
 

@@ -23,6 +23,8 @@ mod check_profiles;
 #[cfg(unix)]
 mod check_protection;
 mod config_file;
+#[cfg(target_os = "linux")]
+mod connect;
 mod demo;
 #[cfg(unix)]
 mod doctor;

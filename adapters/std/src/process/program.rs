@@ -130,6 +130,14 @@ impl Program {
         &self.program
     }
 
+    /// Returns the variables that the server would get if it were started now: those that are set and those that are inherited.
+    ///
+    /// With [`clear_env`](Self::clear_env) and these, it can be started as from here by a process with another environment.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(OsString, OsString)> {
+        self.environment.resolve().into_iter().collect()
+    }
+
     /// Starts the server, on Unix as the leader of its own process group.
     ///
     /// It may be called again, for example after a server has exited. Stdin and stdout are pipes:
@@ -141,7 +149,7 @@ impl Program {
     ///
     /// [`SpawnError`]; no process is left running then.
     pub fn spawn(&self) -> Result<Child, SpawnError> {
-        let environment: Vec<_> = self.environment.resolve().into_iter().collect();
+        let environment = self.environment();
         let directory = self.directory.as_deref();
         if let Some(hook) = &self.hook {
             let launch =

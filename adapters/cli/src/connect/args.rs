@@ -1,0 +1,95 @@
+//! Options of `connect`, `connections` and `disconnect`.
+
+use core::time::Duration;
+
+use clap::Args;
+
+use crate::args::values::{duration, duration_or_zero};
+use crate::args::{AuthorizationArgs, ConnectionArgs, RevisionArgs, ServerArgs, usage};
+use crate::connections::name;
+
+/// Keeps a connection to a server, for the commands that name it: @NAME.
+///
+/// A background process, one for each user, keeps the server and its session: what a tool has stored or opened is there for the next
+/// command. It outlives the terminal, and ends with its last connection.
+#[derive(Debug, Args)]
+#[command(after_help = HELP, after_long_help = HELP)]
+#[command(override_usage = usage!("mcp-probe connect <NAME> [OPTIONS]"))]
+pub(crate) struct ConnectArgs {
+    /// Name of the connection: letters, digits, '-', '_' and '.'.
+    #[arg(value_parser = name)]
+    pub(crate) name: String,
+    /// Ends the connection when no command has used it for this time: 30m or 90s.
+    ///
+    /// In use it is while a command is connected. 0 never ends it.
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = duration_or_zero)]
+    pub(crate) idle: Duration,
+    /// Limits the time to wait for one answer of the server.
+    ///
+    /// Progress restarts the time. The commands have their own timeouts.
+    #[arg(long, value_name = "TIME", default_value = "60m", value_parser = duration)]
+    pub(crate) timeout: Duration,
+    /// Prints one JSON object instead.
+    ///
+    /// Its members: name, server, era, revision, seconds (since it was made), idle (seconds until it ends without use, or null),
+    /// isNew (whether this command made it).
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) revisions: RevisionArgs,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+    #[command(flatten)]
+    pub(crate) authorization: AuthorizationArgs,
+}
+
+/// Lists the connections that `connect` keeps.
+#[derive(Debug, Args)]
+pub(crate) struct ConnectionsArgs {
+    /// Prints one JSON object instead.
+    ///
+    /// Its members: process (id of the background process, or null if there is none), version (of it, or null), connections (as
+    /// `connect --json` prints them).
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Ends connections that `connect` keeps, and their servers.
+#[derive(Debug, Args)]
+pub(crate) struct DisconnectArgs {
+    /// Names of connections.
+    #[arg(value_name = "NAME", value_parser = name, required_unless_present = "all")]
+    pub(crate) names: Vec<String>,
+    /// Ends all connections, and the background process.
+    #[arg(long, conflicts_with = "names")]
+    pub(crate) all: bool,
+}
+
+/// Keeps the connections of a user. The command `connect` starts it.
+#[derive(Debug, Args)]
+pub(crate) struct KeepArgs {}
+
+const HELP: &str = "\
+Every command that takes a server takes @NAME, before or after its own words. A
+command is a client of its own; the session with the server is one, and its
+questions go to the command whose call asks. The server is told of no roots and
+no sampling. If it dies, running calls get an error, and the next call starts it
+again, without what it had in its memory.
+
+The server gets the environment and the working directory of `connect`. Tokens
+that `login` has stored are used and renewed; on a terminal `connect` asks for a
+login if the server does. The same command again changes nothing. What the
+server writes to its stderr is shown if it does not start, and dropped later.
+
+The sockets are in the folder mcp-probe in XDG_RUNTIME_DIR, or in one of this
+user among the temporary files; nobody else may use it. At most 64 connections.
+
+Examples:
+  mcp-probe connect lab -- mcp-probe serve --everything
+  mcp-probe call @lab echo text=hello
+  mcp-probe inspect @lab
+  mcp-probe connect lights --idle 0 --serial /dev/ttyACM0
+  mcp-probe connections
+  mcp-probe disconnect lab";

@@ -1,0 +1,288 @@
+//! The commands: they ask the background process, and start it if there is none.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+use std::fs::DirBuilder;
+use std::io::{self, ErrorKind, IsTerminal as _, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+use std::{env, fs, thread};
+
+use mcp_std::io::StreamAddress;
+use serde::Serialize;
+
+use super::args::{ConnectArgs, ConnectionsArgs, DisconnectArgs};
+use super::control::{self, Answer, CONTROL_SOCKET, Request, Summary, Wanted};
+use super::keeper;
+use crate::authorization;
+use crate::connections;
+use crate::escape;
+use crate::failure::{CommandFailure, Exit};
+use crate::output::{print, print_value};
+use crate::paint::Paint;
+use crate::proxy::first_message::shared_capabilities;
+use crate::proxy::upstream::ClientIdentity;
+use crate::server::Server;
+
+/// The connections for `--json`.
+#[derive(Serialize)]
+struct ConnectionsJson {
+    process: Option<u32>,
+    version: Option<String>,
+    connections: Vec<Summary>,
+}
+
+/// Has a connection kept.
+///
+/// # Errors
+///
+/// Fails if the command line is wrong, if the server cannot be reached, or if the name is of another connection.
+pub(crate) fn connect(args: ConnectArgs) -> Result<(), CommandFailure> {
+    let json = args.json;
+    let wait = args.connection.connect_timeout.saturating_add(ANSWER_TIMEOUT);
+    let may_ask = args.authorization.authorize || io::stdin().is_terminal();
+    let wanted = resolve(args)?;
+    if let Server::Stream(address) = &wanted.server {
+        if let Some(name) = connections::name_at(address) {
+            return Err(CommandFailure::usage(format!("@{name} is a connection already")));
+        }
+    }
+    let text = serde_json::to_string(&wanted)
+        .map_err(|error| CommandFailure::usage(format!("the server cannot be kept: {error}")))?;
+    let request = Request::Connect { version: VERSION.to_owned(), wanted: text };
+    let summary = match ask(&request, true, wait)? {
+        Some(Answer::Failed(failure)) => {
+            let failure = CommandFailure::from(failure);
+            if failure.exit() != Exit::Unauthorized || !may_ask || !wanted.server.is_remote() {
+                return Err(failure);
+            }
+            log_in(wanted)?;
+            summary(ask(&request, true, wait)?)?
+        }
+        answer => summary(answer)?,
+    };
+    if json {
+        return print_value(&summary);
+    }
+    let Summary { name, server, era, revision, is_new, .. } = &summary;
+    let how = if *is_new { "connected to" } else { "is connected to" };
+    print(&format!("@{name} {how} {} ({era} era, revision {revision})\n", escape::line(server)))
+}
+
+/// Lists the connections.
+///
+/// # Errors
+///
+/// Fails if the background process does not answer.
+pub(crate) fn list(args: &ConnectionsArgs) -> Result<(), CommandFailure> {
+    let report = match ask(&Request::List, false, ANSWER_TIMEOUT)? {
+        None => ConnectionsJson { process: None, version: None, connections: Vec::new() },
+        Some(Answer::Connections { process, version, connections }) => {
+            ConnectionsJson { process: Some(process), version: Some(version), connections }
+        }
+        Some(_) => return Err(other_version()),
+    };
+    if args.json {
+        return print_value(&report);
+    }
+    let ConnectionsJson { process: Some(process), connections, .. } = report else {
+        return print("there are no connections\n");
+    };
+    let paint = Paint::for_stdout();
+    let mut out = String::new();
+    for Summary { name, server, era, revision, seconds, idle, .. } in &connections {
+        let idle = match idle {
+            Some(idle) => format!("ends after {} without use", describe_time(*idle)),
+            None => "stays without use".to_owned(),
+        };
+        let age = describe_time(*seconds as f64);
+        let (name, server) = (paint.name(format!("@{name}")), escape::line(server));
+        out.push_str(&format!("{name}  {server}\n    {era} era, revision {revision}, {age} old, {idle}\n"));
+    }
+    print(&format!("{out}{}\n", paint.dim(format!("kept by process {process}"))))
+}
+
+/// Ends connections.
+///
+/// # Errors
+///
+/// Fails if there is none of a name.
+pub(crate) fn disconnect(args: DisconnectArgs) -> Result<(), CommandFailure> {
+    let wanted = args.names.clone();
+    let names = (!args.all).then_some(args.names);
+    let ended = match ask(&Request::Disconnect(names), false, ANSWER_TIMEOUT)? {
+        None => Vec::new(),
+        Some(Answer::Disconnected(names)) => names,
+        Some(Answer::Failed(failure)) => return Err(failure.into()),
+        Some(_) => return Err(other_version()),
+    };
+    for name in &ended {
+        print(&format!("@{name} has ended\n"))?;
+    }
+    match wanted.iter().find(|name| !ended.contains(name)) {
+        Some(name) => Err(connections::missing(name)),
+        None => Ok(()),
+    }
+}
+
+/// Replaces all that depends on the environment and the working directory of this process.
+fn resolve(args: ConnectArgs) -> Result<Wanted, CommandFailure> {
+    let here = env::current_dir()
+        .map_err(|error| CommandFailure::failed(format!("there is no working directory: {error}")))?;
+    let mut server = Server::from_args(&args.server)?;
+    let shown = server.display_name();
+    server.resolve(&here);
+    let mut authorization = args.authorization;
+    if server.is_remote() {
+        authorization::resolve(&mut authorization, &here)?;
+    }
+    // Nobody sees the background process.
+    authorization.asks_nobody = true;
+    let ConnectArgs { name, idle, timeout, revisions, connection, .. } = args;
+    Ok(Wanted { name, shown, server, authorization, revisions, connection, timeout, idle })
+}
+
+/// Lets the user log in, by a connection that ends at once. The tokens are stored.
+fn log_in(mut wanted: Wanted) -> Result<(), CommandFailure> {
+    wanted.authorization.asks_nobody = false;
+    let opener = keeper::opener(wanted)?;
+    let identity = ClientIdentity { info: None, capabilities: shared_capabilities() };
+    Arc::new(opener).open(&identity)?.close();
+    Ok(())
+}
+
+fn summary(answer: Option<Answer>) -> Result<Summary, CommandFailure> {
+    match answer {
+        Some(Answer::Connected(summary)) => Ok(summary),
+        Some(Answer::Failed(failure)) => Err(failure.into()),
+        _ => Err(other_version()),
+    }
+}
+
+fn other_version() -> CommandFailure {
+    CommandFailure::failed("the background process is of another version")
+        .with_hint("`mcp-probe disconnect --all` of that version ends it, and so does its SIGTERM")
+}
+
+/// Asks the background process; `None` if there is none and none is to be started.
+fn ask(request: &Request, starts: bool, wait: Duration) -> Result<Option<Answer>, CommandFailure> {
+    let folder = connections::folder();
+    check_folder(&folder, starts)?;
+    let control = folder.join(CONTROL_SOCKET);
+    let begun = Instant::now();
+    let mut has_started = false;
+    loop {
+        let failed = |error: &io::Error| no_answer(&control, error, wait);
+        match UnixStream::connect(&control) {
+            Ok(stream) => match exchange(&stream, request, wait) {
+                Ok(Some(answer)) => return Ok(Some(answer)),
+                // It was about to end, and takes no more requests.
+                Ok(None) => {}
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(failed(&error)),
+            },
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+                if !starts {
+                    return Ok(None);
+                }
+                start()?;
+                has_started = true;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(failed(&error)),
+        }
+        if begun.elapsed() > START_TIMEOUT {
+            let why = if has_started { "ends at once" } else { "takes no requests" };
+            return Err(CommandFailure::failed(format!("the background process {why}")));
+        }
+        thread::sleep(RETRY_PAUSE);
+    }
+}
+
+fn exchange(stream: &UnixStream, request: &Request, wait: Duration) -> io::Result<Option<Answer>> {
+    stream.set_read_timeout(Some(wait))?;
+    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+    control::write(stream, request)?;
+    control::read(stream)
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+}
+
+fn no_answer(control: &Path, error: &io::Error, wait: Duration) -> CommandFailure {
+    let address = StreamAddress::Unix(control.to_owned());
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => CommandFailure::new(
+            Exit::Timeout,
+            format!("the background process at {address} gave no answer within {} s", wait.as_secs()),
+        ),
+        ErrorKind::InvalidData => other_version(),
+        _ => CommandFailure::failed(format!("the background process at {address} cannot be asked: {error}")),
+    }
+}
+
+/// Starts the background process, and waits until it takes requests.
+fn start() -> Result<(), CommandFailure> {
+    let failed =
+        |error: io::Error| CommandFailure::failed(format!("the background process does not start: {error}"));
+    let program = env::current_exe().map_err(failed)?;
+    let mut command = Command::new(program);
+    command.arg("keep-connections").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(failed)?;
+    let mut said = String::new();
+    if let Some(stdout) = &mut child.stdout {
+        stdout.take(MAX_START_BYTES).read_to_string(&mut said).map_err(failed)?;
+    }
+    match said.trim() {
+        keeper::READY => Ok(()),
+        "" => Err(CommandFailure::failed("the background process ended at once")),
+        why => Err(CommandFailure::failed(format!("the background process does not start: {why}"))),
+    }
+}
+
+/// Checks that nobody else can reach what is in the folder. Creates it if it is needed.
+fn check_folder(folder: &Path, creates: bool) -> Result<(), CommandFailure> {
+    let shown = folder.display();
+    let failed = |why: &str| CommandFailure::failed(format!("connections cannot be kept in {shown}: {why}"));
+    if creates {
+        match DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed(&error.to_string())),
+            _ => {}
+        }
+    }
+    match fs::symlink_metadata(folder) {
+        Ok(found) if !found.is_dir() => Err(failed("it is no folder")),
+        Ok(found) if found.uid() != rustix::process::getuid().as_raw() => {
+            Err(failed("it is of another user"))
+        }
+        Ok(found) if found.mode() & 0o077 != 0 => {
+            Err(failed("others can use it").with_hint(format!("`chmod 700 {shown}` changes that")))
+        }
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound && !creates => Ok(()),
+        Err(error) => Err(failed(&error.to_string())),
+    }
+}
+
+/// Describes a time in its largest unit that has two digits, or one.
+fn describe_time(seconds: f64) -> String {
+    match seconds {
+        few if few < 120.0 => format!("{few:.0} s"),
+        some if some < 7_200.0 => format!("{:.0} min", some / 60.0),
+        some if some < 172_800.0 => format!("{:.0} h", some / 3_600.0),
+        many => format!("{:.0} days", many / 86_400.0),
+    }
+}
+
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Time in which the background process answers what needs no server.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time in which it takes a request after it was started.
+const START_TIMEOUT: Duration = Duration::from_secs(15);
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// Maximum length of what it says when it starts.
+const MAX_START_BYTES: u64 = 4 << 10;
