@@ -5,8 +5,6 @@ use std::{env, fs};
 
 use mcp_std::io::StreamAddress;
 
-use crate::failure::{CommandFailure, Exit};
-
 /// Parses the name of a connection: letters, digits, `-`, `_` and `.`, at most 64, and no dot first.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -26,9 +24,9 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 ///
-/// Fails if it is no name of a connection.
-pub(crate) fn address(text: &str) -> Result<StreamAddress, CommandFailure> {
-    let name = name(text).map_err(|why| CommandFailure::usage(format!("@{text}: {why}")))?;
+/// Returns a text if it is no name of a connection.
+pub(crate) fn address(text: &str) -> Result<StreamAddress, String> {
+    let name = name(text).map_err(|why| format!("@{text}: {why}"))?;
     Ok(StreamAddress::Unix(socket(&folder(), &name)))
 }
 
@@ -43,15 +41,15 @@ pub(crate) fn name_at(address: &StreamAddress) -> Option<String> {
     (path.parent() == Some(&folder())).then(|| name_of(path)).flatten()
 }
 
-/// Creates the failure for a connection that nobody keeps. Others are named.
-pub(crate) fn missing(name: &str) -> CommandFailure {
+/// Returns why a connection cannot be used that nobody keeps, and what to do. Others are named.
+pub(crate) fn describe_missing(name: &str) -> (String, String) {
     let others = names();
     let known = match &*others {
         [] => String::new(),
         some => format!("; there are: @{}", some.join(" @")),
     };
-    CommandFailure::new(Exit::Connection, format!("there is no connection @{name}"))
-        .with_hint(format!("`mcp-probe connect {name} …` with a server makes it{known}"))
+    let hint = format!("`mcp-probe connect {name} …` with a server makes it{known}");
+    (format!("there is no connection @{name}"), hint)
 }
 
 /// Returns the names of sockets in the folder. One whose process was killed is among them.

@@ -95,12 +95,13 @@ pub(crate) fn list(args: &ConnectionsArgs) -> Result<(), CommandFailure> {
     let mut out = String::new();
     for Summary { name, server, era, revision, seconds, idle, .. } in &connections {
         let idle = match idle {
-            Some(idle) => format!("ends after {} without use", describe_time(*idle)),
+            Some(idle) => format!("ends after {idle} s without use"),
             None => "stays without use".to_owned(),
         };
-        let age = describe_time(*seconds as f64);
         let (name, server) = (paint.name(format!("@{name}")), escape::line(server));
-        out.push_str(&format!("{name}  {server}\n    {era} era, revision {revision}, {age} old, {idle}\n"));
+        out.push_str(&format!(
+            "{name}  {server}\n    {era} era, revision {revision}, {seconds} s old, {idle}\n"
+        ));
     }
     print(&format!("{out}{}\n", paint.dim(format!("kept by process {process}"))))
 }
@@ -123,7 +124,10 @@ pub(crate) fn disconnect(args: DisconnectArgs) -> Result<(), CommandFailure> {
         print(&format!("@{name} has ended\n"))?;
     }
     match wanted.iter().find(|name| !ended.contains(name)) {
-        Some(name) => Err(connections::missing(name)),
+        Some(name) => {
+            let (message, hint) = connections::describe_missing(name);
+            Err(CommandFailure::new(Exit::Connection, message).with_hint(hint))
+        }
         None => Ok(()),
     }
 }
@@ -265,16 +269,6 @@ fn check_folder(folder: &Path, creates: bool) -> Result<(), CommandFailure> {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound && !creates => Ok(()),
         Err(error) => Err(failed(&error.to_string())),
-    }
-}
-
-/// Describes a time in its largest unit that has two digits, or one.
-fn describe_time(seconds: f64) -> String {
-    match seconds {
-        few if few < 120.0 => format!("{few:.0} s"),
-        some if some < 7_200.0 => format!("{:.0} min", some / 60.0),
-        some if some < 172_800.0 => format!("{:.0} h", some / 3_600.0),
-        many => format!("{:.0} days", many / 86_400.0),
     }
 }
 

@@ -104,8 +104,7 @@ fn begin() -> io::Result<Option<(FileLock, UnixListener, StopSignal)>> {
             // It has just begun, or is about to end.
             None if begun.elapsed() < LOCK_TIMEOUT => thread::sleep(Duration::from_millis(20)),
             None => {
-                let why = "another one has begun and takes no requests";
-                return Err(io::Error::new(ErrorKind::TimedOut, why));
+                return Err(io::Error::new(ErrorKind::TimedOut, "another one takes no requests"));
             }
         }
     };

@@ -146,7 +146,7 @@ impl Server {
             return address.map(Self::Stream);
         }
         if let (None, Some(name)) = (&place.config, args::connection(&place.command)) {
-            return connections::address(name).map(Self::Stream);
+            return connections::address(name).map(Self::Stream).map_err(CommandFailure::usage);
         }
         Ok(match (&place.config, args::url(&place.command)) {
             (Some(path), _) => Self::from_config(place, path)?,
@@ -273,7 +273,8 @@ impl Server {
         if let (Self::Stream(address), Error::Io(error)) = (self, error) {
             let is_gone = matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound);
             if let Some(name) = connections::name_at(address).filter(|_| is_gone) {
-                return connections::missing(&name);
+                let (message, hint) = connections::describe_missing(&name);
+                return CommandFailure::new(Exit::Connection, message).with_hint(hint);
             }
             // Its text names the address.
             let failure = CommandFailure::new(Exit::Connection, error.to_string());

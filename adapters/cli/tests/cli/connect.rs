@@ -142,7 +142,7 @@ fn commands_share_the_session_of_a_connection() {
     user.run(&["connections"]).assert_ok().assert_stdout(&[
         "@legacy",
         "@modern",
-        "ends after 30 min without use",
+        "ends after 1800 s without use",
     ]);
     user.run(&["disconnect", "legacy"]).assert_ok().assert_stdout(&["@legacy has ended"]);
     assert_eq!(servers(process).len(), 1);
