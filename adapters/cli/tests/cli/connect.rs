@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 use crate::support::{PROBE, ProbeOutput, probe_command, run};
 
 /// A user without connections. Their background process ends with this.
-struct User {
+pub(crate) struct User {
     /// Short, because the path of a socket is.
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 impl User {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("mcp-c{}-{n}", std::process::id()));
@@ -31,11 +31,11 @@ impl User {
         Self { folder }
     }
 
-    fn environment(&self) -> [(&str, &str); 1] {
+    pub(crate) fn environment(&self) -> [(&str, &str); 1] {
         [("XDG_RUNTIME_DIR", self.folder.to_str().expect("UTF-8"))]
     }
 
-    fn run(&self, args: &[&str]) -> ProbeOutput {
+    pub(crate) fn run(&self, args: &[&str]) -> ProbeOutput {
         run(args, &self.environment())
     }
 

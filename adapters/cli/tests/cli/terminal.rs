@@ -10,12 +10,14 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
 
 use crate::config_file::TemporaryDirectory;
+use crate::connect::User;
 use crate::protected_server::{Behaviour, ProtectedServer, browser_command, get};
 use crate::support::{PROBE, probe_command, run};
 
 /// Opens a terminal. Returns the side of the user and the side of the program.
 fn open_terminal() -> (File, File) {
-    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    // No program holds the side of the user.
+    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&controller).unwrap();
     unlockpt(&controller).unwrap();
     let path = ptsname(&controller, Vec::new()).unwrap().into_string().unwrap();
@@ -104,6 +106,50 @@ fn command_on_terminal_lets_the_user_log_in_by_itself() {
     assert!(shown.contains("/authorize?") && !shown.contains("s3cret"), "{shown}");
     let done = run(&["call", "greet", &server.url], &environment).assert_ok();
     assert_eq!((&*done.stdout, server.token_forms().len()), ("hello\n", 1));
+}
+
+#[test]
+fn kept_connection_logs_in_on_its_terminal_and_outlives_it() {
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    let (store, opened) = (user.folder.join("tokens.json"), user.folder.join("opened"));
+    let browser = browser_command(&opened);
+    let visited = server.clone();
+    let visitor = thread::spawn(move || assert_eq!(get(&visited.follow(&opened)).0, 200));
+    let stored = [("MCP_TOKEN_STORE", store.to_str().unwrap()), ("BROWSER", &*browser)];
+    let environment = [&user.environment()[..], &stored].concat();
+    let (mut near, far) = open_terminal();
+    for width in [80, 200] {
+        tcsetwinsize(&far, Winsize { ws_row: 24, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        // The shell has the terminal for its own, and gets SIGHUP when that is closed.
+        let script = format!("'{PROBE}' connect greeter '{}' && echo done && exec sleep 1000", server.url);
+        let mut shell = std::process::Command::new("setsid");
+        shell.args(["--ctty", "sh", "-c", &script]).envs(environment.iter().copied());
+        let [input, output, errors] = [(); 3].map(|()| far.try_clone().unwrap());
+        let mut shell = shell.stdin(input).stdout(output).stderr(errors).spawn().expect("util-linux");
+        let mut shown = String::new();
+        let mut lines = BufReader::new(&mut near);
+        while !shown.ends_with("done\r\n") {
+            assert!(lines.read_line(&mut shown).expect("the terminal") > 0, "{shown}");
+        }
+        let is_new = width == 80;
+        let how = if is_new { "connected to" } else { "is connected to" };
+        assert!(shown.contains(&format!("@greeter {how} {}", server.url)), "{shown}");
+        assert_eq!(shown.contains("/authorize?"), is_new, "{shown}");
+        assert!(shown.lines().all(|line| !line.contains("s3cret")), "{shown}");
+        if width == 200 {
+            let listed = user.run(&["connections"]).assert_ok();
+            assert!(listed.stdout.lines().all(|line| line.chars().count() <= 80), "{listed}");
+            // The terminal is closed.
+            drop((near, far));
+            assert!(!shell.wait().unwrap().success());
+            break;
+        }
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+    }
+    visitor.join().unwrap();
+    user.run(&["call", "@greeter", "greet"]).assert_ok().assert_stdout(&["hello"]);
+    assert_eq!(server.token_forms().len(), 1);
 }
 
 #[test]
