@@ -302,7 +302,7 @@ impl Keeper {
         drop(state);
         let (sender, opened) = mpsc::sync_channel(1);
         let place = Place { keeper: Arc::clone(self), name: name.clone() };
-        let run = move || place.hold(wanted, signal, sender);
+        let run = move || place.hold(wanted, signal, &sender);
         // The place is given up with the closure if there is no thread.
         thread::Builder::new()
             .name(name)
@@ -337,8 +337,8 @@ impl Drop for Place {
 
 impl Place {
     /// Runs the connection until it ends. Sends its description, or why there is none.
-    fn hold(self, wanted: Wanted, signal: StopSignal, opened: SyncSender<Result<Summary, CommandFailure>>) {
-        let outcome = self.serve(wanted, signal, &opened);
+    fn hold(self, wanted: Wanted, signal: StopSignal, opened: &SyncSender<Result<Summary, CommandFailure>>) {
+        let outcome = self.serve(wanted, signal, opened);
         // A next attempt finds the name free.
         drop(self);
         if let Err(failure) = outcome {
