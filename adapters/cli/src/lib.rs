@@ -53,6 +53,8 @@ mod features;
 mod gateway;
 mod generate;
 mod inspect;
+mod json_values;
+mod junit;
 mod listen;
 mod ordered;
 mod output;
@@ -72,6 +74,7 @@ mod server;
 mod session;
 mod skills;
 mod stop;
+mod suite;
 mod tap;
 #[cfg_attr(not(feature = "auth"), path = "tokens/args.rs")]
 mod tokens;

@@ -78,6 +78,8 @@ mod skills;
 mod steps;
 #[cfg(target_os = "linux")]
 mod streams;
+#[cfg(unix)]
+mod suite;
 mod support;
 mod tap;
 #[cfg(target_os = "linux")]
