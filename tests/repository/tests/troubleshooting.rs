@@ -10,9 +10,12 @@ use alloc::collections::BTreeSet;
 use core::fmt::Write as _;
 use std::path::Path;
 
-/// The source of `mcp-probe` with that of its bridge, and the page about it.
+/// The source of `mcp-probe` with that of its bridge, and the pages about it.
 const TOOL_SOURCES: [&str; 3] = ["adapters/cli/", "adapters/proxy/", "adapters/trace/"];
-const TOOL_PAGE: &str = "adapters/runtime/src/guide/troubleshooting_mcp_probe.md";
+const TOOL_PAGES: [&str; 2] = [
+    "adapters/runtime/src/guide/troubleshooting_mcp_probe.md",
+    "adapters/runtime/src/guide/troubleshooting_mcp_probe_test.md",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace")
@@ -35,7 +38,7 @@ fn differences(messages: &messages::Messages, pages: &[pages::Page]) -> String {
             let is_from =
                 |place: &&String| TOOL_SOURCES.iter().any(|source| place.starts_with(source)) == is_tool;
             let from: Vec<_> = places.iter().filter(is_from).cloned().collect();
-            if !from.is_empty() && !pages.iter().any(|page| (*page == TOOL_PAGE) == is_tool) {
+            if !from.is_empty() && !pages.iter().any(|page| TOOL_PAGES.contains(page) == is_tool) {
                 let _ = writeln!(report, "in no page about it: {message:?}, from {}", from.join(", "));
             }
         }

@@ -1,5 +1,6 @@
 //! What a value of a result has to be, and how one differs from it.
 
+#[cfg(feature = "check")]
 use mcp_proto::RawJson;
 #[cfg(feature = "check")]
 use mcp_proto::router::{SchemaValidator as _, Validate};
@@ -56,8 +57,7 @@ impl Expectation {
         if let Some((value, at)) = object.get("schema") {
             rules.push(schema(value, &at)?);
         }
-        if object.has("length") {
-            let (value, at) = object.get("length").unwrap_or((&Value::Null, at.clone()));
+        if let Some((value, at)) = object.get("length") {
             rules
                 .push(Rule::Length(value.as_u64().ok_or_else(|| at.failure("must be a number, 0 or more"))?));
         }

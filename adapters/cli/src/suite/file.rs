@@ -66,7 +66,7 @@ impl Suite {
     pub(super) fn read(path: &Path) -> Result<Self, CommandFailure> {
         let (at, root) = json_file::read(path, MAX_FILE_BYTES, HINT)?;
         at.check_members()?;
-        Self::parse(&root, at, path.parent().unwrap_or(Path::new("")))
+        Self::parse(&root, at, path.parent().unwrap_or_else(|| Path::new("")))
             .map_err(|failure| failure.with_hint(HINT))
     }
 

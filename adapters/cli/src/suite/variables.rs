@@ -24,7 +24,8 @@ fn parts(text: &str) -> Result<Vec<Part<'_>>, String> {
             rest = &behind[2..];
             continue;
         }
-        let (name, behind) = behind[2..].split_once('}').unwrap_or((&behind[2..], ""));
+        // One that is not closed is no name.
+        let (name, behind) = behind[2..].split_once('}').unwrap_or_default();
         check_name(name)?;
         parts.extend([Part::Text(before), Part::Variable(name)]);
         rest = behind;
@@ -143,8 +144,7 @@ mod tests {
         assert_eq!(fill(&json!("${none}"), &saved), Err("none".into()));
         assert_eq!(fill_text("a:${id}", &saved), Ok("a:7".into()));
         for text in ["${}", "${a b}", "${1}", "${open"] {
-            let found = names(&json!(text));
-            assert_eq!(found.is_err(), text != "${open", "{text}: {found:?}");
+            assert!(names(&json!(text)).is_err(), "{text}");
         }
     }
 }

@@ -53,6 +53,8 @@ mod hostile_servers;
 mod http;
 mod input;
 mod listen;
+#[cfg(unix)]
+mod mock;
 mod pages;
 mod pins;
 #[cfg(unix)]

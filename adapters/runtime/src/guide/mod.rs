@@ -8,3 +8,6 @@ pub mod troubleshooting_tls_and_tokens {}
 
 #[doc = include_str!("troubleshooting_mcp_probe.md")]
 pub mod troubleshooting_mcp_probe {}
+
+#[doc = include_str!("troubleshooting_mcp_probe_test.md")]
+pub mod troubleshooting_mcp_probe_test {}
