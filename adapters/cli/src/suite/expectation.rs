@@ -38,7 +38,7 @@ impl Expectation {
         };
         let known = ["equals", "matches", "contains", "schema", "exists", "length", "type"];
         if let Some(name) = members.keys().find(|name| !known.contains(&name.as_str())) {
-            let why = "is no rule; an object to be equal to is written {\"equals\": {…}}";
+            let why = "is no rule; the rule `equals` has an object to be equal to";
             return Err(at.member(name).failure(&format!("{why}, and the rules are {}", known.join(", "))));
         }
         let object = Object::new(value, at.clone(), &known)?;

@@ -78,6 +78,15 @@ fn each_kind_of_step_passes_in_both_eras_and_over_http() {
 }
 
 #[test]
+fn example_of_the_guide_passes() {
+    let page = include_str!("../../../runtime/src/guide/troubleshooting_mcp_probe_test.md");
+    let (_, example) = page.split_once("```json\n").unwrap();
+    let file = TestFile::new(example.split_once("```").unwrap().0);
+    file.run(&["--update"]).assert_ok().assert_stdout(&["6 passed", "snapshot written"]);
+    file.run(&[]).assert_ok().assert_stdout(&["6 passed"]);
+}
+
+#[test]
 fn failures_name_step_pointer_expected_and_found() {
     let steps = json!([
         {"call": "add", "arguments": {"a": 1, "b": 1}, "expect": {"/structuredContent": {"equals": {"sum": 3, "of": 2}}}},
@@ -164,7 +173,10 @@ fn a_file_that_is_not_understood_is_refused_before_the_server_starts() {
         (step("{\"complete\": \"prompt:a\"}"), "needs the member `argument`"),
         (step("{\"ping\": true, \"expect\": {\"a\": 1}}"), "must be a JSON pointer"),
         (step("{\"ping\": true, \"expect\": {\"/~2\": 1}}"), "must be a JSON pointer"),
-        (step("{\"ping\": true, \"expect\": {\"/a\": {\"sum\": 1}}}"), "written {\"equals\": {…}}"),
+        (
+            step("{\"ping\": true, \"expect\": {\"/a\": {\"sum\": 1}}}"),
+            "is no rule; the rule `equals` has an object",
+        ),
         (step("{\"ping\": true, \"expect\": {\"/a\": {}}}"), "has no rule"),
         (step("{\"ping\": true, \"expect\": {\"/a\": {\"matches\": \"(\"}}}"), "is no regular expression"),
         (

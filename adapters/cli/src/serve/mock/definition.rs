@@ -183,7 +183,7 @@ mod tests {
         answers.add(Condition::Exact(json!({"a": 1, "b": 2})), reply("first"));
         answers.add(Condition::Exact(json!({"b": 2.0, "a": 1})), reply("second"));
         answers.add(Condition::Includes(json!({"a": 1.0})), reply("again"));
-        let mut said = |arguments: Value| answers.choose(&arguments).outcome.expect("an answer");
+        let said = |arguments: Value| answers.choose(&arguments).outcome.expect("an answer");
         let both = || json!({"b": 2, "a": 1});
         assert_eq!([said(both()), said(both()), said(both())], ["first", "second", "second"]);
         let more = || json!({"a": 1, "c": null});
