@@ -13,7 +13,7 @@ use crate::args::{TargetArgs, usage};
 /// with what its result has to be. The whole file is checked before the server starts.
 #[derive(Debug, Args)]
 #[command(after_help = HELP, after_long_help = HELP)]
-#[command(override_usage = usage!("mcp-probe test [OPTIONS] <FILE>"))]
+#[command(override_usage = concat!("mcp-probe test [OPTIONS] <FILE>\n       ", usage!("mcp-probe test [OPTIONS] <FILE>")))]
 pub(crate) struct TestArgs {
     /// File with the steps: JSON, in which comments and trailing commas are allowed.
     ///
