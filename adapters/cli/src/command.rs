@@ -8,7 +8,7 @@ use crate::features::{self, Feature, Needs};
 use crate::stop;
 use crate::{
     bridge, call, check, complete, completions, connect, demo, doctor, events, gateway, generate, inspect,
-    listen, ping, pins, prompt, read, replay, serve, skills, tap, tokens, trace_views,
+    listen, ping, pins, prompt, read, replay, serve, skills, suite, tap, tokens, trace_views,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -25,6 +25,7 @@ pub(crate) enum Command {
     Inspect(inspect::InspectArgs),
     Call(call::CallArgs),
     Check(check::CheckArgs),
+    Test(suite::TestArgs),
     Doctor(doctor::DoctorArgs),
     Read(read::ReadArgs),
     Prompt(prompt::PromptArgs),
@@ -73,6 +74,7 @@ impl Command {
             Self::Skills(command) => command.prints_json_object(),
             Self::Verify(args) => args.json || args.sarif,
             Self::Ping(args) => args.json,
+            Self::Test(args) => args.json,
             Self::Login(args) => args.json,
             Self::Whoami(args) => args.json,
             Self::Connect(args) => args.json,
@@ -133,6 +135,7 @@ impl Command {
             Self::Pin(args) => needs.target(&args.target),
             Self::Verify(args) => needs.target(&args.target),
             Self::Ping(args) => needs.target(&args.target),
+            Self::Test(args) => needs.target(&args.target),
             Self::Check(_) => needs.add(Feature::Check, "check"),
             Self::Doctor(args) => needs.authorization(&args.authorization),
             Self::Login(_) => needs.add(Feature::Auth, "login"),
@@ -182,6 +185,7 @@ impl Command {
             Self::Pin(args) => pins::pin(&args),
             Self::Verify(args) => pins::verify(&args),
             Self::Ping(args) => ping::run(&args),
+            Self::Test(args) => suite::run(args),
             #[cfg(feature = "auth")]
             Self::Login(args) => tokens::log_in(&args),
             #[cfg(feature = "auth")]

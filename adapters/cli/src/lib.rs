@@ -55,6 +55,8 @@ mod features;
 mod gateway;
 mod generate;
 mod inspect;
+mod json_values;
+mod junit;
 mod listen;
 mod ordered;
 mod output;
@@ -74,6 +76,7 @@ mod server;
 mod session;
 mod skills;
 mod stop;
+mod suite;
 mod tap;
 #[cfg_attr(not(feature = "auth"), path = "tokens/args.rs")]
 mod tokens;

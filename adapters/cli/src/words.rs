@@ -80,6 +80,7 @@ pub(crate) fn wants_json(words: &[OsString]) -> bool {
                 | "skills"
                 | "verify"
                 | "ping"
+                | "test"
                 | "login"
                 | "connect"
                 | "connections"

@@ -1,6 +1,5 @@
 //! Findings in the formats of other programs: SARIF and JUnit.
 
-use alloc::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use mcp_proto::Version;
@@ -11,6 +10,7 @@ use super::rules::{self, Severity};
 use crate::answer::uri_reference;
 use crate::escape;
 use crate::failure::CommandFailure;
+use crate::junit::{self, TestCase, TestOutcome};
 use crate::sarif;
 use crate::server::Server;
 
@@ -69,21 +69,9 @@ impl Findings {
     /// Returns a report in JUnit's XML. Findings milder than `mildest_failure` are the output of their test case.
     pub(super) fn to_junit(&self, server: &str, supported: &[Version], mildest_failure: Severity) -> String {
         let fails = |finding: &Finding| finding.rule.severity <= mildest_failure;
-        let by_rule = || self.all.chunk_by(|one, next| one.rule == next.rule);
-        let (tests, failures) = (by_rule().count() + 1, by_rule().filter(|found| fails(&found[0])).count());
-        // Of a server that asks for authorization only that was checked, and what it says about it.
-        let is_unchecked = supported.is_empty() && failures == 0;
-        let counts =
-            format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"{}\"", usize::from(is_unchecked));
-        let mut out = format!(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-             <testsuites name=\"mcp-probe check\" {counts}>\n  <testsuite name=\"{}\" {counts}>\n",
-            xml(server)
-        );
         // Without findings there would be no test case, which some CI servers take for a failure.
-        let inner = if is_unchecked { "<error message=\"authorization is needed\"/>" } else { "" };
-        push_case(&mut out, &format!("checked in {}", revisions(supported)), inner);
-        for found in by_rule() {
+        let mut cases = vec![TestCase::new(format!("checked in {}", revisions(supported)))];
+        for found in self.all.chunk_by(|one, next| one.rule == next.rule) {
             let rule = found[0].rule;
             let mut text = String::new();
             for finding in found {
@@ -96,42 +84,17 @@ impl Findings {
             text.push_str(&format!("fix: {}", found[0].fix));
             let word = rule.severity.word();
             let message = format!("{} [{}]", rule.line, rule.requirements(self.profile).join(", "));
-            let inner = if fails(&found[0]) {
-                let message = xml(&message);
-                format!("<failure type=\"{word}\" message=\"{message}\">{}</failure>", xml(&text))
+            let outcome = if fails(&found[0]) {
+                TestOutcome::Failed { kind: word, message, text }
             } else {
-                format!("<system-out>{}</system-out>", xml(&format!("{word}: {message}\n{text}")))
+                TestOutcome::Noted(format!("{word}: {message}\n{text}"))
             };
-            push_case(&mut out, rule.check, &inner);
+            cases.push(TestCase { outcome, ..TestCase::new(rule.check) });
         }
-        out.push_str("  </testsuite>\n</testsuites>\n");
-        out
-    }
-}
-
-fn push_case(out: &mut String, name: &str, inner: &str) {
-    let begin = format!("    <testcase classname=\"mcp-probe.check\" name=\"{}\"", xml(name));
-    out.push_str(&if inner.is_empty() { begin + "/>\n" } else { begin + ">" + inner + "</testcase>\n" });
-}
-
-/// Escapes text for XML 1.0. What it may not contain at all is replaced.
-fn xml(text: &str) -> Cow<'_, str> {
-    let is_plain = |c: char| {
-        !matches!(c, '&' | '<' | '>' | '"' | '\u{fffe}' | '\u{ffff}') && (c == '\n' || !c.is_control())
-    };
-    if text.chars().all(is_plain) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if is_plain(c) => out.push(c),
-            _ => out.push('\u{fffd}'),
+        // Of a server that asks for authorization only that was checked, and what it says about it.
+        if supported.is_empty() && cases.iter().all(|case| !case.has_failed()) {
+            cases[0].outcome = TestOutcome::Error("authorization is needed".into());
         }
+        junit::report("check", server, &cases)
     }
-    Cow::Owned(out)
 }

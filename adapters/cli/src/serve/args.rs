@@ -10,6 +10,7 @@ use mcp_std::io::SerialConfig;
 
 use crate::args::{ProtectionArgs, RevisionArgs, Runtime, ServeHttpArgs, duration};
 use crate::features::Needs;
+use crate::serve::mock::{MOCK_HELP, MockArgs};
 use crate::stop;
 use crate::tour::TourStep;
 
@@ -19,13 +20,15 @@ use crate::tour::TourStep;
 /// of every kind. It ends when its input ends, on Ctrl-C or on SIGTERM. After a signal, running calls have one
 /// second to finish.
 #[derive(Debug, Args)]
-#[command(after_help = HELP, after_long_help = HELP)]
+#[command(after_help = HELP, after_long_help = format!("{MOCK_HELP}\n\n{HELP}"))]
 pub(crate) struct ServeArgs {
     /// Offers something of every kind.
     ///
     /// That is the fixtures of the conformance suite, and more to try manually.
     #[arg(long)]
     pub(crate) everything: bool,
+    #[command(flatten)]
+    pub(crate) mock: MockArgs,
     #[command(flatten)]
     pub(crate) revisions: RevisionArgs,
     /// Follows the drafts of the specification where they differ from the releases.
@@ -204,6 +207,8 @@ Examples:
   mcp-probe inspect unix:/tmp/demo.sock   (in another terminal)
   mcp-probe serve --listen tcp://127.0.0.1:7000 --max-connections 4
   mcp-probe serve --serial /dev/ttyGS0:115200
+  mcp-probe serve --mock shop.json
+  mcp-probe serve --mock session.ndjson --http 127.0.0.1:8080
   mcp-probe serve --http 127.0.0.1:8080 --runtime threads --shards 2
   mcp-probe serve --http 127.0.0.1:8080 --rate-limit 100/1m \\
       --audit-log calls.jsonl

@@ -16,6 +16,10 @@ use crate::serve::ServeArgs;
 ///
 /// Fails if the revisions on the command line are wrong.
 pub(super) fn apply(args: &ServeArgs, config: Config, address: &str) -> Result<Config, CommandFailure> {
+    if args.mock.definition.is_some() {
+        // The card is that of the demonstration.
+        return Ok(config);
+    }
     let url = match config.protected_resource() {
         Some(protected) => protected.resource().to_owned(),
         None => format!("{}://{address}{}", http::url_scheme(&args.http), args.http.path),

@@ -11,10 +11,11 @@ use crate::serve::server_log::ServerLog;
 
 /// Creates the router that the options describe.
 pub(super) fn build(args: &ServeArgs, log: &Arc<ServerLog>) -> (Router, Option<ClockResource>) {
-    let entries = match (args.everything, &args.sessions.session_store) {
-        (false, _) => Entries::Demonstration,
-        (true, Some(_)) => Entries::Shared,
-        (true, None) => Entries::Everything,
+    let entries = match (&args.mock.definition, args.everything, &args.sessions.session_store) {
+        (Some(definition), ..) => Entries::Mocked(definition),
+        (None, false, _) => Entries::Demonstration,
+        (None, true, Some(_)) => Entries::Shared,
+        (None, true, None) => Entries::Everything,
     };
     let (mut router, clock) = tools::build_router(entries, args.broken);
     layers::add(&mut router, &args.layers, log.audit_file.as_ref());

@@ -7,6 +7,7 @@ mod clock;
 mod demo;
 mod everything;
 mod layers;
+mod mock;
 #[cfg(feature = "runtimes")]
 mod runtimes;
 mod server_log;
@@ -34,7 +35,8 @@ use demo::read_only;
 /// # Errors
 ///
 /// Fails if the options contradict each other, or if the server stops with an error.
-pub(crate) fn run(args: ServeArgs) -> Result<(), CommandFailure> {
+pub(crate) fn run(mut args: ServeArgs) -> Result<(), CommandFailure> {
+    args.mock.load()?;
     let args = &Arc::new(args);
     if args.http.address.is_none() && args.http.listen.is_none() && args.serial.is_none() {
         session::hint_at_terminal("serve");

@@ -4,14 +4,11 @@
 mod entry;
 mod forms;
 
-use alloc::sync::Arc;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::jsonc::{self, Step};
+use super::json_file::{self, Location};
 use super::variables::Variables;
 use crate::failure::CommandFailure;
 use crate::output::join_names;
@@ -29,52 +26,6 @@ pub(super) struct ConfiguredEntry {
     pub(super) server: ConfiguredServer,
     pub(super) members: Map<String, Value>,
     pub(super) at: Location,
-}
-
-/// Position in a configuration file, for error messages: the path of the file, then the members down to a value.
-#[derive(Clone)]
-pub(crate) struct Location {
-    file: String,
-    /// The file as JSON, to find lines in.
-    text: Arc<str>,
-    path: Vec<Step>,
-}
-
-impl Location {
-    /// Returns the location of a member of this value.
-    pub(crate) fn member(&self, name: &str) -> Self {
-        self.step(Step::Member(name.to_owned()))
-    }
-
-    pub(crate) fn element(&self, index: usize) -> Self {
-        self.step(Step::Element(index))
-    }
-
-    fn step(&self, step: Step) -> Self {
-        let mut below = self.clone();
-        below.path.push(step);
-        below
-    }
-
-    /// Formats the location: `mcp.json: mcpServers.files.command`.
-    pub(crate) fn describe(&self) -> String {
-        let mut text = self.file.clone();
-        for (depth, step) in self.path.iter().enumerate() {
-            let before = if depth == 0 { ": " } else { "." };
-            match step {
-                Step::Member(name) => text.extend([before, name]),
-                Step::Element(index) => text.push_str(&format!("[{index}]")),
-            }
-        }
-        text
-    }
-
-    /// Creates the failure for an invalid value here, which names its line. `why` must not contain the value, which may be secret.
-    pub(crate) fn failure(&self, why: &str) -> CommandFailure {
-        let line = jsonc::line_of(&self.text, &self.path).filter(|_| !self.path.is_empty());
-        let line = line.map(|line| format!(" (line {line})")).unwrap_or_default();
-        CommandFailure::usage(format!("{}: {why}{line}", self.describe()))
-    }
 }
 
 /// Reads the entry of a server from a configuration file. Without a name, the file must have exactly one server.
@@ -111,7 +62,7 @@ pub(super) fn load(path: &Path, name: Option<&str>) -> Result<ConfiguredServer, 
 /// Fails if the file cannot be read or has a member twice, or if an entry is invalid. The message contains no values.
 pub(super) fn load_all(path: &Path) -> Result<Vec<ConfiguredEntry>, CommandFailure> {
     let (top, root) = read(path)?;
-    jsonc::check_members(&top.text).map_err(|why| top.failure(&why))?;
+    top.check_members()?;
     let (servers, at) = find_servers(&root, &top)?;
     let variables = Variables::new(path);
     let mut all = Vec::new();
@@ -150,18 +101,7 @@ fn members_of<'a>(found: &FoundServer<'a>) -> Result<&'a Map<String, Value>, Com
 
 /// Reads a file. Returns its place and its content.
 fn read(path: &Path) -> Result<(Location, Value), CommandFailure> {
-    let top = Location { file: path.display().to_string(), text: "".into(), path: Vec::new() };
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
-    read.map_err(|error| top.failure(&error.to_string()))?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(top.failure(&format!("is larger than {MAX_FILE_BYTES} bytes")));
-    }
-    let text = String::from_utf8(bytes).map_err(|_| top.failure("is not UTF-8"))?;
-    let text = jsonc::to_json(&text);
-    let root = serde_json::from_str(&text)
-        .map_err(|error| top.failure(&format!("is not valid JSON: {error}")).with_hint(FORMS_HINT))?;
-    Ok((Location { text: text.into(), ..top }, root))
+    json_file::read(path, MAX_FILE_BYTES, FORMS_HINT)
 }
 
 /// Maximum size of a configuration file in bytes. A larger one is refused.

@@ -3,6 +3,7 @@
 #[cfg(feature = "auth")]
 mod authorized;
 mod config_file;
+pub(crate) mod json_file;
 mod jsonc;
 mod variables;
 
@@ -28,8 +29,8 @@ use crate::features::Feature;
 use crate::paint::Paint;
 use crate::session::print_stderr;
 use crate::{connections, era_cache, escape};
-pub(crate) use config_file::Location;
 use config_file::{ConfigEntry, ConfigHeader, ConfiguredEntry, ConfiguredServer};
+pub(crate) use json_file::Location;
 
 /// A server to start or to connect to.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]

@@ -55,6 +55,8 @@ mod hostile_servers;
 mod http;
 mod input;
 mod listen;
+#[cfg(unix)]
+mod mock;
 mod pages;
 mod pins;
 #[cfg(unix)]
@@ -80,6 +82,8 @@ mod skills;
 mod steps;
 #[cfg(target_os = "linux")]
 mod streams;
+#[cfg(unix)]
+mod suite;
 mod support;
 mod tap;
 #[cfg(target_os = "linux")]

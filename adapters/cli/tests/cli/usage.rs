@@ -50,8 +50,9 @@ fn usage_lines_show_each_form_of_a_server() {
 
 #[test]
 fn help_fits_into_80_columns() {
-    let others: [&[&str]; 10] = [
+    let others: [&[&str]; 11] = [
         &[],
+        &["test"],
         &["serve"],
         &["gateway"],
         &["demo"],

@@ -11,3 +11,6 @@ pub mod troubleshooting_mcp_probe {}
 
 #[doc = include_str!("troubleshooting_mcp_probe_tools.md")]
 pub mod troubleshooting_mcp_probe_tools {}
+
+#[doc = include_str!("troubleshooting_mcp_probe_test.md")]
+pub mod troubleshooting_mcp_probe_test {}

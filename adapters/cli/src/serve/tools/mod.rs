@@ -6,6 +6,7 @@
 mod annex;
 mod clock;
 mod count;
+mod mock;
 mod notes;
 mod slow;
 mod tasks;
@@ -14,31 +15,40 @@ use mcp_proto::model::Implementation;
 
 use super::Router;
 use crate::serve::clock::ClockResource;
+use crate::serve::mock::Definition;
 use crate::serve::{demo, everything};
 use crate::tour::TourStep;
 
 /// What the server offers.
-#[derive(Clone, Copy, Eq, PartialEq)]
-pub(super) enum Entries {
+#[derive(Clone, Copy)]
+pub(super) enum Entries<'a> {
     Demonstration,
     /// Everything but the tasks, which other processes would not know.
     Shared,
     Everything,
+    /// What a file or a trace defines.
+    Mocked(&'a Definition),
 }
 
 /// Creates the router of the demonstration, which performs the step `broken` wrongly.
-pub(super) fn build_router(entries: Entries, broken: Option<TourStep>) -> (Router, Option<ClockResource>) {
+pub(super) fn build_router(
+    entries: Entries<'_>,
+    broken: Option<TourStep>,
+) -> (Router, Option<ClockResource>) {
+    if let Entries::Mocked(definition) = entries {
+        return (mock::build_router(definition), None);
+    }
     let version = env!("CARGO_PKG_VERSION");
     let mut router = Router::new("mcp-probe", version);
     let info = Implementation::new("mcp-probe", version).title("mcp-probe demonstration server");
-    let clock = if entries == Entries::Demonstration {
+    let clock = if matches!(entries, Entries::Demonstration) {
         router.core().info(info).instructions(demo::INSTRUCTIONS);
         None
     } else {
         router.core().info(info);
         everything::register(&mut router, broken);
         slow::register(&mut router);
-        if entries == Entries::Everything {
+        if matches!(entries, Entries::Everything) {
             tasks::register(&mut router, broken);
         }
         annex::register(&mut router);

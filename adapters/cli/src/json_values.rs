@@ -1,0 +1,63 @@
+//! JSON values: compared, and shown in messages.
+
+use serde_json::Value;
+
+/// Returns whether both are the same value: 1 is 1.0, and the order of members does not count.
+pub(crate) fn is_equal(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => {
+            one == other || ((one.is_f64() || other.is_f64()) && one.as_f64() == other.as_f64())
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_equal(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            let has = |(name, one)| other.get(name).is_some_and(|other| is_equal(one, other));
+            one.len() == other.len() && one.iter().all(has)
+        }
+        _ => one == other,
+    }
+}
+
+/// Returns whether a value is equal to another one, or an object that has all of its members and perhaps more.
+pub(crate) fn includes(found: &Value, part: &Value) -> bool {
+    match (found, part) {
+        (Value::Object(members), Value::Object(part)) => {
+            part.iter().all(|(name, part)| members.get(name).is_some_and(|found| includes(found, part)))
+        }
+        _ => is_equal(found, part),
+    }
+}
+
+/// Formats a value for a message.
+pub(crate) fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(MAX_SHOWN) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text,
+    }
+}
+
+/// Maximum number of characters of a value that is shown.
+pub(crate) const MAX_SHOWN: usize = 300;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_compared_by_value_and_parts_at_any_depth() {
+        let whole = json!({"a": [1, 2.0], "b": {"c": null, "d": "x"}});
+        assert!(is_equal(&whole, &json!({"b": {"d": "x", "c": null}, "a": [1.0, 2]})));
+        assert!(!is_equal(&json!(9_007_199_254_740_993_u64), &json!(9_007_199_254_740_992_u64)));
+        for part in [json!({}), json!({"b": {"c": null}}), json!({"a": [1, 2]}), whole.clone()] {
+            assert!(includes(&whole, &part), "{part}");
+        }
+        for part in [json!({"a": [1]}), json!({"b": {"e": null}}), json!([]), json!({"b": "x"})] {
+            assert!(!includes(&whole, &part), "{part}");
+        }
+        assert_eq!(shown(&json!("é".repeat(400))).chars().count(), MAX_SHOWN + 2);
+    }
+}

@@ -1,0 +1,189 @@
+//! JSON files that people write: with comments and trailing commas, and errors that name the line.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::jsonc::{self, Step};
+use crate::args;
+use crate::failure::CommandFailure;
+
+/// Reads a file of at most `max_bytes` bytes. Returns its place and its content. The hint is for one that is not JSON.
+///
+/// # Errors
+///
+/// Fails if the file cannot be read, is too large, or is not JSON.
+pub(crate) fn read(
+    path: &Path,
+    max_bytes: u64,
+    hint: &'static str,
+) -> Result<(Location, Value), CommandFailure> {
+    let top = Location { file: path.display().to_string(), text: "".into(), path: Vec::new() };
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(max_bytes + 1).read_to_end(&mut bytes));
+    read.map_err(|error| top.failure(&error.to_string()))?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(top.failure(&format!("is larger than {max_bytes} bytes")));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| top.failure("is not UTF-8"))?;
+    let text = jsonc::to_json(&text);
+    let root = serde_json::from_str(&text)
+        .map_err(|error| top.failure(&format!("is not valid JSON: {error}")).with_hint(hint))?;
+    Ok((Location { text: text.into(), ..top }, root))
+}
+
+/// Position in a file, for error messages: the path of the file, then the members down to a value.
+#[derive(Clone)]
+pub(crate) struct Location {
+    file: String,
+    /// The file as JSON, to find lines in.
+    text: Arc<str>,
+    path: Vec<Step>,
+}
+
+impl Location {
+    /// Returns the location of a member of this value.
+    pub(crate) fn member(&self, name: &str) -> Self {
+        self.step(Step::Member(name.to_owned()))
+    }
+
+    pub(crate) fn element(&self, index: usize) -> Self {
+        self.step(Step::Element(index))
+    }
+
+    fn step(&self, step: Step) -> Self {
+        let mut below = self.clone();
+        below.path.push(step);
+        below
+    }
+
+    /// Formats the location: `mcp.json: mcpServers.files.command`.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = self.file.clone();
+        for (depth, step) in self.path.iter().enumerate() {
+            let before = if depth == 0 { ": " } else { "." };
+            match step {
+                Step::Member(name) => text.extend([before, name]),
+                Step::Element(index) => text.push_str(&format!("[{index}]")),
+            }
+        }
+        text
+    }
+
+    /// Creates the failure for an invalid value here, which names its line. `why` must not contain the value, which may be secret.
+    pub(crate) fn failure(&self, why: &str) -> CommandFailure {
+        let line = jsonc::line_of(&self.text, &self.path).filter(|_| !self.path.is_empty());
+        let line = line.map(|line| format!(" (line {line})")).unwrap_or_default();
+        CommandFailure::usage(format!("{}: {why}{line}", self.describe()))
+    }
+
+    /// Checks that no object of the file has a member twice.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one has. The message names the member and its line.
+    pub(crate) fn check_members(&self) -> Result<(), CommandFailure> {
+        jsonc::check_members(&self.text).map_err(|why| self.failure(&why))
+    }
+}
+
+/// An object of a file whose members are all known.
+pub(crate) struct Object<'v> {
+    members: &'v Map<String, Value>,
+    at: Location,
+}
+
+impl<'v> Object<'v> {
+    /// Takes a value that has to be an object with some of the `known` members.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is no object, or has another member. The message names those that are known.
+    pub(crate) fn new(value: &'v Value, at: Location, known: &[&str]) -> Result<Self, CommandFailure> {
+        let members = value.as_object().ok_or_else(|| at.failure("must be an object"))?;
+        if let Some(name) = members.keys().find(|name| !known.contains(&name.as_str())) {
+            let why = format!("is not known; the members here are {}", known.join(", "));
+            return Err(at.member(name).failure(&why));
+        }
+        Ok(Self { members, at })
+    }
+
+    /// Returns the place of the object.
+    pub(crate) const fn at(&self) -> &Location {
+        &self.at
+    }
+
+    /// Returns a member and its place, if it is there.
+    pub(crate) fn get(&self, name: &str) -> Option<(&'v Value, Location)> {
+        self.members.get(name).map(|value| (value, self.at.member(name)))
+    }
+
+    /// Returns whether a member is there.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.members.contains_key(name)
+    }
+
+    /// Returns a member that has to be a text, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is something else.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<&'v str>, CommandFailure> {
+        let read = |(value, at): (&'v Value, Location)| {
+            value.as_str().ok_or_else(|| at.failure("must be a text: write \"…\""))
+        };
+        self.get(name).map(read).transpose()
+    }
+
+    /// Returns a member that has to be `true` or `false`; `false` if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is something else.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, CommandFailure> {
+        let read = |(value, at): (&'v Value, Location)| {
+            value.as_bool().ok_or_else(|| at.failure("must be true or false"))
+        };
+        self.get(name).map_or(Ok(false), read)
+    }
+
+    /// Returns the elements of a member that has to be an array, with their places; none if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is something else.
+    pub(crate) fn elements(&self, name: &str) -> Result<Vec<(&'v Value, Location)>, CommandFailure> {
+        let Some((value, at)) = self.get(name) else { return Ok(Vec::new()) };
+        let elements = value.as_array().ok_or_else(|| at.failure("must be an array: write […]"))?;
+        Ok(elements.iter().enumerate().map(|(index, value)| (value, at.element(index))).collect())
+    }
+
+    /// Returns the members of a member that has to be an object, with their places; none if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is something else.
+    pub(crate) fn members(
+        &self,
+        name: &str,
+    ) -> Result<Vec<(&'v String, &'v Value, Location)>, CommandFailure> {
+        let Some((value, at)) = self.get(name) else { return Ok(Vec::new()) };
+        let members = value.as_object().ok_or_else(|| at.failure("must be an object: write {…}"))?;
+        Ok(members.iter().map(|(name, value)| (name, value, at.member(name))).collect())
+    }
+
+    /// Returns a member that has to be a time, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is something else.
+    pub(crate) fn duration(&self, name: &str) -> Result<Option<Duration>, CommandFailure> {
+        let Some((_, at)) = self.get(name) else { return Ok(None) };
+        let text = self.text(name)?.unwrap_or_default();
+        args::duration(text).map(Some).map_err(|why| at.failure(&why))
+    }
+}

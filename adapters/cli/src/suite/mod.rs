@@ -1,0 +1,313 @@
+//! The `test` command: runs the steps of a file and compares their results.
+
+mod args;
+mod expectation;
+mod file;
+mod mismatch;
+mod report;
+mod snapshot;
+mod variables;
+
+use core::time::Duration;
+use std::time::Instant;
+
+use mcp_blocking::Error;
+use mcp_proto::model::{
+    CompleteParams, CompletionArgument, CompletionContext, CompletionReference, GetPromptParams, Map,
+    PromptReference, ReadResourceParams, RequestParams, ResourceTemplateReference,
+};
+use mcp_proto::{CallError, CallOptions, EntryKind, Progress, RawJson, RpcError};
+use serde_json::{Value, json};
+
+use crate::failure::{CommandFailure, Exit, format_seconds};
+use crate::json_values::shown;
+use crate::output::count;
+use crate::session::ClientSession;
+pub(crate) use args::TestArgs;
+use file::{Completed, ExpectedAnswer, Request, Step, Suite};
+use mismatch::Mismatch;
+use report::{Outcome, Report, StepReport};
+use variables::Saved;
+
+pub(crate) fn run(mut args: TestArgs) -> Result<(), CommandFailure> {
+    let mut suite = Suite::read(&args.file)?;
+    if let Some(text) = &args.filter {
+        suite.filter(text)?;
+    }
+    let place = &mut args.target.server.place;
+    let has_server = !place.command.is_empty() || place.config.is_some() || place.serial.is_some();
+    if let Some(server) = suite.server.filter(|_| !has_server) {
+        // A name of the command line alone chooses among the entries of the file's configuration.
+        let name = place.server_name.take();
+        *place = server;
+        place.server_name = name.or_else(|| place.server_name.take());
+    }
+    let given = &args.answer_args;
+    let answers = (!given.answer.is_empty() || !given.root.is_empty()).then_some(given);
+    let mut session = ClientSession::open(&args.target, answers)?;
+    session.settle_roots();
+    let mut runner = Runner { args: &args, session, saved: Saved::new(), stopped: None };
+    if runner.session.is_remote()
+        && suite.steps.iter().any(|step| matches!(step.request, Request::Call { .. }))
+    {
+        // Arguments that header fields repeat are known from the list (XHDR-030). A server may have tools without one.
+        let _ = runner.session.client.list(EntryKind::Tool);
+    }
+    let begun = Instant::now();
+    let mut report = Report::new(&args, &runner.session);
+    let mut shown = Ok(());
+    for step in &suite.steps {
+        let done = runner.run(step);
+        shown = shown.and_then(|()| report.add(done));
+    }
+    let Runner { session, .. } = runner;
+    session.close();
+    shown?;
+    report.finish(begun.elapsed())
+}
+
+/// Runs steps one after the other.
+struct Runner<'a> {
+    args: &'a TestArgs,
+    session: ClientSession,
+    saved: Saved,
+    /// The reason why no more steps run.
+    stopped: Option<String>,
+}
+
+/// The answer to a request.
+enum Answer {
+    Result(Value),
+    Error(RpcError),
+}
+
+impl Runner<'_> {
+    fn run(&mut self, step: &Step) -> StepReport {
+        let skipped = |reason: String| StepReport::new(step, None, Outcome::Skipped(reason));
+        if let Some(reason) = &self.stopped {
+            return skipped(reason.clone());
+        }
+        let begun = Instant::now();
+        let answer = match self.send(&step.request, step.within) {
+            Ok(answer) => answer,
+            Err(SendError::Unsaved(name)) => {
+                return skipped(format!("the step that saves `{name}` has not saved it"));
+            }
+            Err(SendError::Unsent(why)) => {
+                let mismatch = Mismatch::new("answer", step.answer.describe(), why);
+                return StepReport::new(step, None, Outcome::Failed(vec![mismatch]));
+            }
+            Err(SendError::Client(error)) => return self.failed(step, &error, begun.elapsed()),
+        };
+        let time = begun.elapsed();
+        let mut mismatches = Vec::new();
+        if let Some(failure) = self.session.unanswered.failure() {
+            let found = format!("{}; --answer and --root answer a server that asks", failure.message());
+            mismatches.push(Mismatch::new("answer", "no open question of the server", found));
+        }
+        if let Some(limit) = step.within.filter(|limit| time > *limit) {
+            mismatches.push(Mismatch::new(
+                "time",
+                format!("at most {}", format_seconds(limit)),
+                format_seconds(time),
+            ));
+        }
+        let value = check_answer(step, answer, &mut mismatches);
+        if let Some(value) = &value {
+            for (pointer, expectation) in &step.expectations {
+                mismatches.extend(expectation.check(pointer, value.pointer(pointer)));
+            }
+            self.save(step, value, &mut mismatches);
+        }
+        let mut is_written = false;
+        if let (Some(ignored), Some(value)) = (&step.snapshot, &value) {
+            if self.args.update {
+                if mismatches.is_empty() {
+                    match snapshot::write(&self.args.file, &step.name, value, ignored) {
+                        Ok(()) => is_written = true,
+                        Err(failure) => {
+                            mismatches.push(Mismatch::new("snapshot", "a file", failure.message()))
+                        }
+                    }
+                }
+            } else {
+                mismatches.extend(snapshot::check(&self.args.file, &step.name, value, ignored));
+            }
+        }
+        let outcome = match mismatches.is_empty() {
+            true => Outcome::Passed { is_written },
+            false => Outcome::Failed(mismatches),
+        };
+        StepReport::new(step, Some(time), outcome)
+    }
+
+    /// Keeps the values that later steps use.
+    fn save(&mut self, step: &Step, value: &Value, mismatches: &mut Vec<Mismatch>) {
+        for (name, pointer) in &step.saves {
+            match value.pointer(pointer) {
+                Some(value) => drop(self.saved.insert(name.clone(), value.clone())),
+                None => {
+                    mismatches.push(Mismatch::new(pointer, format!("a value to save as `{name}`"), "nothing"))
+                }
+            }
+        }
+    }
+
+    /// Reports a step without an answer. If there is no use in going on, later steps are skipped.
+    fn failed(&mut self, step: &Step, error: &Error, time: Duration) -> StepReport {
+        let failure = self.session.failure(error);
+        let reason = match failure.exit() {
+            Exit::Connection => Some("the connection has ended"),
+            Exit::Timeout => Some("a step before had no answer in time"),
+            Exit::Unauthorized => Some("the server asks for authorization"),
+            _ => None,
+        };
+        self.stopped = reason.map(str::to_owned);
+        let mismatch = match (failure.exit(), step.within) {
+            (Exit::Timeout, Some(limit)) if time >= limit => Mismatch::new(
+                "time",
+                format!("at most {}", format_seconds(limit)),
+                "no answer until then; the call was cancelled",
+            ),
+            _ => Mismatch::new("answer", step.answer.describe(), failure.message()),
+        };
+        StepReport::new(step, Some(time), Outcome::Failed(vec![mismatch]))
+    }
+
+    fn send(&mut self, request: &Request, within: Option<Duration>) -> Result<Answer, SendError> {
+        let mut options = CallOptions::new();
+        if let Some(limit) = within {
+            options = options.total_timeout(limit);
+        }
+        let saved = &self.saved;
+        let client = &mut self.session.client;
+        let on_progress: &mut (dyn FnMut(&Progress) + Send) = &mut |_| {};
+        let answered = match request {
+            Request::Call { tool, arguments } => {
+                let arguments = variables::fill(arguments, saved).map_err(SendError::Unsaved)?;
+                let arguments =
+                    RawJson::encode(&arguments).map_err(|error| SendError::Unsent(error.to_string()))?;
+                client.call_tool_raw(tool, &arguments, &options, on_progress)
+            }
+            Request::Read { uri } => {
+                let params =
+                    ReadResourceParams::new(variables::fill_text(uri, saved).map_err(SendError::Unsaved)?);
+                client.request(ReadResourceParams::METHOD, &params, &options, on_progress)
+            }
+            Request::Prompt { name, arguments } => {
+                let mut params = GetPromptParams::new(name.as_str());
+                params.arguments = Some(texts(arguments, saved)?).filter(|arguments| !arguments.is_empty());
+                client.request(GetPromptParams::METHOD, &params, &options, on_progress)
+            }
+            Request::Complete { of, argument, value, known } => {
+                let reference: CompletionReference<'_> = match of {
+                    Completed::Prompt(name) => PromptReference::new(name.as_str()).into(),
+                    Completed::Template(template) => ResourceTemplateReference::new(template.as_str()).into(),
+                };
+                let value = variables::fill_text(value, saved).map_err(SendError::Unsaved)?;
+                let mut params =
+                    CompleteParams::new(reference, CompletionArgument::new(argument.as_str(), value));
+                if !known.is_empty() {
+                    params = params.context(CompletionContext::new().arguments(texts(known, saved)?));
+                }
+                client.request(CompleteParams::METHOD, &params, &options, on_progress)
+            }
+            Request::List(kind) => {
+                let pages = client.read_pages_with(*kind, &options);
+                let entries = pages.entries.iter().map(|entry| entry.parse().unwrap_or_default());
+                let entries: Vec<Value> = entries.collect();
+                return match pages.error {
+                    Some(error) => answer(Err(error)),
+                    None => Ok(Answer::Result(json!({ kind.list_member(): entries }))),
+                };
+            }
+            Request::Ping => client.ping().map(|_| RawJson::empty_object()),
+        };
+        answer(answered)
+    }
+}
+
+/// Returns the answer that a request got, unless it got none.
+fn answer(answered: Result<RawJson, Error>) -> Result<Answer, SendError> {
+    match answered {
+        Ok(result) => Ok(Answer::Result(result.parse().unwrap_or_default())),
+        Err(Error::Call(CallError::Rpc(error))) => Ok(Answer::Error(error)),
+        Err(error) => Err(SendError::Client(error)),
+    }
+}
+
+/// The reason why a request has no answer.
+enum SendError {
+    /// It uses a variable that was not saved.
+    Unsaved(String),
+    /// It cannot be written.
+    Unsent(String),
+    Client(Error),
+}
+
+/// Fills in the texts of an object of texts.
+fn texts(members: &serde_json::Map<String, Value>, saved: &Saved) -> Result<Map<String>, SendError> {
+    let filled = members.iter().map(|(name, value)| {
+        let text = variables::fill_text(value.as_str().unwrap_or_default(), saved);
+        Ok((name.clone(), text.map_err(SendError::Unsaved)?))
+    });
+    filled.collect()
+}
+
+/// Checks the kind of an answer. Returns the value that the pointers of the step lead into, if it is of the expected kind.
+fn check_answer(step: &Step, answer: Answer, mismatches: &mut Vec<Mismatch>) -> Option<Value> {
+    let expected = step.answer.describe();
+    match (answer, &step.answer) {
+        (Answer::Error(error), ExpectedAnswer::Error { code, message }) => {
+            if let Some(code) = code.filter(|code| *code != error.code) {
+                mismatches.push(Mismatch::new("error", format!("the code {code}"), error.code.to_string()));
+            }
+            if let Some(message) = message {
+                mismatches.extend(message.check("error", Some(&error.message.as_ref().into())));
+            }
+            let mut value = json!({ "code": error.code, "message": error.message });
+            if let Some(data) = error.data.as_ref().and_then(|data| data.parse::<Value>().ok()) {
+                value["data"] = data;
+            }
+            Some(value)
+        }
+        (Answer::Error(error), _) => {
+            mismatches.push(Mismatch::new(
+                "answer",
+                expected,
+                format!("the error {}: {}", error.code, error.message),
+            ));
+            None
+        }
+        (Answer::Result(value), ExpectedAnswer::Error { .. }) => {
+            mismatches.push(Mismatch::new("answer", expected, format!("the result {}", shown(&value))));
+            None
+        }
+        (Answer::Result(value), kind) => {
+            let is_tool_error = value.get("isError") == Some(&Value::Bool(true));
+            if is_tool_error != matches!(kind, ExpectedAnswer::ToolError) {
+                let what = if is_tool_error { "an error of the tool" } else { "a result without an error" };
+                mismatches.push(Mismatch::new("answer", expected, format!("{what}: {}", shown(&value))));
+                return None;
+            }
+            Some(value)
+        }
+    }
+}
+
+impl ExpectedAnswer {
+    fn describe(&self) -> String {
+        match self {
+            Self::Result => "a result".to_owned(),
+            Self::ToolError => "a result with an error of the tool".to_owned(),
+            Self::Error { code: Some(code), .. } => format!("an error with the code {code}"),
+            Self::Error { code: None, .. } => "an error".to_owned(),
+        }
+    }
+}
+
+/// Returns the failure of a run in which so many steps have failed.
+fn run_failure(failed: usize, all: usize) -> CommandFailure {
+    let verb = if failed == 1 { "has" } else { "have" };
+    CommandFailure::failed(format!("{failed} of {} {verb} failed", count(all, "step"))).after_result()
+}
