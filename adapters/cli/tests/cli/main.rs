@@ -16,6 +16,8 @@ mod bridge_share;
 #[cfg(unix)]
 mod call_http;
 #[cfg(unix)]
+mod chaos;
+#[cfg(unix)]
 mod check;
 mod check_http;
 #[cfg(unix)]

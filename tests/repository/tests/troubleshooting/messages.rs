@@ -56,6 +56,11 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("adapters/cli/src/generate/types.rs", "source code that is written, with comments"),
     ("adapters/cli/src/inspect/", "a description of a server"),
     ("adapters/cli/src/serve/card.rs", "content of the demo server"),
+    (
+        "adapters/cli/src/serve/chaos/filter.rs",
+        "what is sent to clients in place of messages, and notes of it",
+    ),
+    ("adapters/cli/src/serve/chaos/kind.rs", "the list of `serve --list`"),
     ("adapters/cli/src/serve/demo.rs", "content of the demo server"),
     ("adapters/cli/src/serve/everything/", "content of the demo server"),
     ("adapters/cli/src/serve/tools/", "content of the demo server"),
