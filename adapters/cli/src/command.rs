@@ -7,8 +7,8 @@ use crate::failure::CommandFailure;
 use crate::features::{self, Feature, Needs};
 use crate::stop;
 use crate::{
-    bridge, call, check, complete, completions, demo, doctor, events, gateway, generate, inspect, listen,
-    ping, pins, prompt, read, replay, serve, skills, tap, tokens, trace_views,
+    bench, bridge, call, check, complete, completions, demo, doctor, events, gateway, generate, inspect,
+    listen, ping, pins, prompt, read, replay, serve, skills, tap, tokens, trace_views,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -39,6 +39,7 @@ pub(crate) enum Command {
     Pin(pins::PinArgs),
     Verify(pins::VerifyArgs),
     Ping(ping::PingArgs),
+    Bench(bench::BenchArgs),
     Login(tokens::LogInArgs),
     Logout(tokens::LogOutArgs),
     Whoami(tokens::WhoamiArgs),
@@ -68,6 +69,7 @@ impl Command {
             Self::Skills(command) => command.prints_json_object(),
             Self::Verify(args) => args.json || args.sarif,
             Self::Ping(args) => args.json,
+            Self::Bench(args) => args.json,
             Self::Login(args) => args.json,
             Self::Whoami(args) => args.json,
             Self::Trace(command) => command.prints_json_object(),
@@ -92,6 +94,7 @@ impl Command {
         matches!(
             self,
             Self::Serve(_)
+                | Self::Bench(_)
                 | Self::Bridge(_)
                 | Self::Gateway(_)
                 | Self::Events(events::EventsCommand::Subscribe(_))
@@ -123,6 +126,7 @@ impl Command {
             Self::Pin(args) => needs.target(&args.target),
             Self::Verify(args) => needs.target(&args.target),
             Self::Ping(args) => needs.target(&args.target),
+            Self::Bench(args) => needs.target(&args.target),
             Self::Check(_) => needs.add(Feature::Check, "check"),
             Self::Doctor(args) => needs.authorization(&args.authorization),
             Self::Login(_) => needs.add(Feature::Auth, "login"),
@@ -164,6 +168,7 @@ impl Command {
             Self::Pin(args) => pins::pin(&args),
             Self::Verify(args) => pins::verify(&args),
             Self::Ping(args) => ping::run(&args),
+            Self::Bench(args) => bench::run(&args),
             #[cfg(feature = "auth")]
             Self::Login(args) => tokens::log_in(&args),
             #[cfg(feature = "auth")]

@@ -53,6 +53,7 @@ pub(crate) fn wants_json(words: &[OsString]) -> bool {
                 | "skills"
                 | "verify"
                 | "ping"
+                | "bench"
                 | "login"
                 | "whoami"
         ),

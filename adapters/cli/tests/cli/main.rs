@@ -8,6 +8,8 @@ mod authorization;
 mod authorization_options;
 mod basics;
 #[cfg(unix)]
+mod bench;
+#[cfg(unix)]
 mod bridge;
 #[cfg(target_os = "linux")]
 mod bridge_leaks;
