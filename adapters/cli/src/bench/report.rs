@@ -266,7 +266,7 @@ mod tests {
             assert!(blocks[0] == 1 && blocks[2] == 0 && blocks[1] >= blocks[3], "{text}");
             if width >= 80 {
                 assert!(bars.iter().all(|line| line.chars().count() <= width), "{text}");
-                assert_eq!((blocks[1] + 1) / 2, blocks[3], "{text}");
+                assert_eq!(blocks[1].div_ceil(2), blocks[3], "{text}");
             }
         }
         assert!(report(&[3]).text(80, false, Paint::PLAIN).contains("< 1.00 ms ###"));

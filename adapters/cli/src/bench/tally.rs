@@ -49,19 +49,19 @@ impl Tally {
     pub(super) fn record(&mut self, outcome: &Result<RawJson, Error>, latency: Duration) {
         match outcome {
             Ok(result) => match tool_error(result) {
-                Some(text) => self.fail("toolError".into(), text),
+                Some(text) => self.fail("toolError".into(), &text),
                 None => {
                     self.latencies
                         .saturating_record(u64::try_from(latency.as_micros()).unwrap_or(MAX_MICROS).max(1));
                 }
             },
             // What follows the text of a call is for programs with a client of their own.
-            Err(error @ Error::Call(call)) => self.fail(kind(error), call.to_string()),
-            Err(error) => self.fail(kind(error), error.to_string()),
+            Err(error @ Error::Call(call)) => self.fail(kind(error), &call.to_string()),
+            Err(error) => self.fail(kind(error), &error.to_string()),
         }
     }
 
-    fn fail(&mut self, kind: String, example: String) {
+    fn fail(&mut self, kind: String, example: &str) {
         let errors = self.errors.entry(kind);
         let errors = errors.or_insert_with(|| CallErrors {
             calls: 0,

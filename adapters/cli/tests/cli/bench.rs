@@ -138,9 +138,9 @@ fn server_that_cannot_be_started_or_reached_ends_the_command_at_once() {
 #[cfg(target_os = "linux")]
 #[test]
 fn signal_ends_the_measurement_early_and_prints_it() {
+    use core::time::Duration;
     use std::process::Stdio;
     use std::thread;
-    use std::time::Duration;
 
     use rustix::process::{Pid, Signal, kill_process};
 

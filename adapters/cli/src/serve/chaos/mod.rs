@@ -1,5 +1,6 @@
 //! `serve --chaos`: a server whose messages are disturbed on their way to the client, the same way for the same seed.
 
+#[cfg_attr(not(unix), allow(dead_code, reason = "the relay needs Unix"))]
 mod filter;
 mod kind;
 #[cfg(unix)]
@@ -78,7 +79,6 @@ impl ChaosArgs {
 
 /// What disturbs the connections of a server, if anything does.
 pub(super) struct Chaos {
-    #[cfg_attr(not(unix), expect(dead_code, reason = "the relay needs Unix"))]
     args: ChaosArgs,
     /// Number of connections so far.
     #[cfg(unix)]
@@ -136,7 +136,7 @@ impl Chaos {
         let served = serve(Box::new(server));
         // What is on its way comes before the end of the program.
         match relay.join() {
-            Ok(relayed) => served.and(relayed.map_err(failed)),
+            Ok(relayed) => served.and_then(|()| relayed.map_err(failed)),
             Err(_) => served,
         }
     }

@@ -89,7 +89,7 @@ impl Relay {
         }
     }
 
-    const fn wants_input(&self) -> bool {
+    fn wants_input(&self) -> bool {
         !self.is_input_ended && self.input.len() < MAX_INPUT
     }
 
