@@ -99,9 +99,9 @@ it to find the highest throughput, and --rate to find the latency under a load.
 
 A connection has at most 1,000 calls without an answer; further ones wait for
 their turn, and their waiting counts. Answers that are due when the time is over
-are still waited for, up to --timeout. Latencies are those of calls that succeed.
-One connection has one thread. Ctrl-C ends the measurement early and prints what
-there is.
+are still waited for, up to --timeout. Latencies are those of calls that
+succeed. One connection has one thread. Ctrl-C ends the measurement early and
+prints what there is.
 
 Memory and CPU time are those of the commands that were started, with what they
 started, until the end of the measurement (Linux: VmHWM and VmRSS of

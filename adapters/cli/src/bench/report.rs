@@ -269,7 +269,7 @@ mod tests {
                 assert_eq!(blocks[1].div_ceil(2), blocks[3], "{text}");
             }
         }
-        assert!(report(&[3]).text(80, false, Paint::PLAIN).contains("< 1.00 ms ###"));
+        assert!(report(&[3]).text(80, false, Paint::PLAIN).contains("<  1.00 ms ###"));
     }
 
     #[test]
