@@ -40,6 +40,7 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("adapters/cli/src/answer/url.rs", "warnings within these questions"),
     ("adapters/cli/src/args.rs", "usage lines"),
     ("adapters/cli/src/bench/report.rs", "a description of a measurement"),
+    ("adapters/cli/src/bench/tally.rs", "kinds of failures in that description"),
     (
         "adapters/cli/src/check/",
         "findings, which name their rule; `check --rules` lists them; how it fails is prose of the page",
