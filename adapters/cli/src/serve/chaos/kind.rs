@@ -66,12 +66,12 @@ impl Kind {
     pub(super) fn list() -> String {
         let line = |Row { kind, does, rules, client }: Row| {
             let rules = if rules.is_empty() { "none".into() } else { rules.join(", ") };
-            format!("{kind:<14} {does}\n{:<14} breaks {rules}\n{:<14} client: {client}\n", "", "")
+            format!("{kind:<14} {does}\n{:<14} violates {rules}\n{:<14} client: {client}\n", "", "")
         };
         Self::table().into_iter().map(line).collect()
     }
 
-    /// Returns what it does, which rules it breaks, and what a client should do.
+    /// Returns what it does, which rules it violates, and what a client should do.
     const fn describe(self) -> (&'static str, &'static [&'static str], &'static str) {
         match self {
             Self::Late => (

@@ -42,7 +42,7 @@ pub(crate) struct ChaosArgs {
     /// Leaves the first messages of each connection alone, for example those of the handshake.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "chaos")]
     chaos_after: u64,
-    /// Prints the kinds of disturbances: what each does, which rule it breaks, and what a client should do.
+    /// Prints the kinds of disturbances: what each does, which rule it violates, and what a client should do.
     #[arg(long)]
     list: bool,
     /// Prints the list as a JSON array.
