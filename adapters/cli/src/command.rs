@@ -7,8 +7,8 @@ use crate::failure::CommandFailure;
 use crate::features::{self, Feature, Needs};
 use crate::stop;
 use crate::{
-    bridge, call, check, complete, completions, connect, demo, doctor, events, gateway, generate, inspect,
-    listen, ping, pins, prompt, read, replay, serve, skills, suite, tap, tokens, trace_views,
+    bench, bridge, call, check, complete, completions, connect, demo, doctor, events, gateway, generate,
+    inspect, listen, ping, pins, prompt, read, replay, serve, skills, suite, tap, tokens, trace_views,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -40,6 +40,7 @@ pub(crate) enum Command {
     Pin(pins::PinArgs),
     Verify(pins::VerifyArgs),
     Ping(ping::PingArgs),
+    Bench(bench::BenchArgs),
     Login(tokens::LogInArgs),
     Logout(tokens::LogOutArgs),
     Whoami(tokens::WhoamiArgs),
@@ -74,6 +75,7 @@ impl Command {
             Self::Skills(command) => command.prints_json_object(),
             Self::Verify(args) => args.json || args.sarif,
             Self::Ping(args) => args.json,
+            Self::Bench(args) => args.json,
             Self::Test(args) => args.json,
             Self::Login(args) => args.json,
             Self::Whoami(args) => args.json,
@@ -103,6 +105,7 @@ impl Command {
         matches!(
             self,
             Self::Serve(_)
+                | Self::Bench(_)
                 | Self::Bridge(_)
                 | Self::Gateway(_)
                 | Self::KeepConnections(_)
@@ -135,6 +138,7 @@ impl Command {
             Self::Pin(args) => needs.target(&args.target),
             Self::Verify(args) => needs.target(&args.target),
             Self::Ping(args) => needs.target(&args.target),
+            Self::Bench(args) => needs.target(&args.target),
             Self::Test(args) => needs.target(&args.target),
             Self::Check(_) => needs.add(Feature::Check, "check"),
             Self::Doctor(args) => needs.authorization(&args.authorization),
@@ -185,6 +189,7 @@ impl Command {
             Self::Pin(args) => pins::pin(&args),
             Self::Verify(args) => pins::verify(&args),
             Self::Ping(args) => ping::run(&args),
+            Self::Bench(args) => bench::run(&args),
             Self::Test(args) => suite::run(args),
             #[cfg(feature = "auth")]
             Self::Login(args) => tokens::log_in(&args),

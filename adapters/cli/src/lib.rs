@@ -25,6 +25,7 @@ mod answer;
 mod args;
 #[cfg_attr(not(feature = "auth"), path = "without_authorization.rs")]
 mod authorization;
+mod bench;
 mod bridge;
 mod call;
 mod changes;

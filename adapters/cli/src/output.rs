@@ -1,11 +1,13 @@
 //! Output on stdout, and files that other users cannot read.
 
+use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use mcp_proto::RawJson;
 use serde::Serialize;
+use terminal_size::{Width, terminal_size};
 
 use crate::escape;
 use crate::failure::CommandFailure;
@@ -79,6 +81,12 @@ pub(crate) fn join_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 /// Maximum number of names in a message. Further ones are left out.
 pub(crate) const MAX_NAMES_SHOWN: usize = 20;
+/// Returns the number of columns of the terminal, or a number for output that goes elsewhere.
+pub(crate) fn terminal_width() -> usize {
+    let columns = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    columns.or_else(|| terminal_size().map(|(Width(width), _)| usize::from(width))).unwrap_or(100)
+}
+
 /// Creates a file that other users cannot read, as traces are. It must not exist.
 ///
 /// # Errors

@@ -81,6 +81,7 @@ pub(crate) fn wants_json(words: &[OsString]) -> bool {
                 | "verify"
                 | "ping"
                 | "test"
+                | "bench"
                 | "login"
                 | "connect"
                 | "connections"

@@ -8,6 +8,7 @@ use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use mcp_std::io::SerialConfig;
 
+use super::chaos::ChaosArgs;
 use crate::args::{ProtectionArgs, RevisionArgs, Runtime, ServeHttpArgs, duration};
 use crate::features::Needs;
 use crate::serve::mock::{MOCK_HELP, MockArgs};
@@ -64,6 +65,8 @@ pub(crate) struct ServeArgs {
     pub(crate) layers: LayerArgs,
     #[command(flatten)]
     pub(crate) sessions: SessionArgs,
+    #[command(flatten)]
+    pub(super) chaos: ChaosArgs,
     /// Pings silent legacy clients in this interval.
     ///
     /// The session of one that misses three pings in a row ends. Over HTTP only sessions with an open GET stream are pinged.
@@ -212,6 +215,9 @@ Examples:
   mcp-probe serve --http 127.0.0.1:8080 --runtime threads --shards 2
   mcp-probe serve --http 127.0.0.1:8080 --rate-limit 100/1m \\
       --audit-log calls.jsonl
+  mcp-probe serve --list   (the kinds of --chaos)
+  mcp-probe call add a=1 b=2 --timeout 2s -- \\
+      mcp-probe serve --chaos 7 --chaos-kinds late,twice --chaos-rate 50%
   mcp-probe serve --http [::]:8443 --allow-host tools.example.com \\
       --tls-cert chain.pem --tls-key key.pem
 

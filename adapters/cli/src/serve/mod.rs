@@ -3,6 +3,7 @@
 mod args;
 mod blocking;
 mod card;
+mod chaos;
 mod clock;
 mod demo;
 mod everything;
@@ -36,6 +37,14 @@ use demo::read_only;
 ///
 /// Fails if the options contradict each other, or if the server stops with an error.
 pub(crate) fn run(mut args: ServeArgs) -> Result<(), CommandFailure> {
+    if args.chaos.print_list()? {
+        return Ok(());
+    }
+    if args.chaos.chaos.is_some() && args.http.address.is_some() {
+        return Err(CommandFailure::usage(
+            "--chaos disturbs streams: stdio, --listen and --serial, not --http",
+        ));
+    }
     args.mock.load()?;
     let args = &Arc::new(args);
     if args.http.address.is_none() && args.http.listen.is_none() && args.serial.is_none() {

@@ -12,6 +12,7 @@ use super::{Router, block_on, sleep};
 use crate::endpoint::{http, streams};
 use crate::failure::CommandFailure;
 use crate::serve::ServeArgs;
+use crate::serve::chaos::Chaos;
 use crate::serve::clock::{ClockResource, POLL_INTERVAL};
 use crate::serve::server_log::ServerLog;
 use crate::stop;
@@ -24,17 +25,25 @@ mod http_server;
 mod logged_router;
 
 pub(in crate::serve) fn run(args: &Arc<ServeArgs>) -> Result<(), CommandFailure> {
+    let chaos = Chaos::new(&args.chaos, args.http.listen.is_some());
     if let Some(address) = &args.http.listen {
         let (shared, log) = (Arc::clone(args), ServerLog::new(args)?);
         return streams::run(&args.http, address, move |socket, connection| {
-            serve_stream(&shared, &log, Box::new(socket), |handle| connection.shut_down(handle))
+            chaos.around(Box::new(socket), |stream| {
+                serve_stream(&shared, &log, stream, |handle| connection.shut_down(handle))
+            })
         });
     }
     if let Some(serial) = &args.serial {
         let (log, line) = (ServerLog::new(args)?, Box::new(streams::open_serial(serial)?));
-        return serve_stream(args, &log, line, stop::shut_down_on_signal);
+        return chaos.around(line, |stream| serve_stream(args, &log, stream, stop::shut_down_on_signal));
     }
     let log = ServerLog::new(args)?;
+    if args.chaos.chaos.is_some() {
+        let stdio = chaos.open_stdio().map_err(|error| CommandFailure::from_serve_error(&error.into()))?;
+        return chaos
+            .around(Box::new(stdio), |stream| serve_stream(args, &log, stream, stop::shut_down_on_signal));
+    }
     let (router, clock) = logged_router::build(args, &log);
     let config = crate::serve::config(args, router.config())?;
     block_on(async {

@@ -6,12 +6,13 @@ use core::time::Duration;
 use mcp_proto::Change;
 use mcp_proto::server::Config;
 use mcp_runtime::server::Handle;
-use mcp_std::io::{Duplex, Stdio};
+use mcp_std::io::Duplex;
 
 use super::{Router, adapter, with_shards};
 use crate::endpoint::{http, streams};
 use crate::failure::CommandFailure;
 use crate::serve::ServeArgs;
+use crate::serve::chaos::Chaos;
 use crate::serve::clock::{ClockResource, POLL_INTERVAL};
 use crate::serve::server_log::ServerLog;
 use crate::stop;
@@ -31,18 +32,23 @@ mod logged_router;
 
 pub(in crate::serve) fn run(args: &Arc<ServeArgs>) -> Result<(), CommandFailure> {
     let log = ServerLog::new(args)?;
+    let chaos = Chaos::new(&args.chaos, args.http.listen.is_some());
     if let Some(address) = &args.http.listen {
         let shared = Arc::clone(args);
         return streams::run(&args.http, address, move |socket, connection| {
-            serve_stream(&shared, &log, socket, |handle| connection.shut_down(handle))
+            chaos.around(Box::new(socket), |stream| {
+                serve_stream(&shared, &log, stream, |handle| connection.shut_down(handle))
+            })
         });
     }
     if let Some(serial) = &args.serial {
-        return serve_stream(args, &log, streams::open_serial(serial)?, stop::shut_down_on_signal);
+        let line = Box::new(streams::open_serial(serial)?);
+        return chaos.around(line, |stream| serve_stream(args, &log, stream, stop::shut_down_on_signal));
     }
     let Some(address) = &args.http.address else {
-        let stdio = Stdio::guarded().map_err(|error| CommandFailure::from_serve_error(&error.into()))?;
-        return serve_stream(args, &log, stdio, stop::shut_down_on_signal);
+        let stdio = chaos.open_stdio().map_err(|error| CommandFailure::from_serve_error(&error.into()))?;
+        return chaos
+            .around(Box::new(stdio), |stream| serve_stream(args, &log, stream, stop::shut_down_on_signal));
     };
     let (router, clock) = logged_router::build(args, &log);
     let config = crate::serve::config(args, router.config())?;
@@ -53,7 +59,7 @@ pub(in crate::serve) fn run(args: &Arc<ServeArgs>) -> Result<(), CommandFailure>
 fn serve_stream(
     args: &ServeArgs,
     log: &Arc<ServerLog>,
-    stream: impl Duplex,
+    stream: Box<dyn Duplex + Send>,
     register: impl FnOnce(Handle),
 ) -> Result<(), CommandFailure> {
     let (router, clock) = logged_router::build(args, log);

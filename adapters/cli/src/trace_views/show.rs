@@ -2,17 +2,15 @@
 
 use alloc::collections::BTreeMap;
 use core::iter;
-use std::env;
 
 use mcp_proto_trace::{Call, Calls, Content, Line, Message, Outcome, Record, Side, Text, Trace};
 use serde_json::{Value, json};
-use terminal_size::{Width, terminal_size};
 
 use super::args::{ShowArgs, SideChoice};
 use super::outcome_name;
 use crate::escape;
 use crate::failure::CommandFailure;
-use crate::output::{count, print, print_value};
+use crate::output::{count, print, print_value, terminal_width};
 use crate::paint::Paint;
 use crate::trace;
 
@@ -29,7 +27,8 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), CommandFailure> {
         return print_value(&shown.map(|call| describe(&trace, call)).collect::<Vec<_>>());
     }
     let paint = Paint::for_stdout();
-    let mut view = View { calls: &calls, paint, width: if args.full { usize::MAX } else { width() } };
+    let mut view =
+        View { calls: &calls, paint, width: if args.full { usize::MAX } else { terminal_width() } };
     let mut out = String::new();
     for line in title(&trace) {
         let line = trace::truncate(escape::line(&line).into_owned(), view.width);
@@ -41,15 +40,9 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), CommandFailure> {
             print(&core::mem::take(&mut out))?;
         }
     }
-    view.width = width();
+    view.width = terminal_width();
     view.push_summary(&mut out, &trace);
     print(&out)
-}
-
-/// Returns the width of the terminal.
-fn width() -> usize {
-    let columns = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    columns.or_else(|| terminal_size().map(|(Width(width), _)| usize::from(width))).unwrap_or(100)
 }
 
 /// Describes what was recorded, and by what.

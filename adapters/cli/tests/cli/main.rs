@@ -8,6 +8,8 @@ mod authorization;
 mod authorization_options;
 mod basics;
 #[cfg(unix)]
+mod bench;
+#[cfg(unix)]
 mod bridge;
 #[cfg(target_os = "linux")]
 mod bridge_leaks;
@@ -15,6 +17,8 @@ mod bridge_leaks;
 mod bridge_share;
 #[cfg(unix)]
 mod call_http;
+#[cfg(unix)]
+mod chaos;
 #[cfg(unix)]
 mod check;
 mod check_http;

@@ -31,7 +31,7 @@ fn call_on_terminal(args: &[&str], typed: &str) -> (Option<i32>, String, String)
 }
 
 /// Runs `mcp-probe ARGS` in the same way.
-fn run_on_terminal(
+pub(crate) fn run_on_terminal(
     args: &[&str],
     environment: &[(&str, &str)],
     typed: &str,

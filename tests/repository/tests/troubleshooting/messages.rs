@@ -39,6 +39,8 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("adapters/cli/src/answer/field.rs", "hints within these questions"),
     ("adapters/cli/src/answer/url.rs", "warnings within these questions"),
     ("adapters/cli/src/args.rs", "usage lines"),
+    ("adapters/cli/src/bench/report.rs", "a description of a measurement"),
+    ("adapters/cli/src/bench/tally.rs", "kinds of failures in that description"),
     (
         "adapters/cli/src/check/",
         "findings, which name their rule; `check --rules` lists them; how it fails is prose of the page",
@@ -57,6 +59,11 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("adapters/cli/src/inspect/", "a description of a server"),
     ("adapters/cli/src/junit.rs", "a report in XML"),
     ("adapters/cli/src/serve/card.rs", "content of the demo server"),
+    (
+        "adapters/cli/src/serve/chaos/filter.rs",
+        "what is sent to clients in place of messages, and notes of it",
+    ),
+    ("adapters/cli/src/serve/chaos/kind.rs", "the list of `serve --list`"),
     ("adapters/cli/src/serve/demo.rs", "content of the demo server"),
     ("adapters/cli/src/serve/everything/", "content of the demo server"),
     ("adapters/cli/src/serve/tools/", "content of the demo server"),

@@ -1,0 +1,160 @@
+//! `serve --chaos`: a server whose messages are disturbed on their way to the client, the same way for the same seed.
+
+#[cfg_attr(not(unix), allow(dead_code, reason = "the relay needs Unix"))]
+mod filter;
+mod kind;
+#[cfg(unix)]
+mod relay;
+
+#[cfg(unix)]
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+
+use clap::Args;
+use mcp_std::io::{Duplex, Stdio};
+
+use crate::args::duration;
+use crate::failure::CommandFailure;
+use crate::output::{print, print_value};
+#[cfg(unix)]
+use filter::Filter;
+use kind::Kind;
+
+/// Options of disturbed messages.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ChaosArgs {
+    /// Disturbs messages to the client, the same ones in the same way for the same seed.
+    ///
+    /// What becomes of a message follows from the seed, the number of its connection and its own number. Each disturbance is
+    /// told on stderr. On stdio, --listen and --serial.
+    #[arg(long, value_name = "SEED")]
+    pub(crate) chaos: Option<u64>,
+    /// Selects the kinds of disturbances; all of them unless it is given.
+    #[arg(long, value_name = "KIND,…", value_enum, value_delimiter = ',', requires = "chaos")]
+    #[arg(hide_possible_values = true)]
+    chaos_kinds: Vec<Kind>,
+    /// Sets how many messages of 100 are disturbed.
+    #[arg(long, value_name = "N%", default_value = "10%", value_parser = percentage, requires = "chaos")]
+    chaos_rate: u64,
+    /// Sets how long a late message waits.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration, requires = "chaos")]
+    chaos_delay: Duration,
+    /// Leaves the first messages of each connection alone, for example those of the handshake.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "chaos")]
+    chaos_after: u64,
+    /// Prints the kinds of disturbances: what each does, which rule it violates, and what a client should do.
+    #[arg(long)]
+    list: bool,
+    /// Prints the list as a JSON array.
+    ///
+    /// Members of an element: kind, does, rules (ids of `mcp-probe check`), client.
+    #[arg(long, requires = "list")]
+    json: bool,
+}
+
+/// Parses a percentage: `10%`, `10`.
+fn percentage(text: &str) -> Result<u64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse().ok();
+    number.filter(|percent| *percent <= 100).ok_or_else(|| "must be from 0% to 100%: write 10%".into())
+}
+
+impl ChaosArgs {
+    /// Prints the table of kinds if it is asked for. Returns whether it was.
+    ///
+    /// # Errors
+    ///
+    /// Fails if stdout cannot be written to.
+    pub(super) fn print_list(&self) -> Result<bool, CommandFailure> {
+        if !self.list {
+            return Ok(false);
+        }
+        if self.json {
+            print_value(&Kind::table())?;
+        } else {
+            print(&Kind::list())?;
+        }
+        Ok(true)
+    }
+}
+
+/// What disturbs the connections of a server, if anything does.
+pub(super) struct Chaos {
+    args: ChaosArgs,
+    /// Number of connections so far.
+    #[cfg(unix)]
+    connections: AtomicU64,
+    #[cfg(unix)]
+    is_numbered: bool,
+}
+
+impl Chaos {
+    /// Returns what the options ask for. Disturbances name their connection if there may be several.
+    pub(super) fn new(args: &ChaosArgs, is_numbered: bool) -> Self {
+        #[cfg(not(unix))]
+        let _ = is_numbered;
+        Self {
+            args: args.clone(),
+            #[cfg(unix)]
+            connections: AtomicU64::new(0),
+            #[cfg(unix)]
+            is_numbered,
+        }
+    }
+
+    /// Opens stdin and stdout.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stdio::guarded`].
+    pub(super) fn open_stdio(&self) -> std::io::Result<Stdio> {
+        #[cfg_attr(not(unix), expect(unused_mut, reason = "nothing is set"))]
+        let mut stdio = Stdio::guarded()?;
+        #[cfg(unix)]
+        if self.args.chaos.is_some() {
+            // The relay reads before it waits.
+            stdio.set_read_nonblocking()?;
+        }
+        Ok(stdio)
+    }
+
+    /// Runs `serve` on the stream of a client, or on one to a relay that disturbs what goes to the client.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `serve` does, or if there can be no relay.
+    #[cfg(unix)]
+    pub(super) fn around(
+        &self,
+        client: Box<dyn Duplex + Send>,
+        serve: impl FnOnce(Box<dyn Duplex + Send>) -> Result<(), CommandFailure>,
+    ) -> Result<(), CommandFailure> {
+        let Some(seed) = self.args.chaos else { return serve(client) };
+        let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        let filter = Filter::new(&self.args, seed, connection, self.is_numbered);
+        let failed = |error: std::io::Error| CommandFailure::failed(format!("--chaos: {error}"));
+        let (server, relay) = relay::start(client, filter).map_err(failed)?;
+        let served = serve(Box::new(server));
+        // What is on its way comes before the end of the program.
+        match relay.join() {
+            Ok(relayed) => served.and_then(|()| relayed.map_err(failed)),
+            Err(_) => served,
+        }
+    }
+
+    /// Fails if messages are to be disturbed: on this platform there is no relay.
+    ///
+    /// # Errors
+    ///
+    /// As said, and if `serve` fails.
+    #[cfg(not(unix))]
+    pub(super) fn around(
+        &self,
+        client: Box<dyn Duplex + Send>,
+        serve: impl FnOnce(Box<dyn Duplex + Send>) -> Result<(), CommandFailure>,
+    ) -> Result<(), CommandFailure> {
+        match self.args.chaos {
+            Some(_) => Err(CommandFailure::usage("--chaos needs a Unix system")),
+            None => serve(client),
+        }
+    }
+}

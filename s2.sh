@@ -1,1 +1,0 @@
-printf '%s\n' '{"jsonrpc":"2.0","method":"x","params":{"text":"tok:\nghp_NLNL012345678901234567890","ghp_KEYKEY0123456789012345":1,"password":["ARRPW"],"pin":{"v":"PINPW"},"headers":{"Authorization":["Basic QUJD"]},"j":"{\"password\":\"INNERPW\"}"}}'
