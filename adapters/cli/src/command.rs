@@ -8,7 +8,7 @@ use crate::features::{self, Feature, Needs};
 use crate::stop;
 use crate::{
     bridge, call, check, complete, completions, demo, doctor, events, gateway, generate, inspect, listen,
-    ping, pins, prompt, read, replay, serve, skills, tap, tokens, trace_views,
+    ping, pins, prompt, read, replay, schemas, serve, skills, tap, tokens, trace_views,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -51,42 +51,11 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Trace(trace_views::TraceCommand),
     Demo(demo::DemoArgs),
+    Schema(schemas::SchemaArgs),
     Completions(completions::CompletionsArgs),
 }
 
 impl Command {
-    /// Returns whether the command prints one JSON object, so that a failure is printed as one, too.
-    pub(crate) const fn prints_json_object(&self) -> bool {
-        match self {
-            Self::Inspect(args) => args.json,
-            Self::Doctor(args) => args.json,
-            Self::Call(args) => args.request_args.json,
-            Self::Read(args) => args.request_args.json,
-            Self::Prompt(args) => args.request_args.json,
-            Self::Complete(args) => args.request_args.json,
-            Self::Events(command) => command.prints_json_object(),
-            Self::Skills(command) => command.prints_json_object(),
-            Self::Verify(args) => args.json || args.sarif,
-            Self::Ping(args) => args.json,
-            Self::Login(args) => args.json,
-            Self::Whoami(args) => args.json,
-            Self::Trace(command) => command.prints_json_object(),
-            Self::Check(_)
-            | Self::Listen(_)
-            | Self::Serve(_)
-            | Self::Bridge(_)
-            | Self::Gateway(_)
-            | Self::Tap(_)
-            | Self::Replay(_)
-            | Self::Shrink(_)
-            | Self::Generate(_)
-            | Self::Logout(_)
-            | Self::Pin(_)
-            | Self::Demo(_)
-            | Self::Completions(_) => false,
-        }
-    }
-
     /// Returns whether the command ends in order after a signal, instead of at once.
     const fn ends_by_itself(&self) -> bool {
         matches!(
@@ -132,7 +101,8 @@ impl Command {
             Self::Bridge(args) => args.add_needs(&mut needs),
             Self::Gateway(args) => args.add_needs(&mut needs),
             Self::Demo(args) => needs.runtime(args.runtime),
-            Self::Tap(_) | Self::Replay(_) | Self::Shrink(_) | Self::Trace(_) | Self::Completions(_) => {}
+            Self::Tap(_) | Self::Replay(_) | Self::Shrink(_) | Self::Trace(_) => {}
+            Self::Schema(_) | Self::Completions(_) => {}
         }
         needs.check()
     }
@@ -178,6 +148,7 @@ impl Command {
             Self::Shrink(args) => replay::run_shrink(&args),
             Self::Trace(command) => trace_views::run(&command),
             Self::Demo(args) => demo::run(&args),
+            Self::Schema(args) => schemas::run(&args),
             Self::Completions(args) => completions::run(&args, &Cli::command()),
             // It fails: the command needs a feature that is missing. Without `auth` there is no `check` either.
             #[cfg(not(all(feature = "check", feature = "events")))]
@@ -215,10 +186,33 @@ Exit codes:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output_schemas::{OutputSchema, SCHEMAS};
 
     #[test]
     fn command_line_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn commands_with_json_and_schemas_belong_together() {
+        let (mut commands, mut found) = (vec![(Vec::new(), Cli::command())], Vec::new());
+        while let Some((words, command)) = commands.pop() {
+            if command.get_arguments().any(|arg| arg.get_long() == Some("json")) {
+                found.push(words.clone());
+            }
+            for below in command.get_subcommands() {
+                commands.push(([&words[..], &[below.get_name().to_owned()]].concat(), below.clone()));
+            }
+        }
+        let words = |schema: &OutputSchema| -> Vec<String> {
+            let words = schema.command.iter().filter(|word| !word.starts_with('-'));
+            words.map(|word| (*word).to_owned()).collect()
+        };
+        let mut described: Vec<_> = SCHEMAS.iter().map(words).collect();
+        found.sort();
+        described.sort();
+        described.dedup();
+        assert_eq!(found, described);
     }
 
     /// A longer line is broken anywhere, which spoils examples.

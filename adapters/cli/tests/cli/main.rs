@@ -52,6 +52,8 @@ mod hostile_servers;
 #[cfg(unix)]
 mod http;
 mod input;
+#[cfg(unix)]
+mod json_output;
 mod listen;
 mod pages;
 mod pins;
