@@ -8,7 +8,7 @@ use crate::features::{self, Feature, Needs};
 use crate::stop;
 use crate::{
     bridge, call, check, complete, completions, demo, doctor, events, gateway, generate, inspect, listen,
-    ping, pins, prompt, read, replay, schemas, serve, skills, tap, tokens, trace_views,
+    mcp, ping, pins, prompt, read, replay, schemas, serve, skills, tap, tokens, trace_views,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -46,6 +46,7 @@ pub(crate) enum Command {
     Bridge(bridge::BridgeArgs),
     Gateway(gateway::GatewayArgs),
     Tap(tap::TapArgs),
+    Mcp(mcp::McpArgs),
     Replay(replay::ReplayArgs),
     Shrink(replay::ShrinkArgs),
     #[command(subcommand)]
@@ -63,6 +64,7 @@ impl Command {
             Self::Serve(_)
                 | Self::Bridge(_)
                 | Self::Gateway(_)
+                | Self::Mcp(_)
                 | Self::Events(events::EventsCommand::Subscribe(_))
         )
     }
@@ -102,7 +104,7 @@ impl Command {
             Self::Gateway(args) => args.add_needs(&mut needs),
             Self::Demo(args) => needs.runtime(args.runtime),
             Self::Tap(_) | Self::Replay(_) | Self::Shrink(_) | Self::Trace(_) => {}
-            Self::Schema(_) | Self::Completions(_) => {}
+            Self::Mcp(_) | Self::Schema(_) | Self::Completions(_) => {}
         }
         needs.check()
     }
@@ -144,6 +146,7 @@ impl Command {
             Self::Bridge(args) => bridge::run(args),
             Self::Gateway(args) => gateway::run(args),
             Self::Tap(args) => tap::run(&args),
+            Self::Mcp(args) => mcp::run(&args),
             Self::Replay(args) => replay::run(&args),
             Self::Shrink(args) => replay::run_shrink(&args),
             Self::Trace(command) => trace_views::run(&command),
@@ -185,8 +188,11 @@ Exit codes:
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
     use crate::output_schemas::{OutputSchema, SCHEMAS};
+    use crate::words;
 
     #[test]
     fn command_line_definition_is_consistent() {
@@ -213,6 +219,31 @@ mod tests {
         described.sort();
         described.dedup();
         assert_eq!(found, described);
+    }
+
+    /// Splits a line of a shell without variables.
+    fn split(line: &str) -> Vec<OsString> {
+        let (mut words, mut quote) = (vec![String::new()], None);
+        for c in line.chars() {
+            match c {
+                _ if quote == Some(c) => quote = None,
+                '\'' | '"' if quote.is_none() => quote = Some(c),
+                ' ' if quote.is_none() => words.push(String::new()),
+                _ => words.last_mut().expect("a word").push(c),
+            }
+        }
+        words.into_iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn command_lines_of_the_skill_are_valid() {
+        let skill = include_str!("../skills/mcp-probe/SKILL.md");
+        let lines: Vec<_> = skill.lines().filter(|line| line.starts_with("mcp-probe ")).collect();
+        assert!(lines.len() >= 12, "{lines:?}");
+        for line in lines {
+            let parsed = Cli::try_parse_from(words::with_server(split(line).into_iter()));
+            assert!(parsed.is_ok(), "{line}: {:?}", parsed.err());
+        }
     }
 
     /// A longer line is broken anywhere, which spoils examples.

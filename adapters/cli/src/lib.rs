@@ -54,6 +54,7 @@ mod gateway;
 mod generate;
 mod inspect;
 mod listen;
+mod mcp;
 mod ordered;
 mod output;
 mod output_schemas;

@@ -1,6 +1,6 @@
 //! What commands print with `--json` fits the schemas of the program: with success, with failure, and with an invalid command line.
 
-use std::collections::BTreeSet;
+use alloc::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;

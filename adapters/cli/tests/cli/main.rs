@@ -2,6 +2,8 @@
 
 extern crate alloc;
 
+#[cfg(target_os = "linux")]
+mod agent;
 #[cfg(unix)]
 mod authorization;
 #[cfg(unix)]

@@ -29,7 +29,7 @@ fn call_on_terminal(args: &[&str], typed: &str) -> (Option<i32>, String, String)
 }
 
 /// Runs `mcp-probe ARGS` in the same way.
-fn run_on_terminal(
+pub(crate) fn run_on_terminal(
     args: &[&str],
     environment: &[(&str, &str)],
     typed: &str,
@@ -143,7 +143,7 @@ fn server_on_terminal_prints_a_usage_hint() {
 }
 
 /// Runs `mcp-probe ARGS` with all that it has on a terminal of so many columns. Returns the exit code and what is shown.
-fn show_on_terminal(args: &[&str], columns: u16) -> (Option<i32>, String) {
+pub(crate) fn show_on_terminal(args: &[&str], columns: u16) -> (Option<i32>, String) {
     let (mut user, program) = open_terminal();
     let size = Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(&user, size).unwrap();
@@ -170,7 +170,7 @@ fn show_on_terminal(args: &[&str], columns: u16) -> (Option<i32>, String) {
 }
 
 /// Returns a text without the escapes that set colours; any other escape is a failure.
-fn without_colours(shown: &str) -> String {
+pub(crate) fn without_colours(shown: &str) -> String {
     let mut plain = String::new();
     let mut parts = shown.split('\u{1b}');
     plain.push_str(parts.next().unwrap_or_default());
