@@ -184,7 +184,10 @@ Exit codes:
      other revisions, or died
   4  no answer in time
   5  the server sent an input request, and no answer was available
-  6  authorization is needed, was refused or failed (`mcp-probe login URL`)";
+  6  authorization is needed, was refused or failed (`mcp-probe login URL`)
+
+With --json a failure is an object with the member error. `mcp-probe schema`
+prints the JSON Schema of each output.";
 
 #[cfg(test)]
 mod tests {
