@@ -8,7 +8,8 @@ use crate::features::{self, Feature, Needs};
 use crate::stop;
 use crate::{
     bench, bridge, call, check, complete, completions, connect, demo, doctor, events, gateway, generate,
-    inspect, listen, ping, pins, prompt, read, replay, serve, skills, suite, tap, tokens, trace_views,
+    inspect, listen, mcp, ping, pins, prompt, read, replay, schemas, serve, skills, suite, tap, tokens,
+    trace_views,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -53,53 +54,17 @@ pub(crate) enum Command {
     Bridge(bridge::BridgeArgs),
     Gateway(gateway::GatewayArgs),
     Tap(tap::TapArgs),
+    Mcp(mcp::McpArgs),
     Replay(replay::ReplayArgs),
     Shrink(replay::ShrinkArgs),
     #[command(subcommand)]
     Trace(trace_views::TraceCommand),
     Demo(demo::DemoArgs),
+    Schema(schemas::SchemaArgs),
     Completions(completions::CompletionsArgs),
 }
 
 impl Command {
-    /// Returns whether the command prints one JSON object, so that a failure is printed as one, too.
-    pub(crate) const fn prints_json_object(&self) -> bool {
-        match self {
-            Self::Inspect(args) => args.json,
-            Self::Doctor(args) => args.json,
-            Self::Call(args) => args.request_args.json,
-            Self::Read(args) => args.request_args.json,
-            Self::Prompt(args) => args.request_args.json,
-            Self::Complete(args) => args.request_args.json,
-            Self::Events(command) => command.prints_json_object(),
-            Self::Skills(command) => command.prints_json_object(),
-            Self::Verify(args) => args.json || args.sarif,
-            Self::Ping(args) => args.json,
-            Self::Bench(args) => args.json,
-            Self::Test(args) => args.json,
-            Self::Login(args) => args.json,
-            Self::Whoami(args) => args.json,
-            Self::Connect(args) => args.json,
-            Self::Connections(args) => args.json,
-            Self::Trace(command) => command.prints_json_object(),
-            Self::Check(_)
-            | Self::Listen(_)
-            | Self::Serve(_)
-            | Self::Bridge(_)
-            | Self::Gateway(_)
-            | Self::Tap(_)
-            | Self::Replay(_)
-            | Self::Shrink(_)
-            | Self::Generate(_)
-            | Self::Logout(_)
-            | Self::Pin(_)
-            | Self::Demo(_)
-            | Self::Disconnect(_)
-            | Self::KeepConnections(_)
-            | Self::Completions(_) => false,
-        }
-    }
-
     /// Returns whether the command ends in order after a signal, instead of at once.
     const fn ends_by_itself(&self) -> bool {
         matches!(
@@ -109,6 +74,7 @@ impl Command {
                 | Self::Bridge(_)
                 | Self::Gateway(_)
                 | Self::KeepConnections(_)
+                | Self::Mcp(_)
                 | Self::Events(events::EventsCommand::Subscribe(_))
         )
     }
@@ -157,6 +123,8 @@ impl Command {
             | Self::Connections(_)
             | Self::Disconnect(_)
             | Self::KeepConnections(_)
+            | Self::Mcp(_)
+            | Self::Schema(_)
             | Self::Completions(_) => {}
         }
         needs.check()
@@ -205,10 +173,12 @@ impl Command {
             Self::Bridge(args) => bridge::run(args),
             Self::Gateway(args) => gateway::run(args),
             Self::Tap(args) => tap::run(&args),
+            Self::Mcp(args) => mcp::run(&args),
             Self::Replay(args) => replay::run(&args),
             Self::Shrink(args) => replay::run_shrink(&args),
             Self::Trace(command) => trace_views::run(&command),
             Self::Demo(args) => demo::run(&args),
+            Self::Schema(args) => schemas::run(&args),
             Self::Completions(args) => completions::run(&args, &Cli::command()),
             // It fails: the command needs a feature that is missing. Without `auth` there is no `check` either.
             #[cfg(not(all(feature = "check", feature = "events")))]
@@ -241,15 +211,69 @@ Exit codes:
      other revisions, or died
   4  no answer in time
   5  the server sent an input request, and no answer was available
-  6  authorization is needed, was refused or failed (`mcp-probe login URL`)";
+  6  authorization is needed, was refused or failed (`mcp-probe login URL`)
+
+With --json a failure is an object with the member error. `mcp-probe schema`
+prints the JSON Schema of each output.";
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
+    use crate::output_schemas::{OutputSchema, SCHEMAS};
+    use crate::words;
 
     #[test]
     fn command_line_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn commands_with_json_and_schemas_belong_together() {
+        let (mut commands, mut found) = (vec![(Vec::new(), Cli::command())], Vec::new());
+        while let Some((words, command)) = commands.pop() {
+            if command.get_arguments().any(|arg| arg.get_long() == Some("json")) {
+                found.push(words.clone());
+            }
+            for below in command.get_subcommands() {
+                commands.push(([&words[..], &[below.get_name().to_owned()]].concat(), below.clone()));
+            }
+        }
+        let words = |schema: &OutputSchema| -> Vec<String> {
+            let words = schema.command.iter().filter(|word| !word.starts_with('-'));
+            words.map(|word| (*word).to_owned()).collect()
+        };
+        let mut described: Vec<_> = SCHEMAS.iter().map(words).collect();
+        found.sort();
+        described.sort();
+        described.dedup();
+        assert_eq!(found, described);
+    }
+
+    /// Splits a line of a shell without variables.
+    fn split(line: &str) -> Vec<OsString> {
+        let (mut words, mut quote) = (vec![String::new()], None);
+        for c in line.chars() {
+            match c {
+                _ if quote == Some(c) => quote = None,
+                '\'' | '"' if quote.is_none() => quote = Some(c),
+                ' ' if quote.is_none() => words.push(String::new()),
+                _ => words.last_mut().expect("a word").push(c),
+            }
+        }
+        words.into_iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn command_lines_of_the_skill_are_valid() {
+        let skill = include_str!("../skills/mcp-probe/SKILL.md");
+        let lines: Vec<_> = skill.lines().filter(|line| line.starts_with("mcp-probe ")).collect();
+        assert!(lines.len() >= 12, "{lines:?}");
+        for line in lines {
+            let parsed = Cli::try_parse_from(words::with_server(split(line).into_iter()));
+            assert!(parsed.is_ok(), "{line}: {:?}", parsed.err());
+        }
     }
 
     /// A longer line is broken anywhere, which spoils examples.

@@ -59,8 +59,10 @@ mod inspect;
 mod json_values;
 mod junit;
 mod listen;
+mod mcp;
 mod ordered;
 mod output;
+mod output_schemas;
 mod paint;
 mod ping;
 mod pins;
@@ -72,6 +74,7 @@ mod replay;
 mod request;
 mod sarif;
 mod schema;
+mod schemas;
 mod serve;
 mod server;
 mod session;
@@ -92,7 +95,7 @@ mod words;
 use std::env;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use command::Cli;
 use failure::CommandFailure;
@@ -101,8 +104,13 @@ use failure::CommandFailure;
 #[doc(hidden)]
 pub fn main() -> ExitCode {
     let words = words::with_server(env::args_os());
-    let command = match Cli::try_parse_from(&words) {
-        Ok(cli) => cli.command,
+    let matches = Cli::command().try_get_matches_from(&words);
+    let parsed = matches.and_then(|matches| {
+        let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()))?;
+        Ok((cli.command, words::asks_for_json(&matches)))
+    });
+    let (command, is_json) = match parsed {
+        Ok(parsed) => parsed,
         Err(mut error) => {
             words::add_server_tips(&mut error, &words);
             words::add_name_tip(&mut error, &words);
@@ -112,7 +120,6 @@ pub fn main() -> ExitCode {
             error.exit()
         }
     };
-    let is_json = command.prints_json_object();
     match command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

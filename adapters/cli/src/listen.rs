@@ -34,7 +34,7 @@ pub(crate) struct ListenArgs {
     /// Prints one JSON object per line instead.
     ///
     /// Its members: listening (the filter), changed (tools, prompts, resources, or resource with its uri), ended
-    /// (count, time, input, graceful, lost).
+    /// (count, time, input, graceful, lost), and error after a failure.
     #[arg(long)]
     pub(crate) json: bool,
     /// Ends after this time.

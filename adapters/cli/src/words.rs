@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 
-use clap::CommandFactory as _;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgMatches, CommandFactory as _};
 use mcp_std::io::StreamAddress;
 
 use crate::args::is_url;
@@ -13,14 +13,15 @@ use crate::connections;
 
 /// Moves a URL, the address of a socket or @NAME to the position of the server command, behind `--`.
 ///
-/// It needs no `--` before it and may stand among the options. The commands `serve`, `gateway`, `trace` and `demo`, and those of `events`
+/// It needs no `--` before it and may stand among the options. The commands `serve`, `gateway`, `trace`, `schema`, `mcp` and `demo`, and those of `events`
 /// without a server take none. Values of [`URL_OPTIONS`] are skipped.
 pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     let is =
         |at: usize, names: &[&str]| words.get(at).is_some_and(|word| names.iter().any(|name| word == name));
-    let takes_none = is(1, &["serve", "gateway", "demo", "shrink", "trace", "connections", "disconnect"])
-        || (is(1, &["events"]) && is(2, &["receive", "send", "verify"]));
+    let takes_none =
+        is(1, &["serve", "gateway", "demo", "shrink", "trace", "connections", "disconnect", "schema", "mcp"])
+            || (is(1, &["events"]) && is(2, &["receive", "send", "verify"]));
     if takes_none || words.iter().any(|word| word == "--") {
         return words;
     }
@@ -63,32 +64,28 @@ fn takes_value(words: &[OsString], at: usize) -> bool {
     arguments.any(|arg| is_named(arg) && arg.get_action().takes_values())
 }
 
-/// Returns whether an invalid command line asks for one JSON object. See [`crate::command::Command::prints_json_object()`].
+/// Returns whether a command line asks for JSON, so that a failure is printed as JSON, too.
+pub(crate) fn asks_for_json(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((_, below)) => asks_for_json(below),
+        None => {
+            let is_given = |option| matches!(matches.try_get_one::<bool>(option), Ok(Some(true)));
+            ["json", "sarif"].into_iter().any(is_given)
+        }
+    }
+}
+
+/// Returns whether an invalid command line asks for JSON: its command has `--json`, and so has the line.
 pub(crate) fn wants_json(words: &[OsString]) -> bool {
-    let is_events = |word: &OsString| word == "list" || word == "poll";
-    let prints_object = match command(words) {
-        "events" => words.get(2).is_some_and(is_events),
-        "trace" => words.get(2).is_some_and(|word| word == "show"),
-        other => matches!(
-            other,
-            "inspect"
-                | "doctor"
-                | "call"
-                | "read"
-                | "prompt"
-                | "complete"
-                | "skills"
-                | "verify"
-                | "ping"
-                | "test"
-                | "bench"
-                | "login"
-                | "connect"
-                | "connections"
-                | "whoami"
-        ),
-    };
-    prints_object && words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
+    let mut command = &Cli::command();
+    for word in words.iter().skip(1) {
+        match command.find_subcommand(word) {
+            Some(below) => command = below,
+            None => break,
+        }
+    }
+    command.get_arguments().any(|arg| arg.get_long() == Some("json"))
+        && words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
 }
 
 /// Adds tips about the two forms of a server to an error about a word that is neither a URL nor behind `--`.
@@ -96,7 +93,16 @@ pub(crate) fn add_server_tips(error: &mut clap::Error, words: &[OsString]) {
     let command = command(words);
     let takes_server = !matches!(
         command,
-        "" | "serve" | "demo" | "shrink" | "trace" | "connections" | "disconnect" | "completions" | "help"
+        "" | "serve"
+            | "demo"
+            | "shrink"
+            | "trace"
+            | "connections"
+            | "disconnect"
+            | "schema"
+            | "mcp"
+            | "completions"
+            | "help"
     );
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return };
     if !takes_server || word.starts_with('-') || error.kind() != ErrorKind::UnknownArgument {

@@ -18,7 +18,8 @@ use crate::args::{AuthorizationArgs, RevisionArgs, ServerArgs, StderrChoice, dur
 pub(crate) struct CheckArgs {
     /// Prints a JSON array instead, with one object for each finding.
     ///
-    /// The members of a finding: severity, check, rules, revisions, where, what, fix; with --profile owasp also owasp.
+    /// The members of a finding: severity, check, rules, revisions, where, what, fix; with --profile owasp also owasp. An object
+    /// with the member `error` if the server cannot be checked.
     #[arg(long, conflicts_with_all = ["sarif", "junit"])]
     pub(crate) json: bool,
     /// Prints a report in SARIF 2.1.0 instead, for code scanning.

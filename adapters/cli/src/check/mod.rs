@@ -116,7 +116,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
     let counts = findings.counts();
     if supported.is_empty() && counts.errors == 0 {
         let why = "authorization is needed: the challenges and the metadata of the server alone were checked";
-        return Err(CommandFailure::new(Exit::Unauthorized, why).with_hint(BEARER_HINT));
+        return Err(CommandFailure::new(Exit::Unauthorized, why).with_hint(BEARER_HINT).after_result());
     }
     let found = [
         (Severity::Error, counts.errors),
@@ -125,7 +125,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
     ];
     match found.iter().find(|(severity, number)| *severity <= mildest_failure && *number > 0) {
         Some((severity, number)) => {
-            Err(CommandFailure::new(Exit::Failed, format!("{}s were found: {number}", severity.word())))
+            let why = format!("{}s were found: {number}", severity.word());
+            Err(CommandFailure::failed(why).after_result())
         }
         None => Ok(()),
     }

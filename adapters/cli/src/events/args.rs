@@ -23,17 +23,6 @@ pub(crate) enum EventsCommand {
 }
 
 impl EventsCommand {
-    /// Returns whether one JSON object is printed.
-    pub(crate) const fn prints_json_object(&self) -> bool {
-        match self {
-            Self::List(args) => args.json,
-            Self::Poll(args) => args.json,
-            Self::Follow(_) | Self::Subscribe(_) | Self::Receive(_) | Self::Verify(_) | Self::Send(_) => {
-                false
-            }
-        }
-    }
-
     /// Returns the options of the connection to a server, if the command needs one.
     pub(crate) const fn target(&self) -> Option<&TargetArgs> {
         match self {
@@ -207,6 +196,11 @@ pub(crate) struct EventsReceiveArgs {
 #[derive(Debug, Args)]
 #[command(after_help = VERIFY_HELP, after_long_help = VERIFY_HELP)]
 pub(crate) struct EventsVerifyArgs {
+    /// Prints one JSON object instead.
+    ///
+    /// Its members: ok and checks (check, ok, detail).
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Reads the header fields from this file, one `Name: value` per line.
     ///
     /// It may begin with the request line.
@@ -228,6 +222,11 @@ pub(crate) struct EventsVerifyArgs {
 #[derive(Debug, Args)]
 #[command(after_help = SEND_HELP, after_long_help = SEND_HELP)]
 pub(crate) struct EventsSendArgs {
+    /// Prints one JSON object instead.
+    ///
+    /// Its members: id (of the delivery), status, acknowledged.
+    #[arg(long)]
+    pub(crate) json: bool,
     /// URL of the receiver: https, or http on this machine.
     pub(crate) url: String,
     /// Sends a challenge instead of an event.

@@ -14,11 +14,12 @@ use mcp_proto::{Entropy, RawJson, iso_8601};
 use mcp_std::http_client::{BodyBound, HttpClient, HttpFailure, HttpRequest};
 use mcp_std::sync::Budget;
 use mcp_std::{Clock, entropy};
+use serde::Serialize;
 
 use super::args::EventsSendArgs;
 use super::required_secret;
 use crate::failure::{CommandFailure, Exit};
-use crate::output::print;
+use crate::output::{print, print_value};
 
 pub(super) fn run(args: &EventsSendArgs) -> Result<(), CommandFailure> {
     let secret = required_secret(&args.secret)?;
@@ -86,16 +87,38 @@ pub(super) fn run(args: &EventsSendArgs) -> Result<(), CommandFailure> {
         challenge
             .accept(clock.now(), answer.status, &answer.body)
             .map_err(|error| CommandFailure::failed(error.to_string()))?;
-        return print(&format!("status {}: the challenge is echoed\n", answer.status));
+        return report(args, &id, answer.status, true, "the challenge is echoed");
     }
     let what = if is_good { "acknowledged" } else { "not acknowledged" };
-    print(&format!("status {}: {id} is {what}\n", answer.status))?;
+    report(args, &id, answer.status, is_good, &format!("{id} is {what}"))?;
     match is_good {
         true => Ok(()),
         false => {
             let why = format!("the receiver answered with status {}", answer.status);
             Err(CommandFailure::failed(why).after_result())
         }
+    }
+}
+
+/// Output of `--json`.
+#[derive(Serialize)]
+struct SendReport<'a> {
+    /// Id of the delivery.
+    id: &'a str,
+    status: u16,
+    acknowledged: bool,
+}
+
+fn report(
+    args: &EventsSendArgs,
+    id: &str,
+    status: u16,
+    acknowledged: bool,
+    text: &str,
+) -> Result<(), CommandFailure> {
+    match args.json {
+        true => print_value(&SendReport { id, status, acknowledged }),
+        false => print(&format!("status {status}: {text}\n")),
     }
 }
 

@@ -10,12 +10,13 @@ use mcp_events::webhook::{
 };
 use mcp_events::wire::Envelope;
 use mcp_proto::RawJson;
+use serde::Serialize;
 
 use super::args::EventsVerifyArgs;
 use super::required_secret;
 use crate::escape;
 use crate::failure::CommandFailure;
-use crate::output::{count, print};
+use crate::output::{count, print, print_value};
 
 pub(super) fn run(args: &EventsVerifyArgs) -> Result<(), CommandFailure> {
     let verifier = Verifier::new(required_secret(&args.secret)?);
@@ -29,8 +30,13 @@ pub(super) fn run(args: &EventsVerifyArgs) -> Result<(), CommandFailure> {
         check_signature(&verifier, &head, &body, now, &mut report);
     }
     check_body(&body, &mut report);
-    print(&report.lines)?;
-    match report.failures {
+    let failures = report.checks.iter().filter(|check| !check.ok).count();
+    if args.json {
+        print_value(&VerifyReport { ok: failures == 0, checks: &report.checks })?;
+    } else {
+        print(&report.checks.iter().map(CheckReport::line).collect::<String>())?;
+    }
+    match failures {
         0 => Ok(()),
         n => Err(CommandFailure::failed(format!("{} failed", count(n, "check"))).after_result()),
     }
@@ -44,21 +50,40 @@ fn unix_secs() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// One line for each check.
+/// Output of `--json`.
+#[derive(Serialize)]
+struct VerifyReport<'a> {
+    ok: bool,
+    checks: &'a [CheckReport],
+}
+
+/// The checks so far.
 #[derive(Default)]
 struct Report {
-    lines: String,
-    failures: usize,
+    checks: Vec<CheckReport>,
+}
+
+#[derive(Serialize)]
+struct CheckReport {
+    check: &'static str,
+    ok: bool,
+    detail: String,
+}
+
+impl CheckReport {
+    fn line(&self) -> String {
+        let word = if self.ok { "ok    " } else { "failed" };
+        format!("{word}  {:9}  {}\n", self.check, escape::line(&self.detail))
+    }
 }
 
 impl Report {
-    fn good(&mut self, what: &str, text: &str) {
-        self.lines.push_str(&format!("ok      {what:9}  {}\n", escape::line(text)));
+    fn good(&mut self, check: &'static str, text: &str) {
+        self.checks.push(CheckReport { check, ok: true, detail: text.to_owned() });
     }
 
-    fn bad(&mut self, what: &str, text: &str) {
-        self.failures += 1;
-        self.lines.push_str(&format!("failed  {what:9}  {}\n", escape::line(text)));
+    fn bad(&mut self, check: &'static str, text: &str) {
+        self.checks.push(CheckReport { check, ok: false, detail: text.to_owned() });
     }
 }
 

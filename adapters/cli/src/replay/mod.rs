@@ -210,7 +210,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandFailure> {
             "the engine of the {} does not say what was recorded",
             differing.join(" and that of the ")
         ),
-    });
+    })
+    .after_result();
     Err(match has_server {
         true => failure,
         false => failure.with_hint("`mcp-probe shrink` reduces the trace to a test"),

@@ -13,15 +13,6 @@ pub(crate) enum SkillsCommand {
 }
 
 impl SkillsCommand {
-    /// Returns whether one JSON object is printed.
-    pub(crate) const fn prints_json_object(&self) -> bool {
-        match self {
-            Self::List(args) => args.json,
-            Self::Show(args) => args.json,
-            Self::Verify(args) => args.json,
-        }
-    }
-
     /// Returns the options of the connection to the server.
     pub(crate) const fn target(&self) -> &TargetArgs {
         match self {

@@ -37,6 +37,11 @@ pub(crate) struct LogInArgs {
 #[derive(Debug, Args)]
 #[command(override_usage = remote_usage!("mcp-probe logout [OPTIONS]"))]
 pub(crate) struct LogOutArgs {
+    /// Prints one JSON object instead.
+    ///
+    /// Its members: server, forgotten (false if there were no tokens), revoked.
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) place: ServerPlaceArgs,
     #[command(flatten)]

@@ -2,12 +2,23 @@
 
 use mcp_auth::client::{Cancellation, TokenStore as _};
 use mcp_proto::auth::TokenRecord;
+use serde::Serialize;
 
 use super::args::LogOutArgs;
 use crate::authorization::{self, ProbeStore};
 use crate::failure::{CommandFailure, Exit};
-use crate::output::print;
+use crate::output::{print, print_value};
 use crate::server::RemoteServer;
+
+/// Output of `--json`.
+#[derive(Serialize)]
+struct LogOutReport<'a> {
+    server: &'a str,
+    /// Whether there were tokens, which are forgotten now.
+    forgotten: bool,
+    /// Whether the authorization server was told, if it has a way to be.
+    revoked: bool,
+}
 
 pub(crate) fn log_out(args: &LogOutArgs) -> Result<(), CommandFailure> {
     let remote = RemoteServer::from_place(&args.place)?;
@@ -17,8 +28,12 @@ pub(crate) fn log_out(args: &LogOutArgs) -> Result<(), CommandFailure> {
     let record = authorization::stored(&store, &url)?;
     // A wrong option is reported whether or not there is something to revoke.
     let authorizer = authorization::for_logout(&args.client, &store, record.as_ref())?;
+    let report = |forgotten, revoked, text: &str| match args.json {
+        true => print_value(&LogOutReport { server: &shown, forgotten, revoked }),
+        false => print(text),
+    };
     if record.is_none() {
-        return print(&format!("nobody is logged in at {shown}\n"));
+        return report(false, false, &format!("nobody is logged in at {shown}\n"));
     }
     let outcome = authorizer.log_out(&url, &Cancellation::new());
     if authorization::stored(&store, &url)?.is_some() {
@@ -27,13 +42,12 @@ pub(crate) fn log_out(args: &LogOutArgs) -> Result<(), CommandFailure> {
             CommandFailure::new(Exit::Unauthorized, format!("the tokens are not forgotten: {error}"))
         })?;
         if outcome.is_ok() {
-            return print(&format!(
-                "logged out of {shown}; the tokens are forgotten here, but not revoked\n"
-            ));
+            let text = format!("logged out of {shown}; the tokens are forgotten here, but not revoked\n");
+            return report(true, false, &text);
         }
     }
     match outcome {
-        Ok(_) => print(&format!("logged out of {shown}\n")),
+        Ok(_) => report(true, true, &format!("logged out of {shown}\n")),
         Err(error) => Err(CommandFailure::from_revocation(&error)),
     }
 }

@@ -14,16 +14,6 @@ pub(crate) enum TraceCommand {
     Otlp(OtlpArgs),
 }
 
-impl TraceCommand {
-    /// Returns whether one JSON value is printed.
-    pub(crate) const fn prints_json_object(&self) -> bool {
-        match self {
-            Self::Show(args) => args.json,
-            Self::Diff(_) | Self::Html(_) | Self::Har(_) | Self::Otlp(_) => false,
-        }
-    }
-}
-
 /// How much of a trace is read.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct SizeArgs {
@@ -85,6 +75,12 @@ pub(crate) struct DiffArgs {
     /// The second trace.
     #[arg(value_name = "B")]
     pub(crate) second: PathBuf,
+    /// Prints a JSON array of the differences instead.
+    ///
+    /// Their members: from, message, change (onlyFirst, onlySecond, moved or value), firstLine, secondLine; of a value also
+    /// pointer, first and second.
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) size: SizeArgs,
 }

@@ -5,14 +5,14 @@ use alloc::sync::Arc;
 
 use mcp_proto::RawJson;
 use mcp_proto_trace::{Call, Calls, Content, Message, Record, Side, Text, Trace};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use similar::{Algorithm, DiffTag, capture_diff_slices};
 
 use super::args::DiffArgs;
 
 use crate::escape;
 use crate::failure::CommandFailure;
-use crate::output::{count, print};
+use crate::output::{count, print, print_value};
 use crate::paint::Paint;
 use crate::trace;
 
@@ -26,10 +26,24 @@ pub(crate) fn run(args: &DiffArgs) -> Result<(), CommandFailure> {
         trace::read_file(&args.first, args.size.max_size)?,
         trace::read_file(&args.second, args.size.max_size)?,
     );
-    let paint = Paint::for_stdout();
     let differences = compare(&first, &second);
-    let mut out = String::new();
-    for difference in &differences {
+    if args.json {
+        print_value(&differences.iter().map(describe).collect::<Vec<_>>())?;
+    } else {
+        print_differences(&differences)?;
+    }
+    match differences.len() {
+        0 => Ok(()),
+        n => {
+            let text = format!("{} between the traces", count(n, "difference"));
+            Err(CommandFailure::failed(text).after_result())
+        }
+    }
+}
+
+fn print_differences(differences: &[Difference]) -> Result<(), CommandFailure> {
+    let (mut out, paint) = (String::new(), Paint::for_stdout());
+    for difference in differences {
         push(&mut out, difference, paint);
         if out.len() >= CHUNK {
             print(&core::mem::take(&mut out))?;
@@ -38,14 +52,38 @@ pub(crate) fn run(args: &DiffArgs) -> Result<(), CommandFailure> {
     if differences.is_empty() {
         out.push_str(&format!("{}\n", paint.dim("the traces are the same")));
     }
-    print(&out)?;
-    match differences.len() {
-        0 => Ok(()),
-        n => {
-            let text = format!("{} between the traces", count(n, "difference"));
-            Err(CommandFailure::failed(text).after_result())
+    print(&out)
+}
+
+/// Returns the line of a record in its file, from 1: the header is the first.
+const fn line_of(record: usize) -> usize {
+    record + 2
+}
+
+/// Returns a difference for programs.
+fn describe(difference: &Difference) -> Value {
+    let Difference { from, records, what, change } = difference;
+    let mut described = json!({
+        "from": from.to_string(),
+        "message": what,
+        "change": match change {
+            Change::OnlyFirst => "onlyFirst",
+            Change::OnlySecond => "onlySecond",
+            Change::Moved => "moved",
+            Change::Value { .. } => "value",
+        },
+        "firstLine": records.0.map(line_of),
+        "secondLine": records.1.map(line_of),
+    });
+    if let Change::Value { pointer, first, second } = change {
+        described["pointer"] = json!(pointer);
+        for (name, value) in [("first", first), ("second", second)] {
+            if let Some(value) = value {
+                described[name] = value.clone();
+            }
         }
     }
+    described
 }
 
 /// A message as it is compared.
@@ -322,8 +360,7 @@ fn compare_values(first: Option<&Value>, second: Option<&Value>, at: &str, chang
 
 fn push(out: &mut String, difference: &Difference, paint: Paint) {
     let Difference { from, records, what, change } = difference;
-    // The header is line 1.
-    let line = |record: Option<usize>| record.map_or_else(|| "-".to_owned(), |index| (index + 2).to_string());
+    let line = |record: Option<usize>| record.map_or_else(|| "-".to_owned(), |at| line_of(at).to_string());
     let place = format!("lines {} and {}", line(records.0), line(records.1));
     let what = escape::line(&trace::truncate(what.clone(), MAX_VALUE)).into_owned();
     let show = |value: &Option<Value>| match value {

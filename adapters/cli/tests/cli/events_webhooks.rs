@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use crate::json_output::assert_fits;
 use crate::support::{probe, probe_command};
 
 /// The secret of the frozen vector: the bytes 0 to 31.
@@ -135,7 +136,7 @@ fn subscription_receives_here_and_is_unsubscribed_at_its_end() {
         asked = asked.display(),
     );
     let args = ["subscribe", "build.finished", "--url", "https://hooks.example/hook?q=1"];
-    let rest = ["--listen", "127.0.0.1:0", "--count", "1", "--era", "legacy", "--stderr", "show"];
+    let rest = ["--listen", "127.0.0.1:0", "--count", "1", "--era", "legacy", "--stderr", "show", "--json"];
     let server = ["--", "sh", "-c", &script];
     let subscriber = Listening::new(&[&args[..], &rest, &server].concat());
     assert!(subscriber.url.ends_with("/hook"), "{}", subscriber.url);
@@ -154,7 +155,9 @@ fn subscription_receives_here_and_is_unsubscribed_at_its_end() {
     probe(&[&send[..], &["--challenge"]].concat()).assert_ok();
     probe(&[&send[..], &["--name", "build.finished"]].concat()).assert_ok();
     let (stdout, stderr) = subscriber.finish();
-    assert!(stdout.contains("  build.finished  evt_"), "{stdout}");
+    let event = serde_json::from_str(&stdout).expect("one line");
+    assert_fits("events-subscribe", &event);
+    assert_eq!(event["name"], "build.finished");
     for part in ["subscribed as sub_1 until ", "has unsubscribed"] {
         assert!(stderr.contains(part), "no {part:?}: {stderr}");
     }

@@ -2,6 +2,8 @@
 
 extern crate alloc;
 
+#[cfg(target_os = "linux")]
+mod agent;
 #[cfg(unix)]
 mod authorization;
 #[cfg(unix)]
@@ -58,6 +60,8 @@ mod hostile_servers;
 #[cfg(unix)]
 mod http;
 mod input;
+#[cfg(unix)]
+mod json_output;
 mod listen;
 #[cfg(unix)]
 mod mock;

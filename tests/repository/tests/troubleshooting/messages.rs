@@ -58,6 +58,7 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("adapters/cli/src/generate/types.rs", "source code that is written, with comments"),
     ("adapters/cli/src/inspect/", "a description of a server"),
     ("adapters/cli/src/junit.rs", "a report in XML"),
+    ("adapters/cli/src/mcp/definitions.rs", "content of the server for agents"),
     ("adapters/cli/src/serve/card.rs", "content of the demo server"),
     (
         "adapters/cli/src/serve/chaos/filter.rs",

@@ -1,0 +1,271 @@
+//! What commands print with `--json` fits the schemas of the program: with success, with failure, and with an invalid command line.
+
+use alloc::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::Stdio;
+use std::thread;
+
+use mcp_proto::RawJson;
+use mcp_proto::router::SchemaValidator as _;
+use mcp_std::schema::JsonSchemaValidator;
+use serde_json::{Value, json};
+
+use crate::config_file::TemporaryDirectory;
+use crate::protected_server::{Behaviour, ProtectedServer, browser_command, get};
+use crate::shell_server::ShellServer;
+use crate::support::{ClosedAddress, PROBE, ProbeOutput, probe, probe_command, run};
+
+/// Checks that a value fits a schema of the program.
+pub(crate) fn assert_fits(name: &str, value: &Value) {
+    let schema = probe(&["schema", name]).assert_ok();
+    let schema = RawJson::new(schema.stdout.trim_end().to_owned()).expect("JSON");
+    let schema = JsonSchemaValidator::new().compile(&schema).unwrap_or_else(|why| panic!("{name}: {why}"));
+    let checked = schema.validate(RawJson::encode(value).expect("JSON").as_bytes());
+    assert!(checked.is_ok(), "{name}: {checked:?}\n{value:#}");
+}
+
+/// Checks that each line of an output fits, and returns the lines.
+fn fit_lines(name: &str, done: &ProbeOutput) -> Vec<Value> {
+    let lines: Vec<Value> =
+        done.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert!(!lines.is_empty(), "{done}");
+    lines.iter().for_each(|line| assert_fits(name, line));
+    lines
+}
+
+/// Schemas by their names, with the words of their commands.
+fn schemas() -> Vec<(String, Vec<String>)> {
+    let listed = probe(&["schema", "--json"]).assert_ok().json();
+    assert_fits("schema", &listed);
+    let entry = |entry: &Value| {
+        let command = entry["command"].as_str().expect("a command line");
+        let words = command.split_whitespace().skip(1).map(str::to_owned).collect();
+        (entry["name"].as_str().expect("a name").to_owned(), words)
+    };
+    listed.as_array().expect("a list").iter().map(entry).collect()
+}
+
+/// Output of a command on the server with everything.
+struct Case<'a> {
+    schema: &'a str,
+    args: &'a [&'a str],
+    code: i32,
+}
+
+const fn case<'a>(schema: &'a str, args: &'a [&'a str], code: i32) -> Case<'a> {
+    Case { schema, args, code }
+}
+
+/// Schemas whose values need more than one command; a test below is about each.
+const OTHERS: [&str; 12] = [
+    "login",
+    "logout",
+    "whoami",
+    "verify",
+    "replay",
+    "trace-show",
+    "trace-diff",
+    "schema",
+    "check-rules",
+    "events-receive",
+    "events-send",
+    "events-verify",
+];
+
+#[test]
+fn results_of_a_server_fit_the_schemas() {
+    let cases = [
+        case("inspect", &["inspect"], 0),
+        case("doctor", &["doctor"], 0),
+        case("check", &["check"], 0),
+        case("check", &["check", "--profile", "owasp"], 0),
+        case("call", &["call", "add", "a=1", "b=2"], 0),
+        case("call", &["call", "fail"], 1),
+        case("call", &["call", "missing"], 1),
+        case("call", &["call", "count", "to=100", "--timeout", "100ms"], 4),
+        case("call", &["call", "sign"], 5),
+        case("read", &["read", "test://static-text"], 0),
+        case("read", &["read", "test://missing"], 1),
+        case("prompt", &["prompt", "travel_plan", "country=norway", "days=5"], 0),
+        case("prompt", &["prompt", "missing"], 1),
+        case("complete", &["complete", "prompt:travel_plan", "country", "n"], 0),
+        case("complete", &["complete", "prompt:missing", "country"], 1),
+        case("listen", &["listen", "clock://running", "--count", "1"], 0),
+        case("events-list", &["events", "list"], 0),
+        case("events-poll", &["events", "poll", "ship.arrived"], 0),
+        case("events-poll", &["events", "poll", "missing"], 1),
+        case("events-follow", &["events", "follow", "tide.changed", "harbour=Cobh", "--count", "1"], 0),
+        case("skills-list", &["skills", "list"], 0),
+        case("skills-show", &["skills", "show", "mooring"], 0),
+        case("skills-show", &["skills", "show", "missing"], 1),
+        case("skills-verify", &["skills", "verify"], 0),
+        case("ping", &["ping", "-n", "1"], 0),
+    ];
+    let mut seen: BTreeSet<&str> = OTHERS.into();
+    for Case { schema, args, code } in &cases {
+        let done = probe(&[args, &["--json", "--", PROBE, "serve", "--everything"][..]].concat());
+        let done = done.assert_code(*code);
+        let lines = fit_lines(schema, &done);
+        // What a tool reports is its result; anything else that fails is an error object.
+        let is_error = *code != 0 && args[1] != "fail";
+        assert_eq!(lines.last().is_some_and(|last| last.get("error").is_some()), is_error, "{done}");
+        seen.insert(schema);
+    }
+    seen.extend(["complete-typed", "events-subscribe"]);
+    let all: Vec<_> = schemas().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(seen.into_iter().collect::<BTreeSet<_>>(), all.iter().map(String::as_str).collect());
+}
+
+#[test]
+fn texts_as_they_are_typed_fit_the_schema() {
+    let args = ["complete", "prompt:travel_plan", "country", "--typed", "--json"];
+    let server = ["--", PROBE, "serve", "--everything"];
+    let done = crate::support::run_with_input(&[&args[..], &server].concat(), &[], "n\n").assert_ok();
+    assert_eq!(fit_lines("complete-typed", &done)[0]["text"], "n");
+}
+
+#[test]
+fn invalid_command_line_and_unreachable_server_are_error_objects() {
+    for (name, words) in schemas() {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let done = probe(&[&words[..], &["--no-such-option"]].concat()).assert_code(2);
+        let lines = fit_lines(&name, &done);
+        assert_eq!((&lines[0]["error"]["kind"], lines.len()), (&json!("usage"), 1), "{done}");
+    }
+    let closed = ClosedAddress::new();
+    let url = format!("http://{closed}/mcp");
+    for (schema, args) in [
+        ("inspect", &["inspect"][..]),
+        ("check", &["check"]),
+        ("call", &["call", "x"]),
+        ("listen", &["listen"]),
+        ("events-follow", &["events", "follow", "x"]),
+        ("skills-list", &["skills", "list"]),
+        ("ping", &["ping"]),
+    ] {
+        let done = probe(&[args, &["--json", &url]].concat()).assert_code(3);
+        let lines = fit_lines(schema, &done);
+        assert_eq!((&lines[0]["error"]["exitCode"], lines.len()), (&json!(3), 1), "{done}");
+    }
+    // A diagnosis is a report, whatever is found.
+    let done = probe(&["doctor", "--json", &url]).assert_code(3);
+    assert_eq!(fit_lines("doctor", &done)[0]["ok"], false);
+}
+
+#[test]
+fn reports_about_faulty_servers_fit_the_schemas() {
+    let broken =
+        ShellServer::legacy().with_error("prompts/list", -32603).with_tool_schema(&json!({"type": 5}));
+    let lines = fit_lines("inspect", &broken.probe(&["inspect", "--json"]).assert_code(1));
+    assert_eq!((&lines[0]["failures"][0]["part"], lines.len()), (&json!("prompts"), 1));
+    let lines = fit_lines("check", &broken.probe(&["check", "--json"]).assert_code(1));
+    assert!(lines.len() == 1 && lines[0].as_array().is_some_and(|found| !found.is_empty()), "{lines:?}");
+    let rules = probe(&["check", "--rules", "--json"]).assert_ok();
+    fit_lines("check-rules", &rules);
+}
+
+#[test]
+fn pins_and_traces_fit_the_schemas() {
+    let folder = TemporaryDirectory::new();
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (lock, first, second) = (path("lock.json"), path("a.ndjson"), path("b.ndjson"));
+    probe(&["pin", "--output", &lock, "--", PROBE, "serve"]).assert_ok();
+    for (more, code) in [(&[][..], 0), (&["--everything"], 1)] {
+        let done = probe(&[&["verify", &lock, "--json", "--", PROBE, "serve"], more].concat());
+        assert_eq!(fit_lines("verify", &done.assert_code(code)).len(), 1);
+    }
+    for (trace, call) in [(&first, &["add", "a=1", "b=2"][..]), (&second, &["fail"])] {
+        let tap = ["--", PROBE, "tap", "--out", trace, "--", PROBE, "serve"];
+        probe(&[&["call"], call, &tap[..]].concat());
+    }
+    let calls = fit_lines("trace-show", &probe(&["trace", "show", "--json", &second]).assert_ok());
+    assert!(
+        calls[0].as_array().is_some_and(|calls| calls.iter().any(|call| call["outcome"] == "tool_error"))
+    );
+    let same = fit_lines("trace-diff", &probe(&["trace", "diff", "--json", &first, &first]).assert_ok());
+    assert_eq!(same, [json!([])]);
+    let differs =
+        fit_lines("trace-diff", &probe(&["trace", "diff", "--json", &first, &second]).assert_code(1));
+    assert!(differs[0][0]["change"].is_string() && differs.len() == 1, "{differs:?}");
+    fit_lines("replay", &probe(&["replay", "--json", &first]).assert_ok());
+    let server = ["--", PROBE, "serve", "--everything"];
+    let done = probe(&[&["replay", "--json", &first], &server[..]].concat()).assert_code(1);
+    let lines = fit_lines("replay", &done);
+    assert!(lines.len() == 1 && lines[0][0]["differences"][0]["reason"].is_string(), "{done}");
+    fit_lines("trace-show", &probe(&["trace", "show", "--json", &lock]).assert_code(2));
+}
+
+#[test]
+fn deliveries_to_webhooks_fit_the_schemas() {
+    let folder = TemporaryDirectory::new();
+    let secret = folder.write("secret", "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=");
+    let key = ["--secret-file", &secret];
+    let listen = ["events", "receive", "--listen", "127.0.0.1:0", "--count", "1", "--json"];
+    let mut receiver = probe_command()
+        .args(listen)
+        .args(key)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut line = String::new();
+    BufReader::new(receiver.stderr.take().expect("piped")).read_line(&mut line).expect("UTF-8");
+    let url = line.trim().strip_prefix("listening at ").expect("the address").to_owned();
+    let send = |more: &[&str]| probe(&[&["events", "send", &url, "--json"], &key[..], more].concat());
+    let refused = fit_lines("events-send", &send(&[]).assert_code(1));
+    assert_eq!((&refused[0]["acknowledged"], refused.len()), (&json!(false), 1));
+    for args in [&["--challenge"][..], &[]] {
+        assert_eq!(fit_lines("events-send", &send(args).assert_ok())[0]["acknowledged"], true);
+    }
+    let mut stdout = String::new();
+    receiver.stdout.take().expect("piped").read_to_string(&mut stdout).expect("UTF-8");
+    assert!(receiver.wait().expect("it ends").success());
+    assert_fits("events-receive", &serde_json::from_str(&stdout).expect("one line"));
+
+    let head = folder.write("head", "webhook-id: a\n");
+    let body = folder.write("body", "{}");
+    let verify = ["events", "verify", "--json", "--head", &head, "--body", &body];
+    let checked = fit_lines("events-verify", &probe(&[&verify[..], &key].concat()).assert_code(1));
+    assert_eq!((&checked[0]["ok"], checked.len()), (&json!(false), 1));
+}
+
+#[test]
+fn authorizations_fit_the_schemas() {
+    let (folder, server) = (TemporaryDirectory::new(), ProtectedServer::new(Behaviour::default()));
+    let (store, opened) = (folder.path().join("tokens.json"), folder.path().join("opened"));
+    let store = store.to_str().expect("UTF-8");
+    let with_store = |args: &[&str]| run(args, &[("MCP_TOKEN_STORE", store)]);
+    let nobody = with_store(&["whoami", "--json", &server.url]).assert_code(6);
+    assert_eq!(fit_lines("whoami", &nobody)[0]["error"]["kind"], "unauthorized");
+    let none = fit_lines("logout", &with_store(&["logout", "--json", &server.url]).assert_ok());
+    assert_eq!((&none[0]["forgotten"], &none[0]["revoked"]), (&json!(false), &json!(false)));
+
+    let (visited, browser) = (server.clone(), browser_command(&opened));
+    let visitor = thread::spawn(move || assert_eq!(get(&visited.follow(&opened)).0, 200));
+    let done = with_store(&["login", "--json", "--browser", &browser, &server.url]).assert_ok();
+    visitor.join().expect("no panic");
+    assert_eq!(fit_lines("login", &done)[0]["registration"], "dynamic");
+    fit_lines("whoami", &with_store(&["whoami", "--json", &server.url]).assert_ok());
+    let done = fit_lines("logout", &with_store(&["logout", "--json", &server.url]).assert_ok());
+    assert_eq!((&done[0]["forgotten"], &done[0]["revoked"]), (&json!(true), &json!(true)));
+
+    let open = Behaviour { is_open: true, no_resource_metadata: true, ..Behaviour::default() };
+    let server = ProtectedServer::new(open);
+    let done = with_store(&["login", "--json", &server.url]).assert_ok();
+    assert_eq!(fit_lines("login", &done), [Value::Null]);
+}
+
+#[test]
+fn schemas_are_printed_and_listed() {
+    let listed = probe(&["schema"]).assert_ok();
+    listed.assert_stdout(&["inspect           mcp-probe inspect --json\n", "mcp-probe events list --json"]);
+    let by_words = probe(&["schema", "events", "list"]).assert_ok();
+    assert_eq!(by_words.stdout, probe(&["schema", "events-list"]).assert_ok().stdout);
+    let missing = probe(&["schema", "nothing"]).assert_code(2);
+    missing.assert_stderr(&["there is no schema `nothing`", "there are: inspect, "]);
+    // The files of the repository are what the program prints.
+    let file = format!("{}/schemas/ping.json", env!("CARGO_MANIFEST_DIR"));
+    let file: Value = serde_json::from_str(&fs::read_to_string(file).expect("a file")).expect("JSON");
+    assert_eq!(probe(&["schema", "ping"]).assert_ok().json()["anyOf"][0], file["anyOf"][0]);
+}
