@@ -8,7 +8,7 @@ use crate::features::{self, Feature, Needs};
 use crate::stop;
 use crate::{
     bridge, call, check, complete, completions, demo, doctor, events, gateway, generate, inspect, listen,
-    ping, pins, prompt, read, replay, serve, skills, tap, tokens, trace_views,
+    ping, pins, prompt, read, replay, serve, shell, skills, tap, tokens, trace_views,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -24,6 +24,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Inspect(inspect::InspectArgs),
     Call(call::CallArgs),
+    Shell(shell::ShellArgs),
     Check(check::CheckArgs),
     Doctor(doctor::DoctorArgs),
     Read(read::ReadArgs),
@@ -61,6 +62,7 @@ impl Command {
             Self::Inspect(args) => args.json,
             Self::Doctor(args) => args.json,
             Self::Call(args) => args.request_args.json,
+            Self::Shell(args) => args.request_args.json,
             Self::Read(args) => args.request_args.json,
             Self::Prompt(args) => args.request_args.json,
             Self::Complete(args) => args.request_args.json,
@@ -94,6 +96,7 @@ impl Command {
             Self::Serve(_)
                 | Self::Bridge(_)
                 | Self::Gateway(_)
+                | Self::Shell(_)
                 | Self::Events(events::EventsCommand::Subscribe(_))
         )
     }
@@ -108,6 +111,7 @@ impl Command {
         match self {
             Self::Inspect(args) => needs.target(&args.target),
             Self::Call(args) => needs.target(&args.request_args.target),
+            Self::Shell(args) => needs.target(&args.request_args.target),
             Self::Read(args) => needs.target(&args.request_args.target),
             Self::Prompt(args) => needs.target(&args.request_args.target),
             Self::Complete(args) => needs.target(&args.request_args.target),
@@ -150,6 +154,7 @@ impl Command {
         match self {
             Self::Inspect(args) => inspect::run(&args),
             Self::Call(args) => call::run(&args),
+            Self::Shell(args) => shell::run(&args),
             #[cfg(feature = "check")]
             Self::Check(args) => check::run(&args),
             Self::Doctor(args) => doctor::run(args),

@@ -1,14 +1,16 @@
 //! Output on stdout, and files that other users cannot read.
 
+use std::env;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::path::Path;
+use std::io::{self, ErrorKind, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
 
 use mcp_proto::RawJson;
 use serde::Serialize;
 
 use crate::escape;
 use crate::failure::CommandFailure;
+use crate::screen;
 use crate::stop;
 
 /// Prints text unchanged. Text from a peer must be escaped already.
@@ -20,8 +22,16 @@ use crate::stop;
 /// Fails if stdout cannot be written to.
 pub(crate) fn print(text: &str) -> Result<(), CommandFailure> {
     stop::park_if_ending();
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    let mut written = Ok(());
+    let mut write = || {
+        let mut stdout = io::stdout().lock();
+        written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    };
+    match io::stdout().is_terminal() {
+        true => screen::print(write, text),
+        false => write(),
+    }
+    match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(CommandFailure::failed(format!("cannot write to stdout: {error}"))),
         Ok(()) => Ok(()),
@@ -79,6 +89,7 @@ pub(crate) fn join_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 /// Maximum number of names in a message. Further ones are left out.
 pub(crate) const MAX_NAMES_SHOWN: usize = 20;
+
 /// Creates a file that other users cannot read, as traces are. It must not exist.
 ///
 /// # Errors
@@ -103,4 +114,15 @@ pub(crate) fn create_private_folder(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(path)
+}
+
+/// Returns the folder of this program for state of the user, if the system has one. Relative paths are ignored, as XDG demands.
+pub(crate) fn state_folder() -> Option<PathBuf> {
+    let variable = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = if cfg!(windows) {
+        variable("LOCALAPPDATA")
+    } else {
+        variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local").join("state")))
+    };
+    Some(base?.join("mcp-probe"))
 }

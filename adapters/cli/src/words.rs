@@ -47,6 +47,7 @@ pub(crate) fn wants_json(words: &[OsString]) -> bool {
             "inspect"
                 | "doctor"
                 | "call"
+                | "shell"
                 | "read"
                 | "prompt"
                 | "complete"
