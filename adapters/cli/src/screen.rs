@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::thread;
 
 use indicatif::ProgressBar;
 
@@ -163,25 +163,23 @@ impl Drop for Editing {
     }
 }
 
-/// Waits for lines to be printed above the line that is edited, and takes all there are.
-pub(crate) fn wait_for_lines() -> String {
+/// Prints lines above the line that is edited, by `draw`, whenever there are some and `has_room` says that it can be drawn again.
+/// Other lines are printed at the end of the line. Does not return.
+pub(crate) fn print_above(has_room: impl Fn() -> bool, draw: impl Fn(&str)) -> ! {
     let mut content = content();
-    let mut since = None;
     loop {
-        // A flood of lines is printed in few pieces: each draws the edited line again.
-        let is_due = since.is_some_and(|since: Instant| since.elapsed() >= BATCH_TIME);
-        if is_due && content.is_editing {
-            if let Some(text) = content.take_lines() {
-                return text;
-            }
-        }
-        if content.lines.is_empty() || !content.is_editing {
-            since = None;
+        while content.lines.is_empty() || !content.is_editing {
             content = SCREEN.changed.wait(content).unwrap_or_else(PoisonError::into_inner);
-        } else {
-            since = since.or_else(|| Some(Instant::now()));
-            let waited = SCREEN.changed.wait_timeout(content, BATCH_TIME);
-            content = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        // A flood of lines is printed in few pieces: each draws the edited line again.
+        drop(content);
+        thread::sleep(BATCH_TIME);
+        content = self::content();
+        if content.is_editing && has_room() {
+            if let Some(text) = content.take_lines() {
+                // The end of the edited line waits for the lock.
+                draw(&text);
+            }
         }
     }
 }

@@ -1,13 +1,16 @@
 //! The line that the user edits, on a thread of its own: the session goes on meanwhile.
 
+use alloc::sync::Arc;
 use core::time::Duration;
-use std::io::{self, Write as _};
+use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use console::{Term, measure_text_width};
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
-use rustyline::highlight::Highlighter;
+use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::Hinter;
 use rustyline::history::{History as _, MemHistory};
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
@@ -68,9 +71,11 @@ impl Editor {
         let mut editor = LineEditor::with_history(config, MemHistory::new())?;
         editor.history_mut().set_max_len(history::MAX_ENTRIES)?;
         editor.history_mut().ignore_space(true);
-        editor.set_helper(Some(LineHelper(sender.clone())));
-        let printer = editor.create_external_printer().ok();
-        thread::Builder::new().name("shell-printer".into()).spawn(move || print_lines(printer))?;
+        let edited = Arc::<Mutex<EditedLine>>::default();
+        editor.set_helper(Some(LineHelper { events: sender.clone(), edited: Arc::clone(&edited) }));
+        if Term::stdout().features().is_attended() && !is_dumb() {
+            thread::Builder::new().name("shell-printer".into()).spawn(move || print_lines(&edited))?;
+        }
         let edit = move || edit_lines(editor, &receiver, &sender);
         thread::Builder::new().name("shell-editor".into()).spawn(edit)?;
         Ok(Self { permits, events })
@@ -123,19 +128,53 @@ fn edit_lines(mut editor: LineEditor, permits: &Receiver<()>, events: &Sender<Ed
     }
 }
 
-/// Prints lines above the one that is edited. A terminal without cursor movements has them in between.
-fn print_lines(mut printer: Option<impl rustyline::ExternalPrinter>) {
-    loop {
-        let text = screen::wait_for_lines();
-        match &mut printer {
-            Some(printer) => _ = printer.print(text),
-            None => _ = io::stderr().write_all(text.as_bytes()),
-        }
-    }
+/// The line as it stands on the terminal.
+#[derive(Default)]
+struct EditedLine {
+    text: String,
+    /// Where the cursor is, in bytes.
+    at: usize,
 }
 
-/// Completes by asking the thread of the session.
-struct LineHelper(Sender<EditorEvent>);
+/// Prints lines above the one that is edited, which is drawn again.
+// The external printer of rustyline 18 stalls the input: of bytes that come at once it handles the first (its issue 976).
+fn print_lines(edited: &Mutex<EditedLine>) {
+    let terminal = Term::stdout();
+    let line = || edited.lock().unwrap_or_else(PoisonError::into_inner);
+    let has_room = || {
+        let line = line();
+        let width = PROMPT.len() + measure_text_width(&line.text);
+        !line.text.contains(['\n', '\t']) && width < usize::from(terminal.size().1)
+    };
+    let draw = |text: &str| -> io::Result<()> {
+        let line = line();
+        terminal.clear_line()?;
+        terminal.write_str(text)?;
+        terminal.write_str(&format!("{PROMPT}{}", line.text))?;
+        terminal.move_cursor_left(measure_text_width(line.text.get(line.at..).unwrap_or_default()))
+    };
+    // A terminal that is gone ends the editor, too.
+    screen::print_above(has_room, |text| _ = draw(text));
+}
+
+/// Returns whether the terminal has no cursor movements.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term == "dumb")
+}
+
+/// Completes by asking the thread of the session, and notes what stands on the terminal.
+struct LineHelper {
+    events: Sender<EditorEvent>,
+    edited: Arc<Mutex<EditedLine>>,
+}
+
+impl LineHelper {
+    fn note(&self, line: &str, at: usize) {
+        let mut edited = self.edited.lock().unwrap_or_else(PoisonError::into_inner);
+        line.clone_into(&mut edited.text);
+        edited.at = at;
+    }
+}
 
 impl Helper for LineHelper {}
 
@@ -145,7 +184,7 @@ impl Completer for LineHelper {
     fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
         let (reply, completion) = mpsc::sync_channel(1);
         let line = line.get(..at).unwrap_or(line).to_owned();
-        let _ = self.0.send(EditorEvent::Complete { line, reply });
+        let _ = self.events.send(EditorEvent::Complete { line, reply });
         // The session may be busy with a list, which is there at the next time.
         let Completion { start, candidates } =
             completion.recv_timeout(COMPLETION_TIMEOUT).unwrap_or_default();
@@ -159,9 +198,21 @@ impl Completer for LineHelper {
 
 impl Hinter for LineHelper {
     type Hint = String;
+
+    /// Notes the line, which is called after each change of it, and has no hint.
+    fn hint(&self, line: &str, at: usize, _: &Context<'_>) -> Option<String> {
+        self.note(line, at);
+        None
+    }
 }
 
-impl Highlighter for LineHelper {}
+impl Highlighter for LineHelper {
+    /// Notes where the cursor goes, and highlights nothing.
+    fn highlight_char(&self, line: &str, at: usize, _: CmdKind) -> bool {
+        self.note(line, at);
+        false
+    }
+}
 
 impl Validator for LineHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
