@@ -13,7 +13,6 @@ use mcp_proto::Progress;
 use crate::args::StderrChoice;
 use crate::escape;
 use crate::screen;
-use crate::session;
 
 /// Shows progress on stderr: a bar or a spinner on a terminal, one line per report otherwise.
 ///
@@ -72,7 +71,7 @@ impl ProgressDisplay {
             DisplayKind::Bar(bar) => draw(bar, progress),
             DisplayKind::Lines if self.rate.try_take(Instant::now()) => {
                 self.unshown = None;
-                session::print_stderr(&progress_line(progress));
+                screen::print_line(&progress_line(progress));
             }
             DisplayKind::Lines => self.unshown = Some(progress.clone()),
         }
@@ -87,7 +86,7 @@ impl ProgressDisplay {
             }
             DisplayKind::Lines => {
                 if let Some(progress) = self.unshown.take() {
-                    session::print_stderr(&progress_line(&progress));
+                    screen::print_line(&progress_line(&progress));
                 }
             }
         }
@@ -109,11 +108,6 @@ fn draw(bar: &mut Option<ProgressBar>, progress: &Progress) {
         known.set_style(style.progress_chars("=> "));
     }
     if let Some(share) = share {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "between 0 and the number of steps"
-        )]
         known.set_position((share.clamp(0.0, 1.0) * BAR_STEPS as f64) as u64);
     }
     known.set_message(progress_text(progress));

@@ -308,12 +308,11 @@ impl<'a> Shell<'a> {
             }
         });
         session.progress.end();
-        let unanswered = session.unanswered.failure();
-        match answered {
-            Ok(Some(result)) => unanswered.map_or(Ok(result), Err),
-            Ok(None) => Err(CommandFailure::failed("the call was cancelled")),
-            Err(_) if unanswered.is_some() => Err(unanswered.unwrap_or_else(|| CommandFailure::failed(""))),
-            Err(error) => Err(request::refusal_failure(session, &error, hint)),
+        match (answered, session.unanswered.failure()) {
+            (Ok(None), _) => Err(CommandFailure::failed("the call was cancelled")),
+            (_, Some(unanswered)) => Err(unanswered),
+            (Ok(Some(result)), None) => Ok(result),
+            (Err(error), None) => Err(request::refusal_failure(session, &error, hint)),
         }
     }
 
@@ -328,7 +327,7 @@ impl<'a> Shell<'a> {
     /// Sends a request, and prints and keeps its result.
     fn request<R: RequestParams>(
         &mut self,
-        of: Naming<'_>,
+        of: &Naming<'_>,
         params: &R,
         show: fn(&R::Result, Paint) -> String,
         hint: Hint<'_>,
@@ -345,7 +344,7 @@ impl<'a> Shell<'a> {
     /// Prints and keeps a result. Returns it decoded.
     fn finish<R: RequestParams>(
         &mut self,
-        of: Naming<'_>,
+        of: &Naming<'_>,
         result: RawJson,
         show: fn(&R::Result, Paint) -> String,
     ) -> Result<R::Result, CommandFailure> {
@@ -406,7 +405,7 @@ impl<'a> Shell<'a> {
         let result = self.wait(started, hint)?;
         let mismatch = schemas.describe_mismatch(&tool, &result);
         let naming = Naming { name, noun: "a tool", of: format!("call {tool}") };
-        let read = self.finish::<CallToolParams<'_>>(naming, result, results::format_tool_result)?;
+        let read = self.finish::<CallToolParams<'_>>(&naming, result, results::format_tool_result)?;
         if let Some(mismatch) = mismatch {
             session::print_note(&mismatch);
         }
@@ -420,7 +419,7 @@ impl<'a> Shell<'a> {
         let uri = self.kept.text(uri)?;
         let naming = Naming { name, noun: "reading a resource", of: format!("read {uri}") };
         let params = ReadResourceParams::new(&*uri);
-        self.request(naming, &params, results::format_resource, &|client| {
+        self.request(&naming, &params, results::format_resource, &|client| {
             request::resource_hint(client, &uri)
         })
     }
@@ -434,7 +433,9 @@ impl<'a> Shell<'a> {
             params.arguments = Some(arguments.into_iter().collect::<Map<_>>());
         }
         let naming = Naming { name, noun: "a prompt", of: format!("prompt {prompt}") };
-        self.request(naming, &params, results::format_prompt, &|client| request::prompt_hint(client, &prompt))
+        self.request(&naming, &params, results::format_prompt, &|client| {
+            request::prompt_hint(client, &prompt)
+        })
     }
 
     fn complete_argument(
@@ -452,7 +453,7 @@ impl<'a> Shell<'a> {
         };
         let params = completion_request::params(&target, argument, &value, &known);
         let naming = Naming { name, noun: "a completion", of: format!("complete {of} {argument}") };
-        self.request::<CompleteParams<'_>>(naming, &params, results::format_completion, &|_| None)
+        self.request::<CompleteParams<'_>>(&naming, &params, results::format_completion, &|_| None)
     }
 
     /// Parses `NAME=VALUE`, whose values are texts or those of results.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use mcp_proto::model::{CompleteResult, Prompt, RequestParams};
+use mcp_proto::model::{CompleteParams, CompleteResult, Prompt, RequestParams};
 use mcp_proto::{CallOptions, EntryKind, RawJson};
 use serde_json::Value;
 
@@ -181,10 +181,9 @@ impl Completer<'_> {
     ) -> Vec<String> {
         let left = until.saturating_duration_since(Instant::now());
         let Some(session) = self.session.as_mut().filter(|_| !left.is_zero()) else { return Vec::new() };
-        type Params<'a> = mcp_proto::model::CompleteParams<'a>;
         let params = completion_request::params(target, argument, value, known);
         let options = CallOptions::new().timeout(left).total_timeout(left);
-        let answer = session.client.request(Params::METHOD, &params, &options, &mut |_| {});
+        let answer = session.client.request(CompleteParams::METHOD, &params, &options, &mut |_| {});
         let result = answer.ok().and_then(|result| result.parse::<CompleteResult>().ok());
         result.map(|result| result.completion.values).unwrap_or_default()
     }

@@ -94,15 +94,11 @@ impl KeptResults {
         let mut value = kept.value.clone();
         for part in pointer.into_iter().flat_map(|pointer| pointer.split('/')) {
             let key = part.replace("~1", "/").replace("~0", "~");
-            let inner = match value.member(&key) {
-                Some(member) => Some(member),
+            let inner = value.member(&key).or_else(|| {
                 // An index has no leading zeros (RFC 6901).
-                None => key
-                    .parse::<usize>()
-                    .ok()
-                    .filter(|index| index.to_string() == key)
-                    .and_then(|index| value.elements()?.into_iter().nth(index)),
-            };
+                let index = key.parse::<usize>().ok().filter(|index| index.to_string() == key)?;
+                value.elements()?.into_iter().nth(index)
+            });
             value = inner.ok_or_else(|| {
                 let pointer = pointer.unwrap_or_default();
                 CommandFailure::usage(format!(

@@ -14,7 +14,7 @@ use crate::protected_server::{Behaviour, ProtectedServer, browser_command, get};
 use crate::support::{PROBE, probe_command, run};
 
 /// Opens a terminal. Returns the side of the user and the side of the program.
-fn open_terminal() -> (File, File) {
+pub(crate) fn open_terminal() -> (File, File) {
     let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&controller).unwrap();
     unlockpt(&controller).unwrap();
@@ -170,7 +170,7 @@ fn show_on_terminal(args: &[&str], columns: u16) -> (Option<i32>, String) {
 }
 
 /// Returns a text without the escapes that set colours; any other escape is a failure.
-fn without_colours(shown: &str) -> String {
+pub(crate) fn without_colours(shown: &str) -> String {
     let mut plain = String::new();
     let mut parts = shown.split('\u{1b}');
     plain.push_str(parts.next().unwrap_or_default());
