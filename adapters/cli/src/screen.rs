@@ -2,9 +2,9 @@
 //!
 //! Lines of all threads go through here, so that they are printed above it and never into it.
 
+use alloc::collections::VecDeque;
 use core::mem;
 use core::time::Duration;
-use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;

@@ -325,16 +325,13 @@ impl<'a> Shell<'a> {
     }
 
     /// Sends a request, and prints and keeps its result.
-    fn request<R: RequestParams>(
+    fn request<R: RequestParams + Serialize>(
         &mut self,
         of: &Naming<'_>,
         params: &R,
         show: fn(&R::Result, Paint) -> String,
         hint: Hint<'_>,
-    ) -> Result<(), CommandFailure>
-    where
-        R: Serialize,
-    {
+    ) -> Result<(), CommandFailure> {
         let options = self.options();
         let started = self.session()?.client.start(R::METHOD, params, &options);
         let result = self.wait(started, hint)?;
