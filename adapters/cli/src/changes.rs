@@ -32,3 +32,15 @@ impl ReceivedChanges {
         core::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
+
+/// Returns the name of what has changed: of a list, or the URI of a resource.
+pub(crate) fn change_name(change: &Change) -> &str {
+    match change {
+        Change::Tools => "tools",
+        Change::Prompts => "prompts",
+        Change::Resources => "resources",
+        Change::Resource(uri) => uri,
+        Change::Custom(list) => list.member(),
+        _ => "something",
+    }
+}

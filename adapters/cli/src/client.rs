@@ -158,6 +158,40 @@ impl Client {
         })
     }
 
+    /// Starts a request without waiting for its result.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the request cannot be sent.
+    pub(crate) fn start<T: Serialize>(
+        &mut self,
+        method: &str,
+        params: &T,
+        options: &CallOptions,
+    ) -> Result<StartedCall, Error> {
+        Ok(match self {
+            Self::Blocking(client) => StartedCall::Blocking(client.start(method, params, options)?),
+            Self::Other(client) => StartedCall::Other(client.start(method, params, options)?),
+        })
+    }
+
+    /// Waits for the result of a call, at most for `timeout`. Returns `None` if there is none by then.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::request()`].
+    pub(crate) fn wait_timeout(
+        &mut self,
+        call: &mut StartedCall,
+        timeout: Duration,
+    ) -> Result<Option<RawJson>, Error> {
+        match (self, call) {
+            (Self::Blocking(client), StartedCall::Blocking(call)) => client.wait_timeout(*call, timeout),
+            (Self::Other(client), StartedCall::Other(call)) => client.wait_timeout(call, timeout),
+            _ => Err(Error::Use(UseError::Stale)),
+        }
+    }
+
     pub(crate) fn wait(&mut self, call: StartedCall) -> Result<RawJson, Error> {
         match (self, call) {
             (Self::Blocking(client), StartedCall::Blocking(call)) => client.wait(call),

@@ -8,8 +8,8 @@ use crate::features::{self, Feature, Needs};
 use crate::stop;
 use crate::{
     bench, bridge, call, check, complete, completions, connect, demo, doctor, events, gateway, generate,
-    inspect, listen, mcp, ping, pins, prompt, read, replay, schemas, serve, skills, suite, tap, tokens,
-    trace_views,
+    inspect, listen, mcp, ping, pins, prompt, read, replay, schemas, serve, shell, skills, suite, tap,
+    tokens, trace_views,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -25,6 +25,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Inspect(inspect::InspectArgs),
     Call(call::CallArgs),
+    Shell(shell::ShellArgs),
     Check(check::CheckArgs),
     Test(suite::TestArgs),
     Doctor(doctor::DoctorArgs),
@@ -75,6 +76,7 @@ impl Command {
                 | Self::Gateway(_)
                 | Self::KeepConnections(_)
                 | Self::Mcp(_)
+                | Self::Shell(_)
                 | Self::Events(events::EventsCommand::Subscribe(_))
         )
     }
@@ -89,6 +91,7 @@ impl Command {
         match self {
             Self::Inspect(args) => needs.target(&args.target),
             Self::Call(args) => needs.target(&args.request_args.target),
+            Self::Shell(args) => needs.target(&args.request_args.target),
             Self::Read(args) => needs.target(&args.request_args.target),
             Self::Prompt(args) => needs.target(&args.request_args.target),
             Self::Complete(args) => needs.target(&args.request_args.target),
@@ -143,6 +146,7 @@ impl Command {
         match self {
             Self::Inspect(args) => inspect::run(&args),
             Self::Call(args) => call::run(&args),
+            Self::Shell(args) => shell::run(&args),
             #[cfg(feature = "check")]
             Self::Check(args) => check::run(&args),
             Self::Doctor(args) => doctor::run(args),

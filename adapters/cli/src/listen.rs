@@ -14,7 +14,7 @@ use mcp_proto::{CallError, Change, RawJson};
 use serde_json::{Value, json};
 
 use crate::args::{TargetArgs, duration, usage};
-use crate::changes::ChangeEvent;
+use crate::changes::{ChangeEvent, change_name};
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::output::{print, print_json};
@@ -179,17 +179,6 @@ impl ListenCommand<'_> {
         }
         let json = RawJson::encode(&value()).map_err(|error| CommandFailure::failed(error.to_string()))?;
         print_json(&json)
-    }
-}
-
-fn change_name(change: &Change) -> &str {
-    match change {
-        Change::Tools => "tools",
-        Change::Prompts => "prompts",
-        Change::Resources => "resources",
-        Change::Resource(uri) => uri,
-        Change::Custom(list) => list.member(),
-        _ => "something",
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::path::Path;
+use std::io::{self, ErrorKind, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
 
 use mcp_proto::RawJson;
 use serde::Serialize;
@@ -11,6 +11,7 @@ use terminal_size::{Width, terminal_size};
 
 use crate::escape;
 use crate::failure::CommandFailure;
+use crate::screen;
 use crate::stop;
 
 /// Prints text unchanged. Text from a peer must be escaped already.
@@ -22,8 +23,16 @@ use crate::stop;
 /// Fails if stdout cannot be written to.
 pub(crate) fn print(text: &str) -> Result<(), CommandFailure> {
     stop::park_if_ending();
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    let mut written = Ok(());
+    let mut write = || {
+        let mut stdout = io::stdout().lock();
+        written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    };
+    match io::stdout().is_terminal() {
+        true => screen::print(write, text),
+        false => write(),
+    }
+    match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(CommandFailure::failed(format!("cannot write to stdout: {error}"))),
         Ok(()) => Ok(()),
@@ -111,4 +120,15 @@ pub(crate) fn create_private_folder(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(path)
+}
+
+/// Returns the folder of this program for state of the user, if the system has one. Relative paths are ignored, as XDG demands.
+pub(crate) fn state_folder() -> Option<PathBuf> {
+    let variable = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = if cfg!(windows) {
+        variable("LOCALAPPDATA")
+    } else {
+        variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local").join("state")))
+    };
+    Some(base?.join("mcp-probe"))
 }

@@ -1,20 +1,15 @@
 //! The `prompt` command: gets a prompt with its arguments filled in.
 
 use clap::Args;
-use mcp_proto::EntryKind;
-use mcp_proto::model::{GetPromptParams, GetPromptResult, Map, RequestParams, Role};
+use mcp_proto::model::{GetPromptParams, Map, RequestParams};
 
 use crate::answer::AnswerArgs;
 use crate::args::values::{JsonSource, assignment, json_source};
 use crate::args::{RequestArgs, usage};
-use crate::client::Client;
-use crate::content;
-use crate::escape;
 use crate::failure::CommandFailure;
 use crate::ordered;
-use crate::output::{pad_label, push_row};
-use crate::paint::Paint;
 use crate::request::{self, RequestCommand};
+use crate::results;
 use crate::tool_arguments;
 
 /// Gets a prompt with its arguments filled in and prints its messages.
@@ -47,8 +42,8 @@ pub(crate) fn run(args: &PromptArgs) -> Result<(), CommandFailure> {
     }
     let command = RequestCommand::<GetPromptParams<'_>> {
         noun: "a prompt",
-        show: format_result,
-        hint: &|client| hint(client, &args.name),
+        show: results::format_prompt,
+        hint: &|client| request::prompt_hint(client, &args.name),
     };
     let start: request::StartRequest<'_> = &|session, options, on_progress| {
         Ok(session.client.request(GetPromptParams::METHOD, &params, options, on_progress)?)
@@ -76,37 +71,6 @@ fn collect_arguments(args: &PromptArgs) -> Result<Map<String>, CommandFailure> {
         all.insert(name.clone(), value.clone());
     }
     Ok(all)
-}
-
-/// Returns a hint: the prompts that exist, or the arguments of the one that was named.
-fn hint(client: &mut Client, name: &str) -> Option<String> {
-    if let Some(hint) = request::alternatives(client, EntryKind::Prompt, "prompt", "name", name) {
-        return Some(hint);
-    }
-    let prompt = client.list_prompts().ok()?.into_iter().find(|prompt| prompt.name == name)?;
-    Some(request::prompt_signature(&prompt))
-}
-
-/// Formats each message with its role. Text cannot imitate the row of another role.
-fn format_result(result: &GetPromptResult<'_>, paint: Paint) -> String {
-    let mut out = String::new();
-    for line in result.description.iter().flat_map(|text| text.lines()) {
-        out.push_str(&format!("{}\n", paint.dim(escape::line(line))));
-    }
-    for message in &result.messages {
-        let mut rendered = String::new();
-        content::push_block(&mut rendered, &message.content, Paint::PLAIN);
-        let role = match &message.role {
-            Role::User => "user",
-            Role::Assistant => "assistant",
-            other => other.as_str(),
-        };
-        push_row(&mut out, &paint.bold(pad_label(&escape::line(role))), &rendered);
-    }
-    if result.messages.is_empty() {
-        out.push_str(&format!("{}\n", paint.dim("(no messages)")));
-    }
-    out
 }
 
 const HELP: &str = "\

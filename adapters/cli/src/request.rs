@@ -71,8 +71,7 @@ pub(crate) fn run<R: RequestParams>(
     if let Some(total) = request_args.total {
         options = options.total_timeout(total);
     }
-    let mut progress_display =
-        ProgressDisplay::new(!request_args.target.trace && request_args.target.log.is_none());
+    let mut progress_display = ProgressDisplay::new(request_args.target.stderr);
     session.settle_roots();
     // Kept undecoded: `--json` prints exactly what the server sent.
     let answered = start(&mut session, &options, &mut |progress| progress_display.show(progress));
@@ -80,7 +79,7 @@ pub(crate) fn run<R: RequestParams>(
     let mut has_result = false;
     let outcome = answered
         .map_err(|error| match error {
-            StartError::Client(error) => refusal_failure(&mut session, &error, command),
+            StartError::Client(error) => refusal_failure(&mut session, &error, command.hint),
             StartError::Command(failure) => failure,
         })
         .and_then(|result| {
@@ -111,10 +110,10 @@ pub(crate) fn unreadable_result(noun: &str, why: &dyn Display) -> CommandFailure
 }
 
 /// Creates a failure, with a hint if the server refused the request.
-fn refusal_failure<R: RequestParams>(
+pub(crate) fn refusal_failure(
     session: &mut ClientSession,
     error: &Error,
-    command: &RequestCommand<'_, R>,
+    hint: &dyn Fn(&mut Client) -> Option<String>,
 ) -> CommandFailure {
     let failure = session.failure(error);
     let Error::Call(CallError::Rpc(answered)) = error else { return failure };
@@ -124,7 +123,7 @@ fn refusal_failure<R: RequestParams>(
     if requires_input_capability(answered) {
         return failure.with_exit(Exit::Unanswered).with_hint(answer::UNANSWERED_HINT);
     }
-    match (command.hint)(&mut session.client) {
+    match hint(&mut session.client) {
         Some(hint) => failure.with_hint(hint),
         None => failure,
     }
@@ -177,4 +176,25 @@ pub(crate) fn prompt_signature(prompt: &Prompt) -> String {
     let arguments: Vec<_> = prompt.arguments.iter().map(argument).collect();
     let arguments = if arguments.is_empty() { "no arguments".into() } else { arguments.join(", ") };
     format!("the prompt `{}` takes {arguments}", prompt.name)
+}
+
+/// Returns a hint: the resources and resource templates that exist.
+pub(crate) fn resource_hint(client: &mut Client, uri: &str) -> Option<String> {
+    let hint = alternatives(client, EntryKind::Resource, "resource", "uri", uri)?;
+    let templates = client.list(EntryKind::ResourceTemplate).unwrap_or_default();
+    let templates: Vec<_> =
+        templates.iter().filter_map(|entry| entry.member("uriTemplate")?.string()).take(20).collect();
+    if templates.is_empty() {
+        return Some(hint);
+    }
+    Some(format!("{hint}; and these templates: {}", templates.join(", ")))
+}
+
+/// Returns a hint: the prompts that exist, or the arguments of the one that was named.
+pub(crate) fn prompt_hint(client: &mut Client, name: &str) -> Option<String> {
+    if let Some(hint) = alternatives(client, EntryKind::Prompt, "prompt", "name", name) {
+        return Some(hint);
+    }
+    let prompt = client.list_prompts().ok()?.into_iter().find(|prompt| prompt.name == name)?;
+    Some(prompt_signature(&prompt))
 }

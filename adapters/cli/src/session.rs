@@ -2,9 +2,11 @@
 
 use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
+use alloc::sync::Arc;
 use core::cell::RefCell;
 use core::time::Duration;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use mcp_blocking::{ClientHandler, Error};
@@ -15,7 +17,8 @@ use mcp_proto::model::{
 };
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{
-    CallError, CallKey, CallOptions, Change, Diagnostic, Era, Limits, RpcError, UseError, VersionSet,
+    CallError, CallKey, CallOptions, Change, Diagnostic, Era, Limits, Progress, RpcError, UseError,
+    VersionSet,
 };
 use mcp_std::process::{ShutdownReport, ShutdownStage, ShutdownTimeouts};
 
@@ -29,6 +32,8 @@ use crate::era_cache::{self, EraMemory, Reopen};
 use crate::escape;
 use crate::failure::{CommandFailure, FailureContext};
 use crate::paint::Paint;
+use crate::progress::SharedProgress;
+use crate::screen;
 use crate::server::{Server, ServerSpec};
 use crate::stop;
 use crate::trace::{self, HeadRedaction};
@@ -44,6 +49,10 @@ pub(crate) struct ClientSession {
     roots: Option<OfferedRoots>,
     /// Changes reported by the server.
     pub(crate) changes: ReceivedChanges,
+    /// Lowest level of log messages that are shown.
+    pub(crate) log_level: Arc<Mutex<Option<LoggingLevel>>>,
+    /// Where progress of calls is shown that are waited for without a callback.
+    pub(crate) progress: SharedProgress,
     /// Deviations of the server that no failure has been explained by.
     deviations: Deviations,
 }
@@ -152,7 +161,8 @@ impl ClientSession {
             config = config.capabilities(responder.capabilities()).tasks();
             unanswered = responder.unanswered();
         }
-        let changes = ReceivedChanges::default();
+        let (changes, progress) = (ReceivedChanges::default(), SharedProgress::default());
+        let log_level = Arc::new(Mutex::new(target.log.clone()));
         let handler = SessionHandler {
             trace: target.trace,
             noise_source: server.noise_source(),
@@ -161,15 +171,26 @@ impl ClientSession {
             noise_notes: RefCell::new(LimitedNotes(MAX_NOISE_LINES)),
             omission_notes: RefCell::default(),
             deviations: deviations.clone(),
-            log_level: target.log.clone(),
+            log_level: Arc::clone(&log_level),
             responder: responder.map(RefCell::new),
             changes: changes.clone(),
+            progress: progress.clone(),
         };
         let spec = ServerSpec { server, stderr: target.stderr, tap_heads: target.trace, authorizer };
         let client = Client::open(target.runtime, &spec, config, handler, SHUTDOWN_TIMEOUTS)?;
         Ok(client.map(|client| {
             let (server, deviations) = (Rc::clone(server), deviations.clone());
-            Self { client, failure_context, server, unanswered, roots, changes, deviations }
+            Self {
+                client,
+                failure_context,
+                server,
+                unanswered,
+                roots,
+                changes,
+                log_level,
+                progress,
+                deviations,
+            }
         }))
     }
 
@@ -305,7 +326,7 @@ pub(crate) fn hint_at_terminal(command: &str) {
 
 /// Prints a line on stderr. Errors are ignored, since they cannot be reported.
 pub(crate) fn print_stderr(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
+    screen::print_line(line);
 }
 
 /// Prints events of a session on stderr and answers input requests.
@@ -319,9 +340,10 @@ struct SessionHandler {
     omission_notes: RefCell<OmissionNotes>,
     deviations: Deviations,
     /// Lowest level of log messages that are shown.
-    log_level: Option<LoggingLevel>,
+    log_level: Arc<Mutex<Option<LoggingLevel>>>,
     responder: Option<RefCell<InputResponder>>,
     changes: ReceivedChanges,
+    progress: SharedProgress,
 }
 
 impl ClientHandler for SessionHandler {
@@ -340,6 +362,10 @@ impl ClientHandler for SessionHandler {
         self.changes.add(ChangeEvent::Ended(error.cloned()));
     }
 
+    fn progress(&self, _: CallKey, progress: &Progress) {
+        self.progress.show(progress);
+    }
+
     fn task_changed(&self, _: CallKey, task: &Task<'_>) {
         print_note(&task_note(task));
     }
@@ -350,7 +376,8 @@ impl ClientHandler for SessionHandler {
 
     fn log(&self, log: &LogMessage) {
         // Legacy servers may send any level; an unknown one counts as the most severe.
-        if self.log_level.as_ref().is_some_and(|minimum| {
+        let minimum = self.log_level.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if minimum.is_some_and(|minimum| {
             log.level.severity() >= minimum.severity() || log.level.severity().is_none()
         }) {
             print_stderr(&log_line(log, self.paint));

@@ -10,7 +10,7 @@ use mcp_std::process::terminate_all;
 
 #[cfg(unix)]
 pub(crate) use unix::{
-    StopRequest, StopSignal, end_servers_on_signal, hangup_flag, park_if_ending, run_on_signal,
+    Interrupts, StopRequest, StopSignal, end_servers_on_signal, hangup_flag, park_if_ending, run_on_signal,
     shut_down_on_signal, shut_down_within,
 };
 
@@ -18,7 +18,7 @@ pub(crate) use unix::{
 mod unix {
     use alloc::sync::Arc;
     use core::cell::Cell;
-    use core::sync::atomic::{AtomicBool, Ordering};
+    use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
     use core::time::Duration;
     use std::io::{self, IsTerminal as _, Write as _};
     use std::os::fd::AsFd as _;
@@ -29,6 +29,10 @@ mod unix {
     use mcp_std::io::{Descriptors, Interest};
     use mcp_std::poll::WaitRequest;
     use mcp_std::process::{on_signal, on_terminate};
+    use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    use signal_hook::iterator::Signals;
+    use signal_hook::low_level::emulate_default_handler;
 
     use super::{GRACE_PERIOD, Handle, SERVER_END_TIMEOUT, terminate_all};
 
@@ -43,6 +47,58 @@ mod unix {
             terminate_all(SERVER_END_TIMEOUT);
             signal.terminate()
         });
+    }
+
+    /// Interrupts (Ctrl-C) of a program that runs one call after another: the first one cancels the running call, a second
+    /// one ends the program, as one between calls does.
+    #[derive(Clone, Default)]
+    pub(crate) struct Interrupts(Arc<AtomicU8>);
+
+    /// States of [`Interrupts`].
+    const IDLE: u8 = 0;
+    const RUNNING: u8 = 1;
+    const INTERRUPTED: u8 = 2;
+
+    impl Interrupts {
+        /// Takes the signals of this process. When it ends, so do its server processes, and the terminal is as it is now.
+        pub(crate) fn new() -> Self {
+            let interrupts = Self::default();
+            let state = Arc::clone(&interrupts.0);
+            let terminal = tcgetattr(io::stdin()).ok();
+            // Without the signal thread everything else still works.
+            let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return interrupts };
+            let wait = move || {
+                for signal in signals.forever() {
+                    let cancelled =
+                        state.compare_exchange(RUNNING, INTERRUPTED, Ordering::SeqCst, Ordering::SeqCst);
+                    if signal == SIGINT && cancelled.is_ok() {
+                        continue;
+                    }
+                    IS_ENDING.store(true, Ordering::SeqCst);
+                    terminate_all(SERVER_END_TIMEOUT);
+                    if let Some(terminal) = &terminal {
+                        let _ = tcsetattr(io::stdin(), OptionalActions::Now, terminal);
+                    }
+                    let _ = emulate_default_handler(signal);
+                }
+            };
+            let _ = thread::Builder::new().name("mcp-signals".into()).spawn(wait);
+            interrupts
+        }
+
+        /// States that a call begins.
+        pub(crate) fn begin(&self) {
+            self.0.store(RUNNING, Ordering::SeqCst);
+        }
+
+        pub(crate) fn is_requested(&self) -> bool {
+            self.0.load(Ordering::SeqCst) == INTERRUPTED
+        }
+
+        /// States that the call has ended.
+        pub(crate) fn end(&self) {
+            self.0.store(IDLE, Ordering::SeqCst);
+        }
     }
 
     /// Parks the current thread if the process is ending. Call this before printing: later failures are only its
@@ -171,7 +227,8 @@ mod unix {
 
 #[cfg(not(unix))]
 pub(crate) use other::{
-    StopSignal, end_servers_on_signal, hangup_flag, park_if_ending, shut_down_on_signal, shut_down_within,
+    Interrupts, StopSignal, end_servers_on_signal, hangup_flag, park_if_ending, shut_down_on_signal,
+    shut_down_within,
 };
 
 /// Platforms without signals.
@@ -187,6 +244,23 @@ mod other {
     use super::Handle;
 
     pub(crate) const fn end_servers_on_signal() {}
+
+    #[derive(Clone, Default)]
+    pub(crate) struct Interrupts(());
+
+    impl Interrupts {
+        pub(crate) const fn new() -> Self {
+            Self(())
+        }
+
+        pub(crate) const fn begin(&self) {}
+
+        pub(crate) const fn is_requested(&self) -> bool {
+            false
+        }
+
+        pub(crate) const fn end(&self) {}
+    }
 
     pub(crate) const fn park_if_ending() {}
 

@@ -124,6 +124,12 @@ impl Mask {
         self.names.is_some()
     }
 
+    /// Returns whether the value of a member, an argument or a header field with this name is masked.
+    #[must_use]
+    pub fn is_secret_name(&self, name: &str) -> bool {
+        self.names.as_ref().is_some_and(|names| is_secret(name, names))
+    }
+
     /// Masks a text of any kind: words that are secrets by their form, and secret parameters of URLs.
     #[must_use]
     pub fn words(&self, text: &str) -> String {

@@ -20,6 +20,7 @@ use mcp_proto::rpc::code;
 use mcp_proto::{Capabilities, Capability, RpcError};
 
 use crate::failure::{CommandFailure, Exit};
+use crate::screen;
 use dialogue::{Dialogue, DialogueOutcome};
 use preset::{PresetAnswer, PresetAnswers, PresetLookup};
 use terminal::{Console, Terminal};
@@ -204,7 +205,11 @@ impl InputResponder {
             PresetLookup::None => {}
         }
         let outcome = match &mut self.dialogue {
-            Some(dialogue) => dialogue.ask(input.key.as_deref(), request),
+            Some(dialogue) => {
+                let _terminal =
+                    screen::Dialogue::begin("the server asks for input: press Enter to answer it");
+                dialogue.ask(input.key.as_deref(), request)
+            }
             None => DialogueOutcome::NotAsked,
         };
         let why = match outcome {

@@ -94,6 +94,34 @@ impl RuntimeClient {
         })
     }
 
+    pub(super) fn start<T: Serialize>(
+        &mut self,
+        method: &str,
+        params: &T,
+        options: &CallOptions,
+    ) -> Result<RuntimeCall, Error> {
+        Ok(match self {
+            Self::Threads(client) => RuntimeCall::Threads(client.start(method, params, options)?),
+            Self::Smol(client) => RuntimeCall::Smol(client.start(method, params, options)?),
+            Self::Tokio(client) => RuntimeCall::Tokio(client.start(method, params, options)?),
+        })
+    }
+
+    pub(super) fn wait_timeout(
+        &mut self,
+        call: &mut RuntimeCall,
+        timeout: Duration,
+    ) -> Result<Option<RawJson>, Error> {
+        match (self, call) {
+            (Self::Threads(client), RuntimeCall::Threads(call)) => client.wait_timeout(call, timeout),
+            (Self::Smol(client), RuntimeCall::Smol(call)) => block_on(client.wait_timeout(call, timeout)),
+            (Self::Tokio(client), RuntimeCall::Tokio(call)) => {
+                tokio_runtime::block_on(client.wait_timeout(call, timeout))
+            }
+            _ => Err(Error::Use(UseError::Stale)),
+        }
+    }
+
     pub(super) fn wait(&mut self, call: RuntimeCall) -> Result<RawJson, Error> {
         match (self, call) {
             (Self::Threads(client), RuntimeCall::Threads(call)) => client.wait(call),

@@ -55,6 +55,23 @@ impl RuntimeClient {
         self.never()
     }
 
+    pub(super) const fn start<T: Serialize>(
+        &mut self,
+        _: &str,
+        _: &T,
+        _: &CallOptions,
+    ) -> Result<RuntimeCall, Error> {
+        self.never()
+    }
+
+    pub(super) const fn wait_timeout(
+        &mut self,
+        _: &mut RuntimeCall,
+        _: Duration,
+    ) -> Result<Option<RawJson>, Error> {
+        self.never()
+    }
+
     pub(super) const fn wait(&mut self, _: RuntimeCall) -> Result<RawJson, Error> {
         self.never()
     }

@@ -17,6 +17,7 @@ use crate::failure::CommandFailure;
 use crate::output::{print, print_json};
 use crate::paint::Paint;
 use crate::request;
+use crate::results;
 use crate::session::ClientSession;
 
 /// Output of `--json` for one text.
@@ -88,7 +89,7 @@ impl TypedField<'_> {
     /// Takes a new text, and prints its completion if that is known.
     fn take(&mut self, line: io::Result<String>) -> Result<(), CommandFailure> {
         self.text = line.map_err(|error| CommandFailure::failed(format!("stdin cannot be read: {error}")))?;
-        let params = super::params(self.args, &self.text);
+        let params = super::params(&self.args.reference, &self.args.argument, &self.text, &self.args.with);
         let pressed = self.completer.handle_keystroke(self.clock.now(), &params);
         match pressed.map_err(|error| CommandFailure::failed(error.to_string()))? {
             Keystroke::Known(result) => self.print(&result),
@@ -128,7 +129,7 @@ impl TypedField<'_> {
         }
         let paint = Paint::for_stdout();
         let head = paint.bold(format!("{}:", escape::line(&self.text)));
-        print(&format!("{head}\n{}", super::format_result(result, paint)))
+        print(&format!("{head}\n{}", results::format_completion(result, paint)))
     }
 }
 

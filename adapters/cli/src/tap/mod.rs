@@ -22,7 +22,7 @@ use mcp_std::process::{ProcessStatus, ShutdownTimeouts, Stderr};
 use crate::args::{ServerArgs, StderrChoice, usage};
 use crate::escape;
 use crate::failure::{CommandFailure, Exit};
-use crate::output::{create_private_file, create_private_folder};
+use crate::output::{create_private_file, create_private_folder, state_folder};
 use crate::server::Server;
 use crate::session::{describe_abnormal_exit, print_note, print_stderr};
 use pump::pump;
@@ -219,7 +219,7 @@ fn open_recording(args: &TapArgs, server: &Server) -> Result<Arc<Recording>, Com
     let path = match &args.out {
         Some(path) => path.clone(),
         None => {
-            let folder = state_folder().ok_or_else(|| {
+            let folder = state_folder().map(|folder| folder.join("traces")).ok_or_else(|| {
                 CommandFailure::usage("there is no folder for the state of this user: --out names a file")
             })?;
             create_private_folder(&folder).map_err(|error| {
@@ -250,17 +250,6 @@ fn words(server: &Server) -> Vec<String> {
         Server::Program(program) => program.words().map(|word| word.to_string_lossy().into_owned()).collect(),
         other => vec![other.display_name()],
     }
-}
-
-/// Returns the folder for traces.
-fn state_folder() -> Option<PathBuf> {
-    let variable = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = if cfg!(windows) {
-        variable("LOCALAPPDATA")
-    } else {
-        variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local").join("state")))
-    };
-    Some(base?.join("mcp-probe").join("traces"))
 }
 
 /// Creates a file under this name, or one with a number if it exists. Returns it with its name.

@@ -81,8 +81,11 @@ mod roots;
 mod runtimes;
 #[cfg(unix)]
 mod serve_options;
+mod shell;
 #[cfg(unix)]
 mod shell_server;
+#[cfg(target_os = "linux")]
+mod shell_terminal;
 #[cfg(target_os = "linux")]
 mod signals;
 #[cfg(unix)]

@@ -15,7 +15,7 @@ use crate::protected_server::{Behaviour, ProtectedServer, browser_command, get};
 use crate::support::{PROBE, probe_command, run};
 
 /// Opens a terminal. Returns the side of the user and the side of the program.
-fn open_terminal() -> (File, File) {
+pub(crate) fn open_terminal() -> (File, File) {
     // No program holds the side of the user.
     let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&controller).unwrap();
