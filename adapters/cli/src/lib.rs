@@ -86,10 +86,17 @@ mod words;
 use std::env;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 
 use command::Cli;
 use failure::CommandFailure;
+
+/// Returns the definition of the command line, for the manual.
+#[doc(hidden)]
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
+}
 
 /// Runs the program with the arguments of this process.
 #[doc(hidden)]
