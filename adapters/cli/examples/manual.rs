@@ -3,7 +3,7 @@
 //!
 //! `cargo run -p mcp-probe --example manual -- FOLDER DATE`, with the date that the pages bear.
 
-use std::error::Error;
+use core::error::Error;
 use std::path::Path;
 use std::{env, fs};
 
