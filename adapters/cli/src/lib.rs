@@ -104,6 +104,13 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use command::Cli;
 use failure::CommandFailure;
 
+/// Returns the definition of the command line, for the manual.
+#[doc(hidden)]
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 /// Runs the program with the arguments of this process.
 #[doc(hidden)]
 pub fn main() -> ExitCode {

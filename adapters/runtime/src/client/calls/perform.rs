@@ -27,6 +27,12 @@ pub(super) struct Fetched {
     pub(super) ticket: Option<CacheTicket>,
 }
 
+/// What became of a request inside of all layers: a cached result, or a call whose result may be cached by the ticket.
+enum Begun<C> {
+    Cached(RawJson),
+    Sent { call: C, cacheable: Option<(CacheKey, CacheTicket)> },
+}
+
 /// The entries of a list, from all pages that were read.
 pub(super) struct ListedEntries {
     pub(super) entries: Vec<RawJson>,
@@ -120,6 +126,29 @@ impl<B: ClientBackend> AsyncCalls<B> {
     ) -> Result<RawJson, Error> {
         // Only the last call of the layers counts.
         is_cached.store(false, Ordering::Relaxed);
+        // All that does not depend on the function is compiled once, and not for each function.
+        let (call, cacheable) = match self.begin_inside(request, reports).await? {
+            Begun::Cached(result) => {
+                is_cached.store(true, Ordering::Relaxed);
+                return Ok(result);
+            }
+            Begun::Sent { call, cacheable } => (call, cacheable),
+        };
+        let (result, retried) = self.backend.result(call, on_progress).await?;
+        if let Some((key, ticket)) = cacheable {
+            // As in `fetch_inside` (CACHE-011).
+            let ticket = Some(ticket).filter(|_| !retried && is_readable(&key, &result));
+            self.backend.result_cache().insert(ticket, &result);
+        }
+        Ok(result)
+    }
+
+    /// Sends the request that has come through all layers, unless there is a cached result for one that may have one.
+    async fn begin_inside(
+        &self,
+        request: ClientRequest,
+        reports: bool,
+    ) -> Result<Begun<B::PendingCall>, Error> {
         let has_meta = request.has_meta();
         let (method, params, options, kind) = request.into_parts();
         // Layers may have chosen another tool.
@@ -128,25 +157,25 @@ impl<B: ClientBackend> AsyncCalls<B> {
             _ => self.check_request(&method, &params)?,
         }
         let options = self.request_options(&method, &options).into_owned();
-        let (cache, sent) =
-            (self.backend.result_cache(), Request { method: &method, params: &params, options: &options });
+        let sent = Request { method: &method, params: &params, options: &options };
         let call = match kind {
             // Members of `_meta` may change the result (DESIGN-59).
             RequestKind::Cached if !has_meta => {
-                let key = CacheKey::from_request(&method, &params);
-                let fetched = self.fetch_inside(key.clone(), sent, reports, on_progress).await?;
-                is_cached.store(fetched.is_cached, Ordering::Relaxed);
-                let is_readable = |key: &CacheKey| is_readable(key, &fetched.result);
-                cache.insert(
-                    fetched.ticket.filter(|_| key.as_ref().is_some_and(is_readable)),
-                    &fetched.result,
-                );
-                return Ok(fetched.result);
+                let mut cacheable = None;
+                if let Some(key) = CacheKey::from_request(&method, &params) {
+                    match self.lookup_cached(key.clone()).await? {
+                        Ok(result) => return Ok(Begun::Cached(result)),
+                        Err(permission) => cacheable = permission.map(|ticket| (key, ticket)),
+                    }
+                }
+                return Ok(Begun::Sent { call: self.backend.begin(reports, sent)?, cacheable });
             }
             RequestKind::Sent | RequestKind::Cached => self.backend.begin(reports, sent)?,
             RequestKind::Tool(wanted) => {
                 let tool = params.parse::<CallToolParams<'_>>().ok();
-                let task = tool.as_ref().and_then(|tool| cache.task_request(&tool.name, wanted));
+                let task = tool
+                    .as_ref()
+                    .and_then(|tool| self.backend.result_cache().task_request(&tool.name, wanted));
                 match tool.filter(|_| task.is_some()) {
                     Some(CallToolParams { name, arguments, .. }) => {
                         // Those that a layer has left out.
@@ -161,7 +190,7 @@ impl<B: ClientBackend> AsyncCalls<B> {
                 .backend
                 .begin(reports, move |engine: &mut Engine, now| engine.wait_task(now, &task, &options))?,
         };
-        self.backend.result(call, on_progress).await.map(|(result, _)| result)
+        Ok(Begun::Sent { call, cacheable: None })
     }
 }
 
