@@ -90,6 +90,7 @@ pub(crate) fn join_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 /// Maximum number of names in a message. Further ones are left out.
 pub(crate) const MAX_NAMES_SHOWN: usize = 20;
+
 /// Returns the number of columns of the terminal, or a number for output that goes elsewhere.
 pub(crate) fn terminal_width() -> usize {
     let columns = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());

@@ -1,5 +1,6 @@
 //! Connections that stay: `connect`, `connections`, `disconnect`, and `@NAME` in other commands.
 
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -7,7 +8,6 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Instant;
 
