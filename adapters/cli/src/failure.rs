@@ -73,6 +73,7 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// Returns the kind of failure with this exit code. An unknown one is a failure of another kind.
+    #[cfg(unix)]
     pub(crate) fn from_code(code: u8) -> Self {
         let all = [Self::Usage, Self::Connection, Self::Timeout, Self::Unanswered, Self::Unauthorized];
         all.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Self::Failed)
@@ -228,6 +229,7 @@ impl CommandFailure {
     }
 
     /// Returns the last lines that the server wrote to stderr, if they are not shown anyway.
+    #[cfg(unix)]
     pub(crate) fn stderr_tail(&self) -> &str {
         &self.stderr_tail
     }

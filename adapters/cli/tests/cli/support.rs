@@ -65,6 +65,8 @@ pub(crate) fn probe_command() -> Command {
     // No tokens unless a test names a file, and no browser.
     let tokens = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-tokens").join("tokens.json");
     command.env("MCP_TOKEN_STORE", tokens).env("BROWSER", "false");
+    // No connections that are kept.
+    command.env("XDG_RUNTIME_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("nobody"));
     command
 }
 
