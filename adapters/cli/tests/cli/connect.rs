@@ -1,5 +1,6 @@
 //! Connections that stay: `connect`, `connections`, `disconnect`, and `@NAME` in other commands.
 
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -7,7 +8,6 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -46,7 +46,7 @@ impl User {
     }
 
     /// Connects to `mcp-probe serve ARGS`.
-    fn connect(&self, name: &str, options: &[&str], serve: &[&str]) -> ProbeOutput {
+    pub(crate) fn connect(&self, name: &str, options: &[&str], serve: &[&str]) -> ProbeOutput {
         self.run(&[&["connect", name], options, &["--", PROBE, "serve"], serve].concat())
     }
 
@@ -149,7 +149,10 @@ fn commands_share_the_session_of_a_connection() {
     user.run(&["call", "@legacy", "echo", "text=x"])
         .assert_code(3)
         .assert_stderr(&["there is no connection @legacy", "there are: @modern"]);
-    user.run(&["disconnect", "modern", "nowhere"]).assert_code(3).assert_stderr(&["no connection @nowhere"]);
+    user.run(&["disconnect", "modern", "nowhere"])
+        .assert_code(3)
+        .assert_stdout(&["@modern has ended"])
+        .assert_stderr(&["no connection @nowhere"]);
     assert!(has_ended(process), "nothing is left to keep");
     user.run(&["connections"]).assert_ok().assert_stdout(&["there are no connections"]);
     user.run(&["disconnect", "--all"]).assert_ok();
