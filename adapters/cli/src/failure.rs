@@ -163,6 +163,13 @@ impl CommandFailure {
         self
     }
 
+    /// Adds the error response of the server that is the reason, for programs.
+    #[must_use]
+    pub(crate) fn with_response(mut self, response: RpcError) -> Self {
+        self.response = Some(Box::new(response));
+        self
+    }
+
     /// Names the scopes that the server asks for, for programs.
     #[must_use]
     pub(crate) fn with_scopes<'s>(mut self, scopes: impl Iterator<Item = &'s str>) -> Self {
@@ -226,6 +233,18 @@ impl CommandFailure {
 
     pub(crate) fn deviations(&self) -> &[String] {
         &self.deviations
+    }
+
+    /// Returns the error response of the server, if that is the reason.
+    #[cfg(unix)]
+    pub(crate) fn response(&self) -> Option<&RpcError> {
+        self.response.as_deref()
+    }
+
+    /// Returns the scopes that the server asks for.
+    #[cfg(unix)]
+    pub(crate) fn scopes(&self) -> &[String] {
+        &self.scopes
     }
 
     /// Returns the last lines that the server wrote to stderr, if they are not shown anyway.
@@ -315,10 +334,8 @@ impl CommandFailure {
                 "the server answers with an id that is not that of the request; --trace shows its messages",
             ),
             CallError::Rpc(error) => {
-                let mut failure =
-                    Self::failed(format!("the server answered with {}", describe_rpc_error(error)));
-                failure.response = Some(Box::new(error.clone()));
-                failure
+                Self::failed(format!("the server answered with {}", describe_rpc_error(error)))
+                    .with_response(error.clone())
             }
             CallError::Http(error) => Self::from_http_error(error),
             CallError::Closed(fault) => {
@@ -349,6 +366,9 @@ impl CommandFailure {
             let _ = write!(message, "; {what} {noise:?}");
         }
         let mut failure = Self::new(Exit::Connection, message);
+        if let Fault::HandshakeRefused(error) = &closed.fault {
+            failure = failure.with_response(RpcError::clone(error));
+        }
         if !context.is_stderr_shown {
             failure.stderr_tail.clone_from(&closed.stderr_tail);
         }

@@ -28,9 +28,9 @@ macro_rules! schemas {
 
 /// Schemas by their names.
 ///
-/// Commands without one have no `--json`: `serve`, `bridge`, `gateway`, `tap` and `mcp` speak a protocol until they are ended; `generate`,
-/// `shrink`, `completions`, `trace html`, `har` and `otlp` write a document of another format, and `pin` one that is JSON anyway; `demo` is
-/// a tour for people, whose outcome is its exit code.
+/// Commands without one have no `--json`: `serve` but for its list, `bridge`, `gateway`, `tap` and `mcp` speak a protocol until they are
+/// ended; `generate`, `shrink`, `completions`, `trace html`, `har` and `otlp` write a document of another format, and `pin` one that is
+/// JSON anyway; `demo` is a tour for people, whose outcome is its exit code.
 pub(crate) const SCHEMAS: &[OutputSchema] = schemas! {
     one "inspect" "inspect";
     one "call" "call";
@@ -61,11 +61,19 @@ pub(crate) const SCHEMAS: &[OutputSchema] = schemas! {
     one "trace-show" "trace" "show";
     one "trace-diff" "trace" "diff";
     one "schema" "schema";
+    lines "shell" "shell";
+    one "test" "test";
+    one "bench" "bench";
+    one "connect" "connect";
+    one "connections" "connections";
+    one "disconnect" "disconnect";
+    one "serve-list" "serve" "--list";
 };
 
 /// Schemas that others refer to by the name of their file. They refer to none themselves.
-const SHARED: [(&str, &str); 3] = [
+const SHARED: [(&str, &str); 4] = [
     ("authorization", include_str!("../schemas/authorization.json")),
+    ("connection", include_str!("../schemas/connection.json")),
     ("error", include_str!("../schemas/error.json")),
     ("event", include_str!("../schemas/event.json")),
 ];

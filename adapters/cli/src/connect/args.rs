@@ -65,6 +65,12 @@ pub(crate) struct DisconnectArgs {
     /// Ends all connections, and the background process.
     #[arg(long, conflicts_with = "names")]
     pub(crate) all: bool,
+    /// Prints one JSON object instead.
+    ///
+    /// Its member: ended (names of the connections that have ended). If there is none of a name, the exit code is 3; the object
+    /// is printed all the same if others have ended, and one with the member error if none has.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Keeps the connections of a user. The command `connect` starts it.

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 
+use mcp_proto::{RawJson, RpcError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -69,7 +70,7 @@ pub(super) struct Summary {
     pub(super) is_new: bool,
 }
 
-/// A failure on its way to the command.
+/// A failure on its way to the command. Another version may leave the last members out.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Failure {
@@ -77,6 +78,20 @@ pub(super) struct Failure {
     message: String,
     hint: Option<String>,
     stderr: String,
+    #[serde(default)]
+    deviations: Vec<String>,
+    #[serde(default)]
+    scopes: Vec<String>,
+    #[serde(default)]
+    response: Option<Response>,
+}
+
+/// An error response of the server.
+#[derive(Serialize, Deserialize)]
+struct Response {
+    code: i64,
+    message: String,
+    data: Option<RawJson>,
 }
 
 impl From<&CommandFailure> for Failure {
@@ -86,17 +101,35 @@ impl From<&CommandFailure> for Failure {
             message: failure.message().to_owned(),
             hint: failure.hint().map(str::to_owned),
             stderr: failure.stderr_tail().to_owned(),
+            deviations: failure.deviations().to_vec(),
+            scopes: failure.scopes().to_vec(),
+            response: failure.response().map(|response| Response {
+                code: response.code,
+                message: response.message.clone().into_owned(),
+                data: response.data.clone(),
+            }),
         }
     }
 }
 
 impl From<Failure> for CommandFailure {
-    fn from(Failure { exit_code, message, hint, stderr }: Failure) -> Self {
-        let failure = Self::new(Exit::from_code(exit_code), message).with_stderr_tail(&stderr);
-        match hint {
-            Some(hint) => failure.with_hint(hint),
-            None => failure,
+    fn from(failure: Failure) -> Self {
+        let Failure { exit_code, message, hint, stderr, deviations, scopes, response } = failure;
+        let mut failure = Self::new(Exit::from_code(exit_code), message)
+            .with_stderr_tail(&stderr)
+            .with_deviations(deviations)
+            .with_scopes(scopes.iter().map(String::as_str));
+        if let Some(hint) = hint {
+            failure = failure.with_hint(hint);
         }
+        if let Some(Response { code, message, data }) = response {
+            let error = RpcError::new(code, message);
+            failure = failure.with_response(match data {
+                Some(data) => error.with_data(data),
+                None => error,
+            });
+        }
+        failure
     }
 }
 
@@ -134,6 +167,27 @@ const MAX_MESSAGE_BYTES: u64 = 8 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failure_arrives_as_it_was_sent() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let data = RawJson::new(r#"{"supported":["x"],"n":12345678901234567890123}"#).unwrap();
+        let failure = CommandFailure::new(Exit::Unauthorized, "refused")
+            .with_hint("log in")
+            .with_stderr_tail("a\nb")
+            .with_deviations(vec!["odd".into()])
+            .with_scopes(["read", "write"].into_iter())
+            .with_response(RpcError::new(-32_000, "no").with_data(data));
+        write(&far, &Answer::Failed(Failure::from(&failure))).unwrap();
+        let Some(Answer::Failed(arrived)) = read(&near).unwrap() else { panic!("a failure") };
+        assert_eq!(format!("{:?}", CommandFailure::from(arrived)), format!("{failure:?}"));
+        // Without the members that a version may leave out.
+        let short = r#"{"failed":{"exitCode":3,"message":"m","hint":null,"stderr":""}}"#;
+        writeln!(&far, "{short}").unwrap();
+        let Some(Answer::Failed(arrived)) = read(&near).unwrap() else { panic!("a failure") };
+        let arrived = CommandFailure::from(arrived);
+        assert_eq!((arrived.exit(), arrived.message(), arrived.hint()), (Exit::Connection, "m", None));
+    }
 
     #[test]
     fn message_that_is_cut_or_foreign_is_an_error() {

@@ -35,6 +35,12 @@ struct ConnectionsJson {
     connections: Vec<Summary>,
 }
 
+/// Ended connections for `--json`.
+#[derive(Serialize)]
+struct DisconnectJson<'a> {
+    ended: &'a [String],
+}
+
 /// Has a connection kept.
 ///
 /// # Errors
@@ -120,16 +126,20 @@ pub(crate) fn disconnect(args: DisconnectArgs) -> Result<(), CommandFailure> {
         Some(Answer::Failed(failure)) => return Err(failure.into()),
         Some(_) => return Err(other_version()),
     };
-    for name in &ended {
-        print(&format!("@{name} has ended\n"))?;
+    let missing = wanted.iter().find(|name| !ended.contains(name));
+    let has_result = missing.is_none() || !ended.is_empty();
+    if args.json && has_result {
+        print_value(&DisconnectJson { ended: &ended })?;
     }
-    match wanted.iter().find(|name| !ended.contains(name)) {
-        Some(name) => {
-            let (message, hint) = connections::describe_missing(name);
-            Err(CommandFailure::new(Exit::Connection, message).with_hint(hint))
+    if !args.json {
+        for name in &ended {
+            print(&format!("@{name} has ended\n"))?;
         }
-        None => Ok(()),
     }
+    let Some(name) = missing else { return Ok(()) };
+    let (message, hint) = connections::describe_missing(name);
+    let failure = CommandFailure::new(Exit::Connection, message).with_hint(hint);
+    Err(if has_result { failure.after_result() } else { failure })
 }
 
 /// Replaces all that depends on the environment and the working directory of this process.

@@ -235,6 +235,10 @@ impl<'a> Shell<'a> {
         }
         match (command.as_str(), words.as_slice()) {
             ("quit" | "exit", []) => return Ok(Flow::Quit),
+            ("help", _) if self.args.request_args.json => {
+                let row = |(name, words): &(&str, &str)| json!({ "name": name, "words": words });
+                print_value(&json!({ "commands": COMMANDS.iter().map(row).collect::<Vec<_>>() }))?;
+            }
             ("help", _) => print(&help())?,
             ("tools", []) => self.list(&[EntryKind::Tool])?,
             ("prompts", []) => self.list(&[EntryKind::Prompt])?,
@@ -250,6 +254,7 @@ impl<'a> Shell<'a> {
             ("unsubscribe", [uri]) => self.unsubscribe(uri)?,
             ("results", []) => self.show_results()?,
             ("show", [word]) => match self.kept.lookup(word)? {
+                Some(value) if self.args.request_args.json => print_value(&ShownJson { value })?,
                 Some(value) => print_json(&value)?,
                 None => {
                     return Err(CommandFailure::usage(format!("`{word}` is no result: write show $1"))
@@ -346,10 +351,10 @@ impl<'a> Shell<'a> {
         show: fn(&R::Result, Paint) -> String,
     ) -> Result<R::Result, CommandFailure> {
         let read = R::read(&result);
+        let read = read.map_err(|why| request::unreadable_result(of.noun, &why))?;
         if self.args.request_args.json {
             print_json(&result)?;
         }
-        let read = read.map_err(|why| request::unreadable_result(of.noun, &why))?;
         let paint = Paint::for_stdout();
         let shown = show(&read, paint);
         let label = self.kept.keep(of.name, &of.of, result);
@@ -585,6 +590,12 @@ impl<'a> Shell<'a> {
         };
         print(&format_rows(&all.iter().map(row).collect::<Vec<_>>()))
     }
+}
+
+/// A kept value for `--json`.
+#[derive(Serialize)]
+struct ShownJson {
+    value: RawJson,
 }
 
 /// Returns a hint for a request that the server refused.

@@ -150,9 +150,11 @@ The history is in the state folder of the user ($XDG_STATE_HOME/mcp-probe, mode
 an argument whose name or value looks like a secret.
 
 With --json each result is printed as one line of JSON: that of call, read,
-prompt and complete as the server sent it; {\"tools\": [...]}, and likewise
-resources, resourceTemplates and prompts, for lists; {\"milliseconds\": N} for
-ping; {\"results\": [{name, of, bytes}]}; a failure as {\"error\": ...}.
+prompt, complete and describe as the server sent it; {\"tools\": [...]}, and
+likewise resources, resourceTemplates and prompts, for lists;
+{\"milliseconds\": N} for ping; {\"results\": [{name, of, bytes}]};
+{\"value\": ...} for show; {\"commands\": [{name, words}]} for help; a failure
+as {\"error\": ...}.
 
 Examples:
   mcp-probe shell -- mcp-probe serve --everything

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::http::ServingProcess;
+use crate::json_output::assert_fits;
 use crate::shell_server::{ShellServer, complete, method_pattern, result_action};
 use crate::support::{PROBE, ProbeOutput, probe, probe_own_server};
 
@@ -108,6 +109,7 @@ fn failures_are_told_by_kind_with_an_example() {
         let done = bench(&[tool, "--calls", "3"], &server).assert_code(1);
         let report = done.json();
         assert_eq!((assert_consistent(&report), report["failed"].as_u64()), (calls, Some(calls)), "{done}");
+        assert_fits("bench", &report);
         assert_eq!(report["errors"][0]["kind"], kind, "{done}");
         assert!(report["errors"][0]["example"].as_str().is_some_and(|text| text.contains(example)), "{done}");
         assert!(!done.stdout.contains(['\u{1b}', '\u{202e}']), "{done}");
@@ -145,19 +147,28 @@ fn signal_ends_the_measurement_early_and_prints_it() {
     use rustix::process::{Pid, Signal, kill_process};
 
     let script = slow_server();
-    let mut command = crate::support::probe_command();
-    command.args(["bench", "any", "--json", "--warm-up", "0", "--for", "10m", "--era", "legacy"]);
-    command.args(["--connections", "2", "--", "sh", "-c", &script]);
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = child.expect("the program under test starts");
+    let begun = ["0", "10m"].map(|warm_up| {
+        let mut command = crate::support::probe_command();
+        command.args(["bench", "any", "--json", "--warm-up", warm_up, "--for", "10m", "--era", "legacy"]);
+        command.args(["--connections", "2", "--", "sh", "-c", &script]);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        child.expect("the program under test starts")
+    });
     thread::sleep(Duration::from_secs(3));
-    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
-    let done = child.wait_with_output().expect("it ends");
-    let stderr = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success() && stderr.contains("ended early by a signal"), "{stderr}");
-    let report = serde_json::from_slice::<Value>(&done.stdout).expect("JSON");
-    assert!(assert_consistent(&report) > 0 && report["interrupted"] == true, "{report}");
-    assert_eq!(report["unanswered"], 2, "{report}");
+    let [measured, warming] = begun.map(|child| {
+        kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+        let done = child.wait_with_output().expect("it ends");
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success() && stderr.contains("ended early by a signal"), "{stderr}");
+        let report = serde_json::from_slice::<Value>(&done.stdout).expect("JSON");
+        assert_fits("bench", &report);
+        assert_eq!(report["interrupted"], true, "{report}");
+        report
+    });
+    assert!(assert_consistent(&measured) > 0, "{measured}");
+    assert_eq!(measured["unanswered"], 2, "{measured}");
+    // Nothing is measured before the warm-up is over.
+    assert_eq!(assert_consistent(&warming), 0, "{warming}");
 }
 
 #[cfg(target_os = "linux")]

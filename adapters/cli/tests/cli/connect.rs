@@ -46,7 +46,7 @@ impl User {
     }
 
     /// Connects to `mcp-probe serve ARGS`.
-    fn connect(&self, name: &str, options: &[&str], serve: &[&str]) -> ProbeOutput {
+    pub(crate) fn connect(&self, name: &str, options: &[&str], serve: &[&str]) -> ProbeOutput {
         self.run(&[&["connect", name], options, &["--", PROBE, "serve"], serve].concat())
     }
 
@@ -149,7 +149,10 @@ fn commands_share_the_session_of_a_connection() {
     user.run(&["call", "@legacy", "echo", "text=x"])
         .assert_code(3)
         .assert_stderr(&["there is no connection @legacy", "there are: @modern"]);
-    user.run(&["disconnect", "modern", "nowhere"]).assert_code(3).assert_stderr(&["no connection @nowhere"]);
+    user.run(&["disconnect", "modern", "nowhere"])
+        .assert_code(3)
+        .assert_stdout(&["@modern has ended"])
+        .assert_stderr(&["no connection @nowhere"]);
     assert!(has_ended(process), "nothing is left to keep");
     user.run(&["connections"]).assert_ok().assert_stdout(&["there are no connections"]);
     user.run(&["disconnect", "--all"]).assert_ok();

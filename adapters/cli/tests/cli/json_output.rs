@@ -12,9 +12,11 @@ use mcp_std::schema::JsonSchemaValidator;
 use serde_json::{Value, json};
 
 use crate::config_file::TemporaryDirectory;
+#[cfg(target_os = "linux")]
+use crate::connect::User;
 use crate::protected_server::{Behaviour, ProtectedServer, browser_command, get};
-use crate::shell_server::ShellServer;
-use crate::support::{ClosedAddress, PROBE, ProbeOutput, probe, probe_command, run};
+use crate::shell_server::{ShellServer, error_action};
+use crate::support::{ClosedAddress, PROBE, ProbeOutput, probe, probe_command, run, run_with_input};
 
 /// Checks that a value fits a schema of the program.
 pub(crate) fn assert_fits(name: &str, value: &Value) {
@@ -58,7 +60,7 @@ const fn case<'a>(schema: &'a str, args: &'a [&'a str], code: i32) -> Case<'a> {
 }
 
 /// Schemas whose values need more than one command; a test below is about each.
-const OTHERS: [&str; 12] = [
+const OTHERS: [&str; 18] = [
     "login",
     "logout",
     "whoami",
@@ -71,6 +73,12 @@ const OTHERS: [&str; 12] = [
     "events-receive",
     "events-send",
     "events-verify",
+    "connect",
+    "connections",
+    "disconnect",
+    "serve-list",
+    "shell",
+    "test",
 ];
 
 #[test]
@@ -101,6 +109,9 @@ fn results_of_a_server_fit_the_schemas() {
         case("skills-show", &["skills", "show", "missing"], 1),
         case("skills-verify", &["skills", "verify"], 0),
         case("ping", &["ping", "-n", "1"], 0),
+        case("bench", &["bench", "echo", "text=hi", "--calls", "5", "--warm-up", "0"], 0),
+        case("bench", &["bench", "echo", "text=hi", "--calls", "2", "--rate", "50", "--warm-up", "0"], 0),
+        case("bench", &["bench", "fail", "--calls", "2", "--warm-up", "0"], 1),
     ];
     let mut seen: BTreeSet<&str> = OTHERS.into();
     for Case { schema, args, code } in &cases {
@@ -121,7 +132,7 @@ fn results_of_a_server_fit_the_schemas() {
 fn texts_as_they_are_typed_fit_the_schema() {
     let args = ["complete", "prompt:travel_plan", "country", "--typed", "--json"];
     let server = ["--", PROBE, "serve", "--everything"];
-    let done = crate::support::run_with_input(&[&args[..], &server].concat(), &[], "n\n").assert_ok();
+    let done = run_with_input(&[&args[..], &server].concat(), &[], "n\n").assert_ok();
     assert_eq!(fit_lines("complete-typed", &done)[0]["text"], "n");
 }
 
@@ -143,6 +154,8 @@ fn invalid_command_line_and_unreachable_server_are_error_objects() {
         ("events-follow", &["events", "follow", "x"]),
         ("skills-list", &["skills", "list"]),
         ("ping", &["ping"]),
+        ("bench", &["bench", "echo"]),
+        ("shell", &["shell"]),
     ] {
         let done = probe(&[args, &["--json", &url]].concat()).assert_code(3);
         let lines = fit_lines(schema, &done);
@@ -163,6 +176,147 @@ fn reports_about_faulty_servers_fit_the_schemas() {
     assert!(lines.len() == 1 && lines[0].as_array().is_some_and(|found| !found.is_empty()), "{lines:?}");
     let rules = probe(&["check", "--rules", "--json"]).assert_ok();
     fit_lines("check-rules", &rules);
+}
+
+#[test]
+fn kinds_of_disturbances_fit_the_schema() {
+    let kinds = fit_lines("serve-list", &probe(&["serve", "--list", "--json"]).assert_ok());
+    assert!(kinds.len() == 1 && kinds[0].as_array().is_some_and(|kinds| kinds.len() > 10), "{kinds:?}");
+    let done = probe(&["serve", "--list", "--json", "--mock", "/nowhere/mock.json"]);
+    assert_eq!(fit_lines("serve-list", &done), kinds, "the list is all that is asked for");
+}
+
+#[test]
+fn lines_of_the_shell_fit_the_schema() {
+    let shell = |options: &[&str], server: &[&str], script: &str, code: i32| {
+        let args = [&["shell", "--json"], options, &["--"], server].concat();
+        fit_lines("shell", &run_with_input(&args, &[], script).assert_code(code))
+    };
+    let server = [PROBE, "serve", "--everything"];
+    let script = "help\ntools\nprompts\nresources\ndescribe add\ndescribe travel_plan\ndescribe test://static-text\n\
+                  describe atlas://{country}/{city}\nx = call add a=1 b=2\nread test://static-text\n\
+                  prompt travel_plan country=norway days=5\ncomplete prompt:travel_plan country n\nping\nresults\n\
+                  show $x/structuredContent/sum\nlog info\ncall fail\nread test://missing\nfoo\n";
+    let lines = shell(&["--keep-going"], &server, script, 1);
+    // `log` prints nothing, and the failure of `fail` is its result. The last line is the outcome of all.
+    assert_eq!(lines.len(), 19, "{lines:#?}");
+    assert!(lines[0]["commands"].as_array().is_some_and(|commands| commands.len() > 10), "{}", lines[0]);
+    assert_eq!((&lines[14], &lines[15]["isError"]), (&json!({"value": 3}), &json!(true)));
+    let kinds = [16, 17, 18].map(|line| lines[line]["error"]["kind"].as_str().expect("a kind"));
+    assert_eq!(kinds, ["failed", "usage", "failed"]);
+
+    for (script, code, is_error) in [("ping\ncall fail\nping\n", 1, false), ("ping\nfoo\nping\n", 2, true)] {
+        let lines = shell(&[], &server, script, code);
+        assert_eq!((lines.len(), lines[1].get("error").is_some()), (2, is_error), "{lines:?}");
+    }
+    // What is no result of the protocol is a failure alone.
+    let odd = ShellServer::legacy().with_result("tools/call", &json!({"content": 5})).script();
+    let lines = shell(&[], &["sh", "-c", &odd], "call tool\n", 1);
+    assert_eq!((&lines[0]["error"]["kind"], lines.len()), (&json!("failed"), 1));
+}
+
+#[test]
+fn runs_of_a_test_file_fit_the_schema() {
+    let folder = TemporaryDirectory::new();
+    let steps = json!([
+        {"name": "adds", "call": "add", "arguments": {"a": 1, "b": 2}, "expect": {"/structuredContent": {"equals": {"sum": 3}}}},
+        {"name": "differs", "call": "add", "arguments": {"a": 1, "b": 2}, "save": {"x": "/none"},
+         "expect": {"/structuredContent": {"equals": {"sum": 4, "of": 2}}}},
+        {"name": "uses x", "call": "echo", "arguments": {"text": "${x}"}},
+        {"name": "is slow", "call": "count", "arguments": {"to": 100}, "within": "200ms"},
+        {"name": "comes later", "ping": true}
+    ]);
+    let file = json!({"server": [PROBE, "serve", "--everything"], "steps": steps}).to_string();
+    let file = folder.write("tests.json", &file);
+    let test = |more: &[&str], code: i32| {
+        let done = probe(&[&["test", &file, "--json"], more].concat()).assert_code(code);
+        let mut lines = fit_lines("test", &done);
+        assert_eq!(lines.len(), 1, "{done}");
+        lines.remove(0)
+    };
+    let report = test(&[], 1);
+    let outcomes = report["steps"].as_array().expect("steps").iter().map(|step| &step["outcome"]);
+    assert_eq!(outcomes.collect::<Vec<_>>(), ["passed", "failed", "skipped", "failed", "skipped"]);
+    assert!(report["steps"][1]["failures"][0]["diff"].is_string(), "{report}");
+    assert!(report["steps"][2]["reason"].is_string() && report["steps"][3]["failures"][0]["where"] == "time");
+
+    let selected = test(&["--filter", "adds"], 0);
+    assert_eq!((&selected["passed"], selected["steps"].as_array().map(Vec::len)), (&json!(1), Some(1)));
+    // A step comes with the one that saves what it uses.
+    let selected = test(&["--filter", "uses"], 1);
+    assert_eq!((&selected["failed"], &selected["skipped"]), (&json!(1), &json!(1)));
+
+    assert_eq!(test(&["--filter", "no such step"], 2)["error"]["kind"], "usage");
+    let closed = ClosedAddress::new();
+    assert_eq!(test(&[&format!("http://{closed}/mcp")], 3)["error"]["kind"], "connection");
+    let missing = probe(&["test", "/nowhere/tests.json", "--json"]).assert_code(2);
+    assert_eq!(fit_lines("test", &missing)[0]["error"]["kind"], "usage");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn connections_that_stay_fit_the_schemas() {
+    let user = User::new();
+    let list = || fit_lines("connections", &user.run(&["connections", "--json"]).assert_ok());
+    let disconnect = |more: &[&str], code: i32| {
+        let done = user.run(&[&["disconnect", "--json"], more].concat()).assert_code(code);
+        let mut lines = fit_lines("disconnect", &done);
+        assert_eq!(lines.len(), 1, "{done}");
+        lines.remove(0)
+    };
+    assert_eq!(list(), [json!({"process": null, "version": null, "connections": []})]);
+    assert_eq!(disconnect(&["--all"], 0), json!({"ended": []}));
+    assert_eq!(disconnect(&["nowhere"], 3)["error"]["kind"], "connection");
+
+    for (name, idle, is_new) in
+        [("one", "0", true), ("one", "0", false), ("two", "1500ms", true), ("three", "60m", true)]
+    {
+        let done = user.connect(name, &["--json", "--idle", idle], &[]).assert_ok();
+        let lines = fit_lines("connect", &done);
+        assert_eq!((&lines[0]["isNew"], lines[0]["idle"].is_null()), (&json!(is_new), idle == "0"), "{done}");
+    }
+    let taken = user.connect("one", &["--json"], &["--everything"]).assert_code(2);
+    assert_eq!(fit_lines("connect", &taken)[0]["error"]["kind"], "usage");
+    assert!(list()[0]["connections"].as_array().is_some_and(|all| all.len() >= 2));
+    assert_eq!(disconnect(&["one", "nowhere"], 3), json!({"ended": ["one"]}));
+    assert_eq!(disconnect(&["three"], 0), json!({"ended": ["three"]}));
+}
+
+/// A failure comes through the background process as it comes to a command that connects itself.
+#[cfg(target_os = "linux")]
+#[test]
+fn failure_to_connect_is_the_same_object_for_all_commands() {
+    let user = User::new();
+    let error =
+        json!({"code": -32_603, "message": "closed today", "data": {"until": 12_345_678_901_234_567_u64}});
+    let refuses = ShellServer::legacy().replace_method("initialize", &error_action(&error));
+    let deviates =
+        refuses.clone().with_prelude("echo '{\"jsonrpc\":\"2.0\",\"id\":[],\"result\":{}}'").script();
+    let (refuses, protected) = (refuses.script(), ProtectedServer::new(Behaviour::default()));
+    let url = &*protected.url;
+    for (server, code, kind) in [
+        (&["--", "/nowhere/server"][..], 3, "connection"),
+        (&["--", "sh", "-c", "echo no database >&2; exit 3"], 3, "connection"),
+        (&["--era", "legacy", "--", "sh", "-c", &refuses], 3, "connection"),
+        (&["--era", "legacy", "--", "sh", "-c", &deviates], 3, "connection"),
+        (&["--bearer", "env:NOT_SET_AT_ALL", url], 2, "usage"),
+        (&[url], 6, "unauthorized"),
+    ] {
+        let [direct, kept] = [("ping", &["ping", "--json"][..]), ("connect", &["connect", "bad", "--json"])]
+            .map(|(schema, args)| {
+                let done = user.run(&[args, server].concat()).assert_code(code);
+                let lines = fit_lines(schema, &done);
+                assert_eq!(lines.len(), 1, "{done}");
+                lines[0]["error"].clone()
+            });
+        assert_eq!((&kept, &kept["kind"]), (&direct, &json!(kind)));
+        if server.last() == Some(&&*refuses) {
+            assert_eq!((&kept["code"], &kept["data"]), (&error["code"], &error["data"]));
+        }
+        assert_eq!(kept.get("deviations").is_some(), server.last() == Some(&&*deviates), "{kept}");
+        assert_eq!(kept["scopes"], if code == 6 { json!(["read", "call"]) } else { json!([]) });
+    }
+    assert_eq!(user.run(&["connections", "--json"]).assert_ok().json()["connections"], json!([]));
 }
 
 #[test]
