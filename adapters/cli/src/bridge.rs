@@ -6,6 +6,8 @@ use alloc::sync::Arc;
 use std::io;
 
 use mcp_proto::Limits;
+#[cfg(unix)]
+use mcp_proto::client::Peer;
 use mcp_proto_proxy::ClientCount;
 #[cfg(unix)]
 use mcp_std::io::StreamListener;
@@ -82,9 +84,8 @@ fn run_shared(opener: &Arc<UpstreamOpener>, address: &StreamAddress) -> Result<(
     let listener = StreamListener::bind(address)
         .map_err(|error| CommandFailure::new(Exit::Connection, error.to_string()))?;
     let (at, is_reachable_from_outside) = (listener.address(), listener.is_reachable_from_outside());
-    one_server::serve_shared(opener, listener, None, stop_signal, |_| {
-        streams::report_address(at, is_reachable_from_outside, address)
-    })
+    let ready = |_: &Peer| streams::report_address(at, is_reachable_from_outside, address);
+    one_server::serve_shared(opener, listener, None, stop_signal, ready, || {})
 }
 
 /// Serves one client on a byte stream until it is gone.
@@ -101,7 +102,7 @@ fn run_stream(
     let (upstream, peer) = UpstreamSlot::open(Arc::clone(opener), ClientIdentity { info, capabilities })?;
     let config = one_server::config(args, &peer);
     let downstream = StreamDownstream::new(config, stream, &bytes);
-    one_server::run(args, Box::new(downstream), upstream, &peer, ClientCount::One, stop_signal)
+    one_server::run(args, Box::new(downstream), upstream, &peer, ClientCount::One, stop_signal, || {})
 }
 
 fn broken(what: &str, error: &io::Error) -> CommandFailure {
@@ -116,5 +117,5 @@ fn run_http(opener: &Arc<UpstreamOpener>, address: &str) -> Result<(), CommandFa
     let (upstream, peer) = UpstreamSlot::open(Arc::clone(opener), identity)?;
     let config = one_server::config(args, &peer);
     let downstream = bound.serve(args, config, http::config(&args.http))?;
-    one_server::run(args, Box::new(downstream), upstream, &peer, ClientCount::Many, stop_signal)
+    one_server::run(args, Box::new(downstream), upstream, &peer, ClientCount::Many, stop_signal, || {})
 }

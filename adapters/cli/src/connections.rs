@@ -27,7 +27,13 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
 /// Returns a text if it is no name of a connection.
 pub(crate) fn address(text: &str) -> Result<StreamAddress, String> {
     let name = name(text).map_err(|why| format!("@{text}: {why}"))?;
-    Ok(StreamAddress::Unix(socket(&folder(), &name)))
+    let path = socket(&folder(), &name);
+    if path.as_os_str().len() > MAX_PATH_BYTES {
+        return Err(format!(
+            "@{text}: the path of its socket has more than {MAX_PATH_BYTES} bytes: set XDG_RUNTIME_DIR to a shorter one"
+        ));
+    }
+    Ok(StreamAddress::Unix(path))
 }
 
 /// Returns the socket of a connection.
@@ -80,7 +86,9 @@ pub(crate) fn folder() -> PathBuf {
 
 /// What follows the name of a connection in the name of its socket.
 const SOCKET_ENDING: &str = ".sock";
-/// Maximum length of a name. The path of a socket has room for 108 bytes.
+/// Maximum length of the path of a socket on all systems.
+const MAX_PATH_BYTES: usize = 103;
+/// Maximum length of a name.
 const MAX_NAME_BYTES: usize = 64;
 /// Maximum number of connections that a failure names.
 const MAX_SHOWN: usize = 20;

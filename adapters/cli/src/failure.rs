@@ -186,6 +186,13 @@ impl CommandFailure {
         self
     }
 
+    /// Replaces the name of the server in the message.
+    #[must_use]
+    pub(crate) fn renamed(mut self, name: &str, by: &str) -> Self {
+        self.message = self.message.replace(name, by);
+        self
+    }
+
     /// Replaces the exit code.
     #[must_use]
     pub(crate) const fn with_exit(mut self, exit: Exit) -> Self {

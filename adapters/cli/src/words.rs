@@ -30,19 +30,30 @@ pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString
         before.is_some_and(|word| URL_OPTIONS.contains(&word))
     };
     let is_address = |word: &str| is_url(word) || StreamAddress::is_socket(word);
-    let of_connections = words.iter().enumerate().filter(|(at, word)| {
+    let mut of_connections = words.iter().enumerate().filter(|(at, word)| {
         word.to_str()
             .is_some_and(|word| word.strip_prefix('@').is_some_and(|name| connections::name(name).is_ok()))
             && !takes_value(&words, at.wrapping_sub(1))
     });
-    let connection = of_connections.map(|(at, _)| at).next();
+    let connection = of_connections.next().map(|(at, _)| at);
     let mut urls = words.iter().enumerate().filter(|(_, word)| word.to_str().is_some_and(is_address));
     let url = urls.rfind(|(at, _)| !is_value(*at)).map(|(at, _)| at);
+    // The other one may be a word of the command: a resource with a URL, or a value with an @.
+    let connection = connection.filter(|at| url.is_none() || is_first(&words, *at));
     if let Some(at) = connection.or(url) {
         let url = words.remove(at);
         words.extend(["--".into(), url]);
     }
     words
+}
+
+/// Returns whether only options and the name of the command are before this place.
+fn is_first(words: &[OsString], at: usize) -> bool {
+    let is_option = |at: usize| words.get(at).is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
+    let is_nested =
+        Cli::command().find_subcommand(command(words)).is_some_and(clap::Command::has_subcommands);
+    let begin = if is_nested { 3 } else { 2 };
+    (begin..at).all(|at| is_option(at) || takes_value(words, at - 1))
 }
 
 /// Returns whether the word at this place is an option whose value is the next word.
@@ -159,6 +170,28 @@ const URL_OPTIONS: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connection_is_found_among_the_words_of_its_command() {
+        let cases = [
+            ("call @lab echo", "call echo -- @lab"),
+            ("call --json @lab echo text=x", "call --json echo text=x -- @lab"),
+            ("call echo @lab text=@x", "call echo text=@x -- @lab"),
+            ("call echo --args @file @lab", "call echo --args @file -- @lab"),
+            ("read @lab http://h/resource", "read http://h/resource -- @lab"),
+            ("events list @lab", "events list -- @lab"),
+            ("complete prompt:p name @a http://h/mcp", "complete prompt:p name @a -- http://h/mcp"),
+            ("call echo @../up", "call echo @../up"),
+            ("call @tool -- server", "call @tool -- server"),
+            ("connections @lab", "connections @lab"),
+        ];
+        for (line, wanted) in cases {
+            let words = ["mcp-probe"].into_iter().chain(line.split(' ')).map(OsString::from);
+            let moved: Vec<_> =
+                with_server(words).into_iter().map(|word| word.into_string().unwrap()).collect();
+            assert_eq!(moved[1..].join(" "), wanted, "{line}");
+        }
+    }
 
     #[test]
     fn values_of_options_are_not_taken_for_the_server() {

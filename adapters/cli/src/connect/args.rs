@@ -84,9 +84,11 @@ questions go to the command whose call asks. The server is told of no roots and
 no sampling. If it dies, running calls get an error, and the next call starts it
 again, without what it had in its memory.
 
-The server gets the environment and the working directory of `connect`. Tokens
+The server gets the working directory of `connect`, and of its environment what
+any server gets: PATH, HOME and similar variables, and those of --env. Tokens
 that `login` has stored are used and renewed; on a terminal `connect` asks for a
-login if the server does. The same command again changes nothing. What the
+login if the server does. The same command in the same folder with the same
+variables changes nothing; with others it is another connection. What the
 server writes to its stderr is shown if it does not start, and dropped later.
 
 The sockets are in the folder mcp-probe in XDG_RUNTIME_DIR, or in one of this

@@ -155,6 +155,7 @@ fn resolve(args: ConnectArgs) -> Result<Wanted, CommandFailure> {
     }
     // Nobody sees the background process.
     authorization.asks_nobody = true;
+    connections::address(&args.name).map_err(CommandFailure::usage)?;
     let ConnectArgs { name, idle, timeout, revisions, connection, .. } = args;
     Ok(Wanted { name, shown, server, authorization, revisions, connection, timeout, idle })
 }
@@ -188,14 +189,18 @@ fn ask(request: &Request, starts: bool, wait: Duration) -> Result<Option<Answer>
     let control = folder.join(CONTROL_SOCKET);
     let begun = Instant::now();
     let mut has_started = false;
+    let is_safe_to_repeat =
+        |sent: Instant| !matches!(request, Request::Connect { .. }) || sent.elapsed() < keeper::LINGER;
     loop {
+        let sent = Instant::now();
         let failed = |error: &io::Error| no_answer(&control, error, wait);
         match UnixStream::connect(&control) {
             Ok(stream) => match exchange(&stream, request, wait) {
                 Ok(Some(answer)) => return Ok(Some(answer)),
                 // It was about to end, and takes no more requests.
-                Ok(None) => {}
-                Err(error) if is_gone(&error) => {}
+                Ok(None) if is_safe_to_repeat(sent) => {}
+                Err(error) if is_gone(&error) && is_safe_to_repeat(sent) => {}
+                Ok(None) => return Err(CommandFailure::failed("the background process was ended meanwhile")),
                 Err(error) => return Err(failed(&error)),
             },
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
@@ -233,7 +238,11 @@ fn no_answer(control: &Path, error: &io::Error, wait: Duration) -> CommandFailur
         ErrorKind::WouldBlock | ErrorKind::TimedOut => CommandFailure::new(
             Exit::Timeout,
             format!("the background process at {address} gave no answer within {} s", wait.as_secs()),
-        ),
+        )
+        .with_hint(match fs::read_to_string(control.with_file_name(keeper::LOCK_FILE)) {
+            Ok(process) => format!("it is process {}, which may be stopped", process.trim()),
+            Err(_) => "it may be stopped".to_owned(),
+        }),
         ErrorKind::InvalidData => other_version(),
         _ => CommandFailure::failed(format!("the background process at {address} cannot be asked: {error}")),
     }
@@ -244,8 +253,10 @@ fn start() -> Result<(), CommandFailure> {
     let failed =
         |error: io::Error| CommandFailure::failed(format!("the background process does not start: {error}"));
     let program = env::current_exe().map_err(failed)?;
-    let mut command = Command::new(program);
-    command.arg("keep-connections").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    // It must not hold what the first shell has open: a pipe that is read to its end, or a lock.
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(START_SCRIPT.join(" ")).arg(program);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(failed)?;
     let mut said = String::new();
     if let Some(stdout) = &mut child.stdout {
@@ -282,6 +293,9 @@ fn check_folder(folder: &Path, creates: bool) -> Result<(), CommandFailure> {
     }
 }
 
+/// Words of a script that starts `$0` without the descriptors that scripts have numbers for.
+const START_SCRIPT: [&str; 10] =
+    ["exec", "\"$0\"", "keep-connections", "3>&-", "4>&-", "5>&-", "6>&-", "7>&-", "8>&-", "9>&-"];
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Time in which the background process answers what needs no server.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);

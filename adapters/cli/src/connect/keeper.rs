@@ -5,8 +5,9 @@ use alloc::sync::Arc;
 use core::time::Duration;
 use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -50,8 +51,11 @@ struct State {
 struct Kept {
     /// What was asked for.
     wanted: String,
-    /// `None` until the server is connected.
+    /// `None` until the server is connected, and when the connection ends.
     summary: Option<Summary>,
+    is_ending: bool,
+    /// Whether more than one request asked for it.
+    is_shared: bool,
     begun: Instant,
     stop: StopRequest,
 }
@@ -69,7 +73,7 @@ pub(crate) fn run() -> Result<(), CommandFailure> {
         let _ = writeln!(io::stdout(), "{error}");
         CommandFailure::failed(error.to_string())
     };
-    let Some((_lock, listener, signal)) = begin().map_err(failed)? else {
+    let Some(Begun { lock: _lock, listener, control, signal }) = begin().map_err(failed)? else {
         say_ready();
         return Ok(());
     };
@@ -83,8 +87,8 @@ pub(crate) fn run() -> Result<(), CommandFailure> {
     let _ = env::set_current_dir("/");
     let keeper = Keeper { folder, state: Mutex::default(), changed: Condvar::new(), waker };
     let keeper = Arc::new(keeper);
-    let outcome = serve(&keeper, &listener, &wakes, &signal);
-    let _ = fs::remove_file(keeper.folder.join(CONTROL_SOCKET));
+    let outcome = serve(&keeper, &listener, &control, &wakes, &signal);
+    control.remove();
     drop(listener);
     signal.set_looping(false);
     let _ = keeper.end(None, stop::GRACE_PERIOD + 2 * stop::SERVER_END_TIMEOUT);
@@ -92,13 +96,49 @@ pub(crate) fn run() -> Result<(), CommandFailure> {
     outcome.map_err(|error| CommandFailure::failed(format!("connections can no longer be kept: {error}")))
 }
 
+/// What only one process has.
+struct Begun {
+    lock: FileLock,
+    listener: UnixListener,
+    control: ControlFile,
+    signal: StopSignal,
+}
+
+/// The file of the control socket, as it was made.
+struct ControlFile {
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+}
+
+impl ControlFile {
+    fn new(path: PathBuf) -> Self {
+        let identity = Self::identity(&path);
+        Self { path, identity }
+    }
+
+    fn identity(path: &Path) -> Option<(u64, u64)> {
+        fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
+    }
+
+    /// Returns whether requests still come here: the folder may have been removed, and made again by another process.
+    fn is_there(&self) -> bool {
+        Self::identity(&self.path) == self.identity
+    }
+
+    fn remove(&self) {
+        if self.is_there() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
 /// Takes the place of the one background process; `None` if another one has it.
-fn begin() -> io::Result<Option<(FileLock, UnixListener, StopSignal)>> {
+fn begin() -> io::Result<Option<Begun>> {
     let folder = connections::folder();
     let control = folder.join(CONTROL_SOCKET);
     let begun = Instant::now();
     let lock = loop {
-        match FileLock::try_new(&folder.join(".lock"))? {
+        match FileLock::try_new(&folder.join(LOCK_FILE))? {
             Some(lock) => break lock,
             None if UnixStream::connect(&control).is_ok() => return Ok(None),
             // It has just begun, or is about to end.
@@ -108,6 +148,8 @@ fn begin() -> io::Result<Option<(FileLock, UnixListener, StopSignal)>> {
             }
         }
     };
+    // For whoever looks for a process that does not answer.
+    fs::write(folder.join(LOCK_FILE), process::id().to_string())?;
     // Sockets of a process that was killed.
     for file in fs::read_dir(&folder)?.flatten() {
         let path = file.path();
@@ -117,7 +159,8 @@ fn begin() -> io::Result<Option<(FileLock, UnixListener, StopSignal)>> {
     }
     let listener = UnixListener::bind(&control)?;
     listener.set_nonblocking(true)?;
-    Ok(Some((lock, listener, StopSignal::new()?)))
+    let control = ControlFile::new(control);
+    Ok(Some(Begun { lock, listener, control, signal: StopSignal::new()? }))
 }
 
 /// Tells the process that started this one that requests are taken, and lets go of it.
@@ -133,6 +176,7 @@ fn say_ready() {
 fn serve(
     keeper: &Arc<Keeper>,
     listener: &UnixListener,
+    control: &ControlFile,
     mut wakes: &UnixStream,
     signal: &StopSignal,
 ) -> io::Result<()> {
@@ -150,7 +194,7 @@ fn serve(
                 }
             }
         }
-        if signal.is_requested() {
+        if signal.is_requested() || !control.is_there() {
             return Ok(());
         }
         let is_unused = {
@@ -163,7 +207,8 @@ fn serve(
         } else if linger <= now {
             return Ok(());
         }
-        let due = is_unused.then(|| linger.saturating_duration_since(now));
+        let due = if is_unused { linger.saturating_duration_since(now) } else { LOOK_INTERVAL };
+        let due = Some(due);
         let read = |fd| {
             let descriptors = Descriptors { read: Some(fd), ..Descriptors::default() };
             WaitRequest::new(descriptors, Interest { read: true, write: false }, due)
@@ -231,7 +276,10 @@ impl Keeper {
         let is_told = control::write(stream, &answer).is_ok();
         // Who asked was interrupted, and knows of no connection.
         if let (Answer::Connected(Summary { name, is_new: true, .. }), false) = (answer, is_told) {
-            let _ = self.end(Some(&[name]), END_TIMEOUT);
+            let is_shared = self.lock().connections.get(&name).is_some_and(|kept| kept.is_shared);
+            if !is_shared {
+                let _ = self.end(Some(&[name]), END_TIMEOUT);
+            }
         }
     }
 
@@ -250,11 +298,14 @@ impl Keeper {
     ///
     /// Fails if one has not ended in time: it is still being made.
     fn end(&self, names: Option<&[String]>, wait: Duration) -> Result<Vec<String>, CommandFailure> {
-        let state = self.lock();
+        let mut state = self.lock();
         let ends = |name: &String| names.is_none_or(|names| names.contains(name));
         let ended: Vec<_> = state.connections.keys().filter(|name| ends(name)).cloned().collect();
-        for kept in ended.iter().filter_map(|name| state.connections.get(name)) {
-            kept.stop.send();
+        for name in &ended {
+            if let Some(kept) = state.connections.get_mut(name) {
+                kept.begin_end();
+                kept.stop.send();
+            }
         }
         let is_there = |state: &State, name: &String| state.connections.contains_key(name);
         let any = |state: &mut State| ended.iter().any(|name| is_there(state, name));
@@ -283,9 +334,16 @@ impl Keeper {
         let (stop, signal) =
             StopSignal::of_loop().map_err(|error| CommandFailure::failed(error.to_string()))?;
         let mut state = self.lock();
-        while let Some(kept) = state.connections.get(&name) {
+        while let Some(kept) = state.connections.get_mut(&name) {
             match &kept.summary {
+                None if kept.is_ending => {
+                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
                 _ if kept.wanted != text => return Err(taken(&name)),
+                _ => kept.is_shared = true,
+            }
+            match &kept.summary {
                 Some(summary) => {
                     return Ok(Summary { seconds: kept.begun.elapsed().as_secs(), ..summary.clone() });
                 }
@@ -297,7 +355,14 @@ impl Keeper {
             return Err(CommandFailure::failed(format!("there are {MAX_CONNECTIONS} connections already"))
                 .with_hint("`mcp-probe disconnect` ends one"));
         }
-        let kept = Kept { wanted: text.to_owned(), summary: None, begun: Instant::now(), stop };
+        let kept = Kept {
+            wanted: text.to_owned(),
+            summary: None,
+            is_ending: false,
+            is_shared: false,
+            begun: Instant::now(),
+            stop,
+        };
         state.connections.insert(name.clone(), kept);
         drop(state);
         let (sender, opened) = mpsc::sync_channel(1);
@@ -319,6 +384,13 @@ fn taken(name: &str) -> CommandFailure {
         format!("@{name} is a connection to another server, or with other options"),
     )
     .with_hint(format!("`mcp-probe disconnect {name}` ends it"))
+}
+
+impl Kept {
+    /// Notes that no command is served any more.
+    fn begin_end(&mut self) {
+        (self.summary, self.is_ending) = (None, true);
+    }
 }
 
 /// The place of a connection. Dropping it tells that the connection has ended.
@@ -359,11 +431,17 @@ impl Place {
         let idle = Some(wanted.idle).filter(|idle| !idle.is_zero());
         let shown = wanted.shown.clone();
         let opener = Arc::new(opener(wanted)?);
-        one_server::serve_shared(&opener, listener, idle, signal, |peer| {
+        let ready = |peer: &Peer| {
             let summary = self.open(shown, idle, peer);
             let _ = opened.try_send(Ok(summary));
             Ok(())
-        })
+        };
+        let ending = || {
+            if let Some(kept) = self.keeper.lock().connections.get_mut(&self.name) {
+                kept.begin_end();
+            }
+        };
+        one_server::serve_shared(&opener, listener, idle, signal, ready, ending)
     }
 
     /// Notes that the server is connected.
@@ -377,7 +455,8 @@ impl Place {
             idle: idle.map(|idle| idle.as_secs_f64()),
             is_new: false,
         };
-        if let Some(kept) = self.keeper.lock().connections.get_mut(&self.name) {
+        if let Some(kept) = self.keeper.lock().connections.get_mut(&self.name).filter(|kept| !kept.is_ending)
+        {
             kept.summary = Some(summary.clone());
         }
         self.keeper.changed.notify_all();
@@ -415,6 +494,10 @@ pub(super) fn opener(wanted: Wanted) -> Result<UpstreamOpener, CommandFailure> {
 
 /// What the process says when it takes requests.
 pub(super) const READY: &str = "ready";
+/// File whose lock the process has, with its id.
+pub(super) const LOCK_FILE: &str = ".lock";
+/// Time after which the process looks whether requests still come to it.
+const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of connections.
 const MAX_CONNECTIONS: usize = 64;
 /// Maximum number of requests at once.
@@ -424,6 +507,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time in which a connection ends: calls, then the server.
 const END_TIMEOUT: Duration = Duration::from_secs(12);
 /// Time after the last connection in which the process waits for another one.
-const LINGER: Duration = Duration::from_secs(1);
+pub(super) const LINGER: Duration = Duration::from_secs(1);
 /// Time in which a process that begins or ends gives way.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);

@@ -25,7 +25,8 @@ use crate::stop::StopSignal;
 
 /// Serves the clients that connect to a socket with one server. It is connected to first, and `ready` hears of it.
 ///
-/// With `idle_end` the loop ends when there was no client for this time.
+/// With `idle_end` the loop ends when there was no client for this time. `ending` hears that no client is served any more, before the
+/// server is ended.
 ///
 /// # Errors
 ///
@@ -37,6 +38,7 @@ pub(crate) fn serve_shared(
     idle_end: Option<Duration>,
     stop_signal: StopSignal,
     ready: impl FnOnce(&Peer) -> Result<(), CommandFailure>,
+    ending: impl FnOnce(),
 ) -> Result<(), CommandFailure> {
     let args = &opener.args;
     let clients = args.http.max_connections.unwrap_or(MAX_SHARED_CLIENTS);
@@ -50,7 +52,7 @@ pub(crate) fn serve_shared(
     let config = config(args, &peer);
     ready(&peer)?;
     let downstream = SharedDownstream::new(config, listener, clients).end_after(idle_end);
-    run(args, Box::new(downstream), upstream, &peer, ClientCount::Streams, stop_signal)
+    run(args, Box::new(downstream), upstream, &peer, ClientCount::Streams, stop_signal, ending)
 }
 
 /// Returns the configuration of the server that clients see.
@@ -59,7 +61,7 @@ pub(crate) fn config(args: &ProxyArgs, peer: &Peer) -> mcp_proto::server::Config
     with_hidden_members(config(peer, args.client_era.version_set(), front_limits(args)), args)
 }
 
-/// Runs the event loop until everything is finished.
+/// Runs the event loop until everything is finished. `ending` is called before the server is ended.
 pub(crate) fn run(
     args: &ProxyArgs,
     downstream: Box<dyn Downstream>,
@@ -67,12 +69,15 @@ pub(crate) fn run(
     peer: &Peer,
     clients: ClientCount,
     stop_signal: StopSignal,
+    ending: impl FnOnce(),
 ) -> Result<(), CommandFailure> {
     let relay = Relay::new(clients, peer, downstream.now(), args.server_idle_timeout());
     let relay = if args.search { relay.with_search() } else { relay };
     let front = Front::new("bridge", downstream, args, stop_signal);
     let mut bridge = Bridge { front, upstream, relay };
-    bridge.run()?;
+    let outcome = bridge.run();
+    ending();
+    outcome?;
     let Bridge { front, upstream, .. } = bridge;
     front.finish(|| upstream.close())
 }

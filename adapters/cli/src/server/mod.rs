@@ -290,7 +290,13 @@ impl Server {
             Self::Remote(remote) => authorization::failure(error, &remote.display_name()),
             Self::Program(_) | Self::Stream(_) => None,
         };
-        unauthorized.unwrap_or_else(|| CommandFailure::from_client_error(error, context))
+        let failure = unauthorized.unwrap_or_else(|| CommandFailure::from_client_error(error, context));
+        match self {
+            Self::Stream(address) if connections::name_at(address).is_some() => {
+                failure.renamed(&address.to_string(), &self.display_name())
+            }
+            _ => failure,
+        }
     }
 
     /// Returns the hash of the command and its place, or of the URL; `None` for a stream. Values of variables do not count.

@@ -371,3 +371,108 @@ fn flood_on_the_stderr_of_a_server_stops_nothing() {
     let peak: u64 = peak.split_whitespace().next().unwrap().parse().unwrap();
     assert!(peak < 60_000, "{peak} KB");
 }
+
+#[test]
+fn connection_that_is_ending_is_made_anew() {
+    let user = User::new();
+    // It ends two seconds after it is asked to.
+    let slow = r#"trap '' TERM; "$0" serve; exec sleep 1000"#;
+    let connect = ["connect", "slow", "--idle", "300ms", "--", "sh", "-c", slow, PROBE];
+    user.run(&connect).assert_ok();
+    let first = servers(user.process().expect("it runs"));
+    assert!(within(|| user.connections()["connections"] == json!([])), "it ends without use");
+    let again = user.run(&connect).assert_ok().assert_stdout(&["@slow connected to"]);
+    user.run(&["call", "@slow", "echo", "text=new"]).assert_ok().assert_stdout(&["new"]);
+    assert!(first.into_iter().all(has_ended), "{again}");
+}
+
+#[test]
+fn interrupted_command_leaves_the_connection_to_another_that_asked_for_it() {
+    let user = User::new();
+    let connect = ["connect", "late", "--", "sh", "-c", r#"sleep 2; exec "$0" serve"#, PROBE];
+    let mut first = user.command(&connect).stdout(Stdio::null()).spawn().unwrap();
+    assert!(within(|| user.sockets().join("late.sock").exists()));
+    let second = user.command(&connect).stdout(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(500));
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert!(second.wait_with_output().unwrap().status.success());
+    user.run(&["call", "@late", "echo", "text=mine"]).assert_ok().assert_stdout(&["mine"]);
+
+    // Nobody else asked for this one.
+    let connect = ["connect", "alone", "--", "sh", "-c", r#"sleep 1; exec "$0" serve"#, PROBE];
+    let mut only = user.command(&connect).stdout(Stdio::null()).spawn().unwrap();
+    assert!(within(|| user.sockets().join("alone.sock").exists()));
+    only.kill().unwrap();
+    only.wait().unwrap();
+    assert!(within(|| !user.sockets().join("alone.sock").exists()), "it ends by itself");
+    assert_eq!(user.connections()["connections"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn background_process_holds_nothing_of_its_first_shell() {
+    let user = User::new();
+    // The pipe ends with the last process that holds it.
+    let script = r#""$0" connect lab --idle 20s -- "$0" serve 3>&1 9>&1 | cat"#;
+    let begun = Instant::now();
+    let output = Command::new("sh").args(["-c", script, PROBE]).envs(user.environment()).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("@lab connected to"), "{output:?}");
+    assert!(begun.elapsed() < Duration::from_secs(18), "{:?}", begun.elapsed());
+    user.run(&["call", "@lab", "echo", "text=there"]).assert_ok();
+}
+
+#[test]
+fn process_whose_folder_was_removed_leaves_the_next_one_alone() {
+    let user = User::new();
+    user.connect("old", &["--idle", "1s"], &[]).assert_ok();
+    let old = user.process().expect("it runs");
+    fs::remove_dir_all(user.sockets()).unwrap();
+    user.connect("new", &[], &[]).assert_ok();
+    assert!(has_ended(old));
+    user.run(&["call", "@new", "echo", "text=here"]).assert_ok();
+    assert_eq!(user.connections()["connections"][0]["name"], "new");
+}
+
+#[test]
+fn process_that_is_stopped_is_named() {
+    let user = User::new();
+    user.connect("lab", &[], &[]).assert_ok();
+    let process = user.process().expect("it runs");
+    signal(process, Signal::STOP);
+    user.run(&["connections"])
+        .assert_code(4)
+        .assert_stderr(&["gave no answer", &format!("it is process {process}")]);
+    user.run(&["call", "@lab", "echo", "text=x", "--connect-timeout", "1s"])
+        .assert_code(3)
+        .assert_stderr(&["@lab"]);
+    signal(process, Signal::CONT);
+    user.run(&["call", "@lab", "echo", "text=goes on"]).assert_ok();
+}
+
+#[test]
+fn process_that_is_ended_while_a_command_waits_is_not_replaced() {
+    let user = User::new();
+    user.connect("lab", &[], &[]).assert_ok();
+    let process = user.process().expect("it runs");
+    let waits =
+        user.command(&["connect", "never", "--", "sleep", "1000"]).stderr(Stdio::piped()).spawn().unwrap();
+    assert!(within(|| user.sockets().join("never.sock").exists()));
+    thread::sleep(Duration::from_millis(1_500));
+    signal(process, Signal::TERM);
+    let output = waits.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() != Some(0) && !stderr.is_empty(), "{stderr}");
+    assert!(has_ended(process));
+    assert_eq!(user.process(), None, "{stderr}");
+}
+
+#[test]
+fn folder_with_a_long_path_is_named() {
+    let user = User::new();
+    let deep = user.folder.join("d".repeat(90));
+    fs::create_dir(&deep).unwrap();
+    let environment = [("XDG_RUNTIME_DIR", deep.to_str().unwrap())];
+    for args in [&["connect", "lab", "--", PROBE, "serve"][..], &["ping", "@lab"]] {
+        run(args, &environment).assert_code(2).assert_stderr(&["set XDG_RUNTIME_DIR to a shorter one"]);
+    }
+}
