@@ -272,3 +272,53 @@ fn sessions_of_tap_trace_replay_and_doctor_fit_a_terminal() {
         assert!(code == Some(3) && plain.contains("why") && plain.contains("fix") && widest <= 80, "{plain}");
     }
 }
+
+/// A session of search, of a check with profiles, of generated code and of what belongs to an installation.
+#[test]
+fn sessions_of_search_profiles_generate_and_installation_fit_a_terminal() {
+    // A server whose lists move the cursor where they are shown unescaped.
+    let hostile = json!({"tools": [{"name": "shout", "description": "Loud \u{1b}[2J\u{202e}text\u{7}",
+        "inputSchema": {"type": "object"}, "answers": [{"text": "\u{1b}]0;title\u{7}hi"}]}]});
+    let directory = TemporaryDirectory::new();
+    let file = directory.path().join("mock.json");
+    std::fs::write(&file, hostile.to_string()).unwrap();
+    let server = [PROBE, "serve", "--mock", file.to_str().unwrap()];
+    let behind = |args: &[&'static str]| [args, &["--"], &server].concat();
+    for columns in [80, 200] {
+        for (args, code, wanted) in [
+            (
+                &["call", "search", "query=loud", "--", PROBE, "bridge", "--search", "--"][..],
+                0,
+                &["tokens"][..],
+            ),
+            (&["inspect", "--", PROBE, "bridge", "--search", "--"], 0, &["search", "call"]),
+            (&["check", "--profile", "spec", "--"], 0, &["0 errors"]),
+            (
+                &["check", "--profile", "owasp", "--"],
+                0,
+                &["OWASP MCP Top 10 (a beta)", "MCP03 Tool Poisoning: 1"],
+            ),
+            (&["generate", "rust", "--"], 0, &["pub fn shout"]),
+            (&["call", "shout", "--"], 0, &["hi"]),
+        ] {
+            let args = [args, &server].concat();
+            let (exit, shown) = show_on_terminal(&args, columns);
+            let plain = without_colours(&shown);
+            let is_there = wanted.iter().all(|part| plain.contains(part));
+            assert!(
+                exit == Some(code) && is_there && !plain.contains(['\u{202e}', '\u{7}']),
+                "{args:?}: {plain}"
+            );
+        }
+        // Code is formatted, and reports are for people.
+        let (_, shown) = show_on_terminal(&behind(&["generate", "rust"]), columns);
+        assert!(without_colours(&shown).lines().all(|line| line.chars().count() <= 100), "{shown}");
+        for args in [&["completions", "bash"][..], &["help"], &["help", "check"], &["schema"]] {
+            let (exit, shown) = show_on_terminal(args, columns);
+            let plain = without_colours(&shown);
+            assert!(exit == Some(0) && plain.len() > 500, "{args:?}: {plain}");
+            let widest = plain.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+            assert!(args[0] != "help" || widest <= usize::from(columns), "{args:?}: {widest}: {plain}");
+        }
+    }
+}
