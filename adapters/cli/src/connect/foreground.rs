@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::args::{ConnectArgs, ConnectionsArgs, DisconnectArgs};
 use super::control::{self, Answer, CONTROL_SOCKET, Request, Summary, Wanted};
-use super::keeper;
+use super::{keeper, process};
 use crate::authorization;
 use crate::connections;
 use crate::escape;
@@ -239,7 +239,7 @@ fn no_answer(control: &Path, error: &io::Error, wait: Duration) -> CommandFailur
             Exit::Timeout,
             format!("the background process at {address} gave no answer within {} s", wait.as_secs()),
         )
-        .with_hint(match fs::read_to_string(control.with_file_name(keeper::LOCK_FILE)) {
+        .with_hint(match fs::read_to_string(control.with_file_name(process::LOCK_FILE)) {
             Ok(process) => format!("it is process {}, which may be stopped", process.trim()),
             Err(_) => "it may be stopped".to_owned(),
         }),
@@ -263,7 +263,7 @@ fn start() -> Result<(), CommandFailure> {
         stdout.take(MAX_START_BYTES).read_to_string(&mut said).map_err(failed)?;
     }
     match said.trim() {
-        keeper::READY => Ok(()),
+        process::READY => Ok(()),
         "" => Err(CommandFailure::failed("the background process ended at once")),
         why => Err(CommandFailure::failed(format!("the background process does not start: {why}"))),
     }

@@ -5,23 +5,22 @@ use alloc::sync::Arc;
 use core::time::Duration;
 use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use std::{env, fs, process, thread};
+use std::{env, thread};
 
 use clap::Parser;
 use mcp_proto::client::Peer;
-use mcp_std::durable_file::FileLock;
 use mcp_std::io::{Descriptors, Interest, StreamAddress, StreamListener};
 use mcp_std::poll::WaitRequest;
 use mcp_std::process::terminate_all;
 
-use super::control::{self, Answer, CONTROL_SOCKET, Failure, Request, Summary, Wanted};
+use super::control::{self, Answer, Failure, Request, Summary, Wanted};
 use super::foreground::VERSION;
+use super::process::{Begun, ControlFile, begin, say_ready};
 use crate::args::{ProxyArgs, StderrChoice};
 use crate::authorization;
 use crate::connections;
@@ -94,82 +93,6 @@ pub(crate) fn run() -> Result<(), CommandFailure> {
     let _ = keeper.end(None, stop::GRACE_PERIOD + 2 * stop::SERVER_END_TIMEOUT);
     terminate_all(stop::SERVER_END_TIMEOUT);
     outcome.map_err(|error| CommandFailure::failed(format!("connections can no longer be kept: {error}")))
-}
-
-/// What only one process has.
-struct Begun {
-    lock: FileLock,
-    listener: UnixListener,
-    control: ControlFile,
-    signal: StopSignal,
-}
-
-/// The file of the control socket, as it was made.
-struct ControlFile {
-    path: PathBuf,
-    identity: Option<(u64, u64)>,
-}
-
-impl ControlFile {
-    fn new(path: PathBuf) -> Self {
-        let identity = Self::identity(&path);
-        Self { path, identity }
-    }
-
-    fn identity(path: &Path) -> Option<(u64, u64)> {
-        fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
-    }
-
-    /// Returns whether requests still come here: the folder may have been removed, and made again by another process.
-    fn is_there(&self) -> bool {
-        Self::identity(&self.path) == self.identity
-    }
-
-    fn remove(&self) {
-        if self.is_there() {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Takes the place of the one background process; `None` if another one has it.
-fn begin() -> io::Result<Option<Begun>> {
-    let folder = connections::folder();
-    let control = folder.join(CONTROL_SOCKET);
-    let begun = Instant::now();
-    let lock = loop {
-        match FileLock::try_new(&folder.join(LOCK_FILE))? {
-            Some(lock) => break lock,
-            None if UnixStream::connect(&control).is_ok() => return Ok(None),
-            // It has just begun, or is about to end.
-            None if begun.elapsed() < LOCK_TIMEOUT => thread::sleep(Duration::from_millis(20)),
-            None => {
-                return Err(io::Error::new(ErrorKind::TimedOut, "another one takes no requests"));
-            }
-        }
-    };
-    // For whoever looks for a process that does not answer.
-    fs::write(folder.join(LOCK_FILE), process::id().to_string())?;
-    // Sockets of a process that was killed.
-    for file in fs::read_dir(&folder)?.flatten() {
-        let path = file.path();
-        if path == control || path.extension().is_some_and(|ending| ending == "sock") {
-            fs::remove_file(path)?;
-        }
-    }
-    let listener = UnixListener::bind(&control)?;
-    listener.set_nonblocking(true)?;
-    let control = ControlFile::new(control);
-    Ok(Some(Begun { lock, listener, control, signal: StopSignal::new()? }))
-}
-
-/// Tells the process that started this one that requests are taken, and lets go of it.
-fn say_ready() {
-    let mut stdout = io::stdout();
-    let _ = stdout.write_all(READY.as_bytes()).and_then(|()| stdout.flush());
-    if let Ok(null) = fs::OpenOptions::new().write(true).open("/dev/null") {
-        let _ = rustix::stdio::dup2_stdout(&null);
-    }
 }
 
 /// Takes requests until there are no connections, or until a signal comes.
@@ -256,7 +179,7 @@ impl Keeper {
         let answer = match request {
             Ok(None) => return,
             Ok(Some(Request::List)) => Answer::Connections {
-                process: process::id(),
+                process: std::process::id(),
                 version: VERSION.to_owned(),
                 connections: self.summaries(),
             },
@@ -492,10 +415,6 @@ pub(super) fn opener(wanted: Wanted) -> Result<UpstreamOpener, CommandFailure> {
     Ok(UpstreamOpener { name: None, args: Arc::new(args), timeout, server, authorizer })
 }
 
-/// What the process says when it takes requests.
-pub(super) const READY: &str = "ready";
-/// File whose lock the process has, with its id.
-pub(super) const LOCK_FILE: &str = ".lock";
 /// Time after which the process looks whether requests still come to it.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of connections.
@@ -508,5 +427,3 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const END_TIMEOUT: Duration = Duration::from_secs(12);
 /// Time after the last connection in which the process waits for another one.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
-/// Time in which a process that begins or ends gives way.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);

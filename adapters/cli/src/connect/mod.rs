@@ -7,6 +7,8 @@ mod control;
 mod foreground;
 #[cfg(unix)]
 mod keeper;
+#[cfg(unix)]
+mod process;
 
 pub(crate) use args::{ConnectArgs, ConnectionsArgs, DisconnectArgs, KeepArgs};
 #[cfg(unix)]
