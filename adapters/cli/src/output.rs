@@ -110,6 +110,19 @@ pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
+/// Writes a file that other users cannot read unless it was there and they could.
+///
+/// # Errors
+///
+/// Fails as the system does.
+pub(crate) fn write_private_file(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?.write_all(text.as_bytes())
+}
+
 /// Creates a folder that other users cannot read, with those above it, unless they exist.
 ///
 /// # Errors

@@ -7,12 +7,10 @@ mod html;
 mod otlp;
 mod show;
 
-use std::fs;
-
 use mcp_proto_trace::{Outcome, Trace};
 
 use crate::failure::CommandFailure;
-use crate::output::print;
+use crate::output::{print, write_private_file};
 use crate::session::print_note;
 use crate::trace::read_file;
 use args::ConvertArgs;
@@ -43,7 +41,8 @@ fn convert(
     let Document { text, notes } = format(&read_file(&args.file, args.size.max_size)?)?;
     notes.iter().for_each(|note| print_note(note));
     let Some(path) = &args.out else { return print(&text) };
-    fs::write(path, text)
+    // What the two sides said is in it, as in the trace.
+    write_private_file(path, &text)
         .map_err(|error| CommandFailure::failed(format!("cannot write {}: {error}", path.display())))
 }
 

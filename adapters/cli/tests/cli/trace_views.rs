@@ -57,6 +57,11 @@ fn a_trace_is_shown_in_each_view() {
 
     let page = folder.path().join("a.html");
     probe(&["trace", "html", &file, "--out", page.to_str().unwrap()]).assert_ok();
+    #[cfg(unix)]
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&page).unwrap().permissions()) & 0o777,
+        0o600
+    );
     let page = fs::read_to_string(page).unwrap();
     assert!(page.starts_with("<!DOCTYPE html>") && !page.contains("<b>") && !page.contains('\u{202e}'));
     let (_, data) = page.split_once(r#"id="data">"#).unwrap();
