@@ -94,8 +94,11 @@ pub(crate) fn list(args: &ConnectionsArgs) -> Result<(), CommandFailure> {
     if args.json {
         return print_value(&report);
     }
-    let ConnectionsJson { process: Some(process), connections, .. } = report else {
-        return print("there are no connections\n");
+    let (process, connections) = match report {
+        ConnectionsJson { process: Some(process), connections, .. } if !connections.is_empty() => {
+            (process, connections)
+        }
+        _ => return print("there are no connections\n"),
     };
     let paint = Paint::for_stdout();
     let mut out = String::new();

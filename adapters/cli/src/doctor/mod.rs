@@ -112,7 +112,8 @@ fn diagnose(diagnosis: &mut Diagnosis, args: DoctorArgs, server: &Server) -> Res
 
 const HELP: &str = "\
 States of a step: ok, warning (it works, but may not for others), skipped (-),
-and failed, which ends the diagnosis. The exit code is that of the failure.
+and failed, which ends the diagnosis. The exit code is that of the failure; a
+warning is none. No tool is called: `check`, `test` and `call` go further.
 
 Steps:
   program    directory, program, start, output, revision, lists

@@ -3,6 +3,7 @@
 mod peer;
 
 use core::time::Duration;
+use std::fs;
 use std::io;
 use std::panic;
 use std::path::PathBuf;
@@ -114,6 +115,11 @@ pub(crate) struct ShrinkArgs {
 }
 
 const SHRINK_HELP: &str = "\
+The side is the one that `replay` says differs. The test plays what is left
+into the engine of this project, with the package mcp-proto-trace. To see
+whether your own server is mended, play the trace to it: `mcp-probe replay
+TRACE -- SERVER`.
+
 Examples:
   mcp-probe shrink bug.ndjson --engine server > tests/bug.rs
   mcp-probe shrink bug.ndjson --engine client -o small.ndjson";
@@ -214,7 +220,10 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CommandFailure> {
     .after_result();
     Err(match has_server {
         true => failure,
-        false => failure.with_hint("`mcp-probe shrink` reduces the trace to a test"),
+        false => failure.with_hint(format!(
+            "`mcp-probe shrink --engine {}` reduces the trace to a test",
+            differing.first().map_or("", |side| &**side)
+        )),
     })
 }
 
@@ -328,9 +337,12 @@ pub(crate) fn run_shrink(args: &ShrinkArgs) -> Result<(), CommandFailure> {
     let shrunk = reduce(&trace, side, args.attempts);
     panic::set_hook(hook);
     let Some((shrunk, what)) = shrunk else {
-        return Err(CommandFailure::failed(format!(
-            "the engine of the {side} says what was recorded: nothing to shrink"
-        )));
+        if let Some(path) = &args.out {
+            // Nothing was written yet.
+            let _ = fs::remove_file(path);
+        }
+        let why = format!("the engine of the {side} says what was recorded: nothing to shrink");
+        return Err(CommandFailure::failed(why).with_hint("`mcp-probe replay` tells which side differs"));
     };
     if let (Some(file), Some(path)) = (out, &args.out) {
         let written = shrunk.write(file);
@@ -338,7 +350,7 @@ pub(crate) fn run_shrink(args: &ShrinkArgs) -> Result<(), CommandFailure> {
             .map_err(|error| CommandFailure::failed(format!("cannot write {}: {error}", path.display())))?;
     }
     print_note(&format!("{} of {} left; {what}", count(shrunk.records.len(), "record"), trace.records.len()));
-    print(rust_test(&shrunk, side).trim_end())
+    print(&format!("{}\n", rust_test(&shrunk, side).trim_end()))
 }
 
 /// What a replay of a failing trace does.
