@@ -130,9 +130,11 @@ pub(crate) fn add_server_tips(error: &mut clap::Error, words: &[OsString]) {
 /// Adds a tip if an option that does not exist was taken for the name of a tool or a prompt, which may begin with `-`.
 pub(crate) fn add_name_tip(error: &mut clap::Error, words: &[OsString]) {
     let command = command(words);
+    if !matches!(command, "call" | "prompt") || error.kind() != ErrorKind::ValueValidation {
+        return;
+    }
     let cli = Cli::command();
-    let takes_name = matches!(command, "call" | "prompt") && error.kind() == ErrorKind::ValueValidation;
-    let Some(definition) = cli.find_subcommand(command).filter(|_| takes_name) else { return };
+    let Some(definition) = cli.find_subcommand(command) else { return };
     let is_unknown = |word: &&str| {
         let name = word.strip_prefix("--").and_then(|name| name.split('=').next());
         name.is_some_and(|name| !definition.get_arguments().any(|arg| arg.get_long() == Some(name)))
