@@ -141,7 +141,7 @@ fn end_of_the_input_and_a_signal_end_the_program_without_pauses() {
     for signal in [None, Some(Signal::TERM)] {
         let mut command = crate::support::probe_command();
         command.args(["serve", "--chaos", "1", "--chaos-kinds", "late", "--chaos-rate", "100"]);
-        command.args(["--chaos-delay", "3600s"]);
+        command.args(["--chaos-delay", "600s"]);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = child.expect("the program under test starts");
         let mut stdin = child.stdin.take().expect("a pipe");
@@ -149,7 +149,10 @@ fn end_of_the_input_and_a_signal_end_the_program_without_pauses() {
         std::thread::sleep(Duration::from_secs(1));
         let begun = std::time::Instant::now();
         let kept = match signal {
-            None => None,
+            None => {
+                drop(stdin);
+                None
+            }
             Some(signal) => {
                 kill_process(Pid::from_child(&child), signal).expect("it runs");
                 Some(stdin)

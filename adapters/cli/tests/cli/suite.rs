@@ -328,7 +328,8 @@ fn server_of_a_configuration_is_found_beside_the_file() {
 fn results_that_cannot_be_read_fail_their_steps() {
     let call = |name: &str, result: &str| {
         let pattern = format!("*'\"tools/call\"'*'\"name\":\"{name}\"'*");
-        let action = format!("printf '{{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}}\\n' \"$i\" '{result}'");
+        let action =
+            format!("printf '{{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}}\\n' \"$id\" '{result}'");
         (pattern, action)
     };
     let cases = [
@@ -372,7 +373,7 @@ fn limit_of_a_step_counts_for_pings_and_for_all_pages_together() {
         .on_line(&method_pattern("ping"), ":")
         .on_line(
             &method_pattern("tools/list"),
-            "n=$((${n:-0} + 1)); sleep 0.2; printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"tools\":[],\"nextCursor\":\"%s\"}}\\n' \"$i\" $n",
+            "n=$((${n:-0} + 1)); sleep 0.2; printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"tools\":[],\"nextCursor\":\"%s\"}}\\n' \"$id\" $n",
         );
     for step in [json!({"ping": true, "within": "500ms"}), json!({"list": "tools", "within": "500ms"})] {
         let done = TestFile::of(&json!([step])).run(&["--era", "legacy", "--", "sh", "-c", &server.script()]);
