@@ -226,11 +226,15 @@ impl Client {
 
     /// Reads the pages of a list up to the first one that cannot be had.
     pub(crate) fn read_pages(&mut self, kind: EntryKind) -> ListPages {
-        self.read_pages_with(kind, &CallOptions::new())
+        self.read_pages_with(kind, CallOptions::new)
     }
 
-    /// Reads the pages of a list in this way, whose limits are those of each page.
-    pub(crate) fn read_pages_with(&mut self, kind: EntryKind, options: &CallOptions) -> ListPages {
+    /// Reads the pages of a list, each with the options that it gets when it is requested.
+    pub(crate) fn read_pages_with(
+        &mut self,
+        kind: EntryKind,
+        options: impl Fn() -> CallOptions,
+    ) -> ListPages {
         #[derive(Serialize)]
         struct PageParams<'a> {
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -239,7 +243,7 @@ impl Client {
         let mut pages = Paginator::new(kind, MAX_LIST_BYTES);
         let error = loop {
             let params = PageParams { cursor: pages.cursor() };
-            let page = self.request(kind.list_method(), &params, options, &mut |_| {});
+            let page = self.request(kind.list_method(), &params, &options(), &mut |_| {});
             let taken = page.and_then(|page| {
                 pages.take(&page).map_err(|missing| Error::UnexpectedResult(missing.to_string()))
             });

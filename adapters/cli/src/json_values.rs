@@ -1,12 +1,15 @@
 //! JSON values: compared, and shown in messages.
 
-use serde_json::Value;
+use alloc::collections::BTreeMap;
+
+use serde_json::{Number, Value};
 
 /// Returns whether both are the same value: 1 is 1.0, and the order of members does not count.
 pub(crate) fn is_equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {
-            one == other || ((one.is_f64() || other.is_f64()) && one.as_f64() == other.as_f64())
+            // Exactly: as floating-point numbers, different large integers are equal.
+            one == other || integer(one).is_some_and(|one| Some(one) == integer(other))
         }
         (Value::Array(one), Value::Array(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_equal(one, other))
@@ -16,6 +19,33 @@ pub(crate) fn is_equal(one: &Value, other: &Value) -> bool {
             one.len() == other.len() && one.iter().all(has)
         }
         _ => one == other,
+    }
+}
+
+/// Returns the whole number that a number is, however it is written.
+fn integer(number: &Number) -> Option<i128> {
+    let whole = |float: &f64| float.fract() == 0.0 && float.abs() < 1e38;
+    let exact = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
+    exact.or_else(|| number.as_f64().filter(whole).map(|float| float as i128))
+}
+
+/// Returns a value as a text that is the same for all values that are [equal](is_equal) to it.
+pub(crate) fn canonical(value: &Value) -> String {
+    match value {
+        Value::Number(number) => {
+            integer(number).map_or_else(|| number.to_string(), |whole| whole.to_string())
+        }
+        Value::Array(elements) => {
+            format!("[{}]", elements.iter().map(canonical).collect::<Vec<_>>().join(","))
+        }
+        Value::Object(members) => {
+            let members: BTreeMap<_, _> = members.iter().collect();
+            let member = |(name, value): (&String, &Value)| {
+                format!("{}:{}", Value::from(name.as_str()), canonical(value))
+            };
+            format!("{{{}}}", members.into_iter().map(member).collect::<Vec<_>>().join(","))
+        }
+        other => other.to_string(),
     }
 }
 
@@ -52,6 +82,14 @@ mod tests {
         let whole = json!({"a": [1, 2.0], "b": {"c": null, "d": "x"}});
         assert!(is_equal(&whole, &json!({"b": {"d": "x", "c": null}, "a": [1.0, 2]})));
         assert!(!is_equal(&json!(9_007_199_254_740_993_u64), &json!(9_007_199_254_740_992_u64)));
+        for (one, other) in
+            [(json!(9_007_199_254_740_993_u64), json!(9_007_199_254_740_992.0)), (json!(1), json!(1.5))]
+        {
+            assert!(!is_equal(&one, &other) && !is_equal(&other, &one), "{one} {other}");
+            assert_ne!(canonical(&one), canonical(&other));
+        }
+        let again = json!({"b": {"d": "x", "c": null}, "a": [1.0, 2]});
+        assert_eq!(canonical(&whole), canonical(&again));
         for part in [json!({}), json!({"b": {"c": null}}), json!({"a": [1, 2]}), whole.clone()] {
             assert!(includes(&whole, &part), "{part}");
         }

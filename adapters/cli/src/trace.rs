@@ -24,15 +24,25 @@ use crate::session::print_note;
 ///
 /// Fails if it cannot be read, or is no trace.
 pub(crate) fn read_file(path: &Path, max_bytes: u64) -> Result<Trace, CommandFailure> {
-    let wrong = |error: &dyn core::fmt::Display| {
-        CommandFailure::usage(format!("the trace {} cannot be used: {error}", path.display()))
-    };
     let from: Box<dyn BufRead> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
-        Box::new(BufReader::new(File::open(path).map_err(|error| wrong(&error))?))
+        Box::new(BufReader::new(File::open(path).map_err(|error| unusable(path, &error))?))
     };
-    let trace = Trace::read(from, max_bytes).map_err(|error| wrong(&error))?;
+    read_from(from, path, max_bytes)
+}
+
+fn unusable(path: &Path, error: &dyn core::fmt::Display) -> CommandFailure {
+    CommandFailure::usage(format!("the trace {} cannot be used: {error}", path.display()))
+}
+
+/// Does the same with the content of the file.
+///
+/// # Errors
+///
+/// As [`read_file`].
+pub(crate) fn read_from(content: impl BufRead, path: &Path, max_bytes: u64) -> Result<Trace, CommandFailure> {
+    let trace = Trace::read(content, max_bytes).map_err(|error| unusable(path, &error))?;
     if trace.is_cut {
         print_note(&format!("the trace {} ends within a line, and was read up to there", path.display()));
     }

@@ -101,7 +101,8 @@ A connection has at most 1,000 calls without an answer; further ones wait for
 their turn, and their waiting counts. Answers that are due when the time is over
 are still waited for, up to --timeout. Latencies are those of calls that
 succeed. One connection has one thread. Ctrl-C ends the measurement early and
-prints what there is.
+prints what there is. A connection that ends early, and a measurement without
+any call, have the exit code 1, whatever --allow-errors says.
 
 Memory and CPU time are those of the commands that were started, with what they
 started, until the end of the measurement (Linux: VmHWM and VmRSS of

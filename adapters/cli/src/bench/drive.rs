@@ -7,7 +7,7 @@ use std::time::Instant;
 use mcp_blocking::{Client, Error};
 use mcp_proto::{CallKey, CallOptions, RawJson};
 
-use super::tally::Tally;
+use super::tally::{Tally, is_lost};
 
 /// Calls of a connection without an answer. The client has room for 1,024.
 const MAX_OPEN: usize = 1_000;
@@ -75,6 +75,24 @@ impl Pace {
         }
     }
 
+    /// Counts the measured calls that are due and were not started.
+    fn count_overdue(&mut self, measure_from: Instant, end: Option<Instant>, shared: &Shared) -> u64 {
+        let (now, mut overdue) = (Instant::now(), 0);
+        while let Self::Open { next, .. } = self {
+            if *next > now || end.is_some_and(|end| *next >= end) {
+                break;
+            }
+            if *next >= measure_from {
+                if !shared.claim() {
+                    break;
+                }
+                overdue += 1;
+            }
+            self.advance();
+        }
+        overdue
+    }
+
     /// Returns the time until a call is due, if that does not depend on answers.
     fn until_next(&self, now: Instant) -> Option<Duration> {
         match self {
@@ -105,10 +123,15 @@ pub(super) fn drive(
 ) {
     let mut open: Vec<OpenCall> = Vec::new();
     let mut is_over = false;
-    loop {
+    // A server that is gone is not asked as fast as possible.
+    let mut paused_until = None;
+    'look: loop {
         if shared.is_interrupted.load(Ordering::Relaxed) {
             let measured = open.iter().filter(|call| call.is_measured).count();
             tally.unanswered += u64::try_from(measured).unwrap_or(u64::MAX);
+            if !is_over {
+                tally.unanswered += pace.count_overdue(measure_from, end, shared);
+            }
             return;
         }
         // The end of the connection, as long as no call has told of it.
@@ -117,6 +140,9 @@ pub(super) fn drive(
         while let Some(due) =
             Some(Instant::now()).and_then(|now| pace.due(now, open.len())).filter(|_| !is_over)
         {
+            if paused_until.is_some_and(|until| Instant::now() < until) {
+                break;
+            }
             let is_measured = due >= measure_from;
             if end.is_some_and(|end| due >= end) || (is_measured && !shared.claim()) {
                 is_over = true;
@@ -127,6 +153,11 @@ pub(super) fn drive(
                 Ok(key) => open.push(OpenCall { key, due, is_measured }),
                 Err(error) => {
                     is_connected = !is_final(&error);
+                    if shared.is_interrupted.load(Ordering::Relaxed) {
+                        // It had no room until then, or its server was ended.
+                        tally.unanswered += u64::from(is_measured);
+                        continue 'look;
+                    }
                     if is_measured {
                         tally.record(&Err(error), due.elapsed());
                     } else if !is_connected {
@@ -146,6 +177,9 @@ pub(super) fn drive(
                 Err(error) => Err(error),
             };
             is_connected &= outcome.as_ref().err().is_none_or(|error| !is_final(error));
+            if outcome.as_ref().is_err_and(is_lost) {
+                paused_until = Some(Instant::now() + LOOK_INTERVAL);
+            }
             if call.is_measured {
                 let now = Instant::now();
                 tally.last = Some(now);
@@ -160,16 +194,25 @@ pub(super) fn drive(
             tally.record(&Err(error), Duration::ZERO);
         }
         if !is_connected || (is_over && open.is_empty()) {
+            tally.lost += u32::from(!is_over && !shared.is_interrupted.load(Ordering::Relaxed));
             return;
         }
-        if open.len() < before {
+        if open.len() < before && paused_until.is_none() {
             continue;
         }
         let now = Instant::now();
-        let wait = pace.until_next(now).filter(|_| !is_over).unwrap_or(LOOK_INTERVAL).min(LOOK_INTERVAL);
+        let paused = paused_until.map(|until: Instant| until.saturating_duration_since(now));
+        let paused = paused.filter(|left| !left.is_zero());
+        paused_until = paused_until.filter(|_| paused.is_some());
+        let wait = paused
+            .or_else(|| pace.until_next(now))
+            .filter(|_| !is_over)
+            .unwrap_or(LOOK_INTERVAL)
+            .min(LOOK_INTERVAL);
         if let (Err(error), true) = (client.poll(wait), open.is_empty()) {
             // With open calls, each of them reports the end.
             tally.record(&Err(error), Duration::ZERO);
+            tally.lost += u32::from(!is_over);
             return;
         }
     }

@@ -29,6 +29,8 @@ use tally::Tally;
 
 /// Time between two looks at the connections and at signals.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// How long connections may go on after a signal.
+const MAX_STUCK: Duration = Duration::from_millis(500);
 
 /// Measures, and prints what was measured.
 ///
@@ -42,8 +44,21 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CommandFailure> {
     tool_arguments::check_unique(args.arguments.iter().map(|argument| &argument.name))?;
     let object = tool_arguments::read_object(&args.args, &args.target.authorization)?;
     let (tally, run) = measure(args, &object)?;
+    let is_interrupted = run.is_interrupted;
     let report = Report::new(args, &tally, run);
     report.print(args.json)?;
+    let made = tally.latencies.len() + tally.failed() + tally.unanswered;
+    if !is_interrupted && tally.lost > 0 {
+        let connections = count(usize::try_from(tally.lost).unwrap_or(usize::MAX), "connection");
+        let calls = match args.calls.map(|calls| calls.saturating_sub(made)).filter(|calls| *calls > 0) {
+            Some(left) => format!("; calls that were not made: {left}"),
+            None => String::new(),
+        };
+        return Err(CommandFailure::failed(format!("{connections} ended early{calls}")).after_result());
+    }
+    if !is_interrupted && made == 0 {
+        return Err(CommandFailure::failed("no call was measured").after_result());
+    }
     let failed = tally.failed();
     if failed > args.allow_errors {
         let calls = count(usize::try_from(failed).unwrap_or(usize::MAX), "call");
@@ -90,28 +105,56 @@ fn measure(args: &BenchArgs, object: &RawJson) -> Result<(Tally, Run), CommandFa
         stages.connected.wait();
         let begun = Instant::now();
         signal.set_looping(true);
-        let mut is_interrupted = false;
+        let mut interrupted = None;
+        let mut server = None;
         while stages.driving.load(Ordering::Acquire) > 0 {
             thread::sleep(LOOK_INTERVAL);
-            is_interrupted |= signal.is_requested();
-            shared.is_interrupted.store(is_interrupted, Ordering::Relaxed);
+            if signal.is_requested() {
+                interrupted.get_or_insert_with(Instant::now);
+            }
+            shared.is_interrupted.store(interrupted.is_some(), Ordering::Relaxed);
+            let is_stuck = interrupted.is_some_and(|at| at.elapsed() > MAX_STUCK);
+            if is_stuck && server.is_none() {
+                // A server that does not read holds a call back: its end lets it go.
+                server = Some(processes::usage());
+                end_servers();
+            }
         }
+        let is_interrupted = interrupted.is_some();
         let until = Instant::now();
-        let server = processes::usage();
+        let server = server.unwrap_or_else(processes::usage);
         stages.looked_at.wait();
-        let mut all = Tally::new()?;
+        let mut all = Tally::new(args.method.is_none())?;
         for worker in workers {
             let tally = worker.join().map_err(|_| CommandFailure::failed("a connection broke off"))?;
             all.add(tally?)?;
         }
         let last = all.last.filter(|_| !is_interrupted).unwrap_or(until);
-        let seconds = last.saturating_duration_since(begun + args.warm_up).as_secs_f64();
+        // The calls of an open loop take the time in which they are due, however fast the last answer is.
+        let since = |instant: Instant| instant.saturating_duration_since(begun + args.warm_up);
+        let planned = args.rate.map_or(Duration::ZERO, |rate| planned(args, rate));
+        let seconds = since(last).max(planned.min(since(until))).as_secs_f64();
         if is_interrupted {
             session::print_note("the measurement was ended early by a signal");
         }
         Ok((all, Run { seconds, is_interrupted, server }))
     })
 }
+
+/// Returns the time in which the measured calls of an open loop are due.
+fn planned(args: &BenchArgs, rate: f64) -> Duration {
+    let Some(calls) = args.calls else { return args.time };
+    Duration::try_from_secs_f64(calls as f64 / rate).unwrap_or(Duration::MAX)
+}
+
+#[cfg(unix)]
+fn end_servers() {
+    mcp_std::process::terminate_all(crate::stop::SERVER_END_TIMEOUT);
+}
+
+/// Without signals nothing is interrupted.
+#[cfg(not(unix))]
+const fn end_servers() {}
 
 /// Makes one connection and its calls.
 fn connect_and_drive(
@@ -126,7 +169,7 @@ fn connect_and_drive(
         stages.has_failed.store(true, Ordering::Release);
     }
     stages.connected.wait();
-    let mut tally = Tally::new();
+    let mut tally = Tally::new(args.method.is_none());
     if let (Ok((session, request)), Ok(tally), false) =
         (&connected, &mut tally, stages.has_failed.load(Ordering::Acquire))
     {

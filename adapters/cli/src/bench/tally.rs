@@ -7,7 +7,7 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 use mcp_blocking::Error;
 use mcp_proto::model::CallToolResult;
-use mcp_proto::{CallError, HttpError, RawJson};
+use mcp_proto::{CallError, HttpError, Limit, RawJson, UseError};
 
 use crate::failure::CommandFailure;
 
@@ -21,8 +21,12 @@ pub(super) struct Tally {
     /// Latencies of calls that succeeded, in microseconds.
     pub(super) latencies: Histogram<u64>,
     pub(super) errors: BTreeMap<String, CallErrors>,
-    /// Number of calls that were open when the measurement was interrupted.
+    /// Number of calls that were open or overdue when the measurement was interrupted.
     pub(super) unanswered: u64,
+    /// Number of connections that ended before their calls were made.
+    pub(super) lost: u32,
+    /// Whether the calls are those of a tool.
+    is_tool: bool,
     /// Time of the last answer.
     pub(super) last: Option<Instant>,
 }
@@ -39,17 +43,17 @@ impl Tally {
     /// # Errors
     ///
     /// Fails if there is no memory for it.
-    pub(super) fn new() -> Result<Self, CommandFailure> {
+    pub(super) fn new(is_tool: bool) -> Result<Self, CommandFailure> {
         let latencies = Histogram::new_with_bounds(1, MAX_MICROS, 3);
         let latencies = latencies.map_err(|error| CommandFailure::failed(error.to_string()))?;
-        Ok(Self { latencies, errors: BTreeMap::new(), unanswered: 0, last: None })
+        Ok(Self { latencies, errors: BTreeMap::new(), unanswered: 0, lost: 0, is_tool, last: None })
     }
 
     /// Records the end of a call that took `latency`.
     pub(super) fn record(&mut self, outcome: &Result<RawJson, Error>, latency: Duration) {
         match outcome {
-            Ok(result) => match tool_error(result) {
-                Some(text) => self.fail("toolError".into(), &text),
+            Ok(result) => match self.result_failure(result) {
+                Some((kind, text)) => self.fail(kind.into(), &text),
                 None => {
                     self.latencies
                         .saturating_record(u64::try_from(latency.as_micros()).unwrap_or(MAX_MICROS).max(1));
@@ -58,6 +62,21 @@ impl Tally {
             // What follows the text of a call is for programs with a client of their own.
             Err(error @ Error::Call(call)) => self.fail(kind(error), &call.to_string()),
             Err(error) => self.fail(kind(error), &error.to_string()),
+        }
+    }
+
+    /// Returns the kind of failure that a result is, and its text, if it is one.
+    fn result_failure(&self, result: &RawJson) -> Option<(&'static str, String)> {
+        if !self.is_tool {
+            return None;
+        }
+        match result.parse::<CallToolResult<'_>>() {
+            Err(error) => Some(("malformed", error.to_string())),
+            Ok(result) if result.is_error == Some(true) => {
+                let text = result.content.iter().find_map(|block| block.as_text().map(str::to_owned));
+                Some(("toolError", text.unwrap_or_default()))
+            }
+            Ok(_) => None,
         }
     }
 
@@ -82,6 +101,7 @@ impl Tally {
             self.errors.entry(kind).or_insert(CallErrors { calls: 0, example }).calls += calls;
         }
         self.unanswered += other.unanswered;
+        self.lost += other.lost;
         self.last = self.last.max(other.last);
         Ok(())
     }
@@ -112,12 +132,18 @@ impl Tally {
     }
 }
 
+/// Returns whether an error says that the server cannot be reached.
+pub(super) fn is_lost(error: &Error) -> bool {
+    matches!(error, Error::Closed(_) | Error::Io(_))
+        || matches!(error.http(), Some(HttpError::Unreachable { .. } | HttpError::Lost { .. }))
+}
+
 /// Returns the kind of a failure, as the help documents it.
 fn kind(error: &Error) -> String {
-    let is_lost = matches!(error.http(), Some(HttpError::Unreachable { .. } | HttpError::Lost { .. }));
     match error {
-        Error::Closed(_) | Error::Io(_) => "connection".into(),
-        _ if is_lost => "connection".into(),
+        _ if is_lost(error) => "connection".into(),
+        // The server did not read, so that there was no room for the call.
+        Error::Use(UseError::Full(Limit::OutboxHighWater)) => "timeout".into(),
         Error::Call(CallError::Rpc(error)) => format!("error {}", error.code),
         Error::Call(CallError::TimedOut | CallError::TotalTimedOut | CallError::Misaddressed(_)) => {
             "timeout".into()
@@ -129,21 +155,12 @@ fn kind(error: &Error) -> String {
     }
 }
 
-/// Returns the text of a result that reports an error of the tool.
-fn tool_error(result: &RawJson) -> Option<String> {
-    result.member("isError").filter(|flag| flag.as_str() == "true")?;
-    let result = result.parse::<CallToolResult<'_>>().ok();
-    let text =
-        result.and_then(|result| result.content.iter().find_map(|block| block.as_text().map(str::to_owned)));
-    Some(text.unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn tally(micros: &[u64]) -> Tally {
-        let mut tally = Tally::new().expect("memory");
+        let mut tally = Tally::new(true).expect("memory");
         for time in micros {
             let result = Ok(RawJson::new(r#"{"content":[]}"#).expect("JSON"));
             tally.record(&result, Duration::from_micros(*time));
@@ -171,10 +188,14 @@ mod tests {
             other.record(&Ok(RawJson::new(result).expect("JSON")), Duration::ZERO);
         }
         other.record(&Err(Error::Call(CallError::TimedOut)), Duration::ZERO);
+        for result in ["{}", r#"{"isError":"true","content":[]}"#] {
+            other.record(&Ok(RawJson::new(result).expect("JSON")), Duration::ZERO);
+        }
         all.add(other).expect("the same bounds");
         let errors: Vec<_> =
             all.errors.iter().map(|(kind, errors)| (&**kind, errors.calls, &*errors.example)).collect();
-        assert_eq!(errors, [("timeout", 1, "no answer in time"), ("toolError", 2, "first")]);
-        assert_eq!((all.latencies.len(), all.failed()), (3, 3));
+        assert_eq!((errors[0].0, errors[0].1), ("malformed", 2));
+        assert_eq!(errors[1..], [("timeout", 1, "no answer in time"), ("toolError", 2, "first")]);
+        assert_eq!((all.latencies.len(), all.failed()), (3, 5));
     }
 }

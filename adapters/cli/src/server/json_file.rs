@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::Read;
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -22,9 +22,24 @@ pub(crate) fn read(
     max_bytes: u64,
     hint: &'static str,
 ) -> Result<(Location, Value), CommandFailure> {
-    let top = Location { file: path.display().to_string(), text: "".into(), path: Vec::new() };
+    let file = File::open(path).map_err(|error| Location::top(path).failure(&error.to_string()))?;
+    read_from(file, path, max_bytes, hint)
+}
+
+/// Does the same with the content of the file.
+///
+/// # Errors
+///
+/// As [`read`].
+pub(crate) fn read_from(
+    content: impl Read,
+    path: &Path,
+    max_bytes: u64,
+    hint: &'static str,
+) -> Result<(Location, Value), CommandFailure> {
+    let top = Location::top(path);
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(max_bytes + 1).read_to_end(&mut bytes));
+    let read = content.take(max_bytes + 1).read_to_end(&mut bytes);
     read.map_err(|error| top.failure(&error.to_string()))?;
     if bytes.len() as u64 > max_bytes {
         return Err(top.failure(&format!("is larger than {max_bytes} bytes")));
@@ -46,6 +61,11 @@ pub(crate) struct Location {
 }
 
 impl Location {
+    /// Returns the location of a file whose content is not known yet.
+    pub(crate) fn top(path: &Path) -> Self {
+        Self { file: path.display().to_string(), text: "".into(), path: Vec::new() }
+    }
+
     /// Returns the location of a member of this value.
     pub(crate) fn member(&self, name: &str) -> Self {
         self.step(Step::Member(name.to_owned()))
@@ -88,6 +108,35 @@ impl Location {
     /// Fails if one has. The message names the member and its line.
     pub(crate) fn check_members(&self) -> Result<(), CommandFailure> {
         jsonc::check_members(&self.text).map_err(|why| self.failure(&why))
+    }
+
+    /// Checks that no integer of the file is too large to be kept as it is.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one is. The message names its line.
+    pub(crate) fn check_integers(&self) -> Result<(), CommandFailure> {
+        let (mut is_text, mut is_escaped, mut begin) = (false, false, None);
+        for (at, c) in self.text.char_indices().chain([(self.text.len(), ' ')]) {
+            if is_text {
+                (is_text, is_escaped) = (c != '"' || is_escaped, c == '\\' && !is_escaped);
+                continue;
+            }
+            is_text = c == '"';
+            if matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E') {
+                begin.get_or_insert(at);
+                continue;
+            }
+            let number = begin.take().and_then(|begin| self.text.get(begin..at)).unwrap_or_default();
+            let is_integer = number.trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit())
+                && !number.contains(['.', 'e', 'E']);
+            if is_integer && number.parse::<i64>().is_err() && number.parse::<u64>().is_err() {
+                let line = self.text.get(..at).unwrap_or_default().matches('\n').count() + 1;
+                let why = "an integer has more than 64 bits, and would be changed: write a text or 1e30";
+                return Err(self.failure(&format!("{why} (line {line})")));
+            }
+        }
+        Ok(())
     }
 }
 

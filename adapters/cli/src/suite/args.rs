@@ -37,6 +37,8 @@ pub(crate) struct TestArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// Writes a report in JUnit's XML to this file, for CI servers.
+    ///
+    /// It is there even if the server does not start, or if a signal ends the run: each step is an error then.
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
     #[command(flatten)]
@@ -74,12 +76,13 @@ and says what it expects, if it has to be more than a result:
                  exists    true or false
                  length    of a text in characters, an array or an object
                  type      string, number, integer, boolean, null, array, object
-               The pointer \"\" is the whole result.
+               The pointer \"\" is the whole result. Integers are compared exactly, and
+               have at most 64 bits; 1e30 is a floating-point number.
   \"isError\"    true: the result reports an error of the tool, which otherwise
                fails the step
   \"error\"      true, or {\"code\": N, \"message\": TEXT or {…}}: the answer is an
                error; the pointers of \"expect\" lead into it then
-  \"within\"     the longest time: \"500ms\", \"2s\"
+  \"within\"     the longest time, of all pages of a list together: \"500ms\", \"2s\"
   \"snapshot\"   true: the result is what FILE.snapshots/NAME.json holds;
                \"ignore\": [POINTER, …] leaves out what changes with each run
   \"save\"       {\"id\": POINTER}: ${id} in arguments, URIs and values of later

@@ -4,7 +4,7 @@
 use mcp_proto::RawJson;
 #[cfg(feature = "check")]
 use mcp_proto::router::{SchemaValidator as _, Validate};
-use regex_lite::Regex;
+use regex_lite::{Regex, RegexBuilder};
 use serde_json::Value;
 
 use super::mismatch::Mismatch;
@@ -47,7 +47,7 @@ impl Expectation {
             rules.push(Rule::Equals(value.clone()));
         }
         if let Some(pattern) = object.text("matches")? {
-            let pattern = Regex::new(pattern);
+            let pattern = RegexBuilder::new(pattern).size_limit(MAX_REGEX_BYTES).build();
             let wrong = |error| at.member("matches").failure(&format!("is no regular expression: {error}"));
             rules.push(Rule::Matches(pattern.map_err(wrong)?));
         }
@@ -191,5 +191,7 @@ fn contains(found: &Value, part: &Value) -> bool {
     }
 }
 
+/// Maximum size of a compiled regular expression. The time of a search grows with it and with the text.
+const MAX_REGEX_BYTES: usize = 64 << 10;
 /// Names of types.
 const TYPES: &[&str] = &["string", "number", "integer", "boolean", "null", "array", "object"];

@@ -66,6 +66,7 @@ impl Suite {
     pub(super) fn read(path: &Path) -> Result<Self, CommandFailure> {
         let (at, root) = json_file::read(path, MAX_FILE_BYTES, HINT)?;
         at.check_members()?;
+        at.check_integers()?;
         Self::parse(&root, at, path.parent().unwrap_or_else(|| Path::new("")))
             .map_err(|failure| failure.with_hint(HINT))
     }
@@ -183,6 +184,9 @@ impl Step {
         for (value, at) in object.elements("ignore")? {
             let pointer = value.as_str().ok_or_else(|| at.failure("must be a JSON pointer"))?;
             check_pointer(pointer).map_err(|why| at.failure(&why))?;
+            if pointer.is_empty() {
+                return Err(at.failure("leaves out the whole result: leave out the snapshot instead"));
+            }
             ignored.push(pointer.to_owned());
         }
         if !is_snapshot && object.has("ignore") {

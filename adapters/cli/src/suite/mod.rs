@@ -13,10 +13,10 @@ use std::time::Instant;
 
 use mcp_blocking::Error;
 use mcp_proto::model::{
-    CompleteParams, CompletionArgument, CompletionContext, CompletionReference, GetPromptParams, Map,
-    PromptReference, ReadResourceParams, RequestParams, ResourceTemplateReference,
+    CallToolResult, CompleteParams, CompletionArgument, CompletionContext, CompletionReference,
+    GetPromptParams, Map, PromptReference, ReadResourceParams, RequestParams, ResourceTemplateReference,
 };
-use mcp_proto::{CallError, CallOptions, EntryKind, Progress, RawJson, RpcError};
+use mcp_proto::{CallError, CallOptions, EntryKind, Era, Progress, RawJson, RpcError};
 use serde_json::{Value, json};
 
 use crate::failure::{CommandFailure, Exit, format_seconds};
@@ -44,7 +44,17 @@ pub(crate) fn run(mut args: TestArgs) -> Result<(), CommandFailure> {
     }
     let given = &args.answer_args;
     let answers = (!given.answer.is_empty() || !given.root.is_empty()).then_some(given);
-    let mut session = ClientSession::open(&args.target, answers)?;
+    // The report of a run that a signal ends. A pipe has room for one report alone.
+    if args.junit.as_ref().is_some_and(|path| path.metadata().map_or(true, |found| found.is_file())) {
+        report::write_unrun(&args, &suite.steps, "the run has ended before its report")?;
+    }
+    let mut session = match ClientSession::open(&args.target, answers) {
+        Ok(session) => session,
+        Err(failure) => {
+            report::write_unrun(&args, &suite.steps, failure.message())?;
+            return Err(failure);
+        }
+    };
     session.settle_roots();
     let mut runner = Runner { args: &args, session, saved: Saved::new(), stopped: None };
     if runner.session.is_remote()
@@ -62,8 +72,8 @@ pub(crate) fn run(mut args: TestArgs) -> Result<(), CommandFailure> {
     }
     let Runner { session, .. } = runner;
     session.close();
-    shown?;
-    report.finish(begun.elapsed())
+    let finished = report.finish(begun.elapsed());
+    shown.and(finished)
 }
 
 /// Runs steps one after the other.
@@ -93,7 +103,7 @@ impl Runner<'_> {
             Err(SendError::Unsaved(name)) => {
                 return skipped(format!("the step that saves `{name}` has not saved it"));
             }
-            Err(SendError::Unsent(why)) => {
+            Err(SendError::Unusable(why)) => {
                 let mismatch = Mismatch::new("answer", step.answer.describe(), why);
                 return StepReport::new(step, None, Outcome::Failed(vec![mismatch]));
             }
@@ -175,10 +185,14 @@ impl Runner<'_> {
     }
 
     fn send(&mut self, request: &Request, within: Option<Duration>) -> Result<Answer, SendError> {
-        let mut options = CallOptions::new();
-        if let Some(limit) = within {
-            options = options.total_timeout(limit);
-        }
+        let begun = Instant::now();
+        // Each page of a list has what is left of the time.
+        let left = || match within {
+            Some(limit) => CallOptions::new()
+                .total_timeout(limit.saturating_sub(begun.elapsed()).max(Duration::from_millis(1))),
+            None => CallOptions::new(),
+        };
+        let options = left();
         let saved = &self.saved;
         let client = &mut self.session.client;
         let on_progress: &mut (dyn FnMut(&Progress) + Send) = &mut |_| {};
@@ -186,8 +200,12 @@ impl Runner<'_> {
             Request::Call { tool, arguments } => {
                 let arguments = variables::fill(arguments, saved).map_err(SendError::Unsaved)?;
                 let arguments =
-                    RawJson::encode(&arguments).map_err(|error| SendError::Unsent(error.to_string()))?;
-                client.call_tool_raw(tool, &arguments, &options, on_progress)
+                    RawJson::encode(&arguments).map_err(|error| SendError::Unusable(error.to_string()))?;
+                let result = client.call_tool_raw(tool, &arguments, &options, on_progress);
+                if let Some(Err(error)) = result.as_ref().ok().map(RawJson::parse::<CallToolResult<'_>>) {
+                    return Err(SendError::unreadable(&error));
+                }
+                result
             }
             Request::Read { uri } => {
                 let params =
@@ -213,15 +231,30 @@ impl Runner<'_> {
                 client.request(CompleteParams::METHOD, &params, &options, on_progress)
             }
             Request::List(kind) => {
-                let pages = client.read_pages_with(*kind, &options);
-                let entries = pages.entries.iter().map(|entry| entry.parse().unwrap_or_default());
-                let entries: Vec<Value> = entries.collect();
-                return match pages.error {
-                    Some(error) => answer(Err(error)),
-                    None => Ok(Answer::Result(json!({ kind.list_member(): entries }))),
-                };
+                let pages = client.read_pages_with(*kind, left);
+                if let Some(error) = pages.error {
+                    return answer(Err(error));
+                }
+                if let Some(diagnostic) = pages.diagnostic {
+                    return Err(SendError::Unusable(diagnostic.to_string()));
+                }
+                if pages.is_cut {
+                    let why = "a list that has more pages or bytes than are read";
+                    return Err(SendError::Unusable(why.to_owned()));
+                }
+                let entries = pages.entries.iter().map(RawJson::parse).collect::<Result<Vec<Value>, _>>();
+                let entries = entries.map_err(|error| SendError::unreadable(&error))?;
+                return Ok(Answer::Result(json!({ kind.list_member(): entries })));
             }
-            Request::Ping => client.ping().map(|_| RawJson::empty_object()),
+            Request::Ping => {
+                // As the `ping` of the client, which has no limit of its own.
+                let method = match client.peer().era() {
+                    Era::Legacy => "ping",
+                    Era::Modern => "server/discover",
+                };
+                let answered = client.request(method, &json!({}), &options, on_progress);
+                answered.map(|_| RawJson::empty_object())
+            }
         };
         answer(answered)
     }
@@ -230,7 +263,10 @@ impl Runner<'_> {
 /// Returns the answer that a request got, unless it got none.
 fn answer(answered: Result<RawJson, Error>) -> Result<Answer, SendError> {
     match answered {
-        Ok(result) => Ok(Answer::Result(result.parse().unwrap_or_default())),
+        Ok(result) => {
+            let result = result.parse().map_err(|error| SendError::unreadable(&error))?;
+            Ok(Answer::Result(result))
+        }
         Err(Error::Call(CallError::Rpc(error))) => Ok(Answer::Error(error)),
         Err(error) => Err(SendError::Client(error)),
     }
@@ -240,9 +276,15 @@ fn answer(answered: Result<RawJson, Error>) -> Result<Answer, SendError> {
 enum SendError {
     /// It uses a variable that was not saved.
     Unsaved(String),
-    /// It cannot be written.
-    Unsent(String),
+    /// It cannot be written, or what came for it is of no use.
+    Unusable(String),
     Client(Error),
+}
+
+impl SendError {
+    fn unreadable(error: &serde_json::Error) -> Self {
+        Self::Unusable(format!("a result that cannot be read: {error}"))
+    }
 }
 
 /// Fills in the texts of an object of texts.

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use std::fs;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -149,12 +150,17 @@ impl<'a> Report<'a> {
         printed
     }
 
-    /// Prints the summary or the object, and writes the file of `--junit`.
+    /// Writes the file of `--junit`, and prints the summary or the object.
     ///
     /// # Errors
     ///
     /// Fails if a step has failed, or if the file cannot be written.
     pub(super) fn finish(self, time: Duration) -> Result<(), CommandFailure> {
+        if let Some(path) = &self.args.junit {
+            let cases: Vec<_> = self.steps.iter().map(StepReport::to_test_case).collect();
+            let suite = format!("{} ({})", self.args.file.display(), self.server);
+            write_junit(path, &suite, &cases)?;
+        }
         let number = |is: fn(&Outcome) -> bool| self.steps.iter().filter(|step| is(&step.outcome)).count();
         let failed = number(|outcome| matches!(outcome, Outcome::Failed(_)));
         let skipped = number(|outcome| matches!(outcome, Outcome::Skipped(_)));
@@ -175,13 +181,24 @@ impl<'a> Report<'a> {
             let summary = format!("{passed} passed, {failed} failed, {skipped} skipped");
             print(&format!("{all} in revision {}: {summary}\n", self.revision))?;
         }
-        if let Some(path) = &self.args.junit {
-            let cases: Vec<_> = self.steps.iter().map(StepReport::to_test_case).collect();
-            let suite = format!("{} ({})", self.args.file.display(), self.server);
-            fs::write(path, junit::report("test", &escape::line(&suite), &cases)).map_err(|error| {
-                CommandFailure::failed(format!("cannot write {}: {error}", path.display())).after_result()
-            })?;
-        }
         if failed > 0 { Err(run_failure(failed, self.steps.len())) } else { Ok(()) }
     }
+}
+
+/// Writes a file of `--junit` in which no step was run, for this reason.
+///
+/// # Errors
+///
+/// Fails if it cannot be written.
+pub(super) fn write_unrun(args: &TestArgs, steps: &[Step], why: &str) -> Result<(), CommandFailure> {
+    let Some(path) = &args.junit else { return Ok(()) };
+    let error = || TestOutcome::Error(escape::line(why).into_owned());
+    let case = |step: &Step| TestCase { outcome: error(), ..TestCase::new(escape::line(&step.name)) };
+    let cases: Vec<_> = steps.iter().map(case).collect();
+    write_junit(path, &args.file.display().to_string(), &cases)
+}
+
+fn write_junit(path: &Path, suite: &str, cases: &[TestCase]) -> Result<(), CommandFailure> {
+    fs::write(path, junit::report("test", &escape::line(suite), cases))
+        .map_err(|error| CommandFailure::failed(format!("cannot write {}: {error}", path.display())))
 }

@@ -1,7 +1,7 @@
 //! Snapshots: results that were kept in files, one for each step.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -49,10 +49,22 @@ pub(super) fn write(
 ) -> Result<(), CommandFailure> {
     let path = path(suite, step);
     let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
-    let written = folder.and_then(|()| fs::write(&path, pretty(&masked(result, ignored)) + "\n"));
+    let text = pretty(&masked(result, ignored)) + "\n";
+    let written = folder.and_then(|()| replace(&path, &text));
     written.map_err(|error| {
         CommandFailure::failed(format!("cannot write the snapshot {}: {error}", path.display()))
     })
+}
+
+/// Replaces a file at once, and not what it links to.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_extension("json.new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::create_new(&new)?.write_all(text.as_bytes())?;
+    fs::rename(&new, path)
 }
 
 /// Returns how a result differs from the snapshot of a step, if it does.

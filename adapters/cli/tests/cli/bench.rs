@@ -84,6 +84,10 @@ fn open_loop_counts_the_time_that_calls_wait() {
     let most = |report: &Value| report["milliseconds"]["max"].as_f64().expect("a number");
     // 20 calls take 1 s, and the last one was due after 380 ms.
     assert!(most(&open) > 600.0, "{open}");
+    // The time of one call is that in which no other is due.
+    let one = bench(&["echo", "text=hi", "--calls", "1", "--rate", "2"], &["--", PROBE, "serve"]).assert_ok();
+    let one = one.json();
+    assert!(one["callsPerSecond"].as_f64().is_some_and(|rate| rate <= 2.0), "{one}");
     let closed = bench(&["any", "--calls", "20"], &server).assert_ok().json();
     assert_eq!(assert_consistent(&closed), 20);
     assert!(closed["milliseconds"]["min"].as_f64().expect("a number") >= 49.9, "{closed}");
@@ -95,12 +99,14 @@ fn failures_are_told_by_kind_with_an_example() {
     let refusal = json!({"content": [{"type": "text", "text": evil}], "isError": true});
     let script = ShellServer::legacy()
         .on_line("*'\"tools/call\"'*'\"name\":\"tool\"'*", &result_action(&refusal))
+        .on_line("*'\"tools/call\"'*'\"name\":\"empty\"'*", &result_action(&json!({})))
         .on_line("*'\"tools/call\"'*'\"name\":\"silent\"'*", ":")
         .on_line("*'\"tools/call\"'*'\"name\":\"dead\"'*", "exit 7")
         .script();
     let server = ["--era", "legacy", "--timeout", "200ms", "--", "sh", "-c", &script];
     let cases = [
         ("tool", 3, "toolError", "gone"),
+        ("empty", 3, "malformed", "content"),
         ("silent", 3, "timeout", "no answer in time"),
         ("dead", 1, "connection", "exit status: 7"),
         ("other", 3, "error -32602", "no"),
@@ -113,13 +119,20 @@ fn failures_are_told_by_kind_with_an_example() {
         assert_eq!(report["errors"][0]["kind"], kind, "{done}");
         assert!(report["errors"][0]["example"].as_str().is_some_and(|text| text.contains(example)), "{done}");
         assert!(!done.stdout.contains(['\u{1b}', '\u{202e}']), "{done}");
-        done.assert_stderr(&["failed, and --allow-errors allows 0"]);
-        bench(&[tool, "--calls", "3", "--allow-errors", "3"], &server).assert_ok();
+        let words = if tool == "dead" { "ended early" } else { "failed, and --allow-errors allows 0" };
+        done.assert_stderr(&[words]);
+        let allowed = bench(&[tool, "--calls", "3", "--allow-errors", "3"], &server);
+        if tool == "dead" {
+            allowed.assert_code(1).assert_stderr(&["1 connection ended early; calls that were not made: 2"]);
+        } else {
+            allowed.assert_ok();
+        }
     }
     // A server that is gone before anything is measured is no success.
     let args = ["bench", "dead", "--calls", "3", "--warm-up", "5s"];
     let done = probe(&[&args[..], &server].concat()).assert_code(1);
-    done.assert_stdout(&["1 × connection: ", "exit status: 7"]).assert_stderr(&["1 call failed"]);
+    done.assert_stdout(&["1 × connection: ", "exit status: 7"])
+        .assert_stderr(&["1 connection ended early; calls that were not made: 2"]);
 }
 
 #[test]
@@ -135,6 +148,46 @@ fn server_that_cannot_be_started_or_reached_ends_the_command_at_once() {
     for (args, words) in cases {
         probe_own_server(&[&["bench"], args].concat(), &[]).assert_code(2).assert_stderr(&[words]);
     }
+}
+
+#[test]
+fn server_over_http_that_is_gone_is_not_asked_as_fast_as_possible() {
+    let server = ServingProcess::new(&[]);
+    let url = server.url.clone();
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(core::time::Duration::from_millis(1_500));
+        server.stop();
+    });
+    let report =
+        bench(&["--method", "ping", "--era", "legacy", "--for", "4s"], &[&url]).assert_code(1).json();
+    killer.join().expect("the server ends");
+    assert!(report["failed"].as_u64().is_some_and(|failed| (1..200).contains(&failed)), "{report}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn signal_ends_the_measurement_of_a_server_that_does_not_read() {
+    use core::time::Duration;
+    use std::process::Stdio;
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    let script = ShellServer::legacy().on_line(&method_pattern("tools/call"), "sleep 600").script();
+    let text = format!("text={}", "x".repeat(100_000));
+    let mut command = crate::support::probe_command();
+    command.args(["bench", "any", &text, "--json", "--warm-up", "0", "--for", "10m", "--era", "legacy"]);
+    command.args(["--rate", "200", "--timeout", "5m", "--", "sh", "-c", &script]);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.expect("the program under test starts");
+    std::thread::sleep(Duration::from_secs(4));
+    let begun = std::time::Instant::now();
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    let done = child.wait_with_output().expect("it ends");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let report = serde_json::from_slice::<Value>(&done.stdout).expect("JSON");
+    // Those that were due and not started count as well.
+    assert_eq!(assert_consistent(&report), report["unanswered"].as_u64().expect("a number"), "{report}");
+    assert!(report["unanswered"].as_u64().is_some_and(|calls| calls > 300), "{report}");
 }
 
 #[cfg(target_os = "linux")]

@@ -127,6 +127,44 @@ fn connections_of_a_socket_are_disturbed_each_in_its_own_way() {
     }
 }
 
+/// Late messages, each of which would wait for an hour.
+#[cfg(unix)]
+#[test]
+fn end_of_the_input_and_a_signal_end_the_program_without_pauses() {
+    use std::io::Write as _;
+    use std::process::Stdio;
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    let pings: String =
+        (1..=400).map(|id| format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "ping"}))).collect();
+    for signal in [None, Some(Signal::TERM)] {
+        let mut command = crate::support::probe_command();
+        command.args(["serve", "--chaos", "1", "--chaos-kinds", "late", "--chaos-rate", "100"]);
+        command.args(["--chaos-delay", "600s"]);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut child = child.expect("the program under test starts");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        stdin.write_all(pings.as_bytes()).expect("it reads");
+        std::thread::sleep(Duration::from_secs(1));
+        let begun = std::time::Instant::now();
+        let kept = match signal {
+            None => {
+                drop(stdin);
+                None
+            }
+            Some(signal) => {
+                kill_process(Pid::from_child(&child), signal).expect("it runs");
+                Some(stdin)
+            }
+        };
+        let done = child.wait_with_output().expect("it ends");
+        drop(kept);
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        assert!(done.stdout.iter().filter(|byte| **byte == b'\n').count() > 100, "what was late still comes");
+    }
+}
+
 #[test]
 fn invalid_options_are_usage_errors() {
     let cases: [(&[&str], &str); 5] = [

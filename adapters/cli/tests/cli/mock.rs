@@ -106,9 +106,16 @@ fn a_file_that_is_not_understood_is_refused_with_its_line() {
         (tool("\"answers\": [{\"error\": {\"code\": \"x\"}}]"), "must have a whole number as `code`"),
         (tool("\"answers\": [{\"text\": \"a\", \"after\": \"soon\"}]"), "must be a duration"),
         (tool("\"answers\": [{\"text\": \"a\", \"arguments\": 5}]"), "must be an object"),
-        (tool("\"answers\": [{\"text\": \"a\", \"arguments\": {}, \"uri\": \"a:b\"}]"), "leave one out"),
+        (tool("\"answers\": [{\"text\": \"a\", \"uri\": \"a:b\"}]"), "uri: is not known; the members here are"),
+        (tool("\"answers\": [{\"result\": {\"content\": []}, \"isError\": true}]"), "`isError` belongs to `text`"),
+        (tool("\"answers\": [{\"text\": \"a\", \"exact\": true}]"), "`exact` needs `arguments`"),
+        (tool("\"answers\": [{\"text\": \"a\", \"arguments\": {\"n\": 100000000000000000777}}]"), "more than 64 bits"),
+        (
+            "{\"resources\": [{\"uri\": \"a:b\", \"name\": \"n\", \"answers\": [{\"text\": \"x\", \"arguments\": {}}]}]}".into(),
+            "arguments: is not known",
+        ),
         (tool("\"answers\": [{\"result\": {\"content\": 5}}]"), "result: "),
-        ("{\"prompts\": [{\"name\": \"p\", \"answers\": [{\"structured\": 1}]}]}".into(), "only a tool has"),
+        ("{\"prompts\": [{\"name\": \"p\", \"answers\": [{\"structured\": 1}]}]}".into(), "structured: is not known"),
         (
             "{\"resourceTemplates\": [{\"uriTemplate\": \"a:{b}\", \"name\": \"n\", \"answers\": [{\"text\": \"x\"}]}]}".into(),
             "needs the `uri`",
@@ -249,6 +256,23 @@ fn a_trace_of_our_own_server_is_mocked_with_its_lists_and_times_over_http() {
     ]);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_read_once() {
+    let (folder, shop) = file("shop.json", SHOP);
+    let trace = traces().remove(0);
+    for (path, words) in [(&shop, "Ask for prices."), (&trace, "talk-server")] {
+        let fifo = folder.path().join("fifo");
+        let _ = fs::remove_file(&fifo);
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let (from, to) = (path.clone(), fifo.clone());
+        let writer = std::thread::spawn(move || fs::write(to, fs::read(from).unwrap()));
+        let done = probe(&["inspect", "--", PROBE, "serve", "--mock", fifo.to_str().unwrap()]).assert_ok();
+        done.assert_stdout(&[words]);
+        writer.join().unwrap().unwrap();
+    }
+}
+
 fn refused(path: &str) -> ProbeOutput {
     probe(&["serve", "--mock", path]).assert_code(2)
 }
@@ -283,6 +307,15 @@ fn hostile_traces_are_refused_or_served_as_far_as_they_can_be_read() {
         json!({"cursor": "x"}),
         json!({"tools": [{"name": "u", "inputSchema": {"type": "object"}}]}),
     );
+    content += &exchange(
+        20,
+        "tools/list",
+        json!({"cursor": "y"}),
+        json!({"tools": [{"name": "bad name!", "inputSchema": {"type": "object"}}, {"name": "v", "inputSchema": {"type": "array"}}]}),
+    );
+    let template = |template: &str| json!({"resourceTemplates": [{"uriTemplate": template, "name": "n"}]});
+    content += &exchange(21, "resources/templates/list", json!({}), template("a:{"));
+    content += &exchange(22, "resources/read", json!({"uri": "no-scheme"}), json!({"contents": []}));
     content += &exchange(3, "tools/call", json!({"name": "t", "arguments": {"a": hostile}}), text(hostile));
     content += &exchange(4, "tools/call", json!({"name": "t", "arguments": {"a": 1}}), json!({"content": 5}));
     content += &exchange(5, "tools/call", json!([]), json!(null));
@@ -334,5 +367,19 @@ fn hostile_traces_are_refused_or_served_as_far_as_they_can_be_read() {
     let (_four, path) = file("t", &format!("{header}\n{many}"));
     let server = ["--", PROBE, "serve", "--mock", &path];
     probe(&[&["call", "t", "n:=19999"], &server[..]].concat()).assert_ok().assert_stdout(&["19999"]);
+    let large = exchange(
+        1,
+        "tools/call",
+        json!({"name": "t", "arguments": {"n": 9_007_199_254_740_993_u64}}),
+        text("odd"),
+    ) + &exchange(
+        2,
+        "tools/call",
+        json!({"name": "t", "arguments": {"n": 9_007_199_254_740_992_u64}}),
+        text("even"),
+    );
+    let (_five, large) = file("t", &format!("{header}\n{large}"));
+    let call = ["call", "t", "n:=9007199254740992", "--", PROBE, "serve", "--mock", &large];
+    probe(&call).assert_ok().assert_stdout(&["even"]);
     probe(&[&["call", "t", "n:=-1"], &server[..]].concat()).assert_code(1).assert_stderr(&["{\"n\":0}"]);
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::config_file::TemporaryDirectory;
 use crate::http::ServingProcess;
+use crate::shell_server::{ShellServer, method_pattern, result_action};
 use crate::support::{PROBE, ProbeOutput, probe};
 #[cfg(target_os = "linux")]
 use crate::terminal::{show_on_terminal, without_colours};
@@ -195,6 +196,15 @@ fn a_file_that_is_not_understood_is_refused_before_the_server_starts() {
         (step("{\"call\": \"a\", \"isError\": true, \"error\": true}"), "either an error or a result"),
         (step("{\"ping\": true, \"within\": \"2h\"}"), "must be a duration"),
         (step("{\"ping\": true, \"ignore\": [\"/a\"]}"), "belongs to a snapshot"),
+        (step("{\"ping\": true, \"snapshot\": true, \"ignore\": [\"\"]}"), "leaves out the whole result"),
+        (
+            step("{\"ping\": true, \"expect\": {\"/\\\\\\\"1\": -100000000000000000002}}"),
+            "an integer has more than 64 bits, and would be changed: write a text or 1e30 (line 3)",
+        ),
+        (
+            step("{\"ping\": true, \"expect\": {\"\": {\"matches\": \"((a?){50}(a*)*){300}\"}}}"),
+            "is no regular expression",
+        ),
         (step("{\"ping\": true, \"save\": {\"a b\": \"/a\"}}"), "the name of a variable has"),
         (step("{\"read\": \"a:${b}\"}"), "no earlier step saves `b`"),
         (step("{\"ping\": true}, {\"ping\": true}"), "another step has the name `ping`"),
@@ -311,6 +321,90 @@ fn server_of_a_configuration_is_found_beside_the_file() {
     file.run(&[]).assert_ok();
     file.run(&["--server", "b"]).assert_code(3);
     file.run(&["--", PROBE, "serve", "--era", "modern"]).assert_ok().assert_stdout(&["revision 2026-07-28"]);
+}
+
+/// Results that cannot be read as what they have to be.
+#[test]
+fn results_that_cannot_be_read_fail_their_steps() {
+    let call = |name: &str, result: &str| {
+        let pattern = format!("*'\"tools/call\"'*'\"name\":\"{name}\"'*");
+        let action =
+            format!("printf '{{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}}\\n' \"$id\" '{result}'");
+        (pattern, action)
+    };
+    let cases = [
+        call("large", r#"{"isError":true,"content":[],"structuredContent":{"x":1e400}}"#),
+        call("text", r#"{"isError":"true","content":[]}"#),
+        call("none", "{}"),
+        call("number", r#"{"content":[],"structuredContent":{"n":9007199254740993}}"#),
+    ];
+    let server =
+        cases.iter().fold(ShellServer::legacy(), |server, (pattern, action)| server.on_line(pattern, action));
+    let page = json!({"tools": [{"name": "a", "inputSchema": {"type": "object"}}], "nextCursor": "again"});
+    let server = server.on_line(&method_pattern("tools/list"), &result_action(&page));
+    let steps = json!([
+        {"call": "large", "isError": true},
+        {"name": "gone", "call": "large", "expect": {"/structuredContent/y": {"exists": false}}},
+        {"call": "text"}, {"call": "none"}, {"list": "tools"},
+        {"call": "number", "expect": {"/structuredContent/n": 9007199254740992.0}},
+        {"name": "equal", "call": "number", "expect": {"/structuredContent/n": 9_007_199_254_740_993_u64}}
+    ]);
+    let script = server.script();
+    let done =
+        TestFile::of(&steps).run(&["--json", "--era", "legacy", "--", "sh", "-c", &script]).assert_code(1);
+    let report = done.json();
+    assert_eq!((&report["failed"], &report["passed"]), (&json!(6), &json!(1)), "{report:#}");
+    for (step, words) in [
+        (0, "cannot be read"),
+        (1, "cannot be read"),
+        (2, "cannot be read"),
+        (3, "cannot be read"),
+        (4, "cursor"),
+        (5, "9007199254740993"),
+    ] {
+        let found = report["steps"][step]["failures"][0]["found"].as_str().unwrap();
+        assert!(found.contains(words), "{found}");
+    }
+}
+
+#[test]
+fn limit_of_a_step_counts_for_pings_and_for_all_pages_together() {
+    let server = ShellServer::legacy()
+        .on_line(&method_pattern("ping"), ":")
+        .on_line(
+            &method_pattern("tools/list"),
+            "n=$((${n:-0} + 1)); sleep 0.2; printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"tools\":[],\"nextCursor\":\"%s\"}}\\n' \"$id\" $n",
+        );
+    for step in [json!({"ping": true, "within": "500ms"}), json!({"list": "tools", "within": "500ms"})] {
+        let done = TestFile::of(&json!([step])).run(&["--era", "legacy", "--", "sh", "-c", &server.script()]);
+        let done = done.assert_code(1).assert_stdout(&["time: expected at most 0.5s"]);
+        assert!(done.elapsed.as_secs() < 15, "{done}");
+    }
+}
+
+#[test]
+fn report_for_ci_is_written_even_if_the_server_does_not_start() {
+    let file = TestFile::of(&json!([{"ping": true}]));
+    let junit = file.folder.path().join("report.xml");
+    file.run(&["--junit", junit.to_str().unwrap(), "--", "/nonexistent"]).assert_code(3);
+    let text = fs::read_to_string(junit).unwrap();
+    assert!(text.contains("errors=\"1\"") && text.contains("name=\"ping\"><error message=\""), "{text}");
+    file.run(&["--junit", "/nonexistent/report.xml"]).assert_code(1).assert_stderr(&["cannot write"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn snapshot_that_is_a_link_is_replaced_and_not_followed() {
+    let file = TestFile::of(&json!([{"call": "add", "arguments": {"a": 1, "b": 2}, "snapshot": true}]));
+    let folder = file.folder.path().join("tests.json.snapshots");
+    let other = file.folder.path().join("other");
+    fs::create_dir(&folder).unwrap();
+    fs::write(&other, "mine").unwrap();
+    std::os::unix::fs::symlink(&other, folder.join("call-add.json")).unwrap();
+    file.run(&["--update"]).assert_ok();
+    assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
+    file.run(&[]).assert_ok();
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
 }
 
 /// A hostile text moves no cursor, at two widths.

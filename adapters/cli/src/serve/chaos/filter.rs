@@ -1,4 +1,4 @@
-//! Decides what becomes of each message, and does it. Without I/O but for the notes on stderr.
+//! Decides what becomes of each message, and does it. Without I/O.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 use super::ChaosArgs;
 use super::kind::Kind;
 use crate::escape;
-use crate::session;
 
 /// Size of the member that makes a message huge: more than the default limit of our clients and of others.
 pub(super) const HUGE_BYTES: usize = 17 << 20;
@@ -20,6 +19,8 @@ const DEPTH: usize = 1_000;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Write(Vec<u8>),
+    /// This many `x` are written. They are not made before, since many messages can wait.
+    Fill(usize),
     Pause(Duration),
     /// The stream to the client ends.
     End,
@@ -34,6 +35,8 @@ pub(super) struct Filter {
     rate: u64,
     delay: Duration,
     after: u64,
+    /// Takes a line about each disturbance.
+    note: fn(&str),
     /// Number of messages so far.
     messages: u64,
     /// Beginning of a message whose end has not come.
@@ -45,7 +48,13 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    pub(super) fn new(args: &ChaosArgs, seed: u64, connection: u64, is_numbered: bool) -> Self {
+    pub(super) fn new(
+        args: &ChaosArgs,
+        seed: u64,
+        connection: u64,
+        is_numbered: bool,
+        note: fn(&str),
+    ) -> Self {
         let mut kinds = args.chaos_kinds.clone();
         if kinds.is_empty() {
             kinds = Kind::all().to_vec();
@@ -58,6 +67,7 @@ impl Filter {
             rate: args.chaos_rate,
             delay: args.chaos_delay,
             after: args.chaos_after,
+            note,
             messages: 0,
             line: Vec::new(),
             held: None,
@@ -93,7 +103,7 @@ impl Filter {
                 if self.is_numbered { format!("connection {}, ", self.connection) } else { String::new() };
             let text =
                 format!("{connection}message {} ({}): {}", self.messages, describe(object), kind.name());
-            session::print_stderr(&format!("chaos: {}", escape::line(&text)));
+            (self.note)(&format!("chaos: {}", escape::line(&text)));
         }
         if let Some(token) = object.as_ref().and_then(|object| object.get("params")?.get("progressToken")) {
             self.token = Some(token.clone());
@@ -176,7 +186,11 @@ impl Filter {
             }
             Kind::BigNumber => write(with_member(object, b"1e400")),
             Kind::Huge => {
-                write(with_member(object, &[&b"\""[..], &vec![b'x'; HUGE_BYTES], b"\""].concat()));
+                // No other byte of a message is 0.
+                let message = with_member(object, b"\"\0\"");
+                let mut parts = message.split(|byte| *byte == 0).map(<[u8]>::to_vec);
+                let [head, tail] = [(); 2].map(|()| parts.next().unwrap_or_default());
+                steps.extend([Step::Write(head), Step::Fill(HUGE_BYTES), Step::Write(with_newline(tail))]);
             }
             Kind::Deep => write(with_member(object, &[vec![b'['; DEPTH], vec![b']'; DEPTH]].concat())),
             Kind::Late => steps.extend([Step::Pause(self.delay), Step::Write(with_newline(message))]),
@@ -247,6 +261,7 @@ mod tests {
             rate,
             delay: Duration::from_secs(2),
             after: 0,
+            note: |_| {},
             messages: 0,
             line: Vec::new(),
             held: None,
@@ -267,6 +282,7 @@ mod tests {
     fn text(kind: Kind) -> String {
         let written = pass(filter(1, 1, &[kind], 100), 2, 1_000).into_iter().map(|step| match step {
             Step::Write(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Step::Fill(length) => "x".repeat(length),
             Step::Pause(time) => format!("<pause {time:?}>"),
             Step::End => "<end>".into(),
         });
@@ -316,6 +332,11 @@ mod tests {
         assert!(text(Kind::Both).matches("\"error\":{\"code\":-32603").count() == 2);
         assert_eq!(text(Kind::Deep).matches("[[").count(), 2 * DEPTH / 2);
         assert!(text(Kind::Huge).len() > 2 * HUGE_BYTES);
+        let kept: usize = pass(filter(1, 1, &[Kind::Huge], 100), 100, 10_000)
+            .iter()
+            .map(|step| if let Step::Write(bytes) = step { bytes.len() } else { 0 })
+            .sum();
+        assert!(kept < 10_000, "{kept} bytes wait");
         assert!(text(Kind::InvalidUtf8).contains(char::REPLACEMENT_CHARACTER));
         assert_eq!(text(Kind::LateProgress).matches("notifications/progress").count(), 2);
         assert_eq!(text(Kind::LogLine).matches("INFO").count(), 2);

@@ -115,9 +115,11 @@ impl Kind {
             Self::Truncated => {
                 ("ends in the middle; the stream goes on", &["STDIO-005"], "fail that request, or time out")
             }
-            Self::LateProgress => {
-                ("is followed by progress of the call that it ends", &["PROG-011"], "drop it (PROG-012)")
-            }
+            Self::LateProgress => (
+                "is followed by progress of it, or of the last that had any",
+                &["PROG-011"],
+                "drop it (PROG-012)",
+            ),
             Self::BigNumber => ("has a member with the number 1e400", &[], "ignore it, or fail that request"),
             Self::Deep => (
                 "has a member that is nested 1,000 deep",

@@ -7,6 +7,8 @@ mod kind;
 mod relay;
 
 #[cfg(unix)]
+use alloc::sync::Arc;
+#[cfg(unix)]
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
@@ -130,11 +132,18 @@ impl Chaos {
     ) -> Result<(), CommandFailure> {
         let Some(seed) = self.args.chaos else { return serve(client) };
         let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        let filter = Filter::new(&self.args, seed, connection, self.is_numbered);
+        let filter =
+            Filter::new(&self.args, seed, connection, self.is_numbered, crate::session::print_stderr);
+        let end = relay::End::default();
+        if !self.is_numbered {
+            let is_signalled = Arc::clone(&end.is_signalled);
+            crate::stop::run_on_signal(move || is_signalled.store(true, Ordering::Release));
+        }
         let failed = |error: std::io::Error| CommandFailure::failed(format!("--chaos: {error}"));
-        let (server, relay) = relay::start(client, filter).map_err(failed)?;
+        let (server, relay) = relay::start(client, filter, end.clone()).map_err(failed)?;
         let served = serve(Box::new(server));
-        // What is on its way comes before the end of the program.
+        // What is on its way comes before the end of the program, but nothing is late any more.
+        end.is_server_gone.store(true, Ordering::Release);
         match relay.join() {
             Ok(relayed) => served.and_then(|()| relayed.map_err(failed)),
             Err(_) => served,

@@ -1,6 +1,9 @@
 //! The relay between the stream of a server and that of its client, with a [`Filter`] on the way to the client.
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
@@ -17,6 +20,19 @@ const MAX_STEPS: usize = 256;
 const MAX_INPUT: usize = 1 << 20;
 /// Bytes of one read.
 const READ_SIZE: usize = 64 << 10;
+/// Longest wait between two looks at whether the server has ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a client that does not read holds up the end of a server that a signal ends.
+const SIGNAL_GRACE: Duration = Duration::from_secs(1);
+
+/// What ends a relay before all pauses are over.
+#[derive(Clone, Default)]
+pub(super) struct End {
+    /// The server has ended: what it has written still comes, without pauses.
+    pub(super) is_server_gone: Arc<AtomicBool>,
+    /// A signal has come: a client that does not read is not waited for.
+    pub(super) is_signalled: Arc<AtomicBool>,
+}
 
 /// Starts a relay. Returns the stream for the server, and the thread, which ends after the server has ended its stream.
 ///
@@ -26,12 +42,15 @@ const READ_SIZE: usize = 64 << 10;
 pub(super) fn start(
     client: Box<dyn Duplex + Send>,
     filter: Filter,
+    end: End,
 ) -> io::Result<(Socket, JoinHandle<io::Result<()>>)> {
     let (near, far) = UnixStream::pair()?;
     let mut relay = Relay {
         client,
         server: Socket::unix(far)?,
         filter,
+        end,
+        gone_since: None,
         input: Vec::new(),
         is_input_ended: false,
         steps: VecDeque::new(),
@@ -48,6 +67,8 @@ struct Relay {
     client: Box<dyn Duplex + Send>,
     server: Socket,
     filter: Filter,
+    end: End,
+    gone_since: Option<Instant>,
     /// Bytes of the client that the server has not taken.
     input: Vec<u8>,
     is_input_ended: bool,
@@ -69,6 +90,14 @@ impl Relay {
             self.read_client(&mut buffer)?;
             self.write_server();
             self.read_server(&mut buffer)?;
+            if self.end.is_server_gone.load(Ordering::Acquire) {
+                let gone_since = *self.gone_since.get_or_insert_with(Instant::now);
+                self.steps.retain(|step| !matches!(step, Step::Pause(_)));
+                self.paused_until = None;
+                if self.end.is_signalled.load(Ordering::Acquire) && gone_since.elapsed() > SIGNAL_GRACE {
+                    return Ok(());
+                }
+            }
             self.perform_steps();
             if self.is_input_ended && self.input.is_empty() && !is_server_told {
                 is_server_told = true;
@@ -80,7 +109,9 @@ impl Relay {
             let wants_write = !self.steps.is_empty() && self.paused_until.is_none();
             let client = Interest { read: self.wants_input(), write: wants_write };
             let server = Interest { read: self.wants_output(), write: !self.input.is_empty() };
-            let timeout = self.paused_until.map(|until| until.saturating_duration_since(Instant::now()));
+            let paused = self.paused_until.map(|until| until.saturating_duration_since(Instant::now()));
+            let look = (!self.steps.is_empty()).then_some(LOOK_INTERVAL);
+            let timeout = look.map(|look| paused.unwrap_or(look).min(look));
             let requests = [
                 WaitRequest::new(self.client.descriptors(), client, None),
                 WaitRequest::new(self.server.descriptors(), server, None),
@@ -152,10 +183,18 @@ impl Relay {
                     }
                     self.paused_until = None;
                 }
-                Step::Write(bytes) => {
-                    let left = bytes.get(self.written..).unwrap_or_default();
+                Step::Write(_) | Step::Fill(_) => {
+                    const FILLING: &[u8] = &[b'x'; READ_SIZE];
+                    let (left, more) = match step {
+                        Step::Fill(length) => {
+                            let left = length - self.written;
+                            (FILLING.get(..left).unwrap_or(FILLING), left.saturating_sub(FILLING.len()))
+                        }
+                        Step::Write(bytes) => (bytes.get(self.written..).unwrap_or_default(), 0),
+                        Step::Pause(_) | Step::End => (&[][..], 0),
+                    };
                     match self.client.write(left) {
-                        Ok(length) if length < left.len() => {
+                        Ok(length) if length < left.len() + more => {
                             self.written += length;
                             continue;
                         }

@@ -5,14 +5,14 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 
+use mcp_proto::RpcError;
 use mcp_proto::model::{
     CallToolResult, GetPromptResult, Implementation, Prompt, ReadResourceResult, Resource, ResourceTemplate,
     Tool,
 };
-use mcp_proto::{RawJson, RpcError};
 use serde_json::Value;
 
-use crate::json_values::{includes, is_equal, shown};
+use crate::json_values::{canonical, includes, is_equal, shown};
 
 /// A server: its identity, and its entries with their answers.
 #[derive(Debug)]
@@ -147,12 +147,6 @@ impl<T: Clone> Answers<T> {
         };
         RpcError::invalid_params(format!("{} has no answer for {}; {nearest}", self.entry, shown(arguments)))
     }
-}
-
-/// Returns arguments in a form in which equal ones have the same text.
-fn canonical(arguments: &Value) -> String {
-    let canonical = RawJson::encode(arguments).ok().and_then(|raw| raw.to_canonical().ok());
-    canonical.unwrap_or_else(|| arguments.to_string())
 }
 
 /// Returns how many members of two objects differ.

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use core::time::Duration;
+use std::io::Read;
 use std::path::Path;
 
 use mcp_proto::model::{
@@ -9,6 +10,7 @@ use mcp_proto::model::{
     ResourceContents, ResourceTemplate, Tool,
 };
 use mcp_proto::{RawJson, RpcError};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -21,9 +23,10 @@ use crate::server::json_file::{self, Location, Object};
 /// # Errors
 ///
 /// Fails if something in it is not understood. The message names the member and its line.
-pub(super) fn read(path: &Path) -> Result<Definition, CommandFailure> {
-    let (at, root) = json_file::read(path, MAX_FILE_BYTES, HINT)?;
+pub(super) fn read(content: impl Read, path: &Path) -> Result<Definition, CommandFailure> {
+    let (at, root) = json_file::read_from(content, path, MAX_FILE_BYTES, HINT)?;
     at.check_members()?;
+    at.check_integers()?;
     parse(&root, at).map_err(|failure| failure.with_hint(HINT))
 }
 
@@ -39,7 +42,7 @@ fn parse(root: &Value, at: Location) -> Result<Definition, CommandFailure> {
         let (mut entry, own) = split(value, &at, TOOL, &["answers"])?;
         entry.entry("inputSchema").or_insert_with(|| json!({ "type": "object" }));
         let tool: Tool = decode(&entry, &at)?;
-        let answers = answers(format!("the tool `{}`", tool.name), &own, tool_result)?;
+        let answers = answers(format!("the tool `{}`", tool.name), &own, TOOL_ANSWER, tool_result)?;
         definition.tools.push((tool, answers));
     }
     for (value, at) in object.elements("resources")? {
@@ -48,7 +51,7 @@ fn parse(root: &Value, at: Location) -> Result<Definition, CommandFailure> {
         let (uri, mime) = (resource.uri.clone(), resource.mime_type.clone());
         let entry = format!("the resource `{uri}`");
         let result = |answer: &Object<'_>| read_result(answer, Some(&uri), mime.as_deref());
-        definition.resources.push((resource, answers(entry, &own, result)?));
+        definition.resources.push((resource, answers(entry, &own, RESOURCE_ANSWER, result)?));
     }
     for (value, at) in object.elements("resourceTemplates")? {
         let (entry, own) = split(value, &at, TEMPLATE, &["answers"])?;
@@ -56,13 +59,13 @@ fn parse(root: &Value, at: Location) -> Result<Definition, CommandFailure> {
         let mime = template.mime_type.clone();
         let entry = format!("the template `{}`", template.uri_template);
         let result = |answer: &Object<'_>| read_result(answer, answer.text("uri")?, mime.as_deref());
-        definition.templates.push((template, answers(entry, &own, result)?));
+        definition.templates.push((template, answers(entry, &own, TEMPLATE_ANSWER, result)?));
     }
     for (value, at) in object.elements("prompts")? {
         let (entry, own) = split(value, &at, PROMPT, &["answers"])?;
         let prompt: Prompt = decode(&entry, &at)?;
         let entry = format!("the prompt `{}`", prompt.name);
-        definition.prompts.push((prompt, answers(entry, &own, prompt_result)?));
+        definition.prompts.push((prompt, answers(entry, &own, PROMPT_ANSWER, prompt_result)?));
     }
     Ok(definition)
 }
@@ -86,16 +89,18 @@ fn decode<T: DeserializeOwned>(value: &Map<String, Value>, at: &Location) -> Res
     raw.parse().map_err(|error| at.failure(&error.to_string()))
 }
 
-/// Reads the answers of an entry. `result` reads the result of one that is no error.
-fn answers<T: Clone>(
+/// Reads the answers of an entry, which have some of these members. `result` reads the result of one that is no error.
+fn answers<T: Clone + Serialize>(
     entry: String,
     own: &Object<'_>,
+    members: &[&str],
     result: impl Fn(&Object<'_>) -> Result<T, CommandFailure>,
 ) -> Result<Arc<Answers<T>>, CommandFailure> {
     let mut answers = Answers::new(entry);
     for (value, at) in own.elements("answers")? {
-        let answer = Object::new(value, at.clone(), ANSWER)?;
-        let outcomes = ["text", "structured", "result", "error"];
+        let answer = Object::new(value, at.clone(), members)?;
+        let outcomes = ["text", "structured", "result", "error"].into_iter();
+        let outcomes: Vec<_> = outcomes.filter(|name| members.contains(name)).collect();
         if outcomes.iter().filter(|name| answer.has(name)).count() != 1 {
             return Err(at.failure(&format!("must have exactly one of the members {}", outcomes.join(", "))));
         }
@@ -103,15 +108,22 @@ fn answers<T: Clone>(
             Some((error, at)) => Err(error_of(error, &at)?),
             None => Ok(result(&answer)?),
         };
+        if answer.has("isError") && (answer.has("result") || answer.has("error")) {
+            return Err(at.failure("`isError` belongs to `text` and `structured`"));
+        }
+        if answer.has("exact") && !answer.has("arguments") {
+            return Err(at.failure("`exact` needs `arguments`"));
+        }
+        if let Ok(result) = &outcome {
+            // One that cannot be sent is told now, not to the client.
+            RawJson::encode(result).map_err(|error| at.failure(&format!("cannot be sent: {error}")))?;
+        }
         let condition = match (answer.get("arguments"), answer.text("uri")?) {
-            (Some((_, at)), Some(_)) => {
-                return Err(at.failure("an answer is for arguments or for a URI: leave one out"));
-            }
-            (Some((arguments @ Value::Object(_), _)), None) if answer.flag("exact")? => {
+            (Some((arguments @ Value::Object(_), _)), _) if answer.flag("exact")? => {
                 Condition::Exact(arguments.clone())
             }
-            (Some((arguments @ Value::Object(_), _)), None) => Condition::Includes(arguments.clone()),
-            (Some((_, at)), None) => return Err(at.failure("must be an object: write {…}")),
+            (Some((arguments @ Value::Object(_), _)), _) => Condition::Includes(arguments.clone()),
+            (Some((_, at)), _) => return Err(at.failure("must be an object: write {…}")),
             (None, Some(uri)) => Condition::Exact(json!({ "uri": uri })),
             (None, None) => Condition::Any,
         };
@@ -182,7 +194,7 @@ fn whole_result<T>(
     read: impl Fn(&RawJson) -> Result<T, serde_json::Error>,
 ) -> Result<T, CommandFailure> {
     let Some((value, at)) = answer.get("result") else {
-        return Err(answer.at().failure("only a tool has a `structured` result"));
+        return Err(answer.at().failure("has no result"));
     };
     let raw = RawJson::encode(value).map_err(|error| at.failure(&error.to_string()))?;
     read(&raw).map_err(|error| at.failure(&error.to_string()))
@@ -196,8 +208,11 @@ const RESOURCE: &[&str] =
 const TEMPLATE: &[&str] =
     &["uriTemplate", "name", "title", "description", "mimeType", "annotations", "icons", "_meta"];
 const PROMPT: &[&str] = &["name", "title", "description", "arguments", "icons", "_meta"];
-const ANSWER: &[&str] =
-    &["arguments", "exact", "uri", "text", "structured", "isError", "result", "error", "after"];
+const TOOL_ANSWER: &[&str] =
+    &["arguments", "exact", "text", "structured", "isError", "result", "error", "after"];
+const RESOURCE_ANSWER: &[&str] = &["text", "result", "error", "after"];
+const TEMPLATE_ANSWER: &[&str] = &["uri", "text", "result", "error", "after"];
+const PROMPT_ANSWER: &[&str] = &["arguments", "exact", "text", "result", "error", "after"];
 const HINT: &str = "`mcp-probe serve --help` shows a file; a trace begins with {\"mcpTrace\":1";
 /// Maximum size of a file in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;

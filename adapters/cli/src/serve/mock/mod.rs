@@ -6,12 +6,13 @@ mod trace;
 
 use alloc::sync::Arc;
 use std::fs::File;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::io::{BufReader, Read as _};
+use std::path::PathBuf;
 
 use clap::Args;
 
 use crate::failure::CommandFailure;
+use crate::server::Location;
 pub(crate) use definition::Definition;
 
 /// Options of a server that a file or a trace defines.
@@ -22,7 +23,8 @@ pub(crate) struct MockArgs {
     /// FILE is JSON, in which comments are allowed, with the members server, tools, resources, resourceTemplates and
     /// prompts, or a trace of `mcp-probe tap`. A tool called with arguments that have no answer gets an error that names the
     /// nearest ones. Arguments are not compared with schemas. A trace becomes the lists, results and errors that it has; what
-    /// was left without an answer, questions to the client, notifications and completions are left out. `replay --serve` plays
+    /// was left without an answer, errors for what was not listed, questions to the client, notifications and completions are
+    /// left out. `replay --serve` plays
     /// the recorded messages themselves to one client on stdio; this is a server of any era and transport.
     #[arg(long, value_name = "FILE", conflicts_with = "everything")]
     pub(crate) mock: Option<PathBuf>,
@@ -42,23 +44,24 @@ impl MockArgs {
     /// Fails if it is neither a trace nor a definition.
     pub(super) fn load(&mut self) -> Result<(), CommandFailure> {
         let Some(path) = &self.mock else { return Ok(()) };
-        let definition = if is_trace(path) {
-            trace::read(path, self.mock_delays)?
+        let failed = |error: std::io::Error| Location::top(path).failure(&error.to_string());
+        let mut file = File::open(path).map_err(failed)?;
+        let mut begin = Vec::new();
+        file.by_ref().take(64).read_to_end(&mut begin).map_err(failed)?;
+        // A trace begins like this, whatever its version.
+        let is_trace = begin.starts_with(b"{\"mcpTrace\"");
+        // What was read is not there again if the file is a pipe.
+        let content = BufReader::new(std::io::Cursor::new(begin).chain(file));
+        let definition = if is_trace {
+            trace::read(content, path, self.mock_delays)?
         } else if self.mock_delays {
             return Err(CommandFailure::usage("--mock-delays needs a trace; a file has the member `after`"));
         } else {
-            file::read(path)?
+            file::read(content, path)?
         };
         self.definition = Some(Arc::new(definition));
         Ok(())
     }
-}
-
-/// Returns whether a file begins as a trace does, whatever its version.
-fn is_trace(path: &Path) -> bool {
-    let mut begin = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut begin));
-    read.is_ok() && begin.starts_with(b"{\"mcpTrace\"")
 }
 
 /// Text of `serve --help` about files.

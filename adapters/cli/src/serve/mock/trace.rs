@@ -3,12 +3,14 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::time::Duration;
+use std::io::BufRead;
 use std::path::Path;
 
 use mcp_proto::model::{
     CallToolParams, CallToolResult, GetPromptParams, GetPromptResult, Implementation, Prompt,
     ReadResourceParams, ReadResourceResult, RequestParams as _, Resource, ResourceTemplate, Tool,
 };
+use mcp_proto::router::Router;
 use mcp_proto::router::template::{Template, VariablePolicy};
 use mcp_proto::{EntryKind, MemberEdit, RawJson, RpcError};
 use mcp_proto_trace::{Call, Calls, Message, Side, Trace};
@@ -18,27 +20,31 @@ use serde_json::json;
 use super::definition::{Answers, Condition, Definition, Reply};
 use crate::failure::CommandFailure;
 use crate::session::print_note;
-use crate::trace::read_file;
+use crate::trace::read_from;
 
 /// Reads a trace as a definition. Answers come after the recorded times if `has_delays`.
 ///
 /// # Errors
 ///
 /// Fails if it is no trace.
-pub(super) fn read(path: &Path, has_delays: bool) -> Result<Definition, CommandFailure> {
-    let trace = read_file(path, MAX_TRACE)?;
+pub(super) fn read(
+    content: impl BufRead,
+    path: &Path,
+    has_delays: bool,
+) -> Result<Definition, CommandFailure> {
+    let trace = read_from(content, path, MAX_TRACE)?;
     let mut recorded = Recorded { has_delays, ..Recorded::default() };
     for call in Calls::new(&trace).calls.iter().filter(|call| call.from == Side::Client) {
         recorded.add(&trace, call);
     }
-    if recorded.unreadable > 0 {
-        let number = recorded.unreadable;
+    let (definition, number) = recorded.into_definition();
+    if number > 0 {
         print_note(&format!(
             "the trace {}: {number} of its entries and results cannot be read, and are left out",
             path.display()
         ));
     }
-    Ok(recorded.into_definition())
+    Ok(definition)
 }
 
 /// What a trace has of a server.
@@ -49,7 +55,7 @@ struct Recorded {
     instructions: Option<String>,
     tools: Entries<Tool, CallToolResult<'static>>,
     resources: Entries<Resource, ReadResourceResult<'static>>,
-    templates: Vec<ResourceTemplate>,
+    templates: Entries<ResourceTemplate, ReadResourceResult<'static>>,
     prompts: Entries<Prompt, GetPromptResult<'static>>,
     /// Number of entries and results that are none.
     unreadable: usize,
@@ -174,8 +180,7 @@ impl Recorded {
                 parsed(entry).map(|resource: Resource| self.resources.list(resource.uri.clone(), resource))
             }
             EntryKind::ResourceTemplate => parsed(entry).map(|template: ResourceTemplate| {
-                self.templates.retain(|other| other.uri_template != template.uri_template);
-                self.templates.push(template);
+                self.templates.list(template.uri_template.clone(), template);
             }),
             EntryKind::Prompt => {
                 parsed(entry).map(|prompt: Prompt| self.prompts.list(prompt.name.clone(), prompt))
@@ -199,7 +204,8 @@ impl Recorded {
         Some(Reply { outcome: outcome?, after })
     }
 
-    fn into_definition(mut self) -> Definition {
+    /// Returns the definition, and how many entries and results are left out.
+    fn into_definition(mut self) -> (Definition, usize) {
         let version = env!("CARGO_PKG_VERSION");
         let mut definition =
             Definition::new(self.info.unwrap_or_else(|| Implementation::new("mock", version)));
@@ -208,23 +214,61 @@ impl Recorded {
             || RawJson::encode(&json!({ "type": "object" })).unwrap_or_else(|_| RawJson::empty_object());
         definition.tools = self.tools.into_pairs(EntryKind::Tool, |name| Tool::new(name, schema()));
         definition.prompts = self.prompts.into_pairs(EntryKind::Prompt, |name| Prompt::new(name));
-        for template in self.templates {
-            let mut answers = Answers::new(format!("the template `{}`", template.uri_template));
-            if let Ok(parsed) = Template::new(&template.uri_template) {
-                let matches = |uri: &str| parsed.match_uri(uri, VariablePolicy::default()).is_ok();
-                let is_of = |uri: &str| matches(uri) && !self.resources.listed.contains_key(uri);
-                let uris: Vec<_> = self.resources.answers.keys().filter(|uri| is_of(uri)).cloned().collect();
-                for uri in uris {
-                    if let Some(of_uri) = self.resources.answers.remove(&uri) {
-                        answers.append(of_uri);
-                    }
+        let templates = self
+            .templates
+            .into_pairs(EntryKind::ResourceTemplate, |text| ResourceTemplate::new(text, text))
+            .into_iter();
+        let mut matches_left = MAX_MATCHES;
+        definition.templates =
+            templates.map(|(template, _)| self.resources.move_to(template, &mut matches_left)).collect();
+        definition.resources = self.resources.into_pairs(EntryKind::Resource, |uri| Resource::new(uri, uri));
+        let left_out = retain_valid(&mut definition);
+        (definition, self.unreadable + left_out)
+    }
+}
+
+impl Entries<Resource, ReadResourceResult<'static>> {
+    /// Gives the answers of the resources that a template matches, and that are not listed, to it.
+    fn move_to(
+        &mut self,
+        template: ResourceTemplate,
+        matches_left: &mut usize,
+    ) -> (ResourceTemplate, Arc<Answers<ReadResourceResult<'static>>>) {
+        let mut answers = Answers::new(format!("the template `{}`", template.uri_template));
+        if let Ok(parsed) = Template::new(&template.uri_template) {
+            let (prefix, _) = template.uri_template.split_once('{').unwrap_or((&template.uri_template, ""));
+            let answered = self.answers.range(prefix.to_owned()..).map(|(uri, _)| uri);
+            let mut uris = Vec::new();
+            for uri in answered.take_while(|uri| uri.starts_with(prefix)).take(*matches_left) {
+                *matches_left -= 1;
+                let is_listed = self.listed.contains_key(uri);
+                if !is_listed && parsed.match_uri(uri, VariablePolicy::default()).is_ok() {
+                    uris.push(uri.clone());
                 }
             }
-            definition.templates.push((template, Arc::new(answers)));
+            for uri in uris {
+                if let Some(of_uri) = self.answers.remove(&uri) {
+                    answers.append(of_uri);
+                }
+            }
         }
-        definition.resources = self.resources.into_pairs(EntryKind::Resource, |uri| Resource::new(uri, uri));
-        definition
+        (template, Arc::new(answers))
     }
+}
+
+/// Leaves out the entries that no server can have, such as a tool with an invalid name. Returns how many there were.
+fn retain_valid(definition: &mut Definition) -> usize {
+    let number = |definition: &Definition| {
+        let Definition { tools, resources, templates, prompts, .. } = definition;
+        tools.len() + resources.len() + templates.len() + prompts.len()
+    };
+    let before = number(definition);
+    let mut router = Router::<()>::new("", "");
+    definition.tools.retain(|(tool, _)| router.tool(tool.clone(), ()).is_ok());
+    definition.resources.retain(|(resource, _)| router.resource(resource.clone(), ()).is_ok());
+    definition.templates.retain(|(template, _)| router.resource_template(template.clone(), ()).is_ok());
+    definition.prompts.retain(|(prompt, _)| router.prompt(prompt.clone(), ()).is_ok());
+    before - number(definition)
 }
 
 /// Returns a result without the metadata that each server writes itself.
@@ -270,5 +314,7 @@ fn error_of(error: &RawJson) -> RpcError {
 
 /// Beginning of the names of metadata of the protocol.
 const RESERVED: &str = "io.modelcontextprotocol/";
+/// How often a read resource is compared with a template. Further ones are resources of their own.
+const MAX_MATCHES: usize = 1_000_000;
 /// Largest trace that is read into memory.
 const MAX_TRACE: u64 = 512 << 20;
