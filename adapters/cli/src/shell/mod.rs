@@ -100,9 +100,9 @@ Commands:
   help, quit                  (so does Ctrl-D)
 
 Words are split and quoted as in a POSIX shell; a quote that is open goes on in
-the next line, and # begins a comment. Ctrl-C cancels the running request (of call,
-read, prompt, complete, ping, describe and the lists) and the form that it
-asks for; a second one ends the shell, as one during any other line does.
+the next line, and # begins a comment. Ctrl-C cancels the running request (of
+call, read, prompt, complete, ping, describe and the lists) and its form; a
+second one ends the shell, as one during any other line does.
 
 Results are kept as $1, $2 and so on, the last one also as $_, and under a name
 that a line begins with:
