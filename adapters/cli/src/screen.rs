@@ -11,6 +11,8 @@ use std::thread;
 
 use indicatif::ProgressBar;
 
+use crate::stop::Interrupts;
+
 /// The terminal of this process.
 static SCREEN: Screen = Screen { content: Mutex::new(Content::new()), changed: Condvar::new() };
 
@@ -24,6 +26,8 @@ struct Content {
     is_editing: bool,
     /// Dialogues that have the terminal, or wait for it.
     dialogues: u32,
+    /// Interrupts of a program that runs one call after another.
+    interrupts: Option<Interrupts>,
     /// Lines to be printed above the line that is edited.
     lines: VecDeque<String>,
     /// Lines that were dropped because there were too many.
@@ -32,7 +36,14 @@ struct Content {
 
 impl Content {
     const fn new() -> Self {
-        Self { bar: None, is_editing: false, dialogues: 0, lines: VecDeque::new(), dropped: 0 }
+        Self {
+            bar: None,
+            is_editing: false,
+            dialogues: 0,
+            interrupts: None,
+            lines: VecDeque::new(),
+            dropped: 0,
+        }
     }
 
     fn push_line(&mut self, line: &str) {
@@ -134,6 +145,16 @@ impl Drop for Dialogue {
     }
 }
 
+/// Sets what ends dialogues of this program.
+pub(crate) fn set_interrupts(interrupts: &Interrupts) {
+    content().interrupts = Some(interrupts.clone());
+}
+
+/// Returns whether the user interrupts the call that a dialogue is for.
+pub(crate) fn is_interrupted() -> bool {
+    content().interrupts.as_ref().is_some_and(Interrupts::is_requested)
+}
+
 // ---- the line that is edited -----------------------------------------------------------------------------------------
 
 /// The terminal, given to the editor of a line until this is dropped.
@@ -160,6 +181,15 @@ impl Drop for Editing {
             let _ = io::stderr().write_all(text.as_bytes());
         }
         SCREEN.changed.notify_all();
+    }
+}
+
+/// Ends the mode in which the editor has what is pasted marked, if it is on. For the end of the program by a signal: waits for nothing.
+#[cfg(unix)]
+pub(crate) fn end_editing() {
+    let is_editing = SCREEN.content.try_lock().is_ok_and(|content| content.is_editing);
+    if is_editing {
+        let _ = io::stdout().write_all(b"\x1b[?2004l").and_then(|()| io::stdout().flush());
     }
 }
 

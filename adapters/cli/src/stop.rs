@@ -76,6 +76,7 @@ mod unix {
                     }
                     IS_ENDING.store(true, Ordering::SeqCst);
                     terminate_all(SERVER_END_TIMEOUT);
+                    crate::screen::end_editing();
                     if let Some(terminal) = &terminal {
                         let _ = tcsetattr(io::stdin(), OptionalActions::Now, terminal);
                     }

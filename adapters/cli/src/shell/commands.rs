@@ -4,21 +4,23 @@ use alloc::collections::BTreeMap;
 use core::time::Duration;
 use std::io::{self, IsTerminal as _};
 use std::sync::PoisonError;
+use std::time::Instant;
 
+use console::{Alignment, measure_text_width, pad_str, truncate_str};
 use mcp_blocking::Error;
-use mcp_proto::client::SubscriptionKey;
+use mcp_proto::client::{Paginator, SubscriptionKey};
 use mcp_proto::model::{
     CallToolParams, CompleteParams, GetPromptParams, Map, ReadResourceParams, RequestParams,
     SubscriptionFilter,
 };
-use mcp_proto::{CallError, CallOptions, Change, EntryKind, RawJson};
+use mcp_proto::{CallError, CallOptions, Change, EntryKind, Era, RawJson};
 use serde::Serialize;
 use serde_json::json;
 use terminal_size::{Width, terminal_size};
 
 use super::ShellArgs;
 use super::completion::Completer;
-use super::editor::{Completion, Editor, EditorEvent};
+use super::editor::Completion;
 use super::kept::KeptResults;
 use super::line::{self, Statement};
 use super::lists::Lists;
@@ -34,6 +36,7 @@ use crate::paint::Paint;
 use crate::progress::ProgressDisplay;
 use crate::request;
 use crate::results;
+use crate::screen;
 use crate::session::{self, ClientSession};
 use crate::stop::Interrupts;
 use crate::tool_arguments::{self, ToolSchemas};
@@ -98,6 +101,7 @@ impl<'a> Shell<'a> {
             subscriptions: BTreeMap::new(),
             interrupts: Interrupts::new(),
         };
+        screen::set_interrupts(&shell.interrupts);
         shell.connect()?;
         Ok(shell)
     }
@@ -141,12 +145,16 @@ impl<'a> Shell<'a> {
     // ---- between the lines -----------------------------------------------------------------------------------------
 
     /// Waits for the user, and processes messages of the server meanwhile.
-    pub(super) fn wait_for(&mut self, editor: &Editor) -> EditorEvent {
+    ///
+    /// `next` waits for the user, at most for a time, and without end if there is none.
+    pub(super) fn wait_for<E>(&mut self, next: impl Fn(Option<Duration>) -> Option<E>) -> E {
+        // The next line of a script is there in no time.
+        let mut time = READY_TIME;
         loop {
-            let timeout = self.session.is_some().then_some(Duration::ZERO);
-            if let Some(event) = editor.next(timeout) {
+            if let Some(event) = next(self.session.is_some().then_some(time)) {
                 return event;
             }
+            time = Duration::ZERO;
             if let Some(session) = &mut self.session {
                 if let Err(error) = session.client.poll(IDLE_INTERVAL) {
                     let failure = session.failure(&error);
@@ -211,9 +219,7 @@ impl<'a> Shell<'a> {
     /// Fails if the line is wrong, or if its command fails.
     pub(super) fn run_line(&mut self, text: &str) -> Result<Flow, CommandFailure> {
         let Some(statement) = line::parse(text)? else { return Ok(Flow::Continue) };
-        self.interrupts.begin();
         let outcome = self.run(&statement);
-        self.interrupts.end();
         if let Some(session) = &mut self.session {
             session.progress.end();
             // A call may have failed because the connection has ended.
@@ -298,9 +304,25 @@ impl<'a> Shell<'a> {
         started: Result<StartedCall, Error>,
         hint: Hint<'_>,
     ) -> Result<RawJson, CommandFailure> {
+        let answered = self.wait_for_answer(started)?;
+        let session = self.session()?;
+        match (answered, session.unanswered.failure()) {
+            (Ok(None), _) => Err(cancelled()),
+            (_, Some(unanswered)) => Err(unanswered),
+            (Ok(Some(result)), None) => Ok(result),
+            (Err(error), None) => Err(request::refusal_failure(session, &error, hint)),
+        }
+    }
+
+    /// Waits for the answer of a call, which is `None` if an interrupt has cancelled it.
+    fn wait_for_answer(
+        &mut self,
+        started: Result<StartedCall, Error>,
+    ) -> Result<Result<Option<RawJson>, Error>, CommandFailure> {
         let (interrupts, stderr) = (self.interrupts.clone(), self.args.request_args.target.stderr);
         let session = self.session()?;
         session.progress.begin(ProgressDisplay::new(stderr));
+        interrupts.begin();
         let answered = started.and_then(|mut call| {
             loop {
                 if let Some(result) = session.client.wait_timeout(&mut call, INTERRUPT_INTERVAL)? {
@@ -312,13 +334,9 @@ impl<'a> Shell<'a> {
                 }
             }
         });
+        interrupts.end();
         session.progress.end();
-        match (answered, session.unanswered.failure()) {
-            (Ok(None), _) => Err(CommandFailure::failed("the call was cancelled")),
-            (_, Some(unanswered)) => Err(unanswered),
-            (Ok(Some(result)), None) => Ok(result),
-            (Err(error), None) => Err(request::refusal_failure(session, &error, hint)),
-        }
+        Ok(answered)
     }
 
     fn options(&self) -> CallOptions {
@@ -380,7 +398,11 @@ impl<'a> Shell<'a> {
         let mut words = words.iter();
         while let Some(word) = words.next() {
             if word == "--args" {
-                let source = words.next().map(|word| json_source(word));
+                let of_result = words.as_slice().first().map(|word| self.kept.lookup(word)).transpose()?;
+                let source = match (of_result.flatten(), words.next()) {
+                    (Some(value), _) => Some(object_source(value)),
+                    (None, word) => word.map(|word| json_source(word)),
+                };
                 object = match source {
                     Some(Ok(JsonSource::Stdin)) | None => {
                         return Err(CommandFailure::usage("--args takes a JSON object or @FILE here"));
@@ -469,9 +491,15 @@ impl<'a> Shell<'a> {
     }
 
     fn ping(&mut self) -> Result<(), CommandFailure> {
-        let session = self.session()?;
-        let time = session.client.ping().map_err(|error| session.failure(&error))?;
-        let millis = (time.as_secs_f64() * 1e6).round() / 1e3;
+        let client = &mut self.session()?.client;
+        let method = match client.peer().era() {
+            Era::Legacy => "ping",
+            Era::Modern => "server/discover",
+        };
+        let begin = Instant::now();
+        let started = client.start(method, &Map::<()>::new(), &CallOptions::new());
+        self.wait(started, &|_| None)?;
+        let millis = (begin.elapsed().as_secs_f64() * 1e6).round() / 1e3;
         match self.args.request_args.json {
             true => print_value(&json!({ "milliseconds": millis })),
             false => print(&format!("answered in {millis:.3} ms\n")),
@@ -519,14 +547,13 @@ impl<'a> Shell<'a> {
         let mut members = serde_json::Map::new();
         let mut rows = Vec::new();
         for kind in kinds.iter().copied() {
-            let session = self.session()?;
             let mut entries = Vec::new();
-            if session.client.peer().has(kind.capability()) {
-                entries = match session.client.list(kind) {
+            if self.session()?.client.peer().has(kind.capability()) {
+                entries = match self.read_list(kind)? {
                     Ok(entries) => entries,
                     // Many servers with resources do not implement templates.
                     Err(Error::Call(CallError::Rpc(_))) if kind == EntryKind::ResourceTemplate => Vec::new(),
-                    Err(error) => return Err(session.failure(&error)),
+                    Err(error) => return Err(self.session()?.failure(&error)),
                 };
             }
             rows.extend(entries.iter().map(|entry| short_entry(kind, entry)));
@@ -543,11 +570,32 @@ impl<'a> Shell<'a> {
         print(&format_rows(&rows))
     }
 
+    /// Reads the pages of a list. An interrupt ends that.
+    fn read_list(&mut self, kind: EntryKind) -> Result<Result<Vec<RawJson>, Error>, CommandFailure> {
+        let mut pages = Paginator::new(kind, MAX_LIST_BYTES);
+        loop {
+            let mut params = Map::new();
+            if let Some(cursor) = pages.cursor() {
+                params.insert("cursor".to_owned(), cursor.to_owned());
+            }
+            let started = self.session()?.client.start(kind.list_method(), &params, &CallOptions::new());
+            let page = match self.wait_for_answer(started)? {
+                Ok(Some(page)) => page,
+                Ok(None) => return Err(cancelled()),
+                Err(error) => return Ok(Err(error)),
+            };
+            let has_more =
+                pages.take(&page).map_err(|why| request::unreadable_result("a list", &why.to_string()))?;
+            if !has_more {
+                return Ok(Ok(pages.into_entries()));
+            }
+        }
+    }
+
     /// Prints an entry of any list in full.
     fn describe(&mut self, word: &str) -> Result<(), CommandFailure> {
         let name = self.kept.text(word)?;
         let is_json = self.args.request_args.json;
-        let session = self.session()?;
         let paint = Paint::for_stdout();
         for (kind, members, push) in [
             (EntryKind::Tool, &["name"][..], entries::push_tool as fn(&mut String, &RawJson, Paint)),
@@ -555,7 +603,7 @@ impl<'a> Shell<'a> {
             (EntryKind::Resource, &["uri", "name"], entries::push_resource),
             (EntryKind::ResourceTemplate, &["uriTemplate", "name"], entries::push_template),
         ] {
-            if !session.client.peer().has(kind.capability()) {
+            if !self.session()?.client.peer().has(kind.capability()) {
                 continue;
             }
             let is_named = |entry: &RawJson| {
@@ -563,7 +611,7 @@ impl<'a> Shell<'a> {
                     entry.member(member).and_then(|of| of.string()).is_some_and(|of| of == name)
                 })
             };
-            let found = session.client.list(kind);
+            let found = self.read_list(kind)?;
             if let Some(entry) = found.ok().and_then(|entries| entries.into_iter().find(is_named)) {
                 if is_json {
                     return print_json(&entry);
@@ -625,27 +673,46 @@ fn short_entry(kind: EntryKind, entry: &RawJson) -> (String, String) {
 
 /// Formats rows of a name and a text, as wide as the terminal.
 fn format_rows(rows: &[(String, String)]) -> String {
-    let paint = Paint::for_stdout();
     let columns = match terminal_size() {
         Some((Width(columns), _)) if io::stdout().is_terminal() => usize::from(columns),
         _ => usize::MAX,
     };
-    let rows: Vec<_> = rows.iter().map(|(name, about)| (escape::line(name), escape::line(about))).collect();
-    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(MAX_NAME_WIDTH);
+    format_rows_within(columns, rows, Paint::for_stdout())
+}
+
+fn format_rows_within(columns: usize, rows: &[(String, String)], paint: Paint) -> String {
+    let cut = |text: &str, room: usize| match room {
+        0 => String::new(),
+        room => truncate_str(text, room, "…").into_owned(),
+    };
+    // What is escaped has no control sequence, so its width is what the terminal shows.
+    let shown = |(name, about): &(String, String)| {
+        (cut(&escape::line(name), columns.saturating_sub(NAME_INDENT)), escape::line(about).into_owned())
+    };
+    let rows: Vec<_> = rows.iter().map(shown).collect();
+    let width = rows.iter().map(|(name, _)| measure_text_width(name)).max().unwrap_or(0).min(MAX_NAME_WIDTH);
     let mut out = String::new();
     for (name, about) in rows {
-        let used = name.chars().count().max(width) + 4;
-        let room = columns.saturating_sub(used);
-        let about = if about.chars().count() > room {
-            about.chars().take(room.saturating_sub(1)).chain((room > 0).then_some('…')).collect()
-        } else {
-            about.into_owned()
-        };
-        let row = format!("  {}  {about}", paint.name(format!("{name:width$}")));
+        let used = measure_text_width(&name).max(width) + 2 * NAME_INDENT;
+        let about = cut(&about, columns.saturating_sub(used));
+        let name = pad_str(&name, width, Alignment::Left, None);
+        let row = format!("  {}  {about}", paint.name(name));
         out.push_str(row.trim_end());
         out.push('\n');
     }
     out
+}
+
+/// Takes a value of a result as the arguments of a tool.
+fn object_source(value: RawJson) -> Result<JsonSource, String> {
+    match value.as_str().starts_with('{') {
+        true => Ok(JsonSource::Json(value)),
+        false => Err("must be a JSON object: the value of the result is none".into()),
+    }
+}
+
+fn cancelled() -> CommandFailure {
+    CommandFailure::failed("the call was cancelled")
 }
 
 /// Returns the commands with their words.
@@ -660,8 +727,36 @@ fn help() -> String {
 
 /// Interval at which messages of the server and the user are looked at in turn.
 const IDLE_INTERVAL: Duration = Duration::from_millis(25);
+/// Time in which a line that is there already is read.
+const READY_TIME: Duration = Duration::from_millis(5);
 /// Interval at which a running call looks for an interrupt.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(50);
+/// Blanks before a name, and behind it.
+const NAME_INDENT: usize = 2;
+/// Maximum size of a list in bytes. The page that exceeds it is the last one.
+const MAX_LIST_BYTES: usize = 16 << 20;
 /// Maximum width that names are aligned to.
 const MAX_NAME_WIDTH: usize = 32;
 const HELP_HINT: &str = "`help` lists the commands";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_and_long_texts_stay_in_their_rows() {
+        let row = |name: &str, about: &str| (name.to_owned(), about.to_owned());
+        let rows = [
+            row(&"漢".repeat(60), "x"),
+            row("a", &"字".repeat(60)),
+            row(&"n".repeat(100), "x"),
+            row("b", &"e\u{301}".repeat(60)),
+        ];
+        let shown = format_rows_within(80, &rows, Paint::for_stdout());
+        assert_eq!(shown.lines().count(), rows.len());
+        for line in shown.lines() {
+            assert!(measure_text_width(line) <= 80, "{line}");
+        }
+        assert!(format_rows_within(usize::MAX, &rows, Paint::for_stdout()).contains(&rows[1].1));
+    }
+}

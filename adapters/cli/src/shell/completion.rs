@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::commands::{COMMANDS, LOG_LEVELS};
 use super::editor::{COMPLETION_TIMEOUT, Candidate, Completion};
-use super::kept::KeptResults;
+use super::kept::{KeptResults, escaped};
 use super::line::{self, LastWord};
 use super::lists::Lists;
 use crate::completion_request::{self, CompletionTarget};
@@ -54,7 +54,7 @@ impl Completer<'_> {
         let Some((command, rest)) = words.split_first() else {
             return whole(COMMANDS.iter().map(|(name, _)| (*name).to_owned()));
         };
-        if text.starts_with('$') {
+        if is_of_result(text) {
             return whole(self.results());
         }
         let first = rest.first().map(String::as_str);
@@ -62,9 +62,9 @@ impl Completer<'_> {
             ("help", None) => whole(COMMANDS.iter().map(|(name, _)| (*name).to_owned())),
             ("log", None) => whole(LOG_LEVELS.iter().map(|level| (*level).to_owned())),
             ("show", None) => whole(self.results()),
-            ("call", None) => whole(self.names(EntryKind::Tool, "name", until)),
+            ("call", None) => texts(self.names(EntryKind::Tool, "name", until)),
             ("call", Some(tool)) => self.tool_argument(tool, rest.get(1..).unwrap_or_default(), text, until),
-            ("prompt", None) => whole(self.names(EntryKind::Prompt, "name", until)),
+            ("prompt", None) => texts(self.names(EntryKind::Prompt, "name", until)),
             ("prompt", Some(prompt)) => {
                 self.prompt_argument(prompt, rest.get(1..).unwrap_or_default(), text, until)
             }
@@ -73,10 +73,10 @@ impl Completer<'_> {
                 names.extend(self.names(EntryKind::Prompt, "name", until));
                 names.extend(self.names(EntryKind::Resource, "uri", until));
                 names.extend(self.names(EntryKind::ResourceTemplate, "uriTemplate", until));
-                whole(names)
+                texts(names)
             }
             ("read" | "subscribe" | "unsubscribe", None) => {
-                let mut found = whole(self.names(EntryKind::Resource, "uri", until));
+                let mut found = texts(self.names(EntryKind::Resource, "uri", until));
                 for template in self.names(EntryKind::ResourceTemplate, "uriTemplate", until) {
                     found.extend(self.template_variable(&template, text, until));
                 }
@@ -109,6 +109,7 @@ impl Completer<'_> {
 
     /// Completes the name or the value of an argument of a tool, by its schema.
     fn tool_argument(&mut self, tool: &str, given: &[String], text: &str, until: Instant) -> Vec<Word> {
+        let tool = self.kept.text(tool).unwrap_or_default();
         let is_tool =
             |entry: &RawJson| entry.member("name").and_then(|name| name.string()).is_some_and(|n| n == tool);
         let tools = self.entries(EntryKind::Tool, until);
@@ -117,12 +118,12 @@ impl Completer<'_> {
         let object = schema::resolve_ref(&root, root.clone());
         let properties = object.member("properties").map(|of| ordered::members(&of)).unwrap_or_default();
         match text.split_once('=') {
-            Some((_, value)) if value.starts_with('$') => prefixed(text, self.results()),
+            Some((_, value)) if is_of_result(value) => prefixed(text, self.results()),
             Some((name, _)) => {
                 let name = name.strip_suffix(':').unwrap_or(name);
                 let property = properties.into_iter().find(|(property, _)| property == name);
                 let values = property.map(|(_, schema)| known_values(&root, schema, MAX_NESTING));
-                prefixed(text, values.unwrap_or_default())
+                prefixed(text, values.unwrap_or_default().into_iter().map(escaped))
             }
             None => {
                 let required: Vec<String> =
@@ -135,13 +136,16 @@ impl Completer<'_> {
 
     /// Completes the name or the value of an argument of a prompt. The server knows its values.
     fn prompt_argument(&mut self, name: &str, given: &[String], text: &str, until: Instant) -> Vec<Word> {
+        let name = self.kept.text(name).unwrap_or_default();
         match text.split_once('=') {
-            Some((_, value)) if value.starts_with('$') => prefixed(text, self.results()),
+            Some((_, value)) if is_of_result(value) => prefixed(text, self.results()),
             Some((argument, value)) => {
                 let known = given.iter().filter_map(|word| word.split_once('='));
-                let known: Vec<_> = known.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-                let target = CompletionTarget::Prompt(name.to_owned());
-                prefixed(text, self.ask(&target, argument, value, &known, until))
+                let text_of = |value: &str| self.kept.text(value).unwrap_or_default();
+                let known: Vec<_> = known.map(|(name, value)| (name.to_owned(), text_of(value))).collect();
+                let (value, target) = (text_of(value), CompletionTarget::Prompt(name));
+                let values = self.ask(&target, argument, &value, &known, until);
+                prefixed(text, values.into_iter().map(escaped))
             }
             None => {
                 let prompts = self.entries(EntryKind::Prompt, until);
@@ -187,6 +191,16 @@ impl Completer<'_> {
         let result = answer.ok().and_then(|result| result.parse::<CompleteResult>().ok());
         result.map(|result| result.completion.values).unwrap_or_default()
     }
+}
+
+/// Returns whether a word is completed to a result, and is no text behind `$$`.
+fn is_of_result(word: &str) -> bool {
+    word.starts_with('$') && !word.starts_with("$$")
+}
+
+/// Returns words that stand for these texts.
+fn texts(texts: impl IntoIterator<Item = String>) -> Vec<Word> {
+    whole(texts.into_iter().map(escaped))
 }
 
 fn whole(texts: impl IntoIterator<Item = String>) -> Vec<Word> {

@@ -89,14 +89,19 @@ impl Editor {
 
     /// Waits for an event, at most for `timeout`, and without end if there is none.
     pub(super) fn next(&self, timeout: Option<Duration>) -> Option<EditorEvent> {
-        match timeout {
-            None => Some(self.events.recv().unwrap_or(EditorEvent::End)),
-            Some(timeout) => match self.events.recv_timeout(timeout) {
-                Ok(event) => Some(event),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => Some(EditorEvent::End),
-            },
-        }
+        receive(&self.events, timeout, EditorEvent::End)
+    }
+}
+
+/// Receives from a thread, at most for `timeout`, and without end if there is none. Without the thread there is `end`.
+pub(super) fn receive<E>(events: &Receiver<E>, timeout: Option<Duration>, end: E) -> Option<E> {
+    match timeout {
+        None => Some(events.recv().unwrap_or(end)),
+        Some(timeout) => match events.recv_timeout(timeout) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(end),
+        },
     }
 }
 

@@ -58,6 +58,7 @@ fn append(file: &Path, line: &str) -> io::Result<()> {
         }
         read => read?,
     };
+    set_private(file)?;
     let count = before.iter().filter(|byte| **byte == b'\n').count();
     if count < MAX_ENTRIES {
         return OpenOptions::new().append(true).open(file)?.write_all(format!("{line}\n").as_bytes());
@@ -66,19 +67,33 @@ fn append(file: &Path, line: &str) -> io::Result<()> {
     replace_content(file, &[&rest.concat(), line.as_bytes(), b"\n"]).map_err(|error| error.error)
 }
 
+/// Takes a file from other users, who may have been able to read it.
+fn set_private(file: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    #[cfg(not(unix))]
+    let _ = file;
+    Ok(())
+}
+
 /// Returns whether an entry may be kept: it has no blank at the beginning, and nothing in it looks like a secret.
 pub(super) fn is_kept(entry: &str) -> bool {
     let mask = Mask::default();
-    let names_secret = |word: &str| {
-        let name = word.split_once('=').map(|(name, _)| name.strip_suffix(':').unwrap_or(name));
-        name.is_some_and(|name| mask.is_secret_name(name))
+    // A name may stand anywhere: before a value, in JSON with a typo, in a comment. So each word that can be one counts.
+    let has_secret_name = |text: &str| {
+        let is_in_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
+        text.split(|c| !is_in_name(c)).any(|name| mask.is_secret_name(name))
     };
     let words = shlex::split(entry).unwrap_or_default();
-    let is_secret = words.iter().any(|word| {
-        // The JSON of `--args`, and behind `:=`, has members with names.
-        let json = word.find(['{', '[']).and_then(|at| serde_json::from_str(word.get(at..)?).ok());
-        names_secret(word) || mask.words(word) != *word || json.is_some_and(|json| has_secret(&json, &mask))
-    });
+    let is_secret = has_secret_name(entry)
+        || mask.words(entry) != entry
+        || words.iter().any(|word| {
+            // The JSON of `--args`, and behind `:=`, has members with names.
+            let json = word.find(['{', '[']).and_then(|at| serde_json::from_str(word.get(at..)?).ok());
+            has_secret_name(word)
+                || mask.words(word) != *word
+                || json.is_some_and(|json| has_secret(&json, &mask))
+        });
     !entry.trim().is_empty()
         && !entry.starts_with([' ', '\t'])
         && entry.len() <= MAX_ENTRY_BYTES
@@ -142,6 +157,15 @@ mod tests {
             ("call echo text=ghp_0123456789abcdefghijABCDEFGHIJ012345", false),
             (r#"call login --args '{"password": "x"}'"#, false),
             (r#"call echo --args '{"text": "x"}'"#, true),
+            (r#"call t --args '{"password": "hunter2",}'"#, false),
+            (r#"call t 'x[0]:={"token":"hunter4"}'"#, false),
+            (r#"call t --args '{"j":"{\"password\":\"hunter5\"}"}'"#, false),
+            ("complete prompt:login password hunter3", false),
+            ("call t password hunter9", false),
+            ("call t password = hunter11", false),
+            ("call t pass'word'=hunter12", false),
+            ("ping # password=x", false),
+            ("call t passwords=none", true),
             ("", false),
         ] {
             assert_eq!(is_kept(entry), want, "{entry}");
@@ -174,7 +198,11 @@ mod tests {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;
-            let mode = fs::metadata(folder.join("history")).expect("a file").permissions().mode();
+            let file = folder.join("history");
+            // A file that is there already may be readable for others.
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("a file");
+            shells[1].add("ping");
+            let mode = fs::metadata(file).expect("a file").permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }
         fs::remove_dir_all(folder).expect("removed");

@@ -37,17 +37,22 @@ impl KeptResults {
     /// Keeps a result, under a name if there is one, which another result loses. Returns its label, or `None` if there is no room.
     pub(super) fn keep(&mut self, name: Option<&str>, of: &str, value: RawJson) -> Option<String> {
         self.count += 1;
+        // Those with other names stay, so they must leave room. Otherwise nothing is dropped.
+        let others = self.all.iter().filter(|kept| kept.name.is_some() && kept.name.as_deref() != name);
+        let bytes: usize = others.map(|kept| kept.value.as_str().len()).sum();
+        if bytes.saturating_add(value.as_str().len()) > MAX_BYTES {
+            return None;
+        }
         if let Some(name) = name {
             self.all.retain(|kept| kept.name.as_deref() != Some(name));
         }
         let of = of.to_owned();
         self.all.push(KeptResult { number: self.count, name: name.map(str::to_owned), of, value });
         while self.unnamed().count() > MAX_UNNAMED || self.bytes() > MAX_BYTES {
-            // The new one goes last: it is the one that has no room if all others have names.
-            let oldest = self.all.iter().position(|kept| kept.name.is_none());
-            self.all.remove(oldest.unwrap_or(self.all.len() - 1));
+            let Some(oldest) = self.all.iter().position(|kept| kept.name.is_none()) else { break };
+            self.all.remove(oldest);
         }
-        self.all.last().filter(|kept| kept.number == self.count).map(KeptResult::label)
+        self.all.last().map(KeptResult::label)
     }
 
     pub(super) fn all(&self) -> &[KeptResult] {
@@ -143,6 +148,11 @@ impl KeptResults {
     }
 }
 
+/// Writes a text so that it is no result.
+pub(super) fn escaped(text: String) -> String {
+    if text.starts_with('$') { format!("${text}") } else { text }
+}
+
 /// Returns a text without the `$` before another one.
 fn unescaped(text: &str) -> &str {
     if text.starts_with("$$") { text.get(1..).unwrap_or_default() } else { text }
@@ -220,5 +230,12 @@ mod tests {
         // Two of them have no room, and the one that has a name stays.
         assert_eq!(kept.keep(Some("larger"), "call", large), None);
         assert!(kept.lookup("$large").is_ok() && kept.lookup("$larger").is_err());
+        // What has no room takes the place of nothing.
+        let huge = json(&format!("\"{}\"", "x".repeat(MAX_BYTES)));
+        assert_eq!(
+            (kept.keep(Some("first"), "call", huge.clone()), kept.keep(None, "call", huge)),
+            (None, None)
+        );
+        assert_eq!(kept.text("$first").expect("a value"), "0");
     }
 }

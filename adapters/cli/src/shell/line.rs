@@ -4,25 +4,76 @@ use crate::failure::CommandFailure;
 
 /// A line that may go on in the next one, because a quote is open.
 #[derive(Default)]
-pub(super) struct PendingLine(Option<String>);
+pub(super) struct PendingLine {
+    text: String,
+    /// Where `text` ends. All of it is read once, however many parts it has.
+    scanner: Scanner,
+    is_open: bool,
+}
 
 impl PendingLine {
     /// Adds a part. Returns the line once it is complete.
     pub(super) fn push(&mut self, part: &str) -> Option<String> {
-        let line = match self.0.take() {
-            Some(before) => format!("{before}\n{part}"),
-            None => part.to_owned(),
-        };
-        if is_complete(&line) {
-            return Some(line);
+        if self.is_open {
+            self.scanner.take("\n");
+            self.text.push('\n');
         }
-        self.0 = Some(line);
-        None
+        self.scanner.take(part);
+        self.text.push_str(part);
+        self.is_open = self.scanner.is_open();
+        if self.is_open {
+            return None;
+        }
+        self.scanner = Scanner::default();
+        Some(core::mem::take(&mut self.text))
     }
 
     /// Returns whether the end of a line is missing.
     pub(super) const fn is_open(&self) -> bool {
-        self.0.is_some()
+        self.is_open
+    }
+}
+
+/// Finds out whether a text ends within a quote or behind a backslash, as `shlex` reads it.
+#[derive(Default)]
+struct Scanner {
+    place: Place,
+    is_escaped: bool,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    BetweenWords,
+    Word,
+    Quote(char),
+    Comment,
+}
+
+impl Scanner {
+    fn take(&mut self, text: &str) {
+        for c in text.chars() {
+            if core::mem::take(&mut self.is_escaped) {
+                continue;
+            }
+            self.place = match (self.place, c) {
+                (Place::Comment, '\n') => Place::BetweenWords,
+                (Place::Comment, _) | (Place::BetweenWords, '#') => Place::Comment,
+                (Place::Quote(open), _) if c == open => Place::Word,
+                (Place::Quote('"') | Place::Word | Place::BetweenWords, '\\') => {
+                    self.is_escaped = true;
+                    if self.place == Place::BetweenWords { Place::Word } else { self.place }
+                }
+                (quote @ Place::Quote(_), _) => quote,
+                (_, '"' | '\'') => Place::Quote(c),
+                (_, ' ' | '\t' | '\n') => Place::BetweenWords,
+                _ => Place::Word,
+            };
+        }
+    }
+
+    const fn is_open(&self) -> bool {
+        self.is_escaped || matches!(self.place, Place::Quote(_))
     }
 }
 
@@ -153,6 +204,22 @@ mod tests {
         assert!(pending.is_open());
         assert_eq!(pending.push("b'").as_deref(), Some("call echo 'text=a\nb'"));
         assert!(!pending.is_open());
+    }
+
+    #[test]
+    fn line_is_open_exactly_if_it_cannot_be_split() {
+        let chars = ['a', ' ', '#', '\'', '"', '\\', '\n'];
+        for number in 0..chars.len().pow(5) {
+            let digits = (0..5).scan(number, |rest, _| {
+                let digit = *rest % chars.len();
+                *rest /= chars.len();
+                Some(digit)
+            });
+            let text: String = digits.map(|digit| chars[digit]).collect();
+            let mut scanner = Scanner::default();
+            scanner.take(&text);
+            assert_eq!(scanner.is_open(), !is_complete(&text), "{text:?}");
+        }
     }
 
     #[test]

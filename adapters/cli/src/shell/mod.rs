@@ -7,8 +7,9 @@ mod history;
 mod kept;
 mod line;
 mod lists;
+mod script;
 
-use std::io::{self, BufRead as _, IsTerminal as _};
+use std::io::{self, IsTerminal as _};
 
 use clap::Args;
 
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &ShellArgs) -> Result<(), CommandFailure> {
     let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     let mut shell = Shell::open(args, is_terminal)?;
     let outcome =
-        if is_terminal { run_on_terminal(&mut shell) } else { run_script(&mut shell, args.keep_going) };
+        if is_terminal { run_on_terminal(&mut shell) } else { script::run(&mut shell, args.keep_going) };
     shell.close();
     outcome
 }
@@ -55,7 +56,7 @@ fn run_on_terminal(shell: &mut Shell<'_>) -> Result<(), CommandFailure> {
     loop {
         editor.prompt();
         let text = loop {
-            match shell.wait_for(&editor) {
+            match shell.wait_for(|timeout| editor.next(timeout)) {
                 EditorEvent::Line(text) => break text,
                 EditorEvent::End => return Ok(()),
                 EditorEvent::Complete { line, reply } => {
@@ -80,41 +81,6 @@ fn run_on_terminal(shell: &mut Shell<'_>) -> Result<(), CommandFailure> {
     }
 }
 
-/// Runs the lines of stdin.
-///
-/// # Errors
-///
-/// That of the first line that fails, or with `keep_going` one with its exit code.
-fn run_script(shell: &mut Shell<'_>, keep_going: bool) -> Result<(), CommandFailure> {
-    let (mut pending, mut failed, mut exit) = (PendingLine::default(), 0u64, None);
-    let mut number = 0u64;
-    for text in io::stdin().lock().lines() {
-        let text = text.map_err(|error| CommandFailure::failed(format!("stdin cannot be read: {error}")))?;
-        number += 1;
-        let Some(line) = pending.push(&text) else { continue };
-        match shell.run_line(&line) {
-            Ok(Flow::Continue) => {}
-            Ok(Flow::Quit) => break,
-            Err(failure) => {
-                let failure = failure.with_context(&format!("line {number}"));
-                if !keep_going {
-                    return Err(failure);
-                }
-                shell.report(&failure);
-                failed += 1;
-                exit = exit.or_else(|| Some(failure.exit()));
-            }
-        }
-    }
-    if pending.is_open() {
-        return Err(CommandFailure::usage(format!("line {number}: a quote is not closed")));
-    }
-    match exit {
-        Some(exit) => Err(CommandFailure::new(exit, format!("{failed} of the lines failed"))),
-        None => Ok(()),
-    }
-}
-
 const HELP: &str = "\
 Commands:
   tools, resources, prompts   list what the server offers
@@ -134,8 +100,9 @@ Commands:
   help, quit                  (so does Ctrl-D)
 
 Words are split and quoted as in a POSIX shell; a quote that is open goes on in
-the next line, and # begins a comment. Ctrl-C cancels the running call, a second
-one ends the shell.
+the next line, and # begins a comment. Ctrl-C cancels the running request (of
+call, read, prompt, complete, ping, describe and the lists) and its form; a
+second one ends the shell, as one during any other line does.
 
 Results are kept as $1, $2 and so on, the last one also as $_, and under a name
 that a line begins with:
@@ -146,8 +113,8 @@ for a $ at the beginning of a value. Of results without a name the last 100 are
 kept, of all 32 MiB; the oldest ones without a name are dropped.
 
 The history is in the state folder of the user ($XDG_STATE_HOME/mcp-probe, mode
-0600), 1000 lines. A line that begins with a blank is not kept, nor is one with
-an argument whose name or value looks like a secret.
+0600), 1000 lines. A line that begins with a blank is not kept, nor is one in
+which a word anywhere is the name of a secret (as `password`) or looks like one.
 
 With --json each result is printed as one line of JSON: that of call, read,
 prompt, complete and describe as the server sent it; {\"tools\": [...]}, and

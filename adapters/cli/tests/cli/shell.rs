@@ -41,6 +41,9 @@ fn script_ends_at_the_first_failure_with_its_exit_code() {
         ("x = ping\n", 2, "`ping` has no result to name"),
         ("x =\n", 2, "a command is missing behind `x =`"),
         ("call echo 'text=a\n", 2, "line 1: a quote is not closed"),
+        ("ping\ncall echo text=it's\nping\nping\n", 2, "line 2: a quote is not closed"),
+        ("ping\ncall nothing 'text=a\nb\nc'\n", 1, "line 2: the server answered with an error: unknown tool"),
+        ("x = call add a=1 b=2\ncall add --args $x/content\n", 2, "--args must be a JSON object"),
         ("describe nothing\n", 1, "there is nothing with the name `nothing`"),
         ("show x\n", 2, "`x` is no result"),
         ("unsubscribe a:b\n", 2, "there is no subscription to a:b"),
@@ -158,4 +161,66 @@ fn flood_on_stderr_blocks_no_line() {
     let args = ["shell", "--stderr", "show", "--", "sh", "-c", &serve];
     let output = run_with_input(&args, &[], "call echo text=a\ncall echo text=b\n").assert_ok();
     assert_eq!(output.stdout, "a\nb\n");
+}
+
+#[test]
+fn object_of_a_result_is_taken_as_the_arguments() {
+    let script = "call add a=1 b=2\ncall echo text=x --args $1/structuredContent\n";
+    let output = shell(&["--trace"], &[], script);
+    output.assert_stderr(&["\"sum\":3,\"text\":\"x\""]);
+}
+
+#[cfg(unix)]
+#[test]
+fn line_that_is_no_text_fails_alone() {
+    let script = "printf 'ping\\n\\377\\ncall echo text=last\\n' | \"$0\" shell --keep-going -- \"$0\" serve";
+    let output = std::process::Command::new("sh").args(["-c", script, PROBE]).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stdout.ends_with("\nlast\n"), "{stdout}");
+    assert!(stderr.contains("line 2: the line is not UTF-8"), "{stderr}");
+}
+
+/// Before, each line of an open quote was read again with all before it.
+#[test]
+fn long_statement_is_read_once() {
+    let script = format!("call echo 'text={}'\n", "x\n".repeat(20_000));
+    let output = shell(&[], &[], &script).assert_ok();
+    assert!(output.elapsed < core::time::Duration::from_secs(20), "{:?}", output.elapsed);
+}
+
+/// A server may ping, and give up without an answer.
+#[cfg(unix)]
+#[test]
+fn server_is_answered_while_the_script_is_quiet() {
+    use crate::shell_server::ShellServer;
+    use std::io::{Read as _, Write as _};
+    use std::process::Stdio;
+
+    let server = ShellServer::legacy()
+        .on_line("*notifications/initialized*", r#"printf '{"jsonrpc":"2.0","id":"own","method":"ping"}\n'"#)
+        .on_line("*'\"own\"'*", "echo answered >&2");
+    let mut child = crate::support::probe_command()
+        .args(["shell", "--stderr", "show", "--", "sh", "-c", &server.script()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stderr = child.stderr.take().unwrap();
+    let (sender, shown) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut text, mut chunk) = (String::new(), [0; 256]);
+        while let Ok(n @ 1..) = stderr.read(&mut chunk) {
+            text += &String::from_utf8_lossy(&chunk[..n]);
+            if text.contains("answered") {
+                let _ = sender.send(());
+            }
+        }
+    });
+    let answered = shown.recv_timeout(core::time::Duration::from_secs(20));
+    let _ = stdin.write_all(b"quit\n");
+    let code = child.wait().unwrap().code();
+    assert_eq!((answered, code), (Ok(()), Some(0)));
 }

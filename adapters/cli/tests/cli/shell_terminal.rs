@@ -9,8 +9,10 @@ use std::thread;
 use std::time::Instant;
 
 use rustix::termios::{Winsize, tcsetwinsize};
+use serde_json::json;
 
 use crate::config_file::TemporaryDirectory;
+use crate::shell_server::ShellServer;
 use crate::support::{PROBE, probe_command};
 use crate::terminal::open_terminal;
 
@@ -26,12 +28,16 @@ struct User {
 impl User {
     /// Starts `mcp-probe ARGS` on a terminal of so many columns, with its state in this folder.
     fn new(args: &[&str], columns: u16, state: &TemporaryDirectory) -> Self {
+        Self::of_program(PROBE, args, columns, state)
+    }
+
+    fn of_program(program_name: &str, args: &[&str], columns: u16, state: &TemporaryDirectory) -> Self {
         let (keyboard, program) = open_terminal();
         let size = Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&keyboard, size).unwrap();
         // It has the terminal as its own, so that Ctrl-C reaches it.
         let child = Command::new("setsid")
-            .args(["-c", PROBE])
+            .args(["-c", program_name])
             .args(args)
             .envs(probe_command().get_envs().filter_map(|(name, value)| Some((name, value?))))
             .env("TERM", "xterm-256color")
@@ -258,4 +264,88 @@ fn bar_of_a_call_is_removed_before_its_result() {
         assert_eq!(behind_bar.trim_start_matches('\r'), "counted to 20", "{shown:?}");
         assert_eq!(user.ends(), Some(0));
     }
+}
+
+/// A server whose tool and the only value of its argument look like results.
+fn dollar_server() -> ShellServer {
+    let schema = json!({"type": "object", "properties": {"mode": {"enum": ["$a"]}}});
+    ShellServer::legacy()
+        .with_result("tools/list", &json!({"tools": [{"name": "$dollar", "inputSchema": schema}]}))
+}
+
+#[test]
+fn completed_word_that_begins_with_a_dollar_is_no_result() {
+    let state = TemporaryDirectory::new();
+    let script = dollar_server().script();
+    let mut user = User::new(&["shell", "--", "sh", "-c", &script], 80, &state);
+    user.sees("mcp> \r\u{1b}[5C");
+    user.types("call \t");
+    user.sees("call $$dollar ");
+    user.types("\t");
+    user.sees("mode=");
+    user.types("\t");
+    user.sees("mode=$$a ");
+    user.types("\u{3}");
+    user.enters("quit");
+    assert_eq!(user.ends(), Some(0));
+}
+
+#[test]
+fn list_is_cancelled_by_an_interrupt() {
+    let state = TemporaryDirectory::new();
+    let script = ShellServer::legacy().replace_method("tools/list", ":").script();
+    for line in ["tools", "describe echo"] {
+        let mut user = User::new(&["shell", "--trace", "--", "sh", "-c", &script], 80, &state);
+        user.enters(line);
+        user.sees("\"method\":\"tools/list\"");
+        // The request is written before it is waited for.
+        thread::sleep(Duration::from_millis(300));
+        user.types("\u{3}");
+        user.sees("the call was cancelled");
+        user.enters("quit");
+        assert_eq!(user.ends(), Some(0));
+    }
+}
+
+#[test]
+fn interrupt_cancels_the_form() {
+    let state = TemporaryDirectory::new();
+    let serve = ["shell", "--trace", "--", PROBE, "serve", "--everything"];
+    let mut user = User::new(&serve, 200, &state);
+    user.enters("call sign");
+    user.sees("  > ");
+    user.types("\u{3}");
+    // The server may answer that before its call is cancelled.
+    user.sees("\"action\":\"cancel\"");
+    user.enters("call echo text=after");
+    user.sees("\r\nafter\r\n");
+    user.enters("quit");
+    assert_eq!(user.ends(), Some(0));
+}
+
+#[test]
+fn form_of_a_script_that_is_typed_gets_its_lines() {
+    let state = TemporaryDirectory::new();
+    let piped = format!("{PROBE} shell -- {PROBE} serve --everything | cat");
+    let mut user = User::of_program("sh", &["-c", &piped], 80, &state);
+    user.types("call sign\n");
+    user.sees("  > ");
+    user.types("Ada\n");
+    user.sees("[c]ancel: ");
+    user.types("y\n");
+    user.sees("Hello, Ada!");
+    user.types("quit\n");
+    assert_eq!(user.ends(), Some(0));
+}
+
+#[test]
+fn terminated_shell_leaves_the_mode_for_what_is_pasted() {
+    use rustix::process::{Pid, Signal, kill_process};
+
+    let state = TemporaryDirectory::new();
+    let mut user = User::new(&["shell", "--", PROBE, "serve"], 80, &state);
+    user.sees("mcp> \r\u{1b}[5C");
+    kill_process(Pid::from_child(&user.child), Signal::TERM).unwrap();
+    user.sees("\u{1b}[?2004l");
+    assert_eq!(user.ends(), None);
 }
