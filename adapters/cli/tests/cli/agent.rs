@@ -1,5 +1,6 @@
 //! The command `mcp`: each tool, what is not allowed, and calls that do not end by themselves.
 
+use alloc::sync::Arc;
 use core::time::Duration;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -7,7 +8,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
