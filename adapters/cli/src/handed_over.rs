@@ -4,9 +4,7 @@
 use std::env;
 
 use mcp_proto::http::client::Config;
-
-use crate::failure::CommandFailure;
-use crate::server::Server;
+use serde::de::DeserializeOwned;
 
 /// Variable with the server, if no word names one.
 pub(crate) const SERVER: &str = "MCP_PROBE_SERVER";
@@ -18,9 +16,9 @@ pub(crate) const PATH: &str = "MCP_PROBE_PATH";
 /// # Errors
 ///
 /// Fails if it is none. The message contains no value.
-pub(crate) fn server() -> Option<Result<Server, CommandFailure>> {
+pub(crate) fn server<T: DeserializeOwned>() -> Option<Result<T, String>> {
     let text = env::var(SERVER).ok()?;
-    let unread = |_| CommandFailure::usage(format!("the server in the variable {SERVER} cannot be read"));
+    let unread = |_| format!("the server in the variable {SERVER} cannot be read");
     Some(serde_json::from_str(&text).map_err(unread))
 }
 

@@ -156,7 +156,8 @@ impl Server {
             }
             (None, Some(url)) => Self::Remote(RemoteServer::new(url.to_owned(), Vec::new())),
             (None, None) if place.command.is_empty() => {
-                return handed_over::server().unwrap_or_else(|| Err(CommandFailure::usage(NO_SERVER)));
+                let handed = handed_over::server().unwrap_or_else(|| Err(NO_SERVER.to_owned()));
+                return handed.map_err(CommandFailure::usage);
             }
             (None, None) => Self::from_command(place.command.iter().cloned()),
         })
