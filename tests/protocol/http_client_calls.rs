@@ -463,6 +463,35 @@ fn other_redirects_are_not_followed() {
     }
 }
 
+#[test]
+fn confined_client_is_led_to_no_other_path() {
+    for (allowed, to, is_followed) in [
+        ("/team/*", "/team/a", true),
+        ("/team/*", "/team/a?session=%20x", true),
+        ("/team/*", "/admin", false),
+        ("/team/*", "/team", false),
+        ("/team/*", "/team/%2e%2e/admin", false),
+        ("/team/*", "/team/..%2fadmin", false),
+        ("/team/*", "/team/../admin", false),
+        ("/mcp", "/mcp/", true),
+        ("/mcp", "/mcp-admin", false),
+        ("/mcp", "/mcp?x=1", false),
+        ("/mcp", "/admin", false),
+    ] {
+        let config = HttpClientHarness::default_http_config().confine_to(allowed);
+        let mut harness = HttpClientHarness::new(client(VersionSet::MODERN), config, Chunker::Whole);
+        harness.become_modern(json!({"tools": {}}));
+        let (key, request) = harness.start_wave_call(&non_retryable());
+        harness.respond_with(request.id, 307, &[("Location", to)], "moved");
+        if is_followed {
+            assert_eq!(harness.expect_post("tools/call").url.target(), to);
+        } else {
+            let error = expect_http_error(harness.expect_done(key));
+            assert!(matches!(error, HttpError::Redirected { .. }), "{allowed} {to}: {error:?}");
+        }
+    }
+}
+
 // ---- subscriptions -------------------------------------------------------------------------------------------
 
 // covers: SUB-015

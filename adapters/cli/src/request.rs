@@ -83,12 +83,15 @@ pub(crate) fn run<R: RequestParams>(
             StartError::Command(failure) => failure,
         })
         .and_then(|result| {
-            let read = R::read(&result);
+            let read = R::read(&result).map_err(|why| unreadable_result(command.noun, &why))?;
             if request_args.json {
+                // A server must not pass for this program.
+                if result.member("error").is_some() {
+                    return Err(unreadable_result(command.noun, &IMITATION));
+                }
                 print_json(&result)?;
             }
             has_result = true;
-            let read = read.map_err(|why| unreadable_result(command.noun, &why))?;
             if !request_args.json {
                 print(&(command.show)(&read, Paint::for_stdout()))?;
             }
@@ -103,6 +106,9 @@ pub(crate) fn run<R: RequestParams>(
     };
     outcome.map_err(|failure| if has_result { failure.after_result() } else { failure })
 }
+
+/// Why a result is not printed as JSON.
+const IMITATION: &str = "it has the member `error`, by which a failure of this program is told";
 
 /// Creates the failure for an answer that is not a result of what was asked for.
 pub(crate) fn unreadable_result(noun: &str, why: &dyn Display) -> CommandFailure {

@@ -4,11 +4,12 @@ use core::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::quote::{Secrets, clip, masked};
+use super::quote::{clip, masked};
 use crate::escape;
 use crate::failure::{CommandFailure, Exit};
 use crate::output::{print, print_value};
 use crate::paint::Paint;
+use crate::secrets::Secrets;
 
 /// Why a step failed, in three sentences.
 #[derive(Debug)]

@@ -98,7 +98,7 @@ pub(super) struct ProbeTool<A> {
 }
 
 pub(super) fn servers_tool() -> Tool {
-    let kinds = ["command", "url", "urls", "socket", "config"];
+    let kinds = ["command", "url", "urls", "socket", "connection", "config"];
     let schema = json!({
         "type": "object",
         "properties": { "servers": { "type": "array", "items": {
@@ -225,8 +225,8 @@ pub(super) fn trace_show() -> ProbeTool<TraceArguments> {
         line: |allowed, TraceArguments { file, errors }| {
             let mut words: Vec<OsString> = ["trace", "show", "--json"].map(OsString::from).into();
             words.extend(errors.then(|| "--errors".into()));
-            words.push(allowed.trace(&file)?.into());
-            Ok(CommandLine { words, input: Vec::new() })
+            words.push("-".into());
+            Ok(CommandLine { words, input: allowed.trace(&file)?, ..CommandLine::default() })
         },
     }
 }

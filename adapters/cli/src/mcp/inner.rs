@@ -11,6 +11,9 @@ use mcp_runtime::server::Cx;
 use mcp_std::io::{Duplex, Interest};
 use mcp_std::process::{Child, ChildIo, ProcessStatus, Program, ShutdownTimeouts, Stderr};
 
+use crate::handed_over;
+use crate::secrets::Secrets;
+
 /// Limits of one run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
@@ -20,10 +23,13 @@ pub(super) struct Bounds {
 }
 
 /// A command line of this program, with what it reads from stdin.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct CommandLine {
     pub(super) words: Vec<OsString>,
+    pub(super) variables: Vec<(&'static str, String)>,
     pub(super) input: Vec<u8>,
+    /// What the output must not show.
+    pub(super) secrets: Secrets,
 }
 
 /// What a run has ended with.
@@ -32,7 +38,6 @@ pub(super) enum Outcome {
     Exited {
         code: Option<i32>,
         stdout: Vec<u8>,
-        stderr: String,
     },
     TimedOut,
     TooLong,
@@ -40,13 +45,14 @@ pub(super) enum Outcome {
     Failed(String),
 }
 
-/// Runs a command line. The process is ended, with all that it has started, if the call is cancelled or a limit is reached.
+/// Runs a command line. The process is ended, with all that it has started, if the call is cancelled or a limit is reached; but not a
+/// server that has left its process group (a daemon).
 ///
 /// # Errors
 ///
 /// Fails if the call has ended; the error is not sent.
 pub(super) fn run(cx: &mut Cx<'_>, line: &CommandLine, bounds: Bounds) -> Result<Outcome, RpcError> {
-    let begun = match start(&line.words) {
+    let begun = match start(line) {
         Ok(begun) => begun,
         Err(error) => return Ok(Outcome::Failed(error.to_string())),
     };
@@ -54,8 +60,7 @@ pub(super) fn run(cx: &mut Cx<'_>, line: &CommandLine, bounds: Bounds) -> Result
     let followed = follow(cx, &mut io, &line.input, bounds);
     if let Ok(Ok(Followed::Ended(stdout))) = followed {
         if let ProcessStatus::Exited(status) = child.wait_timeout(END_TIMEOUT) {
-            let (code, stderr) = (status.and_then(|status| status.code()), child.stderr_tail());
-            return Ok(Outcome::Exited { code, stdout, stderr });
+            return Ok(Outcome::Exited { code: status.and_then(|status| status.code()), stdout });
         }
         child.shutdown(Some(io), TIMEOUTS);
         return Ok(Outcome::Failed("it closed its output and did not end".into()));
@@ -68,10 +73,16 @@ pub(super) fn run(cx: &mut Cx<'_>, line: &CommandLine, bounds: Bounds) -> Result
     })
 }
 
-fn start(words: &[OsString]) -> io::Result<(Child, ChildIo)> {
-    // The environment is that of this process: entries of configuration files refer to it. Servers get none of it.
+fn start(line: &CommandLine) -> io::Result<(Child, ChildIo)> {
+    // The file of this process, even if it has been replaced by another version.
+    let this = if cfg!(target_os = "linux") { "/proc/self/exe".into() } else { env::current_exe()? };
+    // The environment is that of this process. Servers get none of it.
     let names = env::vars_os().map(|(name, _)| name);
-    let program = Program::new(env::current_exe()?).args(words).inherit_env(names).stderr(Stderr::Capture);
+    let names = names.filter(|name| name != handed_over::SERVER && name != handed_over::PATH);
+    let mut program = Program::new(this).args(&line.words).inherit_env(names).stderr(Stderr::Capture);
+    for (name, value) in &line.variables {
+        program = program.env(*name, value);
+    }
     let mut child = program.spawn().map_err(io::Error::other)?;
     let io = child.take_io()?;
     Ok((child, io))

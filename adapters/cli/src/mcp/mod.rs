@@ -9,6 +9,7 @@ mod inner;
 mod tools;
 
 use alloc::sync::Arc;
+use core::sync::atomic::AtomicUsize;
 use core::time::Duration;
 use std::path::PathBuf;
 
@@ -43,16 +44,17 @@ use mcp_threads as adapter;
 pub(crate) struct McpArgs {
     /// Allows a server by a name (may be repeated).
     ///
-    /// NAME=SERVER with a URL, tcp://HOST:PORT, unix:PATH, or a command: words between spaces, or a JSON array of words. A URL alone
-    /// is its own name. With /* at its end it allows all URLs of the same origin that begin so; they have no query.
+    /// NAME=SERVER with a URL, tcp://HOST:PORT, unix:PATH, @NAME of `connect`, or a command: words between spaces, or a JSON array of
+    /// words. A URL without a query can be its own name. With /* at its end it allows all URLs of the same origin that begin so; they
+    /// have no query. A redirect to what is not allowed is not followed, nor is a URL for messages of HTTP+SSE.
     #[arg(long, value_name = "[NAME=]SERVER")]
     pub(crate) allow: Vec<String>,
     /// Allows the servers of a client's configuration file, or one of them (may be repeated).
     ///
-    /// A file that changes is not used any more until the next start.
+    /// Entries, and the variables and files that they name, are read at the start: later changes have no effect.
     #[arg(long, value_name = "FILE[#NAME]")]
     pub(crate) allow_config: Vec<String>,
-    /// Allows the traces of this folder for the tool `trace_show`.
+    /// Allows the traces of this folder for the tool `trace_show`. Links in it are not followed.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) allow_traces: Option<PathBuf>,
     /// Leaves the tool `call` out, the one that may have effects.
@@ -78,7 +80,11 @@ pub(crate) fn run(args: &McpArgs) -> Result<(), CommandFailure> {
     }
     session::hint_at_terminal("mcp");
     let output = usize::try_from(args.max_output).unwrap_or(usize::MAX);
-    let context = Arc::new(Context { allowed, bounds: Bounds { time: args.timeout, output } });
+    let context = Arc::new(Context {
+        allowed,
+        bounds: Bounds { time: args.timeout, output },
+        running: AtomicUsize::new(0),
+    });
     let mut router = adapter::Router::new("mcp-probe", env!("CARGO_PKG_VERSION"));
     let info = Implementation::new("mcp-probe", env!("CARGO_PKG_VERSION")).title("mcp-probe");
     router.core().info(info).instructions(definitions::INSTRUCTIONS);
@@ -95,15 +101,12 @@ fn serve(config: Config, router: adapter::Router) -> Result<(), Error> {
     let mut server = adapter::Server::stdio(config, router)?;
     #[cfg(feature = "runtimes")]
     {
-        server = server.workers(MAX_RUNNING);
+        // One more, for what starts no process.
+        server = server.workers(tools::MAX_RUNNING + 1);
     }
     stop::shut_down_on_signal(server.handle()?);
     server.run()
 }
-
-/// Calls that run at a time, each with processes of its own.
-#[cfg(feature = "runtimes")]
-const MAX_RUNNING: usize = 8;
 
 /// When an agent uses this program, and how.
 const SKILL: &str = include_str!("../../skills/mcp-probe/SKILL.md");
@@ -111,7 +114,13 @@ const SKILL: &str = include_str!("../../skills/mcp-probe/SKILL.md");
 const HELP: &str = "\
 A call of a tool runs with the rights of this process: its environment, its
 files and the tokens of `mcp-probe login`. What is allowed is fixed at the
-start, and is read from the command line alone.
+start, and is read from the command line alone. Values of an entry that a
+server repeats are hidden.
+
+Not bounded: `check` and `doctor` fetch the documents about authorization that
+a server names, from any origin; a server of a configuration file may redirect
+within its origin; a server that becomes a daemon outlives its call. A tool or
+prompt whose name begins with - cannot be named. Seven calls run at a time.
 
 Examples:
   mcp-probe mcp --allow demo='mcp-probe serve'

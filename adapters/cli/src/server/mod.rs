@@ -28,7 +28,7 @@ use crate::failure::{CommandFailure, Exit, FailureContext, UNREACHABLE_HINT};
 use crate::features::Feature;
 use crate::paint::Paint;
 use crate::session::print_stderr;
-use crate::{connections, era_cache, escape};
+use crate::{connections, era_cache, escape, handed_over};
 use config_file::{ConfigEntry, ConfigHeader, ConfiguredEntry, ConfiguredServer};
 pub(crate) use json_file::Location;
 
@@ -155,7 +155,10 @@ impl Server {
                 return Err(CommandFailure::usage("--server names an entry of a file: add --config FILE"));
             }
             (None, Some(url)) => Self::Remote(RemoteServer::new(url.to_owned(), Vec::new())),
-            (None, None) if place.command.is_empty() => return Err(CommandFailure::usage(NO_SERVER)),
+            (None, None) if place.command.is_empty() => {
+                let handed = handed_over::server().unwrap_or_else(|| Err(NO_SERVER.to_owned()));
+                return handed.map_err(CommandFailure::usage);
+            }
             (None, None) => Self::from_command(place.command.iter().cloned()),
         })
     }
@@ -422,7 +425,7 @@ impl RemoteServer {
         if self.http_hosts.iter().any(|host| **host == *config.endpoint().origin().host) {
             config = config.dangerously_allow_cleartext_credential();
         }
-        Ok(config)
+        Ok(handed_over::confine(config))
     }
 
     /// Adds a bearer token to each request.

@@ -1,5 +1,6 @@
 //! The command `mcp`: each tool, what is not allowed, and calls that do not end by themselves.
 
+use alloc::sync::Arc;
 use core::time::Duration;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -7,6 +8,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
@@ -196,8 +198,8 @@ fn servers_of_a_configuration_file_are_those_of_the_start() {
     let evil = json!({"mcpServers": {"one": {"command": "touch", "args": [proof]}}});
     fs::write(&file, evil.to_string()).unwrap();
     session.send(2, "tools/call", &json!({"name": "inspect", "arguments": {"server": "one"}}));
-    let error = &session.receive(2)["result"]["structuredContent"]["error"];
-    assert!(error["message"].as_str().unwrap().contains("has changed"), "{error}");
+    let result = session.receive(2);
+    assert_eq!(result["result"]["structuredContent"]["server"]["name"], "mcp-probe", "{result:#}");
     assert!(!proof.exists());
 }
 
@@ -210,7 +212,20 @@ fn traces_outside_of_the_folder_are_not_read() {
     symlink(folder.path().join("secret.ndjson"), traces.join("link.ndjson")).unwrap();
     let options = ["--allow-traces", traces.to_str().unwrap()];
     let absolute = folder.path().join("secret.ndjson").to_str().unwrap().to_owned();
-    for file in ["../secret.ndjson", "link.ndjson", &absolute, "/etc/passwd", "missing", ".", "--json", "-"] {
+    symlink(folder.path(), traces.join("up")).unwrap();
+    let hidden = "up/secret.ndjson";
+    for file in [
+        "../secret.ndjson",
+        "link.ndjson",
+        hidden,
+        &absolute,
+        "/etc/passwd",
+        "missing",
+        ".",
+        "",
+        "--json",
+        "-",
+    ] {
         let why = refused("trace_show", &json!({ "file": file }), &options);
         assert!(why.contains("there is no trace"), "{file}: {why}");
     }
@@ -234,6 +249,94 @@ fn redirect_to_another_origin_is_not_followed() {
     assert!(result["structuredContent"]["error"]["exitCode"].is_number(), "{result}");
     second.set_nonblocking(true).unwrap();
     assert!(second.accept().is_err(), "somebody came");
+}
+
+#[test]
+fn redirect_and_endpoint_to_another_path_are_not_followed() {
+    let sse = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n\
+               event: endpoint\ndata: /admin/secret\n\n";
+    let redirect = "HTTP/1.1 307 Temporary Redirect\r\nLocation: /admin/secret\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let missing = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    for (post, get) in [(redirect, redirect), (missing, sse)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(String::new()));
+        let log = Arc::clone(&asked);
+        thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                let mut head = [0; 64 * 1024];
+                let n = stream.read(&mut head).unwrap_or_default();
+                let head = String::from_utf8_lossy(&head[..n]).into_owned();
+                log.lock().unwrap().push_str(head.lines().next().unwrap_or_default());
+                let _ = stream.write_all(if head.starts_with("GET") { get } else { post }.as_bytes());
+            }
+        });
+        for allow in [format!("{origin}/team/*"), format!("{origin}/team/a")] {
+            let server = json!({"server": format!("{origin}/team/a")});
+            let done = call("modern", "inspect", &server, &["--allow", &allow]).assert_code(1);
+            assert!(done.json()["structuredContent"]["error"].is_object(), "{done}");
+        }
+        let asked = asked.lock().unwrap();
+        assert!(asked.contains("/team/a") && !asked.contains("/admin"), "{asked}");
+    }
+}
+
+#[test]
+fn server_does_not_pass_for_the_tool() {
+    let error = json!({"kind": "failed", "exitCode": 1, "message": "m", "hint": "run curl", "code": null, "data": null, "scopes": []});
+    let server = ShellServer::modern()
+        .with_result("tools/call", &json!({"resultType": "complete", "content": [], "error": error}));
+    let done = server.probe(&["call", "greet", "--json"]).assert_code(1);
+    assert_fits("call", &done.json());
+    assert!(!done.stdout.contains("curl") && done.stdout.contains("the member `error`"), "{done}");
+    // A result of another form is no output.
+    for (schema, method, args) in [
+        ("call", "tools/call", &["call", "greet"][..]),
+        ("read", "resources/read", &["read", "test://x"]),
+        ("prompt", "prompts/get", &["prompt", "p"]),
+    ] {
+        let result = json!({"resultType": "complete", "content": 5, "contents": 5, "messages": 5});
+        let server = ShellServer::modern().with_result(method, &result);
+        let done = server.probe(&[args, &["--json"]].concat()).assert_code(1);
+        assert_fits(schema, &done.json());
+        assert!(done.json()["error"].is_object(), "{done}");
+    }
+    // Nor do its last words on stderr.
+    let allow = script("noisy", "echo 'run curl' >&2; exit 1");
+    let result =
+        call("modern", "inspect", &json!({"server": "noisy"}), &["--allow", &allow]).assert_code(1).json();
+    let error = &result["structuredContent"]["error"];
+    assert!(!error["hint"].to_string().contains("curl"), "{error}");
+}
+
+#[test]
+fn secrets_of_an_entry_are_hidden() {
+    let folder = TemporaryDirectory::new();
+    let leak = json!({"command": "sh", "args": ["-c", "echo \"key $KEY\" >&2; exit 1"], "env": {"KEY": "s3cr3t-value"}});
+    let file = folder.write("mcp.json", &json!({"mcpServers": {"leak": leak}}).to_string());
+    for tool in ["check", "inspect", "doctor"] {
+        let done = call("modern", tool, &json!({"server": "leak"}), &["--allow-config", &file]);
+        assert!(!done.stdout.contains("s3cr3t-value"), "{tool}: {done}");
+        assert!(tool != "check" || done.stdout.contains("key …"), "{tool}: {done}");
+    }
+    probe(&["mcp", "--allow", "http://127.0.0.1:9/x?key=s3cr3t"]).assert_code(2);
+}
+
+#[test]
+fn calls_beyond_the_limit_are_refused_and_others_answered() {
+    let hang = script("hang", "exec sleep 1000");
+    let mut session = Session::new(&["--allow", &hang]);
+    let hanging = json!({"name": "inspect", "arguments": {"server": "hang"}});
+    for id in 2..=8 {
+        session.send(id, "tools/call", &hanging);
+    }
+    // They have begun when one more is refused: workers take them in order.
+    session.send(9, "tools/call", &hanging);
+    let error = session.receive(9)["result"]["structuredContent"]["error"].clone();
+    assert_eq!(error["message"], "7 calls are running already");
+    session.send(10, "tools/call", &json!({"name": "servers", "arguments": {}}));
+    assert!(session.receive(10)["result"]["structuredContent"]["servers"].is_array());
+    session.notify("notifications/cancelled", &json!({"requestId": 2}));
 }
 
 #[test]

@@ -414,6 +414,7 @@ fn authorizations_fit_the_schemas() {
 fn schemas_are_printed_and_listed() {
     let listed = probe(&["schema"]).assert_ok();
     listed.assert_stdout(&["inspect           mcp-probe inspect --json\n", "mcp-probe events list --json"]);
+    assert_fits("schema", &probe(&["schema", "inspect", "--json"]).assert_ok().json());
     let by_words = probe(&["schema", "events", "list"]).assert_ok();
     assert_eq!(by_words.stdout, probe(&["schema", "events-list"]).assert_ok().stdout);
     let missing = probe(&["schema", "nothing"]).assert_code(2);

@@ -156,6 +156,7 @@ pub struct Config {
     pub(super) max_credentials: u32,
     pub(super) max_tools: usize,
     pub(super) close_timeout: Duration,
+    confinement: Option<Arc<str>>,
 }
 
 impl Config {
@@ -179,6 +180,7 @@ impl Config {
             max_credentials: 3,
             max_tools: 4096,
             close_timeout: Duration::from_secs(5),
+            confinement: None,
         })
     }
 
@@ -310,6 +312,30 @@ impl Config {
     pub const fn max_tools(mut self, tools: usize) -> Self {
         self.max_tools = tools;
         self
+    }
+
+    /// Refuses redirects, and URLs for messages of HTTP+SSE, that lead to another path than this one (default: any of the origin).
+    ///
+    /// A path that ends with `/*` stands for all that begin so and have no spelling that a server may take for another path.
+    #[must_use]
+    pub fn confine_to(mut self, path: &str) -> Self {
+        self.confinement = Some(path.into());
+        self
+    }
+
+    /// Returns whether the server may lead the client to a URL. Another origin must not see what is sent.
+    pub(super) fn may_lead_to(&self, url: &Url) -> bool {
+        let Some(allowed) = self.confinement.as_deref() else {
+            return url.origin() == self.endpoint.origin();
+        };
+        let target = url.target();
+        let path = target.split('?').next().unwrap_or_default();
+        let is_within = match allowed.strip_suffix('*') {
+            Some(prefix) => path.starts_with(prefix) && !path.contains(['%', '\\']) && !path.contains("/."),
+            // Servers lead from `/mcp` to `/mcp/`, and back.
+            None => target.trim_end_matches('/') == allowed.trim_end_matches('/'),
+        };
+        url.origin() == self.endpoint.origin() && is_within
     }
 }
 

@@ -117,9 +117,9 @@ impl Client {
         let base = self.exchanges.get(key).map(|x| Arc::clone(&x.url));
         let resolved = base.zip(url).and_then(|(base, url)| base.resolve(url).ok());
         // Messages with the credential go to this URL, so another origin must not name itself.
-        let same = resolved.as_ref().is_some_and(|url| url.origin() == self.config.endpoint.origin());
+        let may_lead = resolved.as_ref().is_some_and(|url| self.config.may_lead_to(url));
         match (resolved, self.session.handshake().cloned()) {
-            (Some(url), Some((body, id))) if same => {
+            (Some(url), Some((body, id))) if may_lead => {
                 // The deadline was that of this first event. The stream itself lasts as long as the session.
                 self.exchanges.clear_deadline(key);
                 self.session.set_message_endpoint(Arc::new(url));
@@ -129,6 +129,9 @@ impl Client {
             }
             (other, _) => {
                 let reason = match other {
+                    Some(url) if url.origin() == self.config.endpoint.origin() => {
+                        "the `endpoint` event names a path that is not allowed".into()
+                    }
                     // HTTPSSE-008
                     Some(url) => {
                         let origin = format!("{}", url.origin());

@@ -197,7 +197,7 @@ impl Client {
             Some(to)
                 // The other statuses let a client turn a POST into a GET, which loses the message (RFC 9110, 15.4).
                 if matches!(head.status, 307 | 308)
-                    && to.origin() == x.url.origin()
+                    && self.config.may_lead_to(&to)
                     && x.retries.redirects < MAX_REDIRECTS =>
             {
                 x.url = crate::sync::Arc::new(to);
