@@ -584,8 +584,9 @@ impl<'a> Shell<'a> {
                 Ok(None) => return Err(cancelled()),
                 Err(error) => return Ok(Err(error)),
             };
-            let has_more =
-                pages.take(&page).map_err(|why| request::unreadable_result("a list", &why.to_string()))?;
+            let has_more = pages
+                .take(&page)
+                .map_err(|why| request::unreadable_result(kind.list_method(), &why.to_string()))?;
             if !has_more {
                 return Ok(Ok(pages.into_entries()));
             }
