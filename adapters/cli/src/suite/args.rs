@@ -76,8 +76,8 @@ and says what it expects, if it has to be more than a result:
                  exists    true or false
                  length    of a text in characters, an array or an object
                  type      string, number, integer, boolean, null, array, object
-               The pointer \"\" is the whole result. Integers are compared exactly, and
-               have at most 64 bits; 1e30 is a floating-point number.
+               The pointer \"\" is the whole result. Integers have at most 64 bits
+               and are compared exactly; 1e30 is a floating-point number.
   \"isError\"    true: the result reports an error of the tool, which otherwise
                fails the step
   \"error\"      true, or {\"code\": N, \"message\": TEXT or {…}}: the answer is an

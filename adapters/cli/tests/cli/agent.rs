@@ -330,13 +330,12 @@ fn calls_beyond_the_limit_are_refused_and_others_answered() {
     for id in 2..=8 {
         session.send(id, "tools/call", &hanging);
     }
-    // They have begun when one more is refused: workers take them in order.
     session.send(9, "tools/call", &hanging);
-    let error = session.receive(9)["result"]["structuredContent"]["error"].clone();
-    assert_eq!(error["message"], "7 calls are running already");
+    // Workers need not take them in order.
+    let refused = session.next();
+    assert_eq!(refused["result"]["structuredContent"]["error"]["message"], "7 calls are running already");
     session.send(10, "tools/call", &json!({"name": "servers", "arguments": {}}));
     assert!(session.receive(10)["result"]["structuredContent"]["servers"].is_array());
-    session.notify("notifications/cancelled", &json!({"requestId": 2}));
 }
 
 #[test]
@@ -408,12 +407,17 @@ impl Session {
 
     /// Returns the next response, which has to be that of this request.
     fn receive(&mut self, id: u32) -> Value {
+        let response = self.next();
+        assert_eq!(response["id"], id, "{response}");
+        response
+    }
+
+    fn next(&mut self) -> Value {
         loop {
             let mut line = String::new();
             assert_ne!(self.stdout.read_line(&mut line).expect("UTF-8"), 0, "it has ended");
             let message: Value = serde_json::from_str(&line).expect("JSON");
             if message["method"].is_null() {
-                assert_eq!(message["id"], id, "{message}");
                 return message;
             }
         }
