@@ -476,6 +476,11 @@ fn confined_client_is_led_to_no_other_path() {
         ("/mcp", "/mcp/", true),
         ("/mcp", "/mcp-admin", false),
         ("/mcp", "/mcp?x=1", false),
+        ("/mcp", "/mcp//", false),
+        ("/mcp?k=a", "/mcp/?k=a", true),
+        ("/mcp?k=a", "/mcp?k=a//", false),
+        ("/team*", "/team-two", false),
+        ("/", "//admin", false),
         ("/mcp", "/admin", false),
     ] {
         let config = HttpClientHarness::default_http_config().confine_to(allowed);

@@ -24,8 +24,8 @@ pub(crate) fn server<T: DeserializeOwned>() -> Option<Result<T, String>> {
 
 /// Keeps a client to the path that was handed over, if one was.
 pub(crate) fn confine(config: Config) -> Config {
-    match env::var(PATH) {
-        Ok(path) => config.confine_to(&path),
-        Err(_) => config,
+    match env::var_os(PATH) {
+        Some(path) => config.confine_to(&path.to_string_lossy()),
+        None => config,
     }
 }

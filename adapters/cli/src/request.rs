@@ -85,11 +85,7 @@ pub(crate) fn run<R: RequestParams>(
         .and_then(|result| {
             let read = R::read(&result).map_err(|why| unreadable_result(command.noun, &why))?;
             if request_args.json {
-                // A server must not pass for this program.
-                if result.member("error").is_some() {
-                    return Err(unreadable_result(command.noun, &IMITATION));
-                }
-                print_json(&result)?;
+                print_result(command.noun, &result)?;
             }
             has_result = true;
             if !request_args.json {
@@ -105,6 +101,18 @@ pub(crate) fn run<R: RequestParams>(
         None => outcome,
     };
     outcome.map_err(|failure| if has_result { failure.after_result() } else { failure })
+}
+
+/// Prints a result as JSON.
+///
+/// # Errors
+///
+/// Fails if it looks like a failure of this program, for which a server must not pass, or if stdout cannot be written to.
+pub(crate) fn print_result(noun: &str, result: &RawJson) -> Result<(), CommandFailure> {
+    match result.member("error") {
+        Some(_) => Err(unreadable_result(noun, &IMITATION)),
+        None => print_json(result),
+    }
 }
 
 /// Why a result is not printed as JSON.

@@ -39,6 +39,11 @@ impl Secrets {
         text
     }
 
+    /// Returns whether a text may have a secret, or the beginning of one that was cut off.
+    pub(crate) fn may_be_in(&self, text: &str) -> bool {
+        !self.0.is_empty() && (text.contains('…') || self.0.iter().any(|secret| text.contains(secret)))
+    }
+
     /// Replaces each secret in the texts of a value, but not in names of members. Returns whether one was there.
     pub(crate) fn redact_texts(&self, value: &mut Value) -> bool {
         match value {

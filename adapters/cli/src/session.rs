@@ -17,8 +17,8 @@ use mcp_proto::model::{
 };
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{
-    CallError, CallKey, CallOptions, Change, Diagnostic, Era, Limits, Progress, RpcError, UseError,
-    VersionSet,
+    CallError, CallKey, CallOptions, Change, Diagnostic, EntryKind, Era, Limits, Progress, RpcError,
+    UseError, VersionSet,
 };
 use mcp_std::process::{ShutdownReport, ShutdownStage, ShutdownTimeouts};
 
@@ -304,6 +304,18 @@ fn task_note(task: &Task<'_>) -> String {
     match &task.status_message {
         Some(message) => format!("the tool runs as a task: {status}: {message}"),
         None => format!("the tool runs as a task: {status}"),
+    }
+}
+
+/// Prints a note about a list that was not read to its end.
+pub(crate) fn note_incomplete(list: EntryKind, diagnostic: Option<&Diagnostic>, is_cut: bool) {
+    if let Some(diagnostic) = diagnostic {
+        print_note(&diagnostic.to_string());
+    } else if is_cut {
+        print_note(&format!(
+            "the list of {} is cut: it has more pages or bytes than are read",
+            list.list_member()
+        ));
     }
 }
 

@@ -38,8 +38,8 @@ pub(crate) fn with_server(words: impl Iterator<Item = OsString>) -> Vec<OsString
     let connection = of_connections.next().map(|(at, _)| at);
     let mut urls = words.iter().enumerate().filter(|(_, word)| word.to_str().is_some_and(is_address));
     let url = urls.rfind(|(at, _)| !is_value(*at)).map(|(at, _)| at);
-    // The other one may be a word of the command: a resource with a URL, or a value with an @.
-    let connection = connection.filter(|at| url.is_none() || is_first(&words, *at));
+    // The other one may be a word of the command: a resource with a URL, or a value with an @. A server is the first word or the last.
+    let connection = connection.filter(|at| url.is_none_or(|url| url < *at) || is_first(&words, *at));
     if let Some(at) = connection.or(url) {
         let url = words.remove(at);
         words.extend(["--".into(), url]);
@@ -181,6 +181,8 @@ mod tests {
             ("call echo @lab text=@x", "call echo text=@x -- @lab"),
             ("call echo --args @file @lab", "call echo --args @file -- @lab"),
             ("read @lab http://h/resource", "read http://h/resource -- @lab"),
+            ("read http://h/resource @lab", "read http://h/resource -- @lab"),
+            ("complete prompt:p name http://v @lab", "complete prompt:p name http://v -- @lab"),
             ("events list @lab", "events list -- @lab"),
             ("complete prompt:p name @a http://h/mcp", "complete prompt:p name @a -- http://h/mcp"),
             ("call echo @../up", "call echo @../up"),

@@ -21,6 +21,7 @@ use crate::authorization;
 use crate::connections;
 use crate::escape;
 use crate::failure::{CommandFailure, Exit};
+use crate::handed_over;
 use crate::output::{print, print_value};
 use crate::paint::Paint;
 use crate::proxy::first_message::shared_capabilities;
@@ -256,9 +257,11 @@ fn start() -> Result<(), CommandFailure> {
     let failed =
         |error: io::Error| CommandFailure::failed(format!("the background process does not start: {error}"));
     let program = env::current_exe().map_err(failed)?;
-    // It must not hold what the first shell has open: a pipe that is read to its end, or a lock.
+    // It must not hold what the first shell has open: a pipe that is read to its end, or a lock. A script has numbers up to 9 for that.
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(START_SCRIPT.join(" ")).arg(program);
+    // What `mcp` allows this process is not for all.
+    command.env_remove(handed_over::SERVER).env_remove(handed_over::PATH);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(failed)?;
     let mut said = String::new();
@@ -296,7 +299,7 @@ fn check_folder(folder: &Path, creates: bool) -> Result<(), CommandFailure> {
     }
 }
 
-/// Words of a script that starts `$0` without the descriptors that scripts have numbers for.
+/// Words of a script that starts `$0` without the descriptors from 3 to 9.
 const START_SCRIPT: [&str; 10] =
     ["exec", "\"$0\"", "keep-connections", "3>&-", "4>&-", "5>&-", "6>&-", "7>&-", "8>&-", "9>&-"];
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");

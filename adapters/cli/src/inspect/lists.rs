@@ -40,14 +40,7 @@ impl ListReader {
             return Vec::new();
         }
         let pages = session.client.read_pages(list);
-        if let Some(diagnostic) = pages.diagnostic {
-            session::print_note(&diagnostic.to_string());
-        } else if pages.is_cut {
-            session::print_note(&format!(
-                "the list of {} is cut: it has more pages or bytes than are read",
-                list.list_member()
-            ));
-        }
+        session::note_incomplete(list, pages.diagnostic.as_ref(), pages.is_cut);
         match pages.error {
             None => {}
             // Many servers with resources do not implement templates.

@@ -140,7 +140,7 @@ impl Allowed {
                 }
             }
             Some(Place::Config(server)) => {
-                server.secrets().iter().for_each(|secret| reach.secrets.add(secret));
+                server.named_secrets().iter().for_each(|secret| reach.secrets.add(secret));
                 let server = serde_json::to_string(server).map_err(|error| error.to_string())?;
                 reach.variables.push((handed_over::SERVER, server));
             }

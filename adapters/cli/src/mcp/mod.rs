@@ -46,7 +46,8 @@ pub(crate) struct McpArgs {
     ///
     /// NAME=SERVER with a URL, tcp://HOST:PORT, unix:PATH, @NAME of `connect`, or a command: words between spaces, or a JSON array of
     /// words. A URL without a query can be its own name. With /* at its end it allows all URLs of the same origin that begin so; they
-    /// have no query. A redirect to what is not allowed is not followed, nor is a URL for messages of HTTP+SSE.
+    /// have no query. A redirect to what is not allowed is not followed, nor is a URL for messages of HTTP+SSE: such a server has two
+    /// paths, and needs a URL with /* above both.
     #[arg(long, value_name = "[NAME=]SERVER")]
     pub(crate) allow: Vec<String>,
     /// Allows the servers of a client's configuration file, or one of them (may be repeated).

@@ -146,9 +146,7 @@ fn answer<A>(
         return failure("failed", 1, "the program has printed no result", None);
     };
     let end = code.map_or_else(|| "a signal".to_owned(), |code| format!("the exit code {code}"));
-    // A command line that is refused has reached no server.
-    let trust = if is_error && code == Some(2) { "" } else { UNTRUSTED };
-    let notice = format!("`{}` has ended with {end}. {trust}", tool.name);
+    let notice = format!("`{}` has ended with {end}. {UNTRUSTED}", tool.name);
     // As text, too: some clients show no structured results. Its escapes are those of the terminal.
     let content = vec![Content::text(notice), Content::text(structured.as_str().to_owned())];
     CallToolResult::content(content).structured_content(structured).is_error(is_error)
@@ -156,6 +154,9 @@ fn answer<A>(
 
 /// Returns an output without secrets; as it is, if it has none.
 fn redacted(output: RawJson, secrets: &Secrets) -> Option<RawJson> {
+    if !secrets.may_be_in(output.as_str()) {
+        return Some(output);
+    }
     let mut value: Value = output.parse().ok()?;
     if secrets.redact_texts(&mut value) { RawJson::encode(&value).ok() } else { Some(output) }
 }

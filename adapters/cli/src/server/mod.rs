@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use mcp_blocking::Error;
 use mcp_proto::http::client::{Config, Credential, Url};
 use mcp_proto::http::fields::AUTHORIZATION;
+use mcp_proto_trace::Mask;
 use mcp_runtime::client::{Connector, Options};
 use mcp_std::io::StreamAddress;
 use mcp_std::process::{Program, Stderr};
@@ -129,6 +130,19 @@ impl Server {
             }
             Self::Stream(_) => Vec::new(),
         }
+    }
+
+    /// Returns those of the [secrets](Self::secrets) that are told from other values by their names or their form: what a program gets
+    /// besides, a level of its log for example, may be a word of any text.
+    pub(crate) fn named_secrets(&self) -> Vec<String> {
+        let Self::Program(program) = self else { return self.secrets() };
+        let mask = Mask::default();
+        let is_secret = |name: &str, value: &str| mask.is_secret_name(name) || mask.words(value) != value;
+        let values = program.env.iter().filter_map(|(name, value)| {
+            let value = value.clone().or_else(|| env::var(name).ok())?;
+            is_secret(name, &value).then_some(value)
+        });
+        values.collect()
     }
 
     /// Returns the server that a URL, a command or a configuration file names, without further options.

@@ -371,7 +371,7 @@ impl<'a> Shell<'a> {
         let read = R::read(&result);
         let read = read.map_err(|why| request::unreadable_result(of.noun, &why))?;
         if self.args.request_args.json {
-            print_json(&result)?;
+            request::print_result(of.noun, &result)?;
         }
         let paint = Paint::for_stdout();
         let shown = show(&read, paint);
@@ -415,10 +415,18 @@ impl<'a> Shell<'a> {
         }
         tool_arguments::check_unique(arguments.iter().map(|argument| &argument.name))?;
         let object = tool_arguments::read_object(&object, &self.args.request_args.target.authorization)?;
-        let options = self.options();
+        let (options, interrupts) = (self.options(), self.interrupts.clone());
         let session = self.session()?;
         let hint: Hint<'_> = &|client| request::alternatives(client, EntryKind::Tool, "tool", "name", &tool);
-        let mut schemas = match ToolSchemas::fetch(&tool, &arguments, session) {
+        // An interrupt ends the call when the list is there.
+        interrupts.begin();
+        let fetched = ToolSchemas::fetch(&tool, &arguments, session);
+        let is_interrupted = interrupts.is_requested();
+        interrupts.end();
+        if is_interrupted {
+            return Err(cancelled());
+        }
+        let mut schemas = match fetched {
             Ok(schemas) => schemas,
             Err(error) => return Err(request::refusal_failure(session, &error, hint)),
         };
@@ -588,6 +596,7 @@ impl<'a> Shell<'a> {
                 .take(&page)
                 .map_err(|why| request::unreadable_result(kind.list_method(), &why.to_string()))?;
             if !has_more {
+                session::note_incomplete(kind, pages.diagnostic().as_ref(), pages.is_cut());
                 return Ok(Ok(pages.into_entries()));
             }
         }

@@ -20,7 +20,7 @@ pub(super) fn run(shell: &mut Shell<'_>, keep_going: bool) -> Result<(), Command
         Script::start().map_err(|error| CommandFailure::failed(format!("stdin cannot be read: {error}")))?;
     let (mut pending, mut failed, mut exit) = (PendingLine::default(), 0u64, None);
     // A failure is of the line in which its command begins.
-    let (mut number, mut begin) = (0u64, 0);
+    let (mut number, mut begin, mut is_broken) = (0u64, 0, false);
     loop {
         script.request();
         let Some(read) = shell.wait_for(|timeout| script.next(timeout)) else { break };
@@ -29,16 +29,16 @@ pub(super) fn run(shell: &mut Shell<'_>, keep_going: bool) -> Result<(), Command
             begin = number;
         }
         let outcome = match read {
-            Ok(bytes) => match String::from_utf8(bytes) {
-                Ok(text) => match pending.push(&text) {
+            Ok(bytes) => {
+                is_broken |= core::str::from_utf8(&bytes).is_err();
+                match pending.push(&String::from_utf8_lossy(&bytes)) {
+                    Some(_) if core::mem::take(&mut is_broken) => {
+                        Err(CommandFailure::usage("the line is not UTF-8"))
+                    }
                     Some(line) => shell.run_line(&line),
                     None => continue,
-                },
-                Err(_) => {
-                    pending = PendingLine::default();
-                    Err(CommandFailure::usage("the line is not UTF-8"))
                 }
-            },
+            }
             Err(error) => return Err(CommandFailure::failed(format!("stdin cannot be read: {error}"))),
         };
         match outcome {

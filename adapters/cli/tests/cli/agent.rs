@@ -312,8 +312,12 @@ fn server_does_not_pass_for_the_tool() {
 #[test]
 fn secrets_of_an_entry_are_hidden() {
     let folder = TemporaryDirectory::new();
-    let leak = json!({"command": "sh", "args": ["-c", "echo \"key $KEY\" >&2; exit 1"], "env": {"KEY": "s3cr3t-value"}});
-    let file = folder.write("mcp.json", &json!({"mcpServers": {"leak": leak}}).to_string());
+    let leak = json!({"command": "sh", "args": ["-c", "echo \"key $API_KEY\" >&2; exit 1"], "env": {"API_KEY": "s3cr3t-value"}});
+    // What is no secret may be a word of any text.
+    let loud = json!({"command": "sh", "args": ["-c", "echo noise; exec \"$0\" serve", PROBE], "env": {"LOG_LEVEL": "warning"}});
+    let file = folder.write("mcp.json", &json!({"mcpServers": {"leak": leak, "loud": loud}}).to_string());
+    let done = call("modern", "doctor", &json!({"server": "loud"}), &["--allow-config", &file]).assert_ok();
+    assert!(done.stdout.contains(r#""state":"warning""#), "{done}");
     for tool in ["check", "inspect", "doctor"] {
         let done = call("modern", tool, &json!({"server": "leak"}), &["--allow-config", &file]);
         assert!(!done.stdout.contains("s3cr3t-value"), "{tool}: {done}");

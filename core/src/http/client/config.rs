@@ -328,15 +328,19 @@ impl Config {
         let Some(allowed) = self.confinement.as_deref() else {
             return url.origin() == self.endpoint.origin();
         };
-        let target = url.target();
-        let path = target.split('?').next().unwrap_or_default();
-        let is_within = match allowed.strip_suffix('*') {
+        let path = url.target().split('?').next().unwrap_or_default();
+        let is_within = match allowed.strip_suffix('*').filter(|prefix| prefix.ends_with('/')) {
             Some(prefix) => path.starts_with(prefix) && !path.contains(['%', '\\']) && !path.contains("/."),
-            // Servers lead from `/mcp` to `/mcp/`, and back.
-            None => target.trim_end_matches('/') == allowed.trim_end_matches('/'),
+            None => without_last_slash(url.target()) == without_last_slash(allowed),
         };
         url.origin() == self.endpoint.origin() && is_within
     }
+}
+
+/// Returns path and query without a `/` at the end of the path: servers lead from `/mcp` to `/mcp/`, and back.
+fn without_last_slash(target: &str) -> (&str, &str) {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    (path.strip_suffix('/').unwrap_or(path), query)
 }
 
 /// Returns whether the application must not set a field.
