@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::config_file::TemporaryDirectory;
 use crate::json_output::assert_fits;
 use crate::shell_server::ShellServer;
-use crate::support::{PROBE, ProbeOutput, probe, probe_command};
+use crate::support::{PROBE, ProbeOutput, probe, probe_command, run};
 use crate::terminal::{run_on_terminal, show_on_terminal, without_colours};
 
 const ERAS: [&str; 2] = ["legacy", "modern"];
@@ -98,7 +98,7 @@ fn tools_return_what_the_commands_print_in_both_eras() {
         for (tool, arguments, schema, pointer, wanted) in &cases {
             let done = call(era, tool, arguments, &options).assert_ok();
             // A result that does not fit the output schema would be noted.
-            assert_eq!(done.stderr, "", "{done}");
+            assert!(done.stderr.lines().all(|line| line.starts_with("progress ")), "{done}");
             let result = done.json();
             assert_fits(schema, &result["structuredContent"]);
             assert_eq!(result["structuredContent"].pointer(pointer), Some(wanted), "{tool}: {result:#}");
@@ -324,6 +324,9 @@ fn secrets_of_an_entry_are_hidden() {
         assert!(tool != "check" || done.stdout.contains("key …"), "{tool}: {done}");
     }
     probe(&["mcp", "--allow", "http://127.0.0.1:9/x?key=s3cr3t"]).assert_code(2);
+    // What is handed over to a process of `mcp` is no option of this program.
+    let server = [("MCP_PROBE_SERVER", "{}")];
+    run(&["inspect"], &server).assert_code(2).assert_stderr(&["no server is given"]);
 }
 
 #[test]
