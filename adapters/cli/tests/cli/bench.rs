@@ -103,7 +103,7 @@ fn failures_are_told_by_kind_with_an_example() {
         .on_line("*'\"tools/call\"'*'\"name\":\"silent\"'*", ":")
         .on_line("*'\"tools/call\"'*'\"name\":\"dead\"'*", "exit 7")
         .script();
-    let server = ["--era", "legacy", "--timeout", "200ms", "--", "sh", "-c", &script];
+    let server = ["--era", "legacy", "--timeout", "1s", "--", "sh", "-c", &script];
     let cases = [
         ("tool", 3, "toolError", "gone"),
         ("empty", 3, "malformed", "content"),
