@@ -1,5 +1,12 @@
 //! The router of the demonstration, which prints what it learns beside calls, for the adapter that includes this file.
 
+#[path = "mock_router.rs"]
+#[cfg_attr(
+    feature = "runtimes",
+    expect(clippy::duplicate_mod, reason = "once for the router of each adapter")
+)]
+mod mock_router;
+
 use alloc::sync::Arc;
 
 use super::super::Router;
@@ -11,13 +18,15 @@ use crate::serve::server_log::ServerLog;
 
 /// Creates the router that the options describe.
 pub(super) fn build(args: &ServeArgs, log: &Arc<ServerLog>) -> (Router, Option<ClockResource>) {
-    let entries = match (&args.mock.definition, args.everything, &args.sessions.session_store) {
-        (Some(definition), ..) => Entries::Mocked(definition),
-        (None, false, _) => Entries::Demonstration,
-        (None, true, Some(_)) => Entries::Shared,
-        (None, true, None) => Entries::Everything,
+    let entries = match (args.everything, &args.sessions.session_store) {
+        (false, _) => Entries::Demonstration,
+        (true, Some(_)) => Entries::Shared,
+        (true, None) => Entries::Everything,
     };
-    let (mut router, clock) = tools::build_router(entries, args.broken);
+    let (mut router, clock) = match &args.mock.definition {
+        Some(definition) => (mock_router::build(definition), None),
+        None => tools::build_router(entries, args.broken),
+    };
     layers::add(&mut router, &args.layers, log.audit_file.as_ref());
     let [failures, diagnostics, messages, heads] = [(); 4].map(|()| Arc::clone(log));
     router

@@ -6,7 +6,6 @@
 mod annex;
 mod clock;
 mod count;
-mod mock;
 mod notes;
 mod slow;
 mod tasks;
@@ -15,29 +14,20 @@ use mcp_proto::model::Implementation;
 
 use super::Router;
 use crate::serve::clock::ClockResource;
-use crate::serve::mock::Definition;
 use crate::serve::{demo, everything};
 use crate::tour::TourStep;
 
 /// What the server offers.
 #[derive(Clone, Copy)]
-pub(super) enum Entries<'a> {
+pub(super) enum Entries {
     Demonstration,
     /// Everything but the tasks, which other processes would not know.
     Shared,
     Everything,
-    /// What a file or a trace defines.
-    Mocked(&'a Definition),
 }
 
 /// Creates the router of the demonstration, which performs the step `broken` wrongly.
-pub(super) fn build_router(
-    entries: Entries<'_>,
-    broken: Option<TourStep>,
-) -> (Router, Option<ClockResource>) {
-    if let Entries::Mocked(definition) = entries {
-        return (mock::build_router(definition), None);
-    }
+pub(super) fn build_router(entries: Entries, broken: Option<TourStep>) -> (Router, Option<ClockResource>) {
     let version = env!("CARGO_PKG_VERSION");
     let mut router = Router::new("mcp-probe", version);
     let info = Implementation::new("mcp-probe", version).title("mcp-probe demonstration server");

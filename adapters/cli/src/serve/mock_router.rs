@@ -1,4 +1,4 @@
-//! The router of a mocked server.
+//! The router of a mocked server, for the adapter that includes this file.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -9,7 +9,7 @@ use super::Router;
 use crate::serve::mock::Definition;
 
 /// Creates the router of a definition.
-pub(super) fn build_router(definition: &Definition) -> Router {
+pub(super) fn build(definition: &Definition) -> Router {
     let mut router = Router::new(definition.info.name.clone(), definition.info.version.clone());
     // What is answered is said by the definition alone.
     router.clear_validator();
