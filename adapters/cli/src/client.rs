@@ -13,7 +13,7 @@ use mcp_extensions::skills::{Skill, SkillContent};
 use mcp_proto::EntryKind;
 use mcp_proto::client::{Config, Paginator, Peer, StartedTask, SubscriptionKey, TaskHandle};
 use mcp_proto::model::{CallToolResult, LoggingLevel, Prompt, ReadResourceResult, SubscriptionFilter, Tool};
-use mcp_proto::{CallKey, CallOptions, Diagnostic, Progress, RawJson, UseError};
+use mcp_proto::{CallKey, CallOptions, Diagnostic, Era, Progress, RawJson, UseError};
 use mcp_runtime::client::Options;
 #[cfg(feature = "events")]
 use mcp_runtime::client::{AsyncCalls, ClientBackend};
@@ -273,6 +273,14 @@ impl Client {
 
     pub(crate) fn list_prompts(&mut self) -> Result<Vec<Prompt>, Error> {
         with_client!(self, client => client.list_prompts())
+    }
+
+    /// Returns the method of [`ping`](Self::ping), for a request with options of its own.
+    pub(crate) fn ping_method(&self) -> &'static str {
+        match self.peer().era() {
+            Era::Legacy => "ping",
+            Era::Modern => "server/discover",
+        }
     }
 
     pub(crate) fn ping(&mut self) -> Result<Duration, Error> {

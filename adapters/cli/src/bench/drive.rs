@@ -7,7 +7,7 @@ use std::time::Instant;
 use mcp_blocking::{Client, Error};
 use mcp_proto::{CallKey, CallOptions, RawJson};
 
-use super::tally::{Tally, is_lost};
+use super::tally::{Tally, is_final, is_lost};
 
 /// Calls of a connection without an answer. The client has room for 1,024.
 const MAX_OPEN: usize = 1_000;
@@ -31,7 +31,7 @@ impl Request {
     }
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub(super) struct Shared {
     pub(super) is_interrupted: AtomicBool,
     /// Number of measured calls that may still be started.
@@ -216,9 +216,4 @@ pub(super) fn drive(
             return;
         }
     }
-}
-
-/// Returns whether an error ends the connection.
-const fn is_final(error: &Error) -> bool {
-    matches!(error, Error::Closed(_) | Error::Io(_))
 }

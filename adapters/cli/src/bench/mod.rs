@@ -68,14 +68,14 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// What is known of a measurement beside its calls.
+/// The duration of a measurement, how it ended, and the usage of its servers.
 struct Run {
     seconds: f64,
     is_interrupted: bool,
     server: Option<ServerUsage>,
 }
 
-/// What the threads of a measurement wait for.
+/// The points at which the threads of a measurement wait for each other.
 struct Stages {
     /// All connections are made, or have failed.
     connected: Barrier,

@@ -1,4 +1,4 @@
-//! What the calls of one connection came to.
+//! The outcomes of calls: latencies, and failures by kind.
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -132,10 +132,14 @@ impl Tally {
     }
 }
 
+/// Returns whether an error ends the connection.
+pub(super) const fn is_final(error: &Error) -> bool {
+    matches!(error, Error::Closed(_) | Error::Io(_))
+}
+
 /// Returns whether an error says that the server cannot be reached.
 pub(super) fn is_lost(error: &Error) -> bool {
-    matches!(error, Error::Closed(_) | Error::Io(_))
-        || matches!(error.http(), Some(HttpError::Unreachable { .. } | HttpError::Lost { .. }))
+    is_final(error) || matches!(error.http(), Some(HttpError::Unreachable { .. } | HttpError::Lost { .. }))
 }
 
 /// Returns the kind of a failure, as the help documents it.

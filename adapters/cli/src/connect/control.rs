@@ -1,4 +1,4 @@
-//! What is said on the control socket of the background process: one line each way.
+//! The messages on the control socket of the background process: a request and its answer, each a JSON value on one line.
 
 use core::time::Duration;
 use std::io::{self, BufRead as _, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use crate::args::{AuthorizationArgs, ConnectionArgs, RevisionArgs};
 use crate::failure::{CommandFailure, Exit};
 use crate::server::Server;
 
-/// What a command asks of the background process. Those but [`Connect`](Self::Connect) are the same in all versions.
+/// A request to the background process. All versions write [`List`](Self::List) and [`Disconnect`](Self::Disconnect) alike.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Request {

@@ -275,7 +275,7 @@ fn start() -> Result<(), CommandFailure> {
     }
 }
 
-/// Checks that nobody else can reach what is in the folder. Creates it if it is needed.
+/// Checks that no other user has access to the folder. Creates it first if `creates` is set.
 fn check_folder(folder: &Path, creates: bool) -> Result<(), CommandFailure> {
     let shown = folder.display();
     let failed = |why: &str| CommandFailure::failed(format!("connections cannot be kept in {shown}: {why}"));

@@ -29,7 +29,7 @@ use crate::proxy::one_server;
 use crate::proxy::upstream::UpstreamOpener;
 use crate::stop::{self, StopRequest, StopSignal};
 
-/// What the threads of the process share.
+/// State that the threads of the process share.
 struct Keeper {
     folder: PathBuf,
     state: Mutex<State>,
@@ -48,11 +48,9 @@ struct State {
 
 /// A connection, from the request for it to the end of its server.
 struct Kept {
-    /// What was asked for.
+    /// The request for it: [`Wanted`] as text.
     wanted: String,
-    /// `None` until the server is connected, and when the connection ends.
-    summary: Option<Summary>,
-    is_ending: bool,
+    phase: Phase,
     /// Whether more than one request asked for it.
     is_shared: bool,
     begun: Instant,
@@ -207,12 +205,7 @@ impl Keeper {
     }
 
     fn summaries(&self) -> Vec<Summary> {
-        let state = self.lock();
-        let open = state.connections.values().filter_map(|kept| {
-            let summary = kept.summary.clone()?;
-            Some(Summary { seconds: kept.begun.elapsed().as_secs(), ..summary })
-        });
-        open.collect()
+        self.lock().connections.values().filter_map(Kept::summary).collect()
     }
 
     /// Ends connections, or all. Returns the names of those that were there.
@@ -226,7 +219,7 @@ impl Keeper {
         let ended: Vec<_> = state.connections.keys().filter(|name| ends(name)).cloned().collect();
         for name in &ended {
             if let Some(kept) = state.connections.get_mut(name) {
-                kept.begin_end();
+                kept.phase = Phase::Ending;
                 kept.stop.send();
             }
         }
@@ -258,21 +251,17 @@ impl Keeper {
             StopSignal::of_loop().map_err(|error| CommandFailure::failed(error.to_string()))?;
         let mut state = self.lock();
         while let Some(kept) = state.connections.get_mut(&name) {
-            match &kept.summary {
-                None if kept.is_ending => {
-                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                    continue;
+            if !matches!(kept.phase, Phase::Ending) {
+                if kept.wanted != text {
+                    return Err(taken(&name));
                 }
-                _ if kept.wanted != text => return Err(taken(&name)),
-                _ => kept.is_shared = true,
-            }
-            match &kept.summary {
-                Some(summary) => {
-                    return Ok(Summary { seconds: kept.begun.elapsed().as_secs(), ..summary.clone() });
+                kept.is_shared = true;
+                if let Some(summary) = kept.summary() {
+                    return Ok(summary);
                 }
-                // Another command makes it right now.
-                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
+            // Another command makes it right now, or it ends and is made anew.
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.connections.len() >= MAX_CONNECTIONS {
             return Err(CommandFailure::failed(format!("there are {MAX_CONNECTIONS} connections already"))
@@ -280,8 +269,7 @@ impl Keeper {
         }
         let kept = Kept {
             wanted: text.to_owned(),
-            summary: None,
-            is_ending: false,
+            phase: Phase::Opening,
             is_shared: false,
             begun: Instant::now(),
             stop,
@@ -309,10 +297,18 @@ fn taken(name: &str) -> CommandFailure {
     .with_hint(format!("`mcp-probe disconnect {name}` ends it"))
 }
 
+enum Phase {
+    Opening,
+    Open(Summary),
+    /// No command is served any more.
+    Ending,
+}
+
 impl Kept {
-    /// Notes that no command is served any more.
-    fn begin_end(&mut self) {
-        (self.summary, self.is_ending) = (None, true);
+    /// Describes the connection as of now, while it is open.
+    fn summary(&self) -> Option<Summary> {
+        let Phase::Open(summary) = &self.phase else { return None };
+        Some(Summary { seconds: self.begun.elapsed().as_secs(), ..summary.clone() })
     }
 }
 
@@ -361,7 +357,7 @@ impl Place {
         };
         let ending = || {
             if let Some(kept) = self.keeper.lock().connections.get_mut(&self.name) {
-                kept.begin_end();
+                kept.phase = Phase::Ending;
             }
         };
         one_server::serve_shared(&opener, listener, idle, signal, ready, ending)
@@ -378,10 +374,12 @@ impl Place {
             idle: idle.map(|idle| idle.as_secs_f64()),
             is_new: false,
         };
-        if let Some(kept) = self.keeper.lock().connections.get_mut(&self.name).filter(|kept| !kept.is_ending)
-        {
-            kept.summary = Some(summary.clone());
+        // It may have been asked to end meanwhile.
+        let mut state = self.keeper.lock();
+        if let Some(Kept { phase: phase @ Phase::Opening, .. }) = state.connections.get_mut(&self.name) {
+            *phase = Phase::Open(summary.clone());
         }
+        drop(state);
         self.keeper.changed.notify_all();
         Summary { is_new: true, ..summary }
     }

@@ -14,7 +14,7 @@ use super::control::CONTROL_SOCKET;
 use crate::connections;
 use crate::stop::StopSignal;
 
-/// What only one process has.
+/// The lock and the control socket, which one process has at a time.
 pub(super) struct Begun {
     pub(super) lock: FileLock,
     pub(super) listener: UnixListener,
@@ -66,7 +66,7 @@ pub(super) fn begin() -> io::Result<Option<Begun>> {
             }
         }
     };
-    // For whoever looks for a process that does not answer.
+    // The hint about a process that does not answer names it.
     fs::write(folder.join(LOCK_FILE), process::id().to_string())?;
     // Sockets of a process that was killed.
     for file in fs::read_dir(&folder)?.flatten() {
@@ -90,7 +90,7 @@ pub(super) fn say_ready() {
     }
 }
 
-/// What the process says when it takes requests.
+/// What the process writes to stdout as soon as it accepts requests.
 pub(super) const READY: &str = "ready";
 /// File whose lock the process has, with its id.
 pub(super) const LOCK_FILE: &str = ".lock";

@@ -13,7 +13,7 @@ use mcp_proto::model::{
     CallToolParams, CompleteParams, GetPromptParams, Map, ReadResourceParams, RequestParams,
     SubscriptionFilter,
 };
-use mcp_proto::{CallError, CallOptions, Change, EntryKind, Era, RawJson};
+use mcp_proto::{CallError, CallOptions, Change, EntryKind, RawJson};
 use serde::Serialize;
 use serde_json::json;
 use terminal_size::{Width, terminal_size};
@@ -500,12 +500,8 @@ impl<'a> Shell<'a> {
 
     fn ping(&mut self) -> Result<(), CommandFailure> {
         let client = &mut self.session()?.client;
-        let method = match client.peer().era() {
-            Era::Legacy => "ping",
-            Era::Modern => "server/discover",
-        };
         let begin = Instant::now();
-        let started = client.start(method, &Map::<()>::new(), &CallOptions::new());
+        let started = client.start(client.ping_method(), &Map::<()>::new(), &CallOptions::new());
         self.wait(started, &|_| None)?;
         let millis = (begin.elapsed().as_secs_f64() * 1e6).round() / 1e3;
         match self.args.request_args.json {

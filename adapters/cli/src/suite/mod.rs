@@ -16,7 +16,7 @@ use mcp_proto::model::{
     CallToolResult, CompleteParams, CompletionArgument, CompletionContext, CompletionReference,
     GetPromptParams, Map, PromptReference, ReadResourceParams, RequestParams, ResourceTemplateReference,
 };
-use mcp_proto::{CallError, CallOptions, EntryKind, Era, Progress, RawJson, RpcError};
+use mcp_proto::{CallError, CallOptions, EntryKind, Progress, RawJson, RpcError};
 use serde_json::{Value, json};
 
 use crate::failure::{CommandFailure, Exit, format_seconds};
@@ -248,12 +248,7 @@ impl Runner<'_> {
                 return Ok(Answer::Result(json!({ kind.list_member(): entries })));
             }
             Request::Ping => {
-                // As the `ping` of the client, which has no limit of its own.
-                let method = match client.peer().era() {
-                    Era::Legacy => "ping",
-                    Era::Modern => "server/discover",
-                };
-                let answered = client.request(method, &json!({}), &options, on_progress);
+                let answered = client.request(client.ping_method(), &json!({}), &options, on_progress);
                 answered.map(|_| RawJson::empty_object())
             }
         };
