@@ -117,13 +117,7 @@ impl Server {
     /// Returns what the server is sent and no text may show: the variables of a program; the header fields and the query of a URL.
     pub(crate) fn secrets(&self) -> Vec<String> {
         match self {
-            Self::Program(program) => {
-                let values = program.env.iter().map(|(name, value)| match value {
-                    Some(value) => Some(value.clone()),
-                    None => env::var(name).ok(),
-                });
-                values.flatten().collect()
-            }
+            Self::Program(program) => program.variables().map(|(_, value)| value).collect(),
             Self::Remote(remote) => {
                 let query = remote.url.split_once('?').map(|(_, query)| query.to_owned());
                 remote.to_fields().into_iter().map(|(_, value)| value).chain(query).collect()
@@ -138,11 +132,8 @@ impl Server {
         let Self::Program(program) = self else { return self.secrets() };
         let mask = Mask::default();
         let is_secret = |name: &str, value: &str| mask.is_secret_name(name) || mask.words(value) != value;
-        let values = program.env.iter().filter_map(|(name, value)| {
-            let value = value.clone().or_else(|| env::var(name).ok())?;
-            is_secret(name, &value).then_some(value)
-        });
-        values.collect()
+        let secrets = program.variables().filter(|(name, value)| is_secret(name, value));
+        secrets.map(|(_, value)| value).collect()
     }
 
     /// Returns the server that a URL, a command or a configuration file names, without further options.
@@ -394,6 +385,13 @@ impl ServerProgram {
         if self.program.as_encoded_bytes().contains(&b'/') {
             self.program = here.join(&self.program).into();
         }
+    }
+
+    /// Returns the variables that are set or passed on, with their values.
+    fn variables(&self) -> impl Iterator<Item = (&str, String)> {
+        self.env
+            .iter()
+            .filter_map(|(name, value)| Some((&**name, value.clone().or_else(|| env::var(name).ok())?)))
     }
 
     /// Returns the name in a configuration file, or the file name of the program.

@@ -126,11 +126,11 @@ impl Rule {
             Self::Contains(part) => contains(found, part),
             #[cfg(feature = "check")]
             Self::Schema(schema) => {
-                let raw = RawJson::encode(found).ok()?;
-                return match schema.validate(raw.as_bytes()) {
-                    Ok(()) => None,
-                    Err(violations) => differs(format!("{}: {violations}", shown(found))),
+                let violations = match RawJson::encode(found) {
+                    Ok(raw) => schema.validate(raw.as_bytes()).err()?.to_string(),
+                    Err(error) => error.to_string(),
                 };
+                return differs(format!("{}: {violations}", shown(found)));
             }
             Self::Exists(exists) => *exists,
             Self::Length(length) => {
