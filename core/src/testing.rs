@@ -1,4 +1,6 @@
-//! Seeded random numbers for the tests of this workspace. Not a part of the API: no version promises anything here.
+//! Seeded random numbers and enumerations for the tests of this workspace. Not a part of the API: no version promises anything here.
+
+use alloc::vec::Vec;
 
 /// Seeded xorshift64 generator. Equal seeds give equal numbers.
 #[derive(Clone, Debug)]
@@ -46,6 +48,69 @@ impl Rng {
     }
 }
 
+/// Calls `check` with every sequence of at most `longest` of the numbers below `choices`, the shortest first, and returns how many
+/// there were. The empty one is among them.
+pub fn for_each_sequence(choices: usize, longest: usize, mut check: impl FnMut(&[usize])) -> u64 {
+    let mut count = 0;
+    for length in 0..=longest {
+        let mut sequence = alloc::vec![0; length];
+        loop {
+            check(&sequence);
+            count += 1;
+            // The next one, as a number whose last digit is the last item.
+            let Some(digit) = sequence.iter().rposition(|digit| digit + 1 < choices) else { break };
+            let (head, tail) = sequence.split_at_mut(digit + 1);
+            head.iter_mut().skip(digit).for_each(|digit| *digit += 1);
+            tail.fill(0);
+        }
+    }
+    count
+}
+
+/// Calls `check` with every text of at most `longest` of the pieces, and returns how many there were.
+pub fn for_each_text(pieces: &[&[u8]], longest: usize, mut check: impl FnMut(&[u8])) -> u64 {
+    let mut text = Vec::new();
+    for_each_sequence(pieces.len(), longest, |sequence| {
+        text.clear();
+        text.extend(sequence.iter().filter_map(|piece| pieces.get(*piece)).copied().flatten());
+        check(&text);
+    })
+}
+
+/// Calls `check` with every way to cut `length` bytes in pieces that are not empty, and returns how many there were: 2 to the power of
+/// `length` - 1. The pieces are given by their ends, without the last one.
+pub fn for_each_cut(length: usize, mut check: impl FnMut(&[usize])) -> u64 {
+    let places = length.saturating_sub(1);
+    let mut ends = Vec::new();
+    for chosen in 0..1_u64 << places {
+        ends.clear();
+        ends.extend((0..places).filter(|place| chosen >> place & 1 == 1).map(|place| place + 1));
+        check(&ends);
+    }
+    1 << places
+}
+
+/// Runs a test of all cases up to a bound, and prints its property, bound and number of cases for `tests/exhaustive`, which counts them.
+///
+/// `bounds` are those of `cargo test`, of `.ci/run` (`MCP_TEST_FULL`), and of `.ci/full` (`MCP_TEST_DEEP`). `check` gets one, and
+/// returns how many cases it had. `scope` says what the bound is of: "texts of 9 bytes, up to a length of".
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "captured by the test runner")]
+pub(crate) fn exhaustive(property: &str, scope: &str, bounds: [usize; 3], check: impl FnOnce(usize) -> u64) {
+    let [quick, full, deep] = bounds;
+    let is_set = |name| std::env::var_os(name).is_some();
+    let bound = if is_set("MCP_TEST_DEEP") {
+        deep
+    } else if is_set("MCP_TEST_FULL") {
+        full
+    } else {
+        quick
+    };
+    let cases = check(bound);
+    assert!(cases > 0, "{property}: no case");
+    std::println!("EXHAUSTIVE\t{property}\t{scope} {bound}\t{cases}");
+}
+
 /// Returns a tenth of a random test's rounds, or all of them with the variable `MCP_TEST_FULL`, as `.ci/run` sets it.
 #[cfg(test)]
 pub(crate) fn rounds(all: u64) -> u64 {
@@ -54,9 +119,25 @@ pub(crate) fn rounds(all: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec::Vec;
-
     use super::*;
+
+    #[test]
+    fn sequences_texts_and_cuts_are_complete() {
+        let mut seen = Vec::new();
+        assert_eq!(for_each_sequence(2, 2, |sequence| seen.push(sequence.to_vec())), 7);
+        assert_eq!(seen, [&[][..], &[0], &[1], &[0, 0], &[0, 1], &[1, 0], &[1, 1]]);
+        assert_eq!(for_each_sequence(3, 4, |_| {}), 1 + 3 + 9 + 27 + 81);
+        assert_eq!(for_each_sequence(0, 4, |_| {}), 1);
+
+        let mut texts = Vec::new();
+        for_each_text(&[b"a", b"\r\n"], 2, |text| texts.push(text.to_vec()));
+        assert_eq!(texts, [&b""[..], b"a", b"\r\n", b"aa", b"a\r\n", b"\r\na", b"\r\n\r\n"]);
+
+        let mut cuts = Vec::new();
+        assert_eq!(for_each_cut(3, |ends| cuts.push(ends.to_vec())), 4);
+        assert_eq!(cuts, [&[][..], &[1], &[2], &[1, 2]]);
+        assert_eq!(for_each_cut(0, |ends| assert!(ends.is_empty())), 1);
+    }
 
     #[test]
     fn rng_of_equal_seeds_repeats_and_of_other_seeds_differs() {
