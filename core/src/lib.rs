@@ -214,6 +214,8 @@ pub mod draft;
 mod driving;
 mod entropy;
 mod error;
+#[cfg(test)]
+mod exhaustive;
 mod extensions;
 #[cfg(feature = "http")]
 pub mod fields;

@@ -54,8 +54,10 @@ pub fn for_each_sequence(choices: usize, longest: usize, mut check: impl FnMut(&
     let mut count = 0;
     for length in 0..=longest {
         let mut sequence = alloc::vec![0; length];
-        let is_possible = choices > 0 || length == 0;
-        while is_possible {
+        if choices == 0 && length > 0 {
+            break;
+        }
+        loop {
             check(&sequence);
             count += 1;
             // The next one, as a number whose last digit is the last item.

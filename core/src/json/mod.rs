@@ -22,6 +22,8 @@ pub(crate) use scan::{
     KnownMember, MAX_DEPTH, ScanError, Scanner, Span, StringToken, object_members, unescape,
 };
 pub(crate) use shape::{RevisionMask, ShapeRule, ShapeTable, Substitute};
+#[cfg(test)]
+pub(crate) use swar::plain_prefix;
 pub(crate) use swar::{check_utf8, find_newline};
 pub(crate) use text::{append_one_line, escaped_len, max_escaped_len, room, write_int, write_str};
 pub(crate) use write::{OBJECT_MARKER, RAW_VALUE_NAME, Serializer, TopLevelMembers};
