@@ -124,11 +124,11 @@ fn exhaustive_sets_of_revisions_are_sets() {
 fn exhaustive_scopes_are_sets_of_words() {
     exhaustive(
         "scopes: parsed, printed and parsed again they are the words of the text once each, and unions are those of sets",
-        "texts of 6 characters, and pairs of those of half the length, up to a length of",
-        [5, 6, 7],
+        "texts of 7 characters, and pairs of those of half the length, up to a length of",
+        [5, 5, 6],
         |longest| {
             let mut all: Vec<Scopes> = Vec::new();
-            let texts = for_each_str(&["a", "b", "!", " ", "\"", "\u{e9}"], longest, |text| {
+            let texts = for_each_str(&["a", "b", "!", " ", "\"", "\\", "\u{e9}"], longest, |text| {
                 let mut words: Vec<&str> = Vec::new();
                 text.split(' ').filter(|word| !word.is_empty()).for_each(|word| {
                     if !words.contains(&word) {
@@ -136,7 +136,7 @@ fn exhaustive_scopes_are_sets_of_words() {
                     }
                 });
                 let scopes = Scopes::parse(text).ok();
-                let expected = (!text.contains(['"', '\u{e9}'])).then(|| words.join(" "));
+                let expected = (!text.contains(['"', '\\', '\u{e9}'])).then(|| words.join(" "));
                 assert_eq!(scopes.as_ref().map(Scopes::as_str), expected.as_deref(), "{text}");
                 if let Some(scopes) = scopes {
                     assert_eq!(Scopes::parse(scopes.as_str()).as_ref(), Ok(&scopes));
@@ -354,7 +354,7 @@ fn exhaustive_dates_of_forms_exist() {
         [0, 60, 99],
         |finer| {
             let mut count = 0;
-            for year in (1..=400).step_by(100 - finer).flat_map(|year| [year, 2000 + year]) {
+            for year in (0..=400).step_by(100 - finer).flat_map(|year| [year, 2000 + year]) {
                 for month in 0..100 {
                     for date in 0..100 {
                         let expected = (1..=12).contains(&month) && (1..=days(year, month)).contains(&date);
