@@ -312,9 +312,20 @@ impl<'de> Reader<'de> {
         if self.scanner.peek() == bracket {
             self.scanner.advance(1);
         } else if read.is_ok() {
-            read = Err(self.unexpected("trailing characters"));
+            read = Err(self.unread_rest(bracket));
         }
         self.locate(read)
+    }
+
+    /// Returns the error for what a visitor left of a container. That of an array is at its next element.
+    #[cold]
+    #[inline(never)]
+    fn unread_rest(&mut self, bracket: u8) -> Error {
+        if bracket == b']' && self.scanner.peek() == b',' {
+            self.scanner.advance(1);
+            self.scanner.peek();
+        }
+        self.unexpected("trailing characters")
     }
 
     fn visit_array<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
