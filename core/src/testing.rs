@@ -53,9 +53,11 @@ impl Rng {
 pub fn for_each_sequence(choices: usize, longest: usize, mut check: impl FnMut(&[usize])) -> u64 {
     let mut count = 0;
     for length in 0..=longest {
+        if choices == 0 && length > 0 {
+            break;
+        }
         let mut sequence = alloc::vec![0; length];
-        let is_possible = choices > 0 || length == 0;
-        while is_possible {
+        loop {
             check(&sequence);
             count += 1;
             // The next one, as a number whose last digit is the last item.
