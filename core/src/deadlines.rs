@@ -90,6 +90,10 @@ impl<K: Ord + Copy> Deadlines<K> {
 }
 
 #[cfg(test)]
+#[path = "exhaustive/tables/deadlines.rs"]
+mod exhaustive_tables;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

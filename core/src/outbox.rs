@@ -357,6 +357,10 @@ fn is_entry_available(segments: &mut VecDeque<Bytes>) -> bool {
 }
 
 #[cfg(test)]
+#[path = "exhaustive/tables/queues.rs"]
+mod exhaustive_tables;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use alloc::vec;

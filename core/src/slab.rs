@@ -208,11 +208,15 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Releases the memory if nothing is stored.
+    /// Releases the memory if nothing is stored and no slot has reached its last generation.
     pub(crate) fn trim(&mut self) {
         if self.len == 0 && !self.slots.is_empty() {
             // Keys of the slots that go must stay stale, so later slots begin with a later generation.
             let top = self.slots.iter().map(|s| s.generation).max().unwrap_or(0);
+            // There is none after the last one: a slot that may be retired must stay, or its last key would be issued again.
+            if top == u32::MAX {
+                return;
+            }
             self.base_generation = self.base_generation.max(top);
             self.slots = Vec::new();
             self.first_free = NO_SLOT;
@@ -294,6 +298,10 @@ impl<T> SecondaryMap<T> {
         Some(removed.1)
     }
 }
+
+#[cfg(test)]
+#[path = "exhaustive/tables/slab.rs"]
+mod exhaustive_tables;
 
 #[cfg(test)]
 mod tests {

@@ -53,10 +53,10 @@ impl Rng {
 pub fn for_each_sequence(choices: usize, longest: usize, mut check: impl FnMut(&[usize])) -> u64 {
     let mut count = 0;
     for length in 0..=longest {
-        let mut sequence = alloc::vec![0; length];
         if choices == 0 && length > 0 {
             break;
         }
+        let mut sequence = alloc::vec![0; length];
         loop {
             check(&sequence);
             count += 1;
