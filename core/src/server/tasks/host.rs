@@ -266,6 +266,11 @@ impl ServerTasks {
         self.held.len() + self.runs
     }
 
+    /// Returns the bytes that are kept for all tasks.
+    pub(in crate::server) const fn byte_len(&self) -> usize {
+        self.table.bytes
+    }
+
     /// Returns whether a call may or must become a task.
     ///
     /// # Errors
