@@ -158,11 +158,11 @@ pub struct Limits {
     /// that does not read its answers waits. Diagnostics are dropped. An outbound call whose answer cannot be stored ends with
     /// [`CallError::Malformed`](crate::CallError). The connection continues.
     pub memory_reserve: usize,
-    /// Bytes that one server holds for all its peers: in messages, calls, output, sessions and subscriptions (default none, small
-    /// and tiny [`usize::MAX`] = not bounded).
+    /// Bytes that one server holds for all its peers: in messages, calls, output, sessions and subscriptions (default none =
+    /// left to the adapter; [`usize::MAX`] is no bound).
     ///
-    /// `None` leaves the number to the adapter: those with an operating system take a quarter of its memory, the core takes
-    /// [`DEFAULT_MAX_MEMORY`](Self::DEFAULT_MAX_MEMORY). All engines that share a [`server::Config`](crate::server::Config), or
+    /// Adapters on Linux take a quarter of the machine's memory, or of what its control group may use; the core, and those on other
+    /// systems, take [`DEFAULT_MAX_MEMORY`](Self::DEFAULT_MAX_MEMORY). All engines that share a [`server::Config`](crate::server::Config), or
     /// clones of it, share the bytes: the byte streams of a listener, and the shards of a server over HTTP. What handlers
     /// allocate for themselves is not counted, and nothing is on bare metal, where `memory_reserve` asks the allocator.
     ///
@@ -295,7 +295,6 @@ impl Limits {
             max_peer_info: 1 << 10,
             max_meta_cache: 0,
             memory_reserve: 1 << 10,
-            max_memory: Some(usize::MAX),
             tap_bytes: 2 << 10,
             ..Self::default()
         }

@@ -20,7 +20,7 @@ use super::parked::{Parked, follow_question, poll_question};
 use super::request_check::RequestCheck;
 use super::sealing::Sealing;
 use super::tasks::host::ServerTasks;
-use super::tasks::{RunAnswer, unlisten};
+use super::tasks::{self, RunAnswer, unlisten};
 use crate::built::{Part, Tasking};
 use crate::calls::endpoint::{self, Channel, Endpoint, EndpointTimer, check_timeout, next_deadline};
 use crate::calls::inbound::CallId;
@@ -680,7 +680,7 @@ impl Engine {
     #[inline]
     fn table_bytes(&self) -> usize {
         let parked = self.parked.as_ref().map_or(0, |parked| parked.byte_len());
-        let tasks = self.tasks.as_ref().map_or(0, |tasks| tasks.byte_len());
+        let tasks = self.tasks.as_ref().map_or(0, tasks::host::byte_len);
         ENGINE_COST
             + self.endpoint.channels.len() * CHANNEL_COST
             + (self.endpoint.inbound.calls.len() + self.endpoint.outbound.calls.len()) * CALL_COST

@@ -53,6 +53,11 @@ pub(in crate::server) struct ServerTasks {
     pub(super) retry_at: Option<Instant>,
 }
 
+/// Returns the bytes that are kept for all tasks.
+pub(in crate::server) const fn byte_len(tasks: &ServerTasks) -> usize {
+    tasks.table.bytes
+}
+
 impl ServerTasks {
     pub(in crate::server) fn new(table: TaskTable, channel: Key) -> Self {
         Self {
@@ -264,11 +269,6 @@ impl ServerTasks {
     /// Returns the number of calls in the table of calls that no handler works at, or whose handlers run a task.
     pub(in crate::server) fn held_calls(&self) -> usize {
         self.held.len() + self.runs
-    }
-
-    /// Returns the bytes that are kept for all tasks.
-    pub(in crate::server) const fn byte_len(&self) -> usize {
-        self.table.bytes
     }
 
     /// Returns whether a call may or must become a task.
