@@ -8,6 +8,8 @@ extern crate alloc;
 
 #[path = "bounded_heap/hostile.rs"]
 mod hostile;
+#[path = "bounded_heap/max_memory.rs"]
+mod max_memory;
 #[path = "bounded_heap/over_http.rs"]
 mod over_http;
 

@@ -158,6 +158,19 @@ pub struct Limits {
     /// that does not read its answers waits. Diagnostics are dropped. An outbound call whose answer cannot be stored ends with
     /// [`CallError::Malformed`](crate::CallError). The connection continues.
     pub memory_reserve: usize,
+    /// Bytes that one server holds for all its peers: in messages, calls, output, sessions and subscriptions (default none =
+    /// left to the adapter; [`usize::MAX`] is no bound).
+    ///
+    /// Adapters on Linux take a quarter of the machine's memory, or of what its control group may use; the core, and those on other
+    /// systems, take [`DEFAULT_MAX_MEMORY`](Self::DEFAULT_MAX_MEMORY). All engines that share a [`server::Config`](crate::server::Config), or
+    /// clones of it, share the bytes: the byte streams of a listener, and the shards of a server over HTTP. What handlers
+    /// allocate for themselves is not counted, and nothing is on bare metal, where `memory_reserve` asks the allocator.
+    ///
+    /// Stops: peers that together take all memory while each keeps its limits. Reached: nothing that runs ends. What is new is
+    /// refused: over HTTP with 503 and `Retry-After`, on a byte stream with -32603. From 7/8 on that are sessions,
+    /// subscriptions and messages of 4 KiB or more, from 15/16 on all requests. Beyond the bound a result is refused
+    /// ([`EncodeError::OutOfMemory`](crate::EncodeError)), and own notifications wait or are refused, as at `outbox_high_water`.
+    pub max_memory: Option<usize>,
 
     /// Time of a call without an answer or progress (default 60 s; TIME-001, TIME-004).
     ///
@@ -229,6 +242,7 @@ impl Default for Limits {
             max_peer_info: 16 << 10,
             max_meta_cache: 1 << 10,
             memory_reserve: 0,
+            max_memory: None,
             call_timeout: Duration::from_secs(60),
             call_total_timeout: Duration::from_secs(600),
             input_backoff: Duration::from_millis(250),
@@ -247,6 +261,9 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The bytes of [`max_memory`](Self::max_memory) if neither the application nor the adapter sets them: 1 GiB.
+    pub const DEFAULT_MAX_MEMORY: usize = 1 << 30;
+
     /// Returns bounds for a small device: about 40 KiB for one connection and its engine, with ordinary messages.
     ///
     /// A client that sends the largest messages and reads no answer can make it 256 KiB (`tests/bounded_heap.rs`).

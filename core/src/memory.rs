@@ -3,6 +3,10 @@
 //! Where input or a result decides about a size, the allocator is asked first (`DESIGN-67`). Small tables are not:
 //! [`Limits::memory_reserve`](crate::Limits::memory_reserve) keeps room for them.
 
+mod account;
+
+pub(crate) use account::{Charge, MemoryAccount, STEP};
+
 use alloc::vec::Vec;
 use core::hint::black_box;
 

@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 #[cfg(debug_assertions)]
 use crate::driving;
-use crate::memory;
+use crate::memory::{self, Charge, MemoryAccount};
 
 /// Size in bytes from which a payload is not copied into the tail.
 const MIN_SEGMENT_LEN: usize = 16 << 10;
@@ -31,6 +31,8 @@ pub struct Outbox {
     tail_offset: usize,
     len: usize,
     consumed: u64,
+    /// The capacity of the tail. A segment of it is charged by itself.
+    charge: Charge,
     /// Bytes that were dropped. The driver may have given them to the system, and report them later as written.
     #[cfg(debug_assertions)]
     dropped: usize,
@@ -44,6 +46,11 @@ impl core::fmt::Debug for Outbox {
 }
 
 impl Outbox {
+    /// Charges what is appended to an account.
+    pub(crate) fn charge_to(&mut self, account: &MemoryAccount) {
+        self.charge.attach(account);
+    }
+
     /// Returns the number of bytes that are not consumed yet.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -104,6 +111,7 @@ impl Outbox {
             if self.tail.capacity() > MAX_RETAINED_CAPACITY {
                 self.tail = Vec::new();
             }
+            self.charge.follow(self.tail.capacity());
         } else if self.tail_offset >= MAX_CONSUMED_PREFIX && self.tail_offset * 2 >= self.tail.len() {
             // A reader that never quite catches up must not keep consumed bytes alive. Each move copies no more
             // than was consumed since the last one, so the cost stays linear.
@@ -112,6 +120,7 @@ impl Outbox {
             if self.tail.capacity() > MAX_RETAINED_CAPACITY && self.tail.len() < self.tail.capacity() / 4 {
                 self.tail.shrink_to(self.tail.len() * 2);
             }
+            self.charge.follow(self.tail.capacity());
         }
     }
 
@@ -195,6 +204,7 @@ impl Outbox {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.tail.extend_from_slice(bytes);
         self.len += bytes.len();
+        self.charge.follow(self.tail.capacity());
     }
 
     /// Appends the bytes that `write` appends to the tail.
@@ -227,11 +237,15 @@ impl Outbox {
     /// Counts the bytes that were appended to the tail since `mark`.
     pub(crate) fn commit(&mut self, mark: usize) {
         self.len += self.tail.len().saturating_sub(mark);
+        self.charge.follow(self.tail.capacity());
     }
 
     /// Removes the bytes that were appended to the tail since `mark`, before they are counted.
     pub(crate) fn rollback(&mut self, mark: usize) {
         self.tail.truncate(mark);
+        if self.tail.capacity() > MAX_RETAINED_CAPACITY {
+            self.tail.shrink_to(mark);
+        }
     }
 
     /// Appends an existing payload; a large one is not copied.
@@ -239,6 +253,7 @@ impl Outbox {
         self.len += payload.len();
         if payload.len() < MIN_SEGMENT_LEN && memory::reserve(&mut self.tail, payload.len()) {
             self.tail.extend_from_slice(payload);
+            self.charge.follow(self.tail.capacity());
             return;
         }
         // What is in the tail comes before the payload.
@@ -252,7 +267,7 @@ impl Outbox {
             return false;
         }
         self.len += text.len();
-        self.segments.push_back(core::mem::take(text).into());
+        self.segments.push_back(self.charge.account().hold(core::mem::take(text).into()));
         true
     }
 
@@ -300,7 +315,8 @@ impl Outbox {
     /// Makes the tail a segment, if there is something in it.
     fn push_tail(&mut self) {
         if !self.tail.is_empty() {
-            let mut pending = Bytes::from(core::mem::take(&mut self.tail));
+            let mut pending = self.charge.account().hold(Bytes::from(core::mem::take(&mut self.tail)));
+            self.charge.follow(0);
             // With segments in front, the cursor belongs to them and the whole tail is pending.
             if self.segments.is_empty() {
                 pending.advance(self.tail_offset);
@@ -322,8 +338,10 @@ impl Outbox {
             consumed: self.consumed.wrapping_add(self.len as u64),
             #[cfg(debug_assertions)]
             dropped: self.dropped + self.len,
+            charge: core::mem::take(&mut self.charge),
             ..Self::default()
         };
+        self.charge.follow(0);
     }
 
     /// Returns the capacity of the tail.
@@ -346,6 +364,7 @@ impl Outbox {
         if self.is_empty() && tail.try_reserve_exact(room).is_ok() {
             self.clear();
             self.tail = tail;
+            self.charge.follow(self.tail.capacity());
         }
     }
 }

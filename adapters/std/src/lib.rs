@@ -19,6 +19,7 @@
 //! | [`sync`] | queues, wakers and pools that event loops share with other threads and tasks |
 //! | [`testing`] | suites for an adapter or a store of your own |
 //! | [`entropy`] | secrets from the operating system, and nonces |
+//! | [`memory`] | how much a server holds for its peers on this machine |
 //!
 //! [`Clock`] turns the system's monotonic clock into instants of the core. [`NetStream`] is a socket, or TLS over one. [`catch`]
 //! returns the panic of a handler as a value.
@@ -85,6 +86,7 @@ mod fuzz_tests;
 #[cfg(feature = "http")]
 pub mod http_client;
 pub mod io;
+pub mod memory;
 mod net_stream;
 pub mod poll;
 pub mod process;

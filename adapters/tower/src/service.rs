@@ -350,7 +350,8 @@ impl Builder {
         entropy.fill(&mut keys);
         let now = crate::shard::instant(&*self.timer);
         let anchor = Anchor::new(now, self.timer.unix_seconds());
-        let config = Arc::new(self.config?.seal_by_default(|| Some((Keys::new(keys), anchor))));
+        let config = self.config?.max_memory_by_default(mcp_std::memory::max_memory());
+        let config = Arc::new(config.seal_by_default(|| Some((Keys::new(keys), anchor))));
         let http = Arc::new(self.http);
         let all = self.shards.max(1);
         let mut shards = Vec::new();

@@ -27,6 +27,7 @@ use crate::frame::line::Oversize;
 use crate::identity::{Capabilities, Implementation};
 use crate::json::{Serializer, ShapeTable};
 use crate::limits::{Limit, Limits};
+use crate::memory::MemoryAccount;
 use crate::methods;
 use crate::observe::Observer;
 use crate::outbox::Outbox;
@@ -128,6 +129,8 @@ pub(crate) type EndedCall = (Key, Result<RawJson, CallError>);
 #[derive(Debug)]
 pub(crate) struct Endpoint<R: Role> {
     pub(crate) limits: Arc<Limits>,
+    /// What all engines of the server hold.
+    pub(crate) memory: MemoryAccount,
     pub(super) draft: Draft,
     pub(crate) channels: Slab<Channel<R>>,
     pub(crate) inbound: InboundCalls,
@@ -163,6 +166,7 @@ impl<R: Role> Endpoint<R> {
         let observing = Part::from_setting(settings.observer.as_ref(), Observing::new);
         Self {
             limits,
+            memory: settings.memory.for_engine(),
             draft: settings.draft,
             channels: Slab::new(),
             inbound: InboundCalls::new(),
@@ -287,6 +291,7 @@ impl<R: Role> Endpoint<R> {
 
     pub(crate) fn open_channel(&mut self, allows_idless_errors: bool, role: R) -> Key {
         let mut outbox = Outbox::default();
+        outbox.charge_to(&self.memory);
         // While the outbox is empty, an error response has room in it.
         outbox.reserve(self.limits.error_room());
         self.channels.insert(Channel {
@@ -343,6 +348,7 @@ impl<R: Role> Endpoint<R> {
     #[inline]
     pub(crate) fn has_outbox_room(&mut self, channel: Key, extra: usize) -> bool {
         self.channels.get(channel).is_some_and(|c| c.outbox.len() < self.limits.outbox_high_water)
+            && self.memory.takes_new(0)
             && self.make_room(channel, extra)
     }
 
@@ -694,6 +700,8 @@ pub(crate) struct Settings {
     write_info: fn(&Implementation, &mut Vec<u8>, Version),
     pub(crate) capabilities: Arc<Capabilities>,
     pub(crate) limits: Arc<Limits>,
+    /// What all engines of the server hold; a client counts nothing.
+    pub(crate) memory: MemoryAccount,
     pub(crate) keep_alive: Option<KeepAlivePing>,
     /// Names of members whose values the tap hides.
     pub(crate) redacted_members: Vec<String>,
@@ -711,6 +719,7 @@ impl Settings {
             write_info: |info, out, _| info.write_name_and_version(out),
             capabilities: Arc::default(),
             limits: Arc::new(Limits::default()),
+            memory: MemoryAccount::default(),
             keep_alive: None,
             redacted_members: Vec::new(),
             accepts_any_custom_method: false,

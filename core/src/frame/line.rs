@@ -6,7 +6,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::json::find_newline;
-use crate::memory;
+use crate::memory::{self, Charge, MemoryAccount, STEP};
 use crate::rpc::recover::{IdFinder, RecoveredMessage};
 
 /// One line of the input.
@@ -53,10 +53,13 @@ pub struct LineDecoder {
     skip: Option<SkippedLine>,
     /// The line behind it, for which there was no memory before the first one was reported. Only beside `skip`.
     next_skip: Option<SkippedLine>,
+    charge: Charge,
 }
 
 /// Capacity from which reclaiming the front of the buffer is worth its cost.
 const MIN_RECLAIM_CAPACITY: usize = 256 << 10;
+/// Stored bytes from which the account is asked before there are more.
+const LONG_LINE: usize = 4 << 10;
 
 /// A line that passes without being stored.
 #[derive(Debug)]
@@ -80,6 +83,7 @@ impl LineDecoder {
             max_capacity: 0,
             skip: None,
             next_skip: None,
+            charge: Charge::default(),
         }
     }
 
@@ -89,6 +93,12 @@ impl LineDecoder {
     #[must_use]
     pub const fn memory_reserve(mut self, bytes: usize) -> Self {
         self.reserve = bytes;
+        self
+    }
+
+    /// Charges what is stored to an account. A line of 4 KiB or more that the account does not take is skipped.
+    pub(crate) fn charge_to(mut self, account: &MemoryAccount) -> Self {
+        self.charge.attach(account);
         self
     }
 
@@ -123,8 +133,27 @@ impl LineDecoder {
             let Some(rest) = self.make_room(input) else { return };
             input = rest;
         }
+        if self.buf.len() >= LONG_LINE {
+            let Some(rest) = self.admit_long(input) else { return };
+            input = rest;
+        }
         self.buf.extend_from_slice(input);
         self.max_capacity = self.max_capacity.max(self.buf.capacity());
+        self.charge.follow(self.max_capacity);
+    }
+
+    /// Begins to skip the unfinished line if it is long, and the account does not take its growth. Returns what is to be stored.
+    #[cold]
+    fn admit_long<'i>(&mut self, input: &'i [u8]) -> Option<&'i [u8]> {
+        let free = self.buf.capacity() - self.buf.len();
+        // As the buffer grows: to twice its length.
+        let growth = if free >= input.len() { 0 } else { self.buf.len().max(input.len()) };
+        if self.charge.account().takes_new(growth) {
+            return Some(input);
+        }
+        let begin = self.buf.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        // Short lines of one read may be many: each is judged when it is taken.
+        if self.buf.len() - begin < LONG_LINE { Some(input) } else { self.skip_without_memory(input) }
     }
 
     /// Makes room for input if the reserve stays free. Returns what is to be stored, without the lines that are skipped.
@@ -167,6 +196,7 @@ impl LineDecoder {
         if begin == 0 {
             self.buf = BytesMut::new();
             self.max_capacity = 0;
+            self.charge.follow(0);
         }
         // The cut may be before the end of what was scanned.
         self.scanned = self.scanned.min(begin);
@@ -198,6 +228,7 @@ impl LineDecoder {
             if let Some(at) = find_newline(&self.owned) {
                 let line = self.owned.split_to(at);
                 self.owned.advance(1);
+                let line = self.charge.account().hold(line);
                 return Some(self.finish_line(line));
             }
             self.merge_owned();
@@ -219,6 +250,9 @@ impl LineDecoder {
         let line = self.buf.split_to(self.scanned + at).freeze();
         self.buf.advance(1);
         self.scanned = 0;
+        if line.len() >= STEP {
+            return Some(self.finish_long_line(line));
+        }
         Some(self.finish_line(line))
     }
 
@@ -248,6 +282,7 @@ impl LineDecoder {
         if self.buf.is_empty() {
             self.buf = BytesMut::new();
             self.max_capacity = 0;
+            self.charge.follow(0);
         }
         if self.owned.is_empty() {
             self.owned = Bytes::new();
@@ -288,6 +323,22 @@ impl LineDecoder {
         self.buf = BytesMut::new();
         self.max_capacity = 0;
         self.scanned = 0;
+        self.charge.follow(0);
+    }
+
+    /// Charges a long line for as long as it is held. The buffer is charged, too, as long as it shares the allocation.
+    #[cold]
+    fn finish_long_line(&mut self, line: Bytes) -> Line {
+        let account = self.charge.account();
+        let line = if self.buf.is_empty() && account.is_short() {
+            // The rest of the allocation would stay with the buffer.
+            self.buf = BytesMut::new();
+            account.hold_allocated(line, core::mem::take(&mut self.max_capacity))
+        } else {
+            account.hold(line)
+        };
+        self.charge.follow(self.max_capacity);
+        self.finish_line(line)
     }
 
     fn finish_line(&self, mut line: Bytes) -> Line {

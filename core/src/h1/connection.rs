@@ -197,6 +197,11 @@ impl<R: Role> Connection<R> {
         self.inbox.len()
     }
 
+    /// Returns the bytes that both buffers take, without segments.
+    pub(crate) fn buffer_capacity(&self) -> usize {
+        self.inbox.capacity() + self.out.capacity()
+    }
+
     /// Appends to the body of our message; the data is copied.
     ///
     /// # Errors

@@ -67,6 +67,11 @@ impl ReadBuffer {
         self.buf.is_empty()
     }
 
+    /// Returns the bytes that the buffer takes, with those that pieces of a body may share.
+    pub(super) const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Returns whether no byte was received yet.
     pub(super) fn is_unused(&self) -> bool {
         self.consumed == 0 && self.buf.is_empty()

@@ -43,6 +43,19 @@ impl Changes {
         }
     }
 
+    /// Panics if a sum differs from what it sums.
+    #[cfg(any(debug_assertions, test))]
+    pub(super) fn check_sums(&self) {
+        if let Some(table) = self.table.as_ref() {
+            table.check_sums();
+        }
+    }
+
+    /// Returns the bytes of the URIs and of their entries.
+    pub(super) fn byte_len(&self) -> usize {
+        self.table.as_ref().map_or(0, Subscriptions::byte_len)
+    }
+
     fn table(&mut self) -> Option<&mut Subscriptions> {
         self.table.get_or_make(Subscriptions::new)
     }
@@ -121,7 +134,7 @@ impl Changes {
         // The strings of the filter are copied, and their list has up to three entries for each while it grows.
         let strings = params.iter().filter(|byte| **byte == b',').count();
         let copied = params.len().saturating_add(strings.saturating_mul(4 * size_of::<String>()));
-        if cx.endpoint.limits.is_out_of_memory(copied) {
+        if cx.endpoint.limits.is_out_of_memory(copied) || !cx.endpoint.memory.takes_new(copied) {
             return Err(RpcError::internal(OUT_OF_MEMORY));
         }
         let mut filter = ListenFilter::read(params, &cx.config.custom_lists)?;
@@ -151,7 +164,8 @@ impl Changes {
         }
         let extra = filter.resources.iter().flatten().map(|uri| escaped_len(uri.as_bytes()) + 8).sum();
         let tables = filter.resources.iter().flatten().map(|uri| uri.len() + TABLES_OF_RESOURCE).sum();
-        if !endpoint.make_room(channel, extra) || endpoint.limits.is_out_of_memory(tables) {
+        let has_memory = !endpoint.limits.is_out_of_memory(tables) && endpoint.memory.takes_new(tables);
+        if !endpoint.make_room(channel, extra) || !has_memory {
             return Err(RpcError::internal(OUT_OF_MEMORY));
         }
         // From here on nothing is refused, so a refused filter has left nothing behind.
@@ -282,6 +296,9 @@ impl Changes {
         };
         if subscribe && c.role.listeners.resource_count() >= max_resources {
             return Err(RpcError::internal("too many subscriptions"));
+        }
+        if subscribe && !endpoint.memory.takes_new(uri.len() + TABLES_OF_RESOURCE) {
+            return Err(RpcError::internal(OUT_OF_MEMORY));
         }
         let changed = if subscribe {
             table.subscribe(&mut c.role.listeners, key, &uri)

@@ -15,6 +15,7 @@ use crate::built::{Legacy, Part, Subscribing};
 use crate::calls::endpoint::{Endpoint, Role};
 use crate::deprecation::UsedFeatures;
 use crate::extensions::Extensions;
+use crate::memory::MemoryAccount;
 use crate::raw::RawJson;
 use crate::slab::Key;
 use crate::sync::Arc;
@@ -162,12 +163,12 @@ pub(super) struct LegacySession {
 
 impl LegacySession {
     /// Creates a session from the parameters of `initialize`.
-    pub(super) fn new(version: Version, info: &[u8], capabilities: &[u8]) -> Self {
+    pub(super) fn new(version: Version, info: &[u8], capabilities: &[u8], memory: &MemoryAccount) -> Self {
         Self {
             version,
             initialized: false,
             is_stateless: false,
-            text: [info, capabilities].concat().into(),
+            text: memory.hold_kept([info, capabilities].concat().into()),
             // Frames are shorter than 4 GiB.
             info_len: u32::try_from(info.len()).unwrap_or_default(),
             log: SessionLog::default(),
@@ -195,9 +196,22 @@ impl LegacySession {
 
 pub(super) const OUT_OF_MEMORY: &str = "not enough memory for the request";
 
-/// Returns whether a request has to be refused because its event, `more` bytes and the reserve are not free, in one piece.
+/// Length from which a message counts as a long one, which is refused before short ones are.
+const LONG_MESSAGE: usize = 4 << 10;
+
+/// Returns whether a request of `length` bytes has to be refused because its event, `more` bytes and the reserve are not free,
+/// in one piece.
 #[inline]
-pub(super) fn lacks_memory(endpoint: &ServerEndpoint, events: &VecDeque<Event>, more: usize) -> bool {
+pub(super) fn lacks_memory(
+    endpoint: &ServerEndpoint,
+    events: &VecDeque<Event>,
+    length: usize,
+    more: usize,
+) -> bool {
+    let memory = &endpoint.memory;
+    if !(if length < LONG_MESSAGE { memory.takes_request() } else { memory.takes_new(0) }) {
+        return true;
+    }
     endpoint.limits.is_out_of_memory(next_growth(events).saturating_add(more))
 }
 

@@ -17,6 +17,7 @@ use crate::identity::{Capabilities, Implementation};
 use crate::json::write_str;
 use crate::limits::Limits;
 use crate::listen_filter::CustomLists;
+use crate::memory::MemoryAccount;
 use crate::meta;
 use crate::methods::Capability;
 use crate::observe::Observer;
@@ -87,8 +88,10 @@ impl Config {
     /// Creates the configuration of a server with all revisions of both eras and no capabilities.
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        let mut settings = Settings::new(name, version);
+        settings.memory = MemoryAccount::new(Limits::DEFAULT_MAX_MEMORY);
         Self {
-            settings: Settings::new(name, version),
+            settings,
             instructions: None,
             advertise_legacy: true,
             custom_methods: Vec::new(),
@@ -170,8 +173,28 @@ impl Config {
     /// Sets the limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
+        // An account of its own: clones of the configuration share the one that they had before.
+        let max = limits.max_memory.unwrap_or(Limits::DEFAULT_MAX_MEMORY);
+        self.settings.memory = MemoryAccount::new(max);
         self.settings.limits = Arc::new(limits);
         self
+    }
+
+    /// Sets the bytes of [`Limits::max_memory`](crate::Limits::max_memory), unless the limits name them. For adapters that know the
+    /// machine. It holds for all clones of the configuration.
+    #[must_use]
+    pub fn max_memory_by_default(self, bytes: usize) -> Self {
+        if self.settings.limits.max_memory.is_none() {
+            self.settings.memory.set_max(bytes);
+        }
+        self
+    }
+
+    /// Returns the bytes that all engines of this configuration, and of its clones, hold for their peers
+    /// ([`Limits::max_memory`](crate::Limits::max_memory)).
+    #[must_use]
+    pub fn memory_in_use(&self) -> usize {
+        self.settings.memory.used()
     }
 
     /// Sets the keys that seal the state of calls that [need input](super::Engine::need_input) (MRTR-021, MRTR-023).

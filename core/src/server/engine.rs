@@ -20,9 +20,9 @@ use super::parked::{Parked, follow_question, poll_question};
 use super::request_check::RequestCheck;
 use super::sealing::Sealing;
 use super::tasks::host::ServerTasks;
-use super::tasks::{RunAnswer, unlisten};
+use super::tasks::{self, RunAnswer, unlisten};
 use crate::built::{Part, Tasking};
-use crate::calls::endpoint::{self, Endpoint, EndpointTimer, check_timeout, next_deadline};
+use crate::calls::endpoint::{self, Channel, Endpoint, EndpointTimer, check_timeout, next_deadline};
 use crate::calls::inbound::CallId;
 use crate::calls::observing::{end_session, observe_outcome, resume_message};
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
@@ -36,6 +36,7 @@ use crate::error::{CallError, Fault, UseError};
 use crate::extensions::Extensions;
 use crate::json::Serializer;
 use crate::limits::Limit;
+use crate::memory::{Charge, MemoryAccount, STEP};
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, RpcError};
@@ -44,6 +45,12 @@ use crate::sync::Arc;
 use crate::tap::{ChannelId, Direction, TapRecord};
 use crate::time::{Instant, TimeoutReason};
 use crate::{methods, shape};
+
+/// Bytes that are charged for an engine, and for each entry of its tables. They include the holdings of an entry that are
+/// too small to be charged by themselves.
+const ENGINE_COST: usize = 2 * STEP;
+const CHANNEL_COST: usize = size_of::<Channel<ServerChannel>>() + STEP / 2;
+const CALL_COST: usize = size_of::<Call>();
 
 pub(super) const SHUTTING_DOWN: &str = "the server is shutting down";
 
@@ -71,6 +78,8 @@ pub struct Engine {
     pub(super) request_check: RequestCheck,
     /// Deprecated features of modern exchanges that were reported.
     pub(super) reported_features: ReportedFeatures,
+    /// The entries of the tables, and the bytes that tables sum up by themselves.
+    tables: Charge,
 }
 
 impl Engine {
@@ -78,7 +87,10 @@ impl Engine {
     #[must_use]
     pub fn new(config: Arc<Config>) -> Self {
         let endpoint = Endpoint::new(&config.settings);
+        let mut tables = endpoint.memory.open();
+        tables.set(ENGINE_COST);
         Self {
+            tables,
             sealing: Sealing::new(&config),
             config,
             endpoint,
@@ -99,7 +111,9 @@ impl Engine {
         self.endpoint.tick(now);
         // A modern-only server has no peer whose revision lacks errors without an id (DEC-004).
         let allows_idless_errors = self.config.legacy_versions().is_empty();
-        ChannelId(self.endpoint.open_channel(allows_idless_errors, ServerChannel::new()))
+        let channel = self.endpoint.open_channel(allows_idless_errors, ServerChannel::new());
+        self.charge_tables();
+        ChannelId(channel)
     }
 
     /// Sets the authenticated party of a channel, for the calls that arrive from now on ([`Call::authorization`]).
@@ -131,12 +145,19 @@ impl Engine {
     /// skipped. Its length is not checked here: the transport bounds it
     /// ([`Limits::max_frame`](crate::Limits::max_frame)), below 4 GiB.
     pub fn handle_message(&mut self, now: Instant, channel: ChannelId, message: Bytes) {
+        let message = self.endpoint.memory.hold(message);
+        self.handle_held_message(now, channel, message);
+    }
+
+    /// Takes one message of a channel, whose bytes are charged already.
+    pub(crate) fn handle_held_message(&mut self, now: Instant, channel: ChannelId, message: Bytes) {
         self.endpoint.tick(now);
         self.endpoint.record_activity();
         self.endpoint.record_received(channel.0, &message);
         // Recorded above even if it is dropped here: the tap shows what came.
         if self.endpoint.channels.get(channel.0).is_some_and(|c| !c.closed) {
             self.receive(channel.0, message, false);
+            self.charge_tables();
         }
     }
 
@@ -553,7 +574,7 @@ impl Engine {
 
     /// Reports a diagnostic, or drops it if there is no memory for its event.
     pub(super) fn diagnose(&mut self, channel: Key, diagnostic: Diagnostic) {
-        if lacks_memory(&self.endpoint, &self.events, 0) {
+        if lacks_memory(&self.endpoint, &self.events, 0, 0) {
             return;
         }
         self.events.push_back(Event::Diagnostic { channel: ChannelId(channel), diagnostic });
@@ -650,10 +671,37 @@ impl Engine {
         true
     }
 
+    /// Returns the account of what the server holds.
+    pub(crate) const fn memory(&self) -> &MemoryAccount {
+        &self.endpoint.memory
+    }
+
+    /// Returns the bytes of the tables.
+    #[inline]
+    fn table_bytes(&self) -> usize {
+        let parked = self.parked.as_ref().map_or(0, |parked| parked.byte_len());
+        let tasks = self.tasks.as_ref().map_or(0, tasks::host::byte_len);
+        ENGINE_COST
+            + self.endpoint.channels.len() * CHANNEL_COST
+            + (self.endpoint.inbound.calls.len() + self.endpoint.outbound.calls.len()) * CALL_COST
+            + self.events.len() * size_of::<Event>()
+            + self.changes.byte_len()
+            + parked
+            + tasks
+    }
+
+    /// Charges the tables if they have changed by much.
+    #[inline]
+    pub(super) fn charge_tables(&mut self) {
+        let bytes = self.table_bytes();
+        self.tables.follow_coarsely(bytes);
+    }
+
     /// Panics if a sum that the engine keeps differs from what it sums.
     #[cfg(any(debug_assertions, test))]
     pub(crate) fn check_sums(&self) {
         self.endpoint.check_requests();
+        self.changes.check_sums();
         if let Some(parked) = self.parked.as_ref() {
             parked.check_sums(&self.endpoint);
         }
@@ -681,6 +729,8 @@ impl Engine {
                 tasks.trim();
             }
             self.early_cancels.take_if(|early| early.remove_expired(self.endpoint.now));
+            let bytes = self.table_bytes();
+            self.tables.set(bytes);
         }
     }
 }
@@ -729,6 +779,7 @@ impl BoundEngine for Engine {
                 EndpointTimer::Negotiation(_) => {}
             }
         }
+        self.charge_tables();
     }
 
     fn next_deadline(&mut self) -> Option<(Instant, TimeoutReason)> {
@@ -766,6 +817,8 @@ pub(crate) fn has_event(engine: &mut Engine, now: Instant) -> bool {
     // A request that is admitted may be answered without an event, so the next one is tried.
     while engine.events.is_empty() {
         if !engine.admit_waiting() {
+            // Many events may have been taken since the last message.
+            engine.charge_tables();
             return false;
         }
     }
@@ -803,8 +856,8 @@ pub(crate) fn can_answer(engine: &mut Engine, channel: ChannelId) -> bool {
     endpoint::can_answer(&mut engine.endpoint, channel.0)
 }
 
-/// Returns whether a request has to be refused because its event, `more` bytes and the reserve are not free.
+/// Returns whether a request of `length` bytes has to be refused because its event, `more` bytes and the reserve are not free.
 #[cfg(feature = "http")]
-pub(crate) fn is_out_of_memory(engine: &Engine, more: usize) -> bool {
-    lacks_memory(&engine.endpoint, &engine.events, more)
+pub(crate) fn is_out_of_memory(engine: &Engine, length: usize, more: usize) -> bool {
+    lacks_memory(&engine.endpoint, &engine.events, length, more)
 }

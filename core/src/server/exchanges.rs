@@ -339,10 +339,12 @@ impl Exchanges<'_> {
     ) -> Key {
         let key = self.engine.open_channel(now).0;
         let room = self.engine.endpoint.limits.error_room();
-        if let Some(c) = self.engine.endpoint.channels.get_mut(key) {
+        let endpoint = &mut self.engine.endpoint;
+        if let Some(c) = endpoint.channels.get_mut(key) {
             // A new outbox has that room.
             if buffers.outbox.has_room(room) {
                 c.outbox = buffers.outbox;
+                c.outbox.charge_to(&endpoint.memory);
             }
             // A malformed message is answered in its own exchange, so no id is needed (DEC-004).
             c.allows_idless_errors = true;
@@ -386,6 +388,7 @@ impl Exchanges<'_> {
             }
             Err(rejected) => self.engine.reject(key, None, rejected),
         }
+        self.engine.charge_tables();
     }
 
     /// Marks an exchange as unreachable: its client cannot receive what is sent from now on.
@@ -461,6 +464,7 @@ impl Exchanges<'_> {
         self.engine.endpoint.channels.discard(key);
         // Output of this exchange must not reach the next one with its buffer.
         buffers.outbox.clear_for_reuse();
+        self.engine.charge_tables();
         buffers
     }
 }
@@ -536,8 +540,9 @@ impl Exchanges<'_> {
 
     /// Starts a session without a handshake and without knowledge of the client (stateless server).
     pub(crate) fn begin_stateless_session(&mut self, key: Key, version: Version) {
-        if let (Some(c), Some(marker)) = (self.engine.endpoint.channels.get_mut(key), Legacy::get()) {
-            let mut session = LegacySession::new(version, b"", b"{}");
+        let endpoint = &mut self.engine.endpoint;
+        if let (Some(c), Some(marker)) = (endpoint.channels.get_mut(key), Legacy::get()) {
+            let mut session = LegacySession::new(version, b"", b"{}", &endpoint.memory);
             // There is no handshake that a client could confirm.
             (session.initialized, session.is_stateless) = (true, true);
             c.role.session = Part::new(marker, session);

@@ -298,7 +298,7 @@ fn initialize(
     if let (Some(c), Some(marker)) = (endpoint.channels.get_mut(source.root), Legacy::get()) {
         c.allows_idless_errors = version >= Version::V2025_11_25; // DEC-004
         let parked_bytes = c.role.session.as_ref().map_or(0, |session| session.parked_bytes);
-        let mut session = LegacySession::new(version, info, capabilities);
+        let mut session = LegacySession::new(version, info, capabilities, &endpoint.memory);
         // Calls of before the handshake end as they began (LIFE-008).
         session.parked_bytes = parked_bytes;
         c.role.session = Part::new(marker, session);

@@ -48,6 +48,9 @@ pub(super) trait ParkedCallTable: fmt::Debug + Send + Sync {
     /// Returns the number of parked calls.
     fn len(&self) -> usize;
 
+    /// Returns the bytes that are kept for them.
+    fn byte_len(&self) -> usize;
+
     /// Returns whether nothing is kept. Questions that were to become tasks are known until all sessions have ended,
     /// because a late response may still create one that has to be cancelled (CANC-009).
     fn is_unused(&self, endpoint: &ServerEndpoint) -> bool;
@@ -455,6 +458,10 @@ impl ParkedCalls {
 impl ParkedCallTable for ParkedCalls {
     fn len(&self) -> usize {
         self.calls.len()
+    }
+
+    fn byte_len(&self) -> usize {
+        self.bytes
     }
 
     fn is_unused(&self, endpoint: &ServerEndpoint) -> bool {

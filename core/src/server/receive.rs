@@ -274,7 +274,7 @@ impl Engine {
                 if method == methods::ROOTS_CHANGED {
                     report_deprecated(self, channel, DeprecatedFeature::Roots);
                 }
-                if lacks_memory(&self.endpoint, &self.events, method.len()) {
+                if lacks_memory(&self.endpoint, &self.events, frame.len(), method.len()) {
                     return self.reject(channel, None, RejectedMessage::notification_without_memory());
                 }
                 self.events.push_back(Event::Notification(Notification {
@@ -348,7 +348,7 @@ fn check_request(
     // Before the other checks, because they allocate.
     if engine.shutting_down {
         Err(RpcError::internal(SHUTTING_DOWN))
-    } else if lacks_memory(&engine.endpoint, &engine.events, 0) {
+    } else if lacks_memory(&engine.endpoint, &engine.events, request.frame.len(), 0) {
         Err(RpcError::internal(OUT_OF_MEMORY))
     } else {
         engine.request_check.check(&mut engine.endpoint, &engine.config, request)

@@ -92,6 +92,10 @@ impl Engine {
             return Ok(());
         }
         rpc::end(out);
+        if !endpoint.memory.takes_result(out.len().saturating_sub(mark)) {
+            c.outbox.rollback(mark);
+            return Err(EncodeError::OutOfMemory.into());
+        }
         drop(reserve);
         endpoint.commit_answer(call.0, mark)?;
         self.close_if_finished(channel);
@@ -109,7 +113,8 @@ impl Engine {
     ///
     /// As [`complete`](Self::complete), for `_meta`, `resultType` and memory only.
     pub fn complete_raw(&mut self, now: Instant, call: CallId, result: &RawJson) -> Result<(), UseError> {
-        self.complete_prepared(now, call, &PreparedResult::from_text(result.clone())?)
+        let text = RawJson::trusted(self.endpoint.memory.hold(result.clone().into_bytes()));
+        self.complete_prepared(now, call, &PreparedResult::from_text(text)?)
     }
 
     /// Answers a call with a prepared result. A large one is sent without a copy.
@@ -153,6 +158,9 @@ impl Engine {
             });
         }
         self.endpoint.tick(now);
+        if !self.endpoint.memory.takes_result(0) {
+            return Err(EncodeError::OutOfMemory.into());
+        }
         let record = self.endpoint.inbound.calls.get(call.0).ok_or(UseError::Stale)?;
         // Before the call ends, so that a refused result leaves it open.
         let needs_input = record.version.is_modern() && is_input_required(*members, text.as_bytes())?;
@@ -268,7 +276,7 @@ impl BufferedResult {
             return Err(EncodeError::NotAnObject.into());
         }
         if text.len() >= MIN_SHARED_RESULT {
-            let text = RawJson::trusted(core::mem::take(text).into());
+            let text = RawJson::trusted(engine.endpoint.memory.hold(core::mem::take(text).into()));
             let result = PreparedResult { text, members: *members, one_line: true };
             return engine.complete_prepared(now, call, &result);
         }

@@ -74,7 +74,8 @@ impl Exchanges<'_> {
             return;
         };
         c.allows_idless_errors = state.version >= Version::V2025_11_25; // DEC-004
-        let mut session = LegacySession::new(state.version, &state.info, &state.capabilities);
+        let memory = &engine.endpoint.memory;
+        let mut session = LegacySession::new(state.version, &state.info, &state.capabilities, memory);
         session.initialized = state.is_initialized;
         if let Some(level) = state.log_level {
             session.log.set_threshold(level);

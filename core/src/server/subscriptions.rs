@@ -229,6 +229,8 @@ pub(super) struct Subscriptions {
     /// The resources, ordered by URI.
     by_uri: Tree,
     subscriptions: Slab<ResourceSubscription>,
+    /// Invariant: the bytes of the URIs of all resources.
+    uri_bytes: usize,
 }
 
 impl Subscriptions {
@@ -239,7 +241,22 @@ impl Subscriptions {
             resources: Slab::new(),
             by_uri: Tree::new(),
             subscriptions: Slab::new(),
+            uri_bytes: 0,
         }
+    }
+
+    /// Returns the bytes of the URIs and of the entries.
+    pub(super) fn byte_len(&self) -> usize {
+        let entries = self.listeners.len() * size_of::<ChangeListener>()
+            + self.resources.len() * size_of::<SubscribedResource>()
+            + self.subscriptions.len() * size_of::<ResourceSubscription>();
+        self.uri_bytes + entries
+    }
+
+    /// Panics if the sum of the bytes differs from what it sums.
+    #[cfg(any(debug_assertions, test))]
+    pub(super) fn check_sums(&self) {
+        assert_eq!(self.uri_bytes, self.uris().map(str::len).sum::<usize>(), "the bytes of all URIs");
     }
 
     /// Adds a listener of a channel, which has none with this id.
@@ -310,6 +327,7 @@ impl Subscriptions {
                 let links = TreeLinks::default();
                 let resource = SubscribedResource { uri: Arc::clone(&uri), subscribers: List::new(), links };
                 let resource = self.resources.insert(resource);
+                self.uri_bytes += uri.len();
                 if let Ok(place) = place {
                     self.by_uri.insert(&mut self.resources, place, resource);
                 }
@@ -359,6 +377,7 @@ impl Subscriptions {
         // Before the entry goes, which has the links of the tree.
         self.by_uri.remove(&mut self.resources, key, |_, other| other.uri.cmp(&uri));
         self.resources.remove(key);
+        self.uri_bytes = self.uri_bytes.saturating_sub(uri.len());
         Some(uri)
     }
 

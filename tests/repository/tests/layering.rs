@@ -102,7 +102,7 @@ const SHARED: &str = "budget built deadlines diagnostic draft driving error fram
 const ENGINES: &str = "budget built calls change deadlines deprecation diagnostic draft driving entropy error frame identity json limits listen_filter meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
 /// The server also has the types of an HTTP request that handlers see; it does not parse one.
 const SERVER: &str = "ascii budget built calls change deadlines deprecation diagnostic draft driving entropy error extensions frame head identity json limits listen_filter memory meta methods model observe outbox raw rpc scope seal shape slab tap tasks time validate version";
-const HTTP: &str = "ascii auth built calls client deadlines deprecation diagnostic draft driving entropy error fields frame h1 head json limits meta methods model network outbox raw record rpc scope server short_base64 slab tap time uri url version";
+const HTTP: &str = "ascii auth built calls client deadlines deprecation diagnostic draft driving entropy error fields frame h1 head json limits memory meta methods model network outbox raw record rpc scope server short_base64 slab tap time uri url version";
 
 /// The module that names the shared pointer, as `alloc` does; every module may use it.
 const POINTER: &str = "sync";

@@ -69,6 +69,7 @@ impl<D: Duplex> StreamDownstream<D> {
     pub(crate) fn new(config: Config, stream: D, bytes: &[u8]) -> Self {
         let mut drive = PipeDriver::new();
         let now = drive.tick();
+        let config = config.max_memory_by_default(mcp_std::memory::max_memory());
         let config = config.seal_by_default(|| Some((Keys::new(entropy::seed().ok()?), drive.anchor())));
         let mut pipe = pipe::Server::new(Arc::new(config), now);
         pipe.handle_input(now, bytes);

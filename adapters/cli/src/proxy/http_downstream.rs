@@ -106,6 +106,7 @@ impl HttpDownstream {
         let peers = Connections::new(listener).map_err(failed)?;
         let anchor = peers.anchor();
         let keys = Keys::new(entropy::seed().map_err(failed)?);
+        let config = config.max_memory_by_default(mcp_std::memory::max_memory());
         let config = config.seal_by_default(|| Some((keys, anchor)));
         let entropy = Entropy::new(entropy::seed().map_err(failed)?, entropy::nonce());
         let server = http::Server::new(Arc::new(config), Arc::new(http), entropy);

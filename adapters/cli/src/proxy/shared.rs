@@ -124,6 +124,7 @@ impl SharedDownstream {
     pub(crate) fn new(config: Config, listener: StreamListener, max_clients: usize) -> Self {
         let clock = Clock::start();
         let (now, anchor) = (clock.now(), clock.anchor());
+        let config = config.max_memory_by_default(mcp_std::memory::max_memory());
         let config = config.seal_by_default(|| Some((Keys::new(entropy::seed().ok()?), anchor)));
         Self {
             engine: Engine::new(Arc::new(config)),

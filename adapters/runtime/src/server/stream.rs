@@ -410,6 +410,7 @@ impl State {
         let mut driver = PipeDriver::new();
         let now = driver.tick();
         // Without entropy no state can be sealed between two rounds; everything else works.
+        let config = config.max_memory_by_default(mcp_std::memory::max_memory());
         let config = config.seal_lazily(|| Some((mcp_std::entropy::seed().ok()?, driver.anchor())));
         Self {
             pipe: pipe::Server::new(Arc::new(config), now),

@@ -9,6 +9,7 @@ use crate::driving::DriverCheck;
 use crate::h1::server::Event;
 use crate::h1::{self, ConnectionFault, Eviction, EvictionClass, HttpLimits};
 use crate::http::{HeadRecord, HeadRecords};
+use crate::memory::Charge;
 use crate::server::ConnectionInfo;
 use crate::sync::Arc;
 use crate::tap::Direction;
@@ -75,6 +76,8 @@ pub struct Connection {
     heads: Part<Observability, HeadRecords>,
     /// The description of the connection, for handlers.
     info: Option<Arc<ConnectionInfo>>,
+    /// The buffers of the connection.
+    charge: Charge,
 }
 
 /// Whether the next request of a [`Connection`] is served.
@@ -158,6 +161,7 @@ impl Connection {
             fault: None,
             heads: Part::NONE,
             info: None,
+            charge: Charge::default(),
         }
     }
 
@@ -393,6 +397,18 @@ impl Connection {
             }
         }
         self.check_write_timeout(now, server);
+        self.charge_buffers(now, server);
+    }
+
+    /// Charges the buffers to the server. Gives a long head up while the server takes nothing new.
+    fn charge_buffers(&mut self, now: Instant, server: &mut Server) {
+        let memory = server.engine.memory();
+        self.charge.attach(memory);
+        self.charge.follow(self.h1.buffer_capacity());
+        let is_long = self.exchange.is_none() && self.h1.unread_len() >= LONG_HEAD;
+        if is_long && !memory.takes_new(0) && self.h1.is_reading_head() && !self.is_head_held() {
+            self.time_out(now, server);
+        }
     }
 
     /// Disconnects a reader that has taken nothing for `write_timeout`; it would hold the connection forever.
@@ -606,3 +622,5 @@ impl Connection {
 
 /// How long a reader may take nothing, or a token may wait for its decision, before the connection may be evicted.
 const STALL_GRACE: Duration = Duration::from_secs(2);
+/// Bytes of an incomplete head from which it is given up while the server takes nothing new.
+const LONG_HEAD: usize = 4 << 10;

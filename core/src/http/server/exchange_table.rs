@@ -19,6 +19,7 @@ use crate::deadlines::Deadlines;
 use crate::frame::sse::{EVENT_END, EventHead};
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
+use crate::memory::{Charge, MemoryAccount, STEP};
 use crate::outbox::Outbox;
 use crate::rpc;
 use crate::server::{Authorization, ExchangeBuffers, HttpRequest, ProvenKey};
@@ -623,6 +624,13 @@ impl RequestBody {
         }
     }
 
+    fn capacity(&self) -> usize {
+        match self {
+            Self::Many(pieces) => pieces.capacity(),
+            one => one.len(),
+        }
+    }
+
     #[inline]
     pub(super) fn push(&mut self, piece: Bytes) {
         // An empty piece would cause a copy of the only other one.
@@ -667,7 +675,8 @@ pub(super) struct ServerExchange {
     pub(super) rejection: Option<HeadRejection>,
     /// Set if pages of other origins may read the response.
     pub(super) cors: Option<Cors>,
-    pub(super) body: RequestBody,
+    body: RequestBody,
+    body_charge: Charge,
     /// The whole body was received.
     pub(super) body_complete: bool,
     /// The engine's stream of its messages.
@@ -807,6 +816,7 @@ impl ServerExchange {
             rejection: None,
             cors: None,
             body: RequestBody::None,
+            body_charge: Charge::default(),
             body_complete: false,
             stream: None,
             last_event: 0,
@@ -829,6 +839,33 @@ impl ServerExchange {
             links: TreeLinks::default(),
             open_ended: None,
         }
+    }
+
+    /// Returns the number of received bytes of the body.
+    pub(super) fn body_len(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Returns the bytes that the body takes.
+    pub(super) fn body_capacity(&self) -> usize {
+        self.body.capacity()
+    }
+
+    /// Adds a piece to the body, and charges it.
+    #[inline]
+    pub(super) fn push_body(&mut self, piece: Bytes, memory: &MemoryAccount) {
+        self.body.push(piece);
+        if self.body.len() >= STEP {
+            self.body_charge.attach(memory);
+            self.body_charge.follow(self.body.capacity());
+        }
+    }
+
+    /// Takes the body.
+    #[inline]
+    pub(super) fn take_body(&mut self) -> Bytes {
+        self.body_charge.follow(0);
+        self.body.take()
     }
 
     /// Returns the party for which the request acts, if it is authenticated.

@@ -52,9 +52,9 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use self::exchange_table::{ExchangeTable, Kind, SessionKey};
+use self::exchange_table::{ExchangeTable, Kind, ServerExchange, SessionKey};
 use self::refusal::shutting_down;
-use self::session::SessionTable;
+use self::session::{HttpSession, SessionTable};
 use self::token::Validator;
 use super::fields::KnownField;
 use super::params::HeaderParams;
@@ -63,6 +63,7 @@ use crate::driving::{self, BoundEngine as _, DriverCheck};
 use crate::entropy::Entropy;
 use crate::error::Fault;
 use crate::head::RequestHead;
+use crate::memory::{Charge, STEP};
 use crate::server::{self, Engine, Identity};
 use crate::slab::Key;
 use crate::sync::Arc;
@@ -119,10 +120,16 @@ pub struct Server {
     undecided: UndecidedRequests,
     /// Set if other processes serve the same sessions.
     sharing: Part<Sessions, Sharing>,
+    /// The entries of exchanges and sessions.
+    tables: Charge,
 }
 
 /// Shortest interval between two checks: settings of zero must not keep `handle_timeout` busy.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Bytes that are charged for an exchange and for a session, with what they hold in pieces that are not charged.
+const EXCHANGE_COST: usize = size_of::<ServerExchange>() + STEP;
+const SESSION_COST: usize = size_of::<HttpSession>();
 
 /// Number of buffered body bytes at which production pauses until the caller takes some.
 const MAX_BUFFERED_BODY: usize = 16 << 10;
@@ -139,8 +146,10 @@ impl Server {
             exchanges.count_principals();
             sessions.count_principals();
         }
+        let engine = Engine::new(server);
+        let tables = engine.memory().open();
         Self {
-            engine: Engine::new(server),
+            engine,
             entropy,
             exchanges,
             path: Arc::from(&*http.path),
@@ -155,6 +164,7 @@ impl Server {
             spare_token: Vec::new(),
             undecided: UndecidedRequests::new(),
             sharing: Part::NONE,
+            tables,
         }
     }
 
@@ -373,6 +383,7 @@ impl Server {
         }
         session::expire_sessions(self);
         self.exchanges.trim_if_due(self.now);
+        self.charge_tables();
     }
 
     /// Refuses new requests, and ends each stream when its calls are answered, or after `grace`.
@@ -415,11 +426,19 @@ impl Server {
         self.now = self.now.max(now);
     }
 
+    /// Charges the tables if they have changed by much.
+    #[inline]
+    fn charge_tables(&mut self) {
+        let bytes = self.exchanges.len() * EXCHANGE_COST + self.sessions.len() * SESSION_COST;
+        self.tables.follow_coarsely(bytes);
+    }
+
     /// Removes an exchange and keeps some of its memory for reuse.
     fn remove(&mut self, key: Key) {
         // The tree of the session has its links in the slot, so the exchange leaves it before the slot is free.
         self.sessions.remove_exchange(&mut self.exchanges, key);
         self.exchanges.remove(self.now, key);
+        self.charge_tables();
     }
 }
 

@@ -26,6 +26,9 @@ use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::{Era, Version};
 
+/// Length from which a body counts as a long one, which is refused before short ones are.
+const LONG_BODY: usize = 4 << 10;
+
 const OUT_OF_MEMORY: &str = "not enough memory for the request";
 
 /// The destination of a message.
@@ -61,18 +64,22 @@ impl Server {
         if x.body_complete || x.response.is_some() || !matches!(x.kind, Kind::Post | Kind::HttpSsePost) {
             return;
         }
-        if x.body.len().saturating_add(piece.len()) > limit {
+        if x.body_len().saturating_add(piece.len()) > limit {
             // The part that was received is freed now and not only when the response is read.
-            x.body.take();
+            x.take_body();
             return self.exchanges.refuse(exchange.0, &too_long(limit as u64)); // HTTP-081
         }
+        let memory = self.engine.memory();
         // The first piece is kept as it is; further ones are copied into one.
-        let copied = if x.body.len() > 0 { (x.body.len() + piece.len()).saturating_mul(2) } else { 0 };
-        if self.engine.config().effective_limits().is_out_of_memory(copied) {
-            x.body.take();
+        let copied = if x.body_len() > 0 { (x.body_len() + piece.len()).saturating_mul(2) } else { 0 };
+        let is_long = x.body_len() + piece.len() >= LONG_BODY;
+        if self.engine.config().effective_limits().is_out_of_memory(copied)
+            || (is_long && !memory.takes_new(copied.max(piece.len())))
+        {
+            x.take_body();
             return self.exchanges.refuse(exchange.0, &overloaded(OUT_OF_MEMORY));
         }
-        x.body.push(piece);
+        x.push_body(piece, memory);
         if self.engine.config().settings.keep_alive.is_some() {
             // A part of a message is a sign of life, too.
             self.find_session(exchange.0);
@@ -100,7 +107,8 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(key) else { return };
         x.phase = RequestPhase::Active;
         x.idle_since = self.now;
-        let frame = x.body.take();
+        let allocated = x.body_capacity();
+        let frame = self.engine.memory().hold_allocated(x.take_body(), allocated);
         let kind = x.kind;
         // Some clients write a byte order mark, which JSON does not have.
         let frame = match frame.strip_prefix(b"\xef\xbb\xbf") {
@@ -149,7 +157,7 @@ impl Server {
                 .refuse(key, &Refusal::new(400, "nothing was asked that this could answer")); // HTTP-017
         }
         // Notifications and responses end at once, and may free a place: they are never too many.
-        if let Err(refusal) = if is_request { check_room(self, route) } else { Ok(()) } {
+        if let Err(refusal) = if is_request { check_room(self, route, frame.len()) } else { Ok(()) } {
             return self.exchanges.refuse(key, &refusal);
         }
         let is_listen =
@@ -251,7 +259,9 @@ impl Server {
             // The whole batch is refused: an array without the answer of one member would look incomplete.
             return self.exchanges.refuse(key, &repeated_id());
         }
-        if let Err(refusal) = if contents.has_requests { check_room(self, route) } else { Ok(()) } {
+        if let Err(refusal) =
+            if contents.has_requests { check_room(self, route, frame.len()) } else { Ok(()) }
+        {
             return self.exchanges.refuse(key, &refusal);
         }
         let effect = match (route, shared::functions(self)) {
@@ -431,7 +441,7 @@ pub(super) fn post_again(server: &mut Server, key: Key, session: SessionKey, fra
 
 /// Checks the limits for a call of a session.
 pub(super) fn check_room_in(server: &Server, session: SessionKey) -> Result<(), Refusal> {
-    check_room(server, PostRoute::Session(session))
+    check_room(server, PostRoute::Session(session), 0)
 }
 
 /// Makes a request wait for its session, if other processes serve it, too, and it may not be here as it is now.
@@ -464,7 +474,7 @@ fn hold(server: &mut Server, key: Key) {
 }
 
 /// Checks the limits for a message that needs an answer.
-fn check_room(server: &Server, route: PostRoute) -> Result<(), Refusal> {
+fn check_room(server: &Server, route: PostRoute, length: usize) -> Result<(), Refusal> {
     if let PostRoute::Session(session) = route {
         let calls = server.sessions.get(session).map_or(0, |s| s.call_count() as usize);
         if calls >= server.config.max_streams_per_session {
@@ -472,7 +482,10 @@ fn check_room(server: &Server, route: PostRoute) -> Result<(), Refusal> {
         }
     }
     // The tables of the exchange take memory, and then the event of its call needs the reserve.
-    if is_out_of_memory(&server.engine, server.engine.config().effective_limits().message_room()) {
+    let room = server.engine.config().effective_limits().message_room();
+    // A session stays, so it is something new however short its request is.
+    let begins = matches!(route, PostRoute::Handshake(_));
+    if is_out_of_memory(&server.engine, length, room) || (begins && !server.engine.memory().takes_new(0)) {
         return Err(overloaded(OUT_OF_MEMORY));
     }
     if server.overloaded || server.engine.is_full() {

@@ -203,7 +203,7 @@ impl Server {
             if !x.is_client_gone() {
                 write_entry(&mut x.out, &entry, note_text(&x.event_note));
             }
-            session.replay_log(built).push(entry, budget);
+            session.replay_log(built).push(entry, budget, self.tables.account());
         }
     }
 

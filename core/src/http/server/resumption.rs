@@ -22,6 +22,7 @@ use crate::built::Sessions;
 use crate::frame::sse::{EVENT_END, EventHead};
 use crate::head::Fields;
 use crate::http::fields;
+use crate::memory::{Charge, MemoryAccount};
 use crate::outbox::Outbox;
 use crate::rpc::RequestId;
 use crate::slab::Key;
@@ -270,7 +271,8 @@ impl Server {
             let entry = ReplayEntry { stream: number, event, is_last: false, message };
             // Logged before it is written, so that a break in between loses nothing.
             if self.config.replay_budget() > 0 {
-                record.replay_log(built).push(entry.clone(), self.config.replay_budget());
+                let memory = self.engine.memory();
+                record.replay_log(built).push(entry.clone(), self.config.replay_budget(), memory);
             }
             let has_id = self.config.replay_budget() > 0;
             self.exchanges.write_get_event(self.now, key, entry, has_id, built);
@@ -459,6 +461,7 @@ const ENTRY_OVERHEAD: usize = 64;
 pub(super) struct ReplayLog {
     entries: VecDeque<ReplayEntry>,
     bytes: usize,
+    charge: Charge,
 }
 
 #[derive(Clone, Debug)]
@@ -480,8 +483,10 @@ impl ReplayEntry {
 impl ReplayLog {
     /// Adds an event and evicts the oldest ones beyond the budget.
     ///
-    /// An event that is larger than the whole budget is not kept, so that the others are.
-    pub(super) fn push(&mut self, entry: ReplayEntry, budget: usize) {
+    /// An event that is larger than the whole budget is not kept, so that the others are. While the account takes nothing new, the
+    /// log does not grow.
+    pub(super) fn push(&mut self, entry: ReplayEntry, budget: usize, memory: &MemoryAccount) {
+        let budget = if memory.takes_new(entry.cost()) { budget } else { budget.min(self.bytes) };
         if entry.cost() > budget {
             return;
         }
@@ -491,6 +496,8 @@ impl ReplayLog {
             let Some(oldest) = self.entries.pop_front() else { break };
             self.bytes -= oldest.cost();
         }
+        self.charge.attach(memory);
+        self.charge.follow(self.bytes);
     }
 
     /// Returns all events, oldest first.
@@ -507,6 +514,7 @@ impl ReplayLog {
     pub(super) fn forget(&mut self, stream: u32) {
         self.entries.retain(|entry| entry.stream != stream);
         self.bytes = self.entries.iter().map(ReplayEntry::cost).sum();
+        self.charge.follow(self.bytes);
     }
 
     /// Withdraws the message of an event, because it is sent on another stream; the event itself is still known.
@@ -515,6 +523,7 @@ impl ReplayLog {
         if let Some(entry) = found {
             // The entry stays, so that its number is known, and with it its overhead.
             self.bytes -= core::mem::take(&mut entry.message).len();
+            self.charge.follow(self.bytes);
         }
     }
 
@@ -581,11 +590,11 @@ mod tests {
     // covers: SSE-022, SSE-023, SSE-024
     #[test]
     fn events_after_returns_all_or_none() {
-        let mut log = ReplayLog::default();
+        let (mut log, memory) = (ReplayLog::default(), &MemoryAccount::default());
         for (stream, event, last) in
             [(1, 0, false), (2, 0, false), (1, 1, false), (2, 1, true), (1, 2, false)]
         {
-            log.push(entry(stream, event, last), 1_000);
+            log.push(entry(stream, event, last), 1_000, memory);
         }
         assert_eq!(events(log.events_after(1, 0, Some(2))), Some([1, 2].into()));
         assert_eq!(events(log.events_after(1, 2, Some(2))), Some([].into()));
@@ -596,16 +605,17 @@ mod tests {
         assert_eq!(events(log.events_after(3, 0, None)), None);
         assert_eq!(events(log.events_after(1, u32::MAX, Some(2))), None);
         // Two of five events fit.
-        log.push(entry(1, 3, false), 2 * (10 + ENTRY_OVERHEAD));
+        log.push(entry(1, 3, false), 2 * (10 + ENTRY_OVERHEAD), memory);
         assert_eq!(events(log.events_after(1, 2, Some(3))), Some([3].into()));
         assert_eq!(events(log.events_after(1, 1, Some(3))), Some([2, 3].into()));
         assert_eq!(events(log.events_after(1, 0, Some(3))), None, "one of them was evicted");
         assert_eq!(events(log.events_after(2, 0, None)), None);
         // An oversize event leaves a gap in its own stream and does not evict others.
-        log.push(entry(3, 1, false), 2 * (10 + ENTRY_OVERHEAD));
+        log.push(entry(3, 1, false), 2 * (10 + ENTRY_OVERHEAD), memory);
         log.push(
             ReplayEntry { message: vec![b'x'; 200].into(), ..entry(3, 2, false) },
             2 * (10 + ENTRY_OVERHEAD),
+            memory,
         );
         assert_eq!(events(log.events_after(3, 0, Some(2))), None, "the second one was not kept");
         assert_eq!(events(log.events_after(3, 2, Some(2))), Some([].into()));

@@ -16,6 +16,7 @@ const SHARED: &[(&str, &[(&str, &str)])] = &[
             ("catch", ""),
             ("clock", ""),
             ("entropy", ""),
+            ("memory", ""),
             ("poll", ""),
             ("io", "poll"),
             ("schema", ""),

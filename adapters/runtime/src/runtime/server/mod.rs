@@ -184,6 +184,7 @@ impl StreamCore {
         let mut drive = PipeDriver::new();
         let now = drive.tick();
         // Without a source of randomness only the sealing of state between two rounds fails.
+        let config = config.max_memory_by_default(mcp_std::memory::max_memory());
         let config = config.seal_lazily(|| Some((mcp_std::entropy::seed().ok()?, drive.anchor())));
         ErasedBox::new(Self {
             pipe: pipe::Server::new(Arc::new(config), now),

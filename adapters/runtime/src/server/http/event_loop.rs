@@ -84,6 +84,7 @@ impl HttpLoop {
         let anchor = connections.anchor();
         // A separate key, so that sealed state is independent of session ids.
         let keys = entropy::seed()?;
+        let config = config.max_memory_by_default(mcp_std::memory::max_memory());
         let config = Arc::new(config.seal_by_default(|| Some((Keys::new(keys), anchor))));
         let http = Arc::new(http);
         Ok(Self::new(State::new(connections, config, http, Entropy::new(seed, entropy::nonce()))))

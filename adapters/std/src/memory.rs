@@ -1,0 +1,84 @@
+//! The memory of the machine, which decides how much a server holds for its peers.
+
+use std::sync::OnceLock;
+
+use mcp_proto::Limits;
+
+/// Returns the bytes of [`Limits::max_memory`] on this machine: a quarter of its memory, or of what its control group may use.
+///
+/// On Linux both are read, once. Elsewhere, and if they cannot be read, it is [`Limits::DEFAULT_MAX_MEMORY`].
+#[must_use]
+pub fn max_memory() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| quarter(&|path| std::fs::read_to_string(path).ok()))
+}
+
+fn quarter(read: &dyn Fn(&str) -> Option<String>) -> usize {
+    let limits = group_limits(read).into_iter().chain(machine_bytes(read));
+    let quarter = limits.min().map(|bytes| bytes / 4).and_then(|bytes| usize::try_from(bytes).ok());
+    quarter.unwrap_or(Limits::DEFAULT_MAX_MEMORY)
+}
+
+/// Returns the memory of the machine, of `/proc/meminfo`.
+fn machine_bytes(read: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
+    let text = read("/proc/meminfo")?;
+    let kibibytes = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    kibibytes.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
+}
+
+/// Returns the limits of the control group of this process and of those above it.
+fn group_limits(read: &dyn Fn(&str) -> Option<String>) -> Vec<u64> {
+    let groups = read("/proc/self/cgroup").unwrap_or_default();
+    let mut limits = Vec::new();
+    for group in groups.lines() {
+        let mut parts = group.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(mut path)) = (parts.next(), parts.next()) else { continue };
+        let (root, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        // In a container the path may be that of the host, and the group of the container is the root.
+        loop {
+            path = path.trim_end_matches('/');
+            // "max" is no number.
+            let limit = read(&format!("{root}{path}/{file}"));
+            limits.extend(limit.and_then(|text| text.trim().parse::<u64>().ok()));
+            let Some(at) = path.rfind('/') else { break };
+            path = &path[..at];
+        }
+    }
+    limits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quarter_of(files: &[(&str, &str)]) -> usize {
+        quarter(&|path| files.iter().find(|(name, _)| *name == path).map(|(_, text)| (*text).to_owned()))
+    }
+
+    #[test]
+    fn default_is_a_quarter_of_the_smallest_limit() {
+        let machine = ("/proc/meminfo", "MemTotal:        8388608 kB\nMemFree: 1 kB\n");
+        assert_eq!(quarter_of(&[]), Limits::DEFAULT_MAX_MEMORY);
+        assert_eq!(quarter_of(&[machine]), 2 << 30);
+        let group = ("/proc/self/cgroup", "0::/a.slice/b.service\n");
+        let own = ("/sys/fs/cgroup/a.slice/b.service/memory.max", "max\n");
+        assert_eq!(quarter_of(&[machine, group, own]), 2 << 30);
+        let above = ("/sys/fs/cgroup/a.slice/memory.max", "1073741824\n");
+        assert_eq!(quarter_of(&[machine, group, own, above]), 256 << 20);
+        // A container that sees the path of the host, and its own group as the root.
+        let root = ("/sys/fs/cgroup/memory.max", "536870912\n");
+        assert_eq!(quarter_of(&[machine, group, root]), 128 << 20);
+        let first = ("/proc/self/cgroup", "12:cpu:/x\n4:memory,hugetlb:/docker/1\n");
+        let first_limit = ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "2147483648\n");
+        assert_eq!(quarter_of(&[machine, first, first_limit]), 512 << 20);
+        // No limit of the first version is a large number.
+        let none = ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(quarter_of(&[machine, first, none]), 2 << 30);
+    }
+}
