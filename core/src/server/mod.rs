@@ -51,7 +51,7 @@ pub use custom_method::CustomMethod;
 pub use engine::Engine;
 #[cfg(feature = "http")]
 pub(crate) use engine::is_out_of_memory;
-pub(crate) use engine::{can_answer, has_event, take_event};
+pub(crate) use engine::{can_answer, handle_held_message, has_event, memory, take_event};
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 #[cfg(feature = "http")]
 pub(crate) use exchanges::{BatchContents, ExchangeBuffers};
