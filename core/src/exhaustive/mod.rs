@@ -10,6 +10,9 @@ mod json;
 mod json_values;
 mod names;
 mod rpc;
+mod tables {
+    mod sets;
+}
 
 use alloc::vec::Vec;
 

@@ -12,6 +12,9 @@ mod early_cancels;
 mod engine;
 mod event;
 mod exchanges;
+#[cfg(test)]
+#[path = "../exhaustive/tables/server.rs"]
+mod exhaustive_tables;
 mod handshake;
 mod http_request;
 mod input;

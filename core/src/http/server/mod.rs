@@ -19,6 +19,9 @@ mod config;
 mod connection;
 mod documents;
 mod exchange_table;
+#[cfg(test)]
+#[path = "../../exhaustive/tables/http_server.rs"]
+mod exhaustive_tables;
 mod http_sse;
 mod post;
 mod principals;
