@@ -103,6 +103,10 @@ static ARMED: AtomicUsize = AtomicUsize::new(0);
 /// Calls of its class before the fault.
 static NTH: AtomicUsize = AtomicUsize::new(0);
 static FIRED: AtomicBool = AtomicBool::new(false);
+/// The fault met a server over HTTP, of which its client sees the end of the connection alone.
+static AT_SERVER: AtomicBool = AtomicBool::new(false);
+/// Port of that server.
+static PORT: AtomicUsize = AtomicUsize::new(0);
 static COUNTS: [AtomicUsize; CLASSES] = [const { AtomicUsize::new(0) }; CLASSES];
 static IS_COUNTING: AtomicBool = AtomicBool::new(false);
 /// Seconds that the clock was put forward.
@@ -124,6 +128,7 @@ pub(crate) fn exempt<T>(work: impl FnOnce() -> T) -> T {
 pub(crate) fn arm(fault: Option<(usize, usize)>) {
     COUNTS.iter().for_each(|count| count.store(0, SeqCst));
     FIRED.store(false, SeqCst);
+    AT_SERVER.store(false, SeqCst);
     NTH.store(fault.map_or(0, |(_, nth)| nth), SeqCst);
     ARMED.store(fault.map_or(0, |(index, _)| index + 1), SeqCst);
     IS_COUNTING.store(true, SeqCst);
@@ -134,6 +139,27 @@ pub(crate) fn disarm() -> bool {
     IS_COUNTING.store(false, SeqCst);
     OFFSET.store(0, SeqCst);
     FIRED.load(SeqCst)
+}
+
+/// Says where the server over HTTP listens.
+pub(crate) fn set_server(port: u16) {
+    PORT.store(port.into(), SeqCst);
+}
+
+/// Returns whether the fault met the server over HTTP.
+pub(crate) fn is_at_server() -> bool {
+    AT_SERVER.load(SeqCst)
+}
+
+/// Returns the port of the own end of a socket.
+fn own_port(fd: c_int) -> Option<u16> {
+    // SAFETY: the address has room for one of IPv4, and its length says so.
+    unsafe {
+        let mut address: libc::sockaddr_in = core::mem::zeroed();
+        let mut size = size_of::<libc::sockaddr_in>() as socklen_t;
+        let outcome = libc::syscall(libc::SYS_getsockname, fd, &raw mut address, &raw mut size);
+        (outcome == 0 && c_int::from(address.sin_family) == libc::AF_INET).then(|| u16::from_be(address.sin_port))
+    }
 }
 
 /// Returns the calls of a class since [`arm`].
@@ -191,7 +217,11 @@ fn stream(fd: c_int, class: Class) -> Option<Class> {
 
 /// Returns the effect on a call with a descriptor, and for an error what the call returns.
 fn strike_fd(fd: c_int, class: Class) -> Result<bool, ssize_t> {
-    match stream(fd, class).and_then(strike) {
+    let effect = stream(fd, class).and_then(strike);
+    if effect.is_some() {
+        AT_SERVER.store(own_port(fd).is_some_and(|port| usize::from(port) == PORT.load(SeqCst)), SeqCst);
+    }
+    match effect {
         Some(Effect::Error(errno)) => Err(fail(errno)),
         effect => Ok(effect == Some(Effect::Short)),
     }

@@ -209,7 +209,11 @@ fn judge(fault: &Fault, is_fired: bool, failed: &[Failed]) {
     let Effect::Error(errno) = fault.effect else { return };
     let words = std::io::Error::from_raw_os_error(errno).to_string();
     let words = words.split(" (os").next().unwrap_or_default().to_owned();
-    let is_named = |failed: &Failed| matches!(&failed.failure, Failure::Error(text) if text.contains(&words));
+    let is_named = |failed: &Failed| match &failed.failure {
+        Failure::Error(text) if faults::is_at_server() => text.contains("closed the connection") || text.contains(&words),
+        Failure::Error(text) => text.contains(&words),
+        Failure::Wrong(_) => false,
+    };
     if !failed.is_empty() && !failed.iter().any(is_named) {
         say(&format!("unnamed: {}: {:?}", failed[0].step, failed[0].failure));
     }

@@ -34,7 +34,7 @@ use crate::adapter::{
     Client, Cx, Error, Handle, HttpServer, Router, handler, poll_client, run, run_http, serve_stdio, server_handle,
     wait,
 };
-use crate::faults::exempt;
+use crate::faults::{self, exempt};
 use crate::wrap;
 
 /// Handlers that have begun, and those that have returned or were dropped.
@@ -449,12 +449,15 @@ const STEPS: &[Step] = &[
         let before = scene.changes.load(SeqCst);
         let filter = SubscriptionFilter::new().resource_subscriptions(["tour:news".to_owned()]);
         let (subscription, _) = client.subscribe(&filter)?;
-        says(client, "publish", "published")?;
-        for _ in 0..2_000 {
-            if scene.changes.load(SeqCst) > before {
-                return Ok(client.unsubscribe(subscription)?);
+        // A change may be lost with its connection, but not the subscription.
+        for _ in 0..20 {
+            says(client, "publish", "published")?;
+            for _ in 0..200 {
+                if scene.changes.load(SeqCst) > before {
+                    return Ok(client.unsubscribe(subscription)?);
+                }
+                poll_client_gently(client)?;
             }
-            poll_client_gently(client)?;
         }
         Err(Failure::Error("no change arrived".into()))
     }),
@@ -564,6 +567,7 @@ pub(crate) fn tour(folder: &std::path::Path, enter: &dyn Fn(&str)) -> (usize, Ve
             });
             let Some(started) = &served else { continue };
             place.address = Some(started.address);
+            faults::set_server(started.address.port());
         }
         step("connect", &mut || {
             client = Some(place.connect()?);
