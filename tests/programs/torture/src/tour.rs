@@ -97,7 +97,7 @@ struct Text {
     text: String,
 }
 
-#[expect(deprecated, reason = "toured until their removal")]
+#[expect(deprecated, reason = "tested until its removal")]
 fn router(tasks: ServerTasks) -> Router {
     let mut router = Router::new("tour", "1");
     router.tasks(tasks);
@@ -314,7 +314,7 @@ struct Scene {
 }
 
 impl Scene {
-    #[expect(deprecated, reason = "toured until their removal")]
+    #[expect(deprecated, reason = "tested until its removal")]
     fn connect(&self) -> Result<Client, Failure> {
         let mut limits = Limits::default();
         limits.call_timeout = Duration::from_secs(8);
