@@ -4,8 +4,7 @@
 //! The worst case may not be exceeded, and has to be reached by half: a bound that is much too high says nothing. The bytes
 //! are those of a growing buffer while it is moved, too: old and new block are there at once.
 
-use core::fmt::Debug;
-use std::fmt::Write as _;
+use core::fmt::{Debug, Write as _};
 use std::path::Path;
 use std::{env, fs};
 
@@ -476,6 +475,7 @@ fn every_field_of_the_limits_is_attacked() {
 
 #[test]
 fn requests_pass_at_each_http_limit_and_are_refused_beyond_it() {
+    type Request<'a> = &'a dyn Fn(usize) -> String;
     let mut limits = HttpLimits::default();
     (limits.max_fields, limits.max_body, limits.max_extensions) = (9, 1_000, 50);
     let chunked = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1;";
@@ -483,7 +483,7 @@ fn requests_pass_at_each_http_limit_and_are_refused_beyond_it() {
     let with_body =
         |n: usize| format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {n}\r\n\r\n{}", "b".repeat(n));
     let with_extensions = |n: usize| format!("{chunked}{}\r\nb\r\n0\r\n\r\n", "e".repeat(n));
-    let cases: [(&str, usize, &str, &dyn Fn(usize) -> String); 3] = [
+    let cases: [(&str, usize, &str, Request<'_>); 3] = [
         ("max_fields", 9, "431", &with_fields),
         ("max_body", 1_000, "413", &with_body),
         ("max_extensions", 50, "400", &with_extensions),
