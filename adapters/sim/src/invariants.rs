@@ -62,10 +62,8 @@ fn request_ends_once(log: &[Entry]) -> Option<(usize, String)> {
     let mut open = BTreeSet::new();
     for (at, entry) in log.iter().enumerate() {
         match &entry.what {
-            What::Received { request } => {
-                if !open.insert((entry.lane, request)) {
-                    return Some((at, format!("{request} was received twice")));
-                }
+            What::Received { request } if !open.insert((entry.lane, request)) => {
+                return Some((at, format!("{request} was received twice")));
             }
             What::Answered { request } | What::Cancelled { request }
                 if !open.remove(&(entry.lane, request)) =>

@@ -72,11 +72,11 @@ impl Application for Cached {
     }
 
     fn request(&mut self, mark: &str, draws: &mut Draws) -> (String, RawJson) {
-        Marks::ALL.clone().request(mark, draws)
+        { Marks::ALL }.request(mark, draws)
     }
 
     fn answer(&mut self, call: &Call) -> Result<RawJson, RpcError> {
-        let answer = Marks::ALL.clone().answer(call)?;
+        let answer = { Marks::ALL }.answer(call)?;
         let cached = self.last.replace(answer.clone());
         Ok(cached.filter(|_| self.is_broken).unwrap_or(answer))
     }
