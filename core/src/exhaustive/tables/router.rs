@@ -1,9 +1,8 @@
-//! All short histories of the lists of a router: numbers, registration, and pages with changes between them.
+//! All short histories of the lists of a router: numbers, and pages with changes between them.
 
 use super::registry::NumberIndex;
 use super::tests::{RouterHarness, TestRouter, names, target_text, tool};
 use crate::methods::EntryKind;
-use crate::router::ChangedLists;
 use crate::slab::Key;
 use crate::testing::{exhaustive, for_each_sequence};
 use alloc::collections::BTreeMap;
@@ -59,75 +58,6 @@ fn exhaustive_number_index_is_an_ordered_map_at_the_edges_of_its_chunks() {
                 })
                 .into_iter()
                 .sum()
-        },
-    );
-}
-
-#[test]
-fn exhaustive_registered_tools_are_listed_in_order_and_each_visible_change_is_reported() {
-    let property = "A router lists what is registered and shown, in the order of registration, and reports a change exactly if one shows.";
-    exhaustive(
-        property,
-        "registration, replacement, removal, hiding and showing of 2 tools, up to",
-        [3, 4, 5],
-        |most| {
-            for_each_sequence(10, most, |steps| {
-                let mut router = TestRouter::new("r", "1");
-                let mut model: Vec<(&str, bool)> = Vec::new();
-                for step in steps {
-                    let name = ["a", "b"][step % 2];
-                    let at = model.iter().position(|(other, _)| *other == name);
-                    let was_shown = at.is_some_and(|at| model[at].1);
-                    let changes = |is_changed| {
-                        if is_changed { ChangedLists::from_kind(EntryKind::Tool) } else { ChangedLists::NONE }
-                    };
-                    match step / 2 {
-                        0 => {
-                            let expected = at.is_none().then_some(changes(true));
-                            assert_eq!(router.tool(tool(name), target_text).ok(), expected, "{steps:?}");
-                            if at.is_none() {
-                                model.push((name, true));
-                            }
-                        }
-                        1 => {
-                            let replaced = router.replace_tool(tool(name), target_text);
-                            assert_eq!(replaced.ok(), Some(changes(true)), "{steps:?}");
-                            // A hidden one is shown again, at its place.
-                            model
-                                .iter_mut()
-                                .filter(|(other, _)| *other == name)
-                                .for_each(|entry| entry.1 = true);
-                            if at.is_none() {
-                                model.push((name, true));
-                            }
-                        }
-                        2 => {
-                            assert_eq!(router.remove(EntryKind::Tool, name), changes(was_shown), "{steps:?}");
-                            model.retain(|(other, _)| *other != name);
-                        }
-                        kind => {
-                            let shows = kind == 4;
-                            let expected = at.map(|_| changes(was_shown != shows));
-                            assert_eq!(
-                                router.enable(EntryKind::Tool, name, shows).ok(),
-                                expected,
-                                "{steps:?}"
-                            );
-                            model
-                                .iter_mut()
-                                .filter(|(other, _)| *other == name)
-                                .for_each(|entry| entry.1 = shows);
-                        }
-                    }
-                }
-                let mut harness = RouterHarness::new(&router);
-                let shown =
-                    model.iter().filter(|(_, is_shown)| *is_shown).map(|(name, _)| String::from(*name));
-                let listed = names(&harness.ask(&router, "tools/list", json!({})), "tools");
-                assert!(listed.into_iter().eq(shown), "{steps:?}");
-                let all = model.iter().map(|(name, _)| *name);
-                assert!(router.tools().map(|tool| &*tool.name).eq(all), "{steps:?}");
-            })
         },
     );
 }
