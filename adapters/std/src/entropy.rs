@@ -17,7 +17,10 @@ use std::sync::{Mutex, PoisonError};
 pub fn seed() -> io::Result<[u8; 32]> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(|error| {
-        io::Error::other(format!("cannot get random bytes from the operating system: {error}"))
+        // Its own text of an error of the system is the number alone.
+        let system = error.raw_os_error().map(io::Error::from_raw_os_error);
+        let reason = system.map_or_else(|| error.to_string(), |system| system.to_string());
+        io::Error::other(format!("cannot get random bytes from the operating system: {reason}"))
     })?;
     Ok(seed)
 }

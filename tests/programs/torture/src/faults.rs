@@ -158,7 +158,8 @@ fn own_port(fd: c_int) -> Option<u16> {
         let mut address: libc::sockaddr_in = core::mem::zeroed();
         let mut size = size_of::<libc::sockaddr_in>() as socklen_t;
         let outcome = libc::syscall(libc::SYS_getsockname, fd, &raw mut address, &raw mut size);
-        (outcome == 0 && c_int::from(address.sin_family) == libc::AF_INET).then(|| u16::from_be(address.sin_port))
+        (outcome == 0 && c_int::from(address.sin_family) == libc::AF_INET)
+            .then(|| u16::from_be(address.sin_port))
     }
 }
 
@@ -421,8 +422,8 @@ replace! {
         outcome
     }
     fn getrandom(buffer: *mut c_void, length: size_t, flags: c_uint) -> ssize_t {
-        // A length of 0 asks whether the kernel has the call.
-        match if length == 0 { Ok(false) } else { strike_other(Class::Entropy) } {
+        // A length of 0 asks whether the kernel has the call. `std` asks for 16 bytes, the keys of a map, and panics without them.
+        match if matches!(length, 0 | 16) { Ok(false) } else { strike_other(Class::Entropy) } {
             Err(failed) => failed as ssize_t,
             Ok(is_short) => libc::syscall(libc::SYS_getrandom, buffer, if is_short { 1 } else { length }, flags) as ssize_t,
         }
@@ -435,6 +436,8 @@ const HOUR: Duration = Duration::from_secs(3_600);
 unsafe fn clear(all: *mut pollfd, count: nfds_t) {
     if !all.is_null() {
         // SAFETY: the caller gives `count` entries.
-        unsafe { core::slice::from_raw_parts_mut(all, count as usize) }.iter_mut().for_each(|one| one.revents = 0);
+        unsafe { core::slice::from_raw_parts_mut(all, count as usize) }
+            .iter_mut()
+            .for_each(|one| one.revents = 0);
     }
 }

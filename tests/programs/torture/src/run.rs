@@ -147,8 +147,7 @@ fn work(fault: Option<usize>) {
     faults::arm(None);
     let steps = clean("counted tour");
     faults::disarm();
-    let counts: Vec<String> =
-        FAULTS.iter().map(|fault| format!("{}", faults::count(fault.class))).collect();
+    let counts: Vec<String> = FAULTS.iter().map(|fault| format!("{}", faults::count(fault.class))).collect();
     say(&format!("counts {steps} {}", counts.join(" ")));
     let Some(index) = fault else { return };
     for line in exempt(|| std::io::stdin().lines()).map_while(Result::ok) {
@@ -210,11 +209,15 @@ fn judge(fault: &Fault, is_fired: bool, failed: &[Failed]) {
     let words = std::io::Error::from_raw_os_error(errno).to_string();
     let words = words.split(" (os").next().unwrap_or_default().to_owned();
     let is_named = |failed: &Failed| match &failed.failure {
-        Failure::Error(text) if faults::is_at_server() => text.contains("closed the connection") || text.contains(&words),
+        Failure::Error(text) if faults::is_at_server() => {
+            text.contains("closed the connection") || text.contains(&words)
+        }
         Failure::Error(text) => text.contains(&words),
         Failure::Wrong(_) => false,
     };
-    if !failed.is_empty() && !failed.iter().any(is_named) {
+    let problems = core::mem::take(&mut *tour::PROBLEMS.lock().expect("no panic"));
+    let is_reported = problems.iter().any(|problem| problem.contains(&words));
+    if !failed.is_empty() && !is_reported && !failed.iter().any(is_named) {
         say(&format!("unnamed: {}: {:?}", failed[0].step, failed[0].failure));
     }
 }
@@ -322,7 +325,10 @@ fn torment(index: usize, count: usize, numbers: &[usize], is_verbose: bool) -> u
                     println!("{} {nth}: {line}", fault.name);
                 }
                 if let Some(text) = line.strip_prefix("text ") {
-                    let text = text.split_once(": ").and_then(|(_, text)| text.split_once(": ")).map_or(text, |(_, text)| text);
+                    let text = text
+                        .split_once(": ")
+                        .and_then(|(_, text)| text.split_once(": "))
+                        .map_or(text, |(_, text)| text);
                     *texts.entry(text.to_owned()).or_default() += 1;
                 }
             }
@@ -347,4 +353,3 @@ fn torment(index: usize, count: usize, numbers: &[usize], is_verbose: bool) -> u
     }
     bad
 }
-
