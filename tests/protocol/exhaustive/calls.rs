@@ -1,6 +1,6 @@
 //! Every order of what can happen to calls: answers, cancellations, progress and time, in both directions and in batches.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
 
 use mcp_proto::client::Event as ClientEvent;
 use mcp_proto::server::{Call, Event};
