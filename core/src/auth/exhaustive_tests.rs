@@ -220,8 +220,10 @@ fn exhaustive_resources_cover_whole_segments() {
             for resource in &urls {
                 for server in &urls {
                     let parts = |url: &Url| -> (String, Vec<String>, bool) {
-                        let (path, query) =
-                            url.target().split_once('?').map_or((url.target(), false), |(p, _)| (p, true));
+                        let (path, query) = url
+                            .target()
+                            .split_once('?')
+                            .map_or_else(|| (url.target(), false), |(p, _)| (p, true));
                         let path = path.trim_end_matches('/').split('/').skip(1).map(str::to_owned);
                         (format!("{}", url.origin()), path.collect(), query)
                     };
@@ -250,7 +252,7 @@ fn exhaustive_documents_are_looked_for_where_the_standards_say() {
             for_each_str(&["/", "a", ".", "?", "%2F", "/b", "="], longest, |text| {
                 let Ok(url) = Url::parse(&format!("https://h:8/{text}")) else { panic!("{text}") };
                 let (path, query) =
-                    url.target().split_once('?').map_or((url.target(), None), |(p, q)| (p, Some(q)));
+                    url.target().split_once('?').map_or_else(|| (url.target(), None), |(p, q)| (p, Some(q)));
                 let bare = path.trim_end_matches('/');
                 let known = |name: &str| format!("/.well-known/{name}{bare}");
                 let mut resource = Vec::new();

@@ -220,7 +220,7 @@ fn exhaustive_names_of_known_fields_match_in_any_case() {
     let expected = |name: &str| {
         let found = NAMES.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, field)| *field);
         let is_param = name.get(..10).is_some_and(|start| start.eq_ignore_ascii_case("Mcp-Param-"));
-        found.or(is_param.then_some(KnownField::Param))
+        found.or_else(|| is_param.then_some(KnownField::Param))
     };
     exhaustive(
         "names of fields: of the 13 known ones all spellings that differ in case alone are known, and no other with one or two changes",

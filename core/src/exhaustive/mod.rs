@@ -12,6 +12,7 @@ mod json_values;
 mod links;
 mod names;
 mod rpc;
+mod templates;
 
 use alloc::vec::Vec;
 
