@@ -50,6 +50,8 @@ mod client_metadata;
 mod client_request;
 mod config;
 mod document;
+#[cfg(test)]
+mod exhaustive_tests;
 mod flow;
 mod jose;
 mod locations;

@@ -3,16 +3,22 @@
 //! An oracle is `serde_json`, a crate of the standard in question, or the grammar of the standard written down as plainly as
 //! possible. Those of private parts stand beside these parts (`exhaustive_tests.rs`). `tests/exhaustive` counts all of them.
 
+mod fields;
 mod frames;
 mod http_heads;
 mod http_messages;
 mod json;
 mod json_values;
+mod links;
 mod names;
 mod rpc;
+<<<<<<< HEAD
 mod tables {
     mod sets;
 }
+=======
+mod templates;
+>>>>>>> boxes
 
 use alloc::vec::Vec;
 

@@ -272,9 +272,9 @@ impl<'t, 'u> PairMatcher<'t, 'u> {
         let mut run = uri.len();
         for at in (0..=uri.len()).rev() {
             *count += 1;
-            let fits = uri
-                .get(at)
-                .is_some_and(|b| byte_class(*b) & e.operator.class != 0 && *b != e.operator.separator);
+            let fits = uri.get(at).is_some_and(|b| {
+                byte_class(*b) & e.operator.class != 0 && *b != e.operator.separator && !e.stops.contains(b)
+            });
             if !fits {
                 run = at;
             }

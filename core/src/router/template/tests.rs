@@ -331,3 +331,14 @@ fn match_steps_stay_below_product_of_lengths() {
     let mismatch = simple.match_uri(&long, VariablePolicy::default());
     assert_eq!(mismatch, Err(TemplateMismatch::Uri(UriError::TooLong { limit: MAX_URI })));
 }
+
+#[test]
+fn value_with_a_name_ends_where_the_next_expansion_begins() {
+    for (text, uri, expected) in
+        [("x:{;a}{.b}", "x:;a=1.2", "2"), ("x:{?a}{/b}", "x:?a=1/2", "2"), ("x:{?a}{;b}", "x:?a=1;b=2", "2")]
+    {
+        let template = Template::new(text).expect("a template");
+        let found = template.match_uri(uri, VariablePolicy::default()).expect("a match");
+        assert_eq!((found.get("a"), found.get("b")), (Some("1"), Some(expected)), "{text} {uri}");
+    }
+}
