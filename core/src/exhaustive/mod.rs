@@ -12,13 +12,10 @@ mod json_values;
 mod links;
 mod names;
 mod rpc;
-<<<<<<< HEAD
 mod tables {
     mod sets;
 }
-=======
 mod templates;
->>>>>>> boxes
 
 use alloc::vec::Vec;
 
