@@ -204,6 +204,10 @@ impl fmt::Debug for VersionSet {
 /// The era is a property of the server. It may be stored with the server's configuration and passed to the next
 /// connection, which then skips the probe (VER-022, VER-023). A wrong value costs one more round trip and is replaced.
 ///
+/// One case costs the connection. If a server told as [`Legacy`](Self::Legacy) answers `initialize` with a revision that
+/// this client does not speak, the client disconnects (VER-006), although a modern revision may be common to both.
+/// [`Engine::known_era`](crate::client::Engine::known_era) is then `None`, and the next connection probes.
+///
 /// ```
 /// use mcp_proto::client::KnownEra;
 /// assert_eq!("legacy".parse(), Ok(KnownEra::Legacy));

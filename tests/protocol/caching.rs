@@ -63,6 +63,13 @@ impl CachedConnection {
         self.server.handle_timeout(self.now);
     }
 
+    /// Makes the requests that follow on behalf of another principal.
+    fn set_principal(&mut self, principal: &str) {
+        let engine = self.client.engine();
+        let peer = engine.peer().expect("ready").clone();
+        self.cache_scope = CacheScope::new(engine.config(), &peer, "keeps", principal);
+    }
+
     /// Drives both ends until the call is answered.
     fn finish(&mut self, call: CallKey) -> RawJson {
         loop {
@@ -185,6 +192,18 @@ fn cache_keeps_results_for_the_time_the_server_allows() {
         ends.advance(secs(5));
         assert_eq!((ends.tools().1, ends.read()), (3, 1), "{version}: both are stale");
     }
+}
+
+// covers: CACHE-012, CACHE-013
+#[test]
+fn private_result_of_another_principal_is_fetched_again() {
+    let mut ends = CachedConnection::new(Version::V2026_07_28);
+    assert_eq!((ends.tools().1, ends.read()), (3, 1));
+    ends.set_principal("bob");
+    assert_eq!((ends.tools().1, ends.read()), (0, 1), "the list is public, the resource is private");
+    assert_eq!(ends.read(), 0);
+    ends.set_principal("alice");
+    assert_eq!(ends.read(), 0, "the result of the other principal replaces nothing");
 }
 
 // covers: CACHE-014, CACHE-018, PAGE-010

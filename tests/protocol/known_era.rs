@@ -100,6 +100,29 @@ fn wrong_known_legacy_era_falls_back_to_probe() {
     }
 }
 
+// covers: VER-006, VER-023
+#[test]
+fn handshake_without_common_version_disconnects_and_the_next_connection_probes() {
+    let own = VersionSet::only(Version::V2024_11_05).with(Version::V2026_07_28);
+    let other = VersionSet::only(Version::V2025_03_26).with(Version::V2026_07_28);
+    let told = client(own).known_era(KnownEra::Legacy);
+    let mut pair = Pair::new(told, server(other), Chunker::Whole);
+    pair.settle();
+    assert_eq!(pair.app.peer.as_ref().map(|peer| peer.version), None);
+    let methods = pair.observer.messages.iter().filter_map(|message| message.value["method"].as_str());
+    assert_eq!(
+        methods.collect::<Vec<_>>(),
+        ["initialize"],
+        "no `initialized`, and no probe on this connection"
+    );
+    let found = pair.client.engine().known_era();
+    assert_eq!(found, None);
+    let mut pair = Pair::new(client(own).known_era(found), server(other), Chunker::Whole);
+    pair.settle();
+    assert_eq!(pair.app.peer.as_ref().map(|peer| peer.version), Some(Version::V2026_07_28));
+    assert_eq!(pair.client.engine().known_era(), Some(KnownEra::Modern));
+}
+
 // covers: VER-042, LIFE-020
 #[test]
 fn refusal_by_legacy_server_is_reported_with_its_error() {

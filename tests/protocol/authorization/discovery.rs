@@ -111,6 +111,7 @@ fn metadata_of_another_resource_is_refused() {
         "https://evil.test/mcp",
         "https://mcp.test/other",
         "https://mcp.test/mcp/deeper",
+        "https://mcp.test/m",
         "https://mcp.test:8443/mcp",
         "http://mcp.test/mcp",
         "https://mcp.test/mcp#x",

@@ -47,7 +47,8 @@ fn exhaustive_versions_are_agreed_as_the_two_eras_say() {
                 let handshake = agreed_in_handshake(&own, &other);
                 let modern = Version::V2026_07_28;
                 let modern = Some(modern).filter(|v| own.contains(v) && other.contains(v));
-                // Who is told that the server is legacy begins with the handshake, and keeps to it if the server has one.
+                // Who is told that the server is legacy begins with the handshake. It disconnects if the
+                // handshake names a revision that it does not speak (VER-006); the next connection probes.
                 let is_told_legacy = *era == Some(KnownEra::Legacy) && own[0] != Version::V2026_07_28;
                 let expected = if is_told_legacy && other[0] != Version::V2026_07_28 {
                     handshake
