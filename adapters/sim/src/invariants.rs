@@ -2,7 +2,8 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use crate::world::{Entry, Lane, What};
+use crate::messages;
+use crate::world::{CALL_TIMEOUT, CALL_TOTAL_TIMEOUT, CLOCK_JUMPS, Entry, Lane, What};
 
 /// A statement that holds in every world.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +17,7 @@ pub struct Invariant {
 }
 
 /// All invariants.
-pub const INVARIANTS: [Invariant; 5] = [
+pub const INVARIANTS: [Invariant; 13] = [
     Invariant {
         name: "call_ends_once",
         sentence: "Each call of a client ends exactly once.",
@@ -41,6 +42,46 @@ pub const INVARIANTS: [Invariant; 5] = [
         name: "rest_is_silent",
         sentence: "Nothing is sent after all has ended, and the memory of ended connections is free.",
         check: rest_is_silent,
+    },
+    Invariant {
+        name: "call_keeps_its_time",
+        sentence: "A call ends at its deadline at the latest, and progress extends its timeout.",
+        check: call_keeps_its_time,
+    },
+    Invariant {
+        name: "progress_belongs_to_an_open_call",
+        sentence: "A client reports progress of open calls alone.",
+        check: progress_belongs_to_an_open_call,
+    },
+    Invariant {
+        name: "cancelled_is_not_answered",
+        sentence: "A server sends no answer to a request that was cancelled.",
+        check: messages::cancelled_is_not_answered,
+    },
+    Invariant {
+        name: "answer_is_sent",
+        sentence: "A server that lives sends the answer of each request that its application has answered.",
+        check: messages::answer_is_sent,
+    },
+    Invariant {
+        name: "progress_is_lawful",
+        sentence: "Progress has the token of an open request, and increases.",
+        check: messages::progress_is_lawful,
+    },
+    Invariant {
+        name: "progress_is_sent",
+        sentence: "The last progress of an open request is sent once the link has no faults.",
+        check: messages::progress_is_sent,
+    },
+    Invariant {
+        name: "handshake_precedes_calls",
+        sentence: "A server receives no call of a session before `initialize`.",
+        check: messages::handshake_precedes_calls,
+    },
+    Invariant {
+        name: "updates_are_subscribed",
+        sentence: "A session is told of a resource only while it is subscribed.",
+        check: messages::updates_are_subscribed,
     },
 ];
 
@@ -111,4 +152,52 @@ fn rest_is_silent(log: &[Entry]) -> Option<(usize, String)> {
         What::Released { memory } if *memory > 0 => Some((at, format!("{memory} bytes are still held"))),
         _ => None,
     })
+}
+
+fn call_keeps_its_time(log: &[Entry]) -> Option<(usize, String)> {
+    // Start, and the last progress, of each open call.
+    let mut open = BTreeMap::new();
+    for (at, entry) in log.iter().enumerate() {
+        match &entry.what {
+            What::Called { mark } => drop(open.insert(mark, (entry.lane, entry.at, entry.at))),
+            What::Ready { .. } => {
+                let waiting = open.values_mut().filter(|(lane, ..)| *lane == entry.lane);
+                waiting.for_each(|(_, start, progress)| (*start, *progress) = (entry.at, entry.at));
+            }
+            What::Progressed { mark } => {
+                if let Some((.., progress)) = open.get_mut(mark) {
+                    *progress = entry.at;
+                }
+            }
+            // Whoever sleeps is late.
+            What::Fault { text } if text == CLOCK_JUMPS => open.clear(),
+            What::Ended { mark, outcome, .. } => {
+                let Some((_, start, progress)) = open.remove(mark) else { continue };
+                if entry.at > start + CALL_TOTAL_TIMEOUT {
+                    return Some((at, format!("{mark} ended after its total time")));
+                }
+                let is_timeout = *outcome == mcp_proto::CallError::TimedOut.to_string();
+                if is_timeout && entry.at < progress + CALL_TIMEOUT {
+                    return Some((at, format!("{mark} ended before its time")));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn progress_belongs_to_an_open_call(log: &[Entry]) -> Option<(usize, String)> {
+    let mut open = BTreeSet::new();
+    for (at, entry) in log.iter().enumerate() {
+        match &entry.what {
+            What::Called { mark } => drop(open.insert(mark)),
+            What::Ended { mark, .. } => drop(open.remove(mark)),
+            What::Progressed { mark } if !open.contains(mark) => {
+                return Some((at, format!("progress of {mark}, which is not open")));
+            }
+            _ => {}
+        }
+    }
+    None
 }

@@ -21,6 +21,7 @@ extern crate alloc;
 mod decisions;
 mod invariants;
 mod marks;
+mod messages;
 mod shrink;
 pub mod stream;
 mod world;

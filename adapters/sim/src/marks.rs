@@ -33,7 +33,7 @@ impl Application for Marks {
     fn server(&self) -> server::Config {
         server::Config::new("sim-server", "1.0")
             .versions(self.server_versions)
-            .capabilities(Capabilities::new().with(Capability::Tools))
+            .capabilities(Capabilities::new().with(Capability::Tools).with(Capability::ResourceSubscriptions))
     }
 
     fn request(&mut self, mark: &str, draws: &mut Draws) -> (String, RawJson) {

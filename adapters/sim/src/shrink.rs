@@ -91,14 +91,28 @@ impl Failure {
     /// Writes the failure as a unit test. `application` is the expression of the application.
     #[must_use]
     pub fn to_test(&self, application: &str) -> String {
-        let Plan { clients, steps, delay, cuts, reset, death, stall, hostile, clock_jump } = self.plan;
+        let Plan {
+            clients,
+            steps,
+            delay,
+            cuts,
+            reset,
+            death,
+            stall,
+            hostile,
+            clock_jump,
+            silence,
+            changes,
+            tight,
+        } = self.plan;
         let mut text = format!("// {}: {}\n", self.violation.invariant, self.violation.reason);
         let _ = write!(
             text,
             "#[test]\nfn world_of_seed_{}_keeps_its_invariants() {{\n    let plan = mcp_sim::Plan {{\n        \
              clients: {clients},\n        steps: {steps},\n        delay: {delay},\n        cuts: {cuts},\n        \
              reset: {reset},\n        death: {death},\n        stall: {stall},\n        hostile: {hostile},\n        \
-             clock_jump: {clock_jump},\n    }};\n    let steps = vec![\n",
+             clock_jump: {clock_jump},\n        silence: {silence},\n        changes: {changes},\n        \
+             tight: {tight},\n    }};\n    let steps = vec![\n",
             self.seed
         );
         for step in &self.decisions.steps {

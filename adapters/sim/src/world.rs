@@ -1,11 +1,16 @@
 //! A world: clients and servers with their applications, links and faults.
 
 use alloc::sync::Arc;
+use core::panic::AssertUnwindSafe;
 use core::time::Duration;
+use std::panic::catch_unwind;
 
 use mcp_proto::pipe::{Client, Pipe, Server};
-use mcp_proto::server::Call;
-use mcp_proto::{CallId, CallKey, CallOptions, Instant, Progress, RawJson, RpcError, client, server};
+use mcp_proto::server::{Call, CancelReason};
+use mcp_proto::{
+    CallId, CallKey, CallOptions, Change, Fault, Instant, Limits, Progress, RawJson, RpcError, SendStatus,
+    client, server,
+};
 
 use crate::decisions::{Decisions, Draws};
 use crate::invariants::INVARIANTS;
@@ -13,6 +18,18 @@ use crate::stream::{Chunker, OneWayLink};
 
 /// Number of turns after which a world that does not come to rest is stopped.
 const MAX_TURNS: usize = 200_000;
+
+/// Longest time of a call without an answer or progress.
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Longest total time of a call.
+pub(crate) const CALL_TOTAL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Time in which a connection without faults has sent all that it holds back.
+const FLUSH_TIME: Duration = Duration::from_secs(3);
+
+/// Text of the fault that excuses late ends.
+pub(crate) const CLOCK_JUMPS: &str = "the clock jumps";
 
 /// Size and faults of a world. A fault has a weight: how often it is chosen, while all else together has 100; 0 is never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +42,7 @@ pub struct Plan {
     pub delay: u32,
     /// Whether writes are cut at any byte.
     pub cuts: bool,
-    /// Weight of a link that breaks: bytes under way are lost, and both sides see the end.
+    /// Weight of a link that breaks, where bytes under way are lost and both sides see the end, or of a server that aborts or shuts down.
     pub reset: u32,
     /// Weight of the death of a server, or of a client. Both are started again with the next call.
     pub death: u32,
@@ -35,6 +52,12 @@ pub struct Plan {
     pub hostile: u32,
     /// Weight of a clock that jumps forward, by up to two hours.
     pub clock_jump: u32,
+    /// Weight of a request that its server never answers.
+    pub silence: u32,
+    /// Weight of a resource that changes, or that a client begins or ends to follow.
+    pub changes: u32,
+    /// Whether both sides have the limits of a tiny device, and a link holds 2 KB.
+    pub tight: bool,
 }
 
 impl Plan {
@@ -49,6 +72,9 @@ impl Plan {
         stall: 0,
         hostile: 0,
         clock_jump: 0,
+        silence: 0,
+        changes: 5,
+        tight: false,
     };
     /// Three clients with every fault.
     pub const STORM: Self = Self {
@@ -59,9 +85,15 @@ impl Plan {
         reset: 2,
         death: 3,
         stall: 4,
-        hostile: 3,
+        hostile: 6,
         clock_jump: 1,
+        silence: 8,
+        changes: 10,
+        tight: false,
     };
+    /// Three clients with every fault, on devices whose limits are reached all the time.
+    pub const TIGHT: Self =
+        Self { reset: 1, death: 1, stall: 8, clock_jump: 0, silence: 10, tight: true, ..Self::STORM };
 }
 
 /// The programs in a world. A mark is the name of a call: a result that has another one came from another call.
@@ -144,6 +176,28 @@ pub enum What {
         /// Name of the request.
         request: String,
     },
+    /// A server reported progress, and its engine has taken it.
+    Reported {
+        /// Name of the request.
+        request: String,
+        /// The progress, which is a whole number.
+        value: u32,
+    },
+    /// A client knows the revision of its server, and sends the calls that have waited for it.
+    Ready {
+        /// Name of the revision.
+        version: &'static str,
+    },
+    /// A client received progress.
+    Progressed {
+        /// Mark of the call.
+        mark: String,
+    },
+    /// A line that is not of this side was written on its link.
+    Injected {
+        /// The line.
+        line: String,
+    },
     /// A side wrote a message.
     Sent {
         /// The line.
@@ -164,6 +218,10 @@ pub enum What {
         /// The fault.
         text: String,
     },
+    /// For a while there were no faults: what was held back is sent.
+    Flushed,
+    /// Every call has ended, and the clients hang up.
+    Settled,
     /// All has ended, and only time passes from here on.
     Rest,
     /// All processes have ended.
@@ -205,7 +263,20 @@ struct Connection {
     client_reads: bool,
     server_reads: bool,
     calls: Vec<(CallKey, String)>,
-    requests: Vec<(CallId, String, Result<RawJson, RpcError>)>,
+    ended_calls: Vec<(CallKey, String)>,
+    requests: Vec<Request>,
+    ended_requests: Vec<Request>,
+    foreign_call: Option<String>,
+}
+
+/// A request that a server has received.
+#[derive(Debug)]
+struct Request {
+    id: CallId,
+    name: String,
+    answer: Result<RawJson, RpcError>,
+    is_unanswered: bool,
+    progress: u32,
 }
 
 /// Clients and servers on virtual time. Equal seeds give equal runs.
@@ -223,11 +294,13 @@ pub struct World<A> {
     lives: usize,
     phase: Phase,
     turns: usize,
+    flush_until: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Acting,
+    Flushing,
     Draining,
     Rest,
     Ended,
@@ -247,9 +320,13 @@ impl<A: Application> World<A> {
     }
 
     fn with_draws(draws: Draws, plan: Plan, application: A) -> Self {
+        let (mut client, mut server) = (application.client(), application.server());
+        if plan.tight {
+            (client, server) = (client.limits(Limits::tiny()), server.limits(Limits::tiny()));
+        }
         let mut world = Self {
-            client_config: Arc::new(application.client()),
-            server_config: Arc::new(application.server()),
+            client_config: Arc::new(client),
+            server_config: Arc::new(server),
             application,
             plan,
             draws,
@@ -260,6 +337,7 @@ impl<A: Application> World<A> {
             lives: 0,
             phase: Phase::Acting,
             turns: 0,
+            flush_until: Instant::ZERO,
         };
         for n in 0..usize::try_from(plan.clients.max(1)).unwrap_or(1) {
             let connection = world.start(n);
@@ -272,7 +350,8 @@ impl<A: Application> World<A> {
         self.lives += 1;
         self.record(Lane::Client(n), What::Started);
         self.record(Lane::Server(n), What::Started);
-        let link = || OneWayLink::new(Chunker::Whole, Duration::ZERO, usize::MAX);
+        let capacity = if self.plan.tight { 2_048 } else { usize::MAX };
+        let link = || OneWayLink::new(Chunker::Whole, Duration::ZERO, capacity);
         Connection {
             client: Some(Client::new(Arc::clone(&self.client_config), self.now)),
             server: Some(Server::new(Arc::clone(&self.server_config), self.now)),
@@ -281,7 +360,10 @@ impl<A: Application> World<A> {
             client_reads: true,
             server_reads: true,
             calls: Vec::new(),
+            ended_calls: Vec::new(),
             requests: Vec::new(),
+            ended_requests: Vec::new(),
+            foreign_call: None,
         }
     }
 
@@ -301,14 +383,28 @@ impl<A: Application> World<A> {
         self.now
     }
 
-    /// Runs the world to its end and checks the invariants.
+    /// Runs the world to its end and checks the invariants. A panic violates the invariant `no_panic`, and ends the run.
     #[must_use]
     pub fn run(mut self) -> Report {
-        while self.step() {}
-        let violation = INVARIANTS.iter().find_map(|invariant| {
-            let (entry, reason) = (invariant.check)(&self.log)?;
-            Some(Violation { invariant: invariant.name, reason, entry })
-        });
+        let panic = loop {
+            match catch_unwind(AssertUnwindSafe(|| self.step())) {
+                Ok(true) => {}
+                Ok(false) => break None,
+                Err(payload) => break Some(payload),
+            }
+        };
+        let violation = match panic {
+            Some(payload) => {
+                let text = payload.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+                let reason = text.unwrap_or("a panic without a text").to_owned();
+                Some(Violation { invariant: "no_panic", reason, entry: self.log.len() })
+            }
+            None => INVARIANTS.iter().find_map(|invariant| {
+                let (entry, reason) = (invariant.check)(&self.log)?;
+                Some(Violation { invariant: invariant.name, reason, entry })
+            }),
+        };
         Report { decisions: self.draws.recorded().clone(), log: self.log, violation }
     }
 
@@ -320,7 +416,19 @@ impl<A: Application> World<A> {
                 for n in 0..self.connections.len() {
                     (self.connections[n].client_reads, self.connections[n].server_reads) = (true, true);
                 }
-                self.phase = Phase::Draining;
+                self.flush_until = self.now + FLUSH_TIME;
+                self.phase = Phase::Flushing;
+            }
+            Phase::Flushing => {
+                let mut moved = false;
+                for n in 0..self.connections.len() {
+                    moved |= self.turn(n, usize::MAX, Duration::ZERO);
+                }
+                if !moved && !self.skip_to_next(self.flush_until) {
+                    self.advance_to(self.flush_until);
+                    self.record(Lane::World, What::Flushed);
+                    self.phase = Phase::Draining;
+                }
             }
             Phase::Draining => {
                 self.turns += 1;
@@ -329,10 +437,12 @@ impl<A: Application> World<A> {
                     moved |= self.turn(n, usize::MAX, Duration::ZERO);
                     moved |= self.answer(n, 0);
                 }
-                if !moved && !self.skip_to_next() {
+                if !moved && !self.report_unanswered() && !self.skip_to_next(Instant::FAR_FUTURE) {
                     let open: Vec<_> =
                         self.connections.iter().map(|c| !c.to_server.stream.is_closed()).collect();
-                    // Nothing is left to do: the clients hang up.
+                    if open.contains(&true) {
+                        self.record(Lane::World, What::Settled);
+                    }
                     for (connection, _) in self.connections.iter_mut().zip(&open).filter(|(_, open)| **open) {
                         connection.to_server.stream.close();
                     }
@@ -363,8 +473,21 @@ impl<A: Application> World<A> {
     /// Chooses one action. The first one has the number 0, to which a reduced run tends.
     fn act(&mut self) {
         let plan = self.plan;
-        let weights =
-            [45, 30, 5, 12, 3, 5, plan.reset, plan.death, plan.stall, plan.hostile, plan.clock_jump];
+        let weights = [
+            45,
+            30,
+            5,
+            12,
+            3,
+            5,
+            plan.reset,
+            plan.death,
+            plan.stall,
+            plan.hostile,
+            plan.clock_jump,
+            plan.silence,
+            plan.changes,
+        ];
         let mut drawn = self.draws.below(weights.iter().sum());
         let action = weights.iter().position(|weight| match drawn.checked_sub(*weight) {
             Some(rest) => {
@@ -397,13 +520,14 @@ impl<A: Application> World<A> {
             4 => self.progress(n),
             5 => {
                 let span = self.draws.below(3_000);
-                self.advance_to(self.now + Duration::from_millis(span.into()));
+                let until = self.now + Duration::from_millis(span.into());
+                self.advance_to(self.now);
+                while let Some(at) = self.next_timer().filter(|at| *at > self.now && *at <= until) {
+                    self.advance_to(at);
+                }
+                self.advance_to(until);
             }
-            6 => {
-                self.record(Lane::World, What::Fault { text: format!("link {n} breaks") });
-                self.connections[n].to_server.stream.discard();
-                self.connections[n].to_client.stream.discard();
-            }
+            6 => self.disconnect(n),
             7 => self.kill(n),
             8 => {
                 let connection = &mut self.connections[n];
@@ -413,11 +537,19 @@ impl<A: Application> World<A> {
                 }
             }
             9 => self.inject(n),
-            _ => {
-                self.record(Lane::World, What::Fault { text: "the clock jumps".to_owned() });
+            10 => {
+                self.record(Lane::World, What::Fault { text: CLOCK_JUMPS.to_owned() });
                 let span = self.draws.below(7_200);
                 self.advance_to(self.now + Duration::from_secs(span.into()));
             }
+            11 => {
+                let at = self.draws.below(64) as usize;
+                let requests = &mut self.connections[n].requests;
+                if let Some(at) = at.checked_rem(requests.len()) {
+                    requests[at].is_unanswered = true;
+                }
+            }
+            _ => self.change(n),
         }
     }
 
@@ -431,37 +563,80 @@ impl<A: Application> World<A> {
         }
         let mark = format!("mark-{n}-{}", self.marks);
         let (method, params) = self.application.request(&mark, &mut self.draws);
+        let wants_progress = self.draws.below(2) == 1;
+        self.begin_call(n, mark, &method, &params, wants_progress);
+    }
+
+    fn begin_call(&mut self, n: usize, mark: String, method: &str, params: &RawJson, wants_progress: bool) {
         let mut options = CallOptions::new();
-        options.wants_progress = self.draws.below(2) == 1;
+        options.wants_progress = wants_progress;
+        options.timeout = Some(CALL_TIMEOUT);
+        options.total_timeout = Some(CALL_TOTAL_TIMEOUT);
         let Some(client) = &mut self.connections[n].client else { return };
-        if let Ok(key) = client.engine().call(self.now, &method, &params, &options) {
+        if let Ok(key) = client.engine().call(self.now, method, params, &options) {
             self.marks += 1;
             self.connections[n].calls.push((key, mark.clone()));
             self.record(Lane::Client(n), What::Called { mark });
         }
     }
 
+    /// Publishes a change of one of two resources, or begins or ends a subscription of a session to it.
+    fn change(&mut self, n: usize) {
+        let uri = format!("sim://{}", self.draws.below(2));
+        let method = match self.draws.below(4) {
+            0 => "resources/subscribe",
+            1 => "resources/unsubscribe",
+            _ => {
+                if let Some(server) = &mut self.connections[n].server {
+                    server.engine().publish(self.now, &Change::Resource(uri));
+                }
+                return;
+            }
+        };
+        let params = RawJson::new(format!("{{\"uri\":\"{uri}\"}}")).expect("an object");
+        self.begin_call(n, format!("change-{n}-{}", self.marks), method, &params, false);
+    }
+
     fn cancel(&mut self, n: usize) {
         let at = self.draws.below(64) as usize;
         let connection = &mut self.connections[n];
-        let Some(at) = at.checked_rem(connection.calls.len()) else { return };
-        if let Some(client) = &mut connection.client {
+        let Some(client) = &mut connection.client else { return };
+        if let Some(at) = at.checked_rem(connection.calls.len()) {
             // Refused if its end is an event that was not polled yet.
             let _ = client.engine().cancel(self.now, connection.calls[at].0, None);
+        } else if let Some((call, mark)) = connection.ended_calls.last() {
+            if client.engine().cancel(self.now, *call, None).is_ok() {
+                let (mark, outcome) = (mark.clone(), "cancelled after its end".to_owned());
+                self.record(Lane::Client(n), What::Ended { mark, outcome, mistake: None });
+            }
         }
     }
 
+    /// Answers a request, or tries to answer one that has ended if none is open.
     fn answer(&mut self, n: usize, at: usize) -> bool {
         let connection = &mut self.connections[n];
-        let Some(at) = at.checked_rem(connection.requests.len()) else { return false };
         let Some(server) = &mut connection.server else { return false };
-        let (id, _, answer) = &connection.requests[at];
+        let answerable: Vec<_> =
+            (0..connection.requests.len()).filter(|at| !connection.requests[*at].is_unanswered).collect();
+        let Some(at) = at.checked_rem(answerable.len()) else {
+            // A handler that has not noticed its cancellation.
+            if let Some(Request { id, name, answer: Ok(result), .. }) = connection.ended_requests.last() {
+                if server.engine().complete_raw(self.now, *id, result).is_ok() {
+                    let request = name.clone();
+                    self.record(Lane::Server(n), What::Answered { request });
+                }
+            }
+            return false;
+        };
+        let Request { id, answer, .. } = &connection.requests[answerable[at]];
         let outcome = match answer {
             Ok(result) => server.engine().complete_raw(self.now, *id, result),
             Err(error) => server.engine().fail(self.now, *id, error),
         };
         if outcome.is_ok() {
-            let (_, request, _) = connection.requests.remove(at);
+            let ended = connection.requests.remove(answerable[at]);
+            let request = ended.name.clone();
+            connection.ended_requests.push(ended);
             self.record(Lane::Server(n), What::Answered { request });
         }
         // A refused one was cancelled, and its event comes.
@@ -470,11 +645,67 @@ impl<A: Application> World<A> {
 
     fn progress(&mut self, n: usize) {
         let at = self.draws.below(64) as usize;
-        let connection = &mut self.connections[n];
-        let Some(at) = at.checked_rem(connection.requests.len()) else { return };
-        if let Some(server) = &mut connection.server {
-            let _ = server.engine().progress(self.now, connection.requests[at].0, Progress::new(1.0));
+        let Some(at) = at.checked_rem(self.connections[n].requests.len()) else { return };
+        for _ in 0..=self.draws.below(4) {
+            let more = self.draws.below(3);
+            self.report(n, at, more);
         }
+    }
+
+    fn report(&mut self, n: usize, at: usize, more: u32) {
+        let Connection { server: Some(server), requests, .. } = &mut self.connections[n] else { return };
+        let request = &mut requests[at];
+        request.progress += more;
+        let (value, id) = (request.progress, request.id);
+        let status = server.engine().progress(self.now, id, Progress::new(value.into()));
+        if matches!(status, Ok(SendStatus::Queued | SendStatus::Deferred)) {
+            let request = request.name.clone();
+            self.record(Lane::Server(n), What::Reported { request, value });
+        }
+    }
+
+    /// Reports progress of the requests that are never answered, and lets some time pass; returns false without one.
+    fn report_unanswered(&mut self) -> bool {
+        let mut is_any = false;
+        for n in 0..self.connections.len() {
+            // Without a call the request is of no client, and has no deadline.
+            if self.connections[n].client.is_some() && !self.connections[n].calls.is_empty() {
+                for at in 0..self.connections[n].requests.len() {
+                    // Every second one reports nothing new.
+                    self.report(n, at, u32::from(self.turns % 2 == 0));
+                    is_any = true;
+                }
+            }
+        }
+        is_any && {
+            let until = self.now + CALL_TIMEOUT / 4;
+            if !self.skip_to_next(until) {
+                self.advance_to(until);
+            }
+            true
+        }
+    }
+
+    /// Breaks a link, or lets the server abort or shut down.
+    fn disconnect(&mut self, n: usize) {
+        let kind = self.draws.below(4);
+        let connection = &mut self.connections[n];
+        let text = match (kind, &mut connection.server) {
+            (2, Some(server)) => {
+                server.abort(self.now, &Fault::Eof);
+                format!("server {n} aborts")
+            }
+            (3, Some(server)) => {
+                server.shutdown(self.now, Duration::from_secs(1));
+                format!("server {n} shuts down")
+            }
+            _ => {
+                connection.to_server.stream.discard();
+                connection.to_client.stream.discard();
+                format!("link {n} breaks")
+            }
+        };
+        self.record(Lane::World, What::Fault { text });
     }
 
     fn kill(&mut self, n: usize) {
@@ -485,6 +716,7 @@ impl<A: Application> World<A> {
         if is_server {
             connection.server = None;
             connection.requests.clear();
+            connection.ended_requests.clear();
             self.record(Lane::Server(n), What::Died);
         } else {
             connection.client = None;
@@ -505,18 +737,40 @@ impl<A: Application> World<A> {
             r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"nobody"}}"#,
             r#"{"jsonrpc":"2.0","method":"notifications/odd"}"#,
         ];
-        let line = LINES[self.draws.below(5) as usize];
-        let is_up = self.draws.below(2) == 0;
+        const CALL: &str =
+            r#""method":"tools/call","params":{"name":"mark","arguments":{"mark":"foreign"}}}"#;
+        let foreign = self.log.len();
         let connection = &mut self.connections[n];
+        let (line, call) = match self.draws.below(12) {
+            5 => (format!(r#"{{"jsonrpc":"2.0","id":"foreign-{foreign}",{CALL}"#), true),
+            6 | 7 => (
+                format!(
+                    r#"[{{"jsonrpc":"2.0","id":"foreign-{foreign}",{CALL},{{"jsonrpc":"2.0","id":"second-{foreign}",{CALL}]"#
+                ),
+                true,
+            ),
+            8.. => {
+                let Some(id) = connection.foreign_call.take() else { return };
+                let params = format!(r#"{{"requestId":"{id}"}}"#);
+                (format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}"#), true)
+            }
+            other => (LINES[other as usize].to_owned(), false),
+        };
+        let is_up = call || self.draws.below(2) == 0;
         let link = if is_up { &mut connection.to_server } else { &mut connection.to_client };
         if link.lines.is_at_line_start() && !link.stream.is_closed() {
             link.stream.force(self.now, format!("{line}\n").as_bytes());
+            if line.contains("foreign-") && line.contains("tools/call") {
+                connection.foreign_call = Some(format!("foreign-{foreign}"));
+            }
             self.record(Lane::World, What::Fault { text: format!("foreign line on link {n}: {line}") });
+            let lane = if is_up { Lane::Client(n) } else { Lane::Server(n) };
+            self.record(lane, What::Injected { line });
         }
     }
 
-    /// Handles events, output and input of one connection once; returns whether anything moved.
-    fn turn(&mut self, n: usize, limit: usize, delay: Duration) -> bool {
+    /// Handles all events of one connection; returns whether there was one.
+    fn poll(&mut self, n: usize) -> bool {
         let mut moved = false;
         while let Some(event) = self.connections[n].client.as_mut().and_then(|c| c.poll_event(self.now)) {
             self.handle_client_event(n, event);
@@ -526,6 +780,12 @@ impl<A: Application> World<A> {
             self.handle_server_event(n, event);
             moved = true;
         }
+        moved
+    }
+
+    /// Handles events, output and input of one connection once; returns whether anything moved.
+    fn turn(&mut self, n: usize, limit: usize, delay: Duration) -> bool {
+        let mut moved = self.poll(n);
         let now = self.now;
         let Connection { client, server, to_server, to_client, client_reads, server_reads, .. } =
             &mut self.connections[n];
@@ -561,13 +821,24 @@ impl<A: Application> World<A> {
             client::Event::Done { call, outcome, .. } => {
                 let calls = &mut self.connections[n].calls;
                 let mark = match calls.iter().position(|(key, _)| *key == call) {
-                    Some(at) => calls.remove(at).1,
+                    Some(at) => {
+                        let (key, mark) = calls.remove(at);
+                        self.connections[n].ended_calls.push((key, mark.clone()));
+                        mark
+                    }
                     None => format!("unknown {call:?}"),
                 };
-                let result = outcome.as_ref().ok();
+                let result = outcome.as_ref().ok().filter(|_| mark.starts_with("mark-"));
                 let mistake = result.and_then(|result| self.application.check(&mark, result).err());
                 let outcome = outcome.map_or_else(|e| e.to_string(), |result| result.as_str().to_owned());
                 What::Ended { mark, outcome, mistake }
+            }
+            client::Event::Ready(peer) => What::Ready { version: peer.version.as_str() },
+            client::Event::Progress { call, .. } => {
+                let calls = &self.connections[n].calls;
+                let mark = calls.iter().find(|(key, _)| *key == call);
+                let mark = mark.map_or_else(|| format!("unknown {call:?}"), |(_, mark)| mark.clone());
+                What::Progressed { mark }
             }
             client::Event::Closed(fault) => What::Closed { fault: fault.to_string() },
             other => What::Event { text: format!("{other:?}") },
@@ -578,18 +849,40 @@ impl<A: Application> World<A> {
     fn handle_server_event(&mut self, n: usize, event: server::Event) {
         let what = match event {
             server::Event::Call(call) => {
-                let request = format!("{:?} of life {}", call.id(), self.lives);
                 let answer = self.application.answer(&call);
-                self.connections[n].requests.push((call.id(), request.clone(), answer));
-                What::Received { request }
+                let connection = &mut self.connections[n];
+                // It has no id any more if its cancellation is the next event.
+                let id = connection
+                    .server
+                    .as_mut()
+                    .and_then(|server| server.engine().request_id(call.id()).cloned());
+                let id = id.map_or_else(|| "?".to_owned(), |id| id.to_string());
+                let name = format!("request {id} ({:?} of life {})", call.id(), self.lives);
+                connection.requests.push(Request {
+                    id: call.id(),
+                    name: name.clone(),
+                    answer,
+                    is_unanswered: false,
+                    progress: 0,
+                });
+                What::Received { request: name }
             }
-            server::Event::Cancelled { call, .. } => {
+            server::Event::Cancelled { call, reason } => {
                 let requests = &mut self.connections[n].requests;
-                let request = match requests.iter().position(|(id, ..)| *id == call) {
-                    Some(at) => requests.remove(at).1,
+                let request = match requests.iter().position(|request| request.id == call) {
+                    Some(at) => {
+                        let ended = requests.remove(at);
+                        let name = ended.name.clone();
+                        self.connections[n].ended_requests.push(ended);
+                        name
+                    }
                     None => format!("unknown {call:?}"),
                 };
-                What::Cancelled { request }
+                match reason {
+                    // The engine has sent an error.
+                    CancelReason::Expired | CancelReason::Shutdown => What::Answered { request },
+                    _ => What::Cancelled { request },
+                }
             }
             server::Event::Closed { fault, .. } => What::Closed { fault: fault.to_string() },
             other => What::Event { text: format!("{other:?}") },
@@ -598,6 +891,9 @@ impl<A: Application> World<A> {
     }
 
     fn advance_to(&mut self, at: Instant) {
+        for n in 0..self.connections.len() {
+            self.poll(n);
+        }
         self.now = self.now.max(at);
         for connection in &mut self.connections {
             if let Some(client) = &mut connection.client {
@@ -609,13 +905,18 @@ impl<A: Application> World<A> {
         }
     }
 
-    /// Advances to the next deadline or arrival; returns false if there is none.
-    fn skip_to_next(&mut self) -> bool {
-        let mut next: Option<Instant> = None;
-        for c in &mut self.connections {
+    fn next_timer(&mut self) -> Option<Instant> {
+        let timers = self.connections.iter_mut().flat_map(|c| {
+            [c.client.as_mut().and_then(Pipe::poll_timeout), c.server.as_mut().and_then(Pipe::poll_timeout)]
+        });
+        timers.flatten().min()
+    }
+
+    /// Advances to the next deadline or arrival, which is `latest` at the latest; returns false if there is none.
+    fn skip_to_next(&mut self, latest: Instant) -> bool {
+        let mut next = self.next_timer();
+        for c in &self.connections {
             let due = [
-                c.client.as_mut().and_then(Pipe::poll_timeout),
-                c.server.as_mut().and_then(Pipe::poll_timeout),
                 c.to_client
                     .stream
                     .next_arrival()
@@ -627,7 +928,7 @@ impl<A: Application> World<A> {
             ];
             next = next.into_iter().chain(due.into_iter().flatten()).min();
         }
-        next.is_some_and(|at| {
+        next.filter(|at| *at <= latest).is_some_and(|at| {
             self.advance_to(at);
             true
         })

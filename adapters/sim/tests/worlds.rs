@@ -5,16 +5,17 @@ use mcp_proto::{RawJson, RpcError, Version, VersionSet, client, server};
 use mcp_sim::{Application, Draws, Marks, Plan, What, World, search};
 
 fn runs() -> u64 {
-    std::env::var("MCP_SIM_RUNS").map_or(40, |text| text.parse().expect("a number"))
+    let default = if std::env::var_os("MCP_TEST_FULL").is_some() { 400 } else { 40 };
+    std::env::var("MCP_SIM_RUNS").map_or(default, |text| text.parse().expect("a number"))
 }
 
 #[test]
 fn world_of_any_seed_keeps_invariants() {
     let sets =
-        [VersionSet::ALL, VersionSet::LEGACY, VersionSet::MODERN, VersionSet::only(Version::V2024_11_05)];
+        [VersionSet::ALL, VersionSet::LEGACY, VersionSet::MODERN, VersionSet::only(Version::V2025_03_26)];
     for client_versions in sets {
         for server_versions in sets {
-            for plan in [Plan::CALM, Plan::STORM] {
+            for plan in [Plan::CALM, Plan::STORM, Plan::TIGHT] {
                 let application = || Marks { client_versions, server_versions };
                 if let Some(failure) = search(0..runs().div_ceil(8), plan, 2_000, application) {
                     let application = format!("{:?}", application());
@@ -43,6 +44,26 @@ fn storm_has_results_and_every_fault() {
         ["mark-", "connection ended", "died", "breaks", "clock jumps", "foreign line", "cancelled"]
     {
         assert!(texts.contains(expected), "{expected}");
+    }
+}
+
+#[test]
+fn session_has_the_newest_version_of_both() {
+    let versions: Vec<_> = VersionSet::LEGACY.iter().collect();
+    for bits in 1_u32..1 << versions.len() {
+        let of_bits = |set: VersionSet, (at, version): (usize, &Version)| {
+            if bits & (1 << at) == 0 { set } else { set.with(*version) }
+        };
+        let first = versions[bits.trailing_zeros() as usize];
+        let served = versions.iter().enumerate().fold(VersionSet::only(first), of_bits);
+        let application = Marks { client_versions: VersionSet::LEGACY, server_versions: served };
+        let report = World::new(bits.into(), Plan { steps: 40, ..Plan::CALM }, application).run();
+        let newest = format!(r#""protocolVersion":"{}""#, served.newest().expect("a version").as_str());
+        let is_agreed = |entry: &mcp_sim::Entry| match (&entry.what, entry.lane) {
+            (What::Sent { line }, mcp_sim::Lane::Server(_)) => line.contains(&newest),
+            _ => false,
+        };
+        assert!(report.log.iter().any(is_agreed), "{newest}: {:?}", report.log);
     }
 }
 
@@ -108,4 +129,36 @@ fn search_of_a_mistake_reduces_it_to_a_test() {
         std::fs::write(path, &text).expect("a file");
     }
     assert_eq!(text, include_str!("worlds/generated.rs"), "UPDATE_GENERATED=1 writes it again");
+}
+
+/// A server that panics in every call.
+struct Panicking;
+
+impl Application for Panicking {
+    fn client(&self) -> client::Config {
+        Marks::ALL.client()
+    }
+
+    fn server(&self) -> server::Config {
+        Marks::ALL.server()
+    }
+
+    fn request(&mut self, mark: &str, draws: &mut Draws) -> (String, RawJson) {
+        { Marks::ALL }.request(mark, draws)
+    }
+
+    fn answer(&mut self, _: &Call) -> Result<RawJson, RpcError> {
+        panic!("a planted panic")
+    }
+
+    fn check(&self, mark: &str, result: &RawJson) -> Result<(), String> {
+        Marks::ALL.check(mark, result)
+    }
+}
+
+#[test]
+fn search_of_a_panic_reduces_it() {
+    let failure = search(0..10, Plan::STORM, 500, || Panicking).expect("a panic");
+    assert_eq!((failure.violation.invariant, &*failure.violation.reason), ("no_panic", "a planted panic"));
+    assert!(failure.decisions.steps.len() <= 4, "{:?}", failure.decisions);
 }

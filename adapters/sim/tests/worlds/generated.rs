@@ -9,11 +9,14 @@ fn world_of_seed_0_keeps_its_invariants() {
         reset: 2,
         death: 3,
         stall: 4,
-        hostile: 3,
+        hostile: 6,
         clock_jump: 1,
+        silence: 8,
+        changes: 10,
+        tight: false,
     };
     let steps = vec![
-        vec![63],
+        vec![47],
         vec![48],
     ];
     let decisions = mcp_sim::Decisions { steps };
