@@ -26,7 +26,7 @@ pub struct Limits {
     pub max_frame: usize,
     /// Deepest nesting of one message (default 128, small 32, at least 1).
     ///
-    /// Nothing here recurses, so any depth is safe; each level beyond 128 takes a byte while a message is read. Decoding
+    /// Nothing here recurses, so any depth is safe; each level beyond 128 takes up to two bytes while a message is read. Decoding
     /// by type (`parse`, typed results and arguments, [`RawJson::new`](crate::RawJson::new)) has a bound of its own: 128
     /// levels, that of `serde_json`. What is deeper is an error of that decoding; as raw text it passes.
     /// Stops: a peer that makes readers of its messages recurse. Reached: parse error -32700.

@@ -16,6 +16,7 @@ mod downgrade;
 mod drafts;
 mod driving;
 mod errors;
+mod exhaustive;
 mod extensions;
 mod forbidden_values;
 mod hostile_peers;

@@ -1,7 +1,7 @@
 //! One server engine with many channels, and random clients that answer, read slowly, cancel and disconnect.
 //!
 //! Invariants: a client that reads misses no change and gets no notification without a cause; interest begins and ends
-//! in turn; every call ends once; the input requests of a call end with it.
+//! in turn; every call ends once; the input requests of a call end with it; each sum that the engine keeps is right.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -350,6 +350,7 @@ impl EngineSimulation {
                 _ => {}
             }
         }
+        mcp_proto::internals::check_server(&self.engine);
     }
 
     fn disconnect(&mut self, channel: ChannelId) {

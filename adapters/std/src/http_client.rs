@@ -24,7 +24,7 @@ use mcp_proto::http::{Origin, Url};
 
 use crate::Clock;
 use crate::NetStream;
-use crate::io::{Duplex as _, Socket, interleave_families, known_addresses};
+use crate::io::{Duplex as _, Socket, interleave_families, is_peer_gone, known_addresses};
 use crate::poll::Interest;
 use crate::sync::{Budget, Ended};
 #[cfg(feature = "tls")]
@@ -365,7 +365,9 @@ impl Exchange {
                 Ok(n) => self.http.consume(n),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 // The server may have answered before it closed its side.
-                Err(_) => self.http.handle_write_failed(),
+                Err(error) if is_peer_gone(&error) => self.http.handle_write_failed(),
+                // The server does not know of it, so a read would wait for a response that never comes.
+                Err(error) => return self.handle_broken(stream, &error),
             }
         }
     }
@@ -377,15 +379,16 @@ impl Exchange {
             Ok(0) => self.http.handle_eof(now),
             Ok(n) => self.http.handle_input(now, buffer.get(..n).unwrap_or_default()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => {
-                let why = error.to_string().into();
-                // `InvalidData` is what TLS refuses after the handshake, and alerts of the peer.
-                let is_tls = stream.is_handshaking() || error.kind() == ErrorKind::InvalidData;
-                self.broken =
-                    Some(if is_tls { HttpFailure::Tls(why) } else { HttpFailure::Unreachable(why) });
-                self.http.handle_broken(now);
-            }
+            Err(error) => self.handle_broken(stream, &error),
         }
+    }
+
+    fn handle_broken(&mut self, stream: &NetStream, error: &io::Error) {
+        let why = error.to_string().into();
+        // `InvalidData` is what TLS refuses after the handshake, and alerts of the peer.
+        let is_tls = stream.is_handshaking() || error.kind() == ErrorKind::InvalidData;
+        self.broken = Some(if is_tls { HttpFailure::Tls(why) } else { HttpFailure::Unreachable(why) });
+        self.http.handle_broken(self.clock.now());
     }
 
     /// Processes what has arrived and returns the outcome once there is one.

@@ -2,6 +2,9 @@
 
 pub(crate) mod batch;
 pub(crate) mod endpoint;
+#[cfg(test)]
+#[path = "../exhaustive/tables/calls.rs"]
+mod exhaustive_tables;
 pub(crate) mod inbound;
 pub(crate) mod observing;
 pub(crate) mod outbound;

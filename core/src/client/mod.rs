@@ -15,6 +15,9 @@ mod config;
 mod engine;
 mod event;
 mod exchanges;
+#[cfg(test)]
+#[path = "../exhaustive/tables/client.rs"]
+mod exhaustive_tables;
 mod input;
 #[cfg_attr(not(feature = "tasks"), allow(dead_code, unused_imports, reason = "nothing makes tasks"))]
 mod input_tasks;

@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::for_each_str;
+use super::{for_each_str, pieces};
 use crate::frame::line::{Line, LineDecoder};
 use crate::frame::sse::{EVENT_END, EventHead, SseDecoder, SseItem, write_comment, write_event};
 use crate::testing::{exhaustive, for_each_cut, for_each_sequence, for_each_text};
@@ -45,12 +45,6 @@ fn decode<'p>(pieces: impl IntoIterator<Item = &'p [u8]>, max: usize, owned: usi
         assert!(decoder.buffered() <= max.saturating_add(piece.len().max(1)), "{} bytes", decoder.buffered());
     }
     (found, decoder.partial())
-}
-
-/// Returns the pieces between these ends.
-fn pieces<'t>(text: &'t [u8], ends: &[usize]) -> Vec<&'t [u8]> {
-    let begins = core::iter::once(0).chain(ends.iter().copied());
-    begins.zip(ends.iter().copied().chain([text.len()])).map(|(from, to)| &text[from..to]).collect()
 }
 
 const LINE_BYTES: [&[u8]; 4] = [b"a", b"\r", b"\n", b"\""];

@@ -4,10 +4,15 @@
 //! possible. Those of private parts stand beside these parts (`exhaustive_tests.rs`). `tests/exhaustive` counts all of them.
 
 mod frames;
+mod http_heads;
+mod http_messages;
 mod json;
 mod json_values;
 mod names;
 mod rpc;
+mod tables {
+    mod sets;
+}
 
 use alloc::vec::Vec;
 
@@ -17,4 +22,10 @@ use crate::testing::for_each_text;
 pub(crate) fn for_each_str(pieces: &[&str], longest: usize, mut check: impl FnMut(&str)) -> u64 {
     let pieces: Vec<&[u8]> = pieces.iter().map(|piece| piece.as_bytes()).collect();
     for_each_text(&pieces, longest, |text| check(core::str::from_utf8(text).expect("the pieces are UTF-8")))
+}
+
+/// Returns the pieces of a text between these ends.
+fn pieces<'t>(text: &'t [u8], ends: &[usize]) -> Vec<&'t [u8]> {
+    let begins = core::iter::once(0).chain(ends.iter().copied());
+    begins.zip(ends.iter().copied().chain([text.len()])).map(|(from, to)| &text[from..to]).collect()
 }

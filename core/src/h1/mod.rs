@@ -62,6 +62,8 @@ mod body;
 pub mod client;
 mod connection;
 mod error;
+#[cfg(test)]
+mod exhaustive_tests;
 mod fields;
 mod read_buffer;
 pub mod server;

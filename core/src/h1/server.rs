@@ -44,7 +44,7 @@ pub type Connection = connection::Connection<ServerRole>;
 /// The part of a [`Connection`] that only a server has.
 #[derive(Debug, Default)]
 pub struct ServerRole {
-    request: RequestBodyInfo,
+    pub(super) request: RequestBodyInfo,
     /// The method is `HEAD`: the response has no body, whatever its fields are.
     is_head_request: bool,
     serves_half_closed: bool,

@@ -12,10 +12,10 @@ use super::table::{
     TRIGGERS, Table, Trigger,
 };
 
-const DOCUMENT: &str = include_str!("../../docs/h1-states.md");
+pub(super) const DOCUMENT: &str = include_str!("../../docs/h1-states.md");
 
 /// Every trigger with its description, in the order of the enum.
-const MEANINGS: [(Trigger, &str); TRIGGERS] = [
+pub(super) const MEANINGS: [(Trigger, &str); TRIGGERS] = [
     (Trigger::Input, "bytes arrived"),
     (Trigger::Overrun, "bytes arrived although the buffer is full"),
     (Trigger::Blank, "an empty line was skipped, and the buffer is empty"),

@@ -8,7 +8,7 @@ use super::Pipe;
 use crate::driving::BoundEngine as _;
 use crate::error::Fault;
 use crate::frame::line::{Line, LineDecoder};
-use crate::server::{Config, Engine, Event, can_answer};
+use crate::server::{Config, Engine, Event, can_answer, handle_held_message, memory};
 use crate::sync::Arc;
 use crate::tap::ChannelId;
 use crate::time::{Instant, TimeoutReason};
@@ -46,7 +46,7 @@ impl Server {
         let limits = config.effective_limits();
         let decoder = LineDecoder::new(limits.effective_max_frame()).memory_reserve(limits.memory_reserve);
         let mut engine = Engine::new(config);
-        let decoder = decoder.charge_to(engine.memory());
+        let decoder = decoder.charge_to(memory(&engine));
         let channel = engine.open_channel(now);
         Self { engine, channel, decoder, eof: false, is_starved: false }
     }
@@ -88,7 +88,7 @@ impl Server {
             return false;
         }
         match self.decoder.next_line() {
-            Some(Line::Frame(frame)) => self.engine.handle_held_message(now, self.channel, frame),
+            Some(Line::Frame(frame)) => handle_held_message(&mut self.engine, now, self.channel, frame),
             Some(Line::TooLong(oversize)) => self.engine.handle_oversize(now, self.channel, oversize),
             None if self.eof => {
                 let fault = match self.decoder.partial() {

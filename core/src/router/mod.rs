@@ -63,6 +63,9 @@ mod calls_tests;
 mod continued_tests;
 mod entries;
 #[cfg(test)]
+#[path = "../exhaustive/tables/router.rs"]
+mod exhaustive_tables;
+#[cfg(test)]
 mod folder_tests;
 mod hooks;
 #[cfg(test)]

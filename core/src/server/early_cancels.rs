@@ -62,7 +62,7 @@ impl TreeNode for EarlyCancel {
 }
 
 impl EarlyCancels {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self { entries: Slab::new(), arrivals: List::new(), by_id: Tree::new() }
     }
 
@@ -70,7 +70,7 @@ impl EarlyCancels {
     ///
     /// A session at its share loses its oldest entry. At the total limit, the oldest entry is evicted. Only this visits
     /// other entries, and only those within the limit: a peer that cancels unknown requests is rare.
-    fn insert(&mut self, now: Instant, session: Key, id: RequestId, limits: &Limits) {
+    pub(super) fn insert(&mut self, now: Instant, session: Key, id: RequestId, limits: &Limits) {
         // A repeated cancellation renews its entry, so each id is in the tree once.
         self.take(now, session, &id);
         let max = limits.max_early_cancellations;
@@ -100,7 +100,7 @@ impl EarlyCancels {
     }
 
     /// Removes the cancellation of a request; returns whether there was one.
-    fn take(&mut self, now: Instant, session: Key, id: &RequestId) -> bool {
+    pub(super) fn take(&mut self, now: Instant, session: Key, id: &RequestId) -> bool {
         if self.remove_expired(now) {
             return false;
         }

@@ -112,7 +112,7 @@ impl Engine {
         // A modern-only server has no peer whose revision lacks errors without an id (DEC-004).
         let allows_idless_errors = self.config.legacy_versions().is_empty();
         let channel = self.endpoint.open_channel(allows_idless_errors, ServerChannel::new());
-        self.charge_tables();
+        charge_tables(self);
         ChannelId(channel)
     }
 
@@ -146,19 +146,7 @@ impl Engine {
     /// ([`Limits::max_frame`](crate::Limits::max_frame)), below 4 GiB.
     pub fn handle_message(&mut self, now: Instant, channel: ChannelId, message: Bytes) {
         let message = self.endpoint.memory.hold(message);
-        self.handle_held_message(now, channel, message);
-    }
-
-    /// Takes one message of a channel, whose bytes are charged already.
-    pub(crate) fn handle_held_message(&mut self, now: Instant, channel: ChannelId, message: Bytes) {
-        self.endpoint.tick(now);
-        self.endpoint.record_activity();
-        self.endpoint.record_received(channel.0, &message);
-        // Recorded above even if it is dropped here: the tap shows what came.
-        if self.endpoint.channels.get(channel.0).is_some_and(|c| !c.closed) {
-            self.receive(channel.0, message, false);
-            self.charge_tables();
-        }
+        handle_held_message(self, now, channel, message);
     }
 
     /// Records that the transport does not read at present, so that silence of the peer is no missed ping.
@@ -671,32 +659,6 @@ impl Engine {
         true
     }
 
-    /// Returns the account of what the server holds.
-    pub(crate) const fn memory(&self) -> &MemoryAccount {
-        &self.endpoint.memory
-    }
-
-    /// Returns the bytes of the tables.
-    #[inline]
-    fn table_bytes(&self) -> usize {
-        let parked = self.parked.as_ref().map_or(0, |parked| parked.byte_len());
-        let tasks = self.tasks.as_ref().map_or(0, tasks::host::byte_len);
-        ENGINE_COST
-            + self.endpoint.channels.len() * CHANNEL_COST
-            + (self.endpoint.inbound.calls.len() + self.endpoint.outbound.calls.len()) * CALL_COST
-            + self.events.len() * size_of::<Event>()
-            + self.changes.byte_len()
-            + parked
-            + tasks
-    }
-
-    /// Charges the tables if they have changed by much.
-    #[inline]
-    pub(super) fn charge_tables(&mut self) {
-        let bytes = self.table_bytes();
-        self.tables.follow_coarsely(bytes);
-    }
-
     /// Panics if a sum that the engine keeps differs from what it sums.
     #[cfg(any(debug_assertions, test))]
     pub(crate) fn check_sums(&self) {
@@ -729,10 +691,48 @@ impl Engine {
                 tasks.trim();
             }
             self.early_cancels.take_if(|early| early.remove_expired(self.endpoint.now));
-            let bytes = self.table_bytes();
+            let bytes = table_bytes(self);
             self.tables.set(bytes);
         }
     }
+}
+
+/// Takes one message of a channel, whose bytes are charged already.
+pub(crate) fn handle_held_message(engine: &mut Engine, now: Instant, channel: ChannelId, message: Bytes) {
+    engine.endpoint.tick(now);
+    engine.endpoint.record_activity();
+    engine.endpoint.record_received(channel.0, &message);
+    // Recorded above even if it is dropped here: the tap shows what came.
+    if engine.endpoint.channels.get(channel.0).is_some_and(|c| !c.closed) {
+        engine.receive(channel.0, message, false);
+        charge_tables(engine);
+    }
+}
+
+/// Returns the account of what the server holds.
+pub(crate) const fn memory(engine: &Engine) -> &MemoryAccount {
+    &engine.endpoint.memory
+}
+
+/// Returns the bytes of the tables.
+#[inline]
+fn table_bytes(engine: &Engine) -> usize {
+    let parked = engine.parked.as_ref().map_or(0, |parked| parked.byte_len());
+    let tasks = engine.tasks.as_ref().map_or(0, tasks::host::byte_len);
+    ENGINE_COST
+        + engine.endpoint.channels.len() * CHANNEL_COST
+        + (engine.endpoint.inbound.calls.len() + engine.endpoint.outbound.calls.len()) * CALL_COST
+        + engine.events.len() * size_of::<Event>()
+        + engine.changes.byte_len()
+        + parked
+        + tasks
+}
+
+/// Charges the tables if they have changed by much.
+#[inline]
+pub(super) fn charge_tables(engine: &mut Engine) {
+    let bytes = table_bytes(engine);
+    engine.tables.follow_coarsely(bytes);
 }
 
 impl BoundEngine for Engine {
@@ -779,7 +779,7 @@ impl BoundEngine for Engine {
                 EndpointTimer::Negotiation(_) => {}
             }
         }
-        self.charge_tables();
+        charge_tables(self);
     }
 
     fn next_deadline(&mut self) -> Option<(Instant, TimeoutReason)> {
@@ -818,7 +818,7 @@ pub(crate) fn has_event(engine: &mut Engine, now: Instant) -> bool {
     while engine.events.is_empty() {
         if !engine.admit_waiting() {
             // Many events may have been taken since the last message.
-            engine.charge_tables();
+            charge_tables(engine);
             return false;
         }
     }

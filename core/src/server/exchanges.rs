@@ -8,7 +8,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::channel::{self, LegacySession, is_exchange, mark_request_refused, session};
-use super::engine::{Engine, SHUTTING_DOWN};
+use super::engine::{Engine, SHUTTING_DOWN, charge_tables};
 use super::event::{CancelReason, Event};
 use super::http_request::HttpRequest;
 use super::request_check::{HeaderCheck, MessageSource};
@@ -388,7 +388,7 @@ impl Exchanges<'_> {
             }
             Err(rejected) => self.engine.reject(key, None, rejected),
         }
-        self.engine.charge_tables();
+        charge_tables(self.engine);
     }
 
     /// Marks an exchange as unreachable: its client cannot receive what is sent from now on.
@@ -464,7 +464,7 @@ impl Exchanges<'_> {
         self.engine.endpoint.channels.discard(key);
         // Output of this exchange must not reach the next one with its buffer.
         buffers.outbox.clear_for_reuse();
-        self.engine.charge_tables();
+        charge_tables(self.engine);
         buffers
     }
 }

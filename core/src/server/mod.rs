@@ -12,6 +12,9 @@ mod early_cancels;
 mod engine;
 mod event;
 mod exchanges;
+#[cfg(test)]
+#[path = "../exhaustive/tables/server.rs"]
+mod exhaustive_tables;
 mod handshake;
 mod http_request;
 mod input;
@@ -51,7 +54,7 @@ pub use custom_method::CustomMethod;
 pub use engine::Engine;
 #[cfg(feature = "http")]
 pub(crate) use engine::is_out_of_memory;
-pub(crate) use engine::{can_answer, has_event, take_event};
+pub(crate) use engine::{can_answer, handle_held_message, has_event, memory, take_event};
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 #[cfg(feature = "http")]
 pub(crate) use exchanges::{BatchContents, ExchangeBuffers};

@@ -110,9 +110,6 @@ const POINTER: &str = "sync";
 /// Modules for tests and measurements, which may use every module, and the guide, which is documentation alone.
 const EXEMPT_MODULES: &[&str] = &["guide", "internals", "testing"];
 
-/// Endings of paths of files that only tests use.
-const TEST_FILES: [&str; 2] = ["tests.rs", "test_support.rs"];
-
 /// The only files that may ask for an era.
 const ERA_FILES: &[&str] = &[
     "version.rs",
@@ -163,9 +160,7 @@ fn root() -> &'static Path {
 
 fn core() -> Vec<SourceFile> {
     let mut sources = source::read(&root().join("core/src"));
-    sources.retain(|s| {
-        !EXEMPT_MODULES.contains(&s.module()) && !TEST_FILES.iter().any(|end| s.path.ends_with(end))
-    });
+    sources.retain(|s| !EXEMPT_MODULES.contains(&s.module()) && !source::is_test_file(&s.path));
     sources
 }
 
@@ -174,7 +169,7 @@ fn adapters() -> Vec<SourceFile> {
         .map(|name| root().join("adapters").join(name).join("src"));
     let sources = folders.iter().filter(|f| f.is_dir()).flat_map(|f| source::read(f));
     // The guide is documentation: its aliases are words of the protocol.
-    let is_exempt = |path: &str| path == "guide/mod.rs" || TEST_FILES.iter().any(|end| path.ends_with(end));
+    let is_exempt = |path: &str| path == "guide/mod.rs" || source::is_test_file(path);
     sources.filter(|source| !is_exempt(&source.path)).collect()
 }
 

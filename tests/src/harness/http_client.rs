@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::observer::MessageObserver;
 use super::pipe::Transcript;
-use super::stream::{ChunkSizes, Chunker};
 use super::{build, describe};
 use crate::schema::MessageDirection;
+use mcp_sim::stream::{ChunkSizes, Chunker};
 
 /// A request that the client sends.
 #[derive(Debug)]

@@ -6,6 +6,9 @@
 //! Nothing here sleeps, and equal seeds give equal runs. [`MessageObserver`] checks each message that the tested side
 //! emits.
 
+use core::panic::AssertUnwindSafe;
+use std::panic;
+
 mod app;
 pub mod authorization;
 pub mod build;
@@ -17,7 +20,6 @@ mod observer;
 mod pair;
 mod pipe;
 mod server;
-mod stream;
 mod strict;
 
 pub use app::App;
@@ -25,10 +27,32 @@ pub use describe::{client_event as describe_client_event, server_event as descri
 pub use http_client::{ENDPOINT, HttpClientHarness, SentRequest};
 pub use http_server::{HttpServerHarness, ParsedSseEvent, RecordedResponse};
 pub use mcp_proto::testing::{Rng, for_each_cut, for_each_sequence, for_each_text};
+pub use mcp_sim::stream::{ByteStream, ChunkSizes, Chunker};
 pub use observer::{MessageObserver, ObservedMessage};
 pub use pair::{Applications, LinkConfig, Pair};
 pub use pipe::{ClientHarness, PipeHarness, ServerHarness, Transcript};
-pub use stream::{ByteStream, ChunkSizes, Chunker, for_each_chunker};
+
+/// Runs `test` with each [`Chunker`] and returns its value, which must be equal each time.
+///
+/// # Panics
+///
+/// If two values differ, or if `test` panics. The chunker of a panic is printed.
+pub fn for_each_chunker<T: PartialEq + core::fmt::Debug>(test: impl Fn(Chunker) -> T) -> T {
+    let first = test(Chunker::Whole);
+    for chunker in &Chunker::EACH[1..] {
+        let chunker = *chunker;
+        let outcome = panic::catch_unwind(AssertUnwindSafe(|| test(chunker)));
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(failure) => {
+                eprintln!("failed with the input cut as {chunker:?}");
+                panic::resume_unwind(failure)
+            }
+        };
+        assert_eq!(first, outcome, "{:?} and {chunker:?} differ", Chunker::Whole);
+    }
+    first
+}
 
 /// Returns a tenth of a random test's rounds, or all of them with the variable `MCP_TEST_FULL`, as `.ci/run` sets it.
 #[must_use]

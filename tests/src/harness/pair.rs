@@ -5,10 +5,10 @@ use core::time::Duration;
 
 use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::{Instant, client, server};
+use mcp_sim::stream::{Chunker, OneWayLink};
 
 use super::app::App;
 use super::observer::MessageObserver;
-use super::stream::{ByteStream, Chunker, LineAssembler};
 use crate::schema::MessageDirection;
 
 /// Number of steps after which a run counts as stuck.
@@ -70,66 +70,13 @@ pub struct Pair<A = App> {
     to_client: OneWayLink,
 }
 
-/// One direction of the connection.
-#[derive(Debug)]
-struct OneWayLink {
-    stream: ByteStream,
-    direction: MessageDirection,
-    lines: LineAssembler,
-    eof_delivered: bool,
-}
-
-impl OneWayLink {
-    fn new(config: LinkConfig, direction: MessageDirection) -> Self {
-        // The two directions are cut differently.
-        let chunker = match config.chunker {
-            Chunker::Seeded(seed) if direction == MessageDirection::ServerToClient => Chunker::Seeded(!seed),
-            other => other,
-        };
-        let stream = ByteStream::new(chunker, config.latency, config.capacity);
-        Self { stream, direction, lines: LineAssembler::default(), eof_delivered: false }
-    }
-
-    /// Moves output of a side into the stream; returns whether bytes moved.
-    fn pull_from<P: Pipe>(&mut self, now: Instant, from: &mut P, observer: &mut MessageObserver) -> bool {
-        let mut moved = false;
-        loop {
-            let bytes = from.transmit();
-            if bytes.is_empty() {
-                if from.is_drained() && !self.stream.is_closed() {
-                    self.stream.close();
-                    return true;
-                }
-                return moved;
-            }
-            let n = self.stream.write(now, bytes);
-            if n == 0 {
-                return moved;
-            }
-            let lines = self.lines.push(&bytes[..n]);
-            from.consume(n);
-            moved = true;
-            for line in lines {
-                observer.record_emitted(now, self.direction, &line);
-            }
-        }
-    }
-
-    /// Delivers arrived bytes to a side; returns whether something moved.
-    fn deliver_to<P: Pipe>(&mut self, now: Instant, to: &mut P) -> bool {
-        if !to.wants_input() {
-            return false;
-        }
-        if let Some(piece) = self.stream.read(now) {
-            to.handle_input(now, &piece);
-            return true;
-        }
-        if self.stream.is_finished() && !core::mem::replace(&mut self.eof_delivered, true) {
-            to.handle_eof(now);
-            return true;
-        }
-        false
-    }
+/// Returns one direction of a connection; the two directions are cut differently.
+fn one_way_link(config: LinkConfig, direction: MessageDirection) -> OneWayLink {
+    let chunker = match config.chunker {
+        Chunker::Seeded(seed) if direction == MessageDirection::ServerToClient => Chunker::Seeded(!seed),
+        other => other,
+    };
+    OneWayLink::new(chunker, config.latency, config.capacity)
 }
 
 impl Pair {
@@ -161,8 +108,8 @@ impl<A: Applications> Pair<A> {
             server_reads_input: true,
             client_polls_events: true,
             server_polls_events: true,
-            to_server: OneWayLink::new(link, MessageDirection::ClientToServer),
-            to_client: OneWayLink::new(link, MessageDirection::ServerToClient),
+            to_server: one_way_link(link, MessageDirection::ClientToServer),
+            to_client: one_way_link(link, MessageDirection::ServerToClient),
         }
     }
 
@@ -188,8 +135,13 @@ impl<A: Applications> Pair<A> {
                 moved = true;
             }
         }
-        moved |= self.to_server.pull_from(self.now, &mut self.client, &mut self.observer);
-        moved |= self.to_client.pull_from(self.now, &mut self.server, &mut self.observer);
+        let (now, observer) = (self.now, &mut self.observer);
+        moved |= self.to_server.pull_from(now, &mut self.client, usize::MAX, |line| {
+            observer.record_emitted(now, MessageDirection::ClientToServer, line);
+        });
+        moved |= self.to_client.pull_from(now, &mut self.server, usize::MAX, |line| {
+            observer.record_emitted(now, MessageDirection::ServerToClient, line);
+        });
         moved |= self.server_reads_input && self.to_server.deliver_to(self.now, &mut self.server);
         moved |= self.client_reads_input && self.to_client.deliver_to(self.now, &mut self.client);
         moved

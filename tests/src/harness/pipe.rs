@@ -6,11 +6,11 @@ use core::time::Duration;
 
 use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::{DeprecatedFeature, Instant, VersionSet, client, server};
+use mcp_sim::stream::{ChunkSizes, Chunker, LineAssembler};
 use serde_json::Value;
 
 use super::describe;
 use super::observer::MessageObserver;
-use super::stream::{ChunkSizes, Chunker, LineAssembler};
 use crate::schema::MessageDirection;
 
 /// Output of a run: its events as text, and its messages. It must not depend on how the input was cut.

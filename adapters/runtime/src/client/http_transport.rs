@@ -22,7 +22,7 @@ use mcp_proto::http::client::{
 use mcp_proto::{Diagnostic, Instant};
 use mcp_std::Clock;
 use mcp_std::NetStream;
-use mcp_std::io::Duplex;
+use mcp_std::io::{Duplex, is_peer_gone};
 #[cfg(unix)]
 use mcp_std::poll::Descriptors;
 use mcp_std::poll::{Interest, Ready, Selector, WaitRequest};
@@ -303,7 +303,13 @@ impl HttpTransport {
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     // Responses that the server sent before it left can still be read.
-                    Err(_) => self.connections.handle_write_failed(socket.id),
+                    Err(error) if is_peer_gone(&error) => self.connections.handle_write_failed(socket.id),
+                    // The server does not know of it, so a read would wait for a response that never comes.
+                    Err(error) => {
+                        self.connections.handle_broken(self.now, socket.id, &error.to_string());
+                        closed = true;
+                        break;
+                    }
                 }
             }
         }

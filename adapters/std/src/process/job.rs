@@ -1,6 +1,6 @@
 //! A job of Windows: a process and everything that it starts. They end together, at the latest when the job is closed.
 //!
-//! The system has no safe interface for jobs, so this is the one module of the adapters with `unsafe` blocks.
+//! The system has no safe interface for jobs, so this module has `unsafe` blocks.
 #![expect(unsafe_code, reason = "calls of the system; each states why its arguments are valid")]
 
 use core::ptr;

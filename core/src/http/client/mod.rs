@@ -40,6 +40,9 @@ mod credentials;
 mod events;
 mod exchange;
 mod exchange_table;
+#[cfg(test)]
+#[path = "../../exhaustive/tables/http_client.rs"]
+mod exhaustive_tables;
 mod negotiation;
 mod pool;
 mod pool_table;

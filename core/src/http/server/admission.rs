@@ -91,7 +91,7 @@ impl Server {
         let (key, request) =
             (self.exchanges.open(kind, self.now), shown_request(self, kind, path, head.fields));
         let Some(x) = self.exchanges.get_mut(key) else { return ExchangeId(key) };
-        x.out.charge_to(self.engine.memory());
+        x.out.charge_to(server::memory(&self.engine));
         // This precedes every decision: a page that is let in may read its refusal, too.
         x.cors = self.config.cors;
         let headers = AdmissionHeaders::new(head.fields);
@@ -136,7 +136,7 @@ impl Server {
             HeadDecision::Refused(refusal) => self.exchanges.refuse(key, &refusal),
             HeadDecision::Answered => {}
         }
-        self.charge_tables();
+        super::charge_tables(self);
         ExchangeId(key)
     }
 

@@ -402,7 +402,7 @@ impl Connection {
 
     /// Charges the buffers to the server. Gives a long head up while the server takes nothing new.
     fn charge_buffers(&mut self, now: Instant, server: &mut Server) {
-        let memory = server.engine.memory();
+        let memory = crate::server::memory(&server.engine);
         self.charge.attach(memory);
         self.charge.follow(self.h1.buffer_capacity());
         let is_long = self.exchange.is_none() && self.h1.unread_len() >= LONG_HEAD;

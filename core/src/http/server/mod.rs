@@ -19,6 +19,9 @@ mod config;
 mod connection;
 mod documents;
 mod exchange_table;
+#[cfg(test)]
+#[path = "../../exhaustive/tables/http_server.rs"]
+mod exhaustive_tables;
 mod http_sse;
 mod post;
 mod principals;
@@ -147,7 +150,7 @@ impl Server {
             sessions.count_principals();
         }
         let engine = Engine::new(server);
-        let tables = engine.memory().open();
+        let tables = server::memory(&engine).open();
         Self {
             engine,
             entropy,
@@ -383,7 +386,7 @@ impl Server {
         }
         session::expire_sessions(self);
         self.exchanges.trim_if_due(self.now);
-        self.charge_tables();
+        charge_tables(self);
     }
 
     /// Refuses new requests, and ends each stream when its calls are answered, or after `grace`.
@@ -426,20 +429,20 @@ impl Server {
         self.now = self.now.max(now);
     }
 
-    /// Charges the tables if they have changed by much.
-    #[inline]
-    fn charge_tables(&mut self) {
-        let bytes = self.exchanges.len() * EXCHANGE_COST + self.sessions.len() * SESSION_COST;
-        self.tables.follow_coarsely(bytes);
-    }
-
     /// Removes an exchange and keeps some of its memory for reuse.
     fn remove(&mut self, key: Key) {
         // The tree of the session has its links in the slot, so the exchange leaves it before the slot is free.
         self.sessions.remove_exchange(&mut self.exchanges, key);
         self.exchanges.remove(self.now, key);
-        self.charge_tables();
+        charge_tables(self);
     }
+}
+
+/// Charges the tables if they have changed by much.
+#[inline]
+fn charge_tables(server: &mut Server) {
+    let bytes = server.exchanges.len() * EXCHANGE_COST + server.sessions.len() * SESSION_COST;
+    server.tables.follow_coarsely(bytes);
 }
 
 /// Returns whether requests may wait for a decision of the application.

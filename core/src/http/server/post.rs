@@ -69,7 +69,7 @@ impl Server {
             x.take_body();
             return self.exchanges.refuse(exchange.0, &too_long(limit as u64)); // HTTP-081
         }
-        let memory = self.engine.memory();
+        let memory = crate::server::memory(&self.engine);
         // The first piece is kept as it is; further ones are copied into one.
         let copied = if x.body_len() > 0 { (x.body_len() + piece.len()).saturating_mul(2) } else { 0 };
         let is_long = x.body_len() + piece.len() >= LONG_BODY;
@@ -108,7 +108,7 @@ impl Server {
         x.phase = RequestPhase::Active;
         x.idle_since = self.now;
         let allocated = x.body_capacity();
-        let frame = self.engine.memory().hold_allocated(x.take_body(), allocated);
+        let frame = crate::server::memory(&self.engine).hold_allocated(x.take_body(), allocated);
         let kind = x.kind;
         // Some clients write a byte order mark, which JSON does not have.
         let frame = match frame.strip_prefix(b"\xef\xbb\xbf") {
@@ -485,7 +485,9 @@ fn check_room(server: &Server, route: PostRoute, length: usize) -> Result<(), Re
     let room = server.engine.config().effective_limits().message_room();
     // A session stays, so it is something new however short its request is.
     let begins = matches!(route, PostRoute::Handshake(_));
-    if is_out_of_memory(&server.engine, length, room) || (begins && !server.engine.memory().takes_new(0)) {
+    if is_out_of_memory(&server.engine, length, room)
+        || (begins && !crate::server::memory(&server.engine).takes_new(0))
+    {
         return Err(overloaded(OUT_OF_MEMORY));
     }
     if server.overloaded || server.engine.is_full() {

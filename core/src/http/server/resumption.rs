@@ -271,7 +271,7 @@ impl Server {
             let entry = ReplayEntry { stream: number, event, is_last: false, message };
             // Logged before it is written, so that a break in between loses nothing.
             if self.config.replay_budget() > 0 {
-                let memory = self.engine.memory();
+                let memory = crate::server::memory(&self.engine);
                 record.replay_log(built).push(entry.clone(), self.config.replay_budget(), memory);
             }
             let has_id = self.config.replay_budget() > 0;

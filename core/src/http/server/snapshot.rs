@@ -221,7 +221,7 @@ pub(super) fn restore(server: &mut Server, snapshot: Snapshot<'_>) -> Result<Ses
         all.returned = snapshot.returned.into();
     }
     if budget > 0 && !(snapshot.sent.is_empty() && snapshot.lost.is_empty()) {
-        let memory = server.engine.memory();
+        let memory = crate::server::memory(&server.engine);
         let log = session.replay_log(built);
         snapshot.sent.into_iter().for_each(|entry| log.push(entry, budget, memory));
         end_lost(snapshot.lost).for_each(|entry| log.push(entry, budget, memory));

@@ -8,12 +8,13 @@ use super::assert_none;
 use super::cargo_features::{array, described_packages};
 
 /// The registry's names of the categories that packages of this repository have.
-const CATEGORIES: [&str; 12] = [
+const CATEGORIES: [&str; 13] = [
     "api-bindings",
     "authentication",
     "command-line-utilities",
     "development-tools::debugging",
     "development-tools::profiling",
+    "development-tools::testing",
     "embedded",
     "external-ffi-bindings",
     "network-programming",

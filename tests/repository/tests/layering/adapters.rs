@@ -92,6 +92,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("adapters/redis", "mcp-std"),
     ("adapters/proxy", "mcp-proto"),
     ("adapters/trace", "mcp-proto"),
+    ("adapters/sim", "mcp-proto"),
     ("adapters/c", "mcp-proto"),
     (
         "adapters/cli",
@@ -101,7 +102,7 @@ const PACKAGES: &[(&str, &str)] = &[
 
 fn sources(package: &str) -> Vec<SourceFile> {
     let mut sources = source::read(&root().join("adapters").join(package).join("src"));
-    sources.retain(|s| !s.path.ends_with("tests.rs"));
+    sources.retain(|s| !source::is_test_file(&s.path));
     sources
 }
 

@@ -94,7 +94,7 @@ fn branches_of_the_protocol_in_adapters_are_those_of_the_table() {
         for source in source::read(&root().join("adapters").join(adapter).join("src")) {
             let file = format!("{adapter}/src/{}", source.path);
             let is_other = ["guide/", "process/"].iter().any(|other| source.path.starts_with(other));
-            if source.path.ends_with("tests.rs") || is_other {
+            if source::is_test_file(&source.path) || is_other {
                 continue;
             }
             let lines = count(&source);

@@ -6,8 +6,8 @@ use core::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
+use crate::layering::root;
 use crate::layering::source::{self, SourceFile};
-use crate::layering::{TEST_FILES, root};
 
 /// Lines of code below which a file counts as short.
 const SHORT_FILE: usize = 60;
@@ -92,11 +92,7 @@ fn packages() -> Vec<(String, Weight)> {
         }
     }
     folders.sort();
-    let is_code = |source: &SourceFile| {
-        let parts: Vec<&str> = source.path.split('/').collect();
-        let (name, above) = parts.split_last().expect("a name");
-        !above.contains(&"tests") && !TEST_FILES.iter().any(|end| name.ends_with(end))
-    };
+    let is_code = |source: &SourceFile| !source::is_test_file(&source.path);
     let weigh = |(name, folder): (String, PathBuf)| {
         let sources: Vec<SourceFile> = source::read(&folder).into_iter().filter(is_code).collect();
         (name, Weight::of(&sources))

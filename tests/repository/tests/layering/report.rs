@@ -65,6 +65,7 @@ fn counts_are_printed() {
         "adapters/redis/src",
         "adapters/proxy/src",
         "adapters/trace/src",
+        "adapters/sim/src",
         "adapters/c/src",
         "adapters/cli/src",
     ];

@@ -5,6 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+/// Whether only tests use the file at this path.
+pub(crate) fn is_test_file(path: &str) -> bool {
+    let is_below = |folder: &str| path.split('/').rev().skip(1).any(|part| part == folder);
+    ["tests.rs", "test_support.rs"].iter().any(|end| path.ends_with(end))
+        || is_below("tests")
+        || is_below("exhaustive")
+}
+
 /// A source file.
 #[derive(Clone)]
 pub(crate) struct SourceFile {

@@ -146,7 +146,7 @@ pub(crate) fn read(root: &Path) -> Messages {
         for file in source::read(&root.join(folder)) {
             let path = format!("{folder}/{}", file.path);
             let is_excluded = EXCLUDED.iter().any(|(excluded, _)| path.starts_with(excluded));
-            if is_test_file(&path) || (is_excluded && path != CHECK_TOKEN) {
+            if source::is_test_file(&path) || (is_excluded && path != CHECK_TOKEN) {
                 continue;
             }
             for (line, text) in of_file(&file) {
@@ -160,10 +160,6 @@ pub(crate) fn read(root: &Path) -> Messages {
 /// Returns the entries of [`EXCLUDED`] that exclude nothing.
 pub(crate) fn stale_exclusions(root: &Path) -> Vec<&'static str> {
     EXCLUDED.iter().map(|(path, _)| *path).filter(|path| !root.join(path).exists()).collect()
-}
-
-fn is_test_file(path: &str) -> bool {
-    path.contains("/tests/") || path.ends_with("/tests.rs") || path.ends_with("_tests.rs")
 }
 
 /// Returns the messages of one file with their lines.

@@ -172,7 +172,7 @@ pub(super) fn keep(server: &mut Server, key: Key, frame: &Bytes, envelope: &Enve
     if let Some(x) = server.exchanges.get_mut(key) {
         (x.repeat, x.session_is_loaded) = (RepeatState::Storing, true);
         // It is processed anew then.
-        x.push_body(frame.clone(), server.engine.memory());
+        x.push_body(frame.clone(), crate::server::memory(&server.engine));
     }
     let until = server.now + server.config.store_timeout;
     load_until(server, key, until);

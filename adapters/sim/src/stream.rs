@@ -1,11 +1,10 @@
-//! Byte streams in memory: cut into pieces, delayed, and bounded in capacity.
+//! Byte streams in memory: cut into pieces, delayed, bounded in capacity, and between two sides of a pipe.
 
 use alloc::collections::VecDeque;
-use core::panic::AssertUnwindSafe;
 use core::time::Duration;
-use std::panic;
 
 use mcp_proto::Instant;
+use mcp_proto::pipe::Pipe;
 use mcp_proto::testing::Rng;
 
 /// Method of cutting a run of bytes into pieces.
@@ -23,28 +22,6 @@ impl Chunker {
     /// The ways of cutting that every byte-level test runs with.
     pub const EACH: [Self; 5] =
         [Self::Whole, Self::Bytewise, Self::Seeded(1), Self::Seeded(2), Self::Seeded(3)];
-}
-
-/// Runs `test` with each [`Chunker`] and returns its value, which must be equal each time.
-///
-/// # Panics
-///
-/// If two values differ, or if `test` panics. The chunker of a panic is printed.
-pub fn for_each_chunker<T: PartialEq + core::fmt::Debug>(test: impl Fn(Chunker) -> T) -> T {
-    let first = test(Chunker::Whole);
-    for chunker in &Chunker::EACH[1..] {
-        let chunker = *chunker;
-        let outcome = panic::catch_unwind(AssertUnwindSafe(|| test(chunker)));
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(failure) => {
-                eprintln!("failed with the input cut as {chunker:?}");
-                panic::resume_unwind(failure)
-            }
-        };
-        assert_eq!(first, outcome, "{:?} and {chunker:?} differ", Chunker::Whole);
-    }
-    first
 }
 
 /// Sequence of piece sizes of a [`Chunker`].
@@ -170,18 +147,19 @@ impl ByteStream {
 
 /// Joins pieces into lines.
 #[derive(Debug, Default)]
-pub(super) struct LineAssembler {
+pub struct LineAssembler {
     partial: Vec<u8>,
 }
 
 impl LineAssembler {
     /// Returns whether no partial line is pending.
-    pub(super) fn is_at_line_start(&self) -> bool {
+    #[must_use]
+    pub fn is_at_line_start(&self) -> bool {
         self.partial.is_empty()
     }
 
     /// Adds bytes and returns the lines that end in them, without newlines.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut lines = Vec::new();
         let mut parts = bytes.split(|b| *b == b'\n');
         self.partial.extend_from_slice(parts.next().unwrap_or_default());
@@ -189,6 +167,71 @@ impl LineAssembler {
             lines.push(core::mem::replace(&mut self.partial, part.to_vec()));
         }
         lines
+    }
+}
+
+/// One direction of a connection between two [`Pipe`]s.
+#[derive(Debug)]
+pub struct OneWayLink {
+    /// Bytes under way.
+    pub stream: ByteStream,
+    /// The line that is being written.
+    pub lines: LineAssembler,
+    eof_delivered: bool,
+}
+
+impl OneWayLink {
+    /// Returns a link without bytes.
+    #[must_use]
+    pub fn new(chunker: Chunker, latency: Duration, capacity: usize) -> Self {
+        let stream = ByteStream::new(chunker, latency, capacity);
+        Self { stream, lines: LineAssembler::default(), eof_delivered: false }
+    }
+
+    /// Moves at most `limit` bytes of the output of a side into the stream, and calls `on_line` with each line that is complete
+    /// then. Returns whether something moved.
+    pub fn pull_from<P: Pipe>(
+        &mut self,
+        now: Instant,
+        from: &mut P,
+        limit: usize,
+        mut on_line: impl FnMut(&[u8]),
+    ) -> bool {
+        let mut remaining = limit;
+        loop {
+            let bytes = from.transmit();
+            if bytes.is_empty() {
+                if from.is_drained() && !self.stream.is_closed() {
+                    self.stream.close();
+                    return true;
+                }
+                return remaining < limit;
+            }
+            let n = self.stream.write(now, &bytes[..bytes.len().min(remaining)]);
+            if n == 0 {
+                return remaining < limit;
+            }
+            let lines = self.lines.push(&bytes[..n]);
+            from.consume(n);
+            remaining -= n;
+            lines.iter().for_each(|line| on_line(line));
+        }
+    }
+
+    /// Delivers arrived bytes, or the end, to a side; returns whether something moved.
+    pub fn deliver_to<P: Pipe>(&mut self, now: Instant, to: &mut P) -> bool {
+        if !to.wants_input() {
+            return false;
+        }
+        if let Some(piece) = self.stream.read(now) {
+            to.handle_input(now, &piece);
+            return true;
+        }
+        if self.stream.is_finished() && !core::mem::replace(&mut self.eof_delivered, true) {
+            to.handle_eof(now);
+            return true;
+        }
+        false
     }
 }
 

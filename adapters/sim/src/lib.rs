@@ -1,0 +1,32 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+//! Seeded worlds of Model Context Protocol clients and servers on virtual time.
+//!
+//! A [`World`] has clients, their servers and the links between them. Which call is made, where bytes are cut, when a link breaks
+//! and who dies is drawn from the seed. The draws are recorded as [`Decisions`], so a run can be played again, and reduced:
+//! [`search`] removes decisions while the same [invariant](INVARIANTS) is violated, and [`Failure::to_test`] writes the rest as a unit test.
+//! There is no clock, no thread and no entropy but the seed.
+//!
+//! ```
+//! use mcp_sim::{Marks, Plan, World, search};
+//!
+//! // One run…
+//! let report = World::new(7, Plan::STORM, Marks::ALL).run();
+//! assert_eq!(report.violation, None);
+//! // … or many. A program of yours takes part as an `Application`.
+//! assert!(search(0..5, Plan::STORM, 500, || Marks::ALL).is_none());
+//! ```
+extern crate alloc;
+
+mod decisions;
+mod invariants;
+mod marks;
+mod shrink;
+pub mod stream;
+mod world;
+
+pub use decisions::{Decisions, Draws};
+pub use invariants::{INVARIANTS, Invariant};
+pub use marks::Marks;
+pub use shrink::{Failure, search};
+pub use world::{Application, Entry, Lane, Plan, Report, Violation, What, World};

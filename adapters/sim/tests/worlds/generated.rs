@@ -1,0 +1,22 @@
+// result_reaches_its_call: mark-0-1: the result has Some("mark-0-0")
+#[test]
+fn world_of_seed_0_keeps_its_invariants() {
+    let plan = mcp_sim::Plan {
+        clients: 3,
+        steps: 200,
+        delay: 40,
+        cuts: true,
+        reset: 2,
+        death: 3,
+        stall: 4,
+        hostile: 3,
+        clock_jump: 1,
+    };
+    let steps = vec![
+        vec![63],
+        vec![48],
+    ];
+    let decisions = mcp_sim::Decisions { steps };
+    let report = mcp_sim::World::replay(decisions, plan, cached()).run();
+    assert_eq!(report.violation, None);
+}

@@ -1,0 +1,26 @@
+//! The tour on `mcp-blocking`.
+
+extern crate alloc;
+
+#[path = "../faults.rs"]
+mod faults;
+#[path = "../run.rs"]
+mod run;
+#[path = "."]
+mod support {
+    #[path = "../../../../../adapters/blocking/tests/support/adapter.rs"]
+    pub(crate) mod adapter;
+}
+#[path = "../tour.rs"]
+mod tour;
+
+use support::adapter;
+
+/// Returns the client that the suites use.
+fn wrap(client: mcp_blocking::Client) -> adapter::Client {
+    client
+}
+
+fn main() -> std::process::ExitCode {
+    run::main()
+}

@@ -1,0 +1,596 @@
+//! The tour: four scenes, each a server and a client that use every feature in numbered steps.
+
+#![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
+
+use alloc::sync::Arc;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use core::time::Duration;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::{Mutex, mpsc};
+use std::thread::{self, JoinHandle};
+
+use mcp_proto::client::{self, StartedTask, TaskPolling};
+use mcp_proto::http::server::Config as Http;
+use mcp_proto::model::{
+    BooleanSchema, CallToolResult, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult,
+    ElicitSchema, ListRootsResult, Prompt, PromptArgument, PromptReference, Resource, ResourceTemplate, Role,
+    Root, SamplingMessage, SubscriptionFilter, TaskSupport, Tool,
+};
+use mcp_proto::router::suggest;
+use mcp_proto::{
+    CallOptions, Capabilities, Capability, Change, EntryKind, Era, Limits, Progress, RawJson, RpcError,
+    VersionSet,
+};
+use mcp_runtime::client::ClientHandler;
+use mcp_runtime::server::ServerTasks;
+use mcp_std::process::Program;
+use mcp_std::task_store::FileTaskStore;
+use serde_json::{Value, json};
+
+use crate::adapter::{
+    Client, Cx, Error, Handle, HttpServer, Router, handler, poll_client, run, run_http, serve_stdio, server_handle,
+    wait,
+};
+use crate::faults::{self, exempt};
+use crate::wrap;
+
+/// Handlers that have begun, and those that have returned or were dropped.
+pub(crate) static BEGUN: AtomicUsize = AtomicUsize::new(0);
+pub(crate) static ENDED: AtomicUsize = AtomicUsize::new(0);
+
+/// Time between two looks at a task.
+const POLL: Duration = Duration::from_millis(5);
+
+/// What a step says when it has not the expected outcome.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// An operation failed, with this text.
+    Error(String),
+    /// An operation succeeded with a wrong outcome.
+    Wrong(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Error(error.to_string())
+    }
+}
+
+/// A step that failed.
+pub(crate) struct Failed {
+    pub(crate) step: String,
+    pub(crate) failure: Failure,
+}
+
+macro_rules! ensure {
+    ($condition:expr, $($what:tt)*) => {
+        if !$condition {
+            return Err(Failure::Wrong(format!($($what)*)));
+        }
+    };
+}
+
+struct Running;
+
+impl Running {
+    fn new() -> Self {
+        BEGUN.fetch_add(1, SeqCst);
+        Self
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        ENDED.fetch_add(1, SeqCst);
+    }
+}
+
+fn tool(name: &str) -> Tool {
+    Tool::new(name, RawJson::new(r#"{"type":"object"}"#).expect("JSON"))
+}
+
+#[derive(serde::Deserialize)]
+struct Text {
+    text: String,
+}
+
+#[expect(deprecated, reason = "tested until its removal")]
+fn router(tasks: ServerTasks) -> Router {
+    let mut router = Router::new("tour", "1");
+    router.tasks(tasks);
+    router
+        .tool_with(
+            tool("echo"),
+            handler!(|_: &mut Cx, given: Value| -> Result<String, RpcError> {
+                let _running = Running::new();
+                let text = given["text"].as_str().ok_or_else(|| RpcError::invalid_params("text: a string"))?;
+                Ok(text.to_owned())
+            }),
+        )
+        .tool_with(
+            tool("count"),
+            handler!(|cx: &mut Cx, _: Value| -> Result<&'static str, RpcError> {
+                let _running = Running::new();
+                for step in 1..=5u32 {
+                    cx.progress(Progress::new(step.into()).with_total(5.0))?;
+                }
+                Ok("counted")
+            }),
+        )
+        .tool_with(
+            tool("sleep"),
+            handler!(|cx: &mut Cx, _: Value| -> Result<&'static str, RpcError> {
+                let _running = Running::new();
+                wait!(cx.sleep(Duration::from_millis(5)))?;
+                Ok("slept")
+            }),
+        )
+        .tool_with(
+            tool("endless"),
+            handler!(|cx: &mut Cx, _: Value| -> Result<&'static str, RpcError> {
+                let _running = Running::new();
+                wait!(cx.sleep(Duration::from_secs(600)))?;
+                Ok("never")
+            }),
+        )
+        .tool_with(
+            tool("fails"),
+            handler!(|_: &mut Cx, _: Value| -> Result<&'static str, RpcError> {
+                let _running = Running::new();
+                Err(RpcError::internal("on purpose"))
+            }),
+        )
+        .tool_with(
+            tool("panics"),
+            handler!(|_: &mut Cx, _: Value| -> &'static str {
+                let _running = Running::new();
+                panic!("on purpose")
+            }),
+        )
+        .tool_with(
+            tool("asks"),
+            handler!(|cx: &mut Cx, _: Value| -> Result<String, RpcError> {
+                let _running = Running::new();
+                let form = ElicitSchema::default().field("ok", BooleanSchema::new());
+                let answer = cx.elicit("ask", "Go on?", form)?;
+                Ok(format!("{:?}", answer.action))
+            }),
+        )
+        .tool_with(
+            tool("verse"),
+            handler!(|cx: &mut Cx, _: Value| -> Result<String, RpcError> {
+                let _running = Running::new();
+                let question = CreateMessageParams::new([SamplingMessage::user("rhyme")], 9u32);
+                let (line, roots) = (cx.sample("line", question), cx.list_roots("roots"));
+                let (line, roots) = (line?, roots?);
+                Ok(format!("{} {}", line.model, roots.roots.len()))
+            }),
+        )
+        .tool_with(
+            tool("publish"),
+            handler!(|cx: &mut Cx, _: Value| {
+                let _running = Running::new();
+                cx.publish(&Change::Resource("tour:news".into()));
+                "published"
+            }),
+        )
+        .tool_with(
+            tool("task"),
+            handler!(|cx: &mut Cx, _: Value| -> Result<String, RpcError> {
+                let _running = Running::new();
+                cx.working("under way")?;
+                wait!(cx.sleep(Duration::from_millis(5)))?;
+                Ok(format!("task {}", cx.task().is_some()))
+            }),
+        )
+        .tool_with(
+            tool("endless-task"),
+            handler!(|cx: &mut Cx, _: Value| -> Result<&'static str, RpcError> {
+                let _running = Running::new();
+                wait!(cx.sleep(Duration::from_secs(600)))?;
+                Ok("never")
+            }),
+        );
+    for name in ["task", "endless-task"] {
+        router.core().tool_entry(name).task_support(TaskSupport::Optional);
+    }
+    router.resource(Resource::new("tour:news", "news"), handler!(|_, read| read.uri.clone()));
+    router.resource_template(
+        ResourceTemplate::new("tour:{id}/raw", "raw"),
+        handler!(|_, read| read.variables.get("id").map(|id| id.as_bytes().to_vec())),
+    );
+    router.prompt(
+        Prompt::new("plan").arguments([PromptArgument::new("text").required(true)]),
+        handler!(|_, given: Text| format!("Plan {}", given.text)),
+    );
+    router.completion(
+        PromptReference::new("plan"),
+        "text",
+        handler!(|_, text| suggest(["one", "two"], text.value())),
+    );
+    router.subscriptions(|_, _| {});
+    router.on_failure(|_, _| {});
+    router
+}
+
+/// Serves the tour on stdin and stdout.
+pub(crate) fn serve() -> Result<(), Error> {
+    let router = router(ServerTasks::new());
+    let config = router.config()?;
+    serve_stdio(config, router)
+}
+
+/// A user who accepts everything, and counts changes.
+struct User(Arc<AtomicUsize>);
+
+impl ClientHandler for User {
+    fn elicit(&self, _: &ElicitParams) -> Result<ElicitResult, RpcError> {
+        Ok(ElicitResult::accept([("ok", true.into())]))
+    }
+
+    fn sample(&self, _: &CreateMessageParams<'_>) -> Result<CreateMessageResult<'static>, RpcError> {
+        Ok(CreateMessageResult::new(Role::Assistant, "line", "muse"))
+    }
+
+    fn roots(&self) -> Result<ListRootsResult, RpcError> {
+        Ok(ListRootsResult::new(vec![Root::new("file:///tour")]))
+    }
+
+    fn changed(&self, _: &Change) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// A server over HTTP on a thread of the harness.
+struct Served {
+    address: SocketAddr,
+    handle: Handle,
+    thread: JoinHandle<Result<(), Error>>,
+}
+
+impl Served {
+    fn start(folder: PathBuf) -> Result<Self, Failure> {
+        let (started, starts) = mpsc::channel();
+        let thread = exempt(|| {
+            thread::spawn(move || {
+                let store = FileTaskStore::open(folder).map_err(|error| error.to_string());
+                let store = match store {
+                    Ok(store) => store,
+                    Err(error) => {
+                        let _ = started.send(Err(error));
+                        return Ok(());
+                    }
+                };
+                let router = router(ServerTasks::new().store(store));
+                #[allow(unused_mut, reason = "only some adapters take a handle of `&mut self`")]
+                let bound = || -> Result<_, Error> {
+                    let mut server = HttpServer::bind("127.0.0.1:0", router.config()?, Http::new(), router)?;
+                    let ready = (server.address()?, make_handle(&mut server)?);
+                    Ok((server, ready))
+                };
+                match bound() {
+                    Ok((server, ready)) => {
+                        let _ = started.send(Ok(ready));
+                        run_http(server)
+                    }
+                    Err(error) => {
+                        let _ = started.send(Err(error.to_string()));
+                        Ok(())
+                    }
+                }
+            })
+        });
+        match starts.recv().expect("the thread reports") {
+            Ok((address, handle)) => Ok(Self { address, handle, thread }),
+            Err(error) => {
+                let _ = thread.join();
+                Err(Failure::Error(error))
+            }
+        }
+    }
+
+    fn stop(self) -> Result<(), Failure> {
+        self.handle.shutdown(Duration::from_secs(2));
+        match self.thread.join() {
+            Ok(outcome) => outcome.map_err(|error| Failure::Wrong(format!("the server ended: {error}"))),
+            Err(_) => Err(Failure::Wrong("the server panicked".into())),
+        }
+    }
+}
+
+#[allow(clippy::unnecessary_wraps, clippy::needless_pass_by_ref_mut, reason = "some adapters need it")]
+fn make_handle<H: crate::adapter::Handler>(server: &mut HttpServer<H>) -> Result<Handle, Error> {
+    Ok(server_handle!(server))
+}
+
+/// Where a scene takes place.
+struct Scene {
+    era: Era,
+    changes: Arc<AtomicUsize>,
+    address: Option<SocketAddr>,
+}
+
+impl Scene {
+    #[expect(deprecated, reason = "tested until its removal")]
+    fn connect(&self) -> Result<Client, Failure> {
+        let mut limits = Limits::default();
+        limits.call_timeout = Duration::from_secs(8);
+        limits.probe_timeout = Duration::from_secs(8);
+        limits.init_timeout = Duration::from_secs(8);
+        let capabilities = Capabilities::new()
+            .with(Capability::ElicitationForm)
+            .with(Capability::Sampling)
+            .with(Capability::Roots);
+        let config = client::Config::new("tourist", "1")
+            .versions(VersionSet::ALL.era(self.era))
+            .capabilities(capabilities)
+            .limits(limits)
+            .task_polling(TaskPolling::new().interval_range(POLL, POLL));
+        let options = Client::options(config).handler(User(self.changes.clone()));
+        let client = match self.address {
+            Some(address) => run!(options.connect_url(&format!("http://{address}/mcp")))?,
+            None => {
+                let own = exempt(std::env::current_exe).expect("a path");
+                run!(options.spawn(Program::new(own).arg("as-server")))?
+            }
+        };
+        let client = wrap(client);
+        ensure!(client.peer().era() == self.era, "another era");
+        Ok(client)
+    }
+
+    fn is_http(&self) -> bool {
+        self.address.is_some()
+    }
+}
+
+fn text(result: &CallToolResult<'_>) -> String {
+    result.content.first().and_then(|first| first.as_text()).unwrap_or_default().to_owned()
+}
+
+fn echo(client: &Client, length: usize) -> Result<(), Failure> {
+    let given = "x".repeat(length);
+    let answer = text(&client.call_tool("echo", &json!({ "text": given }))?);
+    ensure!(answer == given, "{} bytes instead of {length}", answer.len());
+    Ok(())
+}
+
+fn says(client: &Client, tool: &str, expected: &str) -> Result<(), Failure> {
+    let answer = text(&client.call_tool(tool, &json!({}))?);
+    ensure!(answer == expected, "{answer} instead of {expected}");
+    Ok(())
+}
+
+/// Succeeds if the call fails with a text that contains `expected`.
+fn refused<T>(outcome: Result<T, Error>, expected: &str) -> Result<(), Failure> {
+    match outcome {
+        Ok(_) => Err(Failure::Wrong("not refused".into())),
+        Err(error) if error.to_string().contains(expected) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn listed<T>(outcome: Result<Vec<T>, Error>, expected: usize) -> Result<(), Failure> {
+    let count = outcome?.len();
+    ensure!(count == expected, "{count} entries instead of {expected}");
+    Ok(())
+}
+
+/// Sends bytes to the server and hangs up.
+fn vanish(scene: &Scene, bytes: &[u8], reads: bool) -> Result<(), Failure> {
+    let Some(address) = scene.address else { return Ok(()) };
+    exempt(|| {
+        let outcome = TcpStream::connect(address).and_then(|mut stream| {
+            stream.write_all(bytes)?;
+            stream.set_read_timeout(Some(Duration::from_secs(8)))?;
+            if reads { stream.read(&mut [0; 64]).map(drop) } else { Ok(()) }
+        });
+        // The server may have met the fault on this connection.
+        let _ = outcome;
+        Ok(())
+    })
+}
+
+type Step = (&'static str, fn(&Scene, &mut Client) -> Result<(), Failure>);
+
+/// The steps between connecting and closing.
+const STEPS: &[Step] = &[
+    ("ping", |_, client| Ok(client.ping().map(drop)?)),
+    ("tools", |_, client| listed(client.list_tools(), 11)),
+    ("tools again, from the cache", |_, client| listed(client.list_tools(), 11)),
+    ("tools without a cache", |_, client| {
+        client.clear_cache();
+        listed(client.list_tools(), 11)
+    }),
+    ("resources", |_, client| listed(client.list_resources(), 1)),
+    ("templates", |_, client| listed(client.list_resource_templates(), 1)),
+    ("prompts", |_, client| listed(client.list_prompts(), 1)),
+    ("entries", |_, client| listed(client.list(EntryKind::Prompt), 1)),
+    ("prompt", |_, client| {
+        let prompt = format!("{:?}", client.get_prompt("plan", &json!({"text": "it"}))?);
+        ensure!(prompt.contains("Plan it"), "{prompt}");
+        Ok(())
+    }),
+    ("prompt without argument", |_, client| refused(client.get_prompt("plan", &json!({})), "text")),
+    ("unknown prompt", |_, client| refused(client.get_prompt("none", &json!({})), "none")),
+    ("completion", |_, client| {
+        let values = client.complete(PromptReference::new("plan"), "text", "tw")?.completion.values;
+        ensure!(values == ["two"], "{values:?}");
+        Ok(())
+    }),
+    ("resource", |_, client| Ok(client.read_resource("tour:news").map(drop)?)),
+    ("resource of a template", |_, client| Ok(client.read_resource("tour:a/raw").map(drop)?)),
+    ("unknown resource", |_, client| refused(client.read_resource("nowhere:"), "")),
+    ("empty echo", |_, client| echo(client, 0)),
+    ("echo of a byte", |_, client| echo(client, 1)),
+    ("echo of 4 KiB", |_, client| echo(client, 4 << 10)),
+    ("echo of 300 KiB", |_, client| echo(client, 300 << 10)),
+    ("echo after it", |_, client| echo(client, 10)),
+    ("progress", |_, client| {
+        let mut seen = Vec::new();
+        let counted =
+            client.call_tool_with("count", &json!({}), &CallOptions::new(), &mut |progress| seen.push(progress.progress))?;
+        ensure!(text(&counted) == "counted", "{counted:?}");
+        ensure!(seen.last() == Some(&5.0) && seen.is_sorted(), "progress {seen:?}");
+        Ok(())
+    }),
+    ("timer", |_, client| says(client, "sleep", "slept")),
+    ("unknown tool", |_, client| refused(client.call_tool("none", &json!({})), "none")),
+    ("wrong argument", |_, client| refused(client.call_tool("echo", &json!({"text": 1})), "text")),
+    ("failing tool", |_, client| refused(client.call_tool("fails", &json!({})), "on purpose")),
+    ("panicking tool", |_, client| refused(client.call_tool("panics", &json!({})), "panicked")),
+    ("elicitation", |_, client| says(client, "asks", "Accept")),
+    ("sampling and roots", |_, client| says(client, "verse", "muse 1")),
+    ("change without subscription", |_, client| says(client, "publish", "published")),
+    ("subscription", |scene, client| {
+        let before = scene.changes.load(SeqCst);
+        let filter = SubscriptionFilter::new().resource_subscriptions(["tour:news".to_owned()]);
+        let (subscription, _) = client.subscribe(&filter)?;
+        // A change may be lost with its connection, but not the subscription.
+        for _ in 0..20 {
+            says(client, "publish", "published")?;
+            for _ in 0..200 {
+                if scene.changes.load(SeqCst) > before {
+                    return Ok(client.unsubscribe(subscription)?);
+                }
+                poll_client_gently(client)?;
+            }
+        }
+        Err(Failure::Error("no change arrived".into()))
+    }),
+    ("three calls at once", |_, client| {
+        let mut calls = Vec::new();
+        for number in 0..3 {
+            let arguments = json!({ "text": format!("call {number}") });
+            calls.push(client.start_tool("echo", &arguments, &CallOptions::new())?);
+        }
+        for (number, call) in calls.into_iter().enumerate().rev() {
+            let answer = client.wait(call)?;
+            ensure!(answer.as_str().contains(&format!("call {number}")), "{}", answer.as_str());
+        }
+        Ok(())
+    }),
+    ("cancellation", |_, client| {
+        let call = client.start_tool("endless", &json!({}), &CallOptions::new())?;
+        Ok(client.cancel(call, Some("enough"))?)
+    }),
+    ("call after a cancellation", |_, client| echo(client, 10)),
+    ("timeout of a call", |_, client| {
+        let options = CallOptions::new().timeout(Duration::from_millis(10));
+        let outcome = client.call_tool_with("endless", &json!({}), &options, &mut |_| {});
+        refused(outcome, "no answer in time")
+    }),
+    ("call after a timeout", |_, client| echo(client, 10)),
+    ("task", |_, client| match client.start_task("task", &json!({}), None)? {
+        StartedTask::Task(task) => {
+            let result = text(&client.wait_task(&task)?);
+            ensure!(result == "task true", "{result}");
+            Ok(())
+        }
+        StartedTask::Done(result) => {
+            ensure!(text(&result) == "task false", "{result:?}");
+            Ok(())
+        }
+    }),
+    ("cancelled task", |scene, client| {
+        if !scene.is_http() || scene.era != Era::Modern {
+            return Ok(());
+        }
+        match client.start_task("endless-task", &json!({}), None)? {
+            StartedTask::Task(task) => {
+                client.get_task(&task)?;
+                Ok(client.cancel_task(&task)?)
+            }
+            StartedTask::Done(result) => Err(Failure::Wrong(format!("no task: {result:?}"))),
+        }
+    }),
+    ("call by name", |_, client| {
+        let params = json!({"name": "echo", "arguments": {"text": "raw"}});
+        let answer = client.request("tools/call", &params, &CallOptions::new())?;
+        ensure!(answer.as_str().contains("raw"), "{}", answer.as_str());
+        Ok(())
+    }),
+    ("second client", |scene, _| {
+        let other = scene.connect()?;
+        echo(&other, 100)?;
+        Ok(other.close().map(drop)?)
+    }),
+    ("client that hangs up in its head", |scene, _| vanish(scene, b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n", false)),
+    ("client that is refused", |scene, _| vanish(scene, b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n", true)),
+    ("client that says nothing", |scene, _| vanish(scene, b"", false)),
+    ("last echo", |_, client| echo(client, 1_000)),
+];
+
+/// Dispatches what arrived for the client; unlike the suites it takes a lost connection as an outcome.
+fn poll_client_gently(client: &mut Client) -> Result<(), Failure> {
+    std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| poll_client(client)))
+        .map_err(|_| Failure::Error("the connection has ended".into()))
+}
+
+/// Runs the whole tour, and returns the steps that failed. `enter` is told the name of each step.
+pub(crate) fn tour(folder: &std::path::Path, enter: &dyn Fn(&str)) -> (usize, Vec<Failed>) {
+    let (mut steps, failed) = (0, Mutex::new(Vec::new()));
+    for (scene, era, is_http) in [
+        ("stdio, legacy", Era::Legacy, false),
+        ("stdio, modern", Era::Modern, false),
+        ("HTTP, legacy", Era::Legacy, true),
+        ("HTTP, modern", Era::Modern, true),
+    ] {
+        let mut step = |name: &str, work: &mut dyn FnMut() -> Result<(), Failure>| {
+            let step = format!("{scene}: {name}");
+            enter(&step);
+            steps += 1;
+            let begun = exempt(std::time::Instant::now);
+            let outcome = std::panic::catch_unwind(core::panic::AssertUnwindSafe(work));
+            if let Some(least) = std::env::var_os("MCP_TORTURE_SLOW") {
+                let least: u128 = least.to_str().and_then(|least| least.parse().ok()).unwrap_or_default();
+                let taken = begun.elapsed().as_millis();
+                if taken >= least {
+                    exempt(|| eprintln!("{taken} ms: {step}"));
+                }
+            }
+            let outcome = outcome.unwrap_or_else(|_| Err(Failure::Wrong("a panic".into())));
+            if let Err(failure) = outcome {
+                failed.lock().expect("no panic").push(Failed { step, failure });
+            }
+        };
+        let (mut served, mut client) = (None, None);
+        let mut place = Scene { era, changes: Arc::default(), address: None };
+        if is_http {
+            step("start", &mut || {
+                let started = Served::start(folder.to_owned())?;
+                served = Some(started);
+                Ok(())
+            });
+            let Some(started) = &served else { continue };
+            place.address = Some(started.address);
+            faults::set_server(started.address.port());
+        }
+        step("connect", &mut || {
+            client = Some(place.connect()?);
+            Ok(())
+        });
+        // A second attempt, after which nothing more of the scene is possible.
+        if client.is_none() {
+            step("connect again", &mut || {
+                client = Some(place.connect()?);
+                Ok(())
+            });
+        }
+        if let Some(mut client) = client {
+            for (name, work) in STEPS {
+                step(name, &mut || work(&place, &mut client));
+            }
+            let mut client = Some(client);
+            step("close", &mut || Ok(client.take().expect("a client").close().map(drop)?));
+        }
+        if let Some(server) = served {
+            let mut server = Some(server);
+            step("stop", &mut || server.take().expect("a server").stop());
+        }
+    }
+    (steps, failed.into_inner().expect("no panic"))
+}
