@@ -62,6 +62,11 @@ impl Comparison {
         }
     }
 
+    /// Leaves out a reader that is not there.
+    pub(crate) fn skip(&mut self, reader: &str) {
+        self.listed.retain(|(of, _), _| *of != reader);
+    }
+
     /// Fails if a difference is not listed, a listed one does not occur, or fewer than `least` inputs were accepted.
     pub(crate) fn finish(self, least: u64) {
         let Self { kind, accepted, refused, listed, unlisted } = self;

@@ -3,6 +3,7 @@
 use jiter::JsonValue;
 use mcp_proto::Limits;
 use mcp_proto::internals::Message;
+use mcp_proto::testing::for_each_text;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -33,6 +34,21 @@ const PIECES: [&str; 14] = [
     "\"x\":[1]",
     "\"error\":{\"code\":1,\"message\":\"\"}",
     "null",
+];
+
+/// What may follow the first member of an envelope.
+const MEMBERS: [&str; 11] = [
+    ",\"id\":1",
+    ",\"id\":\"\\u00e9\"",
+    ",\"method\":\"m\"",
+    ",\"params\":{}",
+    ",\"params\":{\"_meta\":{\"k\":1},\"arguments\":{\"a\":[]}}",
+    ",\"result\":{}",
+    ",\"error\":{\"code\":1,\"message\":\"e\"}",
+    ",\"error\":{\"message\":\"\\u00e9\",\"data\":[1],\"code\":-2}",
+    ",\"x\":1",
+    ",\"y\":null",
+    " ",
 ];
 
 /// The members of a message: names and values, in the spelling of one reader.
@@ -119,9 +135,23 @@ fn write_raw(text: &str) -> String {
 fn envelope_that_is_accepted_is_read_alike_by_serde_json_and_jiter() {
     let mut comparison = Comparison::new("envelope");
     let limits = Limits::default();
-    let check = |input: &[u8]| {
+    let mut check = |input: &[u8]| {
         let Some(message) = comparison.count(Message::parse(input, &limits).ok()) else { return };
         let text = str::from_utf8(input).expect("an accepted message is UTF-8");
+        if let Some(printed) = message.write() {
+            let again = Message::parse(&printed, &limits).expect("our own spelling");
+            assert_eq!(again.write().as_ref(), Some(&printed), "{text}");
+        }
+        if let Some((code, message)) =
+            message.is_response().then(|| message.outcome().err()).flatten().map(|e| (e.code, e.message))
+        {
+            let error = find_raw(&text.trim(), "error").flatten().unwrap_or_default();
+            let code_of = |error| find_raw(error, "code")?.and_then(|code| serde_json::from_str(code).ok());
+            let message_of =
+                |error| find_raw(error, "message")?.and_then(|text| serde_json::from_str(text).ok());
+            let theirs = code_of(&error).zip(message_of(&error));
+            comparison.check("serde_json", input, &(code, message.into_owned()), theirs.as_ref(), "");
+        }
         let members = ours(&message, |value| str::from_utf8(value).ok().map(write_raw));
         let raw = theirs(text.trim(), find_raw, |value| write_raw(value));
         let has_large =
@@ -141,6 +171,9 @@ fn envelope_that_is_accepted_is_read_alike_by_serde_json_and_jiter() {
         let found = whole.and_then(|whole| theirs(whole, find_jiter, |value| format!("{value:?}")));
         comparison.check("jiter", input, &members, found.as_ref(), "");
     };
-    for_each_input("line", &EXAMPLES, &PIECES, 5, check);
-    comparison.finish(1_000);
+    for_each_input("line", &EXAMPLES, &PIECES, 5, &mut check);
+    for_each_text(&MEMBERS.map(str::as_bytes), 5, |members| {
+        check(&[b"{\"jsonrpc\":\"2.0\"", members, b"}"].concat());
+    });
+    comparison.finish(10_000);
 }

@@ -5,5 +5,10 @@
 
 #![allow(missing_docs, reason = "a test program")]
 
+mod challenges;
 mod compare;
+mod forms;
 mod json;
+mod media_types;
+mod python;
+mod urls;
