@@ -1,12 +1,19 @@
 //! Access for the fuzz targets and `mcp-benches` to internal parts. Not a part of the API: no version promises anything here.
 
+#[cfg(feature = "auth")]
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 
+#[cfg(feature = "auth")]
+use crate::auth::{self, request::Form};
 #[cfg(feature = "http")]
 pub use crate::h1::HeadParser;
-use crate::rpc::envelope::{self, Envelope};
+use crate::rpc::{
+    self,
+    envelope::{self, Envelope},
+};
 use crate::{Limits, MalformedMessage, RawJson, RpcError};
 #[cfg(feature = "server")]
 use crate::{router::template::Template, server};
@@ -94,6 +101,34 @@ impl<'a> Message<'a> {
         &self.envelope.method
     }
 
+    /// Writes the message with the writer of the engines; `None` for requests with an id that no engine makes.
+    #[must_use]
+    pub fn write(&self) -> Option<Vec<u8>> {
+        let (mut out, id) = (Vec::new(), self.envelope.id.as_ref());
+        if self.is_response() {
+            match (self.outcome(), id) {
+                (Ok(result), Some(id)) => {
+                    rpc::result_head(&mut out, id);
+                    out.extend_from_slice(result.as_bytes());
+                    rpc::end(&mut out);
+                }
+                (Ok(_), None) => return None,
+                (Err(error), id) => rpc::error(&mut out, id, &error),
+            }
+            return Some(out);
+        }
+        match id {
+            Some(id) => rpc::request_head(&mut out, id.as_int()?, self.method()),
+            None => rpc::notification_head(&mut out, self.method()),
+        }
+        if let [Some(params), ..] = self.values() {
+            out.extend_from_slice(b",\"params\":");
+            out.extend_from_slice(params);
+        }
+        rpc::end(&mut out);
+        Some(out)
+    }
+
     /// Returns the outcome of a response.
     ///
     /// # Errors
@@ -118,6 +153,24 @@ pub fn split_batch(text: &Bytes, limits: &Limits) -> Result<Vec<Bytes>, Malforme
 #[must_use]
 pub fn count_match_steps(template: &Template, uri: &str) -> Option<usize> {
     template.count_steps(uri)
+}
+
+/// Writes parameters in the encoding of a form.
+#[cfg(feature = "auth")]
+#[must_use]
+pub fn write_form<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut form = Form::new();
+    pairs.into_iter().for_each(|(name, value)| form.push(name, value));
+    form.into_string()
+}
+
+/// Parses a form or a query; `None` if an escape is malformed or a text is not UTF-8.
+#[cfg(feature = "auth")]
+#[must_use]
+pub fn parse_form(text: &str) -> Option<Vec<(String, String)>> {
+    let mut pairs = Vec::new();
+    auth::request::parse_form(text, &mut |name, value| pairs.push((name, value)))?;
+    Some(pairs)
 }
 
 /// Returns the channel in which the request ids of an exchange are unique, and whether it is that of a session.

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 
 use crate::ascii::AsciiCaseExt as _;
@@ -26,7 +26,7 @@ pub enum UrlError {
     /// There is a user name or password; credentials must not be part of a URL.
     #[error("the URL contains a user name or a password")]
     UserInfo,
-    /// The host is missing or has invalid characters.
+    /// The host is missing, has invalid characters, or ends in a number and is no IPv4 address of four decimal numbers.
     #[error("the host of the URL is missing or malformed")]
     Host,
     /// The port is not a number from 1 to 65,535.
@@ -140,7 +140,10 @@ impl Url {
             None => {
                 let (host, port) = authority.split_once(':').map_or((authority, None), |(h, p)| (h, Some(p)));
                 let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
-                if host.is_empty() || !host.bytes().all(fits) {
+                // Resolvers read other spellings of an address, as 127.1 and 0x7f.0.0.1: a check of addresses must not
+                // take them for names (SEC-011).
+                let is_ambiguous = ends_in_number(host) && Ipv4Addr::from_str(host).is_err();
+                if host.is_empty() || is_ambiguous || !host.bytes().all(fits) {
                     return Err(UrlError::Host);
                 }
                 (host.to_ascii_lowercase(), port)
@@ -277,6 +280,15 @@ pub(crate) fn strip_loopback_name(authority: &[u8]) -> Option<&[u8]> {
     }
 }
 
+/// Returns whether the last label of a host is a number, by the rule of the WHATWG URL standard ("ends in a number").
+pub(crate) fn ends_in_number(host: &str) -> bool {
+    let last = host.strip_suffix('.').unwrap_or(host).rsplit('.').next().unwrap_or_default();
+    match last.get(..2).filter(|prefix| prefix.eq_ignore_case("0x")) {
+        Some(prefix) => last.bytes().skip(prefix.len()).all(|b| b.is_ascii_hexdigit()),
+        None => !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit()),
+    }
+}
+
 /// Returns the path and query of the text after an authority, without dot segments.
 fn target(rest: &str) -> Result<Box<str>, UrlError> {
     let rest = rest.split('#').next().unwrap_or_default();
@@ -287,9 +299,11 @@ fn target(rest: &str) -> Result<Box<str>, UrlError> {
     let mut parts = path.strip_prefix('/').unwrap_or(path).split('/').peekable();
     while let Some(part) = parts.next() {
         let last = parts.peek().is_none();
-        match part {
-            "." | ".." => {
-                if part == ".." {
+        // An encoded dot is a dot (RFC 3986, 6.2.2.2), and servers decode it.
+        let dots = if part.len() <= "%2e%2e".len() { uri::decode(part) } else { None };
+        match dots.as_deref() {
+            Some(dots @ ("." | "..")) => {
+                if dots == ".." {
                     // Above the root there is nothing (RFC 3986, 5.2.4).
                     segments.pop();
                 }
@@ -298,7 +312,7 @@ fn target(rest: &str) -> Result<Box<str>, UrlError> {
                     segments.push("");
                 }
             }
-            part => segments.push(part),
+            _ => segments.push(part),
         }
     }
     let mut text = String::with_capacity(rest.len() + 1);
@@ -348,6 +362,10 @@ mod tests {
             ("http://127.0.0.1:1/a/./b/../c/..", "http://127.0.0.1:1 /a/"),
             ("http://a/../../x%2F?q=[1]", "http://a /x%2F?q=[1]"),
             ("http://a:/x", "http://a /x"),
+            ("http://a/b/%2e%2E/c/.%2e/%2e/d/%2e", "http://a /d/"),
+            ("http://a/%2ea/%2e.%2e?%2e", "http://a /%2ea/%2e.%2e?%2e"),
+            ("http://0x.a/", "http://0x.a /"),
+            ("http://a.0xg", "http://a.0xg /"),
         ] {
             assert_eq!(shown(text).as_deref(), Ok(expected), "{text}");
         }
@@ -365,6 +383,14 @@ mod tests {
             ("http://[.:]", UrlError::Host),
             ("http://[::1%25lo]", UrlError::Host),
             ("http://[127.0.0.1]", UrlError::Host),
+            ("http://1", UrlError::Host),
+            ("http://2130706433/", UrlError::Host),
+            ("http://127.1", UrlError::Host),
+            ("http://0X7f.1:80", UrlError::Host),
+            ("http://0177.0.0.1", UrlError::Host),
+            ("http://127.0.0.1.", UrlError::Host),
+            ("http://a.0x", UrlError::Host),
+            ("http://.1", UrlError::Host),
             ("http://a%2f@b", UrlError::UserInfo),
             ("http://a\\@b", UrlError::UserInfo),
             ("http://a\\b", UrlError::Host),

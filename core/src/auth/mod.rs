@@ -56,7 +56,7 @@ mod flow;
 mod jose;
 mod locations;
 mod record;
-mod request;
+pub(crate) mod request;
 mod search;
 mod server_metadata;
 mod token;

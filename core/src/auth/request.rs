@@ -142,19 +142,19 @@ impl fmt::Debug for FetchResponse {
 // `application/x-www-form-urlencoded`: the bodies of token requests and the queries of redirects.
 
 /// Parameters of a form, in order.
-pub(super) struct Form {
+pub(crate) struct Form {
     text: String,
 }
 
 impl Form {
     /// Creates an empty form.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { text: String::new() }
     }
 
     /// Adds a parameter.
     #[inline(never)]
-    pub(super) fn push(&mut self, name: &str, value: &str) {
+    pub(crate) fn push(&mut self, name: &str, value: &str) {
         if !self.text.is_empty() {
             self.text.push('&');
         }
@@ -169,7 +169,7 @@ impl Form {
     }
 
     /// Returns the encoded text.
-    pub(super) fn into_string(self) -> String {
+    pub(crate) fn into_string(self) -> String {
         self.text
     }
 }
@@ -194,7 +194,7 @@ pub(super) fn encode_form(out: &mut String, text: &str) {
 
 /// Calls `visit` with the name and value of each parameter of a query, decoded; `None` if an escape is malformed or a
 /// text is not UTF-8.
-pub(super) fn parse_form(query: &str, visit: &mut dyn FnMut(String, String)) -> Option<()> {
+pub(crate) fn parse_form(query: &str, visit: &mut dyn FnMut(String, String)) -> Option<()> {
     for part in query.split('&') {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
         if !part.is_empty() {

@@ -1,0 +1,118 @@
+//! The comparison with other readers, and its inputs.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::fs;
+use std::path::Path;
+
+use mcp_proto::testing::{Rng, for_each_text};
+
+/// Kind of text, reader, class of the inputs, and the reason of the difference.
+const DIFFERENCES: &str = include_str!("differences.tsv");
+
+/// Outcome of all inputs of one kind of text.
+pub(crate) struct Comparison {
+    kind: &'static str,
+    accepted: u64,
+    refused: u64,
+    /// The listed differences, and how often each occurred.
+    listed: BTreeMap<(&'static str, &'static str), u64>,
+    unlisted: Vec<String>,
+}
+
+impl Comparison {
+    pub(crate) fn new(kind: &'static str) -> Self {
+        let mut listed = BTreeMap::new();
+        for line in DIFFERENCES.lines().filter(|line| !line.starts_with('#')) {
+            let columns: Vec<&str> = line.split('\t').collect();
+            let [of, reader, class, reason] = columns[..] else { panic!("expected four columns: {line}") };
+            assert!(!reason.is_empty(), "expected a reason: {line}");
+            if of == kind {
+                listed.insert((reader, class), 0);
+            }
+        }
+        Self { kind, accepted: 0, refused: 0, listed, unlisted: Vec::new() }
+    }
+
+    /// Counts an input that we accept or refuse.
+    pub(crate) fn count<T>(&mut self, ours: Option<T>) -> Option<T> {
+        *if ours.is_some() { &mut self.accepted } else { &mut self.refused } += 1;
+        ours
+    }
+
+    /// Compares our value of an input with that of another reader; `class` names the class of inputs that it belongs to.
+    pub(crate) fn check<T: PartialEq + Debug>(
+        &mut self,
+        reader: &'static str,
+        input: &[u8],
+        ours: &T,
+        theirs: Option<&T>,
+        class: &'static str,
+    ) {
+        if theirs == Some(ours) {
+            return;
+        }
+        match self.listed.get_mut(&(reader, class)) {
+            Some(count) => *count += 1,
+            None if self.unlisted.len() < 20 => self.unlisted.push(format!(
+                "{reader}, class {class:?}: \"{}\"\n  ours:   {ours:?}\n  theirs: {theirs:?}",
+                input.escape_ascii()
+            )),
+            None => {}
+        }
+    }
+
+    /// Leaves out a reader that is not there.
+    pub(crate) fn skip(&mut self, reader: &str) {
+        self.listed.retain(|(of, _), _| *of != reader);
+    }
+
+    /// Fails if a difference is not listed, a listed one does not occur, or fewer than `least` inputs were accepted.
+    pub(crate) fn finish(self, least: u64) {
+        let Self { kind, accepted, refused, listed, unlisted } = self;
+        println!("{kind}: {accepted} accepted and compared, {refused} refused; differences: {listed:?}");
+        assert!(unlisted.is_empty(), "{kind}: not listed:\n{}", unlisted.join("\n"));
+        let unused: Vec<_> = listed.iter().filter(|(_, count)| **count == 0).collect();
+        assert!(unused.is_empty(), "{kind}: listed, and does not occur: {unused:?}");
+        assert!(accepted >= least, "{kind}: only {accepted} inputs were accepted");
+    }
+}
+
+/// Calls `check` with all inputs of one kind: the seeds of a fuzz target, whole and by line, the texts of at most `longest` pieces
+/// (two more with `MCP_TEST_DEEP`), and mutations of the seeds and of `examples`.
+pub(crate) fn for_each_input(
+    target: &str,
+    examples: &[&str],
+    pieces: &[&str],
+    longest: usize,
+    mut check: impl FnMut(&[u8]),
+) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/seeds").join(target);
+    let mut corpus: Vec<Vec<u8>> = examples.iter().map(|example| example.as_bytes().to_vec()).collect();
+    for file in fs::read_dir(&folder).expect("the seeds of a fuzz target") {
+        let seed = fs::read(file.expect("a seed").path()).expect("a seed");
+        corpus.extend(seed.split(|byte| *byte == b'\n').map(<[u8]>::to_vec));
+        corpus.push(seed);
+    }
+    corpus.iter().for_each(|input| check(input));
+    let bytes: Vec<&[u8]> = pieces.iter().map(|piece| piece.as_bytes()).collect();
+    let is_deep = std::env::var_os("MCP_TEST_DEEP").is_some();
+    for_each_text(&bytes, longest + usize::from(is_deep), &mut check);
+    let mut rng = Rng::new(43);
+    for _ in 0..if is_deep { 1_000_000 } else { 50_000 } {
+        let mut input = rng.pick(&corpus).clone();
+        for _ in 0..=rng.below(3) {
+            let at = rng.below(input.len() + 1);
+            let end = (at + rng.below(4)).min(input.len());
+            let other = rng.pick(&corpus);
+            let from = rng.below(other.len() + 1);
+            match rng.below(4) {
+                0 => drop(input.drain(at..end)),
+                1 => drop(input.splice(at..end, [rng.next_high() as u8])),
+                2 => drop(input.splice(at..end, rng.pick(&bytes).iter().copied())),
+                _ => drop(input.splice(at..end, other[from..(from + 8).min(other.len())].iter().copied())),
+            }
+        }
+        check(&input);
+    }
+}
