@@ -56,7 +56,11 @@ fn read_target(text: &str) -> Option<String> {
     let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
     let is_path = has_only(path, |c| is_segment(c) || c == '/');
     let is_query = has_only(query.unwrap_or_default(), |c| is_segment(c) || "/?[]".contains(c));
-    let path = remove_dots(if path.is_empty() { "/" } else { path });
+    // WHATWG, and RFC 3986, 6.2.2.2: a dot is a dot in either spelling.
+    let dots = |segment: &str| Some(segment.replace("%2e", ".")).filter(|text| matches!(&**text, "." | ".."));
+    let segments = path.split('/').map(|segment| dots(segment).unwrap_or_else(|| segment.to_owned()));
+    let path = segments.collect::<Vec<_>>().join("/");
+    let path = remove_dots(if path.is_empty() { "/" } else { &path });
     let query = query.map(|query| format!("?{query}")).unwrap_or_default();
     (is_path && is_query).then(|| path + &query)
 }
@@ -79,7 +83,14 @@ fn read_url(text: &str) -> Option<(bool, String, u16, String)> {
         None => {
             let (host, port) = authority.split_once(':').map_or((authority, None), |(h, p)| (h, Some(p)));
             let is_name = !host.is_empty() && host.chars().all(is_unreserved);
-            (is_name.then(|| host.to_lowercase())?, port)
+            let host = host.to_lowercase();
+            let last = host.strip_suffix('.').unwrap_or(&host).rsplit('.').next()?;
+            let digits = last.strip_prefix("0x").unwrap_or(last);
+            // WHATWG: such a host is an IPv4 address or none. Only its usual spelling is read here.
+            let base = if digits.len() < last.len() { 16 } else { 10 };
+            let is_number = !last.is_empty() && digits.chars().all(|c| c.is_digit(base));
+            let is_host = is_name && (!is_number || host.parse::<Ipv4Addr>().is_ok());
+            (is_host.then_some(host)?, port)
         }
     };
     let port = match port.unwrap_or_default() {
@@ -108,10 +119,11 @@ fn check_url(text: &str) {
 
 #[test]
 fn exhaustive_urls_are_read_as_the_grammar_says() {
-    const PIECES: [&str; 13] = ["h", "Z", ":", "80", "0", "/", "?", "#", "@", "%4a", "[::1]", "é", "%"];
+    const PIECES: [&str; 14] =
+        ["h", "Z", ":", "80", ".0", "/", "?", "#", "@", "%4a", "[::1]", "é", "%", "0x"];
     exhaustive(
-        "URLs: read or refused as RFC 3986 says, with origin, path and query, and the same after they were printed",
-        "texts of 13 pieces behind the scheme, up to a length of",
+        "URLs: read or refused as RFC 3986 says, and as WHATWG says of hosts that end in a number, with origin, path and query, and the same after they were printed",
+        "texts of 14 pieces behind the scheme, up to a length of",
         [3, 4, 5],
         |longest| for_each_str(&PIECES, longest, |text| check_url(&format!("http://{text}"))),
     );
@@ -130,7 +142,7 @@ fn exhaustive_schemes_of_urls_are_two() {
 #[test]
 fn exhaustive_dot_segments_are_removed() {
     exhaustive(
-        "URLs: a path has no dot segments, as the algorithm of RFC 3986, 5.2.4 removes them",
+        "URLs: a path has no dot segments, as the algorithm of RFC 3986, 5.2.4 removes them, in either spelling of a dot",
         "paths of 6 pieces, up to a length of",
         [5, 6, 8],
         |longest| {
