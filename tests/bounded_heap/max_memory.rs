@@ -340,6 +340,15 @@ fn max_memory_holds_over_http_and_the_next_client_is_told_and_then_served() {
     }
 }
 
+#[test]
+fn idle_server_takes_a_body_of_a_quarter_of_max_memory() {
+    let mut web = Web::new();
+    web.answer = confirm;
+    let at = web.connect(&post("", &call(1, "echo", MAX / 4)));
+    let response = web.read(at);
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+}
+
 /// Byte streams of one listener, which share the bound.
 struct Streams {
     config: Arc<Config>,

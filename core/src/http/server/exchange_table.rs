@@ -631,6 +631,18 @@ impl RequestBody {
         }
     }
 
+    /// Returns the bytes that are allocated for one more piece. The first is kept as it is; the second begins a buffer.
+    fn growth(&self, piece: usize) -> usize {
+        let needed = self.len().saturating_add(piece);
+        match self {
+            _ if piece == 0 => 0,
+            Self::None => 0,
+            Self::One(_) => needed.saturating_mul(2),
+            Self::Many(pieces) if needed <= pieces.capacity() => 0,
+            Self::Many(pieces) => needed.max(pieces.capacity().saturating_mul(2)),
+        }
+    }
+
     #[inline]
     pub(super) fn push(&mut self, piece: Bytes) {
         // An empty piece would cause a copy of the only other one.
@@ -849,6 +861,11 @@ impl ServerExchange {
     /// Returns the bytes that the body takes.
     pub(super) fn body_capacity(&self) -> usize {
         self.body.capacity()
+    }
+
+    /// Returns the bytes that one more piece of this length makes the body allocate.
+    pub(super) fn body_growth(&self, piece: usize) -> usize {
+        self.body.growth(piece)
     }
 
     /// Adds a piece to the body, and charges it.

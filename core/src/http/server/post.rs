@@ -70,11 +70,10 @@ impl Server {
             return self.exchanges.refuse(exchange.0, &too_long(limit as u64)); // HTTP-081
         }
         let memory = crate::server::memory(&self.engine);
-        // The first piece is kept as it is; further ones are copied into one.
-        let copied = if x.body_len() > 0 { (x.body_len() + piece.len()).saturating_mul(2) } else { 0 };
+        let growth = x.body_growth(piece.len());
         let is_long = x.body_len() + piece.len() >= LONG_BODY;
-        if self.engine.config().effective_limits().is_out_of_memory(copied)
-            || (is_long && !memory.takes_new(copied.max(piece.len())))
+        if self.engine.config().effective_limits().is_out_of_memory(growth)
+            || (is_long && !memory.takes_new(growth.max(piece.len())))
         {
             x.take_body();
             return self.exchanges.refuse(exchange.0, &overloaded(OUT_OF_MEMORY));
