@@ -465,3 +465,44 @@ fn max_memory_holds_over_the_byte_streams_of_a_listener() {
         assert!(streams.honest(600_000).get("result").is_some(), "{name}: afterwards");
     }
 }
+
+#[test]
+fn requests_that_wait_and_answers_to_batches_are_counted() {
+    let mut limits = Limits::default();
+    limits.max_live_calls = 1;
+    let waiting = Arc::new(
+        Config::new("server", "1").capabilities(Capabilities::new().with(Capability::Tools)).limits(limits),
+    );
+    let mut server = Server::new(Arc::clone(&waiting), NOW);
+    let mut held = Vec::new();
+    for id in 0..11 {
+        feed_whole(&mut server, &call(id, "echo", 50_000), &mut |_, call| held.push(call));
+    }
+    assert_eq!(held.len(), 1, "the others wait");
+    let used = waiting.memory_in_use();
+    assert!((500_000..1_000_000).contains(&used), "{used} bytes of ten requests that wait");
+    drop((server, held.pop()));
+    assert_eq!(waiting.memory_in_use(), 0);
+
+    let config = config(MAX);
+    let mut server = Server::new(Arc::clone(&config), NOW);
+    let params = json!({ "protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } });
+    let batch: Vec<_> = (1..=11)
+        .map(|id| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "echo", "arguments": { "text": "x".repeat(50_000) } } }))
+        .collect();
+    for message in [
+        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        json!(batch),
+    ] {
+        feed_whole(&mut server, &line(&message), &mut |_, call| held.push(call));
+    }
+    let before = config.memory_in_use();
+    for call in held.drain(..10) {
+        echo(&mut server, call);
+    }
+    let used = config.memory_in_use() - before;
+    assert!((500_000..1_100_000).contains(&used), "{used} bytes of ten answers that wait for the last one");
+    drop((server, held));
+    assert_eq!(config.memory_in_use(), 0);
+}

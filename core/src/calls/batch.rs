@@ -9,7 +9,7 @@ use super::inbound::{BatchKey, InboundCall, NO_MEMORY_FOR_ANSWER};
 use crate::built::Legacy;
 use crate::json::{Scanner, check_utf8};
 use crate::limits::Limits;
-use crate::memory;
+use crate::memory::{self, Charge};
 use crate::rpc::envelope::MalformedMessage;
 use crate::rpc::{self, RequestId, RpcError};
 use crate::slab::Key;
@@ -20,6 +20,7 @@ pub(crate) struct Batch {
     channel: Key,
     /// The opening bracket, and responses, separated by commas.
     out: Vec<u8>,
+    charge: Charge,
     /// Number of missing responses, plus one while the batch is being read.
     pending: usize,
     /// Number of members that may still be answered. With a bounded heap, `out` has room for an error of each.
@@ -127,7 +128,8 @@ impl<R: Role> Endpoint<R> {
     /// [`close_batch`](Self::close_batch) must follow when all members have been received. Returns `None` without memory
     /// for an error of each member.
     pub(crate) fn open_batch(&mut self, marker: Legacy, channel: Key, members: usize) -> Option<BatchKey> {
-        let mut batch = Batch { channel, out: Vec::new(), pending: 1, unanswered: members };
+        let charge = self.memory.open();
+        let mut batch = Batch { channel, out: Vec::new(), charge, pending: 1, unanswered: members };
         // The bracket, and an error of one member, beside those of the others.
         if !batch.reserve(&self.limits, 1 + self.limits.error_room()) {
             return None;
@@ -180,7 +182,12 @@ impl<R: Role> Endpoint<R> {
             write(&mut batch.out);
             // The newline and the bracket do not count.
             let is_too_long = batch.out.len() - 2 > limit;
-            is_too_long.then_some("the answer to the batch would be too long")
+            if is_too_long {
+                Some("the answer to the batch would be too long")
+            } else {
+                let is_kept = self.memory.takes_result(batch.out.len() - mark);
+                (!is_kept).then_some(NO_MEMORY_FOR_ANSWER)
+            }
         } else {
             Some(NO_MEMORY_FOR_ANSWER)
         };
@@ -194,6 +201,7 @@ impl<R: Role> Endpoint<R> {
         }
         // The newline of the message: inside the array only a comma follows.
         batch.out.pop();
+        batch.charge.follow(batch.out.capacity());
     }
 
     /// Records that a call of a batch was answered or dropped.

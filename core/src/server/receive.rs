@@ -399,7 +399,8 @@ fn queue_request(engine: &mut Engine, request: &ReceivedRequest<'_>, id: Request
         return refuse(engine, request, &id, &error);
     }
     // Copied, so that a small request does not keep a large buffer alive.
-    backlog.push(waiting, source.root, id, Bytes::copy_from_slice(request.frame), limits);
+    let frame = engine.endpoint.memory.hold_kept(Bytes::copy_from_slice(request.frame));
+    backlog.push(waiting, source.root, id, frame, limits);
 }
 
 /// Returns the least severity of the log messages that a request asks for (modern).
