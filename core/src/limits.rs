@@ -168,8 +168,10 @@ pub struct Limits {
     ///
     /// Stops: peers that together take all memory while each keeps its limits. Reached: nothing that runs ends. What is new is
     /// refused: over HTTP with 503 and `Retry-After`, on a byte stream with -32603. From 7/8 on that are sessions,
-    /// subscriptions and messages of 4 KiB or more, from 15/16 on all requests. Beyond the bound a result is refused
-    /// ([`EncodeError::OutOfMemory`](crate::EncodeError)), and own notifications wait or are refused, as at `outbox_high_water`.
+    /// subscriptions and messages of 4 KiB or more (an incomplete head of 4 KiB gets 408), from 15/16 on all requests. Beyond the
+    /// bound a result is refused ([`EncodeError::OutOfMemory`](crate::EncodeError)), own notifications wait or are refused, as at
+    /// `outbox_high_water`, and events are not kept for a resumption. Below four times `max_frame`, messages are refused that
+    /// `max_frame` allows; below a few KiB, everything.
     pub max_memory: Option<usize>,
 
     /// Time of a call without an answer or progress (default 60 s; TIME-001, TIME-004).

@@ -229,7 +229,7 @@ mod tests {
             ("https://127.0.0.1/", host(Network::Loopback)),
             ("https://127.1/", AddressError::Url(UrlError::Host)),
             ("https://0x7f000001/", AddressError::Url(UrlError::Host)),
-            ("https://0X7F.1/", host(Network::Reserved)),
+            ("https://0X7F.1/", AddressError::Url(UrlError::Host)),
             ("https://2130706433/", AddressError::Url(UrlError::Host)),
             ("https://0177.0.0.1/", AddressError::Url(UrlError::Host)),
             ("https://[::1]/", host(Network::Loopback)),

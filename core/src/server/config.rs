@@ -171,9 +171,11 @@ impl Config {
     }
 
     /// Sets the limits.
+    ///
+    /// An account of [`Limits::max_memory`](crate::Limits::max_memory) begins with them: later clones share it, and those that
+    /// were made before do not.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
-        // An account of its own: clones of the configuration share the one that they had before.
         let max = limits.max_memory.unwrap_or(Limits::DEFAULT_MAX_MEMORY);
         self.settings.memory = MemoryAccount::new(max);
         self.settings.limits = Arc::new(limits);
@@ -181,7 +183,7 @@ impl Config {
     }
 
     /// Sets the bytes of [`Limits::max_memory`](crate::Limits::max_memory), unless the limits name them. For adapters that know the
-    /// machine. It holds for all clones of the configuration.
+    /// machine. It holds for all clones of the configuration. [`limits`](Self::limits) is called before, or forgets it.
     #[must_use]
     pub fn max_memory_by_default(self, bytes: usize) -> Self {
         if self.settings.limits.max_memory.is_none() {

@@ -111,7 +111,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`complete`](Self::complete), for `_meta`, `resultType` and memory only.
+    /// As [`complete`](Self::complete), for `_meta`, `resultType` and memory only. Each call counts the text for
+    /// `max_memory`: of one text for many calls, make a [`PreparedResult`].
     pub fn complete_raw(&mut self, now: Instant, call: CallId, result: &RawJson) -> Result<(), UseError> {
         let text = RawJson::trusted(self.endpoint.memory.hold(result.clone().into_bytes()));
         self.complete_prepared(now, call, &PreparedResult::from_text(text)?)
