@@ -299,7 +299,7 @@ impl<T> SecondaryMap<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "http", feature = "server"))]
 #[path = "exhaustive/tables/slab.rs"]
 mod exhaustive_tables;
 

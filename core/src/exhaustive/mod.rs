@@ -3,12 +3,16 @@
 //! An oracle is `serde_json`, a crate of the standard in question, or the grammar of the standard written down as plainly as
 //! possible. Those of private parts stand beside these parts (`exhaustive_tests.rs`). `tests/exhaustive` counts all of them.
 
+#[cfg(feature = "http")]
 mod fields;
 mod frames;
+#[cfg(feature = "http")]
 mod http_heads;
+#[cfg(feature = "http")]
 mod http_messages;
 mod json;
 mod json_values;
+#[cfg(feature = "http")]
 mod links;
 mod names;
 mod rpc;

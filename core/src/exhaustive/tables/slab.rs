@@ -100,7 +100,6 @@ fn exhaustive_slab_whose_generations_end_issues_no_key_twice() {
     });
 }
 
-#[cfg(all(feature = "http", feature = "server"))]
 #[test]
 fn exhaustive_slab_that_begins_later_issues_no_earlier_generation() {
     let property =
@@ -202,7 +201,6 @@ impl ListNode for Node {
     }
 }
 
-#[cfg(feature = "http")]
 #[test]
 fn exhaustive_list_is_a_double_ended_queue_with_removals_in_between() {
     let property = "A list of a slab has the order of a double-ended queue after any pushes and removals.";
