@@ -5,7 +5,7 @@
 
 mod account;
 
-pub(crate) use account::{Charge, MemoryAccount, STEP};
+pub(crate) use account::{Charge, LONG, MemoryAccount, STEP};
 
 use alloc::vec::Vec;
 use core::hint::black_box;

@@ -2,6 +2,11 @@
 
 use alloc::vec::Vec;
 
+#[cfg(test)]
+mod extent;
+#[cfg(test)]
+pub use extent::{exhaustive, rounds};
+
 /// Seeded xorshift64 generator. Equal seeds give equal numbers.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
@@ -91,33 +96,6 @@ pub fn for_each_cut(length: usize, mut check: impl FnMut(&[usize])) -> u64 {
         check(&ends);
     }
     1 << places
-}
-
-/// Runs a test of all cases up to a bound, and prints its property, bound and number of cases for `tests/exhaustive`, which counts them.
-///
-/// `bounds` are those of `cargo test`, of `.ci/run` (`MCP_TEST_FULL`), and of `.ci/full` (`MCP_TEST_DEEP`). `check` gets one, and
-/// returns how many cases it had. `scope` says what the bound is of: "texts of 9 bytes, up to a length of".
-#[cfg(test)]
-#[allow(clippy::print_stdout, reason = "captured by the test runner")]
-pub(crate) fn exhaustive(property: &str, scope: &str, bounds: [usize; 3], check: impl FnOnce(usize) -> u64) {
-    let [quick, full, deep] = bounds;
-    let is_set = |name| std::env::var_os(name).is_some();
-    let bound = if is_set("MCP_TEST_DEEP") {
-        deep
-    } else if is_set("MCP_TEST_FULL") {
-        full
-    } else {
-        quick
-    };
-    let cases = check(bound);
-    assert!(cases > 0, "{property}: no case");
-    std::println!("EXHAUSTIVE\t{property}\t{scope} {bound}\t{cases}");
-}
-
-/// Returns a tenth of a random test's rounds, or all of them with the variable `MCP_TEST_FULL`, as `.ci/run` sets it.
-#[cfg(test)]
-pub(crate) fn rounds(all: u64) -> u64 {
-    if std::env::var_os("MCP_TEST_FULL").is_some() { all } else { all.div_ceil(10) }
 }
 
 #[cfg(test)]

@@ -181,12 +181,12 @@ impl<R: Role> Endpoint<R> {
         let refusal = if has_memory {
             write(&mut batch.out);
             // The newline and the bracket do not count.
-            let is_too_long = batch.out.len() - 2 > limit;
-            if is_too_long {
+            if batch.out.len() - 2 > limit {
                 Some("the answer to the batch would be too long")
+            } else if self.memory.takes_result(batch.out.len() - mark) {
+                None
             } else {
-                let is_kept = self.memory.takes_result(batch.out.len() - mark);
-                (!is_kept).then_some(NO_MEMORY_FOR_ANSWER)
+                Some(NO_MEMORY_FOR_ANSWER)
             }
         } else {
             Some(NO_MEMORY_FOR_ANSWER)

@@ -129,7 +129,7 @@ pub(crate) type EndedCall = (Key, Result<RawJson, CallError>);
 #[derive(Debug)]
 pub(crate) struct Endpoint<R: Role> {
     pub(crate) limits: Arc<Limits>,
-    /// What all engines of the server hold.
+    /// The account of `max_memory`, which all engines of a server share.
     pub(crate) memory: MemoryAccount,
     pub(super) draft: Draft,
     pub(crate) channels: Slab<Channel<R>>,
@@ -700,7 +700,7 @@ pub(crate) struct Settings {
     write_info: fn(&Implementation, &mut Vec<u8>, Version),
     pub(crate) capabilities: Arc<Capabilities>,
     pub(crate) limits: Arc<Limits>,
-    /// What all engines of the server hold; a client counts nothing.
+    /// The account of `max_memory`, which all engines of a server share; that of a client counts nothing.
     pub(crate) memory: MemoryAccount,
     pub(crate) keep_alive: Option<KeepAlivePing>,
     /// Names of members whose values the tap hides.

@@ -6,7 +6,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::json::find_newline;
-use crate::memory::{self, Charge, MemoryAccount, STEP};
+use crate::memory::{self, Charge, LONG, MemoryAccount, STEP};
 use crate::rpc::recover::{IdFinder, RecoveredMessage};
 
 /// One line of the input.
@@ -58,8 +58,6 @@ pub struct LineDecoder {
 
 /// Capacity from which reclaiming the front of the buffer is worth its cost.
 const MIN_RECLAIM_CAPACITY: usize = 256 << 10;
-/// Stored bytes from which the account is asked before there are more.
-const LONG_LINE: usize = 4 << 10;
 
 /// A line that passes without being stored.
 #[derive(Debug)]
@@ -133,7 +131,7 @@ impl LineDecoder {
             let Some(rest) = self.make_room(input) else { return };
             input = rest;
         }
-        if self.buf.len() >= LONG_LINE {
+        if self.buf.len() >= LONG {
             let Some(rest) = self.admit_long(input) else { return };
             input = rest;
         }
@@ -153,7 +151,7 @@ impl LineDecoder {
         }
         let begin = self.buf.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         // Short lines of one read may be many: each is judged when it is taken.
-        if self.buf.len() - begin < LONG_LINE { Some(input) } else { self.skip_without_memory(input) }
+        if self.buf.len() - begin < LONG { Some(input) } else { self.skip_without_memory(input) }
     }
 
     /// Makes room for input if the reserve stays free. Returns what is to be stored, without the lines that are skipped.

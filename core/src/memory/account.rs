@@ -11,6 +11,9 @@ use bytes::Bytes;
 /// Smallest holding, and smallest change of one, that is charged.
 pub(crate) const STEP: usize = 1 << 10;
 
+/// Length from which a message, a head or an unfinished line counts as new and large, whoever sends it.
+pub(crate) const LONG: usize = 4 << 10;
+
 #[cfg(not(target_os = "none"))]
 pub(crate) use counted::{Charge, MemoryAccount};
 #[cfg(target_os = "none")]

@@ -15,7 +15,7 @@ use crate::built::{Legacy, Part, Subscribing};
 use crate::calls::endpoint::{Endpoint, Role};
 use crate::deprecation::UsedFeatures;
 use crate::extensions::Extensions;
-use crate::memory::MemoryAccount;
+use crate::memory::{LONG, MemoryAccount};
 use crate::raw::RawJson;
 use crate::slab::Key;
 use crate::sync::Arc;
@@ -196,9 +196,6 @@ impl LegacySession {
 
 pub(super) const OUT_OF_MEMORY: &str = "not enough memory for the request";
 
-/// Length from which a message counts as a long one, which is refused before short ones are.
-const LONG_MESSAGE: usize = 4 << 10;
-
 /// Returns whether a request of `length` bytes has to be refused because its event, `more` bytes and the reserve are not free,
 /// in one piece.
 #[inline]
@@ -209,7 +206,7 @@ pub(super) fn lacks_memory(
     more: usize,
 ) -> bool {
     let memory = &endpoint.memory;
-    if !(if length < LONG_MESSAGE { memory.takes_request() } else { memory.takes_new(0) }) {
+    if !(if length < LONG { memory.takes_request() } else { memory.takes_new(0) }) {
         return true;
     }
     endpoint.limits.is_out_of_memory(next_growth(events).saturating_add(more))

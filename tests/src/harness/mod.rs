@@ -14,6 +14,8 @@ pub mod authorization;
 pub mod build;
 mod client;
 mod describe;
+#[path = "../../../core/src/testing/extent.rs"]
+mod extent;
 mod http_client;
 mod http_server;
 mod observer;
@@ -24,6 +26,7 @@ mod strict;
 
 pub use app::App;
 pub use describe::{client_event as describe_client_event, server_event as describe_server_event};
+pub use extent::{exhaustive, rounds};
 pub use http_client::{ENDPOINT, HttpClientHarness, SentRequest};
 pub use http_server::{HttpServerHarness, ParsedSseEvent, RecordedResponse};
 pub use mcp_proto::testing::{Rng, for_each_cut, for_each_sequence, for_each_text};
@@ -52,34 +55,4 @@ pub fn for_each_chunker<T: PartialEq + core::fmt::Debug>(test: impl Fn(Chunker) 
         assert_eq!(first, outcome, "{:?} and {chunker:?} differ", Chunker::Whole);
     }
     first
-}
-
-/// Returns a tenth of a random test's rounds, or all of them with the variable `MCP_TEST_FULL`, as `.ci/run` sets it.
-#[must_use]
-pub fn rounds(all: u64) -> u64 {
-    if std::env::var_os("MCP_TEST_FULL").is_some() { all } else { all.div_ceil(10) }
-}
-
-/// Runs a test of all cases up to a bound, and prints its property, bound and number of cases for `tests/exhaustive`, which counts them.
-///
-/// `bounds` are those of `cargo test`, of `.ci/run` (`MCP_TEST_FULL`), and of `.ci/full` (`MCP_TEST_DEEP`). `check` gets one, and
-/// returns how many cases it had. `scope` says what the bound is of.
-///
-/// # Panics
-///
-/// If there was no case.
-#[allow(clippy::print_stdout, reason = "captured by the test runner")]
-pub fn exhaustive(property: &str, scope: &str, bounds: [usize; 3], check: impl FnOnce(usize) -> u64) {
-    let [quick, full, deep] = bounds;
-    let is_set = |name| std::env::var_os(name).is_some();
-    let bound = if is_set("MCP_TEST_DEEP") {
-        deep
-    } else if is_set("MCP_TEST_FULL") {
-        full
-    } else {
-        quick
-    };
-    let cases = check(bound);
-    assert!(cases > 0, "{property}: no case");
-    println!("EXHAUSTIVE\t{property}\t{scope} {bound}\t{cases}");
 }

@@ -9,7 +9,7 @@ use crate::driving::DriverCheck;
 use crate::h1::server::Event;
 use crate::h1::{self, ConnectionFault, Eviction, EvictionClass, HttpLimits};
 use crate::http::{HeadRecord, HeadRecords};
-use crate::memory::Charge;
+use crate::memory::{Charge, LONG};
 use crate::server::ConnectionInfo;
 use crate::sync::Arc;
 use crate::tap::Direction;
@@ -405,7 +405,7 @@ impl Connection {
         let memory = crate::server::memory(&server.engine);
         self.charge.attach(memory);
         self.charge.follow(self.h1.buffer_capacity());
-        let is_long = self.exchange.is_none() && self.h1.unread_len() >= LONG_HEAD;
+        let is_long = self.exchange.is_none() && self.h1.unread_len() >= LONG;
         if is_long && !memory.takes_new(0) && self.h1.is_reading_head() && !self.is_head_held() {
             self.time_out(now, server);
         }
@@ -622,5 +622,3 @@ impl Connection {
 
 /// How long a reader may take nothing, or a token may wait for its decision, before the connection may be evicted.
 const STALL_GRACE: Duration = Duration::from_secs(2);
-/// Bytes of an incomplete head from which it is given up while the server takes nothing new.
-const LONG_HEAD: usize = 4 << 10;

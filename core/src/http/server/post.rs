@@ -17,6 +17,7 @@ use crate::built::Sessions;
 use crate::draft::{Deviation, Draft};
 use crate::head::Fields;
 use crate::json::{Span, string};
+use crate::memory::LONG;
 use crate::methods;
 use crate::rpc::envelope::{self, Envelope, MalformedMessage};
 use crate::rpc::{RpcError, code};
@@ -25,9 +26,6 @@ use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::Instant;
 use crate::version::{Era, Version};
-
-/// Length from which a body counts as a long one, which is refused before short ones are.
-const LONG_BODY: usize = 4 << 10;
 
 const OUT_OF_MEMORY: &str = "not enough memory for the request";
 
@@ -71,7 +69,7 @@ impl Server {
         }
         let memory = crate::server::memory(&self.engine);
         let growth = x.body_growth(piece.len());
-        let is_long = x.body_len() + piece.len() >= LONG_BODY;
+        let is_long = x.body_len() + piece.len() >= LONG;
         if self.engine.config().effective_limits().is_out_of_memory(growth)
             || (is_long && !memory.takes_new(growth.max(piece.len())))
         {

@@ -88,7 +88,7 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("adapters/std/src/testing/", "checks of an adapter, whose messages are those of a failed test"),
     ("core/src/h1/server.rs", "reason phrases of HTTP"),
     ("core/src/model/test_support.rs", "tests"),
-    ("core/src/testing.rs", "tests"),
+    ("core/src/testing", "tests"),
     ("core/src/time.rs", "reasons of deadlines, for logs"),
     ("adapters/trace/src/engine/mod.rs", "source code that is written"),
 ];
