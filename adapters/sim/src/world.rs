@@ -306,6 +306,29 @@ enum Phase {
     Ended,
 }
 
+/// What a step does.
+#[derive(Clone, Copy)]
+enum Action {
+    /// Output, links and input of a connection move.
+    Turn,
+    Call,
+    Cancel,
+    Answer,
+    Progress,
+    /// Time passes from deadline to deadline.
+    Wait,
+    Disconnect,
+    Kill,
+    /// A side stops or begins to read.
+    Stall,
+    Inject,
+    /// Time passes at once.
+    Jump,
+    /// A request is never answered.
+    Silence,
+    Change,
+}
+
 impl<A: Application> World<A> {
     /// Creates the world of a seed.
     #[must_use]
@@ -474,22 +497,22 @@ impl<A: Application> World<A> {
     fn act(&mut self) {
         let plan = self.plan;
         let weights = [
-            45,
-            30,
-            5,
-            12,
-            3,
-            5,
-            plan.reset,
-            plan.death,
-            plan.stall,
-            plan.hostile,
-            plan.clock_jump,
-            plan.silence,
-            plan.changes,
+            (45, Action::Turn),
+            (30, Action::Call),
+            (5, Action::Cancel),
+            (12, Action::Answer),
+            (3, Action::Progress),
+            (5, Action::Wait),
+            (plan.reset, Action::Disconnect),
+            (plan.death, Action::Kill),
+            (plan.stall, Action::Stall),
+            (plan.hostile, Action::Inject),
+            (plan.clock_jump, Action::Jump),
+            (plan.silence, Action::Silence),
+            (plan.changes, Action::Change),
         ];
-        let mut drawn = self.draws.below(weights.iter().sum());
-        let action = weights.iter().position(|weight| match drawn.checked_sub(*weight) {
+        let mut drawn = self.draws.below(weights.iter().map(|(weight, _)| weight).sum());
+        let chosen = weights.iter().find(|(weight, _)| match drawn.checked_sub(*weight) {
             Some(rest) => {
                 drawn = rest;
                 false
@@ -497,8 +520,8 @@ impl<A: Application> World<A> {
             None => true,
         });
         let n = self.draws.below(plan.clients.max(1)) as usize;
-        match action.unwrap_or(0) {
-            0 => {
+        match chosen.map_or(Action::Turn, |(_, action)| *action) {
+            Action::Turn => {
                 for _ in 0..=self.draws.below(6) {
                     let limit = match plan.cuts {
                         true => match self.draws.below(4) {
@@ -511,14 +534,14 @@ impl<A: Application> World<A> {
                     self.turn(n, limit, delay);
                 }
             }
-            1 => self.call(n),
-            2 => self.cancel(n),
-            3 => {
+            Action::Call => self.call(n),
+            Action::Cancel => self.cancel(n),
+            Action::Answer => {
                 let at = self.draws.below(64) as usize;
                 self.answer(n, at);
             }
-            4 => self.progress(n),
-            5 => {
+            Action::Progress => self.progress(n),
+            Action::Wait => {
                 let span = self.draws.below(3_000);
                 let until = self.now + Duration::from_millis(span.into());
                 self.advance_to(self.now);
@@ -527,29 +550,29 @@ impl<A: Application> World<A> {
                 }
                 self.advance_to(until);
             }
-            6 => self.disconnect(n),
-            7 => self.kill(n),
-            8 => {
+            Action::Disconnect => self.disconnect(n),
+            Action::Kill => self.kill(n),
+            Action::Stall => {
                 let connection = &mut self.connections[n];
                 match self.draws.below(2) {
                     0 => connection.server_reads = !connection.server_reads,
                     _ => connection.client_reads = !connection.client_reads,
                 }
             }
-            9 => self.inject(n),
-            10 => {
+            Action::Inject => self.inject(n),
+            Action::Jump => {
                 self.record(Lane::World, What::Fault { text: CLOCK_JUMPS.to_owned() });
                 let span = self.draws.below(7_200);
                 self.advance_to(self.now + Duration::from_secs(span.into()));
             }
-            11 => {
+            Action::Silence => {
                 let at = self.draws.below(64) as usize;
                 let requests = &mut self.connections[n].requests;
                 if let Some(at) = at.checked_rem(requests.len()) {
                     requests[at].is_unanswered = true;
                 }
             }
-            _ => self.change(n),
+            Action::Change => self.change(n),
         }
     }
 
