@@ -17,7 +17,7 @@ pub struct Invariant {
 }
 
 /// All invariants.
-pub const INVARIANTS: [Invariant; 13] = [
+pub const INVARIANTS: &[Invariant] = &[
     Invariant {
         name: "call_ends_once",
         sentence: "Each call of a client ends exactly once.",
