@@ -110,7 +110,6 @@ fn class(read: &Challenges) -> &'static str {
     }
 }
 
-// covers: SEC-018
 #[test]
 fn challenges_that_are_accepted_are_read_alike_by_http_auth_and_the_grammar() {
     let mut comparison = Comparison::new("challenge");

@@ -21,7 +21,6 @@ def read(text):
     return urllib.parse.parse_qsl(text.decode(), keep_blank_values=True, errors='strict')
 ";
 
-// covers: SEC-018
 #[test]
 fn form_that_is_accepted_is_read_alike_by_whatwg_and_python() {
     let mut comparison = Comparison::new("form");

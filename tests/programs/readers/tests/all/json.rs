@@ -130,7 +130,6 @@ fn write_raw(text: &str) -> String {
     serde_json::from_str::<String>(text).map_or_else(|_| text.trim().into(), |string| format!("{string:?}"))
 }
 
-// covers: SEC-018
 #[test]
 fn envelope_that_is_accepted_is_read_alike_by_serde_json_and_jiter() {
     let mut comparison = Comparison::new("envelope");

@@ -57,7 +57,6 @@ fn class(value: &str) -> &'static str {
     }
 }
 
-// covers: HTTP-013
 #[test]
 fn content_type_that_is_accepted_is_read_alike_by_mime_and_mediatype() {
     let mut comparison = Comparison::new("media type");

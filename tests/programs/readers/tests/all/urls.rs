@@ -61,7 +61,6 @@ fn class(text: &str) -> &'static str {
     }
 }
 
-// covers: SEC-018
 #[test]
 fn url_that_is_accepted_is_read_alike_by_whatwg_and_rfc_3986() {
     let mut comparison = Comparison::new("URL");
