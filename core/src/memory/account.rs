@@ -24,13 +24,19 @@ mod counted {
     use core::sync::atomic::{AtomicUsize, Ordering};
 
     use super::{Bytes, STEP};
+    use crate::memory::is_available;
     use crate::sync::Arc;
 
     #[derive(Debug)]
     struct Totals {
         max: AtomicUsize,
         used: AtomicUsize,
+        /// The allocator is asked before each allocation (`Limits::memory_reserve`).
+        asks_heap: bool,
     }
+
+    /// Bytes that `Bytes` allocates at most for an owner.
+    const OWNER_COST: usize = size_of::<Held>() + 4 * size_of::<usize>();
 
     /// A handle of an account; the default one has no bound and counts nothing.
     ///
@@ -40,8 +46,9 @@ mod counted {
     pub(crate) struct MemoryAccount(Option<Arc<Arc<Totals>>>);
 
     impl MemoryAccount {
-        pub(crate) fn new(max: usize) -> Self {
-            Self(Some(Arc::new(Arc::new(Totals { max: AtomicUsize::new(max), used: AtomicUsize::new(0) }))))
+        pub(crate) fn new(max: usize, asks_heap: bool) -> Self {
+            let (max, used) = (AtomicUsize::new(max), AtomicUsize::new(0));
+            Self(Some(Arc::new(Arc::new(Totals { max, used, asks_heap }))))
         }
 
         /// Returns a handle for one engine and its holders.
@@ -110,6 +117,11 @@ mod counted {
 
         #[cold]
         fn hold_long(&self, bytes: Bytes, allocated: usize) -> Bytes {
+            // What is not counted is better than the end of the program.
+            let asks_heap = self.0.as_ref().is_some_and(|totals| totals.asks_heap);
+            if asks_heap && !is_available(OWNER_COST) {
+                return bytes;
+            }
             let mut charge = self.open();
             charge.set(allocated);
             Bytes::from_owner(Held { bytes, _charge: charge })
@@ -206,7 +218,7 @@ mod uncounted {
 
     impl MemoryAccount {
         #[inline(always)]
-        pub(crate) const fn new(_max: usize) -> Self {
+        pub(crate) const fn new(_max: usize, _asks_heap: bool) -> Self {
             Self
         }
 
@@ -293,7 +305,7 @@ mod tests {
 
     #[test]
     fn charges_follow_their_holding_and_are_given_back() {
-        let account = MemoryAccount::new(160 << 10);
+        let account = MemoryAccount::new(160 << 10, false);
         let mut charge = account.open();
         charge.follow(STEP - 1);
         assert_eq!(account.used(), 0);

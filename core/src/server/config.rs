@@ -89,7 +89,7 @@ impl Config {
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         let mut settings = Settings::new(name, version);
-        settings.memory = MemoryAccount::new(Limits::DEFAULT_MAX_MEMORY);
+        settings.memory = MemoryAccount::new(Limits::DEFAULT_MAX_MEMORY, false);
         Self {
             settings,
             instructions: None,
@@ -177,7 +177,7 @@ impl Config {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         let max = limits.max_memory.unwrap_or(Limits::DEFAULT_MAX_MEMORY);
-        self.settings.memory = MemoryAccount::new(max);
+        self.settings.memory = MemoryAccount::new(max, limits.memory_reserve > 0);
         self.settings.limits = Arc::new(limits);
         self
     }
