@@ -374,6 +374,8 @@ impl ChallengeParser<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exhaustive::for_each_str;
+    use crate::testing::exhaustive;
     use alloc::format;
 
     fn shown(text: &str) -> String {
@@ -430,6 +432,42 @@ mod tests {
         assert_eq!(
             parse_challenges([format!("B {many}").as_bytes()].into_iter())[0].params.len(),
             MAX_PARAMS
+        );
+    }
+
+    #[test]
+    fn exhaustive_challenges_are_read_as_they_were_written() {
+        // Each as it is written, and as its scheme and parameters are to be read. `%` stands for a value.
+        const FORMS: [(&str, &str); 7] = [
+            ("Basic", "Basic()"),
+            ("Negotiate YQ==", "Negotiate()"),
+            ("Bearer realm=%", "Bearer(realm=%)"),
+            ("bearer Scope\t= %", "bearer(scope=%)"),
+            ("DPoP a=1 ,b=%", "DPoP(a=1;b=%)"),
+            ("X a=%,,\t, b=2", "X(a=%;b=2)"),
+            ("X a=%, a=2, A=3", "X(a=%)"),
+        ];
+        exhaustive(
+            "challenges: all of a field are read, with the parameters and the quoted values that were written, whatever these have",
+            "pairs of 7 forms, two separators, values of 8 pieces, up to a length of",
+            [2, 3, 4],
+            |longest| {
+                let mut cases = 0;
+                for_each_str(&["a", " ", ",", "=", "\"", "\\", "b=c", "\u{e9}"], longest, |value| {
+                    let quoted = format!("\"{}\"", value.replace('\\', r"\\").replace('"', "\\\""));
+                    for (first, shown_first) in FORMS {
+                        for (second, shown_second) in FORMS {
+                            for separator in [",", " , ,"] {
+                                let text = format!("{first}{separator} {second}").replace('%', &quoted);
+                                let expected = format!("{shown_first} {shown_second}").replace('%', value);
+                                assert_eq!(shown(&text), expected, "{text}");
+                                cases += 1;
+                            }
+                        }
+                    }
+                });
+                cases
+            },
         );
     }
 }

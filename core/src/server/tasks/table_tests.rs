@@ -269,6 +269,99 @@ fn status_is_that_of_the_document() {
     }
 }
 
+/// Returns the state after an event by the document, of a table without a store as well.
+fn next_state(
+    transitions: &[Vec<&'static str>],
+    state: &'static str,
+    event: &str,
+    stored: bool,
+) -> &'static str {
+    let column = transitions[0].iter().position(|name| *name == event).expect("the event");
+    let Some(row) = transitions.iter().find(|row| row[0] == state) else { return state };
+    match row[column] {
+        "" | "=" => state,
+        "Starting" if !stored => "Running",
+        "Ending" if !stored => "Ended",
+        next => next,
+    }
+}
+
+/// Saves what is to be saved of a task, in whatever state it is, also again after failures.
+fn save_whatever_is_due(table: &mut TaskTable, key: Key, is_ok: bool) {
+    table.retry_store(at(60));
+    while let Some(StoreEffect::Save { id, version, .. }) = table.poll_store() {
+        if table.handle_saved(Instant::ZERO, &id, version, is_ok) == Milestone::NotCreated(key) {
+            table.remove(key);
+        }
+        if !is_ok {
+            break;
+        }
+    }
+}
+
+// covers: TASK-013, TASK-029, TASK-032, TASK-109, TASK-112, TASK-113
+#[test]
+fn exhaustive_task_has_the_state_and_status_of_the_document_after_any_events() {
+    let (transitions, statuses) = (rows("Transitions"), rows("Status"));
+    let starts = statuses[1..].iter().map(|row| (row[0], row[1], true)).chain([("Queued", "", false)]);
+    let starts: Vec<_> = starts.collect();
+    crate::testing::exhaustive(
+        "A task has the state and the status of core/docs/tasks.md after any events, and shows none of an end that is not stored.",
+        "events of 11 kinds from each state, both eras, with and without a store, up to",
+        [2, 3, 4],
+        |most| {
+            let events = &transitions[0][1..];
+            let mut cases = 0;
+            for (begin, of, stored) in &starts {
+                for version in [LEGACY, MODERN] {
+                    cases += crate::testing::for_each_sequence(events.len(), most, |sequence| {
+                        let (mut table, key) = if *stored {
+                            in_state(begin, of, version)
+                        } else {
+                            let mut table = table(0, false);
+                            let key = table.create(Instant::ZERO, new_task(version, alice())).expect("room");
+                            (table, key)
+                        };
+                        let (mut state, mut outcome) = (*begin, *of);
+                        for event in sequence.iter().map(|at| events[*at]) {
+                            match event {
+                                "saved" | "save failed" => {
+                                    save_whatever_is_due(&mut table, key, event == "saved");
+                                }
+                                "expiry" if state == "removed" => {
+                                    assert_eq!(table.next_expired(at(3_600)), None, "{sequence:?}");
+                                }
+                                event => apply(&mut table, key, event),
+                            }
+                            let next = if *stored || !event.starts_with("save") {
+                                next_state(&transitions, state, event, *stored)
+                            } else {
+                                state
+                            };
+                            if next != state && next.starts_with("End") && outcome.is_empty() {
+                                outcome = if event == "cancel" { "cancelled" } else { event };
+                            }
+                            state = next;
+                        }
+                        let context = || alloc::format!("{begin} {of} {stored} {version} {sequence:?}");
+                        assert_eq!(state_of(&table, key), state, "{}", context());
+                        let row = statuses
+                            .iter()
+                            .find(|row| row[0] == state && (row[1] == outcome || state == "Ending"));
+                        let expected = row.map(|row| row[if version == LEGACY { 2 } else { 3 }]);
+                        let status = table
+                            .get(key)
+                            .map(|task| task.status().map_or("unknown".to_string(), |s| s.to_string()));
+                        assert_eq!(status.as_deref(), expected, "{}", context());
+                        table.check_sums();
+                    });
+                }
+            }
+            cases
+        },
+    );
+}
+
 // covers: TASK-012, TASK-034, TASK-131
 #[test]
 fn task_is_found_by_its_owner_in_its_revision_until_it_expires() {
