@@ -709,6 +709,83 @@ mod tests {
         assert!(out[found.meta.expect("_meta")..].starts_with(b"\"k\":1}"));
     }
 
+    #[derive(Serialize)]
+    struct UnitStruct;
+
+    #[derive(Serialize)]
+    struct Pair(i16, u16);
+
+    #[derive(Serialize)]
+    struct Newtype<'a>(&'a str);
+
+    /// Bytes, which serde writes as an array of numbers.
+    struct ByteText;
+
+    impl Serialize for ByteText {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_bytes(b"a\xff")
+        }
+    }
+
+    /// Displayed text, with what has to be escaped.
+    struct Displayed;
+
+    impl Serialize for Displayed {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_str(&format_args!("{}\n\"", 7))
+        }
+    }
+
+    #[test]
+    fn rare_types_are_written_as_serde_json_writes_them() {
+        #[derive(Serialize)]
+        struct Rare<'a> {
+            unit: UnitStruct,
+            pair: Pair,
+            large: u128,
+            floats: (f32, f32),
+            bytes: ByteText,
+            displayed: Displayed,
+            flags: BTreeMap<bool, u8>,
+            letters: BTreeMap<char, u8>,
+            variants: BTreeMap<Variant, u8>,
+            names: [(Newtype<'a>, u8); 1],
+        }
+        #[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
+        enum Variant {
+            First,
+        }
+        let rare = Rare {
+            unit: UnitStruct,
+            pair: Pair(i16::MIN, u16::MAX),
+            large: u128::from(u64::MAX),
+            floats: (1.5, f32::INFINITY),
+            bytes: ByteText,
+            displayed: Displayed,
+            flags: [(true, 1), (false, 2)].into(),
+            letters: [('"', 1), ('\u{e9}', 2)].into(),
+            variants: [(Variant::First, 1)].into(),
+            names: [(Newtype("a"), 1)],
+        };
+        let mut out = Vec::new();
+        Serializer::any(&mut out, &rare).expect("JSON");
+        let encoded: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+        assert_eq!(encoded, serde_json::to_value(&rare).expect("JSON"));
+    }
+
+    #[test]
+    fn keys_that_are_no_text_are_refused() {
+        #[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
+        enum Variant {
+            New(u8),
+        }
+        let mut out = Vec::new();
+        let option: BTreeMap<Option<&str>, u8> = [(Some("a"), 1)].into();
+        assert_eq!(Serializer::any(&mut out, &option).map(drop), Err(EncodeError::Key));
+        let variant: BTreeMap<Variant, u8> = [(Variant::New(1), 1)].into();
+        assert_eq!(Serializer::any(&mut out, &variant).map(drop), Err(EncodeError::Key));
+    }
+
     #[test]
     fn whole_floats_are_written_as_integers() {
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! The exchanges of both engines under hostile peers, unlucky schedules and misuse.
+//! The exchanges of both engines, by which a binding outside of this library drives them: hostile peers, unlucky schedules, misuse.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,6 @@ use mcp_proto::{
     CallError, CallOptions, Capabilities, Capability, ChannelId, Era, Fault, Instant, Limits, RequestId,
     UseError, VersionSet,
 };
-use mcp_websocket::client::Client;
-use mcp_websocket::server::Server;
 use serde_json::{Value, json};
 
 const NOW: Instant = Instant::ZERO;
@@ -280,40 +278,6 @@ fn call_ends_if_its_request_for_input_cannot_leave() {
     }
 }
 
-#[test]
-fn connection_of_a_silent_client_is_closed() {
-    let keep_alive = Duration::from_secs(10);
-    let mut server = Server::new(Engine::new(Arc::new(config().keep_alive_ping(keep_alive, 0))));
-    let id = server.accept(NOW);
-    server.handle_frame(NOW, id, &format!("1 {}", initialize(1, "2025-11-25"))).expect("a frame");
-    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-    server.handle_frame(NOW, id, &format!("2 {initialized}")).expect("a frame");
-    let mut now = NOW;
-    for _ in 0..4 {
-        while server.poll_frame(now, id).is_some() {}
-        assert!(now > NOW + keep_alive || !server.is_closed(id));
-        now = now + keep_alive;
-        server.engine().handle_timeout(now);
-    }
-    assert!(server.is_closed(id));
-}
-
-#[test]
-fn client_that_reads_nothing_fills_no_queue() {
-    let mut server = Server::new(Engine::new(Arc::new(config())));
-    let (id, other) = (server.accept(NOW), server.accept(NOW));
-    let mut lengths = Vec::new();
-    for n in 1..=1_000 {
-        let message = modern(n, "tools/call", json!({"name": "t"}));
-        server.handle_frame(NOW, id, &format!("{n} {message}")).expect("a frame");
-        server.handle_frame(NOW, id, &n.to_string()).expect("a frame");
-        while server.engine().poll_event(NOW).is_some() {}
-        assert_eq!(server.poll_frame(NOW, other), None);
-        lengths.push(format!("{server:?}").len());
-    }
-    assert!(lengths[999] < lengths[9] + 1_000, "{} {}", lengths[9], lengths[999]);
-}
-
 // ---- client ----
 
 #[expect(deprecated, reason = "tested until its removal")]
@@ -428,47 +392,4 @@ fn cancelled_request_that_was_never_sent_is_skipped() {
         engine.cancel(NOW, key, None).expect("open");
         assert_eq!(engine.exchanges().poll_message().map(|m| m.cancels), Some(sent), "{era:?}");
     }
-}
-
-#[test]
-fn call_that_a_server_never_answers_is_repeated_once() {
-    let mut client =
-        Client::new(Arc::new(client::Config::new("client", "1").known_era(KnownEra::Modern)), NOW);
-    let frame = client.poll_frame().expect("a request");
-    let result = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"],
-        "capabilities": {"tools": {}}, "ttlMs": 0, "cacheScope": "private"});
-    let (number, message) = frame.split_once(' ').expect("a message");
-    let id = serde_json::from_str::<Value>(message).expect("JSON")["id"].clone();
-    client.handle_frame(NOW, &format!("{number} {}", json!({"jsonrpc": "2.0", "id": id, "result": result})));
-    client.handle_frame(NOW, number);
-    client.engine().call_tool(NOW, "t", &json!({}), &CallOptions::new().idempotent()).expect("room");
-    let mut sent = 0;
-    while let Some(frame) = client.poll_frame().filter(|_| sent < 100) {
-        sent += 1;
-        client.handle_frame(NOW, frame.split_once(' ').expect("a message").0);
-    }
-    assert_eq!(sent, 2);
-    let outcome = std::iter::from_fn(|| client.engine().poll_event(NOW)).last();
-    assert!(matches!(outcome, Some(client::Event::Done { outcome: Err(CallError::Transport { .. }), .. })));
-}
-
-#[test]
-fn exchanges_that_a_server_never_ends_do_not_accumulate() {
-    let config = client::Config::new("client", "1").versions(VersionSet::LEGACY);
-    let mut client = Client::new(Arc::new(config), NOW);
-    let frame = client.poll_frame().expect("a request");
-    let id = serde_json::from_str::<Value>(frame.split_once(' ').expect("a message").1).expect("JSON")["id"]
-        .clone();
-    let result = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
-        "serverInfo": {"name": "s", "version": "1"}});
-    client.handle_frame(NOW, &format!("1 {}", json!({"jsonrpc": "2.0", "id": id, "result": result})));
-    for n in 0..1_000 {
-        client.handle_frame(NOW, &format!("0 {}", request(n, "ping", &json!({}))));
-        while client.poll_frame().is_some() {}
-        let key = client.engine().call_tool(NOW, "t", &json!({}), &CallOptions::new()).expect("room");
-        while client.poll_frame().is_some() {}
-        client.engine().cancel(NOW, key, None).expect("open");
-        while client.poll_frame().is_some() {}
-    }
-    assert!(client.open_exchanges() <= 1, "{}", client.open_exchanges());
 }
