@@ -1,6 +1,6 @@
 //! The comparison with other readers, and its inputs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Debug;
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,8 @@ const DIFFERENCES: &str = include_str!("differences.tsv");
 /// Outcome of all inputs of one kind of text.
 pub(crate) struct Comparison {
     kind: &'static str,
-    accepted: u64,
+    /// Accepted inputs, each of which is compared once.
+    accepted: HashSet<Vec<u8>>,
     refused: u64,
     /// The listed differences, and how often each occurred.
     listed: BTreeMap<(&'static str, &'static str), u64>,
@@ -31,13 +32,15 @@ impl Comparison {
                 listed.insert((reader, class), 0);
             }
         }
-        Self { kind, accepted: 0, refused: 0, listed, unlisted: Vec::new() }
+        Self { kind, accepted: HashSet::new(), refused: 0, listed, unlisted: Vec::new() }
     }
 
-    /// Counts an input that we accept or refuse.
-    pub(crate) fn count<T>(&mut self, ours: Option<T>) -> Option<T> {
-        *if ours.is_some() { &mut self.accepted } else { &mut self.refused } += 1;
-        ours
+    /// Counts an input that we accept or refuse; returns our value of one that was not accepted before.
+    pub(crate) fn count<T>(&mut self, input: &[u8], ours: Option<T>) -> Option<T> {
+        if ours.is_none() {
+            self.refused += 1;
+        }
+        ours.filter(|_| self.accepted.insert(input.to_vec()))
     }
 
     /// Compares our value of an input with that of another reader; `class` names the class of inputs that it belongs to.
@@ -54,10 +57,13 @@ impl Comparison {
         }
         match self.listed.get_mut(&(reader, class)) {
             Some(count) => *count += 1,
-            None if self.unlisted.len() < 20 => self.unlisted.push(format!(
-                "{reader}, class {class:?}: \"{}\"\n  ours:   {ours:?}\n  theirs: {theirs:?}",
-                input.escape_ascii()
-            )),
+            // Some of each reader: one that differs often would hide the others.
+            None if self.unlisted.iter().filter(|line| line.starts_with(reader)).count() < 12 => {
+                self.unlisted.push(format!(
+                    "{reader}, class {class:?}: \"{}\"\n  ours:   {ours:?}\n  theirs: {theirs:?}",
+                    input.escape_ascii()
+                ))
+            }
             None => {}
         }
     }
@@ -70,6 +76,7 @@ impl Comparison {
     /// Fails if a difference is not listed, a listed one does not occur, or fewer than `least` inputs were accepted.
     pub(crate) fn finish(self, least: u64) {
         let Self { kind, accepted, refused, listed, unlisted } = self;
+        let accepted = accepted.len() as u64;
         println!("{kind}: {accepted} accepted and compared, {refused} refused; differences: {listed:?}");
         assert!(unlisted.is_empty(), "{kind}: not listed:\n{}", unlisted.join("\n"));
         let unused: Vec<_> = listed.iter().filter(|(_, count)| **count == 0).collect();
@@ -89,8 +96,12 @@ pub(crate) fn for_each_input(
 ) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/seeds").join(target);
     let mut corpus: Vec<Vec<u8>> = examples.iter().map(|example| example.as_bytes().to_vec()).collect();
-    for file in fs::read_dir(&folder).expect("the seeds of a fuzz target") {
-        let seed = fs::read(file.expect("a seed").path()).expect("a seed");
+    let seeds = fs::read_dir(&folder).expect("the seeds of a fuzz target");
+    let mut seeds: Vec<_> = seeds.map(|seed| seed.expect("a seed").path()).collect();
+    // Mutations depend on the order.
+    seeds.sort();
+    for seed in seeds {
+        let seed = fs::read(seed).expect("a seed");
         corpus.extend(seed.split(|byte| *byte == b'\n').map(<[u8]>::to_vec));
         corpus.push(seed);
     }
