@@ -7,6 +7,7 @@
 
 mod challenges;
 mod compare;
+mod events;
 mod forms;
 #[path = "../../../../peers/http/h11.rs"]
 mod h11;

@@ -80,6 +80,22 @@ impl Process {
         Self { reader, command, inputs: Vec::new() }
     }
 
+    /// A reader in JavaScript that uses the package that a folder of `tests/peers` has in its lock file.
+    pub(crate) fn npm(reader: &'static str, folder: &str, script: &str) -> Self {
+        let mut reader = Self::node(reader, script);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers").join(folder);
+        let mut install = Command::new("npm");
+        install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(&folder);
+        let modules = folder.join("node_modules");
+        let ready = if modules.is_dir() { Ok(String::new()) } else { run_command(install) };
+        reader.command = reader.command.and_then(|mut node| {
+            ready?;
+            node.env("NODE_PATH", modules);
+            Ok(node)
+        });
+        reader
+    }
+
     pub(crate) fn ask(&mut self, input: &[u8], ours: Value, class: &'static str) {
         self.inputs.push((input.to_vec(), ours, class));
     }
