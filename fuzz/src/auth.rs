@@ -5,6 +5,7 @@ use mcp_proto::auth::{
     TokenRecord, Trigger, redirect_query,
 };
 use mcp_proto::http::client::{Url, parse_challenges};
+use mcp_proto::internals::parse_form;
 
 use super::auth_run::{End, ISSUER, SERVER, Script, drive, mark, response, right};
 use super::input::FuzzInput;
@@ -67,10 +68,14 @@ pub fn auth_document(data: &[u8]) {
 /// Reads the input as the query of a redirect; `STATE` in it stands for the state of the flow.
 ///
 /// A redirect without the state is foreign. One with another issuer, with an error or with a repeated parameter brings
-/// no token.
+/// no token. `form_urlencoded` finds the same parameters.
 pub fn auth_redirect(data: &[u8]) {
     let mark = mark(data);
     let text = String::from_utf8_lossy(data).into_owned();
+    if let Some(pairs) = parse_form(&text) {
+        let others = form_urlencoded::parse(text.as_bytes()).into_owned();
+        assert_eq!(pairs, others.collect::<Vec<_>>(), "{text:?}");
+    }
     let query = redirect_query(&text);
     let mut is_opened = false;
     let mut script = Script::right(&mark).redirecting(|state| {

@@ -3,6 +3,8 @@
 
 mod drive;
 mod exchanges;
+#[path = "../peers/http/h11.rs"]
+mod h11;
 mod parsers;
 mod requests;
 mod responses;

@@ -5,14 +5,15 @@
 
 use alloc::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::{env, fs, io, thread};
+use std::{env, io, thread};
 
 use mcp_proto::h1::HttpLimits;
 use serde_json::Value;
 
 use crate::smuggling::drive::{ReadOutcome, client, read, server};
+use crate::smuggling::h11::{run_command, unpack_h11};
 use crate::smuggling::table::ParseCase;
 use crate::smuggling::{requests, responses};
 
@@ -110,50 +111,10 @@ fn report_skipped(reason: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-fn run_command(mut command: Command) -> Result<String, String> {
-    let name = format!("{:?}", command.get_program());
-    let done = command.stdin(Stdio::null()).output().map_err(|e| format!("no {name}: {e}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if done.status.success() {
-        Ok(text(&done.stdout))
-    } else {
-        Err(format!("{name} ended with {}: {}", done.status, text(&done.stderr)))
-    }
-}
-
-/// Returns the folder of the unpacked h11.
-fn h11() -> Result<PathBuf, String> {
-    let pinned = package().join("peers/http/requirements.txt");
-    let text = fs::read_to_string(&pinned).expect("the pinned package");
-    let hash = text.split("sha256:").nth(1).map(str::trim).expect("a hash");
-    // Named by the hash: another version has another folder.
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("h11-{}", &hash[..16]));
-    if folder.join("h11").is_dir() {
-        return Ok(folder);
-    }
-    let fresh = folder.with_extension(std::process::id().to_string());
-    let mut pip = Command::new("python3");
-    pip.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--require-hashes",
-    ]);
-    pip.args(["--only-binary", ":all:", "--target"]).arg(&fresh).arg("--requirement").arg(&pinned);
-    run_command(pip)?;
-    // A rename is atomic, also when two runs prepare the package at once.
-    let _ = fs::rename(&fresh, &folder);
-    let _ = fs::remove_dir_all(&fresh);
-    if folder.join("h11").is_dir() { Ok(folder) } else { Err("the package contains no h11".into()) }
-}
-
 // covers: SEC-018
 #[test]
 fn h11_differs_only_as_listed() {
-    match h11() {
+    match unpack_h11(package()) {
         Err(reason) => report_skipped(&reason),
         Ok(folder) => {
             let mut python = Command::new("python3");

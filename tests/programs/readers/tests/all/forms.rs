@@ -3,7 +3,7 @@
 use mcp_proto::internals::{parse_form, write_form};
 
 use crate::compare::{Comparison, for_each_input};
-use crate::python::Python;
+use crate::process::Process;
 
 const EXAMPLES: [&str; 5] = [
     "grant_type=authorization_code&code=a%2Fb+c&redirect_uri=http%3A%2F%2F127.0.0.1%3A8080%2F",
@@ -24,10 +24,10 @@ def read(text):
 #[test]
 fn form_that_is_accepted_is_read_alike_by_whatwg_and_python() {
     let mut comparison = Comparison::new("form");
-    let mut python = Python::new("python", SCRIPT);
+    let mut python = Process::python("python", SCRIPT);
     let check = |input: &[u8]| {
         let Ok(text) = str::from_utf8(input) else { return };
-        let Some(pairs) = comparison.count(parse_form(text)) else { return };
+        let Some(pairs) = comparison.count(input, parse_form(text)) else { return };
         let printed = write_form(pairs.iter().map(|(name, value)| (&**name, &**value)));
         assert_eq!(parse_form(&printed).as_ref(), Some(&pairs), "{text}");
         let whatwg: Vec<(String, String)> = form_urlencoded::parse(input).into_owned().collect();

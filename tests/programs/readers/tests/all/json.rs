@@ -135,7 +135,7 @@ fn envelope_that_is_accepted_is_read_alike_by_serde_json_and_jiter() {
     let mut comparison = Comparison::new("envelope");
     let limits = Limits::default();
     let mut check = |input: &[u8]| {
-        let Some(message) = comparison.count(Message::parse(input, &limits).ok()) else { return };
+        let Some(message) = comparison.count(input, Message::parse(input, &limits).ok()) else { return };
         let text = str::from_utf8(input).expect("an accepted message is UTF-8");
         if let Some(printed) = message.write() {
             let again = Message::parse(&printed, &limits).expect("our own spelling");

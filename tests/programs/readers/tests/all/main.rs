@@ -7,8 +7,12 @@
 
 mod challenges;
 mod compare;
+mod events;
 mod forms;
+#[path = "../../../../peers/http/h11.rs"]
+mod h11;
+mod heads;
 mod json;
 mod media_types;
-mod python;
+mod process;
 mod urls;
