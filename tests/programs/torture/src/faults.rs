@@ -3,9 +3,9 @@
 //! The program defines them, so they come before those of libc. `rustix` calls them because of its feature `use-libc`.
 
 use core::cell::Cell;
-use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::mem::transmute;
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicUsize, Ordering::SeqCst};
 use core::time::Duration;
 
 use libc::{iovec, msghdr, nfds_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timespec};
@@ -25,15 +25,15 @@ pub(crate) enum Class {
     Thread,
     /// Waits for descriptors, with their timeouts.
     Wait,
-    /// Those of them that may fail: `epoll_wait` only does so if its arguments are wrong, and tokio ends the process then.
-    Poll,
     Clock,
     Entropy,
     /// Accesses of files.
     Store,
+    /// Those of them that signals interrupt: not the changes of names.
+    File,
 }
 
-const CLASSES: usize = Class::Store as usize + 1;
+const CLASSES: usize = Class::File as usize + 1;
 
 /// Outcome of the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +63,7 @@ const fn fault(class: Class, name: &'static str, effect: Effect, is_invisible: b
     Fault { class, name, effect, is_invisible }
 }
 
-pub(crate) const FAULTS: [Fault; 34] = [
+pub(crate) const FAULTS: [Fault; 33] = [
     fault(Class::Read, "read-fails", Effect::Error(libc::EIO), false),
     fault(Class::Read, "read-short", Effect::Short, true),
     fault(Class::Read, "read-late", Effect::Late, true),
@@ -84,7 +84,6 @@ pub(crate) const FAULTS: [Fault; 34] = [
     fault(Class::Spawn, "spawn-late", Effect::Late, true),
     fault(Class::Thread, "thread-fails", Effect::Error(libc::EAGAIN), false),
     fault(Class::Thread, "thread-late", Effect::Late, true),
-    fault(Class::Poll, "poll-fails", Effect::Error(libc::ENOMEM), false),
     fault(Class::Wait, "wait-early", Effect::Early, true),
     fault(Class::Wait, "wait-late", Effect::Late, true),
     fault(Class::Wait, "wait-interrupted", Effect::Error(libc::EINTR), true),
@@ -97,7 +96,7 @@ pub(crate) const FAULTS: [Fault; 34] = [
     fault(Class::Store, "store-fails", Effect::Error(libc::ENOSPC), false),
     fault(Class::Store, "store-short", Effect::Short, true),
     fault(Class::Store, "store-late", Effect::Late, true),
-    fault(Class::Store, "store-interrupted", Effect::Error(libc::EINTR), true),
+    fault(Class::File, "store-interrupted", Effect::Error(libc::EINTR), true),
 ];
 
 /// Index of the fault that is armed, plus one.
@@ -219,7 +218,10 @@ fn stream(fd: c_int, class: Class) -> Option<Class> {
 
 /// Returns the effect on a call with a descriptor, and for an error what the call returns.
 fn strike_fd(fd: c_int, class: Class) -> Result<bool, ssize_t> {
-    let effect = stream(fd, class).and_then(strike);
+    let effect = match stream(fd, class) {
+        Some(Class::Store) => strike(Class::File).or_else(|| strike(Class::Store)),
+        class => class.and_then(strike),
+    };
     if effect.is_some() {
         AT_SERVER.store(own_port(fd).is_some_and(|port| usize::from(port) == PORT.load(SeqCst)), SeqCst);
     }
@@ -238,10 +240,10 @@ fn strike_other(class: Class) -> Result<bool, c_int> {
     }
 }
 
-/// As [`strike_other`], for `poll` and `ppoll`.
-fn strike_poll() -> Result<bool, c_int> {
-    strike_other(Class::Poll)?;
-    strike_other(Class::Wait)
+/// As [`strike_other`], for an access of a file that signals interrupt.
+fn strike_file() -> Result<bool, c_int> {
+    strike_other(Class::File)?;
+    strike_other(Class::Store)
 }
 
 /// Looks up a function of libc that has no plain system call.
@@ -384,7 +386,7 @@ replace! {
         other!(Descriptor, libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags | libc::O_LARGEFILE, mode))
     }
     fn fsync(fd: c_int) -> c_int {
-        other!(Store, libc::syscall(libc::SYS_fsync, fd))
+        outcome!(strike_file(), libc::syscall(libc::SYS_fsync, fd))
     }
     fn rename(from: *const c_char, to: *const c_char) -> c_int {
         other!(Store, libc::syscall(libc::SYS_renameat2, libc::AT_FDCWD, from, libc::AT_FDCWD, to, 0))
@@ -416,13 +418,13 @@ replace! {
         clear(all, count);
         let time = timespec { tv_sec: i64::from(timeout) / 1_000, tv_nsec: i64::from(timeout) % 1_000 * 1_000_000 };
         let time = if timeout < 0 { core::ptr::null() } else { &raw const time };
-        outcome!(strike_poll(), libc::syscall(libc::SYS_ppoll, all, count, time, 0, 8))
+        other!(Wait, libc::syscall(libc::SYS_ppoll, all, count, time, 0, 8))
     }
     fn ppoll(all: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const c_void) -> c_int {
         let copy = timeout.as_ref().copied();
         let timeout = copy.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
         clear(all, count);
-        outcome!(strike_poll(), libc::syscall(libc::SYS_ppoll, all, count, timeout, mask, 8))
+        other!(Wait, libc::syscall(libc::SYS_ppoll, all, count, timeout, mask, 8))
     }
     fn clock_gettime(clock: c_int, time: *mut timespec) -> c_int {
         if strike(Class::Clock) == Some(Effect::Jump) {
@@ -441,6 +443,45 @@ replace! {
             Err(failed) => failed as ssize_t,
             Ok(is_short) => libc::syscall(libc::SYS_getrandom, buffer, if is_short { 1 } else { length }, flags) as ssize_t,
         }
+    }
+}
+
+/// A plain system call, with as many arguments as there can be. Waits for a lock end at a time of the clock, which the kernel has not
+/// put forward.
+///
+/// # Safety
+///
+/// That of `syscall`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn syscall(
+    number: c_long,
+    first: c_long,
+    second: c_long,
+    third: c_long,
+    mut fourth: c_long,
+    fifth: c_long,
+    sixth: c_long,
+) -> c_long {
+    type Call = unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    if REAL.load(SeqCst).is_null() {
+        REAL.store(real(c"syscall"), SeqCst);
+    }
+    let kind = second as c_int & !libc::FUTEX_PRIVATE_FLAG;
+    let is_timed = number == libc::SYS_futex && kind == libc::FUTEX_WAIT_BITSET && fourth != 0;
+    let mut until = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the arguments of the caller are passed on, with another time at most; the function is the one of libc.
+    unsafe {
+        if is_timed && !IS_EXEMPT.get() {
+            until = *(fourth as *const timespec);
+            until.tv_sec = (until.tv_sec - OFFSET.load(SeqCst)).max(0);
+            fourth = &raw const until as c_long;
+        }
+        let outcome = transmute::<*mut c_void, Call>(REAL.load(SeqCst))(
+            number, first, second, third, fourth, fifth, sixth,
+        );
+        core::hint::black_box(&until);
+        outcome
     }
 }
 
