@@ -273,7 +273,7 @@ fn tap_receives_message_when_it_is_sent() {
         let mut buffer = [0; 4096];
         let mut read = 0;
         while read == 0 {
-            read = mcp_std::io::Duplex::read(&mut far, &mut buffer).unwrap_or(0);
+            read = far.read(&mut buffer).unwrap_or(0);
         }
         assert!(seen.take().iter().any(|note| note.starts_with("Out ") && note.contains("server/discover")));
         drop(far);

@@ -19,7 +19,7 @@ use std::vec;
 use mcp_proto::testing::Rng;
 
 use crate::faults::{self, Class, Effect, FAULTS, Fault, exempt};
-use crate::tour::{self, BEGUN, ENDED, Failed, Failure, LEGS, Leg, Outcome};
+use crate::tour::{self, BEGUN, ENDED, Failed, Failure, LEGS, Leg, Outcome, UNCANCELLED};
 
 /// A step that takes longer hangs: each of its calls has a timeout of 8 s.
 const HANG: Duration = Duration::from_secs(25);
@@ -141,6 +141,9 @@ fn work() {
         for Failed { step, failure } in &failed {
             say(&format!("bad: {when}, {step}: {failure:?}"));
         }
+        if UNCANCELLED.swap(0, SeqCst) > 0 {
+            say(&format!("bad: {when}: a cancelled call went on to its end"));
+        }
         steps
     };
     // Twice before the baseline: what is made at the first use stays.
@@ -211,6 +214,9 @@ fn settle(held: Option<&Held>) {
 
 /// Reports steps whose outcome does not fit the fault.
 fn judge(fault: &Fault, is_fired: bool, failed: &[Failed]) {
+    if UNCANCELLED.swap(0, SeqCst) > 0 && fault.is_invisible {
+        say("bad: a cancelled call went on to its end");
+    }
     for Failed { step, failure } in failed {
         match failure {
             Failure::Wrong(what) => say(&format!("bad: {step}: {what}")),
@@ -227,6 +233,7 @@ fn judge(fault: &Fault, is_fired: bool, failed: &[Failed]) {
     let words = std::io::Error::from_raw_os_error(errno).to_string();
     let words = words.split(" (os").next().unwrap_or_default().to_owned();
     let is_named = |failed: &Failed| match &failed.failure {
+        Failure::Error(text) if text == tour::NOT_HONOURED => true,
         Failure::Error(text) if faults::is_at_server() => {
             text.contains("closed the connection") || text.contains(&words)
         }
@@ -383,7 +390,7 @@ impl Plan {
 }
 
 fn supervise(arguments: &[String]) -> ExitCode {
-    let (mut percent, mut seed, mut jobs, mut is_verbose, mut named) = (100, 1, 1, false, Vec::new());
+    let (mut percent, mut seed, mut jobs, mut is_verbose, mut named) = (100, 1, 2, false, Vec::new());
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut number = || rest.next().and_then(|number| number.parse::<u64>().ok()).expect("a number");

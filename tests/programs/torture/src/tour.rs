@@ -41,6 +41,19 @@ use crate::wrap;
 pub(crate) static BEGUN: AtomicUsize = AtomicUsize::new(0);
 pub(crate) static ENDED: AtomicUsize = AtomicUsize::new(0);
 
+/// Calls that were to be cancelled, and went on to their end.
+pub(crate) static UNCANCELLED: AtomicUsize = AtomicUsize::new(0);
+
+/// Time of a call that is to be cancelled. It ends nevertheless, because a fault may lose the cancellation, and a server on one
+/// thread answers nothing else meanwhile.
+const ENDLESS: Duration = Duration::from_secs(3);
+
+/// Time in which a client has opened the stream of its changes again.
+const REOPENED: Duration = Duration::from_secs(10);
+
+/// What a client tells of a request to a legacy server for a resource that failed: which are honoured, and not why another is not.
+pub(crate) const NOT_HONOURED: &str = "the subscription is not honoured";
+
 /// Time between two looks at a task.
 const POLL: Duration = Duration::from_millis(5);
 
@@ -136,7 +149,8 @@ fn router(tasks: ServerTasks) -> Router {
             tool("endless"),
             handler!(|cx: &mut Cx, _: Value| -> Result<&'static str, RpcError> {
                 let _running = Running::new();
-                wait!(cx.sleep(Duration::from_secs(600)))?;
+                wait!(cx.sleep(ENDLESS))?;
+                UNCANCELLED.fetch_add(1, SeqCst);
                 Ok("never")
             }),
         )
@@ -194,7 +208,8 @@ fn router(tasks: ServerTasks) -> Router {
             tool("endless-task"),
             handler!(|cx: &mut Cx, _: Value| -> Result<&'static str, RpcError> {
                 let _running = Running::new();
-                wait!(cx.sleep(Duration::from_secs(600)))?;
+                wait!(cx.sleep(ENDLESS))?;
+                UNCANCELLED.fetch_add(1, SeqCst);
                 Ok("never")
             }),
         );
@@ -481,9 +496,13 @@ const EXCHANGES: &[Step] = &[
     ("subscription", |scene, client| {
         let before = scene.changes.load(SeqCst);
         let filter = SubscriptionFilter::new().resource_subscriptions(["tour:news".to_owned()]);
-        let (subscription, _) = client.subscribe(&filter)?;
+        let (subscription, honoured) = client.subscribe(&filter)?;
+        if honoured.resource_subscriptions.is_none_or(|uris| uris.is_empty()) {
+            return Err(Failure::Error(NOT_HONOURED.into()));
+        }
         // A change may be lost with its connection, but not the subscription.
-        for _ in 0..20 {
+        let begun = exempt(std::time::Instant::now);
+        while exempt(|| begun.elapsed()) < REOPENED {
             says(client, "publish", "published")?;
             for _ in 0..200 {
                 if scene.changes.load(SeqCst) > before {
@@ -491,6 +510,7 @@ const EXCHANGES: &[Step] = &[
                 }
                 poll_client_gently(client)?;
             }
+            exempt(|| thread::sleep(POLL));
         }
         Err(Failure::Error("no change arrived".into()))
     }),
