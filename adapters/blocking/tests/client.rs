@@ -341,7 +341,7 @@ impl Duplex for FailingWrites {
 
 #[test]
 fn tool_call_after_failed_write_names_its_reason() {
-    with_timeout(DEADLINE, || {
+    with_timeout(|| {
         for era in ERAS {
             let (near, far) = mcp_std::io::memory_pair(1 << 16);
             let server =
