@@ -14,6 +14,8 @@ mod hostile;
 mod max_memory;
 #[path = "bounded_heap/over_http.rs"]
 mod over_http;
+#[path = "bounded_heap/torture.rs"]
+mod torture;
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;

@@ -1,6 +1,7 @@
 //! The client apart from its calls: callbacks, lists, other streams, and the end of the connection.
 
 use core::time::Duration;
+use std::io;
 use std::sync::mpsc;
 use std::time::Instant;
 
@@ -13,6 +14,7 @@ use mcp_proto::server::Event;
 use mcp_proto::{
     CallError, CallKey, CallOptions, Diagnostic, Era, Limits, Progress, RawJson, RpcError, VersionSet, client,
 };
+use mcp_std::io::{Duplex, Interest, MemoryEnd, Ready};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -271,7 +273,7 @@ fn tap_receives_message_when_it_is_sent() {
         let mut buffer = [0; 4096];
         let mut read = 0;
         while read == 0 {
-            read = mcp_std::io::Duplex::read(&mut far, &mut buffer).unwrap_or(0);
+            read = far.read(&mut buffer).unwrap_or(0);
         }
         assert!(seen.take().iter().any(|note| note.starts_with("Out ") && note.contains("server/discover")));
         drop(far);
@@ -309,5 +311,50 @@ fn call_from_a_callback_is_busy_and_changes_nothing() {
         assert!(client.known_era().is_some());
         client.close().unwrap();
         serving.join().unwrap().unwrap();
+    });
+}
+
+/// A stream of which only the first writes succeed.
+struct FailingWrites {
+    stream: MemoryEnd,
+    left: usize,
+}
+
+impl Duplex for FailingWrites {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(buffer)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.left = self.left.checked_sub(1).ok_or_else(|| io::Error::other("the cable is cut"))?;
+        self.stream.write(bytes)
+    }
+
+    fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
+        self.stream.wait(interest, timeout)
+    }
+
+    fn shutdown_write(&mut self) -> io::Result<()> {
+        self.stream.shutdown_write()
+    }
+}
+
+#[test]
+fn tool_call_after_failed_write_names_its_reason() {
+    with_timeout(|| {
+        for era in ERAS {
+            let (near, far) = mcp_std::io::memory_pair(1 << 16);
+            let server =
+                std::thread::spawn(move || mcp_blocking::serve(server_config(), near, Tools::new().0));
+            // The probe or `initialize`; the list of tools, which precedes the call, meets the failure.
+            let stream = FailingWrites { stream: far, left: 1 };
+            let client = Client::connect(client_config(version_set(era)), stream).unwrap();
+            let error = client.call_tool("echo", &json!({"text": "ahoy"})).unwrap_err().to_string();
+            assert!(error.contains("the cable is cut"), "{era:?}: {error}");
+            let error = client.call_tool("echo", &json!({"text": "ahoy"})).unwrap_err().to_string();
+            assert!(error.contains("no connection"), "{era:?}: {error}");
+            drop(client);
+            let _ = server.join().unwrap();
+        }
     });
 }

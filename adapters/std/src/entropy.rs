@@ -16,13 +16,15 @@ use std::sync::{Mutex, PoisonError};
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 pub fn seed() -> io::Result<[u8; 32]> {
     let mut seed = [0; 32];
-    getrandom::fill(&mut seed).map_err(|error| {
-        // Its own text of an error of the system is the number alone.
-        let system = error.raw_os_error().map(io::Error::from_raw_os_error);
-        let reason = system.map_or_else(|| error.to_string(), |system| system.to_string());
-        io::Error::other(format!("cannot get random bytes from the operating system: {reason}"))
-    })?;
+    getrandom::fill(&mut seed).map_err(|error| no_entropy(error.raw_os_error(), &error.to_string()))?;
     Ok(seed)
+}
+
+/// Describes a failure of the generator. Its own text of an error of the system is the number alone.
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+fn no_entropy(code: Option<i32>, text: &str) -> io::Error {
+    let reason = code.map_or_else(|| text.to_owned(), |code| io::Error::from_raw_os_error(code).to_string());
+    io::Error::other(format!("cannot get random bytes from the operating system: {reason}"))
 }
 
 /// Fails: only the host has a generator.
@@ -52,5 +54,16 @@ mod tests {
     fn seeds_and_nonces_differ() {
         assert_ne!(seed().unwrap(), seed().unwrap());
         assert_ne!(nonce(), nonce());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn failure_of_the_system_is_described_in_words() {
+        let text = no_entropy(Some(5), "OS Error: 5").to_string();
+        assert_eq!(
+            text,
+            "cannot get random bytes from the operating system: Input/output error (os error 5)"
+        );
+        assert!(no_entropy(None, "no such device").to_string().ends_with(": no such device"));
     }
 }

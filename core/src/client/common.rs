@@ -326,6 +326,8 @@ impl CommonState {
         rpc::result_head(out, &record.id);
         let start = out.len();
         let written = Serializer::object(out, result, shape::table(record.version)).map_err(UseError::from);
+        // The check parses the result, which takes small pieces that it cannot ask for.
+        drop(reserve);
         let checked = written.and_then(|members| {
             check(members, out.get(start..).unwrap_or_default())?;
             room(out, MEMBERS_ROOM)?;
@@ -341,7 +343,6 @@ impl CommonState {
             (Ok(_), None) => {}
         }
         rpc::end(out);
-        drop(reserve);
         self.endpoint.commit_answer(request, mark)?;
         self.count_answer(before);
         Ok(())

@@ -3,9 +3,9 @@
 //! The program defines them, so they come before those of libc. `rustix` calls them because of its feature `use-libc`.
 
 use core::cell::Cell;
-use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::mem::transmute;
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicUsize, Ordering::SeqCst};
 use core::time::Duration;
 
 use libc::{iovec, msghdr, nfds_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timespec};
@@ -29,9 +29,11 @@ pub(crate) enum Class {
     Entropy,
     /// Accesses of files.
     Store,
+    /// Those of them that signals interrupt: not the changes of names.
+    File,
 }
 
-const CLASSES: usize = Class::Store as usize + 1;
+const CLASSES: usize = Class::File as usize + 1;
 
 /// Outcome of the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +63,7 @@ const fn fault(class: Class, name: &'static str, effect: Effect, is_invisible: b
     Fault { class, name, effect, is_invisible }
 }
 
-pub(crate) const FAULTS: [Fault; 34] = [
+pub(crate) const FAULTS: [Fault; 33] = [
     fault(Class::Read, "read-fails", Effect::Error(libc::EIO), false),
     fault(Class::Read, "read-short", Effect::Short, true),
     fault(Class::Read, "read-late", Effect::Late, true),
@@ -82,7 +84,6 @@ pub(crate) const FAULTS: [Fault; 34] = [
     fault(Class::Spawn, "spawn-late", Effect::Late, true),
     fault(Class::Thread, "thread-fails", Effect::Error(libc::EAGAIN), false),
     fault(Class::Thread, "thread-late", Effect::Late, true),
-    fault(Class::Wait, "wait-fails", Effect::Error(libc::ENOMEM), false),
     fault(Class::Wait, "wait-early", Effect::Early, true),
     fault(Class::Wait, "wait-late", Effect::Late, true),
     fault(Class::Wait, "wait-interrupted", Effect::Error(libc::EINTR), true),
@@ -95,7 +96,7 @@ pub(crate) const FAULTS: [Fault; 34] = [
     fault(Class::Store, "store-fails", Effect::Error(libc::ENOSPC), false),
     fault(Class::Store, "store-short", Effect::Short, true),
     fault(Class::Store, "store-late", Effect::Late, true),
-    fault(Class::Store, "store-interrupted", Effect::Error(libc::EINTR), true),
+    fault(Class::File, "store-interrupted", Effect::Error(libc::EINTR), true),
 ];
 
 /// Index of the fault that is armed, plus one.
@@ -109,7 +110,7 @@ static AT_SERVER: AtomicBool = AtomicBool::new(false);
 static PORT: AtomicUsize = AtomicUsize::new(0);
 static COUNTS: [AtomicUsize; CLASSES] = [const { AtomicUsize::new(0) }; CLASSES];
 static IS_COUNTING: AtomicBool = AtomicBool::new(false);
-/// Seconds that the clock was put forward.
+/// Seconds that the clock was put forward. It never goes back.
 static OFFSET: AtomicI64 = AtomicI64::new(0);
 
 std::thread_local! {
@@ -137,7 +138,6 @@ pub(crate) fn arm(fault: Option<(usize, usize)>) {
 /// Ends counting. Returns whether the fault was reached.
 pub(crate) fn disarm() -> bool {
     IS_COUNTING.store(false, SeqCst);
-    OFFSET.store(0, SeqCst);
     FIRED.load(SeqCst)
 }
 
@@ -218,7 +218,10 @@ fn stream(fd: c_int, class: Class) -> Option<Class> {
 
 /// Returns the effect on a call with a descriptor, and for an error what the call returns.
 fn strike_fd(fd: c_int, class: Class) -> Result<bool, ssize_t> {
-    let effect = stream(fd, class).and_then(strike);
+    let effect = match stream(fd, class) {
+        Some(Class::Store) => strike(Class::File).or_else(|| strike(Class::Store)),
+        class => class.and_then(strike),
+    };
     if effect.is_some() {
         AT_SERVER.store(own_port(fd).is_some_and(|port| usize::from(port) == PORT.load(SeqCst)), SeqCst);
     }
@@ -235,6 +238,12 @@ fn strike_other(class: Class) -> Result<bool, c_int> {
         Some(Effect::Early) => Err(0),
         effect => Ok(effect == Some(Effect::Short)),
     }
+}
+
+/// As [`strike_other`], for an access of a file that signals interrupt.
+fn strike_file() -> Result<bool, c_int> {
+    strike_other(Class::File)?;
+    strike_other(Class::Store)
 }
 
 /// Looks up a function of libc that has no plain system call.
@@ -296,7 +305,13 @@ macro_rules! vectors {
 
 macro_rules! other {
     ($class:ident, $call:expr) => {
-        match strike_other(Class::$class) {
+        outcome!(strike_other(Class::$class), $call)
+    };
+}
+
+macro_rules! outcome {
+    ($strike:expr, $call:expr) => {
+        match $strike {
             Err(failed) => failed,
             Ok(_) => {
                 let outcome = $call;
@@ -371,7 +386,7 @@ replace! {
         other!(Descriptor, libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags | libc::O_LARGEFILE, mode))
     }
     fn fsync(fd: c_int) -> c_int {
-        other!(Store, libc::syscall(libc::SYS_fsync, fd))
+        outcome!(strike_file(), libc::syscall(libc::SYS_fsync, fd))
     }
     fn rename(from: *const c_char, to: *const c_char) -> c_int {
         other!(Store, libc::syscall(libc::SYS_renameat2, libc::AT_FDCWD, from, libc::AT_FDCWD, to, 0))
@@ -413,10 +428,11 @@ replace! {
     }
     fn clock_gettime(clock: c_int, time: *mut timespec) -> c_int {
         if strike(Class::Clock) == Some(Effect::Jump) {
-            OFFSET.store(HOUR.as_secs() as i64, SeqCst);
+            OFFSET.fetch_add(HOUR.as_secs() as i64, SeqCst);
         }
         let outcome = libc::syscall(libc::SYS_clock_gettime, clock, time) as c_int;
-        if clock == libc::CLOCK_MONOTONIC {
+        // The harness measures with the clock of the system.
+        if clock == libc::CLOCK_MONOTONIC && !IS_EXEMPT.get() {
             (*time).tv_sec += OFFSET.load(SeqCst);
         }
         outcome
@@ -427,6 +443,45 @@ replace! {
             Err(failed) => failed as ssize_t,
             Ok(is_short) => libc::syscall(libc::SYS_getrandom, buffer, if is_short { 1 } else { length }, flags) as ssize_t,
         }
+    }
+}
+
+/// A plain system call, with as many arguments as there can be. Waits for a lock end at a time of the clock, which the kernel has not
+/// put forward.
+///
+/// # Safety
+///
+/// That of `syscall`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn syscall(
+    number: c_long,
+    first: c_long,
+    second: c_long,
+    third: c_long,
+    mut fourth: c_long,
+    fifth: c_long,
+    sixth: c_long,
+) -> c_long {
+    type Call = unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    if REAL.load(SeqCst).is_null() {
+        REAL.store(real(c"syscall"), SeqCst);
+    }
+    let kind = second as c_int & !libc::FUTEX_PRIVATE_FLAG;
+    let is_timed = number == libc::SYS_futex && kind == libc::FUTEX_WAIT_BITSET && fourth != 0;
+    let mut until = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the arguments of the caller are passed on, with another time at most; the function is the one of libc.
+    unsafe {
+        if is_timed && !IS_EXEMPT.get() {
+            until = *(fourth as *const timespec);
+            until.tv_sec = (until.tv_sec - OFFSET.load(SeqCst)).max(0);
+            fourth = &raw const until as c_long;
+        }
+        let outcome = transmute::<*mut c_void, Call>(REAL.load(SeqCst))(
+            number, first, second, third, fourth, fifth, sixth,
+        );
+        core::hint::black_box(&until);
+        outcome
     }
 }
 

@@ -1,11 +1,11 @@
 //! Runs the tour with each fault, in worker processes, and checks what it leaves behind.
 //!
 //! ```text
-//! torture-blocking [--percent P] [--seed S] [FAULT [N]]
+//! torture-blocking [--percent P] [--seed S] [--jobs J] [--verbose] [FAULT [LEG [N]]]
 //! ```
 
 use core::alloc::{GlobalAlloc, Layout};
-use core::sync::atomic::{AtomicIsize, Ordering::SeqCst};
+use core::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::SeqCst};
 use core::time::Duration;
 use std::alloc::System;
 use std::collections::BTreeMap;
@@ -14,9 +14,12 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
+use std::vec;
+
+use mcp_proto::testing::Rng;
 
 use crate::faults::{self, Class, Effect, FAULTS, Fault, exempt};
-use crate::tour::{self, BEGUN, ENDED, Failed, Failure};
+use crate::tour::{self, BEGUN, ENDED, Failed, Failure, LEGS, Leg, Outcome, UNCANCELLED};
 
 /// A step that takes longer hangs: each of its calls has a timeout of 8 s.
 const HANG: Duration = Duration::from_secs(25);
@@ -81,8 +84,8 @@ pub(crate) fn main() -> ExitCode {
             std::panic::set_hook(Box::new(|_| {}));
             ExitCode::from(u8::from(tour::serve().is_err()))
         }
-        ["worker", fault] => {
-            work(fault.parse().ok());
+        ["worker"] => {
+            work();
             ExitCode::SUCCESS
         }
         _ => supervise(&arguments),
@@ -110,9 +113,9 @@ fn say(line: &str) {
     });
 }
 
-/// Runs the tour once for each number on stdin, with a clean one after it, and reports on stdout.
-fn work(fault: Option<usize>) {
-    faults::exempt(|| {
+/// Runs the places on stdin, each with its leg again without a fault after it, and reports on stdout.
+fn work() {
+    exempt(|| {
         *PROGRESS.lock().expect("no panic") = Some(Progress(Mutex::new((String::new(), Instant::now()))));
         std::panic::set_hook(Box::new(|_| {}));
         thread::spawn(|| {
@@ -132,49 +135,67 @@ fn work(fault: Option<usize>) {
         });
     });
     let folder = std::env::temp_dir().join(format!("mcp-torture-{}", std::process::id()));
-    let clean = |when: &str| {
-        let (steps, failed) = tour::tour(&folder, &|step| enter(&format!("{when}, {step}")));
+    let clean = |when: &str, legs: &[Leg]| {
+        let Outcome { steps, failed } = tour::tour(legs, &folder, &|step| enter(&format!("{when}, {step}")));
+        enter("");
         for Failed { step, failure } in &failed {
             say(&format!("bad: {when}, {step}: {failure:?}"));
+        }
+        if UNCANCELLED.swap(0, SeqCst) > 0 {
+            say(&format!("bad: {when}: a cancelled call went on to its end"));
         }
         steps
     };
     // Twice before the baseline: what is made at the first use stays.
-    clean("first tour");
-    clean("second tour");
+    clean("first tour", &LEGS);
+    clean("second tour", &LEGS);
     settle(None);
     let held = exempt(Held::now);
-    faults::arm(None);
-    let steps = clean("counted tour");
-    faults::disarm();
-    let counts: Vec<String> = FAULTS.iter().map(|fault| format!("{}", faults::count(fault.class))).collect();
-    say(&format!("counts {steps} {}", counts.join(" ")));
-    let Some(index) = fault else { return };
+    for leg in LEGS.chunks(1) {
+        faults::arm(None);
+        let steps = clean("counted tour", leg);
+        faults::disarm();
+        let counts: Vec<String> =
+            FAULTS.iter().map(|fault| format!("{}", faults::count(fault.class))).collect();
+        say(&format!("counts {steps} {}", counts.join(" ")));
+    }
+    say("ready");
     for line in exempt(|| std::io::stdin().lines()).map_while(Result::ok) {
-        let Ok(nth) = line.parse() else { break };
+        let numbers: Vec<usize> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
+        let [fault, leg, nth] = numbers[..] else { break };
+        let leg = &LEGS[leg..=leg];
         let begun = (BEGUN.load(SeqCst), ENDED.load(SeqCst));
-        faults::arm(Some((index, nth)));
-        let (_, failed) = tour::tour(&folder, &enter);
+        faults::arm(Some((fault, nth)));
+        let Outcome { failed, .. } = tour::tour(leg, &folder, &enter);
         let is_fired = faults::disarm();
         enter("");
-        judge(&FAULTS[index], is_fired, &failed);
-        clean("tour after it");
-        enter("");
-        settle(Some(&held));
-        let handlers = (BEGUN.load(SeqCst) - begun.0, ENDED.load(SeqCst) - begun.1);
-        if handlers.0 != handlers.1 {
-            say(&format!("bad: {} handlers begun, {} ended", handlers.0, handlers.1));
-        }
-        let left = exempt(Held::now);
-        if !left.is_within(&held) {
-            say(&format!("bad: {left:?} left of {held:?}"));
-        }
-        say(&format!("done {nth} {}", u8::from(is_fired)));
-        if !left.is_within(&held) {
+        judge(&FAULTS[fault], is_fired, &failed);
+        clean("the leg after it", leg);
+        let is_clean = check_rest(begun, &held);
+        say(&format!("done {}", u8::from(is_fired)));
+        if !is_clean {
+            // What it left would be found after each place that follows.
             break;
         }
     }
+    let begun = (BEGUN.load(SeqCst), ENDED.load(SeqCst));
+    clean("last tour", &LEGS);
+    check_rest(begun, &held);
     let _ = std::fs::remove_dir_all(&folder);
+}
+
+/// Reports handlers that have not ended, and what is held beyond `held`. Returns whether there is nothing of it.
+fn check_rest(begun: (usize, usize), held: &Held) -> bool {
+    settle(Some(held));
+    let handlers = (BEGUN.load(SeqCst) - begun.0, ENDED.load(SeqCst) - begun.1);
+    if handlers.0 != handlers.1 {
+        say(&format!("bad: {} handlers begun, {} ended", handlers.0, handlers.1));
+    }
+    let left = exempt(Held::now);
+    if !left.is_within(held) {
+        say(&format!("bad: {left:?} left of {held:?}"));
+    }
+    handlers.0 == handlers.1 && left.is_within(held)
 }
 
 /// Waits until no more is held than `held`, as what ends in the background does.
@@ -193,6 +214,9 @@ fn settle(held: Option<&Held>) {
 
 /// Reports steps whose outcome does not fit the fault.
 fn judge(fault: &Fault, is_fired: bool, failed: &[Failed]) {
+    if UNCANCELLED.swap(0, SeqCst) > 0 && fault.is_invisible {
+        say("bad: a cancelled call went on to its end");
+    }
     for Failed { step, failure } in failed {
         match failure {
             Failure::Wrong(what) => say(&format!("bad: {step}: {what}")),
@@ -209,6 +233,7 @@ fn judge(fault: &Fault, is_fired: bool, failed: &[Failed]) {
     let words = std::io::Error::from_raw_os_error(errno).to_string();
     let words = words.split(" (os").next().unwrap_or_default().to_owned();
     let is_named = |failed: &Failed| match &failed.failure {
+        Failure::Error(text) if text == tour::NOT_HONOURED => true,
         Failure::Error(text) if faults::is_at_server() => {
             text.contains("closed the connection") || text.contains(&words)
         }
@@ -229,9 +254,9 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(fault: &str) -> Self {
+    fn start() -> Self {
         let mut command = Command::new(std::env::current_exe().expect("a path"));
-        command.args(["worker", fault]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("worker").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().expect("a worker");
         let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
         Self { process, lines }
@@ -248,108 +273,195 @@ impl Worker {
         }
         (None, others)
     }
+
+    /// Runs a place. Returns whether it was reached, `None` if the worker ended instead, and the lines of its report.
+    fn run(&mut self, place: Place) -> (Option<bool>, Vec<String>) {
+        let input = self.process.stdin.as_mut().expect("a pipe");
+        // The read fails if the write does.
+        let _ = writeln!(input, "{} {} {}", place.fault, place.leg, place.nth);
+        let (done, lines) = self.read("done");
+        (done.map(|done| done.ends_with('1')), lines)
+    }
+
+    /// Ends the worker. Returns the lines of its last tour.
+    fn end(mut self) -> Vec<String> {
+        drop(self.process.stdin.take());
+        let (_, lines) = self.read("done");
+        let _ = self.process.wait();
+        lines
+    }
+}
+
+/// The `nth` call of a class in a leg.
+#[derive(Clone, Copy)]
+struct Place {
+    fault: usize,
+    leg: usize,
+    nth: usize,
+}
+
+/// Results of a fault.
+#[derive(Clone, Default)]
+struct Tally {
+    places: usize,
+    run: usize,
+    reached: usize,
+    bad: usize,
+    time: Duration,
+    texts: BTreeMap<String, usize>,
+}
+
+/// What is to be run, and what came of it, shared by the threads that have a worker each.
+struct Plan {
+    rest: Mutex<vec::IntoIter<Place>>,
+    tallies: Mutex<Vec<Tally>>,
+    /// Bad tours that belong to no place.
+    others: AtomicUsize,
+    is_verbose: bool,
+}
+
+fn is_bad(line: &str) -> bool {
+    line.starts_with("bad") || line.starts_with("unnamed")
+}
+
+impl Plan {
+    fn next(&self) -> Option<Place> {
+        self.rest.lock().expect("no panic").next()
+    }
+
+    /// Reports a tour that belongs to no place.
+    fn note(&self, when: &str, lines: &[String]) {
+        for line in lines.iter().filter(|line| is_bad(line)) {
+            println!("{when}: {line}");
+            self.others.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// Runs places until there are no more.
+    fn work(&self) {
+        let mut next = self.next();
+        while next.is_some() {
+            let mut worker = Worker::start();
+            let (ready, lines) = worker.read("ready");
+            self.note("before any fault", &lines);
+            if ready.is_none() {
+                self.others.fetch_add(1, SeqCst);
+                return;
+            }
+            let mut is_healthy = true;
+            while let Some(place) = next.filter(|_| is_healthy) {
+                let begun = Instant::now();
+                let (reached, lines) = worker.run(place);
+                is_healthy = self.record(place, begun.elapsed(), reached, &lines);
+                next = self.next();
+            }
+            let lines = worker.end();
+            if is_healthy {
+                self.note("after all faults", &lines);
+            }
+        }
+    }
+
+    /// Returns whether the worker can go on.
+    fn record(&self, place: Place, time: Duration, reached: Option<bool>, lines: &[String]) -> bool {
+        let mut tallies = self.tallies.lock().expect("no panic");
+        let tally = &mut tallies[place.fault];
+        let name = format!("{} {} {}", FAULTS[place.fault].name, place.leg, place.nth);
+        tally.run += 1;
+        tally.reached += usize::from(reached == Some(true));
+        tally.time += time;
+        let is_failed = reached.is_none() || lines.iter().any(|line| is_bad(line));
+        tally.bad += usize::from(is_failed);
+        if reached.is_none() && !lines.iter().any(|line| is_bad(line)) {
+            println!("{name}: bad: the process ended");
+        }
+        for line in lines {
+            if self.is_verbose || is_bad(line) {
+                println!("{name}: {line}");
+            }
+            if let Some(text) = line.strip_prefix("text ") {
+                let text = text.splitn(3, ": ").last().unwrap_or(text);
+                *tally.texts.entry(text.to_owned()).or_default() += 1;
+            }
+        }
+        reached.is_some()
+            && !lines.iter().any(|line| line.contains(" left of ") || line.contains("handlers begun"))
+    }
 }
 
 fn supervise(arguments: &[String]) -> ExitCode {
-    let option = |name: &str| {
-        let place = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(place + 1)?.parse::<u64>().ok()
-    };
-    let (percent, seed) = (option("--percent").unwrap_or(100), option("--seed").unwrap_or(1));
-    let is_verbose = arguments.iter().any(|argument| argument == "--verbose");
-    let named: Vec<&String> = {
-        let values = arguments.iter().enumerate().filter(|(place, argument)| {
-            !argument.starts_with("--")
-                && !matches!(place.checked_sub(1).map(|p| &*arguments[p]), Some("--percent" | "--seed"))
-        });
-        values.map(|(_, argument)| argument).collect()
-    };
-    let (mut worker, mut bad) = (Worker::start("none"), 0);
-    let (counts, before) = worker.read("counts");
-    let Some(counts) = counts else {
-        println!("the tour itself fails: {before:?}");
+    let (mut percent, mut seed, mut jobs, mut is_verbose, mut named) = (100, 1, 2, false, Vec::new());
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut number = || rest.next().and_then(|number| number.parse::<u64>().ok()).expect("a number");
+        match argument.as_str() {
+            "--percent" => percent = number(),
+            "--seed" => seed = number(),
+            "--jobs" => jobs = number(),
+            "--verbose" => is_verbose = true,
+            name => named.push(name),
+        }
+    }
+    let numbered = |at: usize| named.get(at).map(|number| number.parse::<usize>().expect("a number"));
+    let (only_leg, only_nth) = (numbered(1), numbered(2));
+    if named.first().is_some_and(|name| FAULTS.iter().all(|fault| fault.name != *name)) {
+        println!("no such fault; there are {}", FAULTS.map(|fault| fault.name).join(", "));
         return ExitCode::FAILURE;
+    }
+    let mut worker = Worker::start();
+    let (ready, lines) = worker.read("ready");
+    let lines: Vec<String> = lines.into_iter().chain(worker.end()).collect();
+    if ready.is_none() || lines.iter().any(|line| is_bad(line)) {
+        println!("the tour itself fails: {lines:#?}");
+        return ExitCode::FAILURE;
+    }
+    let counts: Vec<Vec<usize>> = lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("counts "))
+        .map(|counts| counts.split(' ').filter_map(|count| count.parse().ok()).collect())
+        .collect();
+    let (mut places, mut tallies) = (Vec::new(), vec![Tally::default(); FAULTS.len()]);
+    let mut random = Rng::new(seed);
+    for (fault, tally) in tallies.iter_mut().enumerate() {
+        for (leg, counts) in counts.iter().enumerate() {
+            let count = counts[fault + 1];
+            tally.places += count;
+            let is_chosen = named.first().is_none_or(|name| *name == FAULTS[fault].name)
+                && only_leg.is_none_or(|number| number == leg);
+            let numbers = only_nth.map_or(0..count, |nth| nth..nth + 1);
+            places.extend(numbers.filter(|_| is_chosen && random.percent(percent)).map(|nth| Place {
+                fault,
+                leg,
+                nth,
+            }));
+        }
+    }
+    let steps: usize = counts.iter().map(|counts| counts[0]).sum();
+    println!("a tour of {steps} steps in {} legs, {percent} % of all faults, seed {seed}", LEGS.len());
+    let plan = Plan {
+        rest: Mutex::new(places.into_iter()),
+        tallies: Mutex::new(tallies),
+        others: AtomicUsize::new(0),
+        is_verbose,
     };
-    for line in &before {
-        println!("without a fault: {line}");
-        bad += 1;
-    }
-    let mut counts = counts.split(' ').skip(1).map(|count| count.parse().unwrap_or(0));
-    let steps: usize = counts.next().unwrap_or(0);
-    let counts: Vec<usize> = counts.collect();
-    let _ = worker.process.wait();
-    println!("a tour of {steps} steps, {percent} % of all faults, seed {seed}");
-    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    for (index, (fault, count)) in FAULTS.iter().zip(&counts).enumerate() {
-        let chosen = named.first().is_none_or(|name| **name == fault.name);
-        if !chosen {
-            continue;
+    thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(|| plan.work()))));
+    let tallies = plan.tallies.into_inner().expect("no panic");
+    for (fault, tally) in FAULTS.iter().zip(&tallies).filter(|(_, tally)| tally.run > 0) {
+        println!(
+            "{}: {} of {} places, {} reached, {} bad, {:.1} s",
+            fault.name,
+            tally.run,
+            tally.places,
+            tally.reached,
+            tally.bad,
+            tally.time.as_secs_f64()
+        );
+        if is_verbose {
+            for (text, times) in &tally.texts {
+                println!("    {times} x {text}");
+            }
         }
-        let mut numbers: Vec<usize> = match named.get(1).and_then(|number| number.parse().ok()) {
-            Some(number) => vec![number],
-            None => (0..*count).collect(),
-        };
-        if percent < 100 {
-            numbers.retain(|_| {
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                random % 100 < percent
-            });
-        }
-        bad += torment(index, *count, &numbers, is_verbose);
     }
+    let bad = tallies.iter().map(|tally| tally.bad).sum::<usize>() + plan.others.load(SeqCst);
     if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Runs the tour with one fault at each of these places. Returns the places with a bad outcome.
-fn torment(index: usize, count: usize, numbers: &[usize], is_verbose: bool) -> usize {
-    let (fault, begun) = (&FAULTS[index], Instant::now());
-    let (mut bad, mut fired, mut rest) = (0, 0, numbers);
-    let mut texts: BTreeMap<String, usize> = BTreeMap::new();
-    while !rest.is_empty() {
-        let mut worker = Worker::start(&index.to_string());
-        worker.read("counts");
-        let mut input = worker.process.stdin.take().expect("a pipe");
-        while let Some((nth, later)) = rest.split_first() {
-            if writeln!(input, "{nth}").is_err() {
-                break;
-            }
-            rest = later;
-            let (done, lines) = worker.read("done");
-            fired += usize::from(done.as_ref().is_some_and(|done| done.ends_with(" 1")));
-            let mut is_bad = done.is_none();
-            for line in &lines {
-                is_bad |= line.starts_with("bad") || line.starts_with("unnamed");
-                if is_verbose || line.starts_with("bad") || line.starts_with("unnamed") {
-                    println!("{} {nth}: {line}", fault.name);
-                }
-                if let Some(text) = line.strip_prefix("text ") {
-                    let text = text
-                        .split_once(": ")
-                        .and_then(|(_, text)| text.split_once(": "))
-                        .map_or(text, |(_, text)| text);
-                    *texts.entry(text.to_owned()).or_default() += 1;
-                }
-            }
-            bad += usize::from(is_bad);
-            if done.is_none() {
-                break;
-            }
-        }
-        drop(input);
-        let _ = worker.process.wait();
-    }
-    println!(
-        "{}: {} of {count} places, {fired} reached, {bad} bad, {:.1} s",
-        fault.name,
-        numbers.len(),
-        begun.elapsed().as_secs_f64()
-    );
-    if is_verbose {
-        for (text, times) in texts {
-            println!("    {times} x {text}");
-        }
-    }
-    bad
 }

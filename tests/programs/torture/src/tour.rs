@@ -41,6 +41,19 @@ use crate::wrap;
 pub(crate) static BEGUN: AtomicUsize = AtomicUsize::new(0);
 pub(crate) static ENDED: AtomicUsize = AtomicUsize::new(0);
 
+/// Calls that were to be cancelled, and went on to their end.
+pub(crate) static UNCANCELLED: AtomicUsize = AtomicUsize::new(0);
+
+/// Time of a call that is to be cancelled. It ends nevertheless, because a fault may lose the cancellation, and a server on one
+/// thread answers nothing else meanwhile.
+const ENDLESS: Duration = Duration::from_secs(3);
+
+/// Time in which a client has opened the stream of its changes again.
+const REOPENED: Duration = Duration::from_secs(10);
+
+/// What a client tells of a request to a legacy server for a resource that failed: which are honoured, and not why another is not.
+pub(crate) const NOT_HONOURED: &str = "the subscription is not honoured";
+
 /// Time between two looks at a task.
 const POLL: Duration = Duration::from_millis(5);
 
@@ -136,7 +149,8 @@ fn router(tasks: ServerTasks) -> Router {
             tool("endless"),
             handler!(|cx: &mut Cx, _: Value| -> Result<&'static str, RpcError> {
                 let _running = Running::new();
-                wait!(cx.sleep(Duration::from_secs(600)))?;
+                wait!(cx.sleep(ENDLESS))?;
+                UNCANCELLED.fetch_add(1, SeqCst);
                 Ok("never")
             }),
         )
@@ -194,7 +208,8 @@ fn router(tasks: ServerTasks) -> Router {
             tool("endless-task"),
             handler!(|cx: &mut Cx, _: Value| -> Result<&'static str, RpcError> {
                 let _running = Running::new();
-                wait!(cx.sleep(Duration::from_secs(600)))?;
+                wait!(cx.sleep(ENDLESS))?;
+                UNCANCELLED.fetch_add(1, SeqCst);
                 Ok("never")
             }),
         );
@@ -402,8 +417,8 @@ fn vanish(scene: &Scene, bytes: &[u8], reads: bool) -> Result<(), Failure> {
 
 type Step = (&'static str, fn(&Scene, &mut Client) -> Result<(), Failure>);
 
-/// The steps between connecting and closing.
-const STEPS: &[Step] = &[
+/// Lists, and what belongs to their entries.
+const LISTS: &[Step] = &[
     ("ping", |_, client| Ok(client.ping().map(drop)?)),
     ("tools", |_, client| listed(client.list_tools(), 11)),
     ("tools again, from the cache", |_, client| listed(client.list_tools(), 11)),
@@ -430,6 +445,10 @@ const STEPS: &[Step] = &[
     ("resource", |_, client| Ok(client.read_resource("tour:news").map(drop)?)),
     ("resource of a template", |_, client| Ok(client.read_resource("tour:a/raw").map(drop)?)),
     ("unknown resource", |_, client| refused(client.read_resource("nowhere:"), "")),
+];
+
+/// Calls of tools, and their failures.
+const CALLS: &[Step] = &[
     ("empty echo", |_, client| echo(client, 0)),
     ("echo of a byte", |_, client| echo(client, 1)),
     ("echo of 4 KiB", |_, client| echo(client, 4 << 10)),
@@ -449,25 +468,6 @@ const STEPS: &[Step] = &[
     ("wrong argument", |_, client| refused(client.call_tool("echo", &json!({"text": 1})), "text")),
     ("failing tool", |_, client| refused(client.call_tool("fails", &json!({})), "on purpose")),
     ("panicking tool", |_, client| refused(client.call_tool("panics", &json!({})), "panicked")),
-    ("elicitation", |_, client| says(client, "asks", "Accept")),
-    ("sampling and roots", |_, client| says(client, "verse", "muse 1")),
-    ("change without subscription", |_, client| says(client, "publish", "published")),
-    ("subscription", |scene, client| {
-        let before = scene.changes.load(SeqCst);
-        let filter = SubscriptionFilter::new().resource_subscriptions(["tour:news".to_owned()]);
-        let (subscription, _) = client.subscribe(&filter)?;
-        // A change may be lost with its connection, but not the subscription.
-        for _ in 0..20 {
-            says(client, "publish", "published")?;
-            for _ in 0..200 {
-                if scene.changes.load(SeqCst) > before {
-                    return Ok(client.unsubscribe(subscription)?);
-                }
-                poll_client_gently(client)?;
-            }
-        }
-        Err(Failure::Error("no change arrived".into()))
-    }),
     ("three calls at once", |_, client| {
         let mut calls = Vec::new();
         for number in 0..3 {
@@ -480,6 +480,40 @@ const STEPS: &[Step] = &[
         }
         Ok(())
     }),
+    ("call by name", |_, client| {
+        let params = json!({"name": "echo", "arguments": {"text": "raw"}});
+        let answer = client.request("tools/call", &params, &CallOptions::new())?;
+        ensure!(answer.as_str().contains("raw"), "{}", answer.as_str());
+        Ok(())
+    }),
+];
+
+/// Requests of the server, changes, and calls that end early.
+const EXCHANGES: &[Step] = &[
+    ("elicitation", |_, client| says(client, "asks", "Accept")),
+    ("sampling and roots", |_, client| says(client, "verse", "muse 1")),
+    ("change without subscription", |_, client| says(client, "publish", "published")),
+    ("subscription", |scene, client| {
+        let before = scene.changes.load(SeqCst);
+        let filter = SubscriptionFilter::new().resource_subscriptions(["tour:news".to_owned()]);
+        let (subscription, honoured) = client.subscribe(&filter)?;
+        if honoured.resource_subscriptions.is_none_or(|uris| uris.is_empty()) {
+            return Err(Failure::Error(NOT_HONOURED.into()));
+        }
+        // A change may be lost with its connection, but not the subscription.
+        let begun = exempt(std::time::Instant::now);
+        while exempt(|| begun.elapsed()) < REOPENED {
+            says(client, "publish", "published")?;
+            for _ in 0..200 {
+                if scene.changes.load(SeqCst) > before {
+                    return Ok(client.unsubscribe(subscription)?);
+                }
+                poll_client_gently(client)?;
+            }
+            exempt(|| thread::sleep(POLL));
+        }
+        Err(Failure::Error("no change arrived".into()))
+    }),
     ("cancellation", |_, client| {
         let call = client.start_tool("endless", &json!({}), &CallOptions::new())?;
         Ok(client.cancel(call, Some("enough"))?)
@@ -491,6 +525,10 @@ const STEPS: &[Step] = &[
         refused(outcome, "no answer in time")
     }),
     ("call after a timeout", |_, client| echo(client, 10)),
+];
+
+/// Tasks, and other clients of the same server.
+const TASKS: &[Step] = &[
     ("task", |_, client| match client.start_task("task", &json!({}), None)? {
         StartedTask::Task(task) => {
             let result = text(&client.wait_task(&task)?);
@@ -514,12 +552,6 @@ const STEPS: &[Step] = &[
             StartedTask::Done(result) => Err(Failure::Wrong(format!("no task: {result:?}"))),
         }
     }),
-    ("call by name", |_, client| {
-        let params = json!({"name": "echo", "arguments": {"text": "raw"}});
-        let answer = client.request("tools/call", &params, &CallOptions::new())?;
-        ensure!(answer.as_str().contains("raw"), "{}", answer.as_str());
-        Ok(())
-    }),
     ("second client", |scene, _| {
         let other = scene.connect()?;
         echo(&other, 100)?;
@@ -541,69 +573,111 @@ fn poll_client_gently(client: &mut Client) -> Result<(), Failure> {
         .map_err(|_| Failure::Error("the connection has ended".into()))
 }
 
-/// Runs the whole tour, and returns the steps that failed. `enter` is told the name of each step.
-pub(crate) fn tour(folder: &std::path::Path, enter: &dyn Fn(&str)) -> (usize, Vec<Failed>) {
-    // Tasks of the tour before would be read again.
-    exempt(|| drop(std::fs::remove_dir_all(folder)));
-    let (mut steps, failed) = (0, Mutex::new(Vec::new()));
-    for (scene, era, is_http) in [
-        ("stdio, legacy", Era::Legacy, false),
-        ("stdio, modern", Era::Modern, false),
-        ("HTTP, legacy", Era::Legacy, true),
-        ("HTTP, modern", Era::Modern, true),
-    ] {
-        let mut step = |name: &str, work: &mut dyn FnMut() -> Result<(), Failure>| {
-            let step = format!("{scene}: {name}");
-            enter(&step);
-            steps += 1;
-            let begun = exempt(std::time::Instant::now);
-            let outcome = std::panic::catch_unwind(core::panic::AssertUnwindSafe(work));
+/// A part of the tour, with a connection of its own and for HTTP a server.
+pub(crate) struct Leg {
+    name: &'static str,
+    era: Era,
+    is_http: bool,
+    steps: &'static [Step],
+}
+
+const fn leg(name: &'static str, era: Era, is_http: bool, steps: &'static [Step]) -> Leg {
+    Leg { name, era, is_http, steps }
+}
+
+pub(crate) const LEGS: [Leg; 16] = [
+    leg("stdio, legacy, lists", Era::Legacy, false, LISTS),
+    leg("stdio, legacy, calls", Era::Legacy, false, CALLS),
+    leg("stdio, legacy, exchanges", Era::Legacy, false, EXCHANGES),
+    leg("stdio, legacy, tasks", Era::Legacy, false, TASKS),
+    leg("stdio, modern, lists", Era::Modern, false, LISTS),
+    leg("stdio, modern, calls", Era::Modern, false, CALLS),
+    leg("stdio, modern, exchanges", Era::Modern, false, EXCHANGES),
+    leg("stdio, modern, tasks", Era::Modern, false, TASKS),
+    leg("HTTP, legacy, lists", Era::Legacy, true, LISTS),
+    leg("HTTP, legacy, calls", Era::Legacy, true, CALLS),
+    leg("HTTP, legacy, exchanges", Era::Legacy, true, EXCHANGES),
+    leg("HTTP, legacy, tasks", Era::Legacy, true, TASKS),
+    leg("HTTP, modern, lists", Era::Modern, true, LISTS),
+    leg("HTTP, modern, calls", Era::Modern, true, CALLS),
+    leg("HTTP, modern, exchanges", Era::Modern, true, EXCHANGES),
+    leg("HTTP, modern, tasks", Era::Modern, true, TASKS),
+];
+
+/// Steps of a tour, and those that failed.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    pub(crate) steps: usize,
+    pub(crate) failed: Vec<Failed>,
+}
+
+impl Outcome {
+    fn step(
+        &mut self,
+        leg: &Leg,
+        name: &str,
+        enter: &dyn Fn(&str),
+        work: impl FnOnce() -> Result<(), Failure>,
+    ) {
+        let step = format!("{}: {name}", leg.name);
+        enter(&step);
+        self.steps += 1;
+        let begun = exempt(std::time::Instant::now);
+        let outcome = std::panic::catch_unwind(core::panic::AssertUnwindSafe(work));
+        exempt(|| {
             if let Some(least) = std::env::var_os("MCP_TORTURE_SLOW") {
                 let least: u128 = least.to_str().and_then(|least| least.parse().ok()).unwrap_or_default();
                 let taken = begun.elapsed().as_millis();
                 if taken >= least {
-                    exempt(|| eprintln!("{taken} ms: {step}"));
+                    eprintln!("{taken} ms: {step}");
                 }
             }
-            let outcome = outcome.unwrap_or_else(|_| Err(Failure::Wrong("a panic".into())));
-            if let Err(failure) = outcome {
-                failed.lock().expect("no panic").push(Failed { step, failure });
-            }
-        };
-        let (mut served, mut client) = (None, None);
-        let mut place = Scene { era, changes: Arc::default(), address: None };
-        if is_http {
-            step("start", &mut || {
-                let started = Served::start(folder.to_owned())?;
-                served = Some(started);
-                Ok(())
-            });
-            let Some(started) = &served else { continue };
-            place.address = Some(started.address);
-            faults::set_server(started.address.port());
-        }
-        step("connect", &mut || {
-            client = Some(place.connect()?);
-            Ok(())
         });
-        // A second attempt, after which nothing more of the scene is possible.
-        if client.is_none() {
-            step("connect again", &mut || {
-                client = Some(place.connect()?);
-                Ok(())
-            });
-        }
-        if let Some(mut client) = client {
-            for (name, work) in STEPS {
-                step(name, &mut || work(&place, &mut client));
-            }
-            let mut client = Some(client);
-            step("close", &mut || Ok(client.take().expect("a client").close().map(drop)?));
-        }
-        if let Some(server) = served {
-            let mut server = Some(server);
-            step("stop", &mut || server.take().expect("a server").stop());
+        if let Err(failure) = outcome.unwrap_or_else(|_| Err(Failure::Wrong("a panic".into()))) {
+            self.failed.push(Failed { step, failure });
         }
     }
-    (steps, failed.into_inner().expect("no panic"))
+}
+
+/// Runs these legs one after the other. `enter` is told the name of each step.
+pub(crate) fn tour(legs: &[Leg], folder: &std::path::Path, enter: &dyn Fn(&str)) -> Outcome {
+    let mut outcome = Outcome::default();
+    for leg in legs {
+        // The server of the leg before it has left tasks there.
+        exempt(|| drop(std::fs::remove_dir_all(folder)));
+        run_leg(leg, folder, enter, &mut outcome);
+    }
+    outcome
+}
+
+fn run_leg(leg: &Leg, folder: &std::path::Path, enter: &dyn Fn(&str), outcome: &mut Outcome) {
+    let (mut served, mut connected) = (None, None);
+    let mut scene = Scene { era: leg.era, changes: Arc::default(), address: None };
+    if leg.is_http {
+        outcome.step(leg, "start", enter, || {
+            served = Some(Served::start(folder.to_owned())?);
+            Ok(())
+        });
+        let Some(started) = &served else { return };
+        scene.address = Some(started.address);
+        faults::set_server(started.address.port());
+    }
+    // The second attempt, because nothing else of the leg is possible without a client.
+    for name in ["connect", "connect again"] {
+        if connected.is_none() {
+            outcome.step(leg, name, enter, || {
+                connected = Some(scene.connect()?);
+                Ok(())
+            });
+        }
+    }
+    if let Some(mut client) = connected {
+        for (name, work) in leg.steps {
+            outcome.step(leg, name, enter, || work(&scene, &mut client));
+        }
+        outcome.step(leg, "close", enter, || Ok(client.close().map(drop)?));
+    }
+    if let Some(server) = served {
+        outcome.step(leg, "stop", enter, || server.stop());
+    }
 }

@@ -347,7 +347,10 @@ impl<B: ClientBackend> AsyncCalls<B> {
             }
         };
         // Servers refuse a plain call of such a tool in different ways. Without a list the tool is called plainly.
-        let _ = self.learn_tool_tasks().await;
+        if let Err(error @ Error::Io(_)) = self.learn_tool_tasks().await {
+            // Reported once: the call would only say that the connection has ended.
+            return Err(error);
+        }
         self.learn_called(name).await?;
         let task = self.backend.result_cache().task_request(name, None);
         let options = &*self.tool_options(options);

@@ -294,4 +294,30 @@ mod tests {
         let error = options.connect_url("http://a..b/mcp").unwrap_err().to_string();
         assert!(error.contains("no address of a..b: "), "{error}");
     }
+
+    /// A socket whose writes fail, although the server is there.
+    #[cfg(unix)]
+    fn unwritable() -> NetStream {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        Socket::unix(std::os::fd::OwnedFd::from(file).into()).unwrap().into()
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn write_that_fails_here_ends_the_exchange_at_once_with_its_reason() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/mcp", server.local_addr().unwrap());
+        let http = mcp_proto::http::client::Config::new(&url).unwrap();
+        let mut transport = HttpTransport::new(Config::new("cut", "1.0"), http, false).unwrap();
+        let begun = transport.tick();
+        while transport.sockets.iter().all(|socket| socket.connecting.is_some()) {
+            transport.write();
+            transport.wait(Some(begun + Duration::from_secs(5)));
+        }
+        transport.sockets[0].transport = unwritable();
+        transport.write();
+        let event = format!("{:?}", transport.poll_event());
+        assert!(event.contains("os error"), "{event}");
+        assert!(transport.sockets.is_empty());
+    }
 }
