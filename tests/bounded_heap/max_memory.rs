@@ -7,7 +7,7 @@ use mcp_proto::h1::HttpLimits;
 use mcp_proto::http::server::{Connection, Event as HttpEvent, Server as HttpServer};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::pipe::{Pipe, Server};
-use mcp_proto::server::{Call, Config, Event, TaskOffer, TaskOptions, TaskTable};
+use mcp_proto::server::{Call, Config, Engine, Event, TaskOffer, TaskOptions, TaskTable};
 use mcp_proto::tap::ChannelId;
 use mcp_proto::{
     Anchor, Capabilities, Capability, EncodeError, Entropy, Instant, Limit, Limits, RpcError, UseError, http,
@@ -560,6 +560,33 @@ fn max_memory_holds_over_the_byte_streams_of_a_listener() {
         assert_eq!(streams.config.memory_in_use(), 0, "{name}: something is counted that is not there");
         assert!(streams.honest(600_000).get("result").is_some(), "{name}: afterwards");
     }
+}
+
+#[test]
+fn lines_of_clients_that_share_an_engine_are_counted_once() {
+    let config = config(MAX);
+    let mut engine = Engine::new(Arc::clone(&config));
+    let message = call(1, "echo", 150_000);
+    let (begin, rest) = message.split_at(100_000);
+    let mut clients: Vec<_> = (0..10).map(|_| (engine.open_channel(NOW), engine.line_decoder())).collect();
+    for (_, decoder) in &mut clients {
+        begin.chunks(16 << 10).for_each(|piece| decoder.push(piece));
+    }
+    let used = config.memory_in_use();
+    assert!((1_000_000..1_500_000).contains(&used), "{used} bytes of ten unfinished lines");
+    for (channel, decoder) in &mut clients {
+        decoder.push(rest);
+        while let Some(line) = decoder.next_line() {
+            engine.handle_line(NOW, *channel, line);
+        }
+    }
+    drop(clients);
+    let held: Vec<Event> = core::iter::from_fn(|| engine.poll_event(NOW)).collect();
+    assert_eq!(held.len(), 10);
+    let used = config.memory_in_use();
+    assert!((1_500_000..2_700_000).contains(&used), "{used} bytes of ten calls");
+    drop((engine, held));
+    assert_eq!(config.memory_in_use(), 0);
 }
 
 #[test]
