@@ -169,8 +169,9 @@ pub struct Limits {
     /// Stops: peers that together take all memory while each keeps its limits. Reached: nothing that runs ends. What is new is
     /// refused: over HTTP with 503 and `Retry-After`, on a byte stream with -32603. From 7/8 on that are sessions,
     /// subscriptions and messages of 4 KiB or more (an incomplete head of 4 KiB gets 408), from 15/16 on all requests. Beyond the
-    /// bound a result is refused ([`EncodeError::OutOfMemory`](crate::EncodeError)), own notifications wait or are refused, as at
-    /// `outbox_high_water`, and events are not kept for a resumption. Below four times `max_frame`, messages are refused that
+    /// bound a result is refused ([`EncodeError::OutOfMemory`](crate::EncodeError)), that of a task fails, own notifications wait or
+    /// are refused ([`UseError::Full`](crate::UseError)), and events are not kept for a resumption. A peer that does not read its
+    /// answers is not read. Below four times `max_frame`, messages are refused that
     /// `max_frame` allows; below a few KiB, everything.
     pub max_memory: Option<usize>,
 
@@ -389,6 +390,8 @@ pub enum Limit {
     InputRounds,
     /// Commands that wait for an event loop; a bound of the adapter.
     LoopCommands,
+    /// [`Limits::max_memory`], or the heap, of which [`Limits::memory_reserve`] stays free.
+    Memory,
     /// [`Limits::outbox_high_water`].
     OutboxHighWater,
     /// [`Limits::max_pending_calls`].
@@ -420,6 +423,7 @@ impl Limit {
             Self::Inputs => "max_inputs",
             Self::InputRounds => "max_input_rounds",
             Self::LoopCommands => "commands that wait for the event loop",
+            Self::Memory => "max_memory or the heap",
             Self::OutboxHighWater => "outbox_high_water",
             Self::PendingCalls => "max_pending_calls",
             Self::QueuedBytes => "max_queued_bytes",

@@ -10,6 +10,11 @@ pub(crate) use account::{Charge, LONG, MemoryAccount, STEP};
 use alloc::vec::Vec;
 use core::hint::black_box;
 
+use bytes::{Buf as _, Bytes, BytesMut};
+
+/// Longest block of which no part is copied.
+const MAX_SHARED_BLOCK: usize = 2 * STEP;
+
 /// Returns whether the allocator has `bytes` in one piece.
 ///
 /// Nothing else may allocate between this and the use of the memory, which holds on a device with one thread.
@@ -48,4 +53,28 @@ pub(crate) fn reserve(out: &mut Vec<u8>, more: usize) -> bool {
 #[inline(never)]
 fn grow(out: &mut Vec<u8>, more: usize) -> bool {
     out.try_reserve(more).is_ok() || out.try_reserve_exact(more).is_ok()
+}
+
+/// Splits the first `length` bytes off a buffer whose block has `allocated` bytes, and returns them with the bytes that they keep.
+///
+/// Less than half of a long block is copied: it may be held for long, and would keep the whole.
+#[inline]
+pub(crate) fn split_front(buf: &mut BytesMut, length: usize, allocated: usize) -> (Bytes, usize) {
+    // Where nothing is counted, memory is too short for a copy.
+    if cfg!(not(target_os = "none")) && allocated > MAX_SHARED_BLOCK && length < allocated / 2 {
+        if let Some(copy) = copy_front(buf, length) {
+            return (copy, length);
+        }
+    }
+    (buf.split_to(length).freeze(), allocated)
+}
+
+#[cold]
+#[inline(never)]
+fn copy_front(buf: &mut BytesMut, length: usize) -> Option<Bytes> {
+    let (front, mut copy) = (buf.get(..length)?, Vec::new());
+    copy.try_reserve_exact(length).ok()?;
+    copy.extend_from_slice(front);
+    buf.advance(length);
+    Some(copy.into())
 }

@@ -267,7 +267,9 @@ impl Outbox {
             return false;
         }
         self.len += text.len();
-        self.segments.push_back(self.charge.account().hold(core::mem::take(text).into()));
+        let allocated = text.capacity();
+        self.segments
+            .push_back(self.charge.account().hold_allocated(core::mem::take(text).into(), allocated));
         true
     }
 
@@ -315,7 +317,9 @@ impl Outbox {
     /// Makes the tail a segment, if there is something in it.
     fn push_tail(&mut self) {
         if !self.tail.is_empty() {
-            let mut pending = self.charge.account().hold(Bytes::from(core::mem::take(&mut self.tail)));
+            let allocated = self.tail.capacity();
+            let pending = Bytes::from(core::mem::take(&mut self.tail));
+            let mut pending = self.charge.account().hold_allocated(pending, allocated);
             self.charge.follow(0);
             // With segments in front, the cursor belongs to them and the whole tail is pending.
             if self.segments.is_empty() {

@@ -212,13 +212,15 @@ fn of_calls() -> Vec<Row> {
     }
     let bytes = limits(|l| {
         (l.max_live_calls, l.max_waiting_requests, l.max_waiting_bytes, l.max_frame) =
-            (1, 10_000, 1 << 20, 8 << 10);
+            (1, 10_000, 1 << 20, 1 << 20);
     });
+    // The last one that waits exceeds the bound by as much as a message may have.
+    let longest = [calls(1, 10), calls(4, (1 << 20) - 300).split_off(1)].concat();
     let requests = limits(|l| {
         (l.max_live_calls, l.max_waiting_requests, l.max_waiting_bytes) = (1, 4_096, 1 << 30);
     });
     for (field, limits, messages) in
-        [("max_waiting_bytes", bytes, calls(400, 7_000)), ("max_waiting_requests", requests, calls(5_000, 0))]
+        [("max_waiting_bytes", bytes, longest), ("max_waiting_requests", requests, calls(5_000, 0))]
     {
         rows.push(row(field, &limits, || {
             let mut server = server(limits.clone());
@@ -234,14 +236,20 @@ fn of_calls() -> Vec<Row> {
 fn of_output() -> Vec<Row> {
     let mut rows = Vec::new();
     let messages = calls(400, 7_000);
-    let outbox = limits(|l| l.outbox_high_water = 1 << 20);
+    let outbox = limits(|l| (l.outbox_high_water, l.max_live_calls, l.max_frame) = (1 << 20, 16, 64 << 10));
+    let longest = calls(16, (64 << 10) - 300);
     rows.push(row("outbox_high_water", &outbox, || {
         let mut server = server(outbox.clone());
-        for message in &messages {
+        // As many answers as are just too few, and calls that are answered then.
+        for message in &messages[..(1 << 20) / 7_400] {
             let mut calls = Vec::new();
             push(&mut server, message, &mut calls);
             calls.into_iter().for_each(|call| echo(&mut server, call));
         }
+        let mut calls = Vec::new();
+        longest.iter().for_each(|message| push(&mut server, message, &mut calls));
+        assert_eq!(calls.len(), 16);
+        calls.into_iter().for_each(|call| echo(&mut server, call));
         assert!(!server.wants_input());
     }));
     let tap = limits(|l| (l.tap_records, l.tap_bytes) = (100_000, 1 << 20));

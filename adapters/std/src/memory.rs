@@ -10,13 +10,14 @@ use mcp_proto::Limits;
 #[must_use]
 pub fn max_memory() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
-    *BYTES.get_or_init(|| quarter(&|path| std::fs::read_to_string(path).ok()))
+    *BYTES.get_or_init(|| quarter(&|path| std::fs::read_to_string(path).ok(), usize::MAX))
 }
 
-fn quarter(read: &dyn Fn(&str) -> Option<String>) -> usize {
+/// Returns a quarter of the smallest limit; `addressable` bytes are those that a process can have, of 32 bits for example.
+fn quarter(read: &dyn Fn(&str) -> Option<String>, addressable: usize) -> usize {
     let limits = group_limits(read).into_iter().chain(machine_bytes(read));
-    let quarter = limits.min().map(|bytes| bytes / 4).and_then(|bytes| usize::try_from(bytes).ok());
-    quarter.unwrap_or(Limits::DEFAULT_MAX_MEMORY)
+    let Some(limit) = limits.min() else { return Limits::DEFAULT_MAX_MEMORY.min(addressable / 4) };
+    usize::try_from(limit).unwrap_or(usize::MAX).min(addressable) / 4
 }
 
 /// Returns the memory of the machine, of `/proc/meminfo`.
@@ -33,19 +34,20 @@ fn group_limits(read: &dyn Fn(&str) -> Option<String>) -> Vec<u64> {
     for group in groups.lines() {
         let mut parts = group.splitn(3, ':').skip(1);
         let (Some(controllers), Some(mut path)) = (parts.next(), parts.next()) else { continue };
-        let (root, file) = match controllers {
-            "" => ("/sys/fs/cgroup", "memory.max"),
+        let (root, files): (_, &[_]) = match controllers {
+            // Beyond `memory.high` a group is slowed down.
+            "" => ("/sys/fs/cgroup", &["memory.max", "memory.high"]),
             _ if controllers.split(',').any(|name| name == "memory") => {
-                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+                ("/sys/fs/cgroup/memory", &["memory.limit_in_bytes"])
             }
             _ => continue,
         };
         // In a container the path may be that of the host, and the group of the container is the root.
         loop {
             path = path.trim_end_matches('/');
+            let texts = files.iter().filter_map(|file| read(&format!("{root}{path}/{file}")));
             // "max" is no number.
-            let limit = read(&format!("{root}{path}/{file}"));
-            limits.extend(limit.and_then(|text| text.trim().parse::<u64>().ok()));
+            limits.extend(texts.filter_map(|text| text.trim().parse::<u64>().ok()));
             let Some(at) = path.rfind('/') else { break };
             path = &path[..at];
         }
@@ -58,7 +60,13 @@ mod tests {
     use super::*;
 
     fn quarter_of(files: &[(&str, &str)]) -> usize {
-        quarter(&|path| files.iter().find(|(name, _)| *name == path).map(|(_, text)| (*text).to_owned()))
+        quarter_within(usize::MAX, files)
+    }
+
+    fn quarter_within(addressable: usize, files: &[(&str, &str)]) -> usize {
+        let read =
+            |path: &str| files.iter().find(|(name, _)| *name == path).map(|(_, text)| (*text).to_owned());
+        quarter(&read, addressable)
     }
 
     #[test]
@@ -71,6 +79,8 @@ mod tests {
         assert_eq!(quarter_of(&[machine, group, own]), 2 << 30);
         let above = ("/sys/fs/cgroup/a.slice/memory.max", "1073741824\n");
         assert_eq!(quarter_of(&[machine, group, own, above]), 256 << 20);
+        let slowed = ("/sys/fs/cgroup/a.slice/memory.high", "268435456\n");
+        assert_eq!(quarter_of(&[machine, group, own, above, slowed]), 64 << 20);
         // A container that sees the path of the host, and its own group as the root.
         let root = ("/sys/fs/cgroup/memory.max", "536870912\n");
         assert_eq!(quarter_of(&[machine, group, root]), 128 << 20);
@@ -80,5 +90,8 @@ mod tests {
         // No limit of the first version is a large number.
         let none = ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(quarter_of(&[machine, first, none]), 2 << 30);
+        // A process of 32 bits on a machine with more memory than it can have.
+        let large = ("/proc/meminfo", "MemTotal:        33554432 kB\n");
+        assert_eq!(quarter_within(u32::MAX as usize, &[large]), (1 << 30) - 1);
     }
 }

@@ -347,9 +347,21 @@ impl<R: Role> Endpoint<R> {
     /// is memory for the message; `extra` is as for [`send`](Self::send).
     #[inline]
     pub(crate) fn has_outbox_room(&mut self, channel: Key, extra: usize) -> bool {
-        self.channels.get(channel).is_some_and(|c| c.outbox.len() < self.limits.outbox_high_water)
-            && self.memory.takes_new(0)
-            && self.make_room(channel, extra)
+        self.check_outbox_room(channel, extra).is_ok()
+    }
+
+    /// As [`has_outbox_room`](Self::has_outbox_room).
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Full`].
+    #[inline]
+    pub(crate) fn check_outbox_room(&mut self, channel: Key, extra: usize) -> Result<(), UseError> {
+        if self.channels.get(channel).is_none_or(|c| c.outbox.len() >= self.limits.outbox_high_water) {
+            return Err(UseError::Full(Limit::OutboxHighWater));
+        }
+        let has_memory = self.memory.takes_new(0) && self.make_room(channel, extra);
+        if has_memory { Ok(()) } else { Err(UseError::Full(Limit::Memory)) }
     }
 
     /// Makes room for a message of the engine, which has at most `extra` bytes beyond
@@ -440,9 +452,7 @@ impl<R: Role> Endpoint<R> {
         if self.channels.get(channel).ok_or(UseError::Stale)?.closed {
             return Err(UseError::Closed);
         }
-        if !self.has_outbox_room(channel, 0) {
-            return Err(UseError::Full(Limit::OutboxHighWater));
-        }
+        self.check_outbox_room(channel, 0)?;
         let c = self.channels.get_mut(channel).ok_or(UseError::Stale)?;
         let mark = c.outbox.mark();
         let out = c.outbox.tail();

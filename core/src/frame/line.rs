@@ -245,11 +245,13 @@ impl LineDecoder {
             self.skip_if_oversize();
             return None;
         };
-        let line = self.buf.split_to(self.scanned + at).freeze();
+        // With a reserve the heap is asked for a line before it comes, and not for a copy.
+        let allocated = if self.reserve == 0 { self.max_capacity } else { 0 };
+        let (line, allocated) = memory::split_front(&mut self.buf, self.scanned + at, allocated);
         self.buf.advance(1);
         self.scanned = 0;
         if line.len() >= STEP {
-            return Some(self.finish_long_line(line));
+            return Some(self.finish_long_line(line, allocated));
         }
         Some(self.finish_line(line))
     }
@@ -326,12 +328,13 @@ impl LineDecoder {
 
     /// Charges a long line for as long as it is held. The buffer is charged, too, as long as it shares the allocation.
     #[cold]
-    fn finish_long_line(&mut self, line: Bytes) -> Line {
+    fn finish_long_line(&mut self, line: Bytes, allocated: usize) -> Line {
         let account = self.charge.account();
         let line = if self.buf.is_empty() && account.is_short() {
             // The rest of the allocation would stay with the buffer.
             self.buf = BytesMut::new();
-            account.hold_allocated(line, core::mem::take(&mut self.max_capacity))
+            self.max_capacity = 0;
+            account.hold_allocated(line, allocated)
         } else {
             account.hold(line)
         };

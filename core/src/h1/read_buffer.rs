@@ -10,6 +10,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::error::{ConnectionFault, Reason};
+use crate::memory;
 
 /// Buffer capacity from which reclaiming the space at its front pays off.
 const RECLAIM_THRESHOLD: usize = 256 << 10;
@@ -117,7 +118,7 @@ impl ReadBuffer {
     pub(super) fn take(&mut self, n: usize) -> Bytes {
         let n = n.min(self.buf.len());
         self.consumed = self.consumed.wrapping_add(n as u64);
-        self.buf.split_to(n).freeze()
+        memory::split_front(&mut self.buf, n, self.capacity).0
     }
 
     /// Searches the next line end within the first `max` bytes.

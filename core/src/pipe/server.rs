@@ -7,8 +7,8 @@ use bytes::Bytes;
 use super::Pipe;
 use crate::driving::BoundEngine as _;
 use crate::error::Fault;
-use crate::frame::line::{Line, LineDecoder};
-use crate::server::{Config, Engine, Event, can_answer, handle_held_message, memory};
+use crate::frame::line::LineDecoder;
+use crate::server::{Config, Engine, Event, can_answer};
 use crate::sync::Arc;
 use crate::tap::ChannelId;
 use crate::time::{Instant, TimeoutReason};
@@ -43,11 +43,8 @@ impl Server {
     /// Creates a server with one channel.
     #[must_use]
     pub fn new(config: Arc<Config>, now: Instant) -> Self {
-        let limits = config.effective_limits();
-        let decoder = LineDecoder::new(limits.effective_max_frame()).memory_reserve(limits.memory_reserve);
         let mut engine = Engine::new(config);
-        let decoder = decoder.charge_to(memory(&engine));
-        let channel = engine.open_channel(now);
+        let (decoder, channel) = (engine.line_decoder(), engine.open_channel(now));
         Self { engine, channel, decoder, eof: false, is_starved: false }
     }
 
@@ -88,8 +85,7 @@ impl Server {
             return false;
         }
         match self.decoder.next_line() {
-            Some(Line::Frame(frame)) => handle_held_message(&mut self.engine, now, self.channel, frame),
-            Some(Line::TooLong(oversize)) => self.engine.handle_oversize(now, self.channel, oversize),
+            Some(line) => self.engine.handle_line(now, self.channel, line),
             None if self.eof => {
                 let fault = match self.decoder.partial() {
                     0 => Fault::Eof,

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::budget::Budget;
 use crate::limits::Limits;
+use crate::memory::STEP;
 use crate::rpc::RequestId;
 use crate::slab::list::{List, ListLinks, ListNode};
 use crate::slab::tree::{Tree, TreeLinks, TreeNode};
@@ -78,6 +79,11 @@ impl TreeNode for WaitingRequest {
 impl Backlog {
     pub(super) const fn new() -> Self {
         Self { queues: Slab::new(), turns: List::new(), requests: Slab::new() }
+    }
+
+    /// Returns the bytes of the entries, with those of messages that are too short to be charged by themselves.
+    pub(super) const fn byte_len(&self) -> usize {
+        self.requests.len() * (size_of::<WaitingRequest>() + STEP / 8)
     }
 
     /// Releases the memory if no request waits.

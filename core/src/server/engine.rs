@@ -20,7 +20,7 @@ use super::parked::{Parked, follow_question, poll_question};
 use super::request_check::RequestCheck;
 use super::sealing::Sealing;
 use super::tasks::host::ServerTasks;
-use super::tasks::{self, RunAnswer, unlisten};
+use super::tasks::{RunAnswer, unlisten};
 use crate::built::{Part, Tasking};
 use crate::calls::endpoint::{self, Channel, Endpoint, EndpointTimer, check_timeout, next_deadline};
 use crate::calls::inbound::CallId;
@@ -34,6 +34,7 @@ use crate::diagnostic::Diagnostic;
 use crate::driving::{BoundEngine, DriverCheck};
 use crate::error::{CallError, Fault, UseError};
 use crate::extensions::Extensions;
+use crate::frame::line::{Line, LineDecoder};
 use crate::json::Serializer;
 use crate::limits::Limit;
 use crate::memory::{Charge, MemoryAccount, STEP};
@@ -50,7 +51,7 @@ use crate::{methods, shape};
 /// too small to be charged by themselves.
 const ENGINE_COST: usize = 2 * STEP;
 const CHANNEL_COST: usize = size_of::<Channel<ServerChannel>>() + STEP / 2;
-const CALL_COST: usize = size_of::<Call>();
+const CALL_COST: usize = size_of::<Call>() + STEP;
 
 pub(super) const SHUTTING_DOWN: &str = "the server is shutting down";
 
@@ -147,6 +148,24 @@ impl Engine {
     pub fn handle_message(&mut self, now: Instant, channel: ChannelId, message: Bytes) {
         let message = self.endpoint.memory.hold(message);
         handle_held_message(self, now, channel, message);
+    }
+
+    /// Creates a decoder for a byte stream, with the limits of the engine. What it stores counts for
+    /// [`Limits::max_memory`](crate::Limits::max_memory).
+    #[must_use]
+    pub fn line_decoder(&self) -> LineDecoder {
+        let limits = &self.endpoint.limits;
+        LineDecoder::new(limits.effective_max_frame())
+            .memory_reserve(limits.memory_reserve)
+            .charge_to(&self.endpoint.memory)
+    }
+
+    /// Takes a line of its [decoder](Self::line_decoder) as a message of a channel. Events share its memory.
+    pub fn handle_line(&mut self, now: Instant, channel: ChannelId, line: Line) {
+        match line {
+            Line::Frame(frame) => handle_held_message(self, now, channel, frame),
+            Line::TooLong(oversize) => self.handle_oversize(now, channel, oversize),
+        }
     }
 
     /// Records that the transport does not read at present, so that silence of the peer is no missed ping.
@@ -257,15 +276,19 @@ impl Engine {
 
     /// Returns whether reading on `channel` should pause.
     ///
-    /// Its input has ended, its outbox is full, or too many requests or events wait. The outbox of a session without a
+    /// Its input has ended, its outbox is full, or too many requests or events wait. While there is no memory for requests
+    /// ([`Limits::max_memory`](crate::Limits::max_memory)), an outbox of 1 KiB is full. The outbox of a session without a
     /// stream (`Exchanges::set_session_token`) does not count.
     #[must_use]
     pub fn is_stalled(&self, channel: ChannelId) -> bool {
-        let limits = &self.endpoint.limits;
+        let (limits, memory) = (&self.endpoint.limits, &self.endpoint.memory);
         self.endpoint.channels.get(channel.0).is_none_or(|c| {
+            // The refusals of a client that reads none would take what is left.
+            let is_full = c.outbox.len() >= limits.outbox_high_water
+                || (c.outbox.len() >= STEP && !memory.takes_request());
             c.input_end.is_some()
                 // Without a stream for it, the output does not leave however long the client waits.
-                || (c.outbox.len() >= limits.outbox_high_water && !c.role.stream.has_no_get_stream())
+                || (is_full && !c.role.stream.has_no_get_stream())
                 || has_unread_input(self, channel.0)
         })
     }
@@ -445,9 +468,7 @@ impl Engine {
         if !session.initialized && method != methods::PING {
             return Err(UseError::NotReady);
         }
-        if !self.endpoint.has_outbox_room(channel.0, 0) {
-            return Err(UseError::Full(Limit::OutboxHighWater));
-        }
+        self.endpoint.check_outbox_room(channel.0, 0)?;
         if method != methods::PING && methods::request_rule(method).is_some() {
             return Err(UseError::ReservedMethod(method.into()));
         }
@@ -698,7 +719,7 @@ impl Engine {
 }
 
 /// Takes one message of a channel, whose bytes are charged already.
-pub(crate) fn handle_held_message(engine: &mut Engine, now: Instant, channel: ChannelId, message: Bytes) {
+fn handle_held_message(engine: &mut Engine, now: Instant, channel: ChannelId, message: Bytes) {
     engine.endpoint.tick(now);
     engine.endpoint.record_activity();
     engine.endpoint.record_received(channel.0, &message);
@@ -710,6 +731,7 @@ pub(crate) fn handle_held_message(engine: &mut Engine, now: Instant, channel: Ch
 }
 
 /// Returns the account of what the server holds.
+#[cfg(feature = "http")]
 pub(crate) const fn memory(engine: &Engine) -> &MemoryAccount {
     &engine.endpoint.memory
 }
@@ -718,14 +740,14 @@ pub(crate) const fn memory(engine: &Engine) -> &MemoryAccount {
 #[inline]
 fn table_bytes(engine: &Engine) -> usize {
     let parked = engine.parked.as_ref().map_or(0, |parked| parked.byte_len());
-    let tasks = engine.tasks.as_ref().map_or(0, tasks::host::byte_len);
+    let waiting = engine.backlog.as_ref().map_or(0, Backlog::byte_len);
     ENGINE_COST
         + engine.endpoint.channels.len() * CHANNEL_COST
         + (engine.endpoint.inbound.calls.len() + engine.endpoint.outbound.calls.len()) * CALL_COST
         + engine.events.len() * size_of::<Event>()
         + engine.changes.byte_len()
         + parked
-        + tasks
+        + waiting
 }
 
 /// Charges the tables if they have changed by much.

@@ -52,9 +52,9 @@ pub use authorization::{Caller, ProvenKey};
 pub use config::Config;
 pub use custom_method::CustomMethod;
 pub use engine::Engine;
+pub(crate) use engine::{can_answer, has_event, take_event};
 #[cfg(feature = "http")]
-pub(crate) use engine::is_out_of_memory;
-pub(crate) use engine::{can_answer, handle_held_message, has_event, memory, take_event};
+pub(crate) use engine::{is_out_of_memory, memory};
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 #[cfg(feature = "http")]
 pub(crate) use exchanges::{BatchContents, ExchangeBuffers};

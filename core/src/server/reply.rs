@@ -277,7 +277,9 @@ impl BufferedResult {
             return Err(EncodeError::NotAnObject.into());
         }
         if text.len() >= MIN_SHARED_RESULT {
-            let text = RawJson::trusted(engine.endpoint.memory.hold(core::mem::take(text).into()));
+            let allocated = text.capacity();
+            let text = engine.endpoint.memory.hold_allocated(core::mem::take(text).into(), allocated);
+            let text = RawJson::trusted(text);
             let result = PreparedResult { text, members: *members, one_line: true };
             return engine.complete_prepared(now, call, &result);
         }

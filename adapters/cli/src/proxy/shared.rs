@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd as _;
 
-use mcp_proto::frame::line::{Line, LineDecoder};
+use mcp_proto::frame::line::LineDecoder;
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{ChannelId, Fault, Instant, RawJson};
@@ -87,11 +87,10 @@ impl Client {
             return false;
         }
         match self.decoder.next_line() {
-            Some(Line::Frame(frame)) => {
+            Some(line) => {
                 self.deadline = None;
-                engine.handle_message(now, self.channel, frame);
+                engine.handle_line(now, self.channel, line);
             }
-            Some(Line::TooLong(_)) => engine.close_channel(now, self.channel, &Fault::Closed),
             None if self.state == ClientState::Ended => {
                 self.state = ClientState::Ending;
                 engine.handle_eof(now, self.channel);
@@ -196,7 +195,7 @@ impl SharedDownstream {
             return;
         }
         let channel = self.engine.open_channel(self.now);
-        let decoder = LineDecoder::new(self.engine.config().effective_limits().max_frame);
+        let decoder = self.engine.line_decoder();
         let deadline = Some(self.now + FIRST_LINE_TIMEOUT);
         let (control, state) = (stream.control(), ClientState::Open);
         self.clients.push(Client { channel, stream, control, decoder, deadline, state, is_evicted: false });

@@ -9,7 +9,7 @@ use crate::driving::DriverCheck;
 use crate::h1::server::Event;
 use crate::h1::{self, ConnectionFault, Eviction, EvictionClass, HttpLimits};
 use crate::http::{HeadRecord, HeadRecords};
-use crate::memory::{Charge, LONG};
+use crate::memory::{Charge, LONG, STEP};
 use crate::server::ConnectionInfo;
 use crate::sync::Arc;
 use crate::tap::Direction;
@@ -67,6 +67,8 @@ pub struct Connection {
     /// The reader has taken bytes since the last check.
     made_progress: bool,
     is_aborted: bool,
+    /// Requests wait until output is written, because there is no memory for them.
+    is_starved: bool,
     next_head: NextHead,
     admission: Admission,
     /// The connection ends after the next response.
@@ -154,6 +156,7 @@ impl Connection {
             taken: 0,
             made_progress: false,
             is_aborted: false,
+            is_starved: false,
             next_head: NextHead::Free,
             admission: Admission::Open,
             ends_after_response: false,
@@ -298,13 +301,14 @@ impl Connection {
     /// Returns whether input is not processed until the application or the reader has made progress.
     const fn is_paused(&self) -> bool {
         self.undecided_since.is_some()
+            || self.is_starved
             || (self.exchange.is_none() && self.h1.unsent_len() >= self.write_limit)
     }
 
     /// Returns whether to read now.
     #[must_use]
     pub fn wants_input(&self) -> bool {
-        !self.is_aborted && self.h1.wants_input()
+        !self.is_aborted && !self.is_starved && self.h1.wants_input()
     }
 
     /// Returns the bytes to write next; empty if there are none.
@@ -322,6 +326,7 @@ impl Connection {
     pub fn consume(&mut self, n: usize) {
         self.made_progress |= n > 0;
         self.taken = self.taken.saturating_add(n as u64);
+        self.is_starved = false;
         self.h1.consume(n);
     }
 
@@ -439,6 +444,10 @@ impl Connection {
         if !self.follow_token_decision(now, server) {
             return false;
         }
+        // The refusals of a client that reads none would take what is left.
+        self.is_starved = self.exchange.is_none()
+            && self.h1.unsent_len() >= STEP
+            && !crate::server::memory(&server.engine).takes_request();
         // A client that does not read responses gets no further ones.
         if self.is_paused() {
             return false;

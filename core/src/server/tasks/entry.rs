@@ -417,14 +417,25 @@ impl TaskTable {
         }
         let has_room = self.bytes.saturating_add(bytes) <= self.limits.max_bytes
             && used.saturating_add(bytes) <= max_bytes;
-        if has_room { Ok(()) } else { Err(UseError::Full(Limit::TaskBytes)) }
+        if !has_room {
+            return Err(UseError::Full(Limit::TaskBytes));
+        }
+        if self.charge.account().takes_new(bytes) { Ok(()) } else { Err(UseError::Full(Limit::Memory)) }
     }
 
-    /// Returns whether a task may have more bytes.
-    pub(super) fn has_room(&self, task: Key, bytes: usize) -> bool {
+    /// Checks that a task may have more bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`UseError::Full`].
+    pub(super) fn check_growth(&self, task: Key, bytes: usize) -> Result<(), UseError> {
         let of = self.tasks.get(task).and_then(|task| self.owners.get(task.owner));
-        self.bytes.saturating_add(bytes) <= self.limits.max_bytes
-            && of.is_some_and(|of| of.bytes.saturating_add(bytes) <= self.limits.of_owner(&of.owner).1)
+        let has_room = self.bytes.saturating_add(bytes) <= self.limits.max_bytes
+            && of.is_some_and(|of| of.bytes.saturating_add(bytes) <= self.limits.of_owner(&of.owner).1);
+        if !has_room {
+            return Err(UseError::Full(Limit::TaskBytes));
+        }
+        if self.charge.account().takes_result(bytes) { Ok(()) } else { Err(UseError::Full(Limit::Memory)) }
     }
 
     /// Changes what is kept for a task, with the sums of the bytes.
@@ -435,6 +446,7 @@ impl TaskTable {
         let after = task.len();
         // The sum comes first: the difference alone may be negative.
         self.bytes = (self.bytes + after).saturating_sub(before);
+        self.charge.follow_coarsely(self.bytes);
         if let Some(of) = self.owners.get_mut(task.owner) {
             of.bytes = (of.bytes + after).saturating_sub(before);
         }
@@ -470,6 +482,7 @@ impl TaskTable {
         self.by_id.insert(&mut self.tasks, place, key);
         of.tasks.push(&mut self.tasks, key);
         self.bytes += bytes;
+        self.charge.follow_coarsely(self.bytes);
         self.deadlines.arm(expires_at, key);
         let tasks = &self.tasks;
         self.deadlines.sweep(tasks.len(), |_, key| tasks.get(key).is_some(), |_| false);
@@ -491,6 +504,7 @@ impl TaskTable {
         }
         let task = self.tasks.remove(key)?;
         self.bytes = self.bytes.saturating_sub(bytes);
+        self.charge.follow_coarsely(self.bytes);
         self.running -= usize::from(task.state.holds_place()).min(self.running);
         // Also after a failed save, which may have been carried out all the same.
         if let Some(store) = self.store.as_mut().filter(|_| task.may_be_stored()) {

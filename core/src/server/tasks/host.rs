@@ -53,11 +53,6 @@ pub(in crate::server) struct ServerTasks {
     pub(super) retry_at: Option<Instant>,
 }
 
-/// Returns the bytes that are kept for all tasks.
-pub(in crate::server) const fn byte_len(tasks: &ServerTasks) -> usize {
-    tasks.table.bytes
-}
-
 impl ServerTasks {
     pub(in crate::server) fn new(table: TaskTable, channel: Key) -> Self {
         Self {

@@ -375,8 +375,9 @@ impl Engine {
     ///
     /// A `tools/call` that may become a task says so ([`Call::task_offer`]); [`Tasks::begin`] makes it one.
     #[cfg(feature = "tasks")]
-    pub fn set_tasks(&mut self, now: Instant, table: TaskTable) {
+    pub fn set_tasks(&mut self, now: Instant, mut table: TaskTable) {
         self.endpoint.tick(now);
+        table.charge.attach(&self.endpoint.memory);
         let capabilities = (*self.config.settings.capabilities).clone().without(Capability::TaskList);
         let list = table.has_list.then_some(Capability::TaskList);
         let capabilities = [Capability::TaskCancellation, Capability::ToolTasks, Capability::TasksExtension]

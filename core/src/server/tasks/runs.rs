@@ -136,7 +136,7 @@ impl ServerTasks {
             None => frame.extend_from_slice(&params),
         }
         frame.push(b'}');
-        let frame = Bytes::from(frame);
+        let frame = cx.endpoint.memory.hold(Bytes::from(frame));
         let Ok(params) = envelope::parse(&frame, &cx.endpoint.limits, None).map(|envelope| envelope.params)
         else {
             // Only a record of a store can be wrong.

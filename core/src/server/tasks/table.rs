@@ -9,10 +9,12 @@ use core::time::Duration;
 
 use super::entry::{Owner, OwnerEntry, TASK_BYTES, TaskEntry, TaskOutcome, TaskRequest, TaskState};
 use super::store::StoreQueue;
+use crate::calls::inbound::NO_MEMORY_FOR_ANSWER;
 use crate::deadlines::Deadlines;
 use crate::entropy::Entropy;
 use crate::error::UseError;
 use crate::limits::Limit;
+use crate::memory::Charge;
 use crate::rpc::RpcError;
 use crate::slab::list::{List, ListLinks};
 use crate::slab::tree::{Tree, TreeLinks};
@@ -41,6 +43,8 @@ pub struct TaskTable {
     pub(super) running: usize,
     /// Invariant: the sum of the bytes that are charged for the tasks.
     pub(super) bytes: usize,
+    /// Those bytes, on the account of the engine.
+    pub(super) charge: Charge,
     /// Metadata of the last request that was kept.
     last_meta: Option<Arc<[u8]>>,
     pub(super) store: Option<StoreQueue>,
@@ -79,6 +83,7 @@ impl TaskTable {
             queue: VecDeque::new(),
             running: 0,
             bytes: 0,
+            charge: Charge::default(),
             last_meta: None,
             store: None,
             has_list: true,
@@ -335,9 +340,7 @@ impl TaskTable {
             }
         }
         let keys: usize = request.questions.iter().map(|question| charge(question.wire_key())).sum();
-        if !self.has_room(key, request.len() + keys) {
-            return Err(UseError::Full(Limit::TaskBytes));
-        }
+        self.check_growth(key, request.len() + keys)?;
         self.share_meta(&mut request);
         let is_complete = request.questions.iter().all(|question| question.answer.is_some());
         self.change(key, |task| {
@@ -381,9 +384,7 @@ impl TaskTable {
         let bytes = outcome.as_ref().map_or(0, |value| value.as_bytes().len());
         let task = self.tasks.get(key).ok_or(UseError::Stale)?;
         task.questions().get(question).filter(|q| q.answer.is_none()).ok_or(UseError::Stale)?;
-        if !self.has_room(key, bytes) {
-            return Err(UseError::Full(Limit::TaskBytes));
-        }
+        self.check_growth(key, bytes)?;
         let is_complete = self.change(key, |task| {
             if let Some(question) = task.questions_mut().get_mut(question) {
                 (question.answer, question.asked) = (Some(outcome), None);
@@ -421,10 +422,11 @@ impl TaskTable {
         let bytes = match &outcome {
             TaskOutcome::Result(text, _) | TaskOutcome::Error(text) => text.len(),
         };
-        let outcome = match self.has_room(key, bytes) {
-            true => outcome,
-            // Short enough to be kept even if it exceeds the limit.
-            false => error_outcome(&RpcError::internal("the result is too large to be kept")),
+        // An error is short enough to be kept even if it exceeds the limit.
+        let outcome = match self.check_growth(key, bytes) {
+            Ok(()) => outcome,
+            Err(UseError::Full(Limit::Memory)) => error_outcome(&RpcError::internal(NO_MEMORY_FOR_ANSWER)),
+            Err(_) => error_outcome(&RpcError::internal("the result is too large to be kept")),
         };
         let state = match outcome {
             TaskOutcome::Result(..) => TaskState::Completed,
@@ -477,7 +479,7 @@ impl TaskTable {
     /// Sets the message of a task that has not ended. Returns false if there is no room, or it is the same.
     pub(in crate::server) fn set_message(&mut self, now: Instant, key: Key, message: &str) -> bool {
         let Some(task) = self.tasks.get(key).filter(|task| !task.state.is_terminal()) else { return false };
-        if task.message.as_deref() == Some(message) || !self.has_room(key, message.len()) {
+        if task.message.as_deref() == Some(message) || self.check_growth(key, message.len()).is_err() {
             return false;
         }
         self.change(key, |task| task.message = Some(message.into()));
