@@ -235,7 +235,7 @@ fn judge(fault: &Fault, is_fired: bool, failed: &[Failed]) {
     let is_named = |failed: &Failed| match &failed.failure {
         Failure::Error(text) if text == tour::NOT_HONOURED => true,
         Failure::Error(text) if faults::is_at_server() => {
-            text.contains("closed the connection") || text.contains(&words)
+            ["closed the connection", "connection closed", &words].iter().any(|part| text.contains(part))
         }
         Failure::Error(text) => text.contains(&words),
         Failure::Wrong(_) => false,

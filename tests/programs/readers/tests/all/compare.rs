@@ -94,8 +94,8 @@ impl Comparison {
         self.listed.retain(|(of, _), _| *of != reader);
     }
 
-    /// Fails if a difference is not listed, a listed one does not occur, fewer than `least` inputs were read alike by all, or the
-    /// result is not the recorded one.
+    /// Fails if a difference is not listed, a listed one does not occur, fewer than `least` inputs were read alike by
+    /// all, or the result is not the recorded one.
     pub(crate) fn finish(self, least: usize) {
         let Self { kind, accepted, refused, differing, readers, is_partial, listed, unlisted } = self;
         let alike = accepted.len() - differing.len();

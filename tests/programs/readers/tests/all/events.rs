@@ -1,5 +1,5 @@
-//! Event streams, read by `sse-stream` and `eventsource-parser`, which the official Rust and TypeScript SDKs use, and by the text
-//! of the WHATWG standard.
+//! Event streams, read by `sse-stream` and `eventsource-parser`, which the official Rust and TypeScript SDKs use,
+//! and by the text of the WHATWG standard.
 
 use std::convert::Infallible;
 use std::time::Duration;

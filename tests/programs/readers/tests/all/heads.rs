@@ -159,7 +159,7 @@ fn requests_by_hyper(input: &[u8]) -> Option<Vec<Message>> {
     messages.take().into_iter().collect()
 }
 
-fn response_by_hyper(input: &'static [u8]) -> Option<Vec<Message>> {
+fn response_by_hyper(input: &[u8]) -> Option<Vec<Message>> {
     let io = Input { rest: input, is_readable: false };
     let (mut sender, mut connection) = run(Box::pin(hyper::client::conn::http1::handshake(io)))?.ok()?;
     let request = Request::builder().uri("/").body(Empty::<Bytes>::new()).expect("a request");
@@ -235,11 +235,7 @@ impl Readers {
         let value = serde_json::to_value(&ours).expect("JSON");
         self.h11.ask(input, value.clone(), class("h11"));
         self.llhttp.ask(input, value, class("llhttp"));
-        let by_hyper = if self.is_response {
-            response_by_hyper(input.to_vec().leak())
-        } else {
-            requests_by_hyper(input)
-        };
+        let by_hyper = if self.is_response { response_by_hyper(input) } else { requests_by_hyper(input) };
         // hyper groups fields by name.
         let grouped = |messages: &Vec<Message>| {
             let mut messages = messages.clone();
