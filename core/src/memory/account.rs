@@ -174,6 +174,13 @@ mod counted {
             }
         }
 
+        /// Returns whether a holding that never falls below `least` may have fallen by so much that
+        /// [`follow_coarsely`](Self::follow_coarsely) would tell.
+        #[inline]
+        pub(crate) const fn is_beyond(&self, least: usize) -> bool {
+            self.bytes >= least + 8 * STEP
+        }
+
         /// Sets the bytes that are held.
         #[cold]
         pub(crate) fn set(&mut self, bytes: usize) {
@@ -282,6 +289,11 @@ mod uncounted {
     impl Charge {
         #[inline(always)]
         pub(crate) const fn follow(&mut self, _bytes: usize) {}
+
+        #[inline(always)]
+        pub(crate) const fn is_beyond(&self, _least: usize) -> bool {
+            false
+        }
 
         #[inline(always)]
         pub(crate) const fn follow_coarsely(&mut self, _bytes: usize) {}

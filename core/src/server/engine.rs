@@ -37,7 +37,7 @@ use crate::extensions::Extensions;
 use crate::frame::line::{Line, LineDecoder};
 use crate::json::Serializer;
 use crate::limits::Limit;
-use crate::memory::{Charge, MemoryAccount, STEP};
+use crate::memory::{Charge, STEP};
 use crate::outbox::Outbox;
 use crate::raw::RawJson;
 use crate::rpc::{RequestId, RpcError};
@@ -732,7 +732,7 @@ fn handle_held_message(engine: &mut Engine, now: Instant, channel: ChannelId, me
 
 /// Returns the account of what the server holds.
 #[cfg(feature = "http")]
-pub(crate) const fn memory(engine: &Engine) -> &MemoryAccount {
+pub(crate) const fn memory(engine: &Engine) -> &crate::memory::MemoryAccount {
     &engine.endpoint.memory
 }
 
@@ -840,7 +840,9 @@ pub(crate) fn has_event(engine: &mut Engine, now: Instant) -> bool {
     while engine.events.is_empty() {
         if !engine.admit_waiting() {
             // Many events may have been taken since the last message.
-            charge_tables(engine);
+            if engine.tables.is_beyond(ENGINE_COST) {
+                charge_tables(engine);
+            }
             return false;
         }
     }
