@@ -344,11 +344,16 @@ fn tool_call_after_failed_write_names_its_reason() {
     with_timeout(|| {
         for era in ERAS {
             let (near, far) = mcp_std::io::memory_pair(1 << 16);
-            let server =
-                std::thread::spawn(move || mcp_blocking::serve(server_config(), near, Tools::new().0));
-            // The probe or `initialize`; the list of tools, which precedes the call, meets the failure.
+            let server = std::thread::spawn(move || {
+                let mut router = mcp_blocking::Router::new("tools", "1");
+                router.tasks(mcp_blocking::ServerTasks::new());
+                router.tool("echo", |_: &mut Cx<'_>, _: serde_json::Value| "ahoy");
+                mcp_blocking::serve(router.config().unwrap(), near, router)
+            });
+            // The probe or `initialize`. In the legacy era the list of tools, which says what runs as a task, meets the failure.
             let stream = FailingWrites { stream: far, left: 1 };
-            let client = Client::connect(client_config(version_set(era)), stream).unwrap();
+            let config = client_config(version_set(era)).task_polling(client::TaskPolling::new());
+            let client = Client::connect(config, stream).unwrap();
             let error = client.call_tool("echo", &json!({"text": "ahoy"})).unwrap_err().to_string();
             assert!(error.contains("the cable is cut"), "{era:?}: {error}");
             let error = client.call_tool("echo", &json!({"text": "ahoy"})).unwrap_err().to_string();

@@ -354,7 +354,7 @@ replace! {
     }
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
         let mut copy = *message;
-        let (all, count) = (copy.msg_iov.cast_const(), copy.msg_iovlen as usize);
+        let (all, count) = (copy.msg_iov.cast_const(), copy.msg_iovlen);
         vectors!(fd, Write, all, count, {
             copy.msg_iov = all.cast_mut();
             copy.msg_iovlen = count as _;
