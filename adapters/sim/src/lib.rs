@@ -30,4 +30,4 @@ pub use decisions::{Decisions, Draws};
 pub use invariants::{INVARIANTS, Invariant};
 pub use marks::Marks;
 pub use shrink::{Failure, search};
-pub use world::{Application, Entry, Lane, Plan, Report, Violation, What, World};
+pub use world::{Application, Entry, Lane, Plan, Report, Side, SidePhase, Violation, What, World};

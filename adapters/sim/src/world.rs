@@ -16,6 +16,10 @@ use crate::decisions::{Decisions, Draws};
 use crate::invariants::INVARIANTS;
 use crate::stream::{Chunker, OneWayLink};
 
+mod sides;
+
+pub use sides::{Side, SidePhase};
+
 /// Number of turns after which a world that does not come to rest is stopped.
 const MAX_TURNS: usize = 200_000;
 

@@ -1,0 +1,288 @@
+//! The log of a world as rows of a timeline, with the arrival and the loss of each message, deadlines, and states.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use mcp_proto::Instant;
+use mcp_sim::{Application, Entry, Lane, Side, SidePhase, What, World};
+use serde_json::{Value, json};
+
+/// Most rows. A page cannot show more.
+const MAX_ROWS: usize = 3_000;
+
+/// A message on its way.
+struct Message {
+    number: usize,
+    label: String,
+}
+
+/// Collects rows while a world runs.
+#[derive(Default)]
+pub(crate) struct Timeline {
+    pub(crate) rows: Vec<Value>,
+    pub(crate) frames: Vec<Value>,
+    /// Whether there were more rows.
+    pub(crate) is_cut: bool,
+    entries: usize,
+    messages: usize,
+    /// Messages that lead to a side and have not arrived, in order.
+    under_way: BTreeMap<Lane, VecDeque<Message>>,
+    /// Lines that have arrived at a side in this life.
+    arrived: BTreeMap<Lane, usize>,
+    /// Methods of requests, by the side that has sent them and their id.
+    methods: BTreeMap<(Lane, String), String>,
+    sides: Vec<Side>,
+    deadlines: BTreeMap<Lane, Instant>,
+}
+
+/// Parts of a row before its numbers are known.
+struct Row {
+    at: Instant,
+    lane: Lane,
+    kind: &'static str,
+    text: String,
+    line: Option<String>,
+    message: Option<usize>,
+    entry: Option<usize>,
+}
+
+fn millis(at: Instant) -> u64 {
+    u64::try_from(at.saturating_duration_since(Instant::ZERO).as_millis()).unwrap_or(u64::MAX)
+}
+
+const fn place(lane: Lane) -> (&'static str, usize) {
+    match lane {
+        Lane::World => ("world", 0),
+        Lane::Client(n) => ("client", n),
+        Lane::Server(n) => ("server", n),
+    }
+}
+
+const fn other_end(lane: Lane) -> Lane {
+    match lane {
+        Lane::Client(n) => Lane::Server(n),
+        Lane::Server(n) => Lane::Client(n),
+        Lane::World => Lane::World,
+    }
+}
+
+const fn phase(phase: SidePhase) -> &'static str {
+    match phase {
+        SidePhase::Dead => "dead",
+        SidePhase::Open => "no session",
+        SidePhase::Handshake => "handshake",
+        SidePhase::Ready => "ready",
+        SidePhase::ShuttingDown => "shutting down",
+        SidePhase::Ended => "ended",
+    }
+}
+
+fn state(side: &Side) -> Value {
+    let (name, n) = place(side.lane);
+    json!({
+        "side": name,
+        "n": n,
+        "phase": phase(side.phase),
+        "version": side.version.map(mcp_proto::Version::as_str),
+        "open": side.open_calls,
+        "unsent": side.unsent,
+        "reads": side.reads,
+        "deadline": side.deadline.map(|(at, _)| millis(at)),
+        "reason": side.deadline.and_then(|(_, reason)| reason).map(|reason| format!("{reason:?}")),
+    })
+}
+
+/// Returns the kind of an entry and its text.
+fn describe(what: &What) -> (&'static str, String) {
+    match what {
+        What::Started => ("started", "process starts".to_owned()),
+        What::Died => ("died", "process dies".to_owned()),
+        What::Called { mark } => ("called", format!("call {mark}")),
+        What::Ended { mark, mistake: Some(mistake), .. } => ("mistake", format!("{mark}: {mistake}")),
+        What::Ended { mark, outcome, .. } => ("ended", format!("{mark} ends: {outcome}")),
+        What::Received { request } => ("received", format!("{request} begins")),
+        What::Answered { request } => ("answered", format!("{request} is answered")),
+        What::Cancelled { request } => ("cancelled", format!("{request} is cancelled")),
+        What::Reported { request, value } => ("reported", format!("{request}: progress {value}")),
+        What::Ready { version } => ("ready", format!("ready: {version}")),
+        What::Progressed { mark } => ("progressed", format!("progress of {mark}")),
+        What::Injected { line } | What::Sent { line } => ("sent", line.clone()),
+        What::Event { text } => ("event", text.clone()),
+        What::Closed { fault } => ("closed", format!("closed: {fault}")),
+        What::Fault { text } => ("fault", text.clone()),
+        What::Flushed => ("phase", "the faults end".to_owned()),
+        What::Settled => ("phase", "every call has ended; clients hang up".to_owned()),
+        What::Rest => ("phase", "all has ended; only time passes".to_owned()),
+        What::Released { memory } => ("phase", format!("{memory} bytes are still held")),
+    }
+}
+
+impl Timeline {
+    /// Adds what has happened in a step.
+    pub(crate) fn take<A: Application>(&mut self, world: &mut World<A>) {
+        let sides = world.sides();
+        let mut rows = self.deadlines(world.now());
+        let log = world.log();
+        for (index, entry) in log.iter().enumerate().skip(self.entries) {
+            self.entry(index, entry, &mut rows);
+        }
+        self.entries = log.len();
+        self.arrivals(&sides, world.now(), &mut rows);
+        self.frame(&sides, world.now(), world.memory_in_use());
+        self.sides = sides;
+        let step = self.frames.len() - 1;
+        for row in rows {
+            if self.rows.len() == MAX_ROWS {
+                self.is_cut = true;
+                return;
+            }
+            let (side, n) = place(row.lane);
+            self.rows.push(json!({
+                "step": step, "at": millis(row.at), "side": side, "n": n, "kind": row.kind, "text": row.text,
+                "line": row.line, "message": row.message, "entry": row.entry,
+            }));
+        }
+    }
+
+    /// The deadlines that have passed in the step.
+    fn deadlines(&mut self, now: Instant) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for side in &self.sides {
+            let Some((at, reason)) = side.deadline.filter(|(at, _)| *at <= now) else { continue };
+            if self.deadlines.insert(side.lane, at) != Some(at) {
+                let reason = reason.map_or_else(String::new, |reason| format!(": {reason:?}"));
+                let text = format!("deadline{reason}");
+                rows.push(Row {
+                    at,
+                    lane: side.lane,
+                    kind: "deadline",
+                    text,
+                    line: None,
+                    message: None,
+                    entry: None,
+                });
+            }
+        }
+        rows.sort_by_key(|row| row.at);
+        rows
+    }
+
+    fn entry(&mut self, index: usize, entry: &Entry, rows: &mut Vec<Row>) {
+        let (mut kind, mut text) = describe(&entry.what);
+        let (mut line, mut message) = (None, None);
+        match &entry.what {
+            What::Started => {
+                // Both ends are new, and so is their link.
+                self.lose(entry.lane, entry.at, rows);
+                self.arrived.remove(&entry.lane);
+            }
+            What::Sent { line: sent } | What::Injected { line: sent } => {
+                if matches!(entry.what, What::Injected { .. }) {
+                    kind = "injected";
+                }
+                text = self.label(entry.lane, sent);
+                line = Some(sent.clone());
+                message = Some(self.messages);
+                let to = self.under_way.entry(other_end(entry.lane)).or_default();
+                to.push_back(Message { number: self.messages, label: text.clone() });
+                self.messages += 1;
+            }
+            _ => {}
+        }
+        rows.push(Row { at: entry.at, lane: entry.lane, kind, text, line, message, entry: Some(index) });
+    }
+
+    /// Names a message: its method, or that of the request that it answers, and its id.
+    fn label(&mut self, from: Lane, line: &str) -> String {
+        let Ok(message) = serde_json::from_str::<Value>(line) else { return "no JSON".to_owned() };
+        if let Value::Array(batch) = &message {
+            return format!("batch of {}", batch.len());
+        }
+        let id = message.get("id").map(ToString::to_string);
+        match (message.get("method").and_then(Value::as_str), id) {
+            (Some(method), Some(id)) => {
+                let text = format!("{method} {id}");
+                self.methods.insert((from, id), method.to_owned());
+                text
+            }
+            (Some(method), None) => method.to_owned(),
+            (None, id) => {
+                let id = id.unwrap_or_else(|| "without id".to_owned());
+                let method = self.methods.get(&(other_end(from), id.clone()));
+                let method = method.map_or("unknown", String::as_str);
+                match message.pointer("/error/code") {
+                    Some(code) => format!("error {code} to {method} {id}"),
+                    None => format!("result of {method} {id}"),
+                }
+            }
+        }
+    }
+
+    /// Adds the arrivals and losses of a step. The log does not have them: an arrival stands before the first event that its side
+    /// reports after the message was sent, and otherwise at the end of the step.
+    fn arrivals(&mut self, sides: &[Side], now: Instant, rows: &mut Vec<Row>) {
+        for side in sides {
+            let arrived = self.arrived.insert(side.lane, side.arrived).unwrap_or(0);
+            let mut earliest = 0;
+            for _ in arrived..side.arrived {
+                let Some(message) = self.under_way.entry(side.lane).or_default().pop_front() else { break };
+                let sent = rows.iter().position(|row| row.message == Some(message.number));
+                earliest = earliest.max(sent.map_or(0, |at| at + 1));
+                let is_effect = |row: &Row| {
+                    row.lane == side.lane
+                        && matches!(
+                            row.kind,
+                            "received"
+                                | "cancelled"
+                                | "event"
+                                | "ended"
+                                | "mistake"
+                                | "progressed"
+                                | "ready"
+                                | "closed"
+                        )
+                };
+                let before = rows.iter().skip(earliest).position(is_effect);
+                let place = before.map_or(rows.len(), |at| earliest + at);
+                let row = Row {
+                    at: rows.get(place).map_or(now, |row| row.at),
+                    lane: side.lane,
+                    kind: "arrived",
+                    text: message.label,
+                    line: None,
+                    message: Some(message.number),
+                    entry: None,
+                };
+                rows.insert(place, row);
+                earliest = place + 1;
+            }
+            if side.is_cut_off {
+                self.lose(side.lane, now, rows);
+            }
+        }
+        if sides.is_empty() {
+            let lanes: Vec<_> = self.under_way.keys().copied().collect();
+            lanes.into_iter().for_each(|lane| self.lose(lane, now, rows));
+        }
+    }
+
+    fn lose(&mut self, to: Lane, at: Instant, rows: &mut Vec<Row>) {
+        for message in self.under_way.remove(&to).unwrap_or_default() {
+            rows.push(Row {
+                at,
+                lane: to,
+                kind: "lost",
+                text: format!("lost: {}", message.label),
+                line: None,
+                message: Some(message.number),
+                entry: None,
+            });
+        }
+    }
+
+    /// Adds the states that differ from those before the step.
+    fn frame(&mut self, sides: &[Side], now: Instant, memory: usize) {
+        let is_new = |side: &&Side| !self.sides.contains(side);
+        let states: Vec<_> = sides.iter().filter(is_new).map(state).collect();
+        self.frames.push(json!({"at": millis(now), "memory": memory, "states": states}));
+    }
+}

@@ -1,0 +1,70 @@
+// Runs worlds in the module and on this machine, which have to be equal, and opens hostile addresses.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+
+const [module, program] = process.argv.slice(2);
+const compiled = await WebAssembly.compile(readFileSync(module));
+assert.deepEqual(WebAssembly.Module.imports(compiled), []);
+const wasm = new WebAssembly.Instance(compiled).exports;
+
+function ask(command, text) {
+    const input = new TextEncoder().encode(text).slice(0, 4096);
+    const place = wasm.buffer(input.length);
+    new Uint8Array(wasm.memory.buffer, place, input.length).set(input);
+    const length = wasm[command](input.length);
+    return new TextDecoder().decode(new Uint8Array(wasm.memory.buffer, wasm.output(), length));
+}
+
+// A pointer has half the size there, so the servers hold other numbers of bytes.
+const parse = (text) => JSON.parse(text, (name, value) => (name === "memory" ? undefined : value));
+
+const worlds = [
+    "",
+    "seed=2&faults=all&clients=3&steps=200",
+    "seed=18446744073709551615&faults=all,tight&clients=4&steps=400",
+    "seed=3&client=legacy&planted=1&reduced=1",
+    "seed=4&client=modern&server=modern&faults=delay,cuts",
+    "seed=5&client=2025-06-18&server=all&faults=death,reset,stall",
+];
+for (const text of worlds) {
+    const native = execFileSync(program, [text], { encoding: "utf8", maxBuffer: 1 << 28 });
+    const here = parse(ask("run", text));
+    assert.deepEqual(here, parse(native), text);
+    assert.ok(here.rows.length > 20 || here.settings.reduced, text);
+    // Each message arrives or is lost, once.
+    const rows = here.rows.filter((row) => row.message !== null);
+    const numbers = (...kinds) => rows.filter((row) => kinds.includes(row.kind)).map((row) => row.message).sort((a, b) => a - b);
+    if (!here.warnings.length) assert.deepEqual(numbers("sent", "injected"), numbers("arrived", "lost"), text);
+}
+
+const hostile = [
+    ["seed=99999999999999999999999", /seed: .* 18446744073709551615 is used/],
+    ["clients=4000000000", /clients: expected a number from 1 to 4/],
+    ["steps=-1", /steps: expected a number from 1 to 400/],
+    ["steps=1e9", /60 is used/],
+    ["faults=x", /faults: "x" is unknown/],
+    ["client=", /client: expected all/],
+    ["\u0000=%&&=", /unknown, ignored/],
+    ["client=" + "é".repeat(3_000), /client: expected all/],
+    ["&".repeat(5_000) + "seed=x", null],
+    ["planted=2", /1 is used/],
+];
+for (const [text, warning] of hostile) {
+    const { warnings, rows } = JSON.parse(ask("run", text));
+    assert.ok(rows.length > 20, text);
+    if (warning) assert.match(warnings.join("\n"), warning, text);
+    // A warning has a bound, whatever the address has.
+    assert.ok(warnings.every((one) => one.length < 200), text);
+}
+
+// Without a bug there is nothing to find, with the planted one there is, and its test is complete.
+assert.deepEqual(JSON.parse(ask("search", "seed=1&faults=all")), { next: "6" });
+const found = JSON.parse(ask("search", "seed=1&planted=1"));
+assert.equal(found.invariant, "result_reaches_its_call");
+const reduced = JSON.parse(ask("run", `seed=${found.seed}&planted=1&reduced=1`));
+assert.match(reduced.test, /^\/\/ A server[^]*struct Planted \{[^]*#\[test\]\nfn world_of_seed_/);
+const whole = JSON.parse(ask("run", `seed=${found.seed}&planted=1`));
+assert.ok(reduced.entries < whole.entries / 2, `${reduced.entries} of ${whole.entries} entries are left`);
+const violated = reduced.invariants.filter((one) => one.reason !== null).map((one) => one.name);
+assert.deepEqual(violated, ["result_reaches_its_call"]);
