@@ -1,5 +1,7 @@
 //! Worlds of many seeds, and a planted mistake that has to be found. `MCP_SIM_RUNS=10000` makes more runs.
 
+use std::collections::BTreeSet;
+
 use mcp_proto::server::Call;
 use mcp_proto::{RawJson, RpcError, Version, VersionSet, client, server};
 use mcp_sim::{Application, Draws, Marks, Plan, What, World, search};
@@ -161,4 +163,27 @@ fn search_of_a_panic_reduces_it() {
     let failure = search(0..10, Plan::STORM, 500, || Panicking).expect("a panic");
     assert_eq!((failure.violation.invariant, &*failure.violation.reason), ("no_panic", "a planted panic"));
     assert!(failure.decisions.steps.len() <= 4, "{:?}", failure.decisions);
+}
+
+#[test]
+fn world_whose_sides_are_looked_at_runs_alike() {
+    let mut phases = BTreeSet::new();
+    for seed in 0..30 {
+        for plan in [Plan::CALM, Plan::STORM, Plan::TIGHT] {
+            let mut world = World::new(seed, plan, Marks::ALL);
+            let mut arrived = 0;
+            while world.step() {
+                for side in world.sides() {
+                    phases.insert(format!("{:?}", side.phase));
+                    assert!(side.deadline.is_none_or(|(at, _)| at >= world.now()), "{side:?}");
+                    arrived += side.arrived;
+                }
+            }
+            assert_eq!(world.sides(), [], "all have ended");
+            assert!(arrived > 0, "nothing has arrived with seed {seed}");
+            assert_eq!(world.log(), World::new(seed, plan, Marks::ALL).run().log);
+        }
+    }
+    let all = ["Dead", "Ended", "Handshake", "Open", "Ready", "ShuttingDown"];
+    assert!(phases.iter().eq(all), "{phases:?}");
 }

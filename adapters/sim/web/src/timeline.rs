@@ -40,7 +40,7 @@ struct Row {
     lane: Lane,
     kind: &'static str,
     text: String,
-    line: Option<String>,
+    details: Option<String>,
     message: Option<usize>,
     entry: Option<usize>,
 }
@@ -91,18 +91,26 @@ fn state(side: &Side) -> Value {
     })
 }
 
-/// Returns the kind of an entry and its text.
+/// Returns the name of a request without the key of the engine.
+fn short(request: &str) -> &str {
+    request.split(" (").next().unwrap_or(request)
+}
+
+/// Returns the kind of an entry and a text of one line.
 fn describe(what: &What) -> (&'static str, String) {
     match what {
         What::Started => ("started", "process starts".to_owned()),
         What::Died => ("died", "process dies".to_owned()),
         What::Called { mark } => ("called", format!("call {mark}")),
         What::Ended { mark, mistake: Some(mistake), .. } => ("mistake", format!("{mark}: {mistake}")),
+        What::Ended { mark, outcome, .. } if outcome.starts_with('{') => {
+            ("ended", format!("{mark} ends with a result"))
+        }
         What::Ended { mark, outcome, .. } => ("ended", format!("{mark} ends: {outcome}")),
-        What::Received { request } => ("received", format!("{request} begins")),
-        What::Answered { request } => ("answered", format!("{request} is answered")),
-        What::Cancelled { request } => ("cancelled", format!("{request} is cancelled")),
-        What::Reported { request, value } => ("reported", format!("{request}: progress {value}")),
+        What::Received { request } => ("received", format!("{} begins", short(request))),
+        What::Answered { request } => ("answered", format!("{} is answered", short(request))),
+        What::Cancelled { request } => ("cancelled", format!("{} is cancelled", short(request))),
+        What::Reported { request, value } => ("reported", format!("{}: progress {value}", short(request))),
         What::Ready { version } => ("ready", format!("ready: {version}")),
         What::Progressed { mark } => ("progressed", format!("progress of {mark}")),
         What::Injected { line } | What::Sent { line } => ("sent", line.clone()),
@@ -113,6 +121,19 @@ fn describe(what: &What) -> (&'static str, String) {
         What::Settled => ("phase", "every call has ended; clients hang up".to_owned()),
         What::Rest => ("phase", "all has ended; only time passes".to_owned()),
         What::Released { memory } => ("phase", format!("{memory} bytes are still held")),
+    }
+}
+
+/// Returns what a line of text leaves out.
+fn details(what: &What) -> Option<String> {
+    match what {
+        What::Sent { line } | What::Injected { line } => Some(line.clone()),
+        What::Ended { outcome, .. } => Some(outcome.clone()),
+        What::Received { request } | What::Answered { request } | What::Cancelled { request } => {
+            Some(request.clone())
+        }
+        What::Event { text } | What::Fault { text } => Some(text.clone()),
+        _ => None,
     }
 }
 
@@ -138,7 +159,7 @@ impl Timeline {
             let (side, n) = place(row.lane);
             self.rows.push(json!({
                 "step": step, "at": millis(row.at), "side": side, "n": n, "kind": row.kind, "text": row.text,
-                "line": row.line, "message": row.message, "entry": row.entry,
+                "details": row.details, "message": row.message, "entry": row.entry,
             }));
         }
     }
@@ -156,7 +177,7 @@ impl Timeline {
                     lane: side.lane,
                     kind: "deadline",
                     text,
-                    line: None,
+                    details: None,
                     message: None,
                     entry: None,
                 });
@@ -168,7 +189,7 @@ impl Timeline {
 
     fn entry(&mut self, index: usize, entry: &Entry, rows: &mut Vec<Row>) {
         let (mut kind, mut text) = describe(&entry.what);
-        let (mut line, mut message) = (None, None);
+        let mut message = None;
         match &entry.what {
             What::Started => {
                 // Both ends are new, and so is their link.
@@ -180,7 +201,6 @@ impl Timeline {
                     kind = "injected";
                 }
                 text = self.label(entry.lane, sent);
-                line = Some(sent.clone());
                 message = Some(self.messages);
                 let to = self.under_way.entry(other_end(entry.lane)).or_default();
                 to.push_back(Message { number: self.messages, label: text.clone() });
@@ -188,7 +208,8 @@ impl Timeline {
             }
             _ => {}
         }
-        rows.push(Row { at: entry.at, lane: entry.lane, kind, text, line, message, entry: Some(index) });
+        let details = details(&entry.what);
+        rows.push(Row { at: entry.at, lane: entry.lane, kind, text, details, message, entry: Some(index) });
     }
 
     /// Names a message: its method, or that of the request that it answers, and its id.
@@ -197,23 +218,25 @@ impl Timeline {
         if let Value::Array(batch) = &message {
             return format!("batch of {}", batch.len());
         }
-        let id = message.get("id").map(ToString::to_string);
-        match (message.get("method").and_then(Value::as_str), id) {
-            (Some(method), Some(id)) => {
+        let id = message.get("id").filter(|id| !id.is_null()).map(ToString::to_string);
+        let Some(method) = message.get("method").and_then(Value::as_str) else {
+            let request = match id.map(|id| (self.methods.get(&(other_end(from), id.clone())), id)) {
+                Some((Some(method), id)) => format!("{method} {id}"),
+                Some((None, id)) => format!("request {id}"),
+                None => "no request".to_owned(),
+            };
+            return match message.pointer("/error/code") {
+                Some(code) => format!("error {code} to {request}"),
+                None => format!("result of {request}"),
+            };
+        };
+        match id {
+            Some(id) => {
                 let text = format!("{method} {id}");
                 self.methods.insert((from, id), method.to_owned());
                 text
             }
-            (Some(method), None) => method.to_owned(),
-            (None, id) => {
-                let id = id.unwrap_or_else(|| "without id".to_owned());
-                let method = self.methods.get(&(other_end(from), id.clone()));
-                let method = method.map_or("unknown", String::as_str);
-                match message.pointer("/error/code") {
-                    Some(code) => format!("error {code} to {method} {id}"),
-                    None => format!("result of {method} {id}"),
-                }
-            }
+            None => method.to_owned(),
         }
     }
 
@@ -248,7 +271,7 @@ impl Timeline {
                     lane: side.lane,
                     kind: "arrived",
                     text: message.label,
-                    line: None,
+                    details: None,
                     message: Some(message.number),
                     entry: None,
                 };
@@ -272,7 +295,7 @@ impl Timeline {
                 lane: to,
                 kind: "lost",
                 text: format!("lost: {}", message.label),
-                line: None,
+                details: None,
                 message: Some(message.number),
                 entry: None,
             });

@@ -1,0 +1,144 @@
+// Uses the page as a reader does, in headless Chromium. With a folder as third argument it leaves pictures there.
+import assert from "node:assert/strict";
+import { pathToFileURL } from "node:url";
+import { Browser } from "../../../tests/site/browser.mjs";
+
+const [page, chromium, pictures] = process.argv.slice(2);
+const browser = new Browser(chromium);
+
+/// Waits until an expression holds in the page.
+async function until(expression) {
+    for (const end = Date.now() + 60_000; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 50))) {
+        if (await browser.evaluate(`Boolean(${expression})`)) return;
+    }
+    assert.fail(`never: ${expression}; message: ${await browser.evaluate("byId('message').textContent")}`);
+}
+
+async function open(fragment) {
+    await browser.go("about:blank");
+    await browser.go(`${pathToFileURL(page)}#${fragment}`);
+    await until("document.documentElement.dataset.ready");
+}
+
+const click = (id) => browser.evaluate(`byId("${id}").click()`);
+const at = () => browser.evaluate("at");
+const address = () => browser.evaluate("location.hash");
+/// What a reader sees of the world: rows, states and invariants.
+const seen = () => browser.evaluate(`[...document.querySelectorAll("#rows li:not([hidden]) button, #states div, #invariants li")]
+    .map(element => element.getAttribute("aria-label") ?? element.innerText).join("\\n")`);
+async function fits(what) {
+    const [content, window] = await browser.evaluate("[document.documentElement.scrollWidth, innerWidth]");
+    assert.ok(content <= window, `${what}: ${content} of ${window} px`);
+}
+const picture = async (name) => pictures && browser.picture(`${pictures}/${name}.png`);
+
+try {
+    await browser.open();
+    await browser.send("Page.addScriptToEvaluateOnNewDocument", {
+        source: `window.failures = [];
+            addEventListener("error", event => failures.push(event.message));
+            addEventListener("unhandledrejection", event => failures.push(String(event.reason)));
+            console.error = console.warn = (...texts) => failures.push(texts.join(" "));`,
+    });
+    const unbroken = async () => assert.deepEqual(await browser.evaluate("failures"), []);
+
+    // A page at each width has no line that is wider than it, whatever is open.
+    for (const width of [360, 800, 1280]) {
+        await browser.resize(width, 800);
+        for (const fragment of ["", "seed=2&faults=all&clients=4&steps=300&at=200", "planted=1&reduced=1&client=legacy"]) {
+            await open(fragment);
+            await browser.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })");
+            await browser.evaluate("document.querySelector('#rows .sent:not([hidden]) button')?.click()");
+            await fits(`#${fragment} at ${width} px`);
+            await unbroken();
+        }
+    }
+
+    // Steps forth and back.
+    await browser.resize(360, 800);
+    await open("seed=5&faults=all&clients=2");
+    assert.equal(await at(), 0);
+    const first = await seen();
+    await click("step");
+    const second = await seen();
+    const place = await at();
+    assert.ok(place > 0);
+    assert.notEqual(second, first);
+    assert.match(await address(), new RegExp(`&at=${place}$`));
+    await click("step");
+    await click("back");
+    assert.equal(await seen(), second);
+    await click("back");
+    assert.equal(await seen(), first);
+    await picture("begin");
+
+    // A run comes to its end, as a jump does.
+    await browser.evaluate("controls.speed.value = 60; controls.speed.dispatchEvent(new Event('change', { bubbles: true }))");
+    await click("run");
+    await until("at === frames.length - 1 && timer === undefined");
+    const end = await seen();
+    assert.equal(await browser.evaluate("document.querySelectorAll('#rows li:not([hidden])').length === rows.length"), true);
+    await click("back");
+    assert.notEqual(await seen(), end);
+    await click("end");
+    assert.equal(await seen(), end);
+    await picture("end");
+
+    // The address of a step shows the same, opened anew.
+    await browser.evaluate("go(Math.floor(frames.length / 2))");
+    const [middle, link] = [await seen(), await address()];
+    await open(link.slice(1));
+    assert.equal(await seen(), middle);
+    assert.equal(await address(), link);
+    // So does one that is followed from within the page.
+    await browser.evaluate("location.hash = '#seed=6'");
+    await until("controls.seed.value === '6'");
+    assert.notEqual(await seen(), middle);
+
+    // A control changes the world and the address.
+    await browser.evaluate("controls.clients.value = '3'; controls.clients.dispatchEvent(new Event('change', { bubbles: true }))");
+    assert.match(await address(), /seed=6&clients=3/);
+    assert.match(await browser.evaluate("byId('rows').innerText"), /process starts/);
+    assert.equal(await browser.evaluate("frames[0].states.size"), 6);
+    await browser.evaluate("controls.show.value = '2'; controls.show.dispatchEvent(new Event('change', { bubbles: true }))");
+    assert.match(await address(), /&show=2&/);
+    assert.equal(await browser.evaluate("rows.every(row => row.side === 'world' || row.n === 2)"), true);
+
+    // A message is shown in full.
+    await open("seed=1&at=91");
+    await browser.evaluate("document.querySelector('#rows .sent button').click()");
+    assert.equal(await browser.evaluate("JSON.parse(byId('json').textContent).method"), "server/discover");
+    await picture("message");
+
+    // Whatever stands in an address: a message, and no failure.
+    for (const fragment of ["at=99999999999999999999&speed=-4&show=9", "seed=%00%ff&clients=1e9", "faults=<b>x</b>", "&&&=&at=&show=&speed=&=" + "é".repeat(5_000)]) {
+        await open(fragment);
+        assert.ok(await browser.evaluate("byId('warnings').children.length > 0 && byId('warnings').querySelector('b') === null"), fragment);
+        await fits(`#${fragment.slice(0, 40)}`);
+        await unbroken();
+    }
+
+    // A search finds nothing in a sound world until it is stopped, and the planted bug otherwise.
+    await open("seed=1&faults=all");
+    await click("search");
+    await until("/Seeds 1 to [0-9]+: no failure/.test(byId('message').textContent)");
+    await click("search");
+    assert.equal(await browser.evaluate("byId('message').textContent"), "The search was stopped.");
+    await open("seed=1&planted=1");
+    await click("search");
+    await until("!byId('test').hidden");
+    assert.match(await browser.evaluate("byId('message').textContent"), /violates result_reaches_its_call/);
+    assert.match(await address(), /planted=1&reduced=1/);
+    assert.equal(await browser.evaluate("document.querySelectorAll('#rows .wrong:not([hidden])').length"), 1);
+    assert.equal(await browser.evaluate("document.querySelectorAll('#invariants .violated').length"), 1);
+    await unbroken();
+    await picture("found");
+    for (const value of ["dark", "light"]) {
+        await browser.send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value }] });
+        await browser.resize(1280, 900);
+        await open("seed=9&faults=all&clients=2&at=60");
+        await picture(value);
+    }
+} finally {
+    await browser.close();
+}
