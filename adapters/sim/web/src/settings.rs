@@ -4,8 +4,11 @@ use mcp_proto::VersionSet;
 use mcp_sim::{Marks, Plan};
 use serde_json::{Value, json};
 
+/// A name in a fragment, and what it does to a plan.
+type Fault = (&'static str, fn(&mut Plan));
+
 /// The faults, by their names in a fragment.
-pub(crate) const FAULTS: [(&str, fn(&mut Plan)); 10] = [
+pub(crate) const FAULTS: [Fault; 10] = [
     ("delay", |plan| plan.delay = Plan::STORM.delay),
     ("cuts", |plan| plan.cuts = true),
     ("reset", |plan| plan.reset = Plan::STORM.reset),
