@@ -29,6 +29,10 @@ const seen = () => browser.evaluate(`[...document.querySelectorAll("#rows li:not
 async function fits(what) {
     const [content, window] = await browser.evaluate("[document.documentElement.scrollWidth, innerWidth]");
     assert.ok(content <= window, `${what}: ${content} of ${window} px`);
+    const wide = await browser.evaluate(`[...document.querySelectorAll("body *:not(#rows *, pre)")]
+        .filter(element => element.getBoundingClientRect().right > innerWidth || element.getBoundingClientRect().left < 0)
+        .map(element => element.outerHTML.slice(0, 100))`);
+    assert.deepEqual(wide, [], what);
 }
 const picture = async (name) => pictures && browser.picture(`${pictures}/${name}.png`);
 
@@ -58,18 +62,19 @@ try {
     await browser.resize(360, 800);
     await open("seed=5&faults=all&clients=2");
     assert.equal(await at(), 0);
-    const first = await seen();
-    await click("step");
-    const second = await seen();
-    const place = await at();
-    assert.ok(place > 0);
-    assert.notEqual(second, first);
-    assert.match(await address(), new RegExp(`&at=${place}$`));
-    await click("step");
-    await click("back");
-    assert.equal(await seen(), second);
-    await click("back");
-    assert.equal(await seen(), first);
+    const steps = [];
+    for (let n = 0; n < 20; n++) {
+        steps.push([await at(), await seen()]);
+        await click("step");
+        assert.notEqual(await seen(), steps.at(-1)[1]);
+        assert.match(await address(), new RegExp(`&at=${await at()}$`));
+    }
+    // Some steps show nothing, and are left out.
+    assert.ok(await at() > 20);
+    for (const step of steps.reverse()) {
+        await click("back");
+        assert.deepEqual([await at(), await seen()], step);
+    }
     await picture("begin");
 
     // A run comes to its end, as a jump does.
@@ -131,6 +136,15 @@ try {
     assert.match(await address(), /planted=1&reduced=1/);
     assert.equal(await browser.evaluate("document.querySelectorAll('#rows .wrong:not([hidden])').length"), 1);
     assert.equal(await browser.evaluate("document.querySelectorAll('#invariants .violated').length"), 1);
+    const found = await at();
+    await browser.evaluate("go(0)");
+    await browser.evaluate("document.querySelector('#invariants button').click()");
+    assert.equal(await at(), found);
+    await browser.evaluate("navigator.clipboard.writeText = async text => { window.copied = text }");
+    await click("copy");
+    assert.equal(await browser.evaluate("copied"), await browser.evaluate("location.href"));
+    await click("copy-test");
+    assert.match(await browser.evaluate("copied"), /#\[test\]\nfn world_of_seed_/);
     await unbroken();
     await picture("found");
     for (const value of ["dark", "light"]) {

@@ -25,8 +25,10 @@ const worlds = [
     "seed=18446744073709551615&faults=all,tight&clients=4&steps=400",
     "seed=3&client=legacy&planted=1&reduced=1",
     "seed=4&client=modern&server=modern&faults=delay,cuts",
+    "seed=16&faults=reset,delay,stall&clients=2&steps=200",
     "seed=5&client=2025-06-18&server=all&faults=death,reset,stall",
 ];
+let breaks = 0;
 for (const text of worlds) {
     const native = execFileSync(program, [text], { encoding: "utf8", maxBuffer: 1 << 28 });
     const here = parse(ask("run", text));
@@ -35,8 +37,17 @@ for (const text of worlds) {
     // Each message arrives or is lost, once.
     const rows = here.rows.filter((row) => row.message !== null);
     const numbers = (...kinds) => rows.filter((row) => kinds.includes(row.kind)).map((row) => row.message).sort((a, b) => a - b);
+    // Messages that were under way on a link that breaks are lost then.
+    for (const fault of here.rows.filter((row) => /^link \d+ breaks$/.test(row.text))) {
+        const n = Number(fault.text.split(" ")[1]);
+        const ended = new Set(rows.filter((row) => row.step <= fault.step && !["sent", "injected"].includes(row.kind)).map((row) => row.message));
+        const open = rows.filter((row) => row.n === n && row.step < fault.step && !ended.has(row.message));
+        assert.deepEqual(open.map((row) => row.text), [], `${text}, step ${fault.step}`);
+        breaks += rows.filter((row) => row.kind === "lost" && row.step === fault.step).length;
+    }
     if (!here.warnings.length) assert.deepEqual(numbers("sent", "injected"), numbers("arrived", "lost"), text);
 }
+assert.ok(breaks > 0, "no message is lost by a link that breaks");
 
 const hostile = [
     ["seed=99999999999999999999999", /seed: .* 18446744073709551615 is used/],
