@@ -29,7 +29,7 @@ const seen = () => browser.evaluate(`[...document.querySelectorAll("#rows li:not
 async function fits(what) {
     const [content, window] = await browser.evaluate("[document.documentElement.scrollWidth, innerWidth]");
     assert.ok(content <= window, `${what}: ${content} of ${window} px`);
-    const wide = await browser.evaluate(`[...document.querySelectorAll("body *:not(#rows *, pre)")]
+    const wide = await browser.evaluate(`[...document.querySelectorAll("body *:not(#rows *, pre, summary *)")]
         .filter(element => element.getBoundingClientRect().right > innerWidth || element.getBoundingClientRect().left < 0)
         .map(element => element.outerHTML.slice(0, 100))`);
     assert.deepEqual(wide, [], what);
@@ -51,6 +51,10 @@ try {
         await browser.resize(width, 800);
         for (const fragment of ["", "seed=2&faults=all&clients=4&steps=300&at=200", "planted=1&reduced=1&client=legacy"]) {
             await open(fragment);
+            // The newest row is in sight, above the buttons.
+            const [rows, buttons] = await browser.evaluate(`["#scroll", "nav"].map(one => document.querySelector(one).getBoundingClientRect())
+                .map((place, n) => n ? place.top : place.bottom)`);
+            assert.ok(rows <= buttons, `${fragment} at ${width} px: ${rows} px`);
             await browser.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })");
             await browser.evaluate("document.querySelector('#rows .sent:not([hidden]) button')?.click()");
             await fits(`#${fragment} at ${width} px`);
