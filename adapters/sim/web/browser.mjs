@@ -141,6 +141,12 @@ try {
     assert.equal(await browser.evaluate("document.querySelectorAll('#rows .wrong:not([hidden])').length"), 1);
     assert.equal(await browser.evaluate("document.querySelectorAll('#invariants .violated').length"), 1);
     const found = await at();
+    // From the whole run a button leads there, too.
+    const reduced = [await address(), await seen()];
+    await browser.evaluate("controls.reduced.checked = false; controls.reduced.dispatchEvent(new Event('change', { bubbles: true }))");
+    assert.equal(await browser.evaluate("byId('test').hidden"), true);
+    await browser.evaluate("[...document.querySelectorAll('#invariants button')].find(one => one.textContent.startsWith('Reduce')).click()");
+    assert.deepEqual([await address(), await seen()], reduced);
     await browser.evaluate("go(0)");
     await browser.evaluate("document.querySelector('#invariants button').click()");
     assert.equal(await at(), found);
