@@ -1,6 +1,8 @@
 //! Worlds of many seeds, and a planted mistake that has to be found. `MCP_SIM_RUNS=10000` makes more runs.
 
-use std::collections::BTreeSet;
+extern crate alloc;
+
+use alloc::collections::BTreeSet;
 
 use mcp_proto::server::Call;
 use mcp_proto::{RawJson, RpcError, Version, VersionSet, client, server};
