@@ -19,10 +19,7 @@ impl mcp_sim::Application for Planted {
         self.marks.request(mark, draws)
     }
 
-    fn answer(
-        &mut self,
-        call: &mcp_proto::server::Call,
-    ) -> Result<mcp_proto::RawJson, mcp_proto::RpcError> {
+    fn answer(&mut self, call: &mcp_proto::server::Call) -> Result<mcp_proto::RawJson, mcp_proto::RpcError> {
         let result = self.marks.answer(call)?;
         Ok(self.previous.replace(result.clone()).unwrap_or(result))
     }
