@@ -2,8 +2,8 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use crate::messages;
 use crate::world::{CALL_TIMEOUT, CALL_TOTAL_TIMEOUT, CLOCK_JUMPS, Entry, Lane, What};
+use crate::{exchanges, messages};
 
 /// A statement that holds in every world.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +83,16 @@ pub const INVARIANTS: &[Invariant] = &[
         sentence: "A session is told of a resource only while it is subscribed.",
         check: messages::updates_are_subscribed,
     },
+    Invariant {
+        name: "resumption_continues_its_stream",
+        sentence: "A resumed event stream repeats each event that followed the last one that its client has.",
+        check: exchanges::resumption_continues_its_stream,
+    },
+    Invariant {
+        name: "principals_are_apart",
+        sentence: "Nothing of one principal reaches another one.",
+        check: exchanges::principals_are_apart,
+    },
 ];
 
 fn call_ends_once(log: &[Entry]) -> Option<(usize, String)> {
@@ -149,6 +159,9 @@ fn rest_is_silent(log: &[Entry]) -> Option<(usize, String)> {
     let Some(rest) = rest else { return Some((log.len(), "the world does not come to rest".to_owned())) };
     log.iter().enumerate().skip(rest).find_map(|(at, entry)| match &entry.what {
         What::Sent { .. } => Some((at, "a message after the end".to_owned())),
+        What::Idle { exchanges, sessions } if *exchanges + *sessions > 0 => {
+            Some((at, format!("{exchanges} exchanges and {sessions} sessions are left")))
+        }
         What::Released { memory } if *memory > 0 => Some((at, format!("{memory} bytes are still held"))),
         _ => None,
     })

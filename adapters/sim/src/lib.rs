@@ -19,6 +19,7 @@
 extern crate alloc;
 
 mod decisions;
+mod exchanges;
 mod invariants;
 mod marks;
 mod messages;
@@ -30,4 +31,4 @@ pub use decisions::{Decisions, Draws};
 pub use invariants::{INVARIANTS, Invariant};
 pub use marks::Marks;
 pub use shrink::{Failure, search};
-pub use world::{Application, Entry, Lane, Plan, Report, Violation, What, World};
+pub use world::{Application, Binding, Entry, Lane, Plan, Report, Violation, What, World};

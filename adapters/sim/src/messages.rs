@@ -23,6 +23,8 @@ struct Life {
     cancelled: BTreeSet<String>,
     /// The last progress of open requests.
     reported: BTreeMap<String, u32>,
+    /// The ids whose exchange broke.
+    lost: BTreeSet<String>,
     subscribed: BTreeSet<String>,
 }
 
@@ -44,6 +46,12 @@ impl Life {
     fn handle(&mut self, entry: &Entry) {
         match (&entry.what, entry.lane) {
             (What::Started, Lane::Server(_)) => *self = Self { is_alive: true, ..Self::default() },
+            (What::Restored, _) => {
+                self.is_alive = true;
+                self.answered.clear();
+                self.reported.clear();
+            }
+            (What::Lost { requests, .. }, _) => self.lost.extend(requests.iter().cloned()),
             (What::Died | What::Closed { .. }, _) => self.is_alive = false,
             (What::Received { request }, _) => {
                 self.cancelled.remove(id_of(request));
@@ -143,7 +151,8 @@ pub(crate) fn cancelled_is_not_answered(log: &[Entry]) -> Option<(usize, String)
 pub(crate) fn answer_is_sent(log: &[Entry]) -> Option<(usize, String)> {
     find(log, |life, entry| match entry.what {
         What::Settled => {
-            life.answered.difference(&life.sent).next().map(|id| format!("no answer to request {id}"))
+            let is_unsent = |id: &&String| !life.sent.contains(*id) && !life.lost.contains(*id);
+            life.answered.iter().find(is_unsent).map(|id| format!("no answer to request {id}"))
         }
         _ => None,
     })
@@ -171,7 +180,7 @@ pub(crate) fn progress_is_lawful(log: &[Entry]) -> Option<(usize, String)> {
 pub(crate) fn progress_is_sent(log: &[Entry]) -> Option<(usize, String)> {
     find(log, |life, entry| match entry.what {
         What::Flushed => life.tokens.values().find_map(|(id, sent)| {
-            let reported = f64::from(*life.reported.get(id)?);
+            let reported = f64::from(*life.reported.get(id).filter(|_| !life.lost.contains(id))?);
             (*sent < reported).then(|| format!("progress {reported} of request {id} is held back"))
         }),
         _ => None,

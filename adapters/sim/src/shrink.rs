@@ -92,6 +92,7 @@ impl Failure {
     #[must_use]
     pub fn to_test(&self, application: &str) -> String {
         let Plan {
+            binding,
             clients,
             steps,
             delay,
@@ -109,7 +110,7 @@ impl Failure {
         let _ = write!(
             text,
             "#[test]\nfn world_of_seed_{}_keeps_its_invariants() {{\n    let plan = mcp_sim::Plan {{\n        \
-             clients: {clients},\n        steps: {steps},\n        delay: {delay},\n        cuts: {cuts},\n        \
+             binding: mcp_sim::Binding::{binding:?},\n        clients: {clients},\n        steps: {steps},\n        delay: {delay},\n        cuts: {cuts},\n        \
              reset: {reset},\n        death: {death},\n        stall: {stall},\n        hostile: {hostile},\n        \
              clock_jump: {clock_jump},\n        silence: {silence},\n        changes: {changes},\n        \
              tight: {tight},\n    }};\n    let steps = vec![\n",

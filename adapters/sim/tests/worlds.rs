@@ -1,5 +1,9 @@
 //! Worlds of many seeds, and a planted mistake that has to be found. `MCP_SIM_RUNS=10000` makes more runs.
 
+extern crate alloc;
+
+use alloc::collections::BTreeSet;
+
 use mcp_proto::server::Call;
 use mcp_proto::{RawJson, RpcError, Version, VersionSet, client, server};
 use mcp_sim::{Application, Draws, Marks, Plan, What, World, search};
@@ -9,13 +13,16 @@ fn runs() -> u64 {
     std::env::var("MCP_SIM_RUNS").map_or(default, |text| text.parse().expect("a number"))
 }
 
+const PLANS: [Plan; 6] =
+    [Plan::CALM, Plan::STORM, Plan::TIGHT, Plan::HTTP_CALM, Plan::HTTP_STORM, Plan::HTTP_TIGHT];
+
 #[test]
 fn world_of_any_seed_keeps_invariants() {
     let sets =
         [VersionSet::ALL, VersionSet::LEGACY, VersionSet::MODERN, VersionSet::only(Version::V2025_03_26)];
     for client_versions in sets {
         for server_versions in sets {
-            for plan in [Plan::CALM, Plan::STORM, Plan::TIGHT] {
+            for plan in PLANS {
                 let application = || Marks { client_versions, server_versions };
                 if let Some(failure) = search(0..runs().div_ceil(8), plan, 2_000, application) {
                     let application = format!("{:?}", application());
@@ -161,4 +168,43 @@ fn search_of_a_panic_reduces_it() {
     let failure = search(0..10, Plan::STORM, 500, || Panicking).expect("a panic");
     assert_eq!((failure.violation.invariant, &*failure.violation.reason), ("no_panic", "a planted panic"));
     assert!(failure.decisions.steps.len() <= 4, "{:?}", failure.decisions);
+}
+
+#[test]
+fn http_storm_has_every_fault() {
+    let (mut texts, mut resumed, mut repeated) = (String::new(), 0, 0);
+    for seed in 0..30 {
+        let set = if seed % 2 == 0 { VersionSet::LEGACY } else { VersionSet::ALL };
+        let application = Marks { client_versions: set, server_versions: set };
+        let mut ids = BTreeSet::new();
+        for entry in World::new(seed, Plan::HTTP_STORM, application).run().log {
+            match entry.what {
+                What::Ended { outcome, .. } => texts += &outcome,
+                What::Fault { text } | What::Overheard { text } => texts += &text,
+                What::Restored => texts += "restored",
+                What::Died => texts += "died",
+                What::Cancelled { .. } => texts += "cancelled",
+                What::Requested { resumes: Some(_), .. } => resumed += 1,
+                What::Streamed { id, .. } => repeated += u32::from(!ids.insert(id)),
+                _ => {}
+            }
+        }
+    }
+    for expected in [
+        "mark-",
+        "died",
+        "restored",
+        "cancelled",
+        "breaks",
+        "exchanges of client",
+        "shuts down",
+        "clock jumps",
+        "401: ",
+        "404: ",
+        "200: ",
+        "a stranger",
+    ] {
+        assert!(texts.contains(expected), "{expected}");
+    }
+    assert!(resumed > 30 && repeated > 2, "{resumed} streams were resumed, {repeated} events repeated");
 }

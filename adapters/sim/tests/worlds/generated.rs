@@ -2,6 +2,7 @@
 #[test]
 fn world_of_seed_0_keeps_its_invariants() {
     let plan = mcp_sim::Plan {
+        binding: mcp_sim::Binding::Pipe,
         clients: 3,
         steps: 200,
         delay: 40,
