@@ -84,6 +84,11 @@ pub const INVARIANTS: &[Invariant] = &[
         check: messages::updates_are_subscribed,
     },
     Invariant {
+        name: "reply_reaches_its_question",
+        sentence: "A request about which its client was asked comes back with the answer to this question.",
+        check: reply_reaches_its_question,
+    },
+    Invariant {
         name: "resumption_continues_its_stream",
         sentence: "A resumed event stream repeats each event that followed the last one that its client has.",
         check: exchanges::resumption_continues_its_stream,
@@ -116,7 +121,7 @@ fn request_ends_once(log: &[Entry]) -> Option<(usize, String)> {
             What::Received { request } if !open.insert((entry.lane, request)) => {
                 return Some((at, format!("{request} was received twice")));
             }
-            What::Answered { request } | What::Cancelled { request }
+            What::Answered { request } | What::Cancelled { request } | What::Postponed { request }
                 if !open.remove(&(entry.lane, request)) =>
             {
                 return Some((at, format!("{request} ended and was not open")));
@@ -132,6 +137,13 @@ fn request_ends_once(log: &[Entry]) -> Option<(usize, String)> {
 fn result_reaches_its_call(log: &[Entry]) -> Option<(usize, String)> {
     log.iter().enumerate().find_map(|(at, entry)| match &entry.what {
         What::Ended { mark, mistake: Some(mistake), .. } => Some((at, format!("{mark}: {mistake}"))),
+        _ => None,
+    })
+}
+
+fn reply_reaches_its_question(log: &[Entry]) -> Option<(usize, String)> {
+    log.iter().enumerate().find_map(|(at, entry)| match &entry.what {
+        What::Replied { request, mistake: Some(mistake) } => Some((at, format!("{request}: {mistake}"))),
         _ => None,
     })
 }

@@ -25,12 +25,14 @@ struct Life {
     reported: BTreeMap<String, u32>,
     /// The ids whose exchange broke.
     lost: BTreeSet<String>,
+    /// The ids of calls that became tasks, whose progress goes on.
+    tasks: BTreeSet<String>,
     subscribed: BTreeSet<String>,
 }
 
-/// The id within the name of a request.
-fn id_of(request: &str) -> &str {
-    request.strip_prefix("request ").and_then(|rest| rest.split(" (").next()).unwrap_or_default()
+/// The id within the name of a request; none in that of a run of a task, whose request was answered with the task.
+fn id_of(request: &str) -> Option<&str> {
+    request.strip_prefix("request ").and_then(|rest| rest.split(" (").next())
 }
 
 /// The messages of a line: one, or those of a batch.
@@ -44,6 +46,7 @@ fn messages(line: &str) -> Vec<Value> {
 
 impl Life {
     fn handle(&mut self, entry: &Entry) {
+        self.handle_request_of_server(&entry.what);
         match (&entry.what, entry.lane) {
             (What::Started, Lane::Server(_)) => *self = Self { is_alive: true, ..Self::default() },
             (What::Restored, _) => {
@@ -53,20 +56,6 @@ impl Life {
             }
             (What::Lost { requests, .. }, _) => self.lost.extend(requests.iter().cloned()),
             (What::Died | What::Closed { .. }, _) => self.is_alive = false,
-            (What::Received { request }, _) => {
-                self.cancelled.remove(id_of(request));
-            }
-            (What::Reported { request, value }, _) => {
-                self.reported.insert(id_of(request).to_owned(), *value);
-            }
-            (What::Answered { request }, _) => {
-                self.reported.remove(id_of(request));
-                self.answered.insert(id_of(request).to_owned());
-            }
-            (What::Cancelled { request }, _) => {
-                self.reported.remove(id_of(request));
-                self.cancelled.insert(id_of(request).to_owned());
-            }
             (What::Injected { line }, Lane::Client(_)) => {
                 self.foreign.extend(messages(line).iter().map(|message| message["id"].to_string()));
             }
@@ -76,6 +65,29 @@ impl Life {
             (What::Sent { line }, Lane::Server(_)) => {
                 messages(line).iter().for_each(|message| self.handle_response(message));
             }
+            _ => {}
+        }
+    }
+
+    /// Follows a request through the application of the server.
+    fn handle_request_of_server(&mut self, what: &What) {
+        let (What::Received { request }
+        | What::Reported { request, .. }
+        | What::Answered { request }
+        | What::Postponed { request }
+        | What::Cancelled { request }) = what
+        else {
+            return;
+        };
+        let Some(id) = id_of(request) else { return };
+        match what {
+            What::Received { .. } => drop(self.cancelled.remove(id)),
+            What::Reported { value, .. } => drop(self.reported.insert(id.to_owned(), *value)),
+            _ => drop(self.reported.remove(id)),
+        }
+        match what {
+            What::Answered { .. } => drop(self.answered.insert(id.to_owned())),
+            What::Cancelled { .. } => drop(self.cancelled.insert(id.to_owned())),
             _ => {}
         }
     }
@@ -99,6 +111,9 @@ impl Life {
         }
         let (Some(id), None) = (message.get("id"), message.get("method")) else { return };
         self.sent.insert(id.to_string());
+        if message.pointer("/result/task").is_some() || message.pointer("/result/taskId").is_some() {
+            self.tasks.insert(id.to_string());
+        }
         match self.requests.get(&id.to_string()) {
             Some((method, uri)) if method == "resources/subscribe" && message.get("result").is_some() => {
                 self.subscribed.insert(uri.clone());
@@ -167,7 +182,7 @@ pub(crate) fn progress_is_lawful(log: &[Entry]) -> Option<(usize, String)> {
         let Some((id, last)) = life.tokens.get(&token) else {
             return Some(format!("nobody has the token {token}"));
         };
-        if life.sent.contains(id) {
+        if life.sent.contains(id) && !life.tasks.contains(id) {
             return Some(format!("request {id} was answered"));
         }
         let progress = message["params"]["progress"].as_f64();
@@ -189,7 +204,9 @@ pub(crate) fn progress_is_sent(log: &[Entry]) -> Option<(usize, String)> {
 
 pub(crate) fn handshake_precedes_calls(log: &[Entry]) -> Option<(usize, String)> {
     find(log, |life, entry| match &entry.what {
-        What::Received { request } if life.foreign.contains(id_of(request)) && !life.has_initialize => {
+        What::Received { request }
+            if id_of(request).is_some_and(|id| life.foreign.contains(id)) && !life.has_initialize =>
+        {
             Some(format!("{request} came before a handshake"))
         }
         _ => None,

@@ -104,6 +104,8 @@ impl Failure {
             clock_jump,
             silence,
             changes,
+            questions,
+            tasks,
             tight,
         } = self.plan;
         let mut text = format!("// {}: {}\n", self.violation.invariant, self.violation.reason);
@@ -113,7 +115,7 @@ impl Failure {
              binding: mcp_sim::Binding::{binding:?},\n        clients: {clients},\n        steps: {steps},\n        delay: {delay},\n        cuts: {cuts},\n        \
              reset: {reset},\n        death: {death},\n        stall: {stall},\n        hostile: {hostile},\n        \
              clock_jump: {clock_jump},\n        silence: {silence},\n        changes: {changes},\n        \
-             tight: {tight},\n    }};\n    let steps = vec![\n",
+             questions: {questions},\n        tasks: {tasks},\n        tight: {tight},\n    }};\n    let steps = vec![\n",
             self.seed
         );
         for step in &self.decisions.steps {

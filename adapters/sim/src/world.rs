@@ -5,6 +5,7 @@ use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::panic::catch_unwind;
 
+use mcp_proto::client::{InputId, TaskRequest};
 use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::server::{Call, CancelReason};
 use mcp_proto::{
@@ -17,11 +18,12 @@ use crate::invariants::INVARIANTS;
 use crate::stream::{Chunker, OneWayLink};
 
 mod http;
+mod inputs;
 mod participant;
 mod stranger;
 
 use http::Network;
-use participant::ClientSide;
+use participant::{ClientSide, ToolCallParts};
 
 /// Number of turns after which a world that does not come to rest is stopped.
 const MAX_TURNS: usize = 200_000;
@@ -78,6 +80,10 @@ pub struct Plan {
     pub silence: u32,
     /// Weight of a resource that changes, or that a client begins or ends to follow.
     pub changes: u32,
+    /// Weight of a request about which the server asks its client. Clients answer with twice this weight.
+    pub questions: u32,
+    /// Weight of a request that becomes a task. Half of the calls of tools may become one, unless this is 0.
+    pub tasks: u32,
     /// Whether both sides have the limits of a tiny device, and a link holds 2 KB.
     pub tight: bool,
 }
@@ -97,6 +103,8 @@ impl Plan {
         clock_jump: 0,
         silence: 0,
         changes: 5,
+        questions: 0,
+        tasks: 0,
         tight: false,
     };
     /// Three clients with every fault.
@@ -113,6 +121,8 @@ impl Plan {
         clock_jump: 1,
         silence: 8,
         changes: 10,
+        questions: 5,
+        tasks: 4,
         tight: false,
     };
     /// Three clients with every fault, on devices whose limits are reached all the time.
@@ -208,6 +218,18 @@ pub enum What {
     Cancelled {
         /// Name of the request.
         request: String,
+    },
+    /// A server asked its client about a request, or made a task of it: the request is received again, under another name.
+    Postponed {
+        /// Name of the request.
+        request: String,
+    },
+    /// A request came back with the answer to the question about it.
+    Replied {
+        /// Name of the request.
+        request: String,
+        /// The reason why the answer is to another question.
+        mistake: Option<String>,
     },
     /// A server reported progress, and its engine has taken it.
     Reported {
@@ -365,12 +387,15 @@ struct Connection {
     requests: Vec<Request>,
     ended_requests: Vec<Request>,
     foreign_call: Option<String>,
+    /// Questions of the server, with their messages.
+    questions: Vec<(InputId, String)>,
 }
 
 /// A request that a server has received.
 #[derive(Clone, Debug)]
 struct Request {
     id: CallId,
+    call: Arc<Call>,
     lane: Lane,
     name: String,
     answer: Result<RawJson, RpcError>,
@@ -392,7 +417,7 @@ pub struct World<A> {
     network: Option<Network>,
     log: Vec<Entry>,
     marks: usize,
-    lives: usize,
+    lives: u64,
     phase: Phase,
     turns: usize,
     flush_until: Instant,
@@ -431,6 +456,12 @@ enum Action {
     /// A request is never answered.
     Silence,
     Change,
+    /// A server asks its client.
+    Ask,
+    /// A client answers a question.
+    Reply,
+    /// A request becomes a task.
+    BeginTask,
 }
 
 impl<A: Application> World<A> {
@@ -448,6 +479,7 @@ impl<A: Application> World<A> {
 
     fn with_draws(draws: Draws, plan: Plan, application: A) -> Self {
         let (mut client, mut server) = (application.client(), application.server());
+        (client, server) = inputs::configure(&plan, client, server);
         if plan.tight {
             (client, server) = (client.limits(Limits::tiny()), server.limits(Limits::tiny()));
         }
@@ -470,7 +502,7 @@ impl<A: Application> World<A> {
             has_hung_up: false,
         };
         if plan.binding == Binding::Http {
-            world.network = Some(Network::new(&world.server_config));
+            world.network = Some(Network::new(&world.server_config, plan.tasks > 0));
         }
         for n in 0..usize::try_from(plan.clients.max(1)).unwrap_or(1) {
             let connection = world.start(n);
@@ -488,10 +520,14 @@ impl<A: Application> World<A> {
         let link = || OneWayLink::new(Chunker::Whole, Duration::ZERO, capacity);
         let (client, server) = match self.network {
             Some(_) => (ClientSide::http(&self.client_config, lane, self.now), None),
-            None => (
-                ClientSide::Pipe(Box::new(Client::new(Arc::clone(&self.client_config), self.now))),
-                Some(Server::new(Arc::clone(&self.server_config), self.now)),
-            ),
+            None => {
+                let mut server = Server::new(Arc::clone(&self.server_config), self.now);
+                if self.plan.tasks > 0 {
+                    server.engine().set_tasks(self.now, inputs::task_table(self.lives));
+                }
+                let client = Client::new(Arc::clone(&self.client_config), self.now);
+                (ClientSide::Pipe(Box::new(client)), Some(server))
+            }
         };
         Connection {
             lane,
@@ -506,6 +542,7 @@ impl<A: Application> World<A> {
             requests: Vec::new(),
             ended_requests: Vec::new(),
             foreign_call: None,
+            questions: Vec::new(),
         }
     }
 
@@ -586,7 +623,7 @@ impl<A: Application> World<A> {
                 let mut moved = false;
                 for n in 0..self.connections.len() {
                     moved |= self.turn(n, usize::MAX, Duration::ZERO);
-                    moved |= self.answer(n, 0);
+                    moved |= self.answer(n, 0) | self.reply(n, 0);
                 }
                 if !moved && !self.report_unanswered() && !self.wait_for_end() && !self.hang_up() {
                     self.record(Lane::World, What::Rest);
@@ -643,11 +680,11 @@ impl<A: Application> World<A> {
             if let Some(ClientSide::Http(client)) = &mut connection.client {
                 client.close(self.now);
             }
-            // The calls of clients that are gone have nobody to cancel them.
-            connection
-                .requests
-                .iter_mut()
-                .for_each(|request| request.is_unanswered &= self.network.is_none());
+            // Nobody cancels the calls of clients that are gone, and the runs of tasks.
+            let is_pipe = self.network.is_none();
+            for request in &mut connection.requests {
+                request.is_unanswered &= is_pipe && request.call.task_id().is_none();
+            }
         }
         true
     }
@@ -670,6 +707,9 @@ impl<A: Application> World<A> {
             (plan.clock_jump, Action::Jump),
             (plan.silence, Action::Silence),
             (plan.changes, Action::Change),
+            (plan.questions, Action::Ask),
+            (2 * plan.questions, Action::Reply),
+            (plan.tasks, Action::BeginTask),
         ];
         let mut drawn = self.draws.below(weights.iter().map(|(weight, _)| weight).sum());
         let chosen = weights.iter().find(|(weight, _)| match drawn.checked_sub(*weight) {
@@ -736,6 +776,12 @@ impl<A: Application> World<A> {
                 }
             }
             Action::Change => self.change(n),
+            Action::Ask => self.ask(n),
+            Action::Reply => {
+                let at = self.draws.below(64) as usize;
+                self.reply(n, at);
+            }
+            Action::BeginTask => self.begin_task(n),
         }
     }
 
@@ -744,7 +790,8 @@ impl<A: Application> World<A> {
         let mark = format!("mark-{}-{}", self.connections[n].lane, self.marks);
         let (method, params) = self.application.request(&mark, &mut self.draws);
         let wants_progress = self.draws.below(2) == 1;
-        self.begin_call(n, mark, &method, &params, wants_progress);
+        let as_task = self.plan.tasks > 0 && self.draws.below(2) == 1;
+        self.begin_call(n, mark, &method, &params, wants_progress, as_task);
     }
 
     /// Starts a client and its server again if they have ended.
@@ -758,18 +805,38 @@ impl<A: Application> World<A> {
                 self.restart_client(n);
             }
         } else if is_client_over && is_over(connection.server.as_ref().map(Pipe::is_drained)) {
+            if !self.connections[n].requests.is_empty() {
+                // Runs of tasks do not end with the connection.
+                self.record(Lane::Server(n), What::Died);
+            }
             self.connections[n] = self.start(n);
         }
     }
 
-    fn begin_call(&mut self, n: usize, mark: String, method: &str, params: &RawJson, wants_progress: bool) {
+    fn begin_call(
+        &mut self,
+        n: usize,
+        mark: String,
+        method: &str,
+        params: &RawJson,
+        wants_progress: bool,
+        as_task: bool,
+    ) {
         let mut options = CallOptions::new();
         options.wants_progress = wants_progress;
         options.timeout = Some(CALL_TIMEOUT);
         options.total_timeout = Some(CALL_TOTAL_TIMEOUT);
         let Connection { client: Some(client), lane, .. } = &mut self.connections[n] else { return };
         let lane = Lane::Client(*lane);
-        if let Ok(key) = client.engine().call(self.now, method, params, &options) {
+        let tool = ToolCallParts::read(method, params).filter(|_| as_task);
+        let called = match tool {
+            Some(ToolCallParts { name, arguments }) => {
+                let task = TaskRequest::followed();
+                client.engine().call_tool_as_task(self.now, &name, &arguments, task, &options)
+            }
+            None => client.engine().call(self.now, method, params, &options),
+        };
+        if let Ok(key) = called {
             self.marks += 1;
             self.connections[n].calls.push((key, mark.clone()));
             self.record(lane, What::Called { mark });
@@ -792,7 +859,7 @@ impl<A: Application> World<A> {
             }
         };
         let params = RawJson::new(format!("{{\"uri\":\"{uri}\"}}")).expect("an object");
-        self.begin_call(n, format!("change-{lane}-{}", self.marks), method, &params, false);
+        self.begin_call(n, format!("change-{lane}-{}", self.marks), method, &params, false, false);
     }
 
     fn cancel(&mut self, n: usize) {
@@ -1060,6 +1127,14 @@ impl<A: Application> World<A> {
                 let mark = mark.map_or_else(|| format!("unknown {call:?}"), |(_, mark)| mark.clone());
                 What::Progressed { mark }
             }
+            client::Event::Input(input) => {
+                self.receive_question(n, &input);
+                What::Event { text: format!("{input:?}") }
+            }
+            client::Event::InputWithdrawn(id) => {
+                self.withdraw_question(n, id);
+                What::Event { text: format!("{id:?} is withdrawn") }
+            }
             client::Event::Closed(fault) => What::Closed { fault: fault.to_string() },
             other => What::Event { text: format!("{other:?}") },
         };
@@ -1069,7 +1144,7 @@ impl<A: Application> World<A> {
     fn handle_server_event(&mut self, n: usize, event: server::Event) {
         let lane = Lane::Server(n);
         let what = match event {
-            server::Event::Call(call) => What::Received { request: self.receive(n, lane, &call) },
+            server::Event::Call(call) => return self.receive(n, lane, call),
             server::Event::Cancelled { call, reason } => {
                 let request =
                     self.end_request(n, call).map_or_else(|| format!("unknown {call:?}"), |(name, _)| name);
@@ -1081,17 +1156,34 @@ impl<A: Application> World<A> {
         self.record(lane, what);
     }
 
-    /// Takes a call to be answered later, and returns its name.
-    fn receive(&mut self, n: usize, lane: Lane, call: &Call) -> String {
-        let answer = self.application.answer(call);
+    /// Takes a call to be answered later.
+    fn receive(&mut self, n: usize, lane: Lane, call: Call) {
+        let call = Arc::new(call);
+        let answer = self.application.answer(&call);
         // It has no id any more if its cancellation is the next event.
         let id = self.server_engine(n).and_then(|engine| engine.request_id(call.id()).cloned());
         let id = id.map_or_else(|| "?".to_owned(), |id| id.to_string());
-        let name = format!("request {id} ({:?} of life {})", call.id(), self.lives);
-        let request =
-            Request { id: call.id(), lane, name: name.clone(), answer, is_unanswered: false, progress: 0 };
+        let key = format!("({:?} of life {})", call.id(), self.lives);
+        let name = match call.task_id() {
+            Some(_) => format!("task {key}"),
+            None => format!("request {id} {key}"),
+        };
+        let mistake = Self::find_mistake(&call);
+        let is_reply = call.attempt() > 0;
+        let request = Request {
+            id: call.id(),
+            call,
+            lane,
+            name: name.clone(),
+            answer,
+            is_unanswered: false,
+            progress: 0,
+        };
         self.connections[n].requests.push(request);
-        name
+        self.record(lane, What::Received { request: name.clone() });
+        if is_reply {
+            self.record(lane, What::Replied { request: name, mistake });
+        }
     }
 
     /// Ends a request without an answer of the application, and returns its name and its lane.

@@ -171,6 +171,26 @@ fn search_of_a_panic_reduces_it() {
 }
 
 #[test]
+fn storms_have_answered_questions_and_runs_of_tasks() {
+    for plan in [Plan::STORM, Plan::HTTP_STORM] {
+        for set in [VersionSet::LEGACY, VersionSet::MODERN] {
+            let (mut answered, mut runs) = (0, 0);
+            for seed in 0..30 {
+                let application = Marks { client_versions: set, server_versions: set };
+                for entry in World::new(seed, plan, application).run().log {
+                    match entry.what {
+                        What::Replied { .. } => answered += 1,
+                        What::Received { request } => runs += u32::from(request.starts_with("task")),
+                        _ => {}
+                    }
+                }
+            }
+            assert!(answered > 1 && runs > 1, "{answered} questions and {runs} tasks in {plan:?}, {set}");
+        }
+    }
+}
+
+#[test]
 fn http_storm_has_every_fault() {
     let (mut texts, mut resumed, mut repeated) = (String::new(), 0, 0);
     for seed in 0..30 {

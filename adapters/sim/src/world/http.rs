@@ -13,6 +13,7 @@ use mcp_proto::server::{self, Identity};
 use mcp_proto::{Entropy, Instant, head};
 use serde_json::Value;
 
+use super::inputs::task_table;
 use super::participant::ClientSide;
 use super::{Application, CallId, Connection, Entry, Lane, What, World, cancelled, principal};
 use crate::stream::{ByteStream, Chunker};
@@ -25,6 +26,9 @@ const ISSUER: &str = "https://issuer.example";
 /// Token, and name, of a party that is none of the clients.
 pub(super) const STRANGER: &str = "stranger";
 
+/// How long a call is silent before its response becomes an event stream. Short, so that many do.
+const EVENT_STREAM_DELAY: Duration = Duration::from_millis(100);
+
 /// Returns the token of a client.
 pub(super) fn token(lane: usize) -> String {
     format!("token-{lane}")
@@ -35,6 +39,7 @@ pub(super) fn token(lane: usize) -> String {
 pub(super) struct Network {
     config: Arc<Config>,
     server_config: Arc<server::Config>,
+    has_tasks: bool,
     /// None while its process is dead.
     pub(super) server: Option<Server>,
     /// Number of server processes so far.
@@ -56,6 +61,7 @@ pub(super) struct Secrets {
     pub(super) session: Option<String>,
     pub(super) event: Option<String>,
     pub(super) request: Option<String>,
+    pub(super) task: Option<String>,
 }
 
 /// A request and its response.
@@ -133,14 +139,16 @@ fn owned(fields: &head::Fields) -> Vec<(String, Vec<u8>)> {
 }
 
 impl Network {
-    pub(super) fn new(server_config: &Arc<server::Config>) -> Self {
+    pub(super) fn new(server_config: &Arc<server::Config>, has_tasks: bool) -> Self {
         let protected = Protected::new(ENDPOINT, ISSUER).expect("URLs");
-        // Short, so that many responses are event streams.
-        let delay = Duration::from_millis(100);
-        let config = Config::new().allow_host("sim.example").protected(protected).event_stream_delay(delay);
+        let config = Config::new()
+            .allow_host("sim.example")
+            .protected(protected)
+            .event_stream_delay(EVENT_STREAM_DELAY);
         let mut network = Self {
             config: Arc::new(config),
             server_config: Arc::clone(server_config),
+            has_tasks,
             server: None,
             servers: 0,
             snapshots: None,
@@ -167,6 +175,9 @@ impl Network {
                 None => Err(Denial::invalid_token()),
             })
         });
+        if self.has_tasks {
+            server.set_tasks(now, task_table(self.servers));
+        }
         for snapshot in self.snapshots.take().into_iter().flatten() {
             // A session may not fit any more, and its client begins another one.
             let _ = server.snapshots().restore(now, &snapshot);
@@ -465,7 +476,9 @@ impl<A: Application> World<A> {
         let kind = self.draws.below(24);
         let at = self.draws.below(16) as usize;
         if kind < 12 {
-            // An answer is under way.
+            // Responses have become streams, whose first events have arrived, and an answer is under way.
+            self.advance_to(self.now + 2 * EVENT_STREAM_DELAY);
+            while self.move_exchanges(n, usize::MAX, Duration::ZERO) {}
             self.answer(n, at);
             self.move_exchanges(n, usize::MAX, Duration::from_secs(1));
         }
@@ -595,8 +608,7 @@ impl<A: Application> World<A> {
                 let lane = lane.map_or(Lane::World, Lane::Server);
                 let params = call.params().map_or_else(String::new, |params| params.as_str().to_owned());
                 self.record(lane, What::Event { text: format!("call for {principal}: {params}") });
-                let request = self.receive(n, lane, &call);
-                self.record(lane, What::Received { request });
+                self.receive(n, lane, call);
             }
             Event::Server(server::Event::Cancelled { call, reason }) => {
                 let found = (0..self.connections.len()).find_map(|n| self.end_request(n, call));
@@ -690,6 +702,7 @@ impl<A: Application> World<A> {
 
 /// Logs the messages that the server has written on an exchange of a client.
 fn observe(x: &mut Exchange, network: &mut Network, log: &mut Vec<What>) {
+    let logged = log.len();
     let (Some((n, _)), Some(response)) = (x.client, &mut x.response) else { return };
     let new_session = field(&response.fields, "mcp-session-id");
     let session = new_session.clone().unwrap_or_else(|| x.request.session.clone());
@@ -712,6 +725,15 @@ fn observe(x: &mut Exchange, network: &mut Network, log: &mut Vec<What>) {
     } else if response.is_finished && !response.unparsed.is_empty() {
         let line = String::from_utf8_lossy(&core::mem::take(&mut response.unparsed)).into_owned();
         log.push(What::Sent { line });
+    }
+    let lines = log[logged..].iter().filter_map(|what| match what {
+        What::Sent { line } => Some(line),
+        _ => None,
+    });
+    for line in lines {
+        if let Some((_, rest)) = line.split_once(r#""taskId":""#) {
+            network.secrets(n).task = rest.split('"').next().map(str::to_owned);
+        }
     }
     if response.is_finished && !core::mem::replace(&mut response.is_logged, true) {
         log.push(What::Finished { exchange: x.number });

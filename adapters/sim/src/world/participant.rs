@@ -4,9 +4,24 @@ use alloc::sync::Arc;
 
 use mcp_proto::http::client as http_client;
 use mcp_proto::pipe::{self, Pipe};
-use mcp_proto::{Instant, client};
+use mcp_proto::{Instant, RawJson, client};
+use serde_json::Value;
 
 use super::http::{ENDPOINT, token};
+
+/// The parts of a call of a tool.
+#[derive(serde::Deserialize)]
+pub(super) struct ToolCallParts {
+    pub(super) name: String,
+    pub(super) arguments: Value,
+}
+
+impl ToolCallParts {
+    /// Reads the parameters of a call, if it is one of a tool.
+    pub(super) fn read(method: &str, params: &RawJson) -> Option<Self> {
+        if method == "tools/call" { params.parse().ok() } else { None }
+    }
+}
 
 /// A client, over its binding.
 #[derive(Debug)]
