@@ -2,7 +2,8 @@
 
 use alloc::collections::BTreeMap;
 
-use crate::world::{Entry, Lane, What};
+use crate::messages::Log;
+use crate::world::{Lane, What};
 
 /// Events of streams that were resumed, in the order of their stream.
 #[derive(Default)]
@@ -41,7 +42,7 @@ impl<'l> Streams<'l> {
     }
 }
 
-pub(crate) fn resumption_continues_its_stream(log: &[Entry]) -> Option<(usize, String)> {
+pub(crate) fn resumption_continues_its_stream(log: &Log<'_>) -> Option<(usize, String)> {
     let mut streams = Streams::default();
     let mut resumed = BTreeMap::new();
     for (at, entry) in log.iter().enumerate() {
@@ -82,7 +83,7 @@ fn foreign_name(text: &str, lane: Option<usize>) -> Option<String> {
     })
 }
 
-pub(crate) fn principals_are_apart(log: &[Entry]) -> Option<(usize, String)> {
+pub(crate) fn principals_are_apart(log: &Log<'_>) -> Option<(usize, String)> {
     log.iter().enumerate().find_map(|(at, entry)| {
         let lane = match entry.lane {
             Lane::Client(n) | Lane::Server(n) => Some(n),

@@ -8,6 +8,7 @@ use crate::world::{Application, Plan, Report, Violation, World};
 
 /// A run that violates an invariant, reduced.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Failure {
     /// Seed of the run that was found.
     pub seed: u64,

@@ -15,6 +15,7 @@ use mcp_proto::{
 
 use crate::decisions::{Decisions, Draws};
 use crate::invariants::INVARIANTS;
+use crate::messages::Log;
 use crate::stream::{Chunker, OneWayLink};
 
 mod http;
@@ -42,6 +43,7 @@ pub(crate) const CLOCK_JUMPS: &str = "the clock jumps";
 
 /// The binding that carries the messages of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Binding {
     /// A byte stream between each client and a server process of its own, as on stdio.
     #[default]
@@ -52,13 +54,14 @@ pub enum Binding {
 }
 
 /// Size and faults of a world. A fault has a weight: how often it is chosen, while all else together has 100; 0 is never.
+/// The sum of all weights is below 2^31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// What carries the messages.
     pub binding: Binding,
-    /// Number of clients. On a pipe each has a server process of its own.
+    /// Number of clients; 0 counts as 1. On a pipe each has a server process of its own.
     pub clients: u32,
-    /// Number of steps before the world is left to come to rest.
+    /// Number of steps before the world is left to come to rest. A replay has as many as its decisions.
     pub steps: usize,
     /// Most milliseconds by which bytes are late.
     pub delay: u32,
@@ -172,6 +175,7 @@ pub enum Lane {
 
 /// An entry of the log of a world.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Entry {
     /// Time of the entry.
     pub at: Instant,
@@ -183,6 +187,7 @@ pub struct Entry {
 
 /// What happened to a participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum What {
     /// A process was started.
     Started,
@@ -337,6 +342,7 @@ pub enum What {
 
 /// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Violation {
     /// Name of the invariant.
     pub invariant: &'static str,
@@ -348,6 +354,7 @@ pub struct Violation {
 
 /// The end of a run.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Report {
     /// All that was decided.
     pub decisions: Decisions,
@@ -587,10 +594,13 @@ impl<A: Application> World<A> {
                 let reason = text.unwrap_or("a panic without a text").to_owned();
                 Some(Violation { invariant: "no_panic", reason, entry: self.log.len() })
             }
-            None => INVARIANTS.iter().find_map(|invariant| {
-                let (entry, reason) = (invariant.check)(&self.log)?;
-                Some(Violation { invariant: invariant.name, reason, entry })
-            }),
+            None => {
+                let log = Log::new(&self.log);
+                INVARIANTS.iter().find_map(|invariant| {
+                    let (entry, reason) = (invariant.check)(&log)?;
+                    Some(Violation { invariant: invariant.name, reason, entry })
+                })
+            }
         };
         Report { decisions: self.draws.recorded().clone(), log: self.log, violation }
     }
@@ -730,7 +740,7 @@ impl<A: Application> World<A> {
                         },
                         false => usize::MAX,
                     };
-                    let delay = Duration::from_millis(self.draws.below(plan.delay + 1).into());
+                    let delay = Duration::from_millis(self.draws.below(plan.delay.saturating_add(1)).into());
                     // An exchange has more hops than a line: time passes on the way.
                     if !self.turn(n, limit, delay) && plan.binding == Binding::Http {
                         self.skip_to_next(self.now + Duration::from_millis(50));
