@@ -5,7 +5,8 @@ use core::time::Duration;
 
 use mcp_proto::Instant;
 use mcp_proto::pipe::Pipe;
-use mcp_proto::testing::Rng;
+
+use crate::decisions::Rng;
 
 /// Method of cutting a run of bytes into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

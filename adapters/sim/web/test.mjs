@@ -27,33 +27,45 @@ const worlds = [
     "seed=4&client=modern&server=modern&faults=delay,cuts",
     "seed=16&faults=reset,delay,stall&clients=2&steps=200",
     "seed=5&client=2025-06-18&server=all&faults=death,reset,stall",
+    "binding=http",
+    "binding=http&seed=2&faults=all&clients=3&steps=400",
+    "binding=http&seed=6&faults=all,tight&clients=4&steps=300",
+    "binding=http&seed=3&client=legacy&planted=1&reduced=1",
+    "faults=reset,delay,cuts&steps=400&clients=2&client=legacy&binding=http",
+    "binding=http&seed=4&client=modern&faults=questions,tasks,foreign&clients=2&steps=200",
 ];
 let breaks = 0;
+const kinds = new Map();
 for (const text of worlds) {
     const native = execFileSync(program, [text], { encoding: "utf8", maxBuffer: 1 << 28 });
     const here = parse(ask("run", text));
     assert.deepEqual(here, parse(native), text);
     assert.ok(here.rows.length > 20 || here.settings.reduced, text);
+    for (const { kind } of here.rows) kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
     // Each message arrives or is lost, once.
     const rows = here.rows.filter((row) => row.message !== null);
     const numbers = (...kinds) => rows.filter((row) => kinds.includes(row.kind)).map((row) => row.message).sort((a, b) => a - b);
     // Messages that were under way on a link that breaks are lost then.
     for (const fault of here.rows.filter((row) => /^link \d+ breaks$/.test(row.text))) {
         const n = Number(fault.text.split(" ")[1]);
-        const ended = new Set(rows.filter((row) => row.step <= fault.step && !["sent", "injected"].includes(row.kind)).map((row) => row.message));
+        const ended = new Set(rows.filter((row) => row.step <= fault.step && !["sent", "injected", "repeated"].includes(row.kind)).map((row) => row.message));
         const open = rows.filter((row) => row.n === n && row.step < fault.step && !ended.has(row.message));
         assert.deepEqual(open.map((row) => row.text), [], `${text}, step ${fault.step}`);
         breaks += rows.filter((row) => row.kind === "lost" && row.step === fault.step).length;
     }
-    if (!here.warnings.length) assert.deepEqual(numbers("sent", "injected"), numbers("arrived", "lost"), text);
+    if (!here.warnings.length) assert.deepEqual(numbers("sent", "injected", "repeated"), numbers("arrived", "lost"), text);
 }
 assert.ok(breaks > 0, "no message is lost by a link that breaks");
+for (const kind of ["requested", "responded", "streamed", "finished", "broken", "resumed", "repeated", "stranger", "postponed", "replied"]) {
+    assert.ok(kinds.get(kind) > 1, `${kinds.get(kind)} rows of the kind ${kind}`);
+}
 
 const hostile = [
     ["seed=99999999999999999999999", /seed: .* 18446744073709551615 is used/],
     ["clients=4000000000", /clients: expected a number from 1 to 4/],
     ["steps=-1", /steps: expected a number from 1 to 400/],
     ["steps=1e9", /60 is used/],
+    ["binding=https", /binding: expected stdio or http, not "https"; stdio is used/],
     ["faults=x", /faults: "x" is unknown/],
     ["client=", /client: expected all/],
     ["\u0000=%&&=", /unknown, ignored/],

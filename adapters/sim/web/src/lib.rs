@@ -10,7 +10,7 @@ mod timeline;
 use std::cell::RefCell;
 
 use mcp_proto::VersionSet;
-use mcp_sim::{Application, Failure, INVARIANTS, World};
+use mcp_sim::{Application, Failure, INVARIANTS, Log, World};
 use serde_json::{Value, json};
 use settings::{FAULTS, Settings};
 use timeline::Timeline;
@@ -30,16 +30,17 @@ fn show<A: Application>(settings: &Settings, application: impl Fn() -> A) -> Val
         Some(failure) => World::replay(failure.decisions.clone(), settings.plan, application()),
         None => World::new(settings.seed, settings.plan, application()),
     };
-    let mut timeline = Timeline::default();
+    let mut timeline = Timeline::new(&settings.plan);
     timeline.take(&mut world);
     while !timeline.is_cut && world.step() {
         timeline.take(&mut world);
     }
     let report = world.run();
+    let log = Log::new(&report.log);
     let invariants: Vec<_> = INVARIANTS
         .iter()
         .map(|one| {
-            let violation = (one.check)(&report.log);
+            let violation = (one.check)(&log);
             json!({
                 "name": one.name,
                 "sentence": one.sentence,

@@ -1,25 +1,35 @@
 //! What the fragment of an address selects, within bounds.
 
 use mcp_proto::VersionSet;
-use mcp_sim::{Marks, Plan};
+use mcp_sim::{Binding, Marks, Plan};
 use serde_json::{Value, json};
 
 /// A name in a fragment, and what it does to a plan.
 type Fault = (&'static str, fn(&mut Plan));
 
 /// The faults, by their names in a fragment.
-pub(crate) const FAULTS: [Fault; 10] = [
+pub(crate) const FAULTS: [Fault; 12] = [
     ("delay", |plan| plan.delay = Plan::STORM.delay),
     ("cuts", |plan| plan.cuts = true),
-    ("reset", |plan| plan.reset = Plan::STORM.reset),
-    ("death", |plan| plan.death = Plan::STORM.death),
+    ("reset", |plan| plan.reset = storm(plan).reset),
+    ("death", |plan| plan.death = storm(plan).death),
     ("stall", |plan| plan.stall = Plan::STORM.stall),
     ("foreign", |plan| plan.hostile = Plan::STORM.hostile),
     ("clock", |plan| plan.clock_jump = Plan::STORM.clock_jump),
-    ("silence", |plan| plan.silence = Plan::STORM.silence),
+    ("silence", |plan| plan.silence = storm(plan).silence),
     ("changes", |plan| plan.changes = Plan::STORM.changes),
+    ("questions", |plan| plan.questions = Plan::STORM.questions),
+    ("tasks", |plan| plan.tasks = Plan::STORM.tasks),
     ("tight", |plan| plan.tight = true),
 ];
+
+/// Returns the plan with every fault of a binding.
+fn storm(plan: &Plan) -> Plan {
+    match plan.binding {
+        Binding::Http => Plan::HTTP_STORM,
+        _ => Plan::STORM,
+    }
+}
 
 /// A world, after clamping.
 pub(crate) struct Settings {
@@ -55,6 +65,12 @@ impl Settings {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             settings.set(name, value);
         }
+        for (name, apply) in FAULTS {
+            // How often a fault comes depends on the binding, which may stand after it.
+            if settings.faults.contains(&name) {
+                apply(&mut settings.plan);
+            }
+        }
         settings
     }
 
@@ -69,6 +85,7 @@ impl Settings {
                 let steps = self.number(name, value, 1, 400, 60);
                 self.plan.steps = usize::try_from(steps).unwrap_or(60);
             }
+            "binding" => self.plan.binding = self.binding(value),
             "client" => (self.marks.client_versions, self.revisions[0]) = self.versions(name, value),
             "server" => (self.marks.server_versions, self.revisions[1]) = self.versions(name, value),
             "faults" => self.faults(value),
@@ -85,6 +102,7 @@ impl Settings {
         json!({
             // Numbers of JavaScript are shorter.
             "seed": self.seed.to_string(),
+            "binding": if self.plan.binding == Binding::Http { "http" } else { "stdio" },
             "clients": self.plan.clients,
             "steps": self.plan.steps,
             "client": self.revisions[0],
@@ -109,6 +127,18 @@ impl Settings {
         clamped
     }
 
+    fn binding(&mut self, value: &str) -> Binding {
+        match value {
+            "stdio" => Binding::Pipe,
+            "http" => Binding::Http,
+            _ => {
+                let value = short(value);
+                self.warnings.push(format!("binding: expected stdio or http, not {value}; stdio is used"));
+                Binding::Pipe
+            }
+        }
+    }
+
     fn versions(&mut self, name: &str, value: &str) -> (VersionSet, String) {
         let set = match value {
             "all" => VersionSet::ALL,
@@ -131,10 +161,9 @@ impl Settings {
     fn faults(&mut self, value: &str) {
         for name in value.split([',', '+']).filter(|name| !name.is_empty() && *name != "none").take(32) {
             let mut is_known = name == "all";
-            for (fault, apply) in FAULTS {
+            for (fault, _) in FAULTS {
                 // A tight world is another world, not a fault more.
                 if fault == name || (name == "all" && fault != "tight") {
-                    apply(&mut self.plan);
                     if !self.faults.contains(&fault) {
                         self.faults.push(fault);
                     }
