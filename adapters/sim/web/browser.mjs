@@ -49,7 +49,7 @@ try {
     // A page at each width has no line that is wider than it, whatever is open.
     for (const width of [360, 800, 1280]) {
         await browser.resize(width, 800);
-        for (const fragment of ["", "seed=2&faults=all&clients=4&steps=300&at=200", "planted=1&reduced=1&client=legacy"]) {
+        for (const fragment of ["", "seed=2&faults=all&clients=4&steps=300&at=200", "planted=1&reduced=1&client=legacy", "binding=http&seed=2&faults=all&clients=2&steps=400&at=150"]) {
             await open(fragment);
             // The newest row is in sight, above the buttons.
             const [rows, buttons] = await browser.evaluate(`["#scroll", "nav"].map(one => document.querySelector(one).getBoundingClientRect())
@@ -106,12 +106,25 @@ try {
 
     // A control changes the world and the address.
     await browser.evaluate("controls.clients.value = '3'; controls.clients.dispatchEvent(new Event('change', { bubbles: true }))");
-    assert.match(await address(), /seed=6&clients=3/);
+    assert.match(await address(), /seed=6&binding=stdio&clients=3/);
     assert.match(await browser.evaluate("byId('rows').innerText"), /process starts/);
     assert.equal(await browser.evaluate("frames[0].states.size"), 6);
     await browser.evaluate("controls.show.value = '2'; controls.show.dispatchEvent(new Event('change', { bubbles: true }))");
     assert.match(await address(), /&show=2&/);
     assert.equal(await browser.evaluate("rows.every(row => row.side === 'world' || row.n === 2)"), true);
+
+    // Over HTTP there are exchanges, whose arrows begin and end at both sides.
+    await open("seed=6");
+    await browser.evaluate("controls.binding.value = 'http'; controls.binding.dispatchEvent(new Event('change', { bubbles: true }))");
+    assert.match(await address(), /seed=6&binding=http&/);
+    await click("end");
+    for (const kind of ["requested", "responded", "finished"]) {
+        assert.ok(await browser.evaluate(`document.querySelectorAll("#rows .${kind}:not([hidden]) use[href='#${kind}']").length`) > 1, kind);
+    }
+    const [messages, arrows] = await browser.evaluate("[rows.filter(row => row.kind === 'sent').length, document.querySelectorAll('#rows line[marker-end]').length]");
+    assert.ok(messages > 10);
+    assert.equal(arrows, messages);
+    assert.match(await browser.evaluate("byId('summary').textContent"), /seed 6, http, /);
 
     // A message is shown in full.
     await open("seed=1&at=91");
@@ -162,6 +175,11 @@ try {
         await browser.resize(1280, 900);
         await open("seed=9&faults=all&clients=2&at=60");
         await picture(value);
+        for (const [width, clients] of [[360, 1], [1280, 2]]) {
+            await browser.resize(width, 900);
+            await open(`binding=http&seed=2&faults=all&clients=${clients}&steps=400&at=150`);
+            await picture(`http-${value}-${width}`);
+        }
     }
 } finally {
     await browser.close();
