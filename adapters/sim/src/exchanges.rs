@@ -90,7 +90,10 @@ pub(crate) fn principals_are_apart(log: &Log<'_>) -> Option<(usize, String)> {
             Lane::World => None,
         };
         let text = match (&entry.what, entry.lane) {
-            (What::Overheard { text }, _) => text,
+            (What::Overheard { text, granted: Some(n) }, _) => {
+                return Some((at, format!("a stranger used what is of principal-{n}: {text}")));
+            }
+            (What::Overheard { text, .. }, _) => text,
             (_, Lane::World) => return None,
             (What::Sent { line: text } | What::Streamed { line: text, .. }, _) => text,
             (What::Event { text } | What::Ended { outcome: text, .. }, _) => text,

@@ -106,8 +106,9 @@ impl Life {
             // What the client has sent before may still arrive, and it may answer what it was asked.
             (What::Started, _) => {
                 let before = core::mem::take(self);
-                let Self { foreign, requests, tokens, asked, .. } = before;
-                *self = Self { is_alive: true, foreign, requests, tokens, asked, ..Self::default() };
+                let Self { foreign, requests, tokens, asked, subscribed, .. } = before;
+                *self =
+                    Self { is_alive: true, foreign, requests, tokens, asked, subscribed, ..Self::default() };
             }
             (What::Restored, _) => {
                 self.is_alive = true;
@@ -173,7 +174,16 @@ impl Life {
         let Some(id) = message.get("id") else { return };
         let Some(method) = message["method"].as_str() else { return };
         self.has_initialize |= method == "initialize";
+        // A subscription of a modern client ends when its cancellation arrives, so what it names is kept.
+        if let Some(uris) = message.pointer("/params/notifications/resourceSubscriptions") {
+            let uris = uris.as_array().into_iter().flatten().filter_map(Value::as_str);
+            self.subscribed.extend(uris.map(str::to_owned));
+        }
         let uri = message["params"]["uri"].as_str().unwrap_or_default();
+        if method == "resources/subscribe" {
+            // Over HTTP a change may overtake the answer on another stream.
+            self.subscribed.insert(uri.to_owned());
+        }
         self.requests.insert(id.to_string(), (method.to_owned(), uri.to_owned()));
         if let Some(token) = message.pointer("/params/_meta/progressToken") {
             self.tokens.insert(token.to_string(), (id.to_string(), f64::NEG_INFINITY));
@@ -204,7 +214,12 @@ impl Life {
                 self.subscribed.insert(uri.clone());
             }
             Some((method, uri)) if method == "resources/unsubscribe" && message.get("result").is_some() => {
-                self.subscribed.remove(uri);
+                let is_again = self.requests.iter().any(|(id, (method, again))| {
+                    method == "resources/subscribe" && again == uri && !self.sent.contains(id)
+                });
+                if !is_again {
+                    self.subscribed.remove(uri);
+                }
             }
             _ => {}
         }

@@ -5,7 +5,8 @@ use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::panic::catch_unwind;
 
-use mcp_proto::client::{InputId, TaskRequest};
+use mcp_proto::client::{InputId, SubscriptionKey, TaskRequest};
+use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::server::{Call, CancelReason};
 use mcp_proto::{
@@ -306,6 +307,8 @@ pub enum What {
     Overheard {
         /// The status and the body.
         text: String,
+        /// Number of the client whose session or task the stranger has presented, if the server let him use it.
+        granted: Option<usize>,
     },
     /// A side reported another event.
     Event {
@@ -398,6 +401,8 @@ struct Connection {
     foreign_call: Option<String>,
     /// Questions of the server, with their messages.
     questions: Vec<(InputId, String)>,
+    /// What a modern client follows.
+    subscription: Option<SubscriptionKey>,
 }
 
 /// A request that a server has received.
@@ -555,6 +560,7 @@ impl<A: Application> World<A> {
             ended_requests: Vec::new(),
             foreign_call: None,
             questions: Vec::new(),
+            subscription: None,
         }
     }
 
@@ -862,9 +868,10 @@ impl<A: Application> World<A> {
     fn change(&mut self, n: usize) {
         let lane = self.connections[n].lane;
         let uri = format!("sim://{}/{}", principal(lane), self.draws.below(2));
-        let method = match self.draws.below(4) {
+        let method = match self.draws.below(6) {
             0 => "resources/subscribe",
             1 => "resources/unsubscribe",
+            2 => return self.follow(n, uri),
             _ => {
                 let now = self.now;
                 if let Some(engine) = self.server_engine(n) {
@@ -875,6 +882,19 @@ impl<A: Application> World<A> {
         };
         let params = RawJson::new(format!("{{\"uri\":\"{uri}\"}}")).expect("an object");
         self.begin_call(n, format!("change-{lane}-{}", self.marks), method, &params, false, false);
+    }
+
+    /// Begins a modern subscription to a resource, or ends the one that the client has.
+    fn follow(&mut self, n: usize, uri: String) {
+        let Connection { client: Some(client), subscription, .. } = &mut self.connections[n] else { return };
+        // Both are refused in a session, and if the subscription has ended.
+        match subscription.take() {
+            Some(key) => drop(client.engine().unsubscribe(self.now, key)),
+            None => {
+                let filter = SubscriptionFilter::new().resource_subscriptions(vec![uri]);
+                *subscription = client.engine().subscribe(self.now, &filter).ok();
+            }
+        }
     }
 
     fn cancel(&mut self, n: usize) {

@@ -9,7 +9,7 @@ use mcp_proto::{RawJson, RpcError, Version, VersionSet, client, server};
 use mcp_sim::{Application, Draws, Entry, Lane, Marks, Plan, What, World, search};
 
 fn runs() -> u64 {
-    let default = if std::env::var_os("MCP_TEST_FULL").is_some() { 400 } else { 40 };
+    let default = if std::env::var_os("MCP_TEST_FULL").is_some() { 200 } else { 24 };
     std::env::var("MCP_SIM_RUNS").map_or(default, |text| text.parse().expect("a number"))
 }
 
@@ -250,7 +250,7 @@ fn http_storm_has_every_fault() {
         for entry in World::new(seed, Plan::HTTP_STORM, application).run().log {
             match entry.what {
                 What::Ended { outcome, .. } => texts += &outcome,
-                What::Fault { text } | What::Overheard { text } => texts += &text,
+                What::Fault { text } | What::Overheard { text, .. } => texts += &text,
                 What::Restored => texts += "restored",
                 What::Died => texts += "died",
                 What::Cancelled { .. } => texts += "cancelled",

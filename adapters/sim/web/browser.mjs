@@ -177,7 +177,7 @@ try {
         await picture(value);
         for (const [width, clients] of [[360, 1], [1280, 2]]) {
             await browser.resize(width, 900);
-            await open(`binding=http&seed=2&faults=all&clients=${clients}&steps=400&at=150`);
+            await open(`binding=http&seed=9&client=legacy&faults=all&clients=${clients}&steps=400&at=195`);
             await picture(`http-${value}-${width}`);
         }
     }

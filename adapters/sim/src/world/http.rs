@@ -94,6 +94,8 @@ pub(super) struct Request {
     /// The ids of the requests in the body.
     ids: Vec<String>,
     session: String,
+    /// Number of the client whose session or task a stranger presents.
+    pub(super) presents: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -122,7 +124,7 @@ impl Request {
             }
             _ => Vec::new(),
         };
-        let mut request = Self { method, fields, body, ids, session: String::new() };
+        let mut request = Self { method, fields, body, ids, session: String::new(), presents: None };
         request.session = request.field("mcp-session-id").unwrap_or_default();
         request
     }
@@ -441,6 +443,11 @@ impl<A: Application> World<A> {
         }
     }
 
+    /// Returns the number of a client in the log.
+    pub(super) fn lane_of(&self, n: usize) -> usize {
+        self.connections[n].lane
+    }
+
     /// Returns what a stranger has learned of a client.
     pub(super) fn secrets_of(&mut self, n: usize) -> Secrets {
         self.network.as_mut().map(|network| network.secrets(n).clone()).unwrap_or_default()
@@ -566,7 +573,10 @@ impl<A: Application> World<A> {
             Some(_) => What::Lost { exchange: x.number, requests: x.request.ids.clone() },
             None => {
                 let Some(Response { status, unparsed, .. }) = &x.response else { return };
-                What::Overheard { text: format!("{status}: {}", String::from_utf8_lossy(unparsed)) }
+                let body = String::from_utf8_lossy(unparsed);
+                let is_granted = *status < 300 && !body.contains(r#""error":"#);
+                let granted = x.request.presents.filter(|_| is_granted);
+                What::Overheard { text: format!("{status}: {body}"), granted }
             }
         };
         self.record(x.lane, what);

@@ -25,6 +25,11 @@ impl<A: Application> World<A> {
             }
             _ => ("GET", String::new()),
         };
+        let is_presented = match kind {
+            0 | 2 => false,
+            10.. => true,
+            _ => secrets.session.is_some(),
+        };
         let mut fields = vec![
             ("Accept", "application/json, text/event-stream".to_owned()),
             ("Content-Type", "application/json".to_owned()),
@@ -54,7 +59,9 @@ impl<A: Application> World<A> {
         let text = format!("a stranger, as client {n}: {method} {body}");
         self.record(Lane::World, What::Fault { text });
         let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.into_bytes()));
-        self.send_foreign(Request::new(method, fields.collect(), Bytes::from(body)));
+        let mut request = Request::new(method, fields.collect(), Bytes::from(body));
+        request.presents = Some(self.lane_of(n)).filter(|_| is_presented);
+        self.send_foreign(request);
     }
 }
 

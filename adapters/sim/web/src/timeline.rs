@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use mcp_proto::Instant;
+use mcp_proto::{Instant, TimeoutReason};
 use mcp_sim::{Application, Binding, Entry, Lane, Plan, Side, SidePhase, Transit, What, World};
 use serde_json::{Value, json};
 
@@ -98,8 +98,20 @@ fn state(side: &Side, clients: usize, is_http: bool) -> Value {
         "unsent": side.unsent,
         "reads": side.reads,
         "deadline": side.deadline.map(|(at, _)| millis(at)),
-        "reason": side.deadline.and_then(|(_, reason)| reason).map(|reason| format!("{reason:?}")),
+        "reason": side.deadline.and_then(|(_, reason)| reason).map(words),
     })
+}
+
+/// Returns the name of a reason as words.
+fn words(reason: TimeoutReason) -> String {
+    let mut text = String::new();
+    for letter in format!("{reason:?}").chars() {
+        if letter.is_ascii_uppercase() && !text.is_empty() {
+            text.push(' ');
+        }
+        text.push(letter.to_ascii_lowercase());
+    }
+    text
 }
 
 /// Returns the name of a request without the key of the engine.
@@ -150,7 +162,10 @@ fn describe(what: &What) -> (&'static str, String) {
         }
         What::Finished { exchange } => ("finished", format!("exchange {exchange}: its response is written")),
         What::Lost { exchange, .. } => ("broken", format!("exchange {exchange} is lost")),
-        What::Overheard { text } => ("stranger", format!("a stranger gets {text}")),
+        What::Overheard { text, granted: Some(n) } => {
+            ("mistake", format!("a stranger gets of client {n}: {text}"))
+        }
+        What::Overheard { text, .. } => ("stranger", format!("a stranger gets {text}")),
         What::Event { text } => ("event", text.clone()),
         What::Closed { fault } => ("closed", format!("closed: {fault}")),
         What::Fault { text } if text.starts_with("a stranger") => ("stranger", text.clone()),
@@ -181,7 +196,7 @@ fn details(what: &What) -> Option<String> {
             Some(format!("requests {}", requests.join(", ")))
         }
         What::Requested { resumes, .. } => resumes.clone(),
-        What::Event { text } | What::Fault { text } | What::Overheard { text } => Some(text.clone()),
+        What::Event { text } | What::Fault { text } | What::Overheard { text, .. } => Some(text.clone()),
         _ => None,
     }
 }
@@ -232,7 +247,7 @@ impl Timeline {
             let is_shared = self.is_http && matches!(side.lane, Lane::Server(_));
             let lane = if is_shared { Lane::World } else { side.lane };
             if self.deadlines.insert(lane, at) != Some(at) {
-                let reason = reason.map_or_else(String::new, |reason| format!(": {reason:?}"));
+                let reason = reason.map_or_else(String::new, |reason| format!(": {}", words(reason)));
                 let of = if is_shared { " of the server" } else { "" };
                 let text = format!("deadline{of}{reason}");
                 rows.push(Row {
@@ -258,6 +273,10 @@ impl Timeline {
                 // Both ends are new, and so is their link.
                 self.lose(entry.lane, entry.at, rows);
                 self.arrived.remove(&entry.lane);
+                let (_, number) = place(entry.lane);
+                if number >= self.clients {
+                    text = format!("process starts, with the number {number}");
+                }
             }
             What::Sent { line: sent } | What::Injected { line: sent } => {
                 if matches!(entry.what, What::Injected { .. }) {
