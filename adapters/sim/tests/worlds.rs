@@ -2,11 +2,11 @@
 
 extern crate alloc;
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 
 use mcp_proto::server::Call;
 use mcp_proto::{RawJson, RpcError, Version, VersionSet, client, server};
-use mcp_sim::{Application, Draws, Entry, Lane, Marks, Plan, What, World, search};
+use mcp_sim::{Application, Draws, Entry, Lane, Marks, Plan, TransitEnd, What, World, search};
 
 fn runs() -> u64 {
     let default = if std::env::var_os("MCP_TEST_FULL").is_some() { 200 } else { 24 };
@@ -215,6 +215,19 @@ fn message_of_an_exchange_arrives_or_is_lost() {
             assert!(transit.sent < end.entry && from.at <= end.at, "{transit:?} of {from:?}");
             arrived += u32::from(!end.is_lost);
             lost += u32::from(end.is_lost);
+        }
+        // Each result has come with a message before it.
+        let mut results = BTreeMap::new();
+        for (entry, Entry { lane, what, .. }) in log.iter().enumerate() {
+            let What::Ended { outcome, .. } = what else { continue };
+            let count = results.entry(*lane).or_insert(0);
+            *count += usize::from(outcome.starts_with('{'));
+            let is_before = |end: TransitEnd| !end.is_lost && end.entry <= entry;
+            let messages = transits.iter().filter(|t| t.to == *lane && t.end.is_some_and(is_before)).count();
+            assert!(
+                *count <= messages,
+                "seed {seed}: {count} results with {messages} messages at entry {entry}"
+            );
         }
     }
     assert!(arrived > 500 && lost > 20, "{arrived} have arrived, {lost} are lost");

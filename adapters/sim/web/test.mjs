@@ -42,6 +42,8 @@ for (const text of worlds) {
     assert.deepEqual(here, parse(native), text);
     assert.ok(here.rows.length > 20 || here.settings.reduced, text);
     for (const { kind } of here.rows) kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
+    // Time does not go back.
+    here.rows.forEach((row, n) => assert.ok(n === 0 || row.at >= here.rows[n - 1].at, `${text}, step ${row.step}: ${row.text}`));
     // Each message arrives or is lost, once.
     const rows = here.rows.filter((row) => row.message !== null);
     const numbers = (...kinds) => rows.filter((row) => kinds.includes(row.kind)).map((row) => row.message).sort((a, b) => a - b);

@@ -220,6 +220,8 @@ impl Timeline {
             self.entry(index, entry, &mut rows);
         }
         self.entries = log.len();
+        // A deadline stands before what it causes.
+        rows.sort_by_key(|row| row.at);
         self.end_transits(transits, &mut rows);
         self.arrivals(&sides, transits, now, &mut rows);
         self.frame(&sides, now, memory);
@@ -261,7 +263,6 @@ impl Timeline {
                 });
             }
         }
-        rows.sort_by_key(|row| row.at);
         rows
     }
 
