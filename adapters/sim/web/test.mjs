@@ -47,6 +47,8 @@ for (const text of worlds) {
     // Each message arrives or is lost, once.
     const rows = here.rows.filter((row) => row.message !== null);
     const numbers = (...kinds) => rows.filter((row) => kinds.includes(row.kind)).map((row) => row.message).sort((a, b) => a - b);
+    // Without faults all of them arrive.
+    if (!here.settings.faults.length) assert.deepEqual(numbers("lost"), [], text);
     // Messages that were under way on a link that breaks are lost then.
     for (const fault of here.rows.filter((row) => /^link \d+ breaks$/.test(row.text))) {
         const n = Number(fault.text.split(" ")[1]);
