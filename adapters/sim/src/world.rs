@@ -41,6 +41,9 @@ pub(crate) const CALL_TOTAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time in which a connection without faults has sent all that it holds back.
 const FLUSH_TIME: Duration = Duration::from_secs(3);
 
+/// Progress with which the run of a task begins: more than its call reports.
+const FIRST_PROGRESS_OF_RUN: u32 = 1_000_000;
+
 /// Text of the fault that excuses late ends.
 pub(crate) const CLOCK_JUMPS: &str = "the clock jumps";
 
@@ -1199,10 +1202,8 @@ impl<A: Application> World<A> {
         let id = self.server_engine(n).and_then(|engine| engine.request_id(call.id()).cloned());
         let id = id.map_or_else(|| "?".to_owned(), |id| id.to_string());
         let key = format!("({:?} of life {})", call.id(), self.lives);
-        let name = match call.task_id() {
-            Some(_) => format!("task {key}"),
-            None => format!("request {id} {key}"),
-        };
+        let is_run = call.task_id().is_some();
+        let name = if is_run { format!("task {key}") } else { format!("request {id} {key}") };
         let mistake = Self::find_mistake(&call);
         let is_reply = call.attempt() > 0;
         let request = Request {
@@ -1212,7 +1213,8 @@ impl<A: Application> World<A> {
             name: name.clone(),
             answer,
             is_unanswered: false,
-            progress: 0,
+            // A run has the token of its call, which may have reported progress before.
+            progress: if is_run { FIRST_PROGRESS_OF_RUN } else { 0 },
         };
         self.connections[n].requests.push(request);
         self.record(lane, What::Received { request: name.clone() });
