@@ -12,6 +12,7 @@ mod engine;
 mod hostile_input;
 mod pair;
 mod server;
+mod worlds;
 
 use core::panic::AssertUnwindSafe;
 use std::{env, panic};

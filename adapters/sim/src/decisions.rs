@@ -1,6 +1,37 @@
 //! The decisions of a run: drawn from a seed, recorded, and played again.
 
-use mcp_proto::testing::Rng;
+/// Seeded xorshift64 generator. Equal seeds give equal numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) const fn new(seed: u64) -> Self {
+        // The generator starts slowly from small numbers and never leaves zero, so the seed is spread first.
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x2545_F491_4F6C_DD1D | 1)
+    }
+
+    const fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// Returns the upper 31 bits of the next number, which are less correlated than the lower ones.
+    const fn next_high(&mut self) -> u64 {
+        self.next() >> 33
+    }
+
+    /// Returns a number below `end`; 0 if `end` is 0.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() % u64::try_from(end.max(1)).unwrap_or(1)).unwrap_or(0)
+    }
+
+    /// Returns true in `percent` of 100 cases.
+    pub(crate) const fn percent(&mut self, percent: u64) -> bool {
+        self.next() % 100 < percent
+    }
+}
 
 /// All that was decided in a run: for each step the numbers that it drew. Equal decisions give equal runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

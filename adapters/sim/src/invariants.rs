@@ -2,18 +2,20 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use crate::messages;
-use crate::world::{CALL_TIMEOUT, CALL_TOTAL_TIMEOUT, CLOCK_JUMPS, Entry, Lane, What};
+use crate::messages::Log;
+use crate::world::{CALL_TIMEOUT, CALL_TOTAL_TIMEOUT, CLOCK_JUMPS, Lane, What};
+use crate::{exchanges, messages};
 
 /// A statement that holds in every world.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Invariant {
     /// Name, for messages.
     pub name: &'static str,
     /// The statement.
     pub sentence: &'static str,
     /// Finds the first entry of the log that violates it, or its length for what is missing at the end, and the reason.
-    pub check: fn(&[Entry]) -> Option<(usize, String)>,
+    pub check: fn(&Log<'_>) -> Option<(usize, String)>,
 }
 
 /// All invariants.
@@ -83,9 +85,29 @@ pub const INVARIANTS: &[Invariant] = &[
         sentence: "A session is told of a resource only while it is subscribed.",
         check: messages::updates_are_subscribed,
     },
+    Invariant {
+        name: "reply_reaches_its_question",
+        sentence: "A request about which its client was asked comes back with the answer to this question.",
+        check: reply_reaches_its_question,
+    },
+    Invariant {
+        name: "messages_are_sound",
+        sentence: "Each message is compact JSON that names no member twice, fits the session, and answers an open request if it is a response.",
+        check: messages::messages_are_sound,
+    },
+    Invariant {
+        name: "resumption_continues_its_stream",
+        sentence: "A resumed event stream repeats each event that followed the last one that its client has.",
+        check: exchanges::resumption_continues_its_stream,
+    },
+    Invariant {
+        name: "principals_are_apart",
+        sentence: "Nothing of one principal reaches another one.",
+        check: exchanges::principals_are_apart,
+    },
 ];
 
-fn call_ends_once(log: &[Entry]) -> Option<(usize, String)> {
+fn call_ends_once(log: &Log<'_>) -> Option<(usize, String)> {
     let mut open = BTreeSet::new();
     for (at, entry) in log.iter().enumerate() {
         match &entry.what {
@@ -99,14 +121,14 @@ fn call_ends_once(log: &[Entry]) -> Option<(usize, String)> {
     open.first().map(|mark| (log.len(), format!("{mark} has not ended")))
 }
 
-fn request_ends_once(log: &[Entry]) -> Option<(usize, String)> {
+fn request_ends_once(log: &Log<'_>) -> Option<(usize, String)> {
     let mut open = BTreeSet::new();
     for (at, entry) in log.iter().enumerate() {
         match &entry.what {
             What::Received { request } if !open.insert((entry.lane, request)) => {
                 return Some((at, format!("{request} was received twice")));
             }
-            What::Answered { request } | What::Cancelled { request }
+            What::Answered { request } | What::Cancelled { request } | What::Postponed { request }
                 if !open.remove(&(entry.lane, request)) =>
             {
                 return Some((at, format!("{request} ended and was not open")));
@@ -119,14 +141,21 @@ fn request_ends_once(log: &[Entry]) -> Option<(usize, String)> {
     open.first().map(|(_, request)| (log.len(), format!("{request} has not ended")))
 }
 
-fn result_reaches_its_call(log: &[Entry]) -> Option<(usize, String)> {
+fn result_reaches_its_call(log: &Log<'_>) -> Option<(usize, String)> {
     log.iter().enumerate().find_map(|(at, entry)| match &entry.what {
         What::Ended { mark, mistake: Some(mistake), .. } => Some((at, format!("{mark}: {mistake}"))),
         _ => None,
     })
 }
 
-fn end_is_last(log: &[Entry]) -> Option<(usize, String)> {
+fn reply_reaches_its_question(log: &Log<'_>) -> Option<(usize, String)> {
+    log.iter().enumerate().find_map(|(at, entry)| match &entry.what {
+        What::Replied { request, mistake: Some(mistake) } => Some((at, format!("{request}: {mistake}"))),
+        _ => None,
+    })
+}
+
+fn end_is_last(log: &Log<'_>) -> Option<(usize, String)> {
     let mut is_ended: BTreeMap<Lane, bool> = BTreeMap::new();
     for (at, entry) in log.iter().enumerate() {
         let ended = is_ended.entry(entry.lane).or_default();
@@ -144,17 +173,20 @@ fn end_is_last(log: &[Entry]) -> Option<(usize, String)> {
     None
 }
 
-fn rest_is_silent(log: &[Entry]) -> Option<(usize, String)> {
+fn rest_is_silent(log: &Log<'_>) -> Option<(usize, String)> {
     let rest = log.iter().position(|entry| matches!(entry.what, What::Rest));
     let Some(rest) = rest else { return Some((log.len(), "the world does not come to rest".to_owned())) };
     log.iter().enumerate().skip(rest).find_map(|(at, entry)| match &entry.what {
         What::Sent { .. } => Some((at, "a message after the end".to_owned())),
+        What::Idle { exchanges, sessions } if *exchanges + *sessions > 0 => {
+            Some((at, format!("{exchanges} exchanges and {sessions} sessions are left")))
+        }
         What::Released { memory } if *memory > 0 => Some((at, format!("{memory} bytes are still held"))),
         _ => None,
     })
 }
 
-fn call_keeps_its_time(log: &[Entry]) -> Option<(usize, String)> {
+fn call_keeps_its_time(log: &Log<'_>) -> Option<(usize, String)> {
     // Start, and the last progress, of each open call.
     let mut open = BTreeMap::new();
     for (at, entry) in log.iter().enumerate() {
@@ -187,7 +219,7 @@ fn call_keeps_its_time(log: &[Entry]) -> Option<(usize, String)> {
     None
 }
 
-fn progress_belongs_to_an_open_call(log: &[Entry]) -> Option<(usize, String)> {
+fn progress_belongs_to_an_open_call(log: &Log<'_>) -> Option<(usize, String)> {
     let mut open = BTreeSet::new();
     for (at, entry) in log.iter().enumerate() {
         match &entry.what {

@@ -5,6 +5,12 @@
 //! A [`World`] has clients, their servers and the links between them. Which call is made, where bytes are cut, when a link breaks
 //! and who dies is drawn from the seed. The draws are recorded as [`Decisions`], so a run can be played again, and reduced:
 //! [`search`] removes decisions while the same [invariant](INVARIANTS) is violated, and [`Failure::to_test`] writes the rest as a unit test.
+//!
+//! [`Plan::binding`] is what carries the messages: a [byte stream](Binding::Pipe) for each client, or [HTTP](Binding::Http), where one
+//! server has them all. There every client has a principal of its own, and a stranger with a token tries the sessions, events, requests
+//! and tasks of others. Exchanges overtake each other and break, streams are resumed, and the server restarts, with its sessions or
+//! without them. On both, servers report progress, publish changes, ask their clients and make tasks of calls.
+//!
 //! There is no clock, no thread and no entropy but the seed.
 //!
 //! ```
@@ -19,15 +25,21 @@
 extern crate alloc;
 
 mod decisions;
+mod exchanges;
 mod invariants;
 mod marks;
 mod messages;
 mod shrink;
 pub mod stream;
+pub mod strict;
 mod world;
 
 pub use decisions::{Decisions, Draws};
 pub use invariants::{INVARIANTS, Invariant};
 pub use marks::Marks;
+pub use messages::Log;
 pub use shrink::{Failure, search};
-pub use world::{Application, Entry, Lane, Plan, Report, Violation, What, World};
+pub use world::{
+    Application, Binding, Entry, Lane, Plan, Report, Side, SidePhase, Transit, TransitEnd, Violation, What,
+    World,
+};

@@ -44,7 +44,9 @@ impl Application for Marks {
 
     fn answer(&mut self, call: &Call) -> Result<RawJson, RpcError> {
         let arguments: Value = call.tool_call()?.parse()?;
-        Ok(raw(&json!({"content": [{"type": "text", "text": arguments["mark"]}]})))
+        let texts = [&arguments["mark"], &call.caller().principal().into()];
+        let content = texts.map(|text| json!({"type": "text", "text": text.as_str().unwrap_or_default()}));
+        Ok(raw(&json!({"content": content})))
     }
 
     fn check(&self, mark: &str, result: &RawJson) -> Result<(), String> {

@@ -8,6 +8,7 @@ use crate::world::{Application, Plan, Report, Violation, World};
 
 /// A run that violates an invariant, reduced.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Failure {
     /// Seed of the run that was found.
     pub seed: u64,
@@ -92,6 +93,7 @@ impl Failure {
     #[must_use]
     pub fn to_test(&self, application: &str) -> String {
         let Plan {
+            binding,
             clients,
             steps,
             delay,
@@ -103,16 +105,18 @@ impl Failure {
             clock_jump,
             silence,
             changes,
+            questions,
+            tasks,
             tight,
         } = self.plan;
         let mut text = format!("// {}: {}\n", self.violation.invariant, self.violation.reason);
         let _ = write!(
             text,
             "#[test]\nfn world_of_seed_{}_keeps_its_invariants() {{\n    let plan = mcp_sim::Plan {{\n        \
-             clients: {clients},\n        steps: {steps},\n        delay: {delay},\n        cuts: {cuts},\n        \
+             binding: mcp_sim::Binding::{binding:?},\n        clients: {clients},\n        steps: {steps},\n        delay: {delay},\n        cuts: {cuts},\n        \
              reset: {reset},\n        death: {death},\n        stall: {stall},\n        hostile: {hostile},\n        \
              clock_jump: {clock_jump},\n        silence: {silence},\n        changes: {changes},\n        \
-             tight: {tight},\n    }};\n    let steps = vec![\n",
+             questions: {questions},\n        tasks: {tasks},\n        tight: {tight},\n    }};\n    let steps = vec![\n",
             self.seed
         );
         for step in &self.decisions.steps {

@@ -5,7 +5,8 @@ use core::time::Duration;
 
 use mcp_proto::Instant;
 use mcp_proto::pipe::Pipe;
-use mcp_proto::testing::Rng;
+
+use crate::decisions::Rng;
 
 /// Method of cutting a run of bytes into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +178,7 @@ pub struct OneWayLink {
     pub stream: ByteStream,
     /// The line that is being written.
     pub lines: LineAssembler,
+    lines_delivered: usize,
     eof_delivered: bool,
 }
 
@@ -185,7 +187,7 @@ impl OneWayLink {
     #[must_use]
     pub fn new(chunker: Chunker, latency: Duration, capacity: usize) -> Self {
         let stream = ByteStream::new(chunker, latency, capacity);
-        Self { stream, lines: LineAssembler::default(), eof_delivered: false }
+        Self { stream, lines: LineAssembler::default(), lines_delivered: 0, eof_delivered: false }
     }
 
     /// Moves at most `limit` bytes of the output of a side into the stream, and calls `on_line` with each line that is complete
@@ -218,12 +220,19 @@ impl OneWayLink {
         }
     }
 
+    /// Returns the number of lines that were delivered to their end.
+    #[must_use]
+    pub const fn lines_delivered(&self) -> usize {
+        self.lines_delivered
+    }
+
     /// Delivers arrived bytes, or the end, to a side; returns whether something moved.
     pub fn deliver_to<P: Pipe>(&mut self, now: Instant, to: &mut P) -> bool {
         if !to.wants_input() {
             return false;
         }
         if let Some(piece) = self.stream.read(now) {
+            self.lines_delivered += piece.iter().filter(|byte| **byte == b'\n').count();
             to.handle_input(now, &piece);
             return true;
         }

@@ -5,6 +5,8 @@ use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::panic::catch_unwind;
 
+use mcp_proto::client::{InputId, SubscriptionKey, TaskRequest};
+use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::server::{Call, CancelReason};
 use mcp_proto::{
@@ -14,7 +16,18 @@ use mcp_proto::{
 
 use crate::decisions::{Decisions, Draws};
 use crate::invariants::INVARIANTS;
+use crate::messages::Log;
 use crate::stream::{Chunker, OneWayLink};
+
+mod http;
+mod inputs;
+mod participant;
+mod sides;
+mod stranger;
+
+use http::Network;
+use participant::{ClientSide, ToolCallParts};
+pub use sides::{Side, SidePhase, Transit, TransitEnd};
 
 /// Number of turns after which a world that does not come to rest is stopped.
 const MAX_TURNS: usize = 200_000;
@@ -28,27 +41,47 @@ pub(crate) const CALL_TOTAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time in which a connection without faults has sent all that it holds back.
 const FLUSH_TIME: Duration = Duration::from_secs(3);
 
+/// Progress with which the run of a task begins: more than its call reports.
+const FIRST_PROGRESS_OF_RUN: u32 = 1_000_000;
+
 /// Text of the fault that excuses late ends.
 pub(crate) const CLOCK_JUMPS: &str = "the clock jumps";
 
+/// The binding that carries the messages of a world.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Binding {
+    /// A byte stream between each client and a server process of its own, as on stdio.
+    #[default]
+    Pipe,
+    /// HTTP: one server, and clients that authenticate with a token each. A client that is started again has another number and
+    /// another token.
+    Http,
+}
+
 /// Size and faults of a world. A fault has a weight: how often it is chosen, while all else together has 100; 0 is never.
+/// The sum of all weights is below 2^31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Number of clients. Each has a server process of its own.
+    /// What carries the messages.
+    pub binding: Binding,
+    /// Number of clients; 0 counts as 1. On a pipe each has a server process of its own.
     pub clients: u32,
-    /// Number of steps before the world is left to come to rest.
+    /// Number of steps before the world is left to come to rest. A replay has as many as its decisions.
     pub steps: usize,
     /// Most milliseconds by which bytes are late.
     pub delay: u32,
     /// Whether writes are cut at any byte.
     pub cuts: bool,
     /// Weight of a link that breaks, where bytes under way are lost and both sides see the end, or of a server that aborts or shuts down.
+    /// Over HTTP one exchange, those of a client, or all of them break.
     pub reset: u32,
-    /// Weight of the death of a server, or of a client. Both are started again with the next call.
+    /// Weight of the death of a server, or of a client. Both are started again with the next call. A server over HTTP sometimes has
+    /// written down its sessions before, and goes on with them.
     pub death: u32,
     /// Weight of a side that stops or begins to read.
     pub stall: u32,
-    /// Weight of a line that none of the sides has written.
+    /// Weight of a line that none of the sides has written. Over HTTP it is the request of a stranger, who has a token of his own.
     pub hostile: u32,
     /// Weight of a clock that jumps forward, by up to two hours.
     pub clock_jump: u32,
@@ -56,6 +89,10 @@ pub struct Plan {
     pub silence: u32,
     /// Weight of a resource that changes, or that a client begins or ends to follow.
     pub changes: u32,
+    /// Weight of a request about which the server asks its client. Clients answer with twice this weight.
+    pub questions: u32,
+    /// Weight of a request that becomes a task. Half of the calls of tools may become one, unless this is 0.
+    pub tasks: u32,
     /// Whether both sides have the limits of a tiny device, and a link holds 2 KB.
     pub tight: bool,
 }
@@ -63,6 +100,7 @@ pub struct Plan {
 impl Plan {
     /// Two clients without faults.
     pub const CALM: Self = Self {
+        binding: Binding::Pipe,
         clients: 2,
         steps: 120,
         delay: 0,
@@ -74,10 +112,13 @@ impl Plan {
         clock_jump: 0,
         silence: 0,
         changes: 5,
+        questions: 0,
+        tasks: 0,
         tight: false,
     };
     /// Three clients with every fault.
     pub const STORM: Self = Self {
+        binding: Binding::Pipe,
         clients: 3,
         steps: 200,
         delay: 40,
@@ -89,11 +130,20 @@ impl Plan {
         clock_jump: 1,
         silence: 8,
         changes: 10,
+        questions: 5,
+        tasks: 4,
         tight: false,
     };
     /// Three clients with every fault, on devices whose limits are reached all the time.
     pub const TIGHT: Self =
         Self { reset: 1, death: 1, stall: 8, clock_jump: 0, silence: 10, tight: true, ..Self::STORM };
+    /// Two clients over HTTP without faults.
+    pub const HTTP_CALM: Self = Self { binding: Binding::Http, ..Self::CALM };
+    /// Three clients over HTTP with every fault.
+    pub const HTTP_STORM: Self =
+        Self { binding: Binding::Http, steps: 400, reset: 6, death: 1, silence: 4, ..Self::STORM };
+    /// Three clients over HTTP with every fault, on devices whose limits are reached all the time.
+    pub const HTTP_TIGHT: Self = Self { binding: Binding::Http, steps: 300, ..Self::TIGHT };
 }
 
 /// The programs in a world. A mark is the name of a call: a result that has another one came from another call.
@@ -131,6 +181,7 @@ pub enum Lane {
 
 /// An entry of the log of a world.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Entry {
     /// Time of the entry.
     pub at: Instant,
@@ -142,9 +193,12 @@ pub struct Entry {
 
 /// What happened to a participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum What {
     /// A process was started.
     Started,
+    /// A server over HTTP was started again, with the sessions that the one before has written down.
+    Restored,
     /// A process died; all that it had open is lost.
     Died,
     /// A client made a call.
@@ -176,6 +230,18 @@ pub enum What {
         /// Name of the request.
         request: String,
     },
+    /// A server asked its client about a request, or made a task of it: the request is received again, under another name.
+    Postponed {
+        /// Name of the request.
+        request: String,
+    },
+    /// A request came back with the answer to the question about it.
+    Replied {
+        /// Name of the request.
+        request: String,
+        /// The reason why the answer is to another question.
+        mistake: Option<String>,
+    },
     /// A server reported progress, and its engine has taken it.
     Reported {
         /// Name of the request.
@@ -203,6 +269,50 @@ pub enum What {
         /// The line.
         line: String,
     },
+    /// A client over HTTP sent a request. Its body is the message that precedes.
+    Requested {
+        /// Number of the exchange.
+        exchange: usize,
+        /// Its method, and the fields that concern sessions.
+        head: String,
+        /// The event after which it resumes a stream.
+        resumes: Option<String>,
+    },
+    /// A server responded to the request of an exchange.
+    Responded {
+        /// Number of the exchange.
+        exchange: usize,
+        /// The status.
+        status: u16,
+    },
+    /// A server wrote an event with an id on an event stream. Its message was sent before if this is a repetition.
+    Streamed {
+        /// Number of the exchange.
+        exchange: usize,
+        /// The id, with that of the session.
+        id: String,
+        /// The message; empty if there is none.
+        line: String,
+    },
+    /// A server has written all of a response.
+    Finished {
+        /// Number of the exchange.
+        exchange: usize,
+    },
+    /// An exchange broke, or was aborted: what the server writes for its requests may not arrive.
+    Lost {
+        /// Number of the exchange.
+        exchange: usize,
+        /// The ids of its requests.
+        requests: Vec<String>,
+    },
+    /// A stranger received an answer.
+    Overheard {
+        /// The status and the body.
+        text: String,
+        /// Number of the client whose session or task the stranger has presented, if the server let him use it.
+        granted: Option<usize>,
+    },
     /// A side reported another event.
     Event {
         /// The event.
@@ -224,6 +334,13 @@ pub enum What {
     Settled,
     /// All has ended, and only time passes from here on.
     Rest,
+    /// A server over HTTP, all of whose clients have left.
+    Idle {
+        /// Number of its exchanges.
+        exchanges: usize,
+        /// Number of its sessions.
+        sessions: usize,
+    },
     /// All processes have ended.
     Released {
         /// Bytes that the servers still hold for their clients.
@@ -233,6 +350,7 @@ pub enum What {
 
 /// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Violation {
     /// Name of the invariant.
     pub invariant: &'static str,
@@ -244,6 +362,7 @@ pub struct Violation {
 
 /// The end of a run.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Report {
     /// All that was decided.
     pub decisions: Decisions,
@@ -253,10 +372,26 @@ pub struct Report {
     pub violation: Option<Violation>,
 }
 
+/// Returns what the cancellation of a request is in the log.
+fn cancelled(request: String, reason: &CancelReason) -> What {
+    match reason {
+        // The engine has sent an error.
+        CancelReason::Expired | CancelReason::Shutdown => What::Answered { request },
+        _ => What::Cancelled { request },
+    }
+}
+
+/// Returns the name of the principal of a client.
+pub(crate) fn principal(lane: usize) -> String {
+    format!("principal-{lane}")
+}
+
 /// A client and its server, in one life of both.
 #[derive(Debug)]
 struct Connection {
-    client: Option<Client>,
+    /// Number of the client, and of the server as it serves this client, in the log.
+    lane: usize,
+    client: Option<ClientSide>,
     server: Option<Server>,
     to_server: OneWayLink,
     to_client: OneWayLink,
@@ -267,12 +402,18 @@ struct Connection {
     requests: Vec<Request>,
     ended_requests: Vec<Request>,
     foreign_call: Option<String>,
+    /// Questions of the server, with their messages.
+    questions: Vec<(InputId, String)>,
+    /// What a modern client follows.
+    subscription: Option<SubscriptionKey>,
 }
 
 /// A request that a server has received.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Request {
     id: CallId,
+    call: Arc<Call>,
+    lane: Lane,
     name: String,
     answer: Result<RawJson, RpcError>,
     is_unanswered: bool,
@@ -289,12 +430,19 @@ pub struct World<A> {
     client_config: Arc<client::Config>,
     server_config: Arc<server::Config>,
     connections: Vec<Connection>,
+    /// The server of all clients, if the binding is HTTP.
+    network: Option<Network>,
+    /// The messages of exchanges.
+    transits: Vec<Transit>,
     log: Vec<Entry>,
     marks: usize,
-    lives: usize,
+    lives: u64,
     phase: Phase,
     turns: usize,
     flush_until: Instant,
+    /// When the clients of a network hang up that has no faults any more.
+    settle_at: Option<Instant>,
+    has_hung_up: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,6 +475,12 @@ enum Action {
     /// A request is never answered.
     Silence,
     Change,
+    /// A server asks its client.
+    Ask,
+    /// A client answers a question.
+    Reply,
+    /// A request becomes a task.
+    BeginTask,
 }
 
 impl<A: Application> World<A> {
@@ -344,6 +498,7 @@ impl<A: Application> World<A> {
 
     fn with_draws(draws: Draws, plan: Plan, application: A) -> Self {
         let (mut client, mut server) = (application.client(), application.server());
+        (client, server) = inputs::configure(&plan, client, server);
         if plan.tight {
             (client, server) = (client.limits(Limits::tiny()), server.limits(Limits::tiny()));
         }
@@ -355,13 +510,20 @@ impl<A: Application> World<A> {
             draws,
             now: Instant::ZERO,
             connections: Vec::new(),
+            network: None,
+            transits: Vec::new(),
             log: Vec::new(),
             marks: 0,
             lives: 0,
             phase: Phase::Acting,
             turns: 0,
             flush_until: Instant::ZERO,
+            settle_at: None,
+            has_hung_up: false,
         };
+        if plan.binding == Binding::Http {
+            world.network = Some(Network::new(&world.server_config, plan.tasks > 0));
+        }
         for n in 0..usize::try_from(plan.clients.max(1)).unwrap_or(1) {
             let connection = world.start(n);
             world.connections.push(connection);
@@ -369,15 +531,28 @@ impl<A: Application> World<A> {
         world
     }
 
-    fn start(&mut self, n: usize) -> Connection {
+    /// Starts a client, and its server if it has one of its own.
+    fn start(&mut self, lane: usize) -> Connection {
         self.lives += 1;
-        self.record(Lane::Client(n), What::Started);
-        self.record(Lane::Server(n), What::Started);
+        self.record(Lane::Client(lane), What::Started);
+        self.record(Lane::Server(lane), What::Started);
         let capacity = if self.plan.tight { 2_048 } else { usize::MAX };
         let link = || OneWayLink::new(Chunker::Whole, Duration::ZERO, capacity);
+        let (client, server) = match self.network {
+            Some(_) => (ClientSide::http(&self.client_config, lane, self.now), None),
+            None => {
+                let mut server = Server::new(Arc::clone(&self.server_config), self.now);
+                if self.plan.tasks > 0 {
+                    server.engine().set_tasks(self.now, inputs::task_table(self.lives));
+                }
+                let client = Client::new(Arc::clone(&self.client_config), self.now);
+                (ClientSide::Pipe(Box::new(client)), Some(server))
+            }
+        };
         Connection {
-            client: Some(Client::new(Arc::clone(&self.client_config), self.now)),
-            server: Some(Server::new(Arc::clone(&self.server_config), self.now)),
+            lane,
+            client: Some(client),
+            server,
             to_server: link(),
             to_client: link(),
             client_reads: true,
@@ -387,6 +562,16 @@ impl<A: Application> World<A> {
             requests: Vec::new(),
             ended_requests: Vec::new(),
             foreign_call: None,
+            questions: Vec::new(),
+            subscription: None,
+        }
+    }
+
+    /// Returns the engine of the server of a client, if it lives.
+    fn server_engine(&mut self, n: usize) -> Option<&mut server::Engine> {
+        match &mut self.network {
+            Some(network) => network.server.as_mut().map(|server| server.engine()),
+            None => self.connections[n].server.as_mut().map(Server::engine),
         }
     }
 
@@ -423,10 +608,13 @@ impl<A: Application> World<A> {
                 let reason = text.unwrap_or("a panic without a text").to_owned();
                 Some(Violation { invariant: "no_panic", reason, entry: self.log.len() })
             }
-            None => INVARIANTS.iter().find_map(|invariant| {
-                let (entry, reason) = (invariant.check)(&self.log)?;
-                Some(Violation { invariant: invariant.name, reason, entry })
-            }),
+            None => {
+                let log = Log::new(&self.log);
+                INVARIANTS.iter().find_map(|invariant| {
+                    let (entry, reason) = (invariant.check)(&log)?;
+                    Some(Violation { invariant: invariant.name, reason, entry })
+                })
+            }
         };
         Report { decisions: self.draws.recorded().clone(), log: self.log, violation }
     }
@@ -439,6 +627,7 @@ impl<A: Application> World<A> {
                 for n in 0..self.connections.len() {
                     (self.connections[n].client_reads, self.connections[n].server_reads) = (true, true);
                 }
+                self.calm_network();
                 self.flush_until = self.now + FLUSH_TIME;
                 self.phase = Phase::Flushing;
             }
@@ -458,21 +647,11 @@ impl<A: Application> World<A> {
                 let mut moved = false;
                 for n in 0..self.connections.len() {
                     moved |= self.turn(n, usize::MAX, Duration::ZERO);
-                    moved |= self.answer(n, 0);
+                    moved |= self.answer(n, 0) | self.reply(n, 0);
                 }
-                if !moved && !self.report_unanswered() && !self.skip_to_next(Instant::FAR_FUTURE) {
-                    let open: Vec<_> =
-                        self.connections.iter().map(|c| !c.to_server.stream.is_closed()).collect();
-                    if open.contains(&true) {
-                        self.record(Lane::World, What::Settled);
-                    }
-                    for (connection, _) in self.connections.iter_mut().zip(&open).filter(|(_, open)| **open) {
-                        connection.to_server.stream.close();
-                    }
-                    if !open.contains(&true) {
-                        self.record(Lane::World, What::Rest);
-                        self.phase = Phase::Rest;
-                    }
+                if !moved && !self.report_unanswered() && !self.wait_for_end() && !self.hang_up() {
+                    self.record(Lane::World, What::Rest);
+                    self.phase = Phase::Rest;
                 }
                 if self.turns > MAX_TURNS {
                     self.phase = Phase::Ended;
@@ -483,12 +662,53 @@ impl<A: Application> World<A> {
                 for n in 0..self.connections.len() {
                     self.turn(n, usize::MAX, Duration::ZERO);
                 }
+                self.end_network();
                 self.connections.clear();
                 let memory = self.server_config.memory_in_use();
                 self.record(Lane::World, What::Released { memory });
                 self.phase = Phase::Ended;
             }
             Phase::Ended => return false,
+        }
+        true
+    }
+
+    /// Lets time pass until the next deadline or arrival; returns false if nothing more happens before the clients hang up.
+    fn wait_for_end(&mut self) -> bool {
+        // Streams of HTTP are kept alive without end.
+        let is_waiting = self.connections.iter().any(|c| c.client.is_some() && !c.calls.is_empty());
+        match self.network {
+            Some(_) if !is_waiting && self.settle_at.is_none() => {
+                self.settle_at = Some(self.now + FLUSH_TIME);
+                true
+            }
+            Some(_) if !is_waiting && !self.has_hung_up => {
+                self.skip_to_next(self.settle_at.unwrap_or(self.now))
+            }
+            _ => self.skip_to_next(Instant::FAR_FUTURE),
+        }
+    }
+
+    /// Closes the connections of all clients; returns false if none is open.
+    fn hang_up(&mut self) -> bool {
+        let open: Vec<_> = match self.network {
+            Some(_) => vec![!core::mem::replace(&mut self.has_hung_up, true); self.connections.len()],
+            None => self.connections.iter().map(|c| !c.to_server.stream.is_closed()).collect(),
+        };
+        if !open.contains(&true) {
+            return false;
+        }
+        self.record(Lane::World, What::Settled);
+        for (connection, _) in self.connections.iter_mut().zip(&open).filter(|(_, open)| **open) {
+            connection.to_server.stream.close();
+            if let Some(ClientSide::Http(client)) = &mut connection.client {
+                client.close(self.now);
+            }
+            // Nobody cancels the calls of clients that are gone, and the runs of tasks.
+            let is_pipe = self.network.is_none();
+            for request in &mut connection.requests {
+                request.is_unanswered &= is_pipe && request.call.task_id().is_none();
+            }
         }
         true
     }
@@ -502,7 +722,8 @@ impl<A: Application> World<A> {
             (5, Action::Cancel),
             (12, Action::Answer),
             (3, Action::Progress),
-            (5, Action::Wait),
+            // Clients over HTTP wait before they connect again.
+            (if plan.binding == Binding::Http { 15 } else { 5 }, Action::Wait),
             (plan.reset, Action::Disconnect),
             (plan.death, Action::Kill),
             (plan.stall, Action::Stall),
@@ -510,6 +731,9 @@ impl<A: Application> World<A> {
             (plan.clock_jump, Action::Jump),
             (plan.silence, Action::Silence),
             (plan.changes, Action::Change),
+            (plan.questions, Action::Ask),
+            (2 * plan.questions, Action::Reply),
+            (plan.tasks, Action::BeginTask),
         ];
         let mut drawn = self.draws.below(weights.iter().map(|(weight, _)| weight).sum());
         let chosen = weights.iter().find(|(weight, _)| match drawn.checked_sub(*weight) {
@@ -530,8 +754,11 @@ impl<A: Application> World<A> {
                         },
                         false => usize::MAX,
                     };
-                    let delay = Duration::from_millis(self.draws.below(plan.delay + 1).into());
-                    self.turn(n, limit, delay);
+                    let delay = Duration::from_millis(self.draws.below(plan.delay.saturating_add(1)).into());
+                    // An exchange has more hops than a line: time passes on the way.
+                    if !self.turn(n, limit, delay) && plan.binding == Binding::Http {
+                        self.skip_to_next(self.now + Duration::from_millis(50));
+                    }
                 }
             }
             Action::Call => self.call(n),
@@ -573,51 +800,104 @@ impl<A: Application> World<A> {
                 }
             }
             Action::Change => self.change(n),
+            Action::Ask => self.ask(n),
+            Action::Reply => {
+                let at = self.draws.below(64) as usize;
+                self.reply(n, at);
+            }
+            Action::BeginTask => self.begin_task(n),
         }
     }
 
     fn call(&mut self, n: usize) {
-        let connection = &self.connections[n];
-        let is_over = |side: Option<bool>| side.unwrap_or(true);
-        if is_over(connection.client.as_ref().map(Pipe::is_drained))
-            && is_over(connection.server.as_ref().map(Pipe::is_drained))
-        {
-            self.connections[n] = self.start(n);
-        }
-        let mark = format!("mark-{n}-{}", self.marks);
+        self.restart(n);
+        let mark = format!("mark-{}-{}", self.connections[n].lane, self.marks);
         let (method, params) = self.application.request(&mark, &mut self.draws);
         let wants_progress = self.draws.below(2) == 1;
-        self.begin_call(n, mark, &method, &params, wants_progress);
+        let as_task = self.plan.tasks > 0 && self.draws.below(2) == 1;
+        self.begin_call(n, mark, &method, &params, wants_progress, as_task);
     }
 
-    fn begin_call(&mut self, n: usize, mark: String, method: &str, params: &RawJson, wants_progress: bool) {
+    /// Starts a client and its server again if they have ended.
+    fn restart(&mut self, n: usize) {
+        let connection = &self.connections[n];
+        let is_over = |side: Option<bool>| side.unwrap_or(true);
+        let is_client_over = is_over(connection.client.as_ref().map(ClientSide::is_drained));
+        if self.network.is_some() {
+            self.prepare_network();
+            if is_client_over {
+                self.restart_client(n);
+            }
+        } else if is_client_over && is_over(connection.server.as_ref().map(Pipe::is_drained)) {
+            if !self.connections[n].requests.is_empty() {
+                // Runs of tasks do not end with the connection.
+                self.record(Lane::Server(n), What::Died);
+            }
+            self.connections[n] = self.start(n);
+        }
+    }
+
+    fn begin_call(
+        &mut self,
+        n: usize,
+        mark: String,
+        method: &str,
+        params: &RawJson,
+        wants_progress: bool,
+        as_task: bool,
+    ) {
         let mut options = CallOptions::new();
         options.wants_progress = wants_progress;
         options.timeout = Some(CALL_TIMEOUT);
         options.total_timeout = Some(CALL_TOTAL_TIMEOUT);
-        let Some(client) = &mut self.connections[n].client else { return };
-        if let Ok(key) = client.engine().call(self.now, method, params, &options) {
+        let Connection { client: Some(client), lane, .. } = &mut self.connections[n] else { return };
+        let lane = Lane::Client(*lane);
+        let tool = ToolCallParts::read(method, params).filter(|_| as_task);
+        let called = match tool {
+            Some(ToolCallParts { name, arguments }) => {
+                let task = TaskRequest::followed();
+                client.engine().call_tool_as_task(self.now, &name, &arguments, task, &options)
+            }
+            None => client.engine().call(self.now, method, params, &options),
+        };
+        if let Ok(key) = called {
             self.marks += 1;
             self.connections[n].calls.push((key, mark.clone()));
-            self.record(Lane::Client(n), What::Called { mark });
+            self.record(lane, What::Called { mark });
         }
     }
 
     /// Publishes a change of one of two resources, or begins or ends a subscription of a session to it.
     fn change(&mut self, n: usize) {
-        let uri = format!("sim://{}", self.draws.below(2));
-        let method = match self.draws.below(4) {
+        let lane = self.connections[n].lane;
+        let uri = format!("sim://{}/{}", principal(lane), self.draws.below(2));
+        let method = match self.draws.below(6) {
             0 => "resources/subscribe",
             1 => "resources/unsubscribe",
+            2 => return self.follow(n, uri),
             _ => {
-                if let Some(server) = &mut self.connections[n].server {
-                    server.engine().publish(self.now, &Change::Resource(uri));
+                let now = self.now;
+                if let Some(engine) = self.server_engine(n) {
+                    engine.publish(now, &Change::Resource(uri));
                 }
                 return;
             }
         };
         let params = RawJson::new(format!("{{\"uri\":\"{uri}\"}}")).expect("an object");
-        self.begin_call(n, format!("change-{n}-{}", self.marks), method, &params, false);
+        self.begin_call(n, format!("change-{lane}-{}", self.marks), method, &params, false, false);
+    }
+
+    /// Begins a modern subscription to a resource, or ends the one that the client has.
+    fn follow(&mut self, n: usize, uri: String) {
+        let Connection { client: Some(client), subscription, .. } = &mut self.connections[n] else { return };
+        // Both are refused in a session, and if the subscription has ended.
+        match subscription.take() {
+            Some(key) => drop(client.engine().unsubscribe(self.now, key)),
+            None => {
+                let filter = SubscriptionFilter::new().resource_subscriptions(vec![uri]);
+                *subscription = client.engine().subscribe(self.now, &filter).ok();
+            }
+        }
     }
 
     fn cancel(&mut self, n: usize) {
@@ -630,37 +910,40 @@ impl<A: Application> World<A> {
         } else if let Some((call, mark)) = connection.ended_calls.last() {
             if client.engine().cancel(self.now, *call, None).is_ok() {
                 let (mark, outcome) = (mark.clone(), "cancelled after its end".to_owned());
-                self.record(Lane::Client(n), What::Ended { mark, outcome, mistake: None });
+                let lane = Lane::Client(connection.lane);
+                self.record(lane, What::Ended { mark, outcome, mistake: None });
             }
         }
     }
 
     /// Answers a request, or tries to answer one that has ended if none is open.
     fn answer(&mut self, n: usize, at: usize) -> bool {
-        let connection = &mut self.connections[n];
-        let Some(server) = &mut connection.server else { return false };
-        let answerable: Vec<_> =
-            (0..connection.requests.len()).filter(|at| !connection.requests[*at].is_unanswered).collect();
+        let (now, requests) = (self.now, &self.connections[n].requests);
+        let answerable: Vec<_> = (0..requests.len()).filter(|at| !requests[*at].is_unanswered).collect();
         let Some(at) = at.checked_rem(answerable.len()) else {
             // A handler that has not noticed its cancellation.
-            if let Some(Request { id, name, answer: Ok(result), .. }) = connection.ended_requests.last() {
-                if server.engine().complete_raw(self.now, *id, result).is_ok() {
-                    let request = name.clone();
-                    self.record(Lane::Server(n), What::Answered { request });
+            if let Some(Request { id, lane, name, answer: Ok(result), .. }) =
+                self.connections[n].ended_requests.last().cloned()
+            {
+                let Some(engine) = self.server_engine(n) else { return false };
+                if engine.complete_raw(now, id, &result).is_ok() {
+                    self.record(lane, What::Answered { request: name });
                 }
             }
             return false;
         };
-        let Request { id, answer, .. } = &connection.requests[answerable[at]];
-        let outcome = match answer {
-            Ok(result) => server.engine().complete_raw(self.now, *id, result),
-            Err(error) => server.engine().fail(self.now, *id, error),
+        let Request { id, answer, .. } = requests[answerable[at]].clone();
+        let Some(engine) = self.server_engine(n) else { return false };
+        let outcome = match &answer {
+            Ok(result) => engine.complete_raw(now, id, result),
+            Err(error) => engine.fail(now, id, error),
         };
         if outcome.is_ok() {
+            let connection = &mut self.connections[n];
             let ended = connection.requests.remove(answerable[at]);
-            let request = ended.name.clone();
+            let (lane, request) = (ended.lane, ended.name.clone());
             connection.ended_requests.push(ended);
-            self.record(Lane::Server(n), What::Answered { request });
+            self.record(lane, What::Answered { request });
         }
         // A refused one was cancelled, and its event comes.
         outcome.is_ok()
@@ -676,14 +959,14 @@ impl<A: Application> World<A> {
     }
 
     fn report(&mut self, n: usize, at: usize, more: u32) {
-        let Connection { server: Some(server), requests, .. } = &mut self.connections[n] else { return };
-        let request = &mut requests[at];
+        let request = &mut self.connections[n].requests[at];
         request.progress += more;
-        let (value, id) = (request.progress, request.id);
-        let status = server.engine().progress(self.now, id, Progress::new(value.into()));
+        let (now, value, id) = (self.now, request.progress, request.id);
+        let Some(engine) = self.server_engine(n) else { return };
+        let status = engine.progress(now, id, Progress::new(value.into()));
         if matches!(status, Ok(SendStatus::Queued | SendStatus::Deferred)) {
-            let request = request.name.clone();
-            self.record(Lane::Server(n), What::Reported { request, value });
+            let Request { lane, name: request, .. } = self.connections[n].requests[at].clone();
+            self.record(lane, What::Reported { request, value });
         }
     }
 
@@ -711,6 +994,9 @@ impl<A: Application> World<A> {
 
     /// Breaks a link, or lets the server abort or shut down.
     fn disconnect(&mut self, n: usize) {
+        if self.network.is_some() {
+            return self.break_exchanges(n);
+        }
         let kind = self.draws.below(4);
         let connection = &mut self.connections[n];
         let text = match (kind, &mut connection.server) {
@@ -733,6 +1019,9 @@ impl<A: Application> World<A> {
 
     fn kill(&mut self, n: usize) {
         let is_server = self.draws.below(2) == 0;
+        if self.network.is_some() {
+            return if is_server { self.kill_server() } else { self.kill_client(n) };
+        }
         let connection = &mut self.connections[n];
         connection.to_server.stream.discard();
         connection.to_client.stream.discard();
@@ -742,17 +1031,26 @@ impl<A: Application> World<A> {
             connection.ended_requests.clear();
             self.record(Lane::Server(n), What::Died);
         } else {
-            connection.client = None;
-            let calls = core::mem::take(&mut connection.calls);
-            for (_, mark) in calls {
-                let outcome = "lost with its client".to_owned();
-                self.record(Lane::Client(n), What::Ended { mark, outcome, mistake: None });
-            }
-            self.record(Lane::Client(n), What::Died);
+            self.end_client(n);
         }
     }
 
+    /// Ends the process of a client.
+    fn end_client(&mut self, n: usize) {
+        let connection = &mut self.connections[n];
+        let lane = Lane::Client(connection.lane);
+        connection.client = None;
+        for (_, mark) in core::mem::take(&mut connection.calls) {
+            let outcome = "lost with its client".to_owned();
+            self.record(lane, What::Ended { mark, outcome, mistake: None });
+        }
+        self.record(lane, What::Died);
+    }
+
     fn inject(&mut self, n: usize) {
+        if self.network.is_some() {
+            return self.send_as_stranger(n);
+        }
         const LINES: [&str; 5] = [
             "a banner",
             "{",
@@ -803,19 +1101,22 @@ impl<A: Application> World<A> {
             self.handle_server_event(n, event);
             moved = true;
         }
-        moved
+        moved | (self.network.is_some() && self.poll_network(n))
     }
 
     /// Handles events, output and input of one connection once; returns whether anything moved.
     fn turn(&mut self, n: usize, limit: usize, delay: Duration) -> bool {
         let mut moved = self.poll(n);
+        if self.network.is_some() {
+            return moved | self.move_exchanges(n, limit, delay);
+        }
         let now = self.now;
         let Connection { client, server, to_server, to_client, client_reads, server_reads, .. } =
             &mut self.connections[n];
         // An ended process reads no more: bytes written to it are lost.
         for (link, is_over) in [
             (&mut *to_server, server.as_ref().is_none_or(Pipe::is_drained)),
-            (&mut *to_client, client.as_ref().is_none_or(Pipe::is_drained)),
+            (&mut *to_client, client.as_ref().is_none_or(ClientSide::is_drained)),
         ] {
             if is_over && !link.stream.is_closed() {
                 link.stream.discard();
@@ -827,7 +1128,8 @@ impl<A: Application> World<A> {
             let line = String::from_utf8_lossy(line).into_owned();
             sent.push(Entry { at: now, lane, what: What::Sent { line } });
         };
-        if let Some(client) = client {
+        if let Some(ClientSide::Pipe(client)) = client {
+            let client = &mut **client;
             moved |= to_server.pull_from(now + delay, client, limit, |line| take(Lane::Client(n), line));
             moved |= *client_reads && to_client.deliver_to(now, client);
         }
@@ -863,54 +1165,72 @@ impl<A: Application> World<A> {
                 let mark = mark.map_or_else(|| format!("unknown {call:?}"), |(_, mark)| mark.clone());
                 What::Progressed { mark }
             }
+            client::Event::Input(input) => {
+                self.receive_question(n, &input);
+                What::Event { text: format!("{input:?}") }
+            }
+            client::Event::InputWithdrawn(id) => {
+                self.withdraw_question(n, id);
+                What::Event { text: format!("{id:?} is withdrawn") }
+            }
             client::Event::Closed(fault) => What::Closed { fault: fault.to_string() },
             other => What::Event { text: format!("{other:?}") },
         };
-        self.record(Lane::Client(n), what);
+        self.record(Lane::Client(self.connections[n].lane), what);
     }
 
     fn handle_server_event(&mut self, n: usize, event: server::Event) {
+        let lane = Lane::Server(n);
         let what = match event {
-            server::Event::Call(call) => {
-                let answer = self.application.answer(&call);
-                let connection = &mut self.connections[n];
-                // It has no id any more if its cancellation is the next event.
-                let id = connection
-                    .server
-                    .as_mut()
-                    .and_then(|server| server.engine().request_id(call.id()).cloned());
-                let id = id.map_or_else(|| "?".to_owned(), |id| id.to_string());
-                let name = format!("request {id} ({:?} of life {})", call.id(), self.lives);
-                connection.requests.push(Request {
-                    id: call.id(),
-                    name: name.clone(),
-                    answer,
-                    is_unanswered: false,
-                    progress: 0,
-                });
-                What::Received { request: name }
-            }
+            server::Event::Call(call) => return self.receive(n, lane, call),
             server::Event::Cancelled { call, reason } => {
-                let requests = &mut self.connections[n].requests;
-                let request = match requests.iter().position(|request| request.id == call) {
-                    Some(at) => {
-                        let ended = requests.remove(at);
-                        let name = ended.name.clone();
-                        self.connections[n].ended_requests.push(ended);
-                        name
-                    }
-                    None => format!("unknown {call:?}"),
-                };
-                match reason {
-                    // The engine has sent an error.
-                    CancelReason::Expired | CancelReason::Shutdown => What::Answered { request },
-                    _ => What::Cancelled { request },
-                }
+                let request =
+                    self.end_request(n, call).map_or_else(|| format!("unknown {call:?}"), |(name, _)| name);
+                cancelled(request, &reason)
             }
             server::Event::Closed { fault, .. } => What::Closed { fault: fault.to_string() },
             other => What::Event { text: format!("{other:?}") },
         };
-        self.record(Lane::Server(n), what);
+        self.record(lane, what);
+    }
+
+    /// Takes a call to be answered later.
+    fn receive(&mut self, n: usize, lane: Lane, call: Call) {
+        let call = Arc::new(call);
+        let answer = self.application.answer(&call);
+        // It has no id any more if its cancellation is the next event.
+        let id = self.server_engine(n).and_then(|engine| engine.request_id(call.id()).cloned());
+        let id = id.map_or_else(|| "?".to_owned(), |id| id.to_string());
+        let key = format!("({:?} of life {})", call.id(), self.lives);
+        let is_run = call.task_id().is_some();
+        let name = if is_run { format!("task {key}") } else { format!("request {id} {key}") };
+        let mistake = Self::find_mistake(&call);
+        let is_reply = call.attempt() > 0;
+        let request = Request {
+            id: call.id(),
+            call,
+            lane,
+            name: name.clone(),
+            answer,
+            is_unanswered: false,
+            // A run has the token of its call, which may have reported progress before.
+            progress: if is_run { FIRST_PROGRESS_OF_RUN } else { 0 },
+        };
+        self.connections[n].requests.push(request);
+        self.record(lane, What::Received { request: name.clone() });
+        if is_reply {
+            self.record(lane, What::Replied { request: name, mistake });
+        }
+    }
+
+    /// Ends a request without an answer of the application, and returns its name and its lane.
+    fn end_request(&mut self, n: usize, call: CallId) -> Option<(String, Lane)> {
+        let connection = &mut self.connections[n];
+        let at = connection.requests.iter().position(|request| request.id == call)?;
+        let ended = connection.requests.remove(at);
+        let found = (ended.name.clone(), ended.lane);
+        connection.ended_requests.push(ended);
+        Some(found)
     }
 
     fn advance_to(&mut self, at: Instant) {
@@ -918,6 +1238,9 @@ impl<A: Application> World<A> {
             self.poll(n);
         }
         self.now = self.now.max(at);
+        if let Some(network) = &mut self.network {
+            network.handle_timeout(self.now);
+        }
         for connection in &mut self.connections {
             if let Some(client) = &mut connection.client {
                 client.handle_timeout(self.now);
@@ -929,21 +1252,24 @@ impl<A: Application> World<A> {
     }
 
     fn next_timer(&mut self) -> Option<Instant> {
+        let network = self.network.as_mut().and_then(Network::poll_timeout);
         let timers = self.connections.iter_mut().flat_map(|c| {
-            [c.client.as_mut().and_then(Pipe::poll_timeout), c.server.as_mut().and_then(Pipe::poll_timeout)]
+            let client = c.client.as_mut().and_then(ClientSide::poll_timeout);
+            [client, c.server.as_mut().and_then(Pipe::poll_timeout)]
         });
-        timers.flatten().min()
+        timers.flatten().chain(network).min()
     }
 
     /// Advances to the next deadline or arrival, which is `latest` at the latest; returns false if there is none.
     fn skip_to_next(&mut self, latest: Instant) -> bool {
         let mut next = self.next_timer();
+        next = next.into_iter().chain(self.next_arrival()).min();
         for c in &self.connections {
             let due = [
                 c.to_client
                     .stream
                     .next_arrival()
-                    .filter(|_| c.client.as_ref().is_some_and(Pipe::wants_input)),
+                    .filter(|_| c.client.as_ref().is_some_and(ClientSide::wants_input)),
                 c.to_server
                     .stream
                     .next_arrival()

@@ -1,13 +1,20 @@
 //! Worlds of many seeds, and a planted mistake that has to be found. `MCP_SIM_RUNS=10000` makes more runs.
 
+extern crate alloc;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
 use mcp_proto::server::Call;
 use mcp_proto::{RawJson, RpcError, Version, VersionSet, client, server};
-use mcp_sim::{Application, Draws, Marks, Plan, What, World, search};
+use mcp_sim::{Application, Draws, Entry, Lane, Marks, Plan, TransitEnd, What, World, search};
 
 fn runs() -> u64 {
-    let default = if std::env::var_os("MCP_TEST_FULL").is_some() { 400 } else { 40 };
+    let default = if std::env::var_os("MCP_TEST_FULL").is_some() { 200 } else { 24 };
     std::env::var("MCP_SIM_RUNS").map_or(default, |text| text.parse().expect("a number"))
 }
+
+const PLANS: [Plan; 6] =
+    [Plan::CALM, Plan::STORM, Plan::TIGHT, Plan::HTTP_CALM, Plan::HTTP_STORM, Plan::HTTP_TIGHT];
 
 #[test]
 fn world_of_any_seed_keeps_invariants() {
@@ -15,7 +22,7 @@ fn world_of_any_seed_keeps_invariants() {
         [VersionSet::ALL, VersionSet::LEGACY, VersionSet::MODERN, VersionSet::only(Version::V2025_03_26)];
     for client_versions in sets {
         for server_versions in sets {
-            for plan in [Plan::CALM, Plan::STORM, Plan::TIGHT] {
+            for plan in PLANS {
                 let application = || Marks { client_versions, server_versions };
                 if let Some(failure) = search(0..runs().div_ceil(8), plan, 2_000, application) {
                     let application = format!("{:?}", application());
@@ -59,8 +66,8 @@ fn session_has_the_newest_version_of_both() {
         let application = Marks { client_versions: VersionSet::LEGACY, server_versions: served };
         let report = World::new(bits.into(), Plan { steps: 40, ..Plan::CALM }, application).run();
         let newest = format!(r#""protocolVersion":"{}""#, served.newest().expect("a version").as_str());
-        let is_agreed = |entry: &mcp_sim::Entry| match (&entry.what, entry.lane) {
-            (What::Sent { line }, mcp_sim::Lane::Server(_)) => line.contains(&newest),
+        let is_agreed = |entry: &Entry| match (&entry.what, entry.lane) {
+            (What::Sent { line }, Lane::Server(_)) => line.contains(&newest),
             _ => false,
         };
         assert!(report.log.iter().any(is_agreed), "{newest}: {:?}", report.log);
@@ -161,4 +168,126 @@ fn search_of_a_panic_reduces_it() {
     let failure = search(0..10, Plan::STORM, 500, || Panicking).expect("a panic");
     assert_eq!((failure.violation.invariant, &*failure.violation.reason), ("no_panic", "a planted panic"));
     assert!(failure.decisions.steps.len() <= 4, "{:?}", failure.decisions);
+}
+
+#[test]
+fn world_whose_sides_are_looked_at_runs_alike() {
+    let mut phases = BTreeSet::new();
+    for seed in 0..30 {
+        for plan in PLANS {
+            let mut world = World::new(seed, plan, Marks::ALL);
+            let mut arrived = 0;
+            while world.step() {
+                for side in world.sides() {
+                    phases.insert(format!("{:?}", side.phase));
+                    assert!(side.deadline.is_none_or(|(at, _)| at >= world.now()), "{side:?}");
+                    arrived += side.arrived;
+                }
+            }
+            assert_eq!(world.sides(), [], "all have ended");
+            assert!(arrived > 0, "nothing has arrived with seed {seed} of {plan:?}");
+            let is_equal = world.log() == World::new(seed, plan, Marks::ALL).run().log;
+            assert!(is_equal, "to look at the sides changes the run of seed {seed}");
+        }
+    }
+    let all = ["Dead", "Ended", "Handshake", "Open", "Ready", "ShuttingDown"];
+    assert!(phases.iter().eq(all), "{phases:?}");
+}
+
+#[test]
+fn message_of_an_exchange_arrives_or_is_lost() {
+    let (mut arrived, mut lost) = (0, 0);
+    for seed in 0..30 {
+        let mut world = World::new(seed, Plan::HTTP_STORM, Marks::ALL);
+        while world.step() {}
+        let sent = |entry: &&Entry| matches!(entry.what, What::Sent { .. });
+        let log = world.log();
+        let transits = world.transits();
+        let of_messages = transits.iter().filter(|transit| sent(&&log[transit.sent])).count();
+        assert_eq!(of_messages, log.iter().filter(sent).count(), "seed {seed}");
+        for transit in transits {
+            let from = &log[transit.sent];
+            match (from.lane, transit.to) {
+                (Lane::Client(a), Lane::Server(b)) | (Lane::Server(a), Lane::Client(b)) => assert_eq!(a, b),
+                _ => panic!("{transit:?} of {from:?}"),
+            }
+            let Some(end) = transit.end else { continue };
+            assert!(transit.sent < end.entry && from.at <= end.at, "{transit:?} of {from:?}");
+            arrived += u32::from(!end.is_lost);
+            lost += u32::from(end.is_lost);
+        }
+        // Each result has come with a message before it.
+        let mut results = BTreeMap::new();
+        for (entry, Entry { lane, what, .. }) in log.iter().enumerate() {
+            let What::Ended { outcome, .. } = what else { continue };
+            let count = results.entry(*lane).or_insert(0);
+            *count += usize::from(outcome.starts_with('{'));
+            let is_before = |end: TransitEnd| !end.is_lost && end.entry <= entry;
+            let messages = transits.iter().filter(|t| t.to == *lane && t.end.is_some_and(is_before)).count();
+            assert!(
+                *count <= messages,
+                "seed {seed}: {count} results with {messages} messages at entry {entry}"
+            );
+        }
+    }
+    assert!(arrived > 500 && lost > 20, "{arrived} have arrived, {lost} are lost");
+}
+
+#[test]
+fn storms_have_answered_questions_and_runs_of_tasks() {
+    for plan in [Plan::STORM, Plan::HTTP_STORM] {
+        for set in [VersionSet::LEGACY, VersionSet::MODERN] {
+            let (mut answered, mut runs) = (0, 0);
+            for seed in 0..30 {
+                let application = Marks { client_versions: set, server_versions: set };
+                for entry in World::new(seed, plan, application).run().log {
+                    match entry.what {
+                        What::Replied { .. } => answered += 1,
+                        What::Received { request } => runs += u32::from(request.starts_with("task")),
+                        _ => {}
+                    }
+                }
+            }
+            assert!(answered > 1 && runs > 1, "{answered} questions and {runs} tasks in {plan:?}, {set}");
+        }
+    }
+}
+
+#[test]
+fn http_storm_has_every_fault() {
+    let (mut texts, mut resumed, mut repeated) = (String::new(), 0, 0);
+    for seed in 0..30 {
+        let set = if seed % 2 == 0 { VersionSet::LEGACY } else { VersionSet::ALL };
+        let application = Marks { client_versions: set, server_versions: set };
+        let mut ids = BTreeSet::new();
+        for entry in World::new(seed, Plan::HTTP_STORM, application).run().log {
+            match entry.what {
+                What::Ended { outcome, .. } => texts += &outcome,
+                What::Fault { text } | What::Overheard { text, .. } => texts += &text,
+                What::Restored => texts += "restored",
+                What::Died => texts += "died",
+                What::Cancelled { .. } => texts += "cancelled",
+                What::Requested { resumes: Some(_), .. } => resumed += 1,
+                What::Streamed { id, .. } => repeated += u32::from(!ids.insert(id)),
+                _ => {}
+            }
+        }
+    }
+    for expected in [
+        "mark-",
+        "died",
+        "restored",
+        "cancelled",
+        "breaks",
+        "exchanges of client",
+        "shuts down",
+        "clock jumps",
+        "401: ",
+        "404: ",
+        "200: ",
+        "a stranger",
+    ] {
+        assert!(texts.contains(expected), "{expected}");
+    }
+    assert!(resumed > 30 && repeated > 2, "{resumed} streams were resumed, {repeated} events repeated");
 }

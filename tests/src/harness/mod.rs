@@ -22,7 +22,6 @@ mod observer;
 mod pair;
 mod pipe;
 mod server;
-mod strict;
 
 pub use app::App;
 pub use describe::{client_event as describe_client_event, server_event as describe_server_event};

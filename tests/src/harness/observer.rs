@@ -6,7 +6,8 @@
 use mcp_proto::{Era, Instant, VersionSet};
 use serde_json::Value;
 
-use super::strict::StrictJson;
+use mcp_sim::strict::StrictJson;
+
 use crate::schema::{MessageDirection, REVISIONS, SchemaSet};
 
 const MODERN: &str = "2026-07-28";

@@ -2,6 +2,7 @@
 #[test]
 fn world_of_seed_0_keeps_its_invariants() {
     let plan = mcp_sim::Plan {
+        binding: mcp_sim::Binding::Pipe,
         clients: 3,
         steps: 200,
         delay: 40,
@@ -13,11 +14,13 @@ fn world_of_seed_0_keeps_its_invariants() {
         clock_jump: 1,
         silence: 8,
         changes: 10,
+        questions: 5,
+        tasks: 4,
         tight: false,
     };
     let steps = vec![
-        vec![47],
-        vec![48],
+        vec![72],
+        vec![66],
     ];
     let decisions = mcp_sim::Decisions { steps };
     let report = mcp_sim::World::replay(decisions, plan, cached()).run();

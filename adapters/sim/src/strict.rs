@@ -6,7 +6,8 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::{Map, Value};
 
 /// A value whose objects name each member once.
-pub(super) struct StrictJson(pub(super) Value);
+#[derive(Clone, Debug, PartialEq)]
+pub struct StrictJson(pub Value);
 
 impl<'de> Deserialize<'de> for StrictJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -1,0 +1,66 @@
+//! Runs worlds of one binding until the time is over: `hours pipe|http SECONDS FIRST_SEED`. `tests/worlds` counts its hours.
+//!
+//! Prints the number of runs. A world that violates an invariant is reduced, and printed as a test.
+
+use core::time::Duration;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use mcp_proto::{Version, VersionSet};
+use mcp_sim::{Binding, Marks, Plan, search};
+
+/// Most runs in which a world that violates an invariant is reduced.
+const ATTEMPTS: usize = 20_000;
+
+/// Returns the application of a seed, and how it is written: each set of revisions of clients meets each one of servers.
+fn application(seed: u64) -> (Marks, String) {
+    let all = [(VersionSet::ALL, "ALL".to_owned()), (VersionSet::LEGACY, "LEGACY".to_owned())];
+    let one = |version| (VersionSet::only(version), format!("only(mcp_proto::Version::{version:?})"));
+    let sets: Vec<_> = all.into_iter().chain(Version::ALL.map(one)).collect();
+    let count = u64::try_from(sets.len()).unwrap_or(1);
+    let set = |n: u64| &sets[usize::try_from(n % count).unwrap_or(0)];
+    let ((client_versions, client), (server_versions, server)) = (set(seed), set(seed / count));
+    let text = format!(
+        "mcp_sim::Marks {{ client_versions: mcp_proto::VersionSet::{client}, server_versions: mcp_proto::VersionSet::{server} }}"
+    );
+    (Marks { client_versions: *client_versions, server_versions: *server_versions }, text)
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [binding, seconds, seed] = &arguments[..] else {
+        eprintln!("usage: hours pipe|http SECONDS FIRST_SEED");
+        return ExitCode::from(2);
+    };
+    let (Ok(seconds), Ok(first)) = (seconds.parse(), seed.parse::<u64>()) else {
+        eprintln!("SECONDS and FIRST_SEED are numbers");
+        return ExitCode::from(2);
+    };
+    let binding = match &**binding {
+        "pipe" => Binding::Pipe,
+        "http" => Binding::Http,
+        other => {
+            eprintln!("there is no binding {other:?}");
+            return ExitCode::from(2);
+        }
+    };
+    let plans = match binding {
+        Binding::Pipe => [Plan::CALM, Plan::STORM, Plan::TIGHT],
+        _ => [Plan::HTTP_CALM, Plan::HTTP_STORM, Plan::HTTP_TIGHT],
+    };
+    let (begun, mut runs) = (Instant::now(), 0);
+    let mut seed = first;
+    while begun.elapsed() < Duration::from_secs(seconds) {
+        let (application, text) = application(seed);
+        for plan in plans {
+            if let Some(failure) = search(seed..seed + 1, plan, ATTEMPTS, || application) {
+                println!("{:?}\n{}", failure.violation, failure.to_test(&text));
+                return ExitCode::FAILURE;
+            }
+            runs += 1;
+        }
+        seed = seed.wrapping_add(1);
+    }
+    println!("runs {runs}");
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,99 @@
+//! Requests of a stranger over HTTP: a party with a valid token, who knows the secrets of a client.
+
+use bytes::Bytes;
+
+use super::http::{Request, STRANGER};
+use super::{Application, Lane, What, World};
+
+const MODERN: &str = "2026-07-28";
+
+impl<A: Application> World<A> {
+    /// Sends a request of a stranger, who presents what he knows of client `n`.
+    pub(super) fn send_as_stranger(&mut self, n: usize) {
+        let secrets = self.secrets_of(n);
+        let kind = self.draws.below(13);
+        let (method, body) = match kind {
+            0 => ("POST", "{".to_owned()),
+            1 => ("POST", call(2, "")),
+            2 => ("POST", modern_call(secrets.request.as_deref().unwrap_or("3"))),
+            3 | 4 => ("POST", call(9_999, "")),
+            5 => ("POST", cancellation(secrets.request.as_deref().unwrap_or("4"))),
+            6 => ("DELETE", String::new()),
+            10.. => {
+                let Some(task) = &secrets.task else { return };
+                ("POST", task_request(task_method(kind), task))
+            }
+            _ => ("GET", String::new()),
+        };
+        let is_presented = match kind {
+            0 | 2 => false,
+            10.. => true,
+            _ => secrets.session.is_some(),
+        };
+        let mut fields = vec![
+            ("Accept", "application/json, text/event-stream".to_owned()),
+            ("Content-Type", "application/json".to_owned()),
+        ];
+        match kind {
+            // Nobody at all.
+            3 => {}
+            _ => fields.push(("Authorization", format!("Bearer {STRANGER}"))),
+        }
+        match (kind, secrets.session) {
+            (2, _) => fields.extend([
+                ("MCP-Protocol-Version", MODERN.to_owned()),
+                ("Mcp-Method", "tools/call".to_owned()),
+                ("Mcp-Name", "mark".to_owned()),
+            ]),
+            (10.., _) => fields.extend([
+                ("MCP-Protocol-Version", MODERN.to_owned()),
+                ("Mcp-Method", task_method(kind).to_owned()),
+                ("Mcp-Name", secrets.task.unwrap_or_default()),
+            ]),
+            (1.., Some(session)) => fields.push(("Mcp-Session-Id", session)),
+            _ => {}
+        }
+        if matches!(kind, 8 | 9) {
+            fields.extend(secrets.event.map(|event| ("Last-Event-ID", event)));
+        }
+        let text = format!("a stranger, as client {n}: {method} {body}");
+        self.record(Lane::World, What::Fault { text });
+        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.into_bytes()));
+        let mut request = Request::new(method, fields.collect(), Bytes::from(body));
+        request.presents = Some(self.lane_of(n)).filter(|_| is_presented);
+        self.send_foreign(request);
+    }
+}
+
+fn call(id: u32, more: &str) -> String {
+    let params = format!(r#"{{"name":"mark","arguments":{{"mark":"foreign"}}{more}}}"#);
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#)
+}
+
+fn task_method(kind: u32) -> &'static str {
+    match kind {
+        10 => "tasks/get",
+        11 => "tasks/cancel",
+        _ => "tasks/update",
+    }
+}
+
+fn task_request(method: &str, task: &str) -> String {
+    let meta = format!(
+        r#""_meta":{{"io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientCapabilities":{{"extensions":{{"io.modelcontextprotocol/tasks":{{}}}}}}}}"#
+    );
+    let params = format!(r#"{{"taskId":"{task}","inputResponses":{{}},{meta}}}"#);
+    format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#)
+}
+
+/// Returns a call with the id of another one.
+fn modern_call(id: &str) -> String {
+    let meta = format!(
+        r#","_meta":{{"io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientCapabilities":{{}}}}"#
+    );
+    call(0, &meta).replacen(r#""id":0"#, &format!(r#""id":{id}"#), 1)
+}
+
+fn cancellation(id: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
+}

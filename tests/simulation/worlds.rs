@@ -1,0 +1,70 @@
+//! Worlds of `mcp-sim`, whose messages are compared with the schemas of their revisions: nothing that a revision forbids is sent.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use mcp_proto::{Version, VersionSet};
+use mcp_sim::{Entry, Lane, Marks, Plan, What, World};
+use mcp_tests::harness::MessageObserver;
+use mcp_tests::schema::MessageDirection;
+use serde_json::Value;
+
+use super::for_each_seed;
+
+const PLANS: [Plan; 4] = [Plan::STORM, Plan::TIGHT, Plan::HTTP_STORM, Plan::HTTP_TIGHT];
+
+fn version_sets() -> [VersionSet; 7] {
+    let [a, b, c, d, e] = Version::ALL.map(VersionSet::only);
+    [VersionSet::ALL, VersionSet::LEGACY, a, b, c, d, e]
+}
+
+/// A refusal of HTTP answers no message: it has an error alone.
+fn is_refusal(message: &Value) -> bool {
+    message.is_object() && message.get("id").is_none() && message.get("error").is_some()
+}
+
+fn observe(log: &[Entry], server_versions: VersionSet) {
+    let (mut observers, mut responses) = (BTreeMap::new(), BTreeSet::new());
+    for entry in log {
+        let (direction, n) = match entry.lane {
+            Lane::Client(n) => (MessageDirection::ClientToServer, n),
+            Lane::Server(n) => (MessageDirection::ServerToClient, n),
+            Lane::World => continue,
+        };
+        let new = || MessageObserver::new(server_versions);
+        if entry.what == What::Started && direction == MessageDirection::ClientToServer {
+            observers.insert(n, new());
+        }
+        let observer = observers.entry(n).or_insert_with(new);
+        match &entry.what {
+            What::Sent { line } => {
+                let message: Value = serde_json::from_str(line).expect("an emitted message");
+                // Over HTTP a client repeats a response that may not have arrived.
+                let is_repeated = direction == MessageDirection::ClientToServer
+                    && message.get("method").is_none()
+                    && !responses.insert((n, line));
+                if !is_repeated && !is_refusal(&message) {
+                    observer.record_emitted(entry.at, direction, line.as_bytes());
+                }
+            }
+            What::Injected { line } => observer.record_fed(entry.at, direction, line.as_bytes()),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn messages_of_any_world_match_their_schemas() {
+    for_each_seed("a world", 100, |seed| {
+        let sets = version_sets();
+        let set = |n: u64| sets[usize::try_from(n).unwrap_or(0) % sets.len()];
+        let application = Marks { client_versions: set(seed), server_versions: set(seed / 3) };
+        let mut decisions = String::new();
+        for plan in PLANS {
+            let report = World::new(seed, plan, application).run();
+            assert_eq!(report.violation, None, "{plan:?}, {application:?}");
+            observe(&report.log, application.server_versions);
+            decisions += &format!("{:?}", report.decisions);
+        }
+        decisions
+    });
+}
