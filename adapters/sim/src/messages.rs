@@ -70,6 +70,7 @@ impl Line {
 struct Life {
     is_alive: bool,
     has_initialize: bool,
+    is_http: bool,
     /// The revision that a handshake has agreed on.
     version: Option<String>,
     /// The ids of the requests that the server has sent. Over HTTP a client repeats a response that may not have arrived.
@@ -115,6 +116,7 @@ impl Life {
                 self.answered.clear();
                 self.reported.clear();
             }
+            (What::Requested { .. }, _) => self.is_http = true,
             (What::Lost { requests, .. }, _) => self.lost.extend(requests.iter().cloned()),
             (What::Died | What::Closed { .. }, _) => self.is_alive = false,
             (What::Injected { .. }, Lane::Client(_)) => {
@@ -217,7 +219,8 @@ impl Life {
                 let is_again = self.requests.iter().any(|(id, (method, again))| {
                     method == "resources/subscribe" && again == uri && !self.sent.contains(id)
                 });
-                if !is_again {
+                // Over HTTP the answer may overtake a change that was published before.
+                if !is_again && !self.is_http {
                     self.subscribed.remove(uri);
                 }
             }
