@@ -420,7 +420,10 @@ impl Writer<'_> {
             let inside = after.iter().take_while(|other| other.range.start < site.range.end).count();
             let begin = self.text.len();
             self.change(site, &after[..inside]);
-            self.blame(begin, site.mutants.iter().map(|mutant| mutant.id).collect(), false);
+            // An error in a body is not that of what returns before it.
+            if !matches!(site.change, Change::Body) {
+                self.blame(begin, site.mutants.iter().map(|mutant| mutant.id).collect(), false);
+            }
             at = site.range.end;
             left = &after[inside..];
         }

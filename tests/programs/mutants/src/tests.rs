@@ -218,6 +218,7 @@ fn regions_name_the_mutants_to_blame() {
     assert_eq!(blamed("Default"), (vec![1], true));
     assert_eq!(blamed("left_ - right_"), (vec![2], true));
     assert_eq!(blamed("left_ + right_"), (vec![2], false));
+    assert!(regions.iter().all(|region| region.alone || region.ids == [2]), "{regions:?}");
 }
 
 #[test]
