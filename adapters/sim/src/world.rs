@@ -41,9 +41,6 @@ pub(crate) const CALL_TOTAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time in which a connection without faults has sent all that it holds back.
 const FLUSH_TIME: Duration = Duration::from_secs(3);
 
-/// Progress with which the run of a task begins: more than its call reports.
-const FIRST_PROGRESS_OF_RUN: u32 = 1_000_000;
-
 /// Text of the fault that excuses late ends.
 pub(crate) const CLOCK_JUMPS: &str = "the clock jumps";
 
@@ -1213,8 +1210,7 @@ impl<A: Application> World<A> {
             name: name.clone(),
             answer,
             is_unanswered: false,
-            // A run has the token of its call, which may have reported progress before.
-            progress: if is_run { FIRST_PROGRESS_OF_RUN } else { 0 },
+            progress: 0,
         };
         self.connections[n].requests.push(request);
         self.record(lane, What::Received { request: name.clone() });

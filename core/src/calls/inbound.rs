@@ -136,6 +136,13 @@ impl NotificationThrottle {
         }
     }
 
+    /// Returns the largest progress that was sent or is held back.
+    ///
+    /// A value that is held back counts as sent: a smaller one must not replace it (PROG-007, DESIGN-22).
+    pub(crate) fn newest_progress(&self) -> f64 {
+        self.deferred_progress.as_ref().map_or(self.last_progress, |(value, _)| *value)
+    }
+
     /// Returns the length of the longest message that is held back.
     pub(super) fn deferred_len(&self) -> usize {
         let progress = self.deferred_progress.as_ref().map_or(0, |(_, message)| message.len());
@@ -445,9 +452,7 @@ impl<R: Role> Endpoint<R> {
         let Some(token) = &record.progress_token else { return Ok(SendStatus::Dropped) };
         let throttle =
             record.throttle.get_or_insert_with(|| Box::new(NotificationThrottle::new(now, limits)));
-        // A value that is held back counts as sent: a smaller one must not replace it (PROG-007, DESIGN-22).
-        let newest = throttle.deferred_progress.as_ref().map_or(throttle.last_progress, |(value, _)| *value);
-        if !progress.progress.is_finite() || progress.progress <= newest {
+        if !progress.progress.is_finite() || progress.progress <= throttle.newest_progress() {
             return Ok(SendStatus::Dropped);
         }
         // While something is held back, nothing new overtakes it, even if there is a token.

@@ -303,6 +303,44 @@ fn progress_goes_to_the_token_of_the_original_request() {
     assert_eq!(harness.pipe.engine().progress(now, run.id(), report(2.0)), Err(UseError::Stale));
 }
 
+// covers: TASK-033, PROG-007
+#[test]
+fn progress_of_a_run_goes_on_where_its_call_and_the_runs_before_ended() {
+    let mut harness = legacy_harness(table(), Chunker::Whole);
+    let mut request = legacy_call(1);
+    request["params"]["_meta"] = json!({"progressToken": "p4"});
+    let call = harness.expect_call_for(&request);
+    let now = harness.now;
+    let engine = harness.pipe.engine();
+    assert_eq!(engine.progress(now, call.id(), Progress::new(1.0)), Ok(SendStatus::Queued));
+    engine.tasks(now).begin(&call, TaskOptions::new()).expect("room");
+    harness.pump();
+    let sent = harness.take_sent();
+    assert_eq!(sent.len(), 2, "progress, and the task: {sent:?}");
+    let mut run = harness.expect_call();
+    for (seen, next) in [(1.0, 2.0), (2.0, 3.0)] {
+        let engine = harness.pipe.engine();
+        assert_eq!(engine.progress(now, run.id(), Progress::new(seen)), Ok(SendStatus::Dropped));
+        assert_eq!(engine.progress(now, run.id(), Progress::new(next)), Ok(SendStatus::Queued));
+        harness.pump();
+        assert_eq!(harness.expect_reply()["params"]["progress"], next);
+        if next < 3.0 {
+            harness.need_input(&run, &form("who"), b"").expect("the client can answer");
+            harness.take_sent();
+            harness.feed_message(&legacy_request(
+                9,
+                "tasks/result",
+                json!({"taskId": run.task_id().expect("a run").as_str()}),
+            ));
+            let sent = harness.take_sent();
+            let asked = sent.iter().find(|message| message["method"] == "elicitation/create");
+            harness.feed_message(&result_response(asked.expect("a question"), json!({"action": "decline"})));
+            run = harness.expect_call();
+            harness.take_sent();
+        }
+    }
+}
+
 // covers: TASK-026, TASK-027, TASK-031, TASK-036
 #[test]
 fn list_has_pages_and_each_task_once() {

@@ -141,6 +141,8 @@ pub(super) struct Acknowledgement {
 pub(in crate::server) struct TaskPeers {
     /// Progress token of the original request, which stays valid (TASK-033, PROG-014).
     pub(in crate::server) progress_token: Option<RequestId>,
+    /// The largest progress that the call and the runs before this one have sent with the token (PROG-007).
+    pub(super) newest_progress: Option<f64>,
     /// The call that is told about the task when the store has it.
     pub(in crate::server) creator: Option<Key>,
     /// Blocked requests for the result, in order of arrival.

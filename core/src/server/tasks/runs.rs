@@ -67,6 +67,7 @@ impl ServerTasks {
             return Err(UseError::MissingPeerCapability(missing));
         }
         let (version, channel, token) = (call.version, call.channel.0, record.progress_token.clone());
+        let newest_progress = newest_progress(record);
         let is_legacy = version < Version::V2026_07_28;
         // Valid if it is there: `offer` has refused any other value with the request.
         let asked = if is_legacy { requested_ttl(call).ok().flatten().flatten() } else { None };
@@ -88,7 +89,9 @@ impl ServerTasks {
         let task = self.table.create(cx.endpoint.now, new)?;
         if let (Some(token), Some(entry)) = (token.filter(|_| is_legacy), self.table.get_mut(task)) {
             // TASK-033, TASK-127
-            entry.peers = Some(Box::new(TaskPeers { progress_token: Some(token), ..TaskPeers::default() }));
+            let progress_token = Some(token);
+            entry.peers =
+                Some(Box::new(TaskPeers { progress_token, newest_progress, ..TaskPeers::default() }));
         }
         if self.table.store.is_some() {
             // Its client may learn of a task only when a restart would not lose it.
@@ -159,6 +162,11 @@ impl ServerTasks {
     ) {
         let Some(entry) = self.table.get_mut(task) else { return };
         let (version, id) = (entry.version, RunId(entry.id.0));
+        let newest_progress = entry.peers.as_ref().and_then(|peers| peers.newest_progress);
+        let throttle = newest_progress.map(|last_progress| {
+            let new = NotificationThrottle::new(cx.endpoint.now, &cx.endpoint.limits);
+            Box::new(NotificationThrottle { last_progress, ..new })
+        });
         let begun = cx.endpoint.begin_call(InboundCall {
             // Unique while the task exists, and no secret.
             id: RequestId::int(i64::from_ne_bytes(u64::from(task).to_ne_bytes())),
@@ -166,7 +174,7 @@ impl ServerTasks {
             version,
             cacheable: false,
             progress_token: entry.peers.as_ref().and_then(|peers| peers.progress_token.clone()),
-            throttle: None,
+            throttle,
             // The task has an expiry of its own, which ends its run.
             expires_at: Instant::FAR_FUTURE,
             batch: None,
@@ -259,8 +267,11 @@ impl ServerTasks {
         }
         // The last refusal, because the run ends below.
         self.table.suspend(cx.endpoint.now, task, request)?;
-        if cx.endpoint.end_call(call.id.0).is_some() {
+        if let Some(record) = cx.endpoint.end_call(call.id.0) {
             self.runs = self.runs.saturating_sub(1);
+            if let Some(peers) = self.table.get_mut(task).and_then(|entry| entry.peers.as_mut()) {
+                peers.newest_progress = newest_progress(&record);
+            }
         }
         cx.ended.push(self.channel);
         if self.table.get(task).is_some_and(|entry| entry.state == TaskState::Asking) {
@@ -328,6 +339,11 @@ impl ServerTasks {
             (throttle.deferred_progress, throttle.due_at) = (None, None);
         }
     }
+}
+
+/// Returns the largest progress of a call that was sent or is held back.
+fn newest_progress(call: &InboundCall) -> Option<f64> {
+    call.throttle.as_ref().map(|throttle| throttle.newest_progress())
 }
 
 /// Returns the channel for progress of a task: the first with room that its session reads, or the first of them.
