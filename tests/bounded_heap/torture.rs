@@ -354,7 +354,7 @@ impl Tour {
 
     // ---- both applications -----------------------------------------------------------------------------------
 
-    #[expect(deprecated, reason = "the list is complete")]
+    #[expect(deprecated, reason = "tested until its removal")]
     fn handle_client_event(&mut self, event: client::Event) {
         assert!(!self.is_closed, "after the end: {event:?}");
         match event {

@@ -1,7 +1,7 @@
 //! The exchanges of both engines, by which a binding outside of this library drives them: hostile peers, unlucky schedules, misuse.
 
-use std::sync::Arc;
-use std::time::Duration;
+use alloc::sync::Arc;
+use core::time::Duration;
 
 use mcp_proto::client::{self, KnownEra};
 use mcp_proto::model::CallToolResult;
@@ -70,13 +70,13 @@ fn begin_session(engine: &mut Engine, token: Option<ExchangeToken>, version: &st
 
 fn output(engine: &mut Engine, exchange: ChannelId) -> Vec<Value> {
     let output = engine.exchanges().output(exchange).expect("the exchange is there");
-    std::iter::from_fn(|| output.outbox.pop_message())
+    core::iter::from_fn(|| output.outbox.pop_message())
         .map(|message| serde_json::from_slice(&message).expect("JSON"))
         .collect()
 }
 
 fn events(engine: &mut Engine, now: Instant) -> Vec<Event> {
-    std::iter::from_fn(|| engine.poll_event(now)).collect()
+    core::iter::from_fn(|| engine.poll_event(now)).collect()
 }
 
 fn expect_call(engine: &mut Engine) -> server::Call {
@@ -86,7 +86,7 @@ fn expect_call(engine: &mut Engine) -> server::Call {
 }
 
 fn tokens(engine: &mut Engine) -> Vec<u64> {
-    std::iter::from_fn(|| engine.exchanges().poll_ready()).map(|token| token.0).collect()
+    core::iter::from_fn(|| engine.exchanges().poll_ready()).map(|token| token.0).collect()
 }
 
 #[test]

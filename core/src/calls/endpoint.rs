@@ -343,14 +343,8 @@ impl<R: Role> Endpoint<R> {
 
     // ---- sending ----------------------------------------------------------------------------------------------------
 
-    /// Returns whether the outbox of a channel takes a message that can wait or be dropped: it is below its limit, and there
-    /// is memory for the message; `extra` is as for [`send`](Self::send).
-    #[inline]
-    pub(crate) fn has_outbox_room(&mut self, channel: Key, extra: usize) -> bool {
-        self.check_outbox_room(channel, extra).is_ok()
-    }
-
-    /// As [`has_outbox_room`](Self::has_outbox_room).
+    /// Checks that the outbox of a channel takes a message that can wait or be dropped: it is below its limit, and there is
+    /// memory for the message; `extra` is as for [`send`](Self::send).
     ///
     /// # Errors
     ///

@@ -446,7 +446,7 @@ impl<R: Role> Endpoint<R> {
         let (channel, meta) = elsewhere.unwrap_or((own, b""));
         let extra =
             progress.message.as_ref().map_or(0, |message| max_escaped_len(message.len())) + meta.len();
-        let full = !self.has_outbox_room(channel, extra);
+        let full = self.check_outbox_room(channel, extra).is_err();
         let (now, limits) = (self.now, &*self.limits);
         let record = self.inbound.calls.get_mut(key).ok_or(UseError::Stale)?;
         let Some(token) = &record.progress_token else { return Ok(SendStatus::Dropped) };
@@ -479,13 +479,13 @@ impl<R: Role> Endpoint<R> {
         let Some(channel) = self.inbound.calls.get(key).map(|call| call.channel) else {
             return SendStatus::Dropped;
         };
-        let full = !self.has_outbox_room(channel, message.len());
+        let full = self.check_outbox_room(channel, message.len()).is_err();
         let (now, limits) = (self.now, &*self.limits);
         let Some(record) = self.inbound.calls.get_mut(key) else { return SendStatus::Dropped };
         let throttle =
             record.throttle.get_or_insert_with(|| Box::new(NotificationThrottle::new(now, limits)));
         if throttle.due_at.is_none() && !full && throttle.bucket.take(now) {
-            // Memory cannot be lacking: `has_outbox_room` has made this room above.
+            // Memory cannot be lacking: `check_outbox_room` has made this room above.
             self.send(channel, message.len(), |out| out.extend_from_slice(&message));
             return SendStatus::Queued;
         }
@@ -514,7 +514,7 @@ impl<R: Role> Endpoint<R> {
         let Some(call) = self.inbound.calls.get(key) else { return };
         let channel = elsewhere.unwrap_or(call.channel);
         let extra = call.throttle.as_ref().map_or(0, |throttle| throttle.deferred_len());
-        let full = !self.has_outbox_room(channel, extra);
+        let full = self.check_outbox_room(channel, extra).is_err();
         let now = self.now;
         let Some(call) = self.inbound.calls.get_mut(key) else { return };
         let Some(throttle) = call.throttle.as_mut() else { return };

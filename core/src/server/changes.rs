@@ -375,7 +375,7 @@ fn notify(
     message: &mut ChangeMessage,
 ) {
     let Some((channel, id)) = table.receiver(interest) else { return };
-    let is_full = !endpoint.has_outbox_room(channel, message.room(table, target));
+    let is_full = endpoint.check_outbox_room(channel, message.room(table, target)).is_err();
     let Some(c) = endpoint.channels.get_mut(channel).filter(|c| !c.closed) else { return };
     let Some(marker) = Subscribing::get() else { return };
     let sent: &mut SentChanges = c.role.sent_changes.get_or_insert_default(marker);

@@ -528,7 +528,7 @@ impl Engine {
         let ping = self.endpoint.outbound.calls.get(key).filter(|c| c.purpose == CallPurpose::KeepAlive);
         if let Some(channel) = ping.map(|c| c.channel) {
             let health = self.endpoint.finish_ping(key, &outcome);
-            return self.report_health(channel, health);
+            return report_health(self, channel, health);
         }
         let Some((key, outcome)) = follow_question(&mut self.parked, &mut self.endpoint, key, outcome) else {
             return;
@@ -544,40 +544,6 @@ impl Engine {
                 self.with_tasks(|tasks, cx| tasks.finish_question(cx, task, key, outcome));
             }
             _ => self.events.push_back(Event::Done { call: CallKey(key), outcome }),
-        }
-    }
-
-    /// Handles a deadline of an outbound request.
-    fn handle_request_deadline(&mut self, key: Key) {
-        // A question that follows a task has polls at this deadline, which are no timeouts.
-        if poll_question(&mut self.parked, &mut self.endpoint, key) {
-            return;
-        }
-        let Some(request) = self.endpoint.outbound.calls.get(key) else { return };
-        let Some(outcome) = request.timeout_error(self.endpoint.now) else { return };
-        let (purpose, channel) = (request.purpose, request.channel);
-        if purpose == CallPurpose::KeepAlive
-            && self.endpoint.restart_ping_wait(key, has_unread_input(self, channel))
-        {
-            return;
-        }
-        let reason = "no answer in time";
-        // Before the request ends: the cancellation needs its id and its channel (TIME-002).
-        match purpose {
-            CallPurpose::TaskInput { task, .. } => {
-                self.with_tasks(|tasks, cx| tasks.cancel_question(cx, task, key, reason));
-            }
-            _ => cancel_question(&mut self.endpoint, key, Some(reason)),
-        }
-        self.finish_outbound(key, Err(outcome));
-    }
-
-    /// Reports a missed ping, or closes the channel after too many (PING-005).
-    fn report_health(&mut self, channel: Key, health: PeerHealth) {
-        match health {
-            PeerHealth::Alive => {}
-            PeerHealth::Missed(diagnostic) => self.diagnose(channel, diagnostic),
-            PeerHealth::Lost(fault) => self.close_channel(self.endpoint.now, ChannelId(channel), &fault),
         }
     }
 
@@ -779,10 +745,10 @@ impl BoundEngine for Engine {
                 }
                 EndpointTimer::Deferred(key) => self.endpoint.send_deferred(key, None),
                 EndpointTimer::Tasks => _ = self.with_tasks(|tasks, cx| tasks.handle_timeout(cx)),
-                EndpointTimer::Outbound(key) => self.handle_request_deadline(key),
+                EndpointTimer::Outbound(key) => handle_request_deadline(self, key),
                 EndpointTimer::KeepAlive(channel) => {
                     let health = self.endpoint.handle_keep_alive(channel);
-                    self.report_health(channel, health);
+                    report_health(self, channel, health);
                 }
                 EndpointTimer::Grace(channel) => {
                     let is_shutdown =
@@ -818,6 +784,40 @@ impl BoundEngine for Engine {
 
     fn is_idle(&self) -> bool {
         self.endpoint.is_idle()
+    }
+}
+
+/// Handles a deadline of an outbound request.
+fn handle_request_deadline(engine: &mut Engine, key: Key) {
+    // A question that follows a task has polls at this deadline, which are no timeouts.
+    if poll_question(&mut engine.parked, &mut engine.endpoint, key) {
+        return;
+    }
+    let Some(request) = engine.endpoint.outbound.calls.get(key) else { return };
+    let Some(outcome) = request.timeout_error(engine.endpoint.now) else { return };
+    let (purpose, channel) = (request.purpose, request.channel);
+    if purpose == CallPurpose::KeepAlive
+        && engine.endpoint.restart_ping_wait(key, has_unread_input(engine, channel))
+    {
+        return;
+    }
+    let reason = "no answer in time";
+    // Before the request ends: the cancellation needs its id and its channel (TIME-002).
+    match purpose {
+        CallPurpose::TaskInput { task, .. } => {
+            engine.with_tasks(|tasks, cx| tasks.cancel_question(cx, task, key, reason));
+        }
+        _ => cancel_question(&mut engine.endpoint, key, Some(reason)),
+    }
+    engine.finish_outbound(key, Err(outcome));
+}
+
+/// Reports a missed ping, or closes the channel after too many (PING-005).
+fn report_health(engine: &mut Engine, channel: Key, health: PeerHealth) {
+    match health {
+        PeerHealth::Alive => {}
+        PeerHealth::Missed(diagnostic) => engine.diagnose(channel, diagnostic),
+        PeerHealth::Lost(fault) => engine.close_channel(engine.endpoint.now, ChannelId(channel), &fault),
     }
 }
 

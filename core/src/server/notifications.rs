@@ -141,7 +141,8 @@ impl Engine {
     /// Passes a log message to the session of a channel, or the time if there is none, and does what follows.
     pub(super) fn advance_log(&mut self, channel: Key, message: Option<Vec<u8>>) -> SendStatus {
         let held = session(&self.endpoint, channel).map_or(0, |session| session.log.deferred_len());
-        let has_room = self.endpoint.has_outbox_room(channel, message.as_ref().map_or(held, Vec::len));
+        let has_room =
+            self.endpoint.check_outbox_room(channel, message.as_ref().map_or(held, Vec::len)).is_ok();
         let (now, limits) = (self.endpoint.now, &*self.endpoint.limits);
         let Some(c) = self.endpoint.channels.get_mut(channel) else { return SendStatus::Dropped };
         // Without memory the outbox counts as full, so the message waits and is not lost.
@@ -155,7 +156,7 @@ impl Engine {
         match outcome {
             LogOutcome::Dropped => SendStatus::Dropped,
             LogOutcome::Send(message) => {
-                // Memory cannot be lacking: `has_outbox_room` has made this room above.
+                // Memory cannot be lacking: `check_outbox_room` has made this room above.
                 self.endpoint.send(channel, message.len(), |out| out.extend_from_slice(&message));
                 SendStatus::Queued
             }
@@ -239,7 +240,7 @@ impl Engine {
             return false;
         }
         let extra = max_escaped_len(id.len());
-        if !self.endpoint.has_outbox_room(channel.0, extra) {
+        if self.endpoint.check_outbox_room(channel.0, extra).is_err() {
             return false;
         }
         self.endpoint.send(channel.0, extra, |out| {

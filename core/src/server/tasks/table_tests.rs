@@ -349,9 +349,9 @@ fn exhaustive_task_has_the_state_and_status_of_the_document_after_any_events() {
                             .iter()
                             .find(|row| row[0] == state && (row[1] == outcome || state == "Ending"));
                         let expected = row.map(|row| row[if version == LEGACY { 2 } else { 3 }]);
-                        let status = table
-                            .get(key)
-                            .map(|task| task.status().map_or("unknown".to_string(), |s| s.to_string()));
+                        let status = table.get(key).map(|task| {
+                            task.status().map_or_else(|| "unknown".to_string(), |s| s.to_string())
+                        });
                         assert_eq!(status.as_deref(), expected, "{}", context());
                         table.check_sums();
                     });
