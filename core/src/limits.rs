@@ -170,8 +170,8 @@ pub struct Limits {
     /// refused: over HTTP with 503 and `Retry-After`, on a byte stream with -32603. From 7/8 on that are sessions,
     /// subscriptions and messages of 4 KiB or more (an incomplete head of 4 KiB gets 408), from 15/16 on all requests. Beyond the
     /// bound a result is refused ([`EncodeError::OutOfMemory`](crate::EncodeError)), that of a task fails, own notifications wait or
-    /// are refused ([`UseError::Full`](crate::UseError)), and events are not kept for a resumption. A peer that does not read its
-    /// answers is not read. Below four times `max_frame`, messages are refused that
+    /// are refused ([`UseError::Full`](crate::UseError)), and events are not kept for a resumption. While requests are refused,
+    /// a peer with 1 KiB of answers that it does not read is not read further. Below four times `max_frame`, messages are refused that
     /// `max_frame` allows; below a few KiB, everything.
     pub max_memory: Option<usize>,
 

@@ -57,11 +57,16 @@ fn grow(out: &mut Vec<u8>, more: usize) -> bool {
 
 /// Splits the first `length` bytes off a buffer whose block has `allocated` bytes, and returns them with the bytes that they keep.
 ///
-/// Less than half of a long block is copied: it may be held for long, and would keep the whole.
+/// Of a long block less than `kept` bytes are copied: they may be held for long, and would keep the whole.
 #[inline]
-pub(crate) fn split_front(buf: &mut BytesMut, length: usize, allocated: usize) -> (Bytes, usize) {
+pub(crate) fn split_front(
+    buf: &mut BytesMut,
+    length: usize,
+    allocated: usize,
+    kept: usize,
+) -> (Bytes, usize) {
     // Where nothing is counted, memory is too short for a copy.
-    if cfg!(not(target_os = "none")) && allocated > MAX_SHARED_BLOCK && length < allocated / 2 {
+    if cfg!(not(target_os = "none")) && allocated > MAX_SHARED_BLOCK && length < kept {
         if let Some(copy) = copy_front(buf, length) {
             return (copy, length);
         }

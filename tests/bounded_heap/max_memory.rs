@@ -296,13 +296,21 @@ fn notifications(web: &mut Web, n: usize) -> bool {
 
 /// Calls of sessions that go on without their connections. Each was read in one piece with a longer message.
 fn abandoned_calls(web: &mut Web, n: usize) -> bool {
+    abandon(web, n, 14_000, 600)
+}
+
+/// The same with calls that are more than half of the piece.
+fn abandoned_long_calls(web: &mut Web, n: usize) -> bool {
+    abandon(web, n, 6_500, 8_300)
+}
+
+fn abandon(web: &mut Web, n: usize, of_news: usize, of_call: usize) -> bool {
     if n % 8 == 0 {
         let Ok(fields) = begin_session(web, "n") else { return false };
         web.fields = fields;
     }
-    let news =
-        json!({ "jsonrpc": "2.0", "method": "notifications/news", "params": { "text": "t".repeat(14_000) } });
-    let params = json!({ "name": "echo", "arguments": { "text": "x".repeat(600) } });
+    let news = json!({ "jsonrpc": "2.0", "method": "notifications/news", "params": { "text": "t".repeat(of_news) } });
+    let params = json!({ "name": "echo", "arguments": { "text": "x".repeat(of_call) } });
     let short = line(&json!({ "jsonrpc": "2.0", "id": n, "method": "tools/call", "params": params }));
     let input = [post(&web.fields, &line(&news)), post(&web.fields, &short)].concat();
     let at = web.connect(&input);
@@ -358,7 +366,7 @@ fn hold_task(server: &mut HttpServer, now: Instant, call: Call) -> Option<Call> 
     None
 }
 
-const ATTACKS: [(&str, Attack); 14] = [
+const ATTACKS: [(&str, Attack); 15] = [
     ("bodies that never end", bodies),
     ("calls that no handler ends", calls),
     ("short calls that no handler ends", short_calls),
@@ -370,6 +378,7 @@ const ATTACKS: [(&str, Attack); 14] = [
     ("subscriptions", subscriptions),
     ("notifications that no stream takes", notifications),
     ("calls whose connections are gone", abandoned_calls),
+    ("long calls whose connections are gone", abandoned_long_calls),
     ("refusals that nobody reads", refusals),
     ("results of tasks that nobody collects", task_results),
     ("tasks that no handler ends", task_inputs),
@@ -437,9 +446,12 @@ struct Streams {
 }
 
 impl Streams {
-    fn new() -> Self {
+    fn new(memory_reserve: usize) -> Self {
         let (servers, held) = (Vec::with_capacity(10_000), Vec::with_capacity(10_000));
-        Self { config: config(MAX), servers, held }
+        let mut limits = config(MAX).effective_limits().clone();
+        limits.memory_reserve = memory_reserve;
+        let config = Config::clone(&config(MAX)).limits(limits);
+        Self { config: Arc::new(config), servers, held }
     }
 
     /// Opens a stream with a clone of the configuration, as a listener does.
@@ -536,8 +548,10 @@ const STREAM_ATTACKS: [(&str, StreamAttack); 7] = [
 
 #[test]
 fn max_memory_holds_over_the_byte_streams_of_a_listener() {
-    for (name, attack) in STREAM_ATTACKS {
-        let mut streams = Streams::new();
+    for (reserve, (name, attack)) in
+        [0, 1 << 10].into_iter().flat_map(|reserve| STREAM_ATTACKS.map(|a| (reserve, a)))
+    {
+        let mut streams = Streams::new(reserve);
         let (mut steps, mut refused) = (0, 0);
         let ((), peak) = within(isize::MAX / 2, || {
             assert!(streams.honest(10).get("result").is_some(), "{name}: before");

@@ -75,7 +75,8 @@ const NAMES: [&str; 3] = ["principal-", "mark-", "change-"];
 /// Returns a name in a text that belongs to another client than `lane`, or to any if that is none.
 fn foreign_name(text: &str, lane: Option<usize>) -> Option<String> {
     NAMES.iter().find_map(|prefix| {
-        text.match_indices(prefix).find_map(|(at, _)| {
+        let is_word = |(at, _): &(usize, &str)| !text[..*at].ends_with(char::is_alphanumeric);
+        text.match_indices(prefix).filter(is_word).find_map(|(at, _)| {
             let number: String = text[at + prefix.len()..].chars().take_while(char::is_ascii_digit).collect();
             let owner = number.parse::<usize>().ok()?;
             (Some(owner) != lane).then(|| format!("{prefix}{number}"))

@@ -13,6 +13,9 @@ pub fn max_memory() -> usize {
     *BYTES.get_or_init(|| quarter(&|path| std::fs::read_to_string(path).ok(), usize::MAX))
 }
 
+/// Smallest limit of a control group that counts, in bytes.
+const LEAST_LIMIT: u64 = 1 << 20;
+
 /// Returns a quarter of the smallest limit; `addressable` bytes are those that a process can have, of 32 bits for example.
 fn quarter(read: &dyn Fn(&str) -> Option<String>, addressable: usize) -> usize {
     let limits = group_limits(read).into_iter().chain(machine_bytes(read));
@@ -46,8 +49,9 @@ fn group_limits(read: &dyn Fn(&str) -> Option<String>) -> Vec<u64> {
         loop {
             path = path.trim_end_matches('/');
             let texts = files.iter().filter_map(|file| read(&format!("{root}{path}/{file}")));
-            // "max" is no number.
-            limits.extend(texts.filter_map(|text| text.trim().parse::<u64>().ok()));
+            // "max" is no number. Less than this process needs itself is no limit, but a moment of reclaim.
+            let numbers = texts.filter_map(|text| text.trim().parse::<u64>().ok());
+            limits.extend(numbers.filter(|bytes| *bytes >= LEAST_LIMIT));
             let Some(at) = path.rfind('/') else { break };
             path = &path[..at];
         }
@@ -87,6 +91,8 @@ mod tests {
         let first = ("/proc/self/cgroup", "12:cpu:/x\n4:memory,hugetlb:/docker/1\n");
         let first_limit = ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "2147483648\n");
         assert_eq!(quarter_of(&[machine, first, first_limit]), 512 << 20);
+        let reclaim = ("/sys/fs/cgroup/a.slice/memory.high", "0\n");
+        assert_eq!(quarter_of(&[machine, group, own, reclaim]), 2 << 30);
         // No limit of the first version is a large number.
         let none = ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(quarter_of(&[machine, first, none]), 2 << 30);

@@ -245,9 +245,12 @@ impl LineDecoder {
             self.skip_if_oversize();
             return None;
         };
-        // With a reserve the heap is asked for a line before it comes, and not for a copy.
-        let allocated = if self.reserve == 0 { self.max_capacity } else { 0 };
-        let (line, allocated) = memory::split_front(&mut self.buf, self.scanned + at, allocated);
+        let length = self.scanned + at;
+        // A copy has to leave the reserve. Devices make none.
+        let may_copy = self.reserve == 0
+            || (cfg!(not(target_os = "none")) && memory::is_available(self.reserve.saturating_add(length)));
+        let kept = if may_copy { self.max_capacity / 2 } else { 0 };
+        let (line, allocated) = memory::split_front(&mut self.buf, length, self.max_capacity, kept);
         self.buf.advance(1);
         self.scanned = 0;
         if line.len() >= STEP {
@@ -330,14 +333,13 @@ impl LineDecoder {
     #[cold]
     fn finish_long_line(&mut self, line: Bytes, allocated: usize) -> Line {
         let account = self.charge.account();
-        let line = if self.buf.is_empty() && account.is_short() {
+        // It keeps its block also when the buffer has gone on to another.
+        let line = account.hold_allocated(line, allocated);
+        if self.buf.is_empty() && account.is_short() {
             // The rest of the allocation would stay with the buffer.
             self.buf = BytesMut::new();
             self.max_capacity = 0;
-            account.hold_allocated(line, allocated)
-        } else {
-            account.hold(line)
-        };
+        }
         self.charge.follow(self.max_capacity);
         self.finish_line(line)
     }
@@ -450,5 +452,19 @@ mod tests {
         d.push_owned(input.clone());
         let Some(Line::Frame(f)) = d.next_line() else { panic!("a line") };
         assert_eq!(f.as_ptr(), input.as_ptr());
+    }
+
+    #[test]
+    fn long_line_is_charged_for_as_long_as_it_is_held_with_and_without_a_reserve() {
+        for reserve in [0, 1 << 10] {
+            let account = MemoryAccount::new(64 << 10, false);
+            let mut decoder = LineDecoder::new(1 << 20).memory_reserve(reserve).charge_to(&account);
+            decoder.push(&[&[b'x'; 40 << 10][..], b"\n"].concat());
+            let held = decoder.next_line();
+            drop(decoder);
+            assert!(account.used() >= 40 << 10, "{reserve}: {}", account.used());
+            drop(held);
+            assert_eq!(account.used(), 0, "{reserve}");
+        }
     }
 }

@@ -118,7 +118,8 @@ impl ReadBuffer {
     pub(super) fn take(&mut self, n: usize) -> Bytes {
         let n = n.min(self.buf.len());
         self.consumed = self.consumed.wrapping_add(n as u64);
-        memory::split_front(&mut self.buf, n, self.capacity).0
+        // Nearly all of a block counts as all of it.
+        memory::split_front(&mut self.buf, n, self.capacity, self.capacity / 8 * 7).0
     }
 
     /// Searches the next line end within the first `max` bytes.

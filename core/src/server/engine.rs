@@ -281,16 +281,14 @@ impl Engine {
     /// stream (`Exchanges::set_session_token`) does not count.
     #[must_use]
     pub fn is_stalled(&self, channel: ChannelId) -> bool {
-        let (limits, memory) = (&self.endpoint.limits, &self.endpoint.memory);
-        self.endpoint.channels.get(channel.0).is_none_or(|c| {
-            // The refusals of a client that reads none would take what is left.
-            let is_full = c.outbox.len() >= limits.outbox_high_water
-                || (c.outbox.len() >= STEP && !memory.takes_request());
-            c.input_end.is_some()
-                // Without a stream for it, the output does not leave however long the client waits.
-                || (is_full && !c.role.stream.has_no_get_stream())
-                || has_unread_input(self, channel.0)
-        })
+        // The refusals of a client that reads none would take what is left.
+        let is_short = |outbox: usize| outbox >= STEP && !self.endpoint.memory.takes_request();
+        is_blocked(self, channel)
+            || self
+                .endpoint
+                .channels
+                .get(channel.0)
+                .is_some_and(|c| is_short(c.outbox.len()) && !c.role.stream.has_no_get_stream())
     }
 
     /// Returns whether the input of a channel has ended.
@@ -819,6 +817,17 @@ fn report_health(engine: &mut Engine, channel: Key, health: PeerHealth) {
         PeerHealth::Missed(diagnostic) => engine.diagnose(channel, diagnostic),
         PeerHealth::Lost(fault) => engine.close_channel(engine.endpoint.now, ChannelId(channel), &fault),
     }
+}
+
+/// Returns whether reading should pause whatever memory there is; see [`Engine::is_stalled`].
+pub(crate) fn is_blocked(engine: &Engine, channel: ChannelId) -> bool {
+    engine.endpoint.channels.get(channel.0).is_none_or(|c| {
+        let is_full = c.outbox.len() >= engine.endpoint.limits.outbox_high_water;
+        c.input_end.is_some()
+            // Without a stream for it, the output does not leave however long the client waits.
+            || (is_full && !c.role.stream.has_no_get_stream())
+            || has_unread_input(engine, channel.0)
+    })
 }
 
 /// Returns the oldest event that there is already.

@@ -54,7 +54,7 @@ pub use custom_method::CustomMethod;
 pub use engine::Engine;
 pub(crate) use engine::{can_answer, has_event, take_event};
 #[cfg(feature = "http")]
-pub(crate) use engine::{is_out_of_memory, memory};
+pub(crate) use engine::{is_blocked, is_out_of_memory, memory};
 pub use event::{Call, CancelReason, Event, Notification, Peer, ToolCall};
 #[cfg(feature = "http")]
 pub(crate) use exchanges::{BatchContents, ExchangeBuffers};

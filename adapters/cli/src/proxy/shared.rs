@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd as _;
 
-use mcp_proto::frame::line::LineDecoder;
+use mcp_proto::frame::line::{Line, LineDecoder};
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
 use mcp_proto::{ChannelId, Fault, Instant, RawJson};
@@ -88,7 +88,10 @@ impl Client {
         }
         match self.decoder.next_line() {
             Some(line) => {
-                self.deadline = None;
+                // One that is too long is answered, and is no message.
+                if matches!(line, Line::Frame(_)) {
+                    self.deadline = None;
+                }
                 engine.handle_line(now, self.channel, line);
             }
             None if self.state == ClientState::Ended => {

@@ -19,7 +19,7 @@ use crate::frame::sse::{EventHead, write_event};
 use crate::head::{BodySize, Fields};
 use crate::http::fields;
 use crate::rpc::envelope::Kind;
-use crate::server::{Engine, report_deprecated};
+use crate::server::{Engine, is_blocked, report_deprecated};
 use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::version::Version;
@@ -131,7 +131,8 @@ impl Server {
             // Notifications and responses are for the calls that still run.
             return self.exchanges.refuse(key, &unknown_session());
         }
-        if (is_request && (self.overloaded || self.engine.is_full())) || self.engine.is_stalled(channel) {
+        let is_overloaded = self.overloaded || self.engine.is_full() || self.engine.is_stalled(channel);
+        if (is_request && is_overloaded) || is_blocked(&self.engine, channel) {
             return self.exchanges.refuse(key, &overloaded("too many requests are in work"));
         }
         // Errors without an id cannot be reported on the stream, so they are refused here.

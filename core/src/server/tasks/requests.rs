@@ -11,11 +11,12 @@ use super::store::{Detail, StoreEffect, text_room, write_members, write_with_rel
 use super::table::TaskTable;
 use super::{TaskContext, TaskRequestFrame, extension_required_error};
 use crate::built::{Part, Tasking};
-use crate::calls::inbound::CallId;
+use crate::calls::inbound::{CallId, NO_MEMORY_FOR_ANSWER};
 use crate::calls::observing::observe_failure;
 use crate::error::UseError;
 use crate::identity::declared_extension;
 use crate::json::{object_members, string};
+use crate::limits::Limit;
 use crate::meta;
 use crate::methods::{self, Capability};
 use crate::model::TaskId;
@@ -306,6 +307,7 @@ impl ServerTasks {
             let value = RawJson::trusted(bytes::Bytes::copy_from_slice(value));
             match self.table.answer(now, task, at, Ok(value)) {
                 Ok(complete) => (is_complete, is_changed) = (complete, true),
+                Err(UseError::Full(Limit::Memory)) => error = Some(RpcError::internal(NO_MEMORY_FOR_ANSWER)),
                 Err(UseError::Full(_)) => {
                     error = Some(RpcError::internal("the responses are too large to be kept"))
                 }

@@ -7,6 +7,9 @@ use super::entry::{Owner, Question, TaskOutcome, TaskRequest, TaskState};
 use super::store::{Milestone, StoreEffect};
 use super::table::{NewTask, TaskTable, error_outcome};
 use crate::entropy::Entropy;
+use crate::error::{CallError, UseError};
+use crate::limits::Limit;
+use crate::memory::MemoryAccount;
 use crate::raw::RawJson;
 use crate::rpc::RpcError;
 use crate::slab::Key;
@@ -266,6 +269,22 @@ fn status_is_that_of_the_document() {
             let status = status.map_or_else(|| String::from("unknown"), |status| status.to_string());
             assert_eq!(status, expected, "{} {} in {version}", row[0], row[1]);
         }
+    }
+}
+
+#[test]
+fn error_in_place_of_an_answer_needs_no_memory() {
+    let (mut table, key) = in_state("Asking", "", LEGACY);
+    let account = MemoryAccount::new(64 << 10, false);
+    table.charge.attach(&account);
+    let mut others = account.open();
+    others.follow(1 << 20);
+    let answer = Ok(RawJson::new("{}").expect("JSON"));
+    assert_eq!(table.answer(Instant::ZERO, key, 0, answer), Err(UseError::Full(Limit::Memory)));
+    // Otherwise the handler would wait without end.
+    for (at, is_last) in [(0, false), (1, true)] {
+        let error = Err(CallError::TooLarge { limit: 0 });
+        assert_eq!(table.answer(Instant::ZERO, key, at, error), Ok(is_last));
     }
 }
 
