@@ -572,9 +572,11 @@ impl<A: Application> World<A> {
         let what = match x.client {
             Some(_) => What::Lost { exchange: x.number, requests: x.request.ids.clone() },
             None => {
-                let Some(Response { status, unparsed, .. }) = &x.response else { return };
+                let Some(Response { status, unparsed, is_finished, .. }) = &x.response else { return };
                 let body = String::from_utf8_lossy(unparsed);
-                let is_granted = *status < 300 && !body.contains(r#""error":"#);
+                // The beginning of an answer does not tell what it is.
+                let is_told = *is_finished || x.request.method == "GET";
+                let is_granted = is_told && *status < 300 && !body.contains(r#""error":"#);
                 let granted = x.request.presents.filter(|_| is_granted);
                 What::Overheard { text: format!("{status}: {body}"), granted }
             }
