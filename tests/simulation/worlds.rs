@@ -22,6 +22,12 @@ fn is_refusal(message: &Value) -> bool {
     message.is_object() && message.get("id").is_none() && message.get("error").is_some()
 }
 
+/// A batch of a foreign line is refused as one, whatever revision the client of the connection has.
+fn answers_foreign_batch(message: &Value) -> bool {
+    let is_foreign = |m: &Value| m["id"].as_str().is_some_and(|id| id.starts_with("foreign-"));
+    message.as_array().is_some_and(|messages| messages.iter().any(is_foreign))
+}
+
 fn observe(log: &[Entry], server_versions: VersionSet) {
     let (mut observers, mut responses) = (BTreeMap::new(), BTreeSet::new());
     for entry in log {
@@ -42,7 +48,7 @@ fn observe(log: &[Entry], server_versions: VersionSet) {
                 let is_repeated = direction == MessageDirection::ClientToServer
                     && message.get("method").is_none()
                     && !responses.insert((n, line));
-                if !is_repeated && !is_refusal(&message) {
+                if !is_repeated && !is_refusal(&message) && !answers_foreign_batch(&message) {
                     observer.record_emitted(entry.at, direction, line.as_bytes());
                 }
             }
