@@ -267,9 +267,7 @@ impl Outbox {
             return false;
         }
         self.len += text.len();
-        let allocated = text.capacity();
-        self.segments
-            .push_back(self.charge.account().hold_allocated(core::mem::take(text).into(), allocated));
+        self.segments.push_back(self.charge.account().hold_text(core::mem::take(text)));
         true
     }
 
@@ -317,9 +315,7 @@ impl Outbox {
     /// Makes the tail a segment, if there is something in it.
     fn push_tail(&mut self) {
         if !self.tail.is_empty() {
-            let allocated = self.tail.capacity();
-            let pending = Bytes::from(core::mem::take(&mut self.tail));
-            let mut pending = self.charge.account().hold_allocated(pending, allocated);
+            let mut pending = self.charge.account().hold_text(core::mem::take(&mut self.tail));
             self.charge.follow(0);
             // With segments in front, the cursor belongs to them and the whole tail is pending.
             if self.segments.is_empty() {

@@ -31,12 +31,12 @@ thread_local! {
     static FULL_AT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// What `Limits::memory_reserve` keeps free, for the tables of tasks and questions.
+/// `Limits::memory_reserve` of the tour: tables of tasks and questions grow without asking.
 const LAST_ROOM: usize = 8 << 10;
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-/// What is counted.
+/// Kind of an operation whose n-th one fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Class {
     Read,

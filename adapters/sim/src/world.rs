@@ -60,7 +60,7 @@ pub enum Binding {
 /// The sum of all weights is below 2^31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What carries the messages.
+    /// The binding of all connections.
     pub binding: Binding,
     /// Number of clients; 0 counts as 1. On a pipe each has a server process of its own.
     pub clients: u32,
@@ -401,7 +401,7 @@ struct Connection {
     foreign_call: Option<String>,
     /// Questions of the server, with their messages.
     questions: Vec<(InputId, String)>,
-    /// What a modern client follows.
+    /// The subscription of a modern client to resources.
     subscription: Option<SubscriptionKey>,
 }
 

@@ -311,6 +311,15 @@ mod uncounted {
     }
 }
 
+impl MemoryAccount {
+    /// Charges a text with the spare room of its allocation, as `hold` charges bytes.
+    #[inline]
+    pub(crate) fn hold_text(&self, text: alloc::vec::Vec<u8>) -> Bytes {
+        let allocated = text.capacity();
+        self.hold_allocated(text.into(), allocated)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -281,14 +281,10 @@ impl Engine {
     /// stream (`Exchanges::set_session_token`) does not count.
     #[must_use]
     pub fn is_stalled(&self, channel: ChannelId) -> bool {
+        let full = self.endpoint.limits.outbox_high_water;
         // The refusals of a client that reads none would take what is left.
-        let is_short = |outbox: usize| outbox >= STEP && !self.endpoint.memory.takes_request();
-        is_blocked(self, channel)
-            || self
-                .endpoint
-                .channels
-                .get(channel.0)
-                .is_some_and(|c| is_short(c.outbox.len()) && !c.role.stream.has_no_get_stream())
+        let full = if self.endpoint.memory.takes_request() { full } else { full.min(STEP) };
+        is_paused(self, channel, full)
     }
 
     /// Returns whether the input of a channel has ended.
@@ -820,12 +816,17 @@ fn report_health(engine: &mut Engine, channel: Key, health: PeerHealth) {
 }
 
 /// Returns whether reading should pause whatever memory there is; see [`Engine::is_stalled`].
+#[cfg(feature = "http")]
 pub(crate) fn is_blocked(engine: &Engine, channel: ChannelId) -> bool {
+    is_paused(engine, channel, engine.endpoint.limits.outbox_high_water)
+}
+
+/// Returns whether reading should pause if an outbox of `full` bytes is full.
+fn is_paused(engine: &Engine, channel: ChannelId, full: usize) -> bool {
     engine.endpoint.channels.get(channel.0).is_none_or(|c| {
-        let is_full = c.outbox.len() >= engine.endpoint.limits.outbox_high_water;
         c.input_end.is_some()
             // Without a stream for it, the output does not leave however long the client waits.
-            || (is_full && !c.role.stream.has_no_get_stream())
+            || (c.outbox.len() >= full && !c.role.stream.has_no_get_stream())
             || has_unread_input(engine, channel.0)
     })
 }

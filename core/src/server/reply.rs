@@ -277,9 +277,7 @@ impl BufferedResult {
             return Err(EncodeError::NotAnObject.into());
         }
         if text.len() >= MIN_SHARED_RESULT {
-            let allocated = text.capacity();
-            let text = engine.endpoint.memory.hold_allocated(core::mem::take(text).into(), allocated);
-            let text = RawJson::trusted(text);
+            let text = RawJson::trusted(engine.endpoint.memory.hold_text(core::mem::take(text)));
             let result = PreparedResult { text, members: *members, one_line: true };
             return engine.complete_prepared(now, call, &result);
         }

@@ -56,7 +56,7 @@ pub(super) struct Network {
     secrets: Vec<Secrets>,
 }
 
-/// What a stranger has learned of a client.
+/// Identifiers of a client that a stranger presents as his own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Secrets {
     pub(super) session: Option<String>,
@@ -106,9 +106,9 @@ struct Response {
     is_head_received: bool,
     is_event_stream: bool,
     body: ByteStream,
-    /// What was written and is no complete message yet.
+    /// Bytes behind the last complete message that the server has written.
     unparsed: Vec<u8>,
-    /// What has arrived and is no complete event yet.
+    /// Bytes behind the last complete event that has arrived.
     arriving: Vec<u8>,
     /// Number of the messages that have arrived and were not counted before.
     arrived: usize,

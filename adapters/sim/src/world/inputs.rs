@@ -1,4 +1,4 @@
-//! What a server makes of a request beside an answer: a question to its client, or a task.
+//! Requests that a server does not answer at once: it asks its client first, or makes them tasks.
 
 use alloc::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The state of clients, servers and their links between two steps, for whoever shows a world.
+//! The state of clients, servers and links between two steps, as a debugger or a page shows it.
 
 use mcp_proto::pipe::{Pipe, Server};
 use mcp_proto::{Instant, TimeoutReason, Version};
@@ -107,8 +107,9 @@ pub(super) fn end_transits(
     }
 }
 
-fn side<P: Pipe>(lane: Lane, pipe: Option<&mut P>, reads: bool, link: &OneWayLink) -> Side {
-    let mut side = Side {
+/// Returns a side without a process.
+const fn dead(lane: Lane, reads: bool, arrived: usize) -> Side {
+    Side {
         lane,
         phase: SidePhase::Dead,
         version: None,
@@ -116,9 +117,14 @@ fn side<P: Pipe>(lane: Lane, pipe: Option<&mut P>, reads: bool, link: &OneWayLin
         unsent: 0,
         reads,
         deadline: None,
-        arrived: link.lines_delivered(),
-        is_cut_off: link.stream.is_finished(),
-    };
+        arrived,
+        is_cut_off: false,
+    }
+}
+
+fn side<P: Pipe>(lane: Lane, pipe: Option<&mut P>, reads: bool, link: &OneWayLink) -> Side {
+    let is_cut_off = link.stream.is_finished();
+    let mut side = Side { is_cut_off, ..dead(lane, reads, link.lines_delivered()) };
     if let Some(pipe) = pipe {
         side.phase = if pipe.is_drained() { SidePhase::Ended } else { SidePhase::Open };
         side.unsent = pipe.transmit().len();
@@ -171,19 +177,10 @@ impl<A> World<A> {
         };
         let mut sides = Vec::new();
         for c in connections {
-            let side = |lane, reads| Side {
-                lane,
-                phase: SidePhase::Dead,
-                version: None,
-                open_calls: 0,
-                unsent: 0,
-                reads,
-                deadline: None,
-                arrived: transits
-                    .iter()
-                    .filter(|transit| transit.to == lane && transit.end.is_some_and(|end| !end.is_lost))
-                    .count(),
-                is_cut_off: false,
+            let side = |lane, reads| {
+                let is_here =
+                    |transit: &&Transit| transit.to == lane && transit.end.is_some_and(|end| !end.is_lost);
+                dead(lane, reads, transits.iter().filter(is_here).count())
             };
             let mut client = side(Lane::Client(c.lane), c.client_reads);
             if let Some(ClientSide::Http(http)) = &mut c.client {

@@ -1,4 +1,4 @@
-//! What the fragment of an address selects, within bounds.
+//! Settings of a world, read from the fragment of an address and clamped to their bounds.
 
 use mcp_proto::VersionSet;
 use mcp_sim::{Binding, Marks, Plan};
@@ -44,7 +44,7 @@ pub(crate) struct Settings {
     pub(crate) is_planted: bool,
     /// Whether the run is reduced to what violates the invariant.
     pub(crate) is_reduced: bool,
-    /// What was replaced, and by what.
+    /// Messages about values that were out of bounds.
     pub(crate) warnings: Vec<String>,
 }
 
