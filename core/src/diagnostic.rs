@@ -205,3 +205,106 @@ impl core::fmt::Display for Diagnostic {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn each_diagnostic_is_one_sentence_that_names_what_it_is_about() {
+        let error = || RpcError::invalid_params("bad");
+        let malformed =
+            |id, answered| Diagnostic::Malformed { reason: MalformedMessage::Method, id, answered };
+        for (diagnostic, text) in [
+            (malformed(None, false), "a message was refused: `method` is not a string"),
+            (
+                malformed(Some(7.into()), true),
+                "a message was refused: `method` is not a string (id 7); an error was sent",
+            ),
+            (
+                Diagnostic::Noise { line: "hello".into(), length: 9 },
+                "a line of 9 bytes is not a message: hello",
+            ),
+            (Diagnostic::DuplicateId(7.into()), "a request was dropped because its id 7 is in flight"),
+            (Diagnostic::LateResponse(7.into()), "an answer arrived too late (id 7)"),
+            (
+                Diagnostic::UnknownResponse { id: 7.into(), error: None },
+                "an answer to an unknown request (id 7)",
+            ),
+            (
+                Diagnostic::UnknownResponse { id: 7.into(), error: Some(error()) },
+                "an answer to an unknown request (id 7): bad (code -32602)",
+            ),
+            (
+                Diagnostic::PeerError(error()),
+                "the peer sent an error that names no request: bad (code -32602)",
+            ),
+            (
+                Diagnostic::UnknownCancellation(7.into()),
+                "a cancellation of a request that is not in flight (id 7)",
+            ),
+            (Diagnostic::EarlyCancellation(7.into()), "a request was cancelled before it arrived (id 7)"),
+            (Diagnostic::UnknownProgress, "progress of a call that is not in flight"),
+            (Diagnostic::ProgressNotIncreasing, "progress that does not increase"),
+            (Diagnostic::InvalidNotification("a/b".into()), "a `a/b` whose parameters are not valid"),
+            (
+                Diagnostic::UnexpectedRequest { method: "a/b".into(), id: 7.into() },
+                "a request that this side never receives: `a/b` (id 7)",
+            ),
+            (Diagnostic::UnsolicitedNotification("a/b".into()), "a `a/b` that was not asked for"),
+            (
+                Diagnostic::InvalidTool { name: "add".into(), reason: "no name".into() },
+                "the tool `add` was left out: no name",
+            ),
+            (
+                Diagnostic::UnreadableEntry { list: EntryKind::Prompt, index: 3, reason: "no name".into() },
+                "entry 3 of the list `prompts` was left out: no name",
+            ),
+            (
+                Diagnostic::MoreUnreadableEntries { list: EntryKind::Resource, count: 3 },
+                "3 more entries of the list `resources` were left out",
+            ),
+            (
+                Diagnostic::RepeatedCursor { list: EntryKind::ResourceTemplate },
+                "the list `resourceTemplates` names a cursor again and ends there",
+            ),
+            (
+                Diagnostic::MissingContent { tool: "add".into() },
+                "the result of the tool `add` has no `content`",
+            ),
+            (Diagnostic::PingMissed { misses: 2 }, "a keep-alive ping was not answered (2 in a row)"),
+            (Diagnostic::Http("no body".into()), "no body"),
+            (
+                Diagnostic::RefusedHost { host: "a.example".into() },
+                "a request for the host `a.example` was refused; `allow_host` adds a name of the server",
+            ),
+            (
+                Diagnostic::RefusedOrigin { origin: "https://a.example".into() },
+                "a request of a page of `https://a.example` was refused; `allow_origin` adds an origin",
+            ),
+            (Diagnostic::EraContradicted, "an answer that contradicts the era of the server"),
+        ] {
+            assert_eq!(diagnostic.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn diagnostic_of_a_deprecated_feature_says_what_to_use_instead() {
+        for feature in DeprecatedFeature::ALL {
+            let text = Diagnostic::DeprecatedFeature { feature }.to_string();
+            for part in [
+                &*feature.to_string(),
+                feature.decided_in(),
+                feature.earliest_removal(),
+                feature.replacement(),
+            ] {
+                assert!(!part.is_empty() && text.contains(part), "{text}");
+            }
+        }
+        let text = Diagnostic::DeprecatedFeature { feature: DeprecatedFeature::HttpSse }.to_string();
+        let removal = "earliest removal: three months after SEP-2596 reaches Final";
+        let expected = "the peer uses HTTP+SSE, which is deprecated (SEP-2596)";
+        assert_eq!(text, alloc::format!("{expected}; {removal}; instead: Streamable HTTP"));
+    }
+}

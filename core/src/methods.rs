@@ -428,4 +428,84 @@ mod tests {
         assert!(!exists("elicitation/create", Version::V2025_03_26));
         assert!(request_rule("tools/cal").is_none());
     }
+
+    #[test]
+    #[expect(deprecated, reason = "tested until its removal")]
+    fn each_capability_is_named_by_its_path() {
+        use Capability as C;
+        for (capability, path) in [
+            (C::Tools, "tools"),
+            (C::Resources, "resources"),
+            (C::ResourceSubscriptions, "resources.subscribe"),
+            (C::Prompts, "prompts"),
+            (C::Completions, "completions"),
+            (C::Logging, "logging"),
+            (C::Roots, "roots"),
+            (C::Sampling, "sampling"),
+            (C::SamplingTools, "sampling.tools"),
+            (C::SamplingContext, "sampling.context"),
+            (C::Elicitation, "elicitation"),
+            (C::ElicitationForm, "elicitation.form"),
+            (C::ElicitationUrl, "elicitation.url"),
+            (C::ToolsListChanged, "tools.listChanged"),
+            (C::PromptsListChanged, "prompts.listChanged"),
+            (C::ResourcesListChanged, "resources.listChanged"),
+            (C::RootsListChanged, "roots.listChanged"),
+            (C::Skills, "skills"),
+            (C::DirectoryRead, "skills.directoryRead"),
+            (C::Tasks, "tasks"),
+            (C::TaskList, "tasks.list"),
+            (C::TaskCancellation, "tasks.cancel"),
+            (C::ToolTasks, "tasks.requests.tools.call"),
+            (C::SamplingTasks, "tasks.requests.sampling.createMessage"),
+            (C::ElicitationTasks, "tasks.requests.elicitation.create"),
+            (C::TasksExtension, "io.modelcontextprotocol/tasks"),
+        ] {
+            assert_eq!(alloc::format!("{capability}"), path);
+        }
+    }
+
+    // covers: PAGE-001
+    #[test]
+    fn each_kind_of_entry_has_its_list() {
+        let of = |kind: EntryKind| {
+            (alloc::format!("{kind}"), kind.list_method(), kind.list_member(), kind.capability())
+        };
+        let expected = [
+            ("tool", "tools/list", "tools", Capability::Tools),
+            ("resource", "resources/list", "resources", Capability::Resources),
+            ("resource template", "resources/templates/list", "resourceTemplates", Capability::Resources),
+            ("prompt", "prompts/list", "prompts", Capability::Prompts),
+            ("skill", "skills/list", "skills", Capability::Skills),
+        ];
+        assert_eq!(
+            EntryKind::ALL.map(of),
+            expected.map(|(name, method, member, c)| (name.into(), method, member, c))
+        );
+    }
+
+    // covers: BASE-019, BASE-020
+    #[test]
+    fn each_method_has_its_sender_and_capability() {
+        let rule = |name| request_rule(name).expect("a method");
+        for (name, by_client, by_server) in [
+            (TOOLS_CALL, true, false),
+            (PING, true, true),
+            (CREATE_MESSAGE, false, true),
+            (ELICIT, false, true),
+            (TASKS_GET, true, true),
+        ] {
+            assert_eq!(
+                (rule(name).is_sent_by_client(), rule(name).is_sent_by_server()),
+                (by_client, by_server),
+                "{name}"
+            );
+        }
+        let required = |name, version| rule(name).required_capability_in(version);
+        assert_eq!(required(COMPLETE, OLDEST), None);
+        assert_eq!(required(COMPLETE, Version::V2025_03_26), Some(Capability::Completions));
+        assert_eq!(required(TASKS_CANCEL, LAST_LEGACY), Some(Capability::TaskCancellation));
+        assert_eq!(required(TASKS_CANCEL, NEWEST), Some(Capability::TasksExtension));
+        assert_eq!(required(TASKS_GET, NEWEST), Some(Capability::TasksExtension));
+    }
 }

@@ -290,4 +290,48 @@ mod tests {
             assert_eq!(iso_8601(secs), text);
         }
     }
+
+    #[test]
+    fn of_deadlines_at_the_same_instant_the_first_is_named() {
+        let at = |micros, reason| Some((Instant::from_micros(micros), reason));
+        let (call, task) = (TimeoutReason::Call, TimeoutReason::Task);
+        assert_eq!(TimeoutReason::earliest([at(2, call), None, at(1, task)]), at(1, task));
+        assert_eq!(TimeoutReason::earliest([at(1, call), at(1, task)]), at(1, call));
+        assert_eq!(TimeoutReason::earliest([None]), None);
+    }
+
+    #[test]
+    fn each_reason_of_a_deadline_has_its_text() {
+        use TimeoutReason as R;
+        for (reason, text) in [
+            (R::Negotiation, "the handshake is not answered"),
+            (R::Call, "a call that was made is not answered"),
+            (R::CallAge, "a call that was received is not answered"),
+            (R::Notification, "progress or a log message is held back"),
+            (R::Changes, "changes are held back"),
+            (R::GracePeriod, "calls are open after the end of the input"),
+            (R::KeepAlive, "a ping is due or not answered"),
+            (R::Task, "a task is looked at"),
+            (R::Trim, "buffers are idle"),
+            (R::EventStream, "an event stream begins, is silent or expires"),
+            (R::Session, "a session may be idle"),
+            (R::TokenDecision, "a token is not decided on"),
+            (R::Response, "a response is not complete"),
+            (R::Credential, "a request waits for a credential"),
+            (R::Retry, "a request is sent again"),
+            (R::SessionStart, "a session is not confirmed"),
+            (R::Connect, "a connection is not established"),
+            (R::IdleConnection, "a connection is idle"),
+            (R::Head, "a head is not complete"),
+            (R::Body, "a body is not complete"),
+            (R::SlowReader, "the peer takes no bytes"),
+            (R::Linger, "a connection is being closed"),
+        ] {
+            assert_eq!(alloc::format!("{reason}"), text);
+        }
+        assert_eq!(
+            alloc::format!("{} {:?}", Instant::from_micros(1_000_007), Instant::ZERO),
+            "1.000007s Instant(0)"
+        );
+    }
 }

@@ -326,4 +326,121 @@ mod tests {
             assert_eq!(call.is_access_refused(), !is_passing, "{call}");
         }
     }
+
+    // covers: SEC-019
+    #[test]
+    fn each_error_says_where_it_happened_and_why() {
+        let scopes = || Scopes::parse("files:read").expect("a scope");
+        let refused = |description| ErrorKind::Refused { code: "access_denied".into(), description };
+        for (step, kind, rule, text) in [
+            (
+                Step::Store,
+                ErrorKind::Locked("another process has it".into()),
+                "",
+                "the token store at a: another process has it",
+            ),
+            (Step::Challenge, ErrorKind::Status(500), "", "the challenge at a: HTTP status 500"),
+            (
+                Step::ResourceMetadata,
+                ErrorKind::Fetch(FetchFailure::Unreachable("no route".into())),
+                "",
+                "the protected resource metadata at a: no route",
+            ),
+            (
+                Step::ServerMetadata,
+                ErrorKind::Redirected("https://b\u{7}".into()),
+                "AUTH-030",
+                "the authorization server metadata at a: a redirect to https://b\\u{7} is not followed (AUTH-030)",
+            ),
+            (
+                Step::Registration,
+                ErrorKind::Unsupported("no way to get a client id".into()),
+                "",
+                "the client registration at a: no way to get a client id",
+            ),
+            (
+                Step::Authorization,
+                refused(Some("not\nyou".into())),
+                "",
+                "the authorization request at a: refused with `access_denied` (not\\nyou)",
+            ),
+            (
+                Step::DeviceAuthorization,
+                refused(None),
+                "",
+                "the device authorization request at a: refused with `access_denied`",
+            ),
+            (
+                Step::TokenExchange,
+                ErrorKind::Fetch(FetchFailure::TimedOut),
+                "",
+                "the token exchange at a: no answer in time",
+            ),
+            (
+                Step::Token,
+                ErrorKind::Fetch(FetchFailure::Forbidden("127.0.0.1".into())),
+                "",
+                "the token request at a: the host has no address that this server may refer to (127.0.0.1)",
+            ),
+            (
+                Step::Refresh,
+                ErrorKind::Fetch(FetchFailure::TooLarge),
+                "",
+                "the refresh request at a: the answer is too large",
+            ),
+            (
+                Step::Revocation,
+                ErrorKind::TooManyRequests,
+                "",
+                "the revocation request at a: too many requests",
+            ),
+            (
+                Step::Token,
+                ErrorKind::InsufficientScope { scopes: scopes() },
+                "AUTH-057",
+                "the token request at a: the scopes are not sufficient, although the token has all that were asked for; \
+                 the server asks for the scopes `files:read` (AUTH-057)",
+            ),
+            (
+                Step::Token,
+                ErrorKind::LoginRequired { scopes: Scopes::default() },
+                "",
+                "the token request at a: a user has to log in",
+            ),
+            (
+                Step::Token,
+                ErrorKind::TokenRefused { is_bound: true },
+                "",
+                "the token request at a: the server refuses a token that its authorization server issued just now",
+            ),
+            (
+                Step::Authorization,
+                ErrorKind::TimedOut,
+                "",
+                "the authorization request at a: no answer in time",
+            ),
+            (
+                Step::Authorization,
+                ErrorKind::NoRedirect,
+                "",
+                "the authorization request at a: no redirect in time; the registration of the client is forgotten",
+            ),
+            (Step::Store, "the disk is full".into(), "", "the token store at a: the disk is full"),
+            (Step::Store, String::from("read only").into(), "", "the token store at a: read only"),
+            (
+                Step::Token,
+                ErrorKind::Invalid("`expires_in` is negative".into()),
+                "RFC 6749",
+                "the token request at a: `expires_in` is negative (RFC 6749)",
+            ),
+        ] {
+            let error = Error::new(step, "a".into(), kind.clone(), rule);
+            assert_eq!(alloc::format!("{error}"), text);
+            assert_eq!((error.step(), error.server(), error.kind(), error.rule()), (step, "a", &kind, rule));
+            assert_eq!(error.is_login_required(), matches!(kind, ErrorKind::LoginRequired { .. }));
+        }
+        let local = Error::local(Step::Store, "a", "the disk is full");
+        assert_eq!((local.kind(), local.rule()), (&ErrorKind::Local("the disk is full".into()), ""));
+        assert_eq!(clipped(&"\u{e9}".repeat(513)).chars().count(), 512);
+    }
 }

@@ -632,4 +632,42 @@ mod tests {
         assert_eq!(words, ["Red", "green", "shred"]);
         assert_eq!(words.into_completion().expect("a result").completion.total, Some(3));
     }
+
+    // covers: RES-020, PROMPT-006, COMP-004
+    #[test]
+    fn all_forms_of_a_value_convert_alike() {
+        let blob = || [0u8, 255].as_slice().into_read_result("a:b", Some("a/b"));
+        let expected = blob().expect("a result");
+        let text = serde_json::to_string(&expected).expect("JSON");
+        assert_eq!(text, r#"{"contents":[{"uri":"a:b","blob":"AP8=","mimeType":"a/b"}]}"#);
+        let contents = expected.contents.clone();
+        for result in [
+            bytes::Bytes::from_static(&[0, 255]).into_read_result("a:b", Some("a/b")),
+            Ok::<_, String>(Some(alloc::vec![0u8, 255])).into_read_result("a:b", Some("a/b")),
+            // What is a result already has its own URI and type.
+            expected.clone().into_read_result("c:d", None),
+            contents.into_read_result("c:d", None),
+        ] {
+            assert_eq!(result, Ok(expected.clone()));
+        }
+        let prompt = "hi".into_prompt_result().expect("a result");
+        let message = || PromptMessage::user(Content::text("hi"));
+        for result in [
+            message().into_prompt_result(),
+            alloc::vec![message()].into_prompt_result(),
+            prompt.clone().into_prompt_result(),
+            Ok::<_, String>(String::from("hi")).into_prompt_result(),
+        ] {
+            assert_eq!(result, Ok(prompt.clone()));
+        }
+        let many: Vec<String> = (0..101).map(|n| n.to_string()).collect();
+        let mut uncut = CompleteResult::from_suggestions(Vec::new());
+        uncut.completion.values.clone_from(&many);
+        for completion in [uncut.into_completion(), Ok::<_, String>(many).into_completion()] {
+            assert_eq!(completion.expect("a result").completion.values.len(), 100);
+        }
+        assert!(Err::<Vec<String>, _>("x").into_completion().is_err());
+        let failure = Failure::new(&fmt::Error).with_message("no");
+        assert_eq!((failure.message(), &*failure.to_string()), ("no", "no"));
+    }
 }

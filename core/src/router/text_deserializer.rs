@@ -271,4 +271,58 @@ mod tests {
         let wrong = Values::new().list("name", ["x"]);
         assert_eq!(read_values::<TextOrder>(&wrong).expect_err("a list").to_string(), "`name` is a list");
     }
+
+    #[test]
+    fn each_type_of_number_names_what_does_not_fit() {
+        #[derive(Deserialize, Debug, PartialEq)]
+        struct Wrapped(i8);
+        #[derive(Deserialize, Debug, PartialEq)]
+        struct Numbers {
+            a: Wrapped,
+            b: (i16, i32),
+            c: i64,
+            d: (u16, u64),
+            e: f32,
+            f: char,
+        }
+        let right = [("a", "-128"), ("c", "-9223372036854775808"), ("e", "0.5"), ("f", "\u{e9}")];
+        let values = right.iter().fold(Values::new(), |values, (name, text)| values.text(*name, *text));
+        let values = values.list("b", ["-32768", "-2147483648"]).list("d", ["65535", "18446744073709551615"]);
+        let numbers = read_values::<Numbers>(&values).expect("numbers");
+        let Numbers { a, b, c, d, e, f } = numbers;
+        assert_eq!((a, b, c), (Wrapped(i8::MIN), (i16::MIN, i32::MIN), i64::MIN));
+        assert_eq!((d, e, f), ((u16::MAX, u64::MAX), 0.5, '\u{e9}'));
+        fn refused<T: DeserializeOwned + fmt::Debug>(text: &str) -> String {
+            #[derive(Deserialize, Debug)]
+            struct One<T> {
+                #[serde(rename = "n")]
+                _n: T,
+            }
+            read::<One<T>>([("n", text)].into_iter()).expect_err("no such value").to_string()
+        }
+        let integers =
+            [refused::<i8>("128"), refused::<i16>("1e1"), refused::<i32>(""), refused::<i64>("1.0")];
+        assert_eq!(integers, ["`n` is not an integer that fits"; 4]);
+        let unsigned =
+            [refused::<u8>("256"), refused::<u16>("-1"), refused::<u32>("x"), refused::<u64>(" 1")];
+        assert_eq!(unsigned, ["`n` is not an integer that fits"; 4]);
+        assert_eq!([refused::<f32>("one"), refused::<f64>("")], ["`n` is not a number"; 2]);
+        assert_eq!(refused::<char>("ab"), "`n` is not a single character");
+        assert_eq!(refused::<()>("x"), "`n`: invalid type: string \"x\", expected unit");
+    }
+
+    #[test]
+    fn all_texts_deserialize_to_maps_and_pairs() {
+        use alloc::collections::BTreeMap;
+        let pairs = [("a", "1"), ("b", "2")];
+        let map = read::<BTreeMap<String, u8>>(pairs.into_iter()).expect("a map");
+        assert_eq!(map, BTreeMap::from([("a".into(), 1), ("b".into(), 2)]));
+        let list = read::<Vec<(String, u8)>>(pairs.into_iter()).expect("pairs");
+        assert_eq!(list, [("a".into(), 1), ("b".into(), 2)]);
+        let any = read::<serde_json::Value>(pairs.into_iter()).expect("any value");
+        assert_eq!(any.to_string(), r#"{"a":"1","b":"2"}"#);
+        let values = Values::new().text("a", "1").list("b", ["2", "3"]);
+        let any = read_values::<serde_json::Value>(&values).expect("any value");
+        assert_eq!(any.to_string(), r#"{"a":"1","b":["2","3"]}"#);
+    }
 }
