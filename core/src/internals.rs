@@ -205,3 +205,59 @@ pub fn check_client(engine: &crate::client::Engine) {
     engine.check_sums();
     let _ = engine;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Message<'_> {
+        Message::parse(text.as_bytes(), &Limits::default())
+            .unwrap_or_else(|refused| panic!("{text}: {refused:?}"))
+    }
+
+    // covers: BASE-001
+    #[test]
+    fn messages_are_written_again_as_they_were_read() {
+        for text in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"b":1}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            r#"{"jsonrpc":"2.0","id":"a","result":{"b":[1]}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"bad"}}"#,
+            r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"bad"}}"#,
+        ] {
+            let message = parse(text);
+            let written = message.write().unwrap_or_else(|| panic!("{text}: not written"));
+            assert_eq!(core::str::from_utf8(&written), Ok(&*alloc::format!("{text}\n")));
+            assert_eq!(message.is_response(), message.method().is_empty(), "{text}");
+            assert!(message.survives_known_meta(&Limits::default()), "{text}");
+        }
+        // No engine makes such an id.
+        assert_eq!(parse(r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#).write(), None);
+    }
+
+    #[test]
+    fn parts_of_a_message_are_its_texts() {
+        let text = r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"b","arguments":[1],"_meta":{"c":2}}}"#;
+        let message = parse(text);
+        let params = r#"{"name":"b","arguments":[1],"_meta":{"c":2}}"#.as_bytes();
+        assert_eq!(message.values(), [Some(params), Some(b"[1]"), Some(br#"{"c":2}"#), None]);
+        assert_eq!((message.id().as_deref(), message.method()), (Some(&br#""a""#[..]), "tools/call"));
+        assert!(message.survives_known_meta(&Limits::default()));
+        let refused = Message::parse(br#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, &Limits::default());
+        let refused = refused.expect_err("another version");
+        assert_eq!((refused.reason, refused.has_method), (MalformedMessage::Version, true));
+        assert!(!refused.is_response);
+        let batch = split_batch(&Bytes::from_static(b"[1, {}]"), &Limits::default()).expect("a batch");
+        assert_eq!(batch, [&b"1"[..], b"{}"]);
+    }
+
+    #[cfg(feature = "auth")]
+    #[test]
+    fn forms_are_parsed_as_they_were_written() {
+        let written = write_form([("a b", "c&d"), ("\u{e9}", "")]);
+        let pairs = parse_form(&written).expect("a form");
+        assert_eq!(pairs, [("a b".into(), "c&d".into()), ("\u{e9}".into(), String::new())]);
+        assert_eq!(parse_form("a=%4"), None);
+    }
+}

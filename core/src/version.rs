@@ -279,4 +279,29 @@ mod tests {
         assert_eq!(set.era(Era::Legacy).newest(), Some(Version::V2024_11_05));
         assert!(VersionSet::MODERN.era(Era::Legacy).is_empty());
     }
+
+    #[test]
+    fn sets_are_shown_newest_first() {
+        let set = VersionSet::only(Version::V2024_11_05).with(Version::V2025_06_18);
+        assert_eq!(
+            alloc::format!("{set} {set:?} {}", VersionSet::NONE),
+            "2025-06-18, 2024-11-05 {2025-06-18, 2024-11-05} "
+        );
+        let mut out = Vec::new();
+        set.write(&mut out);
+        assert_eq!(out, br#"["2025-06-18","2024-11-05"]"#);
+    }
+
+    // covers: VER-022
+    #[test]
+    fn known_era_is_stored_as_a_word() {
+        for (era, word) in [(KnownEra::Modern, "modern"), (KnownEra::Legacy, "legacy")] {
+            assert_eq!(
+                (era.to_string(), word.parse(), era.saves_probe()),
+                (word.into(), Ok(era), word == "legacy")
+            );
+        }
+        let error = "Modern".parse::<KnownEra>().expect_err("another case");
+        assert_eq!(error.to_string(), "neither `modern` nor `legacy`");
+    }
 }
