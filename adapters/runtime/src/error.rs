@@ -112,6 +112,8 @@ impl fmt::Display for OutputSchemaViolation {
 pub struct ConnectionClosed {
     /// Reason of the end.
     pub fault: Fault,
+    /// The error of the stream that ended the connection, if one did; it was returned once, as [`Error::Io`].
+    pub io_error: Option<String>,
     /// Whether the connection was ready for calls.
     pub was_ready: bool,
     /// Program of the server, if it is a process started by this client.
@@ -225,6 +227,8 @@ impl fmt::Display for ConnectionClosed {
             let behaviour =
                 if only_noise { "sent only lines that are not messages" } else { "echoes its input" };
             f.write_str(behaviour)?;
+        } else if let Some(error) = &self.io_error {
+            write!(f, "no connection to {server}: {error}")?;
         } else if let (true, Some(status)) = (self.is_ended_by_peer(), self.exit_status) {
             let when = match (self.was_ready, &self.fault) {
                 (false, Fault::Truncated { .. }) => {
@@ -246,7 +250,7 @@ impl fmt::Display for ConnectionClosed {
         if let (Some(noise), false) = (&self.noise, self.was_ready) {
             write!(f, "; its first line was {noise:?}")?;
         }
-        if let (true, Some(status)) = (is_not_mcp, self.exit_status) {
+        if let (true, Some(status)) = (is_not_mcp || self.io_error.is_some(), self.exit_status) {
             write!(f, "; it ended ({status})")?;
         }
         f.write_str(self.advice(is_not_mcp))?;
@@ -292,6 +296,7 @@ impl ConnectionClosed {
     pub(crate) const fn unknown(fault: Fault) -> Self {
         Self {
             fault,
+            io_error: None,
             was_ready: true,
             program: None,
             url: None,

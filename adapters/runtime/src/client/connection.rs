@@ -80,6 +80,8 @@ pub struct Connection {
     closed: Option<Arc<ConnectionClosed>>,
     /// An I/O error that has not been reported.
     io_error: Option<io::Error>,
+    /// The text of the I/O error that was reported.
+    reported_io_error: Option<String>,
     noise: Option<String>,
     received_message: bool,
     /// Number of events handled so far.
@@ -113,6 +115,7 @@ impl Connection {
             fault: None,
             closed: None,
             io_error: None,
+            reported_io_error: None,
             noise: None,
             received_message: false,
             event_count: 0,
@@ -456,16 +459,18 @@ impl Connection {
 
     /// Returns the error that describes the end of the connection.
     ///
-    /// This is [`Error::Io`] once for an I/O error, and [`Error::Closed`] otherwise. May wait up to
+    /// This is [`Error::Io`] once for an I/O error, and [`Error::Closed`], which has its text, otherwise. May wait up to
     /// `exit_status_timeout` for the exit status of the server.
     pub fn closed_error(&mut self) -> Error {
         if let Some(error) = self.io_error.take().or_else(|| self.transport.take_error()) {
+            self.reported_io_error.get_or_insert_with(|| error.to_string());
             return Error::Io(error);
         }
         if self.closed.is_none() {
             let fault = self.fault.clone().unwrap_or(Fault::Closed);
             let mut closed = ConnectionClosed {
                 fault,
+                io_error: self.reported_io_error.clone(),
                 was_ready: self.was_ready,
                 program: None,
                 url: None,
