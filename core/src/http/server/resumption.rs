@@ -621,6 +621,12 @@ mod tests {
         assert_eq!(events(log.events_after(3, 2, Some(2))), Some([].into()));
         assert_eq!(events(log.events_after(1, 2, Some(3))), Some([3].into()));
         assert_eq!(log.bytes, 2 * (10 + ENTRY_OVERHEAD));
+        // One that needs the whole budget fits, and one byte more does not.
+        for (budget, kept) in [(10 + ENTRY_OVERHEAD, 1), (9 + ENTRY_OVERHEAD, 0)] {
+            let mut log = ReplayLog::default();
+            (1..=2).for_each(|event| log.push(entry(1, event, false), budget, memory));
+            assert_eq!(log.entries().len(), kept);
+        }
         // A withdrawn message is not replayed, and leaves no gap.
         log.withdraw(1, 3);
         log.withdraw(1, 99);
