@@ -485,3 +485,37 @@ fn input_requests_never_go_on_a_get_stream() {
         }
     }
 }
+
+// covers: SSE-013
+#[test]
+fn events_have_no_ids_where_nothing_is_kept() {
+    for (replay, has_ids) in [(0, false), (1 << 10, true)] {
+        let mut run = LoggingSession::new(Config::new().replay_bytes(replay));
+        let stream = run.get("");
+        run.log(0);
+        let events = run.web.response(stream).events();
+        assert!(
+            !events.is_empty() && events.iter().all(|event| event.id.is_empty() != has_ids),
+            "{events:?}"
+        );
+    }
+}
+
+// covers: HTTP-055
+#[test]
+fn stream_takes_messages_while_its_body_has_room() {
+    let mut run = LoggingSession::new(Config::new());
+    let [old, new] = [0; 2].map(|_| run.get(""));
+    run.web.auto_transmits = false;
+    let pending = |run: &mut LoggingSession, x| {
+        encode(run);
+        run.web.server.transmit(run.web.now, x).len()
+    };
+    run.log(0);
+    let short = pending(&mut run, new);
+    // The body is full, to the byte, and the next message goes to the other stream.
+    run.log((16 << 10) - 2 * short);
+    assert_eq!(pending(&mut run, new), 16 << 10);
+    run.log(0);
+    assert_eq!((pending(&mut run, new), pending(&mut run, old)), (16 << 10, short));
+}

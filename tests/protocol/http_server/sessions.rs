@@ -78,3 +78,11 @@ fn principal_beyond_its_session_limit_evicts_only_its_own() {
     assert_eq!(open(&mut web, "greedy"), None);
     assert!(open(&mut web, "other").is_some());
 }
+
+#[test]
+fn configuration_is_shown_as_it_was_set() {
+    let config = Config::new().path("/tides").session_idle_timeout(secs(80)).store_timeout(secs(3));
+    let web = harness(config);
+    let config = web.server.config();
+    assert_eq!((config.endpoint_path(), config.record_lifetime()), ("/tides", secs(90)));
+}

@@ -190,7 +190,12 @@ impl Server {
                 self.begin_events(key);
             }
             None => {
-                // The stream has ended; the rest of it is in the replay log.
+                // The stream has ended; the rest of it is in the replay log, and its ids say as before whose it is.
+                if let Some(x) = self.exchanges.get_mut(key) {
+                    let after = x.headers.last_event_id().ok().flatten().and_then(parse_event_id);
+                    let note = after.map(|(.., note)| note).filter(|note| !note.is_empty());
+                    x.event_note = note.map(|note| EventNote::Text(note.into()));
+                }
                 self.begin_events(key);
                 self.finish(key);
             }
