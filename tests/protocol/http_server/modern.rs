@@ -594,35 +594,44 @@ fn each_stream_has_its_first_comment_after_the_interval() {
 
 #[test]
 fn answer_behind_more_than_a_body_holds_arrives() {
-    let mut web = harness(Config::new());
-    let x = web.post(
-        &CALL_FIELDS,
-        &modern_request(1, "tools/call", ECHO_PARAMS)
-            .replace("\"_meta\":{", "\"_meta\":{\"io.modelcontextprotocol/logLevel\":\"debug\","),
-    );
-    let call = web.expect_call();
-    web.auto_transmits = false;
-    let now = web.now;
-    #[expect(deprecated, reason = "tested until its removal")]
-    let log = |web: &mut mcp_tests::harness::HttpServerHarness, length: usize| {
-        let text = "x".repeat(length);
-        _ = web.server.engine().log(now, call.id(), &LoggingLevel::Info, None, &text);
-        while web.server.poll_ready(now).is_some() {}
-        web.server.transmit(now, x).len()
-    };
-    // The body takes messages while it has less than 16 KiB, to the byte.
-    let short = log(&mut web, 1);
-    let full = log(&mut web, (16 << 10) - 2 * short + 1);
-    assert_eq!((full, log(&mut web, 1)), (16 << 10, 16 << 10));
-    web.server.engine().complete(now, call.id(), &CallToolResult::text("done")).expect("open");
-    while web.server.poll_ready(now).is_some() {}
-    assert_eq!(web.server.transmit(now, x).len(), 16 << 10);
-    web.auto_transmits = true;
-    web.transmit_all();
-    web.transmit_exchange(x);
-    let messages = web.response(x).messages();
-    assert!(web.response(x).is_complete && messages.len() == 4, "{}", messages.len());
-    assert_eq!(messages[3]["result"]["content"][0]["text"], "done");
+    for is_modern in [true, false] {
+        let mut web = harness(Config::new());
+        let x = if is_modern {
+            let body = modern_request(1, "tools/call", ECHO_PARAMS)
+                .replace("\"_meta\":{", "\"_meta\":{\"io.modelcontextprotocol/logLevel\":\"debug\",");
+            web.post(&CALL_FIELDS, &body)
+        } else {
+            let id = open_session(&mut web, "2025-11-25");
+            web.post(&[("Mcp-Session-Id", &id)], &legacy_request(2, "tools/call", ECHO_PARAMS))
+        };
+        let call = web.expect_call();
+        web.auto_transmits = false;
+        let now = web.now;
+        let pending = |web: &mut mcp_tests::harness::HttpServerHarness| {
+            while web.server.poll_ready(now).is_some() {}
+            web.server.transmit(now, x).len()
+        };
+        #[expect(deprecated, reason = "tested until its removal")]
+        let log = |web: &mut mcp_tests::harness::HttpServerHarness, length: usize| {
+            let text = "x".repeat(length);
+            _ = web.server.engine().log(now, call.id(), &LoggingLevel::Info, None, &text);
+            pending(web)
+        };
+        // The body takes messages while it has less than 16 KiB, to the byte.
+        let [first, second] = [(); 2].map(|()| log(&mut web, 1));
+        let rest = (16 << 10) - second - (second - first) + 1;
+        for length in [rest, 1, 10_000, 10_000, 10_000] {
+            assert_eq!(log(&mut web, length), 16 << 10, "{length}");
+        }
+        web.server.engine().complete(now, call.id(), &CallToolResult::text("done")).expect("open");
+        assert_eq!(pending(&mut web), 16 << 10);
+        web.auto_transmits = true;
+        web.transmit_all();
+        web.transmit_exchange(x);
+        let messages = web.response(x).messages();
+        assert!(web.response(x).is_complete && messages.len() == 8, "{}", messages.len());
+        assert_eq!(messages[7]["result"]["content"][0]["text"], "done");
+    }
 }
 
 // covers: HTTP-058

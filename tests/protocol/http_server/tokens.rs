@@ -462,7 +462,8 @@ fn refusal_of_a_token_says_why_and_a_validator_sees_the_method() {
             _ => Ok(Arc::new(identity("alice"))),
         })
     });
-    assert!(format!("{:?}", web.server).contains("Validator"));
+    let shown = format!("{:?}", web.server);
+    assert!(shown.contains("Validator") && shown.contains("Protected {"), "{shown}");
     for (token, status, reason) in [
         ("", 401, "a good token is needed"),
         ("Bearer bad", 401, "a good token is needed"),

@@ -541,3 +541,16 @@ fn call_is_not_repeated_beyond_the_calls_of_a_session() {
     run_call(&mut all, 0);
     assert_done(&all, 0, x, 77);
 }
+
+// covers: HTTP-070, SSE-027
+#[test]
+fn call_of_a_session_that_ends_does_not_wait_for_the_store() {
+    let (mut all, id) = cluster(2);
+    let (_, x, _) = stream_call(&mut all, 1, &id, 77);
+    all.held = Some(Vec::new());
+    let deleted = all.delete(1, &id);
+    assert_eq!(all.processes[1].response(deleted).status, 204);
+    assert!(all.processes[1].response(x).is_complete);
+    all.answer_held();
+    assert!(answers(&all, 1, x).is_empty());
+}
