@@ -315,6 +315,27 @@ fn break_connection(version: &str) -> Vec<usize> {
     outcomes
 }
 
+// covers: HTTP-055, HTTP-056
+#[test]
+fn message_that_was_sent_with_the_head_is_not_lost() {
+    for (version, cut) in
+        ["1.1", "1.0"].into_iter().flat_map(|version| (0..600).map(move |cut| (version, cut)))
+    {
+        let mut run = LoggingSession::new(Config::new());
+        run.web.auto_transmits = false;
+        run.log(0);
+        let mut broken = StreamConnection::open(&mut run, version);
+        broken.write(&mut run, cut);
+        let has_head = broken.read.windows(4).any(|bytes| bytes == b"\r\n\r\n");
+        let arrived = if has_head { broken.numbers() } else { Vec::new() };
+        broken.connection.abandon(run.web.now, &mut run.web.server);
+        let mut next = StreamConnection::open(&mut run, "1.1");
+        next.write(&mut run, usize::MAX);
+        let all: Vec<usize> = arrived.into_iter().chain(next.numbers()).collect();
+        assert_eq!(all, [1], "HTTP/{version}, cut after {cut} bytes");
+    }
+}
+
 /// A connection whose messages have all arrived is closed in order.
 #[test]
 fn connection_that_ends_after_its_messages_is_not_reset() {
