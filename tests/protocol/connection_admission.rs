@@ -55,7 +55,9 @@ fn held_request_waits_and_is_then_served_or_refused() {
         for refuses in [false, true] {
             let (now, mut server) = (seconds(1), new_server());
             let mut connection = Connection::new(now, HttpLimits::default());
+            assert_eq!(connection.admission(), Admission::Open);
             connection.set_admission(Admission::Held);
+            assert_eq!(connection.admission(), Admission::Held);
             connection.handle_input(now, &GET[..cut]);
             connection.drive(now, &mut server);
             assert!(!connection.is_head_held(), "{cut}");

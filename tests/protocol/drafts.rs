@@ -224,6 +224,10 @@ fn session_headers() {
             let fields = [("Mcp-Session-Id", &*id), ("Mcp-Method", "ping")];
             let x = web.post(&fields, &legacy_request(9, "ping", ""));
             assert_eq!(web.response(x).status, 200);
+            // Nor does the draft ask for the name of a task, which this server does not have.
+            let fields = [("Mcp-Session-Id", &*id), ("Mcp-Method", "tasks/get")];
+            let x = web.post(&fields, &legacy_request(10, "tasks/get", "\"taskId\":\"x\""));
+            assert_eq!(refusal(&web, x), (200, -32601));
         }
     }
 }

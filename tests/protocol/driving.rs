@@ -8,9 +8,10 @@ use mcp_proto::h1::{HttpLimits, server};
 use mcp_proto::http::server::Connection;
 use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::{CallOptions, Instant, VersionSet};
+use mcp_tests::harness::HttpServerHarness;
 use serde_json::json;
 
-use super::http_server::harness as web_harness;
+use super::http_server::{CALL_FIELDS, harness as web_harness, modern_request};
 use crate::protocol::common::{client, ms, secs, server as config};
 
 const NOW: Instant = Instant::from_micros(5_000_000);
@@ -202,6 +203,62 @@ fn calls_without_need_have_no_effect_while_the_clock_advances() {
         assert!(client.poll_event(now).is_none());
     }
     assert!(client.poll_timeout().is_some_and(|at| at == NOW + secs(10)));
+}
+
+/// Returns a server over HTTP with a stream whose client reads nothing: it has a deadline every fifteen seconds, and no output.
+fn web_with_a_slow_reader() -> HttpServerHarness {
+    let mut web = web_harness(mcp_proto::http::server::Config::new());
+    web.auto_transmits = false;
+    let listen = modern_request(1, "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true}");
+    web.post(&[CALL_FIELDS[0], ("Mcp-Method", "subscriptions/listen")], &listen);
+    drain(&mut web);
+    while web.poll_event().is_some() {}
+    web
+}
+
+fn drain(web: &mut HttpServerHarness) {
+    while web.server.poll_ready(web.now).is_some() {}
+}
+
+fn pass_deadlines(web: &mut HttpServerHarness) {
+    for _ in 0..100 {
+        web.now = web.server.poll_timeout().expect("the stream is open");
+        web.server.handle_timeout(web.now);
+    }
+}
+
+#[test]
+fn deadlines_of_a_web_server_without_output_may_pass() {
+    let mut web = web_with_a_slow_reader();
+    pass_deadlines(&mut web);
+    drain(&mut web);
+}
+
+#[test]
+#[should_panic(expected = "poll until there is nothing before you wait")]
+fn exchanges_that_are_never_polled_are_told() {
+    let mut web = web_with_a_slow_reader();
+    web.send_request("GET", "/nowhere", &[], "");
+    pass_deadlines(&mut web);
+}
+
+#[test]
+#[should_panic(expected = "poll until there is nothing before you wait")]
+fn events_of_a_web_server_that_are_never_polled_are_told() {
+    let mut web = web_with_a_slow_reader();
+    web.send_request("GET", "/mcp", &[("Host", "evil.example")], "");
+    drain(&mut web);
+    pass_deadlines(&mut web);
+}
+
+#[test]
+#[should_panic(expected = "poll until there is nothing before you wait")]
+fn events_of_its_engine_that_are_never_polled_are_told() {
+    let mut web = web_with_a_slow_reader();
+    let note = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+    web.post(&[CALL_FIELDS[0], ("Mcp-Method", "notifications/cancelled")], note);
+    drain(&mut web);
+    pass_deadlines(&mut web);
 }
 
 /// One instant is long enough for any number of bytes.

@@ -493,3 +493,74 @@ fn passed_deadline_is_never_reported_again() {
         }
     }
 }
+
+#[test]
+fn connection_is_idle_while_nothing_is_read_answered_or_written() {
+    let mut harness = ConnectionHarness::new(Config::new());
+    (harness.answers_calls, harness.reads_output) = (false, false);
+    assert!(harness.connection.is_idle());
+    let request = post_request(1, "one", "");
+    harness.feed(&request[..10]);
+    assert!(!harness.connection.is_idle(), "a head has begun");
+    harness.feed(&request[10..]);
+    assert!(!harness.connection.is_idle(), "a call is under way");
+    let call = harness.calls.pop().expect("called");
+    harness.answer(&call);
+    harness.run_turn();
+    assert!(harness.connection.exchange().is_none() && !harness.connection.is_idle(), "the answer is unsent");
+    harness.reads_output = true;
+    harness.run_turn();
+    assert!(harness.connection.is_idle());
+}
+
+#[test]
+fn call_shows_the_description_of_its_connection() {
+    for is_known in [false, true] {
+        let mut harness = ConnectionHarness::new(Config::new());
+        harness.answers_calls = false;
+        if is_known {
+            let info = server::ConnectionInfo::new().peer_addr(([127, 0, 0, 1], 5_000)).extension("a lane");
+            harness.connection.set_info(info);
+        }
+        // Each request of it.
+        for id in 1..3 {
+            harness.feed(&post_request(id, "one", ""));
+            let call = harness.calls.pop().expect("called");
+            let http = call.http().expect("over HTTP");
+            assert_eq!(http.peer_addr().map(|peer| peer.port()), is_known.then_some(5_000));
+            let lane = http.connection().and_then(|connection| connection.extensions().get::<&str>());
+            assert_eq!(lane, is_known.then_some(&"a lane"));
+            harness.answer(&call);
+            harness.run_turn();
+        }
+    }
+}
+
+#[test]
+fn fault_of_malformed_input_is_told_once() {
+    let mut harness = ConnectionHarness::new(Config::new());
+    harness.feed(&post_request(1, "one", ""));
+    assert_eq!(harness.connection.take_fault(), None);
+    harness.feed(b"no request\r\n\r\n");
+    assert!(harness.connection.take_fault().is_some() && harness.connection.take_fault().is_none());
+    assert!(harness.text().contains("HTTP/1.1 400 "), "{}", harness.text());
+}
+
+#[test]
+fn reader_that_takes_nothing_makes_no_progress() {
+    let mut harness = ConnectionHarness::new(Config::new());
+    harness.reads_output = false;
+    harness.feed(&post_request(1, "one", ""));
+    let deadline = harness.connection.poll_timeout();
+    assert_eq!(deadline, Some(harness.now + h1::HttpLimits::default().body_idle_timeout));
+    harness.now = harness.now + Duration::from_secs(1);
+    harness.connection.consume(0);
+    harness.run_turn();
+    assert_eq!(harness.connection.poll_timeout(), deadline);
+    harness.connection.consume(1);
+    harness.run_turn();
+    assert_eq!(harness.connection.poll_timeout(), deadline.map(|at| at + Duration::from_secs(1)));
+    harness.now = harness.now + h1::HttpLimits::default().body_idle_timeout;
+    harness.advance(Duration::ZERO);
+    assert!(harness.connection.wants_reset() && !harness.connection.wants_input());
+}

@@ -163,3 +163,32 @@ fn tokens_of_one_connection_keep_their_identities() {
         assert_eq!((status, call.authorization().map(|party| party.principal())), (200, Some(name)));
     }
 }
+
+// covers: SEC-004
+#[test]
+fn accepted_post_alone_is_remembered() {
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let asked = seen.clone();
+    let mut run = TokenConnection::new(move |request| {
+        let mut asked = asked.lock().expect("no panic");
+        // The memory of the text tells whether it is that of an earlier request.
+        asked.push((request.method, request.token.reveal().as_ptr() as usize));
+        Some(if asked.len() == 1 { Err(Denial::invalid_token()) } else { Ok(alice()) })
+    });
+    let get = format!(
+        "GET /mcp HTTP/1.1\r\nHost: mcp.example.com\r\nAccept: text/event-stream\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    );
+    let statuses = [401, 400, 200, 400, 200].map(|status| {
+        if status == 400 {
+            // There is no session whose stream it could be.
+            run.connection.handle_input(run.now, get.as_bytes());
+            run.drive();
+            run.finish().0
+        } else {
+            run.call(TOKEN).0
+        }
+    });
+    assert_eq!(statuses, [401, 400, 200, 400, 200]);
+    let methods: Vec<_> = seen.lock().expect("no panic").iter().map(|(method, _)| *method).collect();
+    assert_eq!(methods, ["POST", "GET", "POST", "GET", "POST"]);
+}

@@ -169,6 +169,30 @@ mod tests {
         assert!(record.text.ends_with("WWW-Authenticate: Bearer scope=x"), "a challenge is not a secret");
         let answer = HeadRecord::response(Instant::ZERO, Direction::Out, 200, fields.into_iter());
         assert!(answer.text.starts_with("200\n") && !answer.text.contains("abc"));
+        // The query of a redirect alone is cut.
+        let fields: [(&str, &[u8]); 2] = [("Location", b"/a?b#c"), ("Referer", b"/a?b#c")];
+        let answer = HeadRecord::response(Instant::ZERO, Direction::Out, 302, fields.into_iter());
+        assert_eq!(answer.text, "302\nLocation: /a\nReferer: /a?b#c");
+    }
+
+    #[test]
+    fn records_beyond_the_limit_are_dropped_until_some_are_polled() {
+        let record: [fn(&mut HeadRecords); 3] = [
+            |records| {
+                let head = RequestHead { method: "GET", target: "/", fields: &[] };
+                records.record_request(Instant::ZERO, Direction::In, &head);
+            },
+            |records| records.record_response(Instant::ZERO, Direction::In, 200, &mut core::iter::empty()),
+            |records| records.record_body(Instant::ZERO, "<html>".into()),
+        ];
+        for (record, text) in record.into_iter().zip(["GET /", "200", "<html>"]) {
+            let mut records = HeadRecords::default();
+            (0..MAX_RECORDS + 2).for_each(|_| record(&mut records));
+            let first = records.poll().expect("a record");
+            assert_eq!((&*first.text, first.is_body), (text, text == "<html>"));
+            (0..2).for_each(|_| record(&mut records));
+            assert_eq!(core::iter::from_fn(|| records.poll()).count(), MAX_RECORDS);
+        }
     }
 
     #[test]

@@ -174,3 +174,20 @@ fn card_that_is_not_valid_is_not_served() {
     let error = card().remotes([secret]).configure(Config::new()).unwrap_err().to_string();
     assert!(error.starts_with("`remotes[0].variables.key.value`: ") && !error.contains("hunter2"), "{error}");
 }
+
+#[test]
+fn document_for_the_same_place_is_replaced() {
+    let document = |path: &'static str, text: &'static str| {
+        PublicDocument::at_path(path, "application/mcp-server-card+json", RawJson::new(text).expect("JSON"))
+    };
+    let config = Config::new()
+        .document(document("/a", "1"))
+        .document(document("/b", "2"))
+        .document(document("/a", "3"));
+    assert!(format!("{:?}", document("/a", "1")).contains("Fixed"));
+    let mut web = harness(config);
+    for (path, body) in [("/a", "3"), ("/b", "2")] {
+        let x = web.send_request("GET", path, &[], "");
+        assert_eq!(web.response(x).body, body);
+    }
+}

@@ -1,10 +1,14 @@
 //! Shares of streams and principals: which stream ends for a new one, and who is refused.
 
+use mcp_proto::head::RequestHead;
 use mcp_proto::http::server::{Config, Event, ExchangeId, Protected};
 use mcp_proto::server::Identity;
 use mcp_tests::harness::HttpServerHarness;
 
-use super::{CALL_FIELDS, ECHO_PARAMS, answer_call, harness, legacy_request, modern_request, open_session};
+use super::{
+    CALL_FIELDS, ECHO_PARAMS, answer_call, harness, initialize_request, legacy_request, modern_request,
+    open_session,
+};
 use crate::protocol::common::secs;
 
 fn open_get(web: &mut HttpServerHarness, session: &str) -> ExchangeId {
@@ -178,4 +182,53 @@ fn principal_has_a_limit_of_its_own() {
     let call_of_last = web.expect_call();
     answer_call(&mut web, &call_of_last);
     assert_eq!(web.response(last).status, 200);
+}
+
+// covers: SEC-005, SEC-018
+#[test]
+fn principal_that_needs_no_token_is_that_of_its_request() {
+    let protected = Protected::new("https://example.com/mcp", "https://as.example").expect("valid");
+    let body = modern_request(1, "tools/call", ECHO_PARAMS);
+    for is_protected in [false, true] {
+        let config = Config::new();
+        let mut web = harness(if is_protected { config.protected(protected.clone()) } else { config });
+        let fields: Vec<(&str, &[u8])> = CALL_FIELDS
+            .iter()
+            .chain(&[("host", "localhost"), ("accept", "*/*"), ("content-type", "application/json")])
+            .map(|(name, value)| (*name, value.as_bytes()))
+            .collect();
+        let head = RequestHead { method: "POST", target: "/mcp", fields: &fields };
+        let x = web.server.open_as(web.now, &head, None, Identity::new("alice"));
+        web.server.handle_body(web.now, x, body.clone().into_bytes().into());
+        web.server.handle_end(web.now, x);
+        if is_protected {
+            assert_eq!(
+                web.server.response(x).map(|response| response.status),
+                Some(401),
+                "tokens alone decide"
+            );
+        } else {
+            let call = web.expect_call();
+            assert_eq!(call.authorization().map(|party| party.principal()), Some("alice"));
+        }
+    }
+}
+
+// covers: HTTP-073, SEC-018
+#[test]
+fn principal_at_its_limit_can_end_its_session() {
+    let protected = Protected::new("https://example.com/mcp", "https://as.example").expect("valid");
+    let mut web = harness(Config::new().protected(protected).max_exchanges_per_principal(2));
+    web.server.set_validator(|_| Some(Ok(Identity::new("alice").into())));
+    let token = ("Authorization", "Bearer good");
+    let x = web.post(&[token], &initialize_request("2025-11-25"));
+    let id = web.response(x).field("mcp-session-id").expect("a session").to_owned();
+    let fields = [("Mcp-Session-Id", &*id), token];
+    let calls = [2, 3].map(|request| web.post(&fields, &legacy_request(request, "tools/call", ECHO_PARAMS)));
+    for (method, status) in [("POST", 503), ("GET", 503), ("DELETE", 204)] {
+        let body = if method == "POST" { legacy_request(4, "ping", "") } else { String::new() };
+        let x = web.send_request(method, "/mcp", &fields, &body);
+        assert_eq!(web.response(x).status, status, "{method}");
+    }
+    assert!(calls.iter().all(|x| web.response(*x).is_complete) && web.server.session_count() == 0);
 }

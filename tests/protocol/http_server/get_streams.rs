@@ -222,10 +222,10 @@ struct StreamConnection {
 }
 
 impl StreamConnection {
-    fn open(run: &mut LoggingSession) -> Self {
+    fn open(run: &mut LoggingSession, version: &str) -> Self {
         let mut connection = Connection::new(run.web.now, HttpLimits::default());
         let head = format!(
-            "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nMcp-Session-Id: {}\r\n\r\n",
+            "GET /mcp HTTP/{version}\r\nHost: localhost\r\nAccept: text/event-stream\r\nMcp-Session-Id: {}\r\n\r\n",
             run.id
         );
         connection.handle_input(run.web.now, head.as_bytes());
@@ -253,8 +253,11 @@ impl StreamConnection {
     /// Returns the numbers in the events that have arrived completely, also those of an incomplete chunk.
     fn numbers(&self) -> Vec<usize> {
         let text = core::str::from_utf8(&self.read).expect("text");
-        let mut chunks = text.split_once("\r\n\r\n").expect("a head").1;
+        let (head, mut chunks) = text.split_once("\r\n\r\n").expect("a head");
         let mut body = String::new();
+        if !head.contains("chunked") {
+            body.push_str(core::mem::take(&mut chunks));
+        }
         while let Some((length, rest)) = chunks.split_once("\r\n") {
             let length = usize::from_str_radix(length, 16).expect("a length");
             body.push_str(rest.get(..length).unwrap_or(rest));
@@ -269,12 +272,19 @@ impl StreamConnection {
 // covers: HTTP-055, HTTP-056
 #[test]
 fn connection_that_breaks_inside_a_message_loses_nothing() {
+    for version in ["1.1", "1.0"] {
+        assert_eq!(break_connection(version), [0, 1, 2], "{version}");
+    }
+}
+
+/// Breaks a connection with two messages after each byte. Returns how many messages arrive before, each number once.
+fn break_connection(version: &str) -> Vec<usize> {
     let mut outcomes = Vec::new();
     for cut in 0.. {
         let mut run = LoggingSession::new(Config::new());
         run.web.auto_transmits = false;
-        let mut old = StreamConnection::open(&mut run);
-        let mut new = StreamConnection::open(&mut run);
+        let mut old = StreamConnection::open(&mut run, "1.1");
+        let mut new = StreamConnection::open(&mut run, version);
         old.write(&mut run, usize::MAX);
         new.write(&mut run, usize::MAX);
         run.log(0);
@@ -302,7 +312,48 @@ fn connection_that_breaks_inside_a_message_loses_nothing() {
         }
     }
     outcomes.dedup();
-    assert_eq!(outcomes, [0, 1, 2]);
+    outcomes
+}
+
+// covers: HTTP-055, HTTP-056
+#[test]
+fn message_that_was_sent_with_the_head_is_not_lost() {
+    for (version, cut) in
+        ["1.1", "1.0"].into_iter().flat_map(|version| (0..600).map(move |cut| (version, cut)))
+    {
+        let mut run = LoggingSession::new(Config::new());
+        run.web.auto_transmits = false;
+        run.log(0);
+        let mut broken = StreamConnection::open(&mut run, version);
+        broken.write(&mut run, cut);
+        let has_head = broken.read.windows(4).any(|bytes| bytes == b"\r\n\r\n");
+        let arrived = if has_head { broken.numbers() } else { Vec::new() };
+        broken.connection.abandon(run.web.now, &mut run.web.server);
+        let mut next = StreamConnection::open(&mut run, "1.1");
+        next.write(&mut run, usize::MAX);
+        let all: Vec<usize> = arrived.into_iter().chain(next.numbers()).collect();
+        assert_eq!(all, [1], "HTTP/{version}, cut after {cut} bytes");
+    }
+}
+
+/// A connection whose messages have all arrived is closed in order.
+#[test]
+fn connection_that_ends_after_its_messages_is_not_reset() {
+    for cut in [0, 1] {
+        let mut run = LoggingSession::new(Config::new());
+        run.web.auto_transmits = false;
+        let mut stream = StreamConnection::open(&mut run, "1.1");
+        stream.write(&mut run, usize::MAX);
+        run.log(0);
+        encode(&mut run);
+        stream.connection.drive(run.web.now, &mut run.web.server);
+        let unread = stream.connection.transmit().len();
+        stream.write(&mut run, if cut == 0 { usize::MAX } else { unread - 10 });
+        stream.connection.handle_eof(run.web.now);
+        stream.connection.drive(run.web.now, &mut run.web.server);
+        assert_eq!((stream.connection.wants_reset(), stream.connection.wants_close()), (cut == 1, true));
+        assert!(!stream.connection.wants_input());
+    }
 }
 
 /// A client's view of one stream.
@@ -454,4 +505,38 @@ fn input_requests_never_go_on_a_get_stream() {
             assert!(!web.response(get).is_complete);
         }
     }
+}
+
+// covers: SSE-013
+#[test]
+fn events_have_no_ids_where_nothing_is_kept() {
+    for (replay, has_ids) in [(0, false), (1 << 10, true)] {
+        let mut run = LoggingSession::new(Config::new().replay_bytes(replay));
+        let stream = run.get("");
+        run.log(0);
+        let events = run.web.response(stream).events();
+        assert!(
+            !events.is_empty() && events.iter().all(|event| event.id.is_empty() != has_ids),
+            "{events:?}"
+        );
+    }
+}
+
+// covers: HTTP-055
+#[test]
+fn stream_takes_messages_while_its_body_has_room() {
+    let mut run = LoggingSession::new(Config::new());
+    let [old, new] = [0; 2].map(|_| run.get(""));
+    run.web.auto_transmits = false;
+    let pending = |run: &mut LoggingSession, x| {
+        encode(run);
+        run.web.server.transmit(run.web.now, x).len()
+    };
+    run.log(0);
+    let short = pending(&mut run, new);
+    // The body is full, to the byte, and the next message goes to the other stream.
+    run.log((16 << 10) - 2 * short);
+    assert_eq!(pending(&mut run, new), 16 << 10);
+    run.log(0);
+    assert_eq!((pending(&mut run, new), pending(&mut run, old)), (16 << 10, short));
 }

@@ -603,3 +603,32 @@ fn modern_request_ignores_the_session_id() {
         "a legacy server treats it as a request without a session"
     );
 }
+
+// covers: BATCH-003, HTTP-078
+#[test]
+fn batch_without_a_session_has_the_revision_of_its_field() {
+    let mut web = harness(Config::new().sessions(false));
+    let batch = format!("[{}]", legacy_request(2, "ping", ""));
+    for (version, status) in [("", 200), ("2025-03-26", 200), ("2025-06-18", 400), ("2025-11-25", 400)] {
+        let x = web.post(&[("MCP-Protocol-Version", version)], &batch);
+        assert_eq!(web.response(x).status, status, "{version:?}");
+    }
+    // Where there are no batches at all, that is the fault to name.
+    for (versions, session, is_of_session) in [
+        (VersionSet::ALL, "", true),
+        (VersionSet::only(Version::V2025_11_25), "", false),
+        (VersionSet::only(Version::V2025_11_25), "AAAAAAAAAAAAAAAAAAAAAAAAAAAA", false),
+    ] {
+        let mut web = harness_with_versions(versions, Config::new());
+        let x = web.post(&[("Mcp-Session-Id", session)], &batch);
+        let message = web.response(x).message()["error"]["message"].to_string();
+        assert_eq!(
+            (web.response(x).status, message.contains("belongs into a session")),
+            (400, is_of_session),
+            "{message}"
+        );
+    }
+    let mut web = harness(Config::new());
+    let x = web.post(&[("Mcp-Session-Id", "AAAAAAAAAAAAAAAAAAAAAAAAAAAA")], &batch);
+    assert_eq!(web.response(x).status, 404, "batches are served, and the session is unknown");
+}

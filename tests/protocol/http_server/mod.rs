@@ -6,6 +6,7 @@ mod crowds;
 mod early_cancellation;
 mod get_streams;
 mod legacy;
+mod memory;
 mod mirrored_fields;
 mod modern;
 mod principals;

@@ -537,3 +537,115 @@ fn headers_of_a_notification_are_checked() {
     }
     assert_eq!(web.server.exchange_count(), 0);
 }
+
+// covers: SSE-006
+#[test]
+fn comment_follows_the_last_output_after_the_interval() {
+    let mut web = harness(Config::new());
+    let x = web.post(
+        &CALL_FIELDS,
+        &modern_request(1, "tools/call", ECHO_PARAMS)
+            .replace("\"_meta\":{", "\"_meta\":{\"progressToken\":1,"),
+    );
+    let call = web.expect_call();
+    let comments =
+        |web: &mcp_tests::harness::HttpServerHarness| web.response(x).body.matches(": \n\n").count();
+    web.advance(secs(5));
+    assert_eq!((web.response(x).status, web.server.poll_timeout()), (200, Some(web.now + secs(15))));
+    web.advance(secs(10));
+    web.server.engine().progress(web.now, call.id(), Progress::new(1.0)).expect("open");
+    web.transmit_all();
+    // The time of the first comment passes, and the next look is fifteen seconds after the message.
+    web.advance(secs(5));
+    assert_eq!((comments(&web), web.server.poll_timeout()), (0, Some(web.now + secs(10))));
+    web.advance(secs(10));
+    assert_eq!((comments(&web), web.server.poll_timeout()), (1, Some(web.now + secs(15))));
+    web.advance(secs(15));
+    assert_eq!(comments(&web), 2);
+    answer_call(&mut web, &call);
+}
+
+// covers: SSE-006
+#[test]
+#[expect(deprecated, reason = "tested until its removal")]
+fn each_stream_has_its_first_comment_after_the_interval() {
+    let mut web = harness(Config::new().http_sse("/sse", "/messages"));
+    let id = open_session(&mut web, "2025-11-25");
+    let named = ("Mcp-Session-Id", &*id);
+    // The memory of what was open before is released.
+    web.advance(secs(2));
+    let stream = web.send_request("GET", "/mcp", &[named], "");
+    assert_eq!(web.server.poll_timeout(), Some(web.now + secs(15)));
+    web.close_exchange(stream);
+    web.advance(secs(2));
+    let stream = web.send_request("GET", "/sse", &[], "");
+    assert_eq!(web.server.poll_timeout(), Some(web.now + secs(15)));
+    web.close_exchange(stream);
+    web.advance(secs(2));
+    let x = web.post(&[named], &legacy_request(2, "tools/call", ECHO_PARAMS));
+    web.expect_call();
+    web.advance(secs(5));
+    let first = web.response(x).events()[0].id.clone();
+    web.close_exchange(x);
+    web.advance(secs(2));
+    web.send_request("GET", "/mcp", &[named, ("Last-Event-ID", &first)], "");
+    assert_eq!(web.server.poll_timeout(), Some(web.now + secs(15)));
+}
+
+#[test]
+fn answer_behind_more_than_a_body_holds_arrives() {
+    for is_modern in [true, false] {
+        let mut web = harness(Config::new());
+        let x = if is_modern {
+            let body = modern_request(1, "tools/call", ECHO_PARAMS)
+                .replace("\"_meta\":{", "\"_meta\":{\"io.modelcontextprotocol/logLevel\":\"debug\",");
+            web.post(&CALL_FIELDS, &body)
+        } else {
+            let id = open_session(&mut web, "2025-11-25");
+            web.post(&[("Mcp-Session-Id", &id)], &legacy_request(2, "tools/call", ECHO_PARAMS))
+        };
+        let call = web.expect_call();
+        web.auto_transmits = false;
+        let now = web.now;
+        let pending = |web: &mut mcp_tests::harness::HttpServerHarness| {
+            while web.server.poll_ready(now).is_some() {}
+            web.server.transmit(now, x).len()
+        };
+        #[expect(deprecated, reason = "tested until its removal")]
+        let log = |web: &mut mcp_tests::harness::HttpServerHarness, length: usize| {
+            let text = "x".repeat(length);
+            _ = web.server.engine().log(now, call.id(), &LoggingLevel::Info, None, &text);
+            pending(web)
+        };
+        // The body takes messages while it has less than 16 KiB, to the byte.
+        let [first, second] = [(); 2].map(|()| log(&mut web, 1));
+        let rest = (16 << 10) - second - (second - first) + 1;
+        for length in [rest, 1, 10_000, 10_000, 10_000] {
+            assert_eq!(log(&mut web, length), 16 << 10, "{length}");
+        }
+        web.server.engine().complete(now, call.id(), &CallToolResult::text("done")).expect("open");
+        assert_eq!(pending(&mut web), 16 << 10);
+        web.auto_transmits = true;
+        web.transmit_all();
+        web.transmit_exchange(x);
+        let messages = web.response(x).messages();
+        assert!(web.response(x).is_complete && messages.len() == 8, "{}", messages.len());
+        assert_eq!(messages[7]["result"]["content"][0]["text"], "done");
+    }
+}
+
+// covers: HTTP-058
+#[test]
+fn shutdown_ends_get_streams_at_once_and_waits_for_calls() {
+    let mut web = harness(Config::new());
+    let id = open_session(&mut web, "2025-11-25");
+    let named = ("Mcp-Session-Id", &*id);
+    let stream = web.send_request("GET", "/mcp", &[named], "");
+    let x = web.post(&[named], &legacy_request(2, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
+    web.server.shutdown(web.now, secs(5));
+    web.transmit_all();
+    assert!(web.response(stream).is_complete && !web.response(x).is_complete);
+    answer_call(&mut web, &call);
+    assert_eq!(web.response(x).message()["id"], 2);
+}

@@ -273,6 +273,13 @@ fn poll_later_releases_the_connection_of_a_slow_call() {
     let y = web.send_request("GET", "/mcp", &[named, ("Last-Event-ID", &last)], "");
     assert_eq!(web.response(y).message()["id"], 2);
     assert_eq!(web.server.exchange_count(), 0);
+    // Nobody is left whose connection it could release.
+    let x = web.post(&[named], &legacy_request(3, "tools/call", ECHO_PARAMS));
+    let a = web.expect_call();
+    web.close_exchange(x);
+    assert!(!web.server.poll_later(web.now, a.id(), None));
+    answer_call(&mut web, &a);
+    assert_eq!(web.server.exchange_count(), 0);
     // Revisions without priming events keep their connection.
     let id = open_session(&mut web, "2025-06-18");
     let x = web.post(&[("Mcp-Session-Id", &id)], &legacy_request(2, "tools/call", ECHO_PARAMS));

@@ -3,7 +3,7 @@
 use mcp_proto::head::RequestHead;
 use mcp_proto::http::server::Config;
 use mcp_proto::server::Event;
-use mcp_proto::{Diagnostic, VersionSet};
+use mcp_proto::{Diagnostic, RawJson, VersionSet};
 use mcp_tests::harness::HttpServerHarness;
 
 use super::{
@@ -175,6 +175,31 @@ fn body_beyond_max_frame_is_413() {
     let x = web
         .post(&CALL_FIELDS, &modern_request(1, "tools/call", &format!("\"name\":\"{}\"", "x".repeat(1_000))));
     assert_eq!(web.response(x).status, 413);
+    // One byte of the declared length decides, before there is a body.
+    let head_fields = [
+        ("host", &b"localhost"[..]),
+        ("accept", b"*/*"),
+        ("content-type", b"application/json"),
+        ("mcp-protocol-version", b"2026-07-28"),
+    ];
+    let head = RequestHead { method: "POST", target: "/mcp", fields: &head_fields };
+    for (length, status) in [(1_000, None), (1_001, Some(413)), (1_002, Some(413))] {
+        let x = web.server.open(web.now, &head, Some(length));
+        assert_eq!(web.server.response(x).map(|r| r.status), status, "{length}");
+        // And one byte of the body, in two pieces. What comes after a refusal or the end changes nothing.
+        if status.is_none() {
+            web.server.handle_body(web.now, x, vec![b' '; 999].into());
+            web.server.handle_body(web.now, x, b"x".as_slice().into());
+            web.server.handle_end(web.now, x);
+        }
+        let body = web.server.transmit(web.now, x).to_vec();
+        // It is no JSON.
+        assert_eq!(web.server.response(x).map(|r| r.status), Some(status.unwrap_or(400)), "{length}");
+        web.server.handle_body(web.now, x, vec![b' '; 2_000].into());
+        assert_eq!(web.server.transmit(web.now, x), body);
+        assert_eq!(web.server.response(x).map(|r| r.status), Some(status.unwrap_or(400)), "{length}");
+        web.close_exchange(x);
+    }
     // A body without a declared length is counted.
     let fields = [("host", &b"localhost"[..]), ("accept", b"*/*"), ("content-type", b"application/json")];
     let head = RequestHead { method: "POST", target: "/mcp", fields: &fields };
@@ -360,4 +385,106 @@ fn endless_streams_leave_room_for_calls() {
     let again = web.send_request("GET", "/mcp", &[("Mcp-Session-Id", &other)], "");
     assert_eq!(web.response(again).status, 200);
     assert!(streams.iter().all(|x| !web.response(*x).is_complete));
+}
+
+// covers: HTTP-039
+#[test]
+#[expect(deprecated, reason = "tested until its removal")]
+fn path_and_method_are_checked_before_a_preflight_is_answered() {
+    let mut web = harness(Config::new().cors(true).http_sse("/sse", "/messages"));
+    for (method, target, status, allow) in [
+        ("OPTIONS", "/mcp", 204, None),
+        ("OPTIONS", "/sse", 204, None),
+        ("OPTIONS", "/nowhere", 404, None),
+        ("PUT", "/mcp", 405, Some("POST, GET, DELETE")),
+        ("GET", "/messages", 405, Some("POST")),
+        ("POST", "/sse", 405, Some("GET")),
+        ("GET", "/nowhere", 404, None),
+        ("POST", "/nowhere", 404, None),
+    ] {
+        let x = web.send_request(method, target, &[], "");
+        assert_eq!(
+            (web.response(x).status, web.response(x).field("allow")),
+            (status, allow),
+            "{method} {target}"
+        );
+    }
+    for (versions, reason) in [
+        (VersionSet::ALL, "the method is none that is served here"),
+        (VersionSet::MODERN, "this server has POST alone"),
+    ] {
+        let mut web = harness_with_versions(versions, Config::new());
+        let x = web.send_request("PUT", "/mcp", &[], "");
+        assert_eq!(
+            (web.response(x).status, &web.response(x).message()["error"]["message"]),
+            (405, &reason.into())
+        );
+    }
+}
+
+// covers: AUTH-070
+#[test]
+fn preflight_names_the_fields_of_tools_unless_tokens_protect_them() {
+    let schema = r#"{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}"#;
+    let plain = r#"{"type":"object","properties":{"region":{"type":"string"}}}"#;
+    for is_protected in [false, true] {
+        let config = Config::new().cors(true);
+        let config = if is_protected { config.protected(super::tokens::protected()) } else { config };
+        let mut web = harness(config);
+        let names = |web: &mut HttpServerHarness| {
+            let x = web.send_request("OPTIONS", "/mcp", &[], "");
+            web.response(x).field("access-control-allow-headers").expect("names").to_owned()
+        };
+        web.server.set_tool_schema("echo", &RawJson::new(schema).expect("JSON")).expect("valid annotations");
+        let all = names(&mut web);
+        assert_eq!(
+            (all.contains("Mcp-Param-Region"), all.ends_with(", *")),
+            (!is_protected, is_protected),
+            "{all}"
+        );
+        // A schema without such fields takes the place of one with them.
+        web.server.set_tool_schema("echo", &RawJson::new(plain).expect("JSON")).expect("valid annotations");
+        assert!(!names(&mut web).contains("Mcp-Param-Region"));
+    }
+}
+
+// covers: HTTP-003, SEC-018
+#[test]
+fn refused_hosts_and_origins_are_told_up_to_sixteen_at_a_time() {
+    let mut web = harness(Config::new());
+    for (field, reason) in [
+        (("Origin", "https://evil.example"), "pages of this origin are not let in"),
+        (("Host", "evil.example"), "the host is not one that this server answers to"),
+    ] {
+        for _ in 0..20 {
+            let x = web.post(&[field], "");
+            let reply = web.response(x);
+            assert_eq!((reply.status, &reply.message()["error"]["message"]), (403, &reason.into()));
+        }
+        assert_eq!(core::iter::from_fn(|| web.poll_event()).count(), 16);
+    }
+}
+
+// covers: XHDR-027
+#[test]
+fn field_that_is_not_text_is_refused() {
+    let mut web = harness(Config::new());
+    let id = open_session(&mut web, "2025-11-25");
+    for (name, value, status) in [
+        ("last-event-id", &b"1-1\xff"[..], 400),
+        ("mcp-protocol-version", b"\xff", 400),
+        ("x-other", b"\xff", 200),
+    ] {
+        let fields = [
+            ("host", &b"localhost"[..]),
+            ("accept", b"*/*"),
+            ("mcp-session-id", id.as_bytes()),
+            (name, value),
+        ];
+        let head = RequestHead { method: "GET", target: "/mcp", fields: &fields };
+        let x = web.server.open(web.now, &head, Some(0));
+        web.server.handle_end(web.now, x);
+        assert_eq!(web.server.response(x).map(|r| r.status), Some(status), "{name}");
+        web.close_exchange(x);
+    }
 }

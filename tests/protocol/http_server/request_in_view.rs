@@ -86,12 +86,17 @@ fn secrets_cannot_be_chosen() {
         "Cf-Access-Jwt-Assertion",
     ] {
         let error = Config::new().visible_fields([name]).expect_err(name);
-        assert_eq!(error, VisibleFieldError::Secret(name.into()));
+        let text = format!("the header field `{name}` is not shown to handlers: its name suggests a secret");
+        assert_eq!((&error, error.to_string()), (&VisibleFieldError::Secret(name.into()), text));
     }
     for name in ["", "a b", "X-A:", "X\r\nA", "é"] {
         let error = Config::new().visible_fields(["X-A", name]).expect_err(name);
         assert_eq!(error, VisibleFieldError::Invalid(name.into()));
-        assert!(!error.to_string().contains(['\r', '\n']));
+        let text = error.to_string();
+        assert!(
+            text.ends_with("` is not the name of a header field") && !text.contains(['\r', '\n']),
+            "{text}"
+        );
     }
     // What does not fit is left out, and the rest is seen.
     let mut web = view();

@@ -3,7 +3,9 @@
 use mcp_proto::http::server::Config;
 use mcp_proto::model::{ElicitParams, ElicitSchema, InputRequest};
 use mcp_proto::server::{Call, Event, InputRequired};
-use mcp_proto::{CallError, CallOptions, Capabilities, Capability, Fault, Limit, UseError, VersionSet};
+use mcp_proto::{
+    CallError, CallOptions, Capabilities, Capability, Fault, Limit, Progress, UseError, VersionSet,
+};
 use mcp_tests::harness::HttpServerHarness;
 
 use super::{
@@ -187,18 +189,39 @@ fn unreachable_client_is_not_asked_for_input() {
     assert!(web.response(x).is_event_stream() && web.response(x).events().is_empty());
     web.close_exchange(x);
     assert!(matches!(request_input(&mut web, &call, "who"), Err(UseError::Closed)));
-    // With an id, the request is delivered on resumption.
-    let mut web = harness(Config::new());
+    // With an id, that of a message or of the first event, the request is delivered on resumption.
+    for version in ["2025-06-18", "2025-11-25"] {
+        let mut web = harness(Config::new());
+        let id = open_session(&mut web, version);
+        let named = ("Mcp-Session-Id", &*id);
+        let params = format!("{ECHO_PARAMS},\"_meta\":{{\"progressToken\":1}}");
+        let x = web.post(&[named], &legacy_request(2, "tools/call", &params));
+        let call = web.expect_call();
+        if version == "2025-06-18" {
+            web.server.engine().progress(web.now, call.id(), Progress::new(1.0)).expect("open");
+        }
+        web.advance(secs(6));
+        let first = web.response(x).events()[0].id.clone();
+        web.close_exchange(x);
+        request_input(&mut web, &call, "who").expect("the client can answer");
+        let y = web.send_request("GET", "/mcp", &[named, ("Last-Event-ID", &first)], "");
+        assert_eq!(web.response(y).messages()[0]["method"], "elicitation/create");
+    }
+}
+
+// covers: HTTP-062
+#[test]
+fn request_that_was_never_sent_is_not_awaited_where_nothing_is_kept() {
+    let mut web = harness(Config::new().replay_bytes(0));
     let id = open_session(&mut web, "2025-11-25");
-    let named = ("Mcp-Session-Id", &*id);
-    let x = web.post(&[named], &legacy_request(2, "tools/call", ECHO_PARAMS));
+    let x = web.post(&[("Mcp-Session-Id", &id)], &legacy_request(2, "tools/call", ECHO_PARAMS));
     let call = web.expect_call();
-    web.advance(secs(6));
-    let first = web.response(x).events()[0].id.clone();
-    web.close_exchange(x);
+    web.auto_transmits = false;
     request_input(&mut web, &call, "who").expect("the client can answer");
-    let y = web.send_request("GET", "/mcp", &[named, ("Last-Event-ID", &first)], "");
-    assert_eq!(web.response(y).messages()[0]["method"], "elicitation/create");
+    web.close_exchange(x);
+    web.auto_transmits = true;
+    web.transmit_all();
+    assert_eq!(web.server.exchange_count(), 0);
 }
 
 // covers: BATCH-007, BATCH-010, BASE-005 (receiver side)

@@ -78,3 +78,22 @@ fn principal_beyond_its_session_limit_evicts_only_its_own() {
     assert_eq!(open(&mut web, "greedy"), None);
     assert!(open(&mut web, "other").is_some());
 }
+
+#[test]
+fn index_of_an_exchange_is_the_smallest_that_was_free() {
+    let mut web = harness(Config::new());
+    web.auto_transmits = false;
+    let mut open = || web.send_request("GET", "/nowhere", &[], "");
+    let exchanges = [open(), open(), open()];
+    assert_eq!(exchanges.map(ExchangeId::index), [0, 1, 2]);
+    web.close_exchange(exchanges[1]);
+    assert_eq!(web.send_request("GET", "/nowhere", &[], "").index(), 1);
+}
+
+#[test]
+fn configuration_is_shown_as_it_was_set() {
+    let config = Config::new().path("/tides").session_idle_timeout(secs(80)).store_timeout(secs(3));
+    let web = harness(config);
+    let config = web.server.config();
+    assert_eq!((config.endpoint_path(), config.record_lifetime()), ("/tides", secs(90)));
+}

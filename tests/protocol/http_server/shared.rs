@@ -733,6 +733,230 @@ fn session_that_is_in_use_is_reported_and_one_that_is_idle_is_dropped_here_alone
     assert_eq!(all.processes[1].response(x).status, 200);
 }
 
+// covers: HTTP-070
+#[test]
+fn session_whose_call_runs_is_in_use() {
+    let mut all = Cluster::new(1, || Config::new().session_idle_timeout(secs(160)));
+    let id = all.open(0, "2025-11-25");
+    all.post(0, &id, &legacy_request(5, "tools/call", ECHO_PARAMS));
+    let running = call(&mut all.processes[0], &mut |_| {});
+    for _ in 0..40 {
+        all.processes[0].advance(secs(10));
+        all.settle();
+    }
+    assert!((20..=45).contains(&all.used), "{}", all.used);
+    answer_call(&mut all.processes[0], &running);
+    all.used = 0;
+    for _ in 0..40 {
+        all.processes[0].advance(secs(10));
+        all.settle();
+    }
+    assert!(all.used < 5, "{}", all.used);
+    assert_eq!(all.processes[0].server.session_count(), 0);
+}
+
+// covers: HTTP-071
+#[test]
+fn store_is_asked_for_ids_alone_that_a_session_can_have() {
+    let mut all = Cluster::new(1, Config::new);
+    let web = &mut all.processes[0];
+    web.server.set_shard(0, 2);
+    // The last one is of another shard.
+    for id in
+        ["x", "AAAAAAAAAAAAAAAAAAAAAAAAAA!A", "AAAAAAAAAAAAAAAAAAAAAAAAAAA", "AAAAAQAAAAAAAAAAAAAAAAAAAAAA"]
+    {
+        let x = web.post(&[("Mcp-Session-Id", id)], &legacy_request(2, "ping", ""));
+        assert!(web.poll_shared().is_none());
+        assert_eq!(web.response(x).status, 404, "{id}");
+    }
+    web.post(&[("Mcp-Session-Id", "AAAAAAAAAAAAAAAAAAAAAAAAAAAA")], &legacy_request(2, "ping", ""));
+    assert!(matches!(web.poll_shared(), Some(SharedSessionEvent::Load { .. })));
+}
+
+/// Posts a subscription, or its end, whose change the store is to keep.
+fn change(all: &mut Cluster, at: usize, id: &str, request: u32, what: &str) -> ExchangeId {
+    let (method, uri) = match what.strip_prefix('-') {
+        Some(uri) => ("resources/unsubscribe", uri),
+        None => ("resources/subscribe", what),
+    };
+    let body = legacy_request(request, method, &format!(r#""uri":"{uri}""#));
+    all.processes[at].post(&[("Mcp-Session-Id", id)], &body)
+}
+
+/// Takes the next change of a process.
+fn changed(all: &mut Cluster, at: usize) -> (ExchangeId, SessionId) {
+    match all.processes[at].poll_shared() {
+        Some(SharedSessionEvent::Changed { exchange, id }) => (exchange, id),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn assert_stored(all: &Cluster, id: &str, uris: &[(&str, bool)]) {
+    let text = String::from_utf8_lossy(&all.records[id].1).into_owned();
+    for (uri, is_there) in uris {
+        assert_eq!(text.contains(uri), *is_there, "{uri} in {text}");
+    }
+}
+
+#[test]
+fn change_that_was_stored_is_no_change_any_more() {
+    let mut all = Cluster::new(2, Config::new);
+    let id = all.open(0, "2025-11-25");
+    all.post(1, &id, &legacy_request(2, "ping", ""));
+    // One alone: what the other process takes back later stays taken back.
+    change(&mut all, 1, &id, 3, "a:1");
+    all.settle();
+    change(&mut all, 0, &id, 4, "-a:1");
+    all.settle();
+    change(&mut all, 1, &id, 5, "b:1");
+    all.settle();
+    assert_stored(&all, &id, &[("a:1", false), ("b:1", true)]);
+    // Two at a time, of which the first one is stored when the other process takes it back.
+    let waiting = ["c:1", "d:1"].map(|uri| change(&mut all, 1, &id, 6 + u32::from(uri == "d:1"), uri));
+    let [first, second] = [(); 2].map(|()| changed(&mut all, 1));
+    assert!(!swap(&mut all, 1, first.0, &first.1));
+    all.processes[1].transmit_all();
+    assert_eq!(waiting.map(|x| all.processes[1].response(x).status), [200, 0]);
+    let (version, _) = all.records[&id];
+    all.processes[0].server.shared_sessions().mark_stale(&first.1, version);
+    change(&mut all, 0, &id, 8, "-c:1");
+    let load = all.processes[0].poll_shared().expect("a load");
+    all.serve(0, load);
+    let taken_back = changed(&mut all, 0);
+    assert!(!swap(&mut all, 0, taken_back.0, &taken_back.1));
+    assert!(swap(&mut all, 1, second.0, &second.1), "it conflicts");
+    assert_stored(&all, &id, &[("a:1", false), ("b:1", true), ("c:1", false), ("d:1", true)]);
+}
+
+#[test]
+fn change_that_was_not_stored_is_one_still() {
+    let mut all = Cluster::new(2, Config::new);
+    let id = all.open(0, "2025-11-25");
+    all.post(1, &id, &legacy_request(2, "ping", ""));
+    all.post(0, &id, &legacy_request(2, "ping", ""));
+    let x = change(&mut all, 1, &id, 3, "a:1");
+    change(&mut all, 1, &id, 4, "b:1");
+    let [first, second] = [(); 2].map(|()| changed(&mut all, 1));
+    // It was written down, and the store has failed.
+    let web = &mut all.processes[1];
+    assert!(web.server.shared_sessions().save(&first.1).is_some());
+    web.server.shared_sessions().not_stored(web.now, first.0);
+    web.transmit_all();
+    assert_eq!(web.response(x).status, 503);
+    change(&mut all, 0, &id, 5, "c:1");
+    let other = changed(&mut all, 0);
+    assert!(!swap(&mut all, 0, other.0, &other.1));
+    assert!(swap(&mut all, 1, second.0, &second.1), "it conflicts");
+    assert_stored(&all, &id, &[("b:1", true), ("c:1", true)]);
+}
+
+// covers: BATCH-001
+#[test]
+fn batch_that_changes_a_session_is_answered_once_that_is_stored() {
+    let mut all = Cluster::new(1, Config::new);
+    let id = all.open(0, "2025-03-26");
+    for (member, is_change) in
+        [("\"ping\",\"params\":{}", false), ("\"resources/subscribe\",\"params\":{\"uri\":\"a:1\"}", true)]
+    {
+        let batch = format!("[{{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":{member}}}]");
+        let x = all.processes[0].post(&[("Mcp-Session-Id", &id)], &batch);
+        assert_eq!(all.processes[0].response(x).status, if is_change { 0 } else { 200 }, "{member}");
+        all.settle();
+        assert_eq!(all.processes[0].response(x).status, 200, "{member}");
+    }
+    assert_stored(&all, &id, &[("a:1", true)]);
+}
+
+#[test]
+fn changed_session_is_loaded_at_once_where_it_has_a_stream() {
+    let mut all = Cluster::new(1, Config::new);
+    let id = all.open(0, "2025-11-25");
+    let shared = shared_id(&mut all.processes[0], &id);
+    let (version, _) = all.records[&id];
+    let mut is_due = |has_stream: bool| {
+        let stream = has_stream.then(|| all.get(0, &id));
+        let mut sessions = all.processes[0].server.shared_sessions();
+        let due = [version - 1, version, version + 1].map(|newest| sessions.mark_stale(&shared, newest));
+        all.get(0, &id);
+        stream.into_iter().for_each(|x| all.processes[0].close_exchange(x));
+        due
+    };
+    assert_eq!(is_due(true), [false, false, true]);
+    let web = &mut all.processes[0];
+    web.server.shared_sessions().end_streams(web.now);
+    web.transmit_all();
+    assert!(!web.server.shared_sessions().mark_stale(&shared, version + 2), "no stream");
+}
+
+// covers: SUB-013, SSE-018
+#[test]
+fn process_that_ends_sends_its_streams_elsewhere_and_answers_its_calls() {
+    let mut all = Cluster::new(1, Config::new);
+    let id = all.open(0, "2025-11-25");
+    let stream = all.get(0, &id);
+    let x = all.post(0, &id, &legacy_request(5, "tools/call", ECHO_PARAMS));
+    let running = call(&mut all.processes[0], &mut |_| {});
+    let web = &mut all.processes[0];
+    let fields = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "subscriptions/listen")];
+    let body = modern_request(1, "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true}");
+    let listen = web.post(&fields, &body);
+    assert!(!web.response(stream).is_complete && !web.response(listen).is_complete);
+    web.server.shared_sessions().end_streams(web.now);
+    web.transmit_all();
+    assert!(web.response(stream).is_complete && web.response(listen).is_complete);
+    let last =
+        web.response(stream).body.split("\n\n").filter(|event| !event.is_empty()).last().map(str::to_owned);
+    assert_eq!(last.as_deref(), Some("retry: 1000\ndata: "));
+    assert_eq!(web.response(listen).messages().last().map(|m| m["id"].clone()), Some(1.into()));
+    answer_call(web, &running);
+    assert_eq!(web.response(x).message()["id"], 5);
+}
+
+#[test]
+fn record_is_the_same_whichever_process_writes_it() {
+    let mut all = Cluster::new(2, Config::new);
+    let id = all.open(0, "2025-11-25");
+    // Each has asked another number of questions.
+    (0..3).for_each(|request| _ = ask(&mut all, 0, &id, 5 + request));
+    ask(&mut all, 1, &id, 9);
+    let shared = shared_id(&mut all.processes[0], &id);
+    let [first, second] = [0, 1].map(|at| {
+        let record = all.processes[at].server.shared_sessions().save(&shared).expect("it is here");
+        let shown = format!("{record:?} {shared:?}");
+        assert!(
+            shown.contains("SessionRecord") && shown.contains("SessionId") && !shown.contains(&id[5..]),
+            "{shown}"
+        );
+        record.bytes
+    });
+    assert_eq!(first, second);
+}
+
+// covers: SEC-005
+#[test]
+fn record_of_another_revision_or_principal_changes_nothing() {
+    let mut all = Cluster::new(1, Config::new);
+    let id = all.open(0, "2025-11-25");
+    let shared = shared_id(&mut all.processes[0], &id);
+    let (version, record) = all.records[&id].clone();
+    let text = |from: &[u8], to: &[u8]| {
+        let at = record.windows(from.len()).position(|window| window == from).expect("it is in the record");
+        [&record[..at], to, &record[at + from.len()..]].concat()
+    };
+    // The flag of a principal is the second bit behind the id; its name follows the revision, with its length.
+    let mut with_principal = text(b"2025-11-25", b"2025-11-25\x05alice");
+    with_principal[1 + id.len()] |= 2;
+    for other in [text(b"2025-11-25", b"2025-06-18"), with_principal] {
+        let web = &mut all.processes[0];
+        let merged = web.server.shared_sessions().merge(web.now, &shared, version + 1, &other);
+        assert_eq!(merged, Err(SnapshotError::OtherSession));
+        assert_eq!(web.server.shared_sessions().save(&shared).map(|record| record.replaces), Some(version));
+    }
+    let web = &mut all.processes[0];
+    assert_eq!(web.server.shared_sessions().merge(web.now, &shared, version + 1, &record), Ok(()));
+    assert_eq!(web.server.shared_sessions().save(&shared).map(|record| record.replaces), Some(version + 1));
+}
+
 // covers: HTTP-064, HTTP-071
 #[test]
 fn processes_that_are_killed_lose_no_session_and_no_change() {

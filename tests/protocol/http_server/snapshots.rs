@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 
 use mcp_proto::http::server::{Config, ExchangeId, Server, SnapshotError};
 use mcp_proto::model::{CallToolResult, ElicitParams, ElicitSchema, InputRequest, LoggingLevel};
-use mcp_proto::server::{Event, InputRequired};
-use mcp_proto::{Capability, Change, Diagnostic, Entropy, SendStatus, Version, VersionSet};
+use mcp_proto::server::{Call, Event, InputRequired};
+use mcp_proto::{Capability, Change, Diagnostic, Entropy, Progress, SendStatus, Version, VersionSet};
 use mcp_tests::harness::{HttpServerHarness, Rng, rounds};
 use serde_json::{Value, json};
 
@@ -227,6 +227,97 @@ fn what_a_slow_client_has_not_taken_waits_for_it_after_a_restart() {
     assert!(web.server.snapshots().save(&id).is_some());
 }
 
+/// Logs a text outside of calls, on the session of a call.
+#[expect(deprecated, reason = "tested until its removal")]
+fn log(web: &mut HttpServerHarness, call: &Call, text: &str) {
+    let (now, channel) = (web.now, call.channel());
+    let sent = web.server.engine().log_session(now, channel, &LoggingLevel::Info, None, text);
+    assert_eq!(sent, Ok(SendStatus::Queued));
+    web.transmit_all();
+}
+
+// covers: HTTP-055, HTTP-056
+#[test]
+fn messages_that_no_get_stream_has_taken_are_sent_after_a_restart() {
+    // With a stream that has taken the first one, and without a stream.
+    for (has_stream, expected) in [(true, &["second", "third"][..]), (false, &["first", "second", "third"])] {
+        let mut web = harness(Config::new());
+        let id = open_session(&mut web, "2025-11-25");
+        // A call without events is lost, and nobody can ask for it.
+        post(&mut web, &id, &legacy_request(5, "tools/call", ECHO_PARAMS));
+        let call = web.expect_call();
+        if has_stream {
+            get(&mut web, &id, "");
+        }
+        log(&mut web, &call, "first");
+        web.auto_transmits = false;
+        log(&mut web, &call, "second");
+        while web.server.poll_ready(web.now).is_some() {}
+        web.server.engine().publish(web.now, &Change::Tools);
+        log(&mut web, &call, "third");
+        web.auto_transmits = true;
+        // Twice: what waits for a stream is written down again.
+        (0..2).for_each(|_| drop(restart(&mut web, Config::new())));
+        let stream = get(&mut web, &id, "");
+        let messages = web.response(stream).messages();
+        let texts: Vec<&str> = messages.iter().filter_map(|m| m["params"]["data"].as_str()).collect();
+        assert_eq!(texts, expected);
+    }
+}
+
+// covers: SSE-022, SSE-024
+#[test]
+fn stream_whose_answer_was_not_kept_is_not_resumed_without_it() {
+    for (length, status) in [(10, 200), (2_000, 400)] {
+        let mut web = harness(Config::new().replay_bytes(1_000));
+        let id = open_session(&mut web, "2025-11-25");
+        let params = format!("{ECHO_PARAMS},\"_meta\":{{\"progressToken\":1}}");
+        let x = post(&mut web, &id, &legacy_request(5, "tools/call", &params));
+        let call = web.expect_call();
+        web.advance(secs(5));
+        let begun = web.response(x).events().first().expect("the first event").id.clone();
+        web.auto_transmits = false;
+        let now = web.now;
+        web.server.engine().progress(now, call.id(), Progress::new(1.0)).expect("open");
+        let answer = CallToolResult::text("x".repeat(length));
+        web.server.engine().complete(now, call.id(), &answer).expect("open");
+        web.auto_transmits = true;
+        restart(&mut web, Config::new().replay_bytes(1_000));
+        let resumed = get(&mut web, &id, &begun);
+        assert_eq!(web.response(resumed).status, status);
+        if status == 200 {
+            assert_eq!(web.response(resumed).messages().len(), 2);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_replayed_where_nothing_is_kept() {
+    let mut web = harness(Config::new());
+    let id = open_session(&mut web, "2025-11-25");
+    let stream = get(&mut web, &id, "");
+    web.server.engine().publish(web.now, &Change::Tools);
+    web.transmit_all();
+    let last = web.response(stream).events().pop().expect("a change").id;
+    restart(&mut web, Config::new().replay_bytes(0));
+    let resumed = get(&mut web, &id, &last);
+    assert_eq!(web.response(resumed).status, 400);
+    let new = get(&mut web, &id, "");
+    assert_eq!(methods(&web.response(new).messages()), ["notifications/tools/list_changed"]);
+}
+
+// covers: HTTPSSE-010
+#[test]
+#[expect(deprecated, reason = "tested until its removal")]
+fn session_of_http_sse_ends_with_its_stream_and_is_not_written_down() {
+    let mut web = harness(Config::new().http_sse("/sse", "/messages"));
+    let stream = web.send_request("GET", "/sse", &[], "");
+    let target = web.response(stream).events()[0].data.clone();
+    web.send_request("POST", &target, &[], &initialize_request("2024-11-05"));
+    let (_, id) = target.split_once('=').expect("an id");
+    assert_eq!((web.server.snapshots().ids(), web.server.snapshots().save(id)), (Vec::new(), None));
+}
+
 // covers: BATCH-004, BATCH-009
 #[test]
 fn answers_of_a_batch_that_is_incomplete_are_not_lost() {
@@ -247,6 +338,33 @@ fn answers_of_a_batch_that_is_incomplete_are_not_lost() {
     assert_eq!(events.len(), 2, "{events:?}");
     assert_eq!((&events[0][0]["id"], &events[1]["id"]), (&json!(2), &json!(3)));
     assert_eq!(events[1]["error"]["code"], -32603);
+}
+
+// covers: BATCH-004, SSE-015, SSE-021
+#[test]
+fn calls_that_are_lost_end_their_own_streams() {
+    let mut web = harness(Config::new());
+    let id = open_session(&mut web, "2025-03-26");
+    // A batch of two calls, then two of one call each.
+    for requests in [&[2, 3][..], &[4], &[5]] {
+        let members: Vec<String> =
+            requests.iter().map(|n| legacy_request(*n, "tools/call", ECHO_PARAMS)).collect();
+        post(&mut web, &id, &format!("[{}]", members.join(",")));
+        requests.iter().for_each(|_| drop(web.expect_call()));
+    }
+    web.advance(secs(5));
+    restart(&mut web, Config::new());
+    for (stream, requests) in [(1, &[2, 3][..]), (2, &[4]), (3, &[5])] {
+        let resumed = get(&mut web, &id, &format!("{stream}-0"));
+        let (response, events) = (web.response(resumed), web.response(resumed).events());
+        let ids: Vec<String> = (1..=requests.len()).map(|event| format!("{stream}-{event}")).collect();
+        assert!(response.is_complete && events.iter().map(|event| &event.id).eq(&ids), "{events:?}");
+        let messages = response.messages();
+        assert!(messages.iter().map(|message| &message["id"]).eq(requests), "{messages:?}");
+        // Who has read all of it has nothing more to come.
+        let resumed = get(&mut web, &id, ids.last().expect("an event"));
+        assert_eq!((web.response(resumed).status, web.response(resumed).messages()), (200, Vec::new()));
+    }
 }
 
 #[test]

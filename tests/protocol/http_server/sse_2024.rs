@@ -169,3 +169,56 @@ fn http_sse_is_off_by_default_and_checks_origin_and_method() {
     let x = on.send_request("GET", "/sse", &[("Origin", "https://evil.example")], "");
     assert_eq!(on.response(x).status, 403);
 }
+
+// covers: HTTPSSE-003, BATCH-001
+#[test]
+#[expect(deprecated, reason = "tested until its removal")]
+fn batch_and_response_are_taken_over_http_sse() {
+    let mut web = harness(Config::new().http_sse(PATHS.0, PATHS.1));
+    let stream = web.send_request("GET", "/sse", &[], "");
+    let target = web.response(stream).events()[0].data.clone();
+    web.send_request("POST", &target, &[], &initialize_request("2025-03-26"));
+    web.send_request("POST", &target, &[], "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
+    while web.poll_event().is_some() {}
+    let count = web.response(stream).events().len();
+    let x = web.send_request("POST", &target, &[], &format!(" [{}]", legacy_request(2, "ping", "")));
+    assert_eq!((web.response(x).status, web.response(stream).events().len()), (202, count + 1));
+    // A response has the id of a request of the server, not of the client.
+    web.send_request("POST", &target, &[], &legacy_request(3, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
+    let x = web.send_request("POST", &target, &[], "{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}");
+    assert_eq!(web.response(x).status, 202);
+    answer_call(&mut web, &call);
+    assert_eq!(web.response(stream).events().len(), count + 2);
+    while web.poll_event().is_some() {}
+    // A session of the endpoint is none of this transport, whether it has a stream or not.
+    let other = super::open_session(&mut web, "2025-11-25");
+    let stream = web.send_request("GET", "/mcp", &[("Mcp-Session-Id", &other)], "");
+    let target = format!("/messages?sessionId={other}");
+    let x = web.send_request("POST", &target, &[], &legacy_request(4, "ping", ""));
+    assert_eq!((web.response(x).status, web.response(stream).is_complete), (404, false));
+}
+
+// covers: HTTPSSE-002
+#[test]
+#[expect(deprecated, reason = "tested until its removal")]
+fn session_in_the_path_of_messages_names_its_shard() {
+    let shard = |n: u8| {
+        let mut web = harness(Config::new().http_sse(PATHS.0, PATHS.1));
+        web.server.set_shard(n, 2);
+        web
+    };
+    let [mut first, second] = [0, 1].map(shard);
+    let stream = first.send_request("GET", "/sse", &[], "");
+    let target = first.response(stream).events()[0].data.clone();
+    let fields = [("host", &b"localhost"[..])];
+    let other_shard = |web: &mcp_tests::harness::HttpServerHarness, target: &str| {
+        web.server.other_shard(&mcp_proto::head::RequestHead { method: "POST", target, fields: &fields })
+    };
+    assert_eq!((other_shard(&first, &target), other_shard(&second, &target)), (None, Some(0)));
+    assert_eq!(
+        other_shard(&second, &target.replace("/messages", "/mcp")),
+        None,
+        "the endpoint has a field for it"
+    );
+}

@@ -194,6 +194,7 @@ fn client_can_disconnect_before_the_token_decision() {
     let head = RequestHead { method: "POST", target: "/mcp", fields: &fields };
     let x = web.server.open(web.now, &head, Some(10));
     assert!(matches!(web.server.poll_event(web.now), Some(Event::Token { .. })));
+    assert!(!web.server.wants_body(x));
     web.server.handle_gone(web.now, x);
     web.server.grant(web.now, x, identity("alice"));
     web.server.deny(web.now, x, &Denial::invalid_token());
@@ -445,4 +446,37 @@ fn delete_authorized_during_shutdown_ends_the_session() {
     web.transmit_all();
     assert_eq!((web.response(held[0]).status, web.response(held[1]).status), (204, 503));
     assert_eq!(web.server.session_count(), 0);
+}
+
+// covers: AUTH-070, HTTP-029
+#[test]
+fn refusal_of_a_token_says_why_and_a_validator_sees_the_method() {
+    let mut web = harness(protected_config());
+    let methods = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = methods.clone();
+    web.server.set_validator(move |request| {
+        seen.lock().expect("no panic").push(request.method);
+        Some(match request.token.reveal() {
+            "weak" => Err(Denial::InsufficientScope(Scopes::parse("mcp:write").expect("scopes"))),
+            "bad" => Err(Denial::invalid_token()),
+            _ => Ok(Arc::new(identity("alice"))),
+        })
+    });
+    let shown = format!("{:?}", web.server);
+    assert!(shown.contains("Validator") && shown.contains("Protected {"), "{shown}");
+    for (token, status, reason) in [
+        ("", 401, "a good token is needed"),
+        ("Bearer bad", 401, "a good token is needed"),
+        ("Bearer weak", 403, "the token does not allow this"),
+        ("Bearer", 400, "the `Authorization` field is not one token"),
+    ] {
+        let x = web.post(&[("Authorization", token)], &initialize_request("2025-11-25"));
+        let error: serde_json::Value = serde_json::from_str(&web.response(x).body).expect("JSON");
+        assert_eq!((web.response(x).status, &error["error"]["message"]), (status, &reason.into()), "{token}");
+    }
+    methods.lock().expect("no panic").clear();
+    for method in ["GET", "POST", "DELETE"] {
+        web.send_request(method, "/mcp", &[("Authorization", "Bearer good")], "");
+    }
+    assert_eq!(*methods.lock().expect("no panic"), ["GET", "POST", "DELETE"]);
 }

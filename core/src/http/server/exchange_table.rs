@@ -305,7 +305,7 @@ impl ExchangeTable {
         self.unindex(index.as_deref_mut(), key);
         let Some(x) = self.slab.get_mut(key) else { return };
         x.place.is_call = false;
-        if let Some(index) = index.filter(|_| x.place.number > 0) {
+        if let Some(index) = index {
             self.index(index, key);
         }
     }

@@ -468,3 +468,34 @@ fn split_target(target: &str) -> (&str, &str) {
     let at = target.bytes().position(|b| b == b'?').and_then(|at| target.split_at_checked(at));
     at.map_or((target, ""), |(path, query)| (path, query.get(1..).unwrap_or_default()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::from_micros(1);
+
+    #[test]
+    fn exchanges_and_sessions_are_charged_while_they_are_open() {
+        let config = Arc::new(server::Config::new("demo", "1.0"));
+        let mut server = Server::new(config, Arc::new(Config::new()), Entropy::new([7; 32], 0));
+        let fields: [crate::head::FieldLine<'_>; 1] = [("host", b"localhost")];
+        let head = RequestHead { method: "GET", target: "/nowhere", fields: &fields };
+        let used = |server: &Server| server::memory(&server.engine).used();
+        // Changes are followed by steps of 8 KiB.
+        let is_about = |used: usize, expected: usize| used.abs_diff(expected) < 16 * STEP;
+        let open: Vec<ExchangeId> = (0..1_000).map(|_| server.open(NOW, &head, None)).collect();
+        assert!(is_about(used(&server), 1_000 * EXCHANGE_COST), "{}", used(&server));
+
+        let channels: Vec<Key> = (0..1_000).map(|_| server.engine.open_channel(NOW).0).collect();
+        let before = used(&server);
+        for channel in channels {
+            server.begin_session(channel, None, Sessions::get().expect("built"));
+        }
+        server.handle_timeout(NOW);
+        let all = used(&server);
+        assert!(is_about(all - before, 1_000 * SESSION_COST), "{before}, then {all}");
+        open.into_iter().for_each(|exchange| server.release(NOW, exchange));
+        assert!(is_about(all - used(&server), 1_000 * EXCHANGE_COST), "{all}, then {}", used(&server));
+    }
+}

@@ -263,6 +263,21 @@ mod tests {
 
     // covers: SEC-018
     #[test]
+    fn queue_of_unfinished_sessions_is_cleared_of_stale_ones_at_twice_their_number() {
+        for count in [0_usize, 1, 10] {
+            let (mut queue, most) = (VecDeque::new(), 2 * count + 16);
+            let key = |slot| SessionKey::new(Key { slot, generation: 0 }, crate::built::Sessions);
+            for slot in 0..u32::try_from(most).expect("few") {
+                queue_uninitialized(&mut queue, key(slot), count, &|_| false);
+            }
+            assert_eq!(queue.len(), most, "not looked at before");
+            queue_uninitialized(&mut queue, key(1_000), count, &|known| known == key(0));
+            assert_eq!(queue, [key(0), key(1_000)]);
+        }
+    }
+
+    // covers: SEC-018
+    #[test]
     fn removed_sessions_leave_no_memory_of_their_principal() {
         let mut sessions = PrincipalSessions::default();
         let key = SessionKey::new(Key { slot: 0, generation: 0 }, crate::built::Sessions);

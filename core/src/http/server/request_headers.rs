@@ -607,3 +607,66 @@ impl ToolFields for ToolTable {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_of_a_session_is_split_within_its_bounds() {
+        // What follows the first three bytes, of ten at most.
+        for (id, rest) in [
+            ("", None),
+            ("ab", None),
+            ("abc", None),
+            ("abcd", Some("d")),
+            ("abcdefghij", Some("defghij")),
+            ("abcdefghijk", None),
+        ] {
+            let fields: [FieldLine<'_>; 2] = [("mcp-session-id", id.as_bytes()), ("mcp-name", b"x")];
+            let mut headers = RequestHeaders::default();
+            headers.record(&AdmissionHeaders::new(&fields), false);
+            assert_eq!(headers.split_session(3, 10).as_deref(), rest, "{id}");
+            let kept = if rest.is_some() { "abc" } else { id };
+            assert_eq!(headers.session(), Ok(Some(kept.as_bytes())), "{id}");
+        }
+    }
+
+    #[test]
+    fn tools_are_found_by_name_whatever_the_order_in_which_they_were_set() {
+        let params = |field: &str| {
+            let schema = format!(
+                r#"{{"type":"object","properties":{{"a":{{"type":"string","x-mcp-header":"{field}"}}}}}}"#
+            );
+            HeaderParams::read(&crate::raw::RawJson::new(schema).expect("JSON"), Draft::default())
+                .expect("valid")
+        };
+        let mut tools = ToolTable::default();
+        let names = ["m", "c", "x", "a", "z", "n"];
+        names.iter().for_each(|name| tools.set(name, params(name)));
+        tools.set("m", params("other"));
+        for (at, name) in names.iter().enumerate() {
+            let field = if at == 0 { "mcp-param-other".into() } else { format!("mcp-param-{name}") };
+            let check =
+                |value: &[u8]| tools.check(name, br#"{"a":"1"}"#, &mut [(&*field, value)].into_iter(), true);
+            assert!(check(b"1").is_ok() && check(b"2").is_err(), "{name}");
+        }
+        let mut list = String::new();
+        tools.append_names(&mut list);
+        assert_eq!(
+            list,
+            ", Mcp-Param-a, Mcp-Param-c, Mcp-Param-other, Mcp-Param-n, Mcp-Param-x, Mcp-Param-z"
+        );
+        names.iter().for_each(|name| tools.remove(name));
+        assert!(tools.0.is_empty());
+    }
+
+    // covers: SEC-019
+    #[test]
+    fn debug_output_has_no_values() {
+        let fields: [FieldLine<'_>; 1] = [("mcp-session-id", b"s3cret")];
+        let mut headers = RequestHeaders::default();
+        headers.record(&AdmissionHeaders::new(&fields), false);
+        assert_eq!(format!("{headers:?}"), "RequestHeaders { len: 6, .. }");
+    }
+}

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use super::exchange_table::{
-    Kind, RepeatState, RequestPhase, ResponseForm, ServerExchange, SessionKey, SessionPlace, SessionUse,
+    Kind, RequestPhase, ResponseForm, ServerExchange, SessionKey, SessionPlace, SessionUse,
 };
 use super::http_sse::HttpSse;
 use super::refusal::overloaded;
@@ -43,8 +43,7 @@ impl Server {
         // Before the output is looked at, so that what comes later queues the exchange again.
         self.engine.exchanges().rearm(stream);
         let progress = self.engine.exchange_status(ChannelId(stream));
-        let is_answered = Sessions::IS_BUILT && x.repeat != RepeatState::None && !progress.is_open;
-        let sharing = shared::functions(self).filter(|_| is_answered);
+        let sharing = shared::functions(self).filter(|_| !progress.is_open);
         if sharing.is_some_and(|sharing| (sharing.hold_answer)(self, key)) {
             return;
         }
@@ -113,17 +112,12 @@ impl Server {
         }
         fields.push(fields::CONTENT_TYPE, fields::JSON.as_bytes());
         self.sessions.push_id(x, &mut fields);
-        let forbidden = match x.scheme {
-            // Only an error asks for scopes.
-            Some(scheme) if progress.error_code.is_some() => {
-                let scopes = self.engine.exchanges().take_required_scopes(stream);
-                scopes.zip(self.config.protected_resource()).map(|(scopes, protected)| {
-                    protected.challenge_call(scheme, &scopes, &mut fields);
-                    403
-                })
-            }
-            _ => None,
-        };
+        // Only an error asks for scopes.
+        let forbidden = x.scheme.and_then(|scheme| {
+            let scopes = self.engine.exchanges().take_required_scopes(stream)?;
+            self.config.protected_resource()?.challenge_call(scheme, &scopes, &mut fields);
+            Some(403)
+        });
         let size = BodySize::Exact(x.out.len() as u64);
         x.respond(forbidden.unwrap_or_else(|| status(x, progress)), fields, size);
         self.finish(key);
@@ -307,8 +301,7 @@ impl Server {
     ///
     /// Output does not move the timer: it writes `idle_since`, which is compared here.
     pub(super) fn check_exchange(&mut self, key: Key) {
-        let (now, event_stream_delay, keep_alive) =
-            (self.now, self.config.event_stream_delay, self.config.keep_alive);
+        let (now, keep_alive) = (self.now, self.config.keep_alive);
         let Some(x) = self.exchanges.get_mut(key).filter(|x| x.is_live()) else {
             return;
         };
@@ -324,12 +317,12 @@ impl Server {
             _ if x.stream.is_none() => {
                 return shared::functions(self).map_or((), |sharing| (sharing.check_relay)(self, key));
             }
-            ResponseForm::Undecided if now >= x.idle_since + event_stream_delay => {
+            // `open_stream` has set this time.
+            ResponseForm::Undecided => {
                 x.idle_since = now;
                 self.begin_events(key);
                 now + keep_alive
             }
-            ResponseForm::Undecided => x.idle_since + event_stream_delay,
             ResponseForm::EventStream if now < x.idle_since + keep_alive => x.idle_since + keep_alive,
             ResponseForm::EventStream => {
                 // Output that waits for the reader shows as much life as a comment, which would only make it longer.

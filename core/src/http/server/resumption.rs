@@ -190,7 +190,12 @@ impl Server {
                 self.begin_events(key);
             }
             None => {
-                // The stream has ended; the rest of it is in the replay log.
+                // The stream has ended; the rest of it is in the replay log, and its ids say as before whose it is.
+                if let Some(x) = self.exchanges.get_mut(key) {
+                    let after = x.headers.last_event_id().ok().flatten().and_then(parse_event_id);
+                    let note = after.map(|(.., note)| note).filter(|note| !note.is_empty());
+                    x.event_note = note.map(|note| EventNote::Text(note.into()));
+                }
                 self.begin_events(key);
                 self.finish(key);
             }
@@ -621,6 +626,12 @@ mod tests {
         assert_eq!(events(log.events_after(3, 2, Some(2))), Some([].into()));
         assert_eq!(events(log.events_after(1, 2, Some(3))), Some([3].into()));
         assert_eq!(log.bytes, 2 * (10 + ENTRY_OVERHEAD));
+        // One that needs the whole budget fits, and one byte more does not.
+        for (budget, kept) in [(10 + ENTRY_OVERHEAD, 1), (9 + ENTRY_OVERHEAD, 0)] {
+            let mut log = ReplayLog::default();
+            (1..=2).for_each(|event| log.push(entry(1, event, false), budget, memory));
+            assert_eq!(log.entries().len(), kept);
+        }
         // A withdrawn message is not replayed, and leaves no gap.
         log.withdraw(1, 3);
         log.withdraw(1, 99);

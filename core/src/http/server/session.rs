@@ -335,9 +335,8 @@ impl SessionTable {
         // All sessions are walked, but only 16 times within an idle timeout, so no order of expiry is kept.
         let expired = self.table.iter().filter(|(_, s)| is_expired(s));
         let expired: Vec<SessionKey> = expired.map(|(key, _)| SessionKey::new(key, built)).collect();
-        if expired.len() < self.table.len() {
-            self.schedule_check(now, idle_timeout);
-        }
+        // The last session that is removed takes this time with it.
+        self.schedule_check(now, idle_timeout);
         expired
     }
 
@@ -561,10 +560,7 @@ impl Server {
 pub(super) fn drop_session(server: &mut Server, session: SessionKey) {
     // The session is removed first: its id is invalid while its streams and calls still end.
     let Some(session) = server.sessions.remove(session) else { return };
-    let calls: Vec<Key> = match session.call_count {
-        0 => Vec::new(),
-        _ => server.exchanges.indexed(&session.exchanges),
-    };
+    let calls: Vec<Key> = server.exchanges.indexed(&session.exchanges);
     for exchange in session.open_get_streams() {
         server.finish(exchange);
     }
@@ -747,7 +743,18 @@ mod tests {
         let channel = Key { slot: 0, generation: 0 };
         let key = sessions.insert(Instant::ZERO, channel, None, &mut entropy, Sessions);
         let secret = format!("{:?}", sessions.get(key).expect("there").secret.0);
-        assert!(!format!("{sessions:?}").contains(&secret));
+        let shown = format!("{sessions:?}");
+        assert!(!shown.contains(&secret) && shown.contains("SessionSecret(…)"), "{shown}");
+    }
+
+    #[test]
+    fn id_has_28_characters_of_its_alphabet() {
+        let id = "AZaz09-_AAAAAAAAAAAAAAAAAAAA";
+        assert!(is_id(id));
+        let long = format!("{id}AAAA");
+        for other in ["", &id[..24], &id[..27], &long, &id.replace('-', "+"), &id.replace('_', "=")] {
+            assert!(!is_id(other), "{other}");
+        }
     }
 
     #[test]

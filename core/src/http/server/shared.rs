@@ -534,3 +534,44 @@ fn report_used(server: &mut Server) {
         report(server, SharedSessionEvent::Used { ids });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::version::Version;
+
+    type Parts = (Option<u8>, bool, &'static str);
+
+    fn state((log_level, is_initialized, resources): Parts) -> SessionState {
+        SessionState {
+            version: Version::V2025_11_25,
+            is_initialized,
+            info: Bytes::new(),
+            capabilities: Bytes::new(),
+            log_level,
+            resources: resources.split_whitespace().map(Arc::from).collect(),
+            newest_request: 0,
+        }
+    }
+
+    #[test]
+    fn what_either_side_has_changed_is_kept() {
+        // Before, here, in the store, and after all.
+        let cases: [[Parts; 4]; 8] = [
+            [(None, false, ""), (Some(3), false, ""), (None, false, ""), (Some(3), false, "")],
+            [(None, false, ""), (None, false, ""), (Some(3), false, ""), (Some(3), false, "")],
+            [(Some(1), false, ""), (Some(2), false, ""), (Some(3), false, ""), (Some(2), false, "")],
+            [(None, false, ""), (None, true, ""), (None, false, ""), (None, true, "")],
+            [(None, false, ""), (None, false, ""), (None, true, ""), (None, true, "")],
+            [(None, false, ""); 4],
+            [(None, true, "a b c"), (None, true, "b c d"), (None, true, "a b e"), (None, true, "b e d")],
+            [(None, true, ""), (None, true, "a"), (None, true, "a"), (None, true, "a")],
+        ];
+        for case in cases {
+            let [before, ours, mut merged, expected] = case.map(state);
+            merge(&mut merged, &Mutable::from(&before), &ours);
+            let parts = |state: SessionState| (state.log_level, state.is_initialized, state.resources);
+            assert_eq!(parts(merged), parts(expected), "{case:?}");
+        }
+    }
+}

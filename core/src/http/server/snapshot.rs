@@ -220,7 +220,7 @@ pub(super) fn restore(server: &mut Server, snapshot: Snapshot<'_>) -> Result<Ses
         all.streams = snapshot.get_streams.iter().skip(latest).map(closed).collect();
         all.returned = snapshot.returned.into();
     }
-    if budget > 0 && !(snapshot.sent.is_empty() && snapshot.lost.is_empty()) {
+    if !(snapshot.sent.is_empty() && snapshot.lost.is_empty()) {
         let memory = crate::server::memory(&server.engine);
         let log = session.replay_log(built);
         snapshot.sent.into_iter().for_each(|entry| log.push(entry, budget, memory));
@@ -520,4 +520,91 @@ impl MovedIds for IdMaps {
 
 fn moved_ids() -> Box<dyn MovedIds> {
     Box::new(IdMaps::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    /// The largest number that a server can have counted to.
+    const MOST: u32 = u32::MAX / 2 - 1;
+
+    fn snapshot() -> Snapshot<'static> {
+        Snapshot {
+            id: "AAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+            principal: Some("alice"),
+            state: SessionState {
+                version: Version::V2025_11_25,
+                is_initialized: true,
+                info: Bytes::from_static(b"{}"),
+                capabilities: Bytes::from_static(b"{}"),
+                log_level: Some(7),
+                resources: vec!["tide:1".into()],
+                newest_request: MOST,
+            },
+            last_stream_number: MOST,
+            get_streams: vec![(1, MOST)],
+            lost: vec![(MOST, 3, RequestId::from_json(b"5", 1).expect("an id"))],
+            sent: vec![ReplayEntry {
+                stream: 2,
+                event: MOST,
+                is_last: true,
+                message: Bytes::from_static(b"{}"),
+            }],
+            returned: vec![Bytes::from_static(b"[]")],
+        }
+    }
+
+    #[test]
+    fn snapshot_is_read_as_it_was_written() {
+        let changes: [fn(&mut Snapshot<'_>); 4] = [
+            |_| {},
+            |snapshot| snapshot.principal = None,
+            |snapshot| snapshot.state.log_level = None,
+            |snapshot| (snapshot.state.is_initialized, snapshot.sent[0].is_last) = (false, false),
+        ];
+        for change in changes {
+            let mut snapshot = snapshot();
+            change(&mut snapshot);
+            let bytes = snapshot.write();
+            assert_eq!(Snapshot::read(&bytes).map(|read| read.write()), Ok(bytes.clone()));
+        }
+    }
+
+    #[test]
+    fn snapshot_that_no_server_writes_is_malformed() {
+        let changes: [fn(&mut Snapshot<'_>); 10] = [
+            // Numbers that could not go on.
+            |snapshot| snapshot.state.newest_request = MOST + 1,
+            |snapshot| snapshot.last_stream_number = MOST + 1,
+            |snapshot| snapshot.get_streams[0].1 = MOST + 1,
+            |snapshot| snapshot.sent[0].event = MOST + 1,
+            // Streams that were never begun.
+            |snapshot| snapshot.get_streams[0].0 = 0,
+            |snapshot| (snapshot.last_stream_number, snapshot.lost[0].0) = (7, 8),
+            // JSON on two lines, on one line that is none, and that is no object.
+            |snapshot| snapshot.state.info = Bytes::from_static(b"{\n}"),
+            |snapshot| snapshot.returned[0] = Bytes::from_static(b"{x}"),
+            |snapshot| snapshot.state.capabilities = Bytes::from_static(b"1"),
+            |snapshot| snapshot.state.log_level = Some(8),
+        ];
+        for (n, change) in changes.into_iter().enumerate() {
+            let mut snapshot = snapshot();
+            change(&mut snapshot);
+            assert_eq!(Snapshot::read(&snapshot.write()).err(), Some(SnapshotError::Malformed), "{n}");
+        }
+        let mut flags = snapshot().write();
+        flags[1 + session::ID_LEN] = 8;
+        assert_eq!(Snapshot::read(&flags).err(), Some(SnapshotError::Malformed));
+    }
+
+    #[test]
+    fn session_that_has_ended_leaves_no_entry_of_its_old_slot() {
+        let (mut maps, key) = (IdMaps::default(), Key { slot: 0, generation: 1 });
+        maps.insert(3, key);
+        assert_eq!((maps.slot(key), maps.find(3, &|_| true)), (Some(3), Some(key)));
+        maps.remove(key);
+        assert!(maps.slots.is_empty() && maps.sessions.is_empty());
+    }
 }

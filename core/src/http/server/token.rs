@@ -663,9 +663,12 @@ mod recent_token_tests {
         assert_eq!(earlier.token.reveal(), "first");
         assert!(known(&recent, b"Bearer second") && !known(&recent, b"Bearer first"));
         let large = "x".repeat(MAX_KEPT + 1);
-        assert!(recent.record_request(request(&protected, &large)).is_some(), "too large to be kept");
+        let unused = recent.record_request(request(&protected, &large)).expect("too large to be kept");
+        assert_eq!(unused.token.reveal(), large);
         let bound = TokenRequest { scheme: Scheme::Dpop, ..request(&protected, "bound") };
-        assert!(recent.record_request(bound).is_some(), "needs a new proof each time");
+        let unused = recent.record_request(bound).expect("needs a new proof each time");
+        assert_eq!(unused.token.reveal(), "bound");
+        assert!(known(&recent, b"Bearer second"), "none of them took its place");
         recent.clear();
         assert!(!known(&recent, b"Bearer second"));
     }
@@ -733,6 +736,17 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    // covers: SEC-019
+    #[test]
+    fn memory_of_a_token_is_kept_without_its_text_if_it_is_small() {
+        for (capacity, kept) in [(16, 16), (MAX_KEPT, MAX_KEPT), (MAX_KEPT + 1, 0)] {
+            let mut text = String::with_capacity(capacity);
+            text.push_str("s3cret");
+            let spare = AccessToken(text).into_spare();
+            assert_eq!((spare.capacity(), spare.is_empty()), (kept, true));
         }
     }
 

@@ -228,6 +228,7 @@ fn id_that_was_altered_is_that_of_no_session() {
     web.post(&[("Mcp-Session-Id", &id)], &legacy_request(2, "ping", ""));
     let shown = format!("{:?}", web.poll_shared().expect("an identity"));
     assert!(!shown.contains(&identity[..8]) && !shown.contains(&own[..8]), "{shown}");
+    assert!(shown.contains("SealedIdentity"), "{shown}");
     assert!(SealedIdentity::new(String::new()).is_none() && SealedIdentity::new("a b".into()).is_none());
 }
 
@@ -360,4 +361,19 @@ fn shard_of_a_session_takes_it_up() {
     other.server.set_shard(0, 2);
     assert_eq!(head(&other.server, &id), Some(1), "its connection moves there");
     assert_eq!(status_of_ping(&mut other, &id), 404);
+}
+
+// covers: SSE-015
+#[test]
+fn numbers_of_streams_tell_the_process_modulo_1024() {
+    for (number, expected) in [(0, 0), (1, 1), (1_023, 1_023), (1_024, 0), (1_027, 3)] {
+        let mut web = process(0, Config::new());
+        web.server = Server::new(Arc::new(engine()), Arc::new(Config::new()), Entropy::new([1; 32], 0));
+        web.server.shared_sessions().begin_in_ids(number).expect("no subscriptions");
+        let id = begin(&mut web, "2025-11-25");
+        let stream = get(&mut web, &id, &[]);
+        let event = web.response(stream).events().first().expect("a priming event").id.clone();
+        let (stream, _) = event.split_once('-').expect("a number");
+        assert_eq!(stream.parse(), Ok((expected << 21) + 1_u32), "{number}");
+    }
 }

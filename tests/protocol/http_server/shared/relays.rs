@@ -1,7 +1,7 @@
 //! Streams that clients resume at another process than the one that has them.
 
 use mcp_proto::Progress;
-use mcp_proto::http::server::{Config, ExchangeId};
+use mcp_proto::http::server::{Config, ExchangeId, SharedSessionEvent};
 use mcp_proto::server::Call;
 use serde_json::json;
 
@@ -55,11 +55,13 @@ fn stream_of_a_call_is_resumed_at_another_process() {
             (&json!(request), &json!("done"))
         );
         assert!(response.is_complete && all.processes[2].response(first).messages().is_empty());
-        // After it is over, it can be read again, anywhere.
+        let last = response.events().pop().expect("the answer").id;
+        // After it is over, it can be read again, anywhere, and its ids tell as before whose it is.
         for at in [0, 1, 2] {
             let again = resume(&mut all, at, &id, &begun);
-            assert_eq!(all.processes[at].response(again).message(), answer, "{at}");
-            assert!(all.processes[at].response(again).is_complete);
+            let response = all.processes[at].response(again);
+            assert_eq!((response.message(), response.is_complete), (answer.clone(), true), "{at}");
+            assert_eq!(response.events().pop().map(|event| event.id), Some(last.clone()), "{at}");
         }
     }
 }
@@ -196,4 +198,94 @@ fn get_stream_of_another_process_begins_anew_with_all_that_was_missed() {
     all.kill(1, 10);
     let x = resume(&mut all, 0, &id, &last);
     assert_eq!(methods(&all.processes[0].response(x).messages()), ["notifications/tools/list_changed"]);
+}
+
+// covers: SSE-021
+#[test]
+fn process_of_a_stream_has_ended_after_two_keep_alives_of_silence() {
+    let config = || Config::new().keep_alive(secs(10));
+    let mut all = Cluster::new(2, config);
+    let id = all.open(0, "2025-11-25");
+    let (_, _, begun) = stream_call(&mut all, 1, &id, 77);
+    let x = resume(&mut all, 0, &id, &begun);
+    let exchange = all.relays[0].3;
+    // Twice 10 s, and 2 s for its answer.
+    let web = &mut all.processes[0];
+    web.advance(secs(2));
+    assert_eq!(web.server.poll_timeout(), Some(web.now + secs(20)));
+    web.advance(secs(19));
+    assert!(web.server.shared_sessions().relay(
+        web.now,
+        exchange,
+        &b": still here\n\n".as_slice().into(),
+        false
+    ));
+    web.advance(secs(21));
+    assert!(!web.response(x).is_complete);
+    web.advance(secs(1));
+    assert!(web.response(x).is_complete && web.response(x).messages().is_empty());
+}
+
+// covers: HTTP-055, SSE-021
+#[test]
+fn own_streams_are_resumed_without_another_process() {
+    let mut all = Cluster::new(2, Config::new);
+    let id = all.open(0, "2025-11-25");
+    let stream = all.get(1, &id);
+    let first = all.processes[1].response(stream).events().pop().expect("an event").id;
+    let resumed = resume(&mut all, 1, &id, &first);
+    let response = all.processes[1].response(resumed);
+    assert!(response.is_event_stream(), "{response:?}");
+    let next = response.events().pop().expect("a change, as after each look at the store").id;
+    let number = |id: &str| id.split('-').next().map(str::to_owned);
+    assert_eq!(number(&next), number(&first), "it is the same stream");
+    assert!(all.processes[1].response(stream).is_complete);
+    // An own call that never was is unknown at once. The note is that of request 5.
+    for after in ["1-1-NQ", "2097151-1-NQ"] {
+        let x = resume(&mut all, 0, &id, after);
+        assert_eq!(all.processes[0].response(x).status, 400, "{after}");
+    }
+    // The next number is one of the other process.
+    let fields = [("Mcp-Session-Id", &*id), ("Last-Event-ID", "2097152-1-NQ")];
+    let web = &mut all.processes[0];
+    web.send_request("GET", "/mcp", &fields, "");
+    let mut asked = None;
+    while let Some((at, event)) = all.next() {
+        match event {
+            SharedSessionEvent::Resume { process, .. } => asked = Some(process),
+            event => all.serve(at, event),
+        }
+    }
+    assert_eq!(asked, Some(1));
+}
+
+#[test]
+fn answers_about_streams_leave_other_exchanges_alone() {
+    let mut all = Cluster::new(2, Config::new);
+    let id = all.open(0, "2025-11-25");
+    let x = all.post(0, &id, &legacy_request(5, "tools/call", ECHO_PARAMS));
+    let running = call(&mut all.processes[0], &mut |_| {});
+    let stream = all.get(0, &id);
+    // One that waits for its session.
+    let web = &mut all.processes[0];
+    let loading =
+        web.send_request("GET", "/mcp", &[("Mcp-Session-Id", &id), ("Last-Event-ID", "9-9-NQ")], "");
+    for exchange in [x, stream, loading] {
+        let (now, bytes) = (web.now, b"data: 1\n\n".as_slice().into());
+        let mut sessions = web.server.shared_sessions();
+        for is_last in [false, true] {
+            assert!(!sessions.relay(now, exchange, &bytes, is_last));
+        }
+        sessions.event_is_gone(now, exchange);
+        sessions.call_is_lost(now, exchange);
+        sessions.ask_owner(now, exchange, 1);
+        sessions.answer_call(now, exchange, true);
+        assert!(!sessions.repeat_call(now, exchange, None) && !sessions.call_kept(now, exchange, true));
+        web.transmit_all();
+        assert!(!web.response(exchange).is_complete && !web.response(exchange).body.contains("data: 1"));
+    }
+    all.settle();
+    assert_eq!(all.processes[0].response(loading).status, 400, "no stream of its own process");
+    answer_call(&mut all.processes[0], &running);
+    assert_eq!(all.processes[0].response(x).message()["result"]["content"][0]["text"], "done");
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::{ECHO_PARAMS, answer_call, legacy_request};
 use super::relays::{resume, stream_call};
 use super::{Cluster, call};
-use crate::protocol::common::secs;
+use crate::protocol::common::{ms, secs};
 
 /// Processes whose tool `echo` may run again, and a session of them.
 fn cluster(count: u8) -> (Cluster, String) {
@@ -105,6 +105,10 @@ fn call_of_a_process_that_is_killed_is_repeated_where_its_client_resumes_it() {
     // After it is over, it can be read again where it ran, and the next call is another one.
     let again = resume(&mut all, 2, &id, &begun);
     assert_done(&all, 2, again, 77);
+    let last = all.processes[2].response(again).events().pop().expect("the answer").id;
+    let again = resume(&mut all, 2, &id, &last);
+    let response = all.processes[2].response(again);
+    assert!(response.is_complete && response.messages().is_empty(), "it has all: {response:?}");
     let next = all.post(2, &id, &legacy_request(78, "tools/call", ECHO_PARAMS));
     run_call(&mut all, 2);
     assert_eq!(all.processes[2].response(next).message()["id"], 78);
@@ -215,7 +219,9 @@ fn store_that_does_not_answer_holds_no_call_for_longer_than_its_timeout() {
     let timeout = secs(5);
     all.held = Some(Vec::new());
     let x = all.post(1, &id, &legacy_request(70, "tools/call", ECHO_PARAMS));
-    all.processes[1].advance(timeout);
+    all.processes[1].advance(timeout - ms(1));
+    assert!(!has_call(&mut all, 1));
+    all.processes[1].advance(ms(1));
     let running = call(&mut all.processes[1], &mut |_| {});
     answer_call(&mut all.processes[1], &running);
     assert_eq!(answers(&all, 1, x).len(), 1);
@@ -229,8 +235,9 @@ fn store_that_does_not_answer_holds_no_call_for_longer_than_its_timeout() {
     let (running, x, _) = stream_call(&mut all, 1, &id, 72);
     all.held = Some(Vec::new());
     answer(&mut all, 1, &running);
+    all.processes[1].advance(timeout - ms(1));
     assert!(answers(&all, 1, x).is_empty());
-    all.processes[1].advance(timeout);
+    all.processes[1].advance(ms(1));
     assert_done(&all, 1, x, 72);
     all.answer_held();
     assert_done(&all, 1, x, 72);
@@ -241,7 +248,9 @@ fn store_that_does_not_answer_holds_no_call_for_longer_than_its_timeout() {
     assert_lost(&all, 0, x, 71);
     all.held = Some(Vec::new());
     let x = seek(&mut all, 0, &id, &slow);
-    all.processes[0].advance(timeout + secs(2));
+    all.processes[0].advance(timeout + secs(2) - ms(1));
+    assert_eq!(all.processes[0].response(x).status, 0);
+    all.processes[0].advance(ms(1));
     assert_eq!(all.processes[0].response(x).status, 503);
     all.answer_held();
     assert!(!has_call(&mut all, 0), "its client is gone, so another process may take it over");
@@ -271,10 +280,17 @@ fn calls_beyond_the_bounds_are_lost_with_their_process() {
         long("x", &quoted),
         long("x", "61").replace("echo", "other"),
         legacy_request(62, "tools/list", ""),
+        legacy_request(63, "prompts/get", "\"name\":\"echo\""),
     ] {
         all.post(1, &third, &body);
     }
     assert_eq!(all.kept.len(), 9);
+    // The longest message that is kept, and one byte more.
+    let short = long("", "65").len();
+    for (length, kept) in [((16 << 10) + 1, 9), (16 << 10, 10)] {
+        all.post(1, &third, &long(&"x".repeat(length - short), &format!("{}", 64 + kept % 2)));
+        assert_eq!(all.kept.len(), kept, "{length}");
+    }
     all.kill(1, 9);
     let resumed: Vec<_> = begun.iter().map(|begun| resume(&mut all, 0, &id, begun)).collect();
     wait(&mut all, 0);
@@ -492,4 +508,49 @@ fn client_with_later_events_of_the_earlier_owner_gets_the_answer_of_the_new_one(
     let again = resume(&mut all, 0, &id, &later.replace(&format!("-{note}"), &format!("0-{note}")));
     assert_done(&all, 0, again, 77);
     assert!(!has_call(&mut all, 0));
+}
+
+// covers: SSE-021
+#[test]
+fn stream_that_is_resumed_outlives_the_time_limit_of_its_wait() {
+    let (mut all, id) = cluster(2);
+    let (running, _, begun) = stream_call(&mut all, 1, &id, 77);
+    let x = resume(&mut all, 1, &id, &begun);
+    all.processes[1].advance(secs(20));
+    all.settle();
+    answer(&mut all, 1, &running);
+    assert_done(&all, 1, x, 77);
+}
+
+// covers: SSE-021, SEC-018
+#[test]
+fn call_is_not_repeated_beyond_the_calls_of_a_session() {
+    let (mut all, id, begun) = killed(2);
+    let running: Vec<Call> = (0..64)
+        .map(|request| {
+            all.post(0, &id, &legacy_request(request, "tools/call", ECHO_PARAMS));
+            call(&mut all.processes[0], &mut |_| {})
+        })
+        .collect();
+    let x = seek(&mut all, 0, &id, &begun);
+    assert_eq!(all.processes[0].response(x).status, 503);
+    assert!(!has_call(&mut all, 0));
+    // Its message is in the store still.
+    answer(&mut all, 0, &running[0]);
+    let x = seek(&mut all, 0, &id, &begun);
+    run_call(&mut all, 0);
+    assert_done(&all, 0, x, 77);
+}
+
+// covers: HTTP-070, SSE-027
+#[test]
+fn call_of_a_session_that_ends_does_not_wait_for_the_store() {
+    let (mut all, id) = cluster(2);
+    let (_, x, _) = stream_call(&mut all, 1, &id, 77);
+    all.held = Some(Vec::new());
+    let deleted = all.delete(1, &id);
+    assert_eq!(all.processes[1].response(deleted).status, 204);
+    assert!(all.processes[1].response(x).is_complete);
+    all.answer_held();
+    assert!(answers(&all, 1, x).is_empty());
 }

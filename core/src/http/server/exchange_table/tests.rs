@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::head::Fields;
+use crate::server::{Config, Engine};
+use crate::tap::ChannelId;
 use crate::testing::rounds;
 
 const PRINCIPALS: [&str; 2] = ["alice", "bob"];
@@ -157,4 +159,108 @@ fn check_of_a_complete_exchange_is_no_deadline() {
     table.answer_empty(keys[1], 202, Fields::new());
     assert_eq!(table.next_deadline(), Some(Instant::from_micros(20)));
     assert_eq!(table.pop_ready(), Some(keys[1]));
+}
+
+#[test]
+fn memory_is_released_a_while_after_the_last_exchange_has_closed() {
+    let mut table = ExchangeTable::new(1);
+    let at = |micros| Instant::from_micros(micros);
+    let [first, second] = [(); 2].map(|()| table.open(Kind::Post, at(0)));
+    table.remove(at(1), first);
+    assert_eq!(table.next_deadline(), None, "one is open");
+    table.remove(at(2), second);
+    let due = at(2) + TRIM_DELAY;
+    assert_eq!(table.next_deadline(), Some(due));
+    let third = table.open(Kind::Post, at(3));
+    table.remove(at(4), third);
+    assert_eq!(table.next_deadline(), Some(due), "one that comes and goes delays nothing");
+    table.trim_if_due(at(1) + TRIM_DELAY);
+    assert_eq!((table.next_deadline(), table.capacity() > 0), (Some(due), true));
+    table.trim_if_due(due);
+    assert_eq!((table.next_deadline(), table.capacity()), (None, 0));
+}
+
+#[test]
+fn memory_of_a_closed_request_is_for_the_next_one_if_it_is_small() {
+    let mut table = ExchangeTable::new(1);
+    // What is empty, or large, does not take the place of what is kept.
+    for (capacity, kept) in [(64, 64), (0, 64), (4 << 10, 4 << 10), ((4 << 10) + 1, 4 << 10)] {
+        // A stream leaves the memory to requests.
+        let key = table.open(Kind::Get, Instant::ZERO);
+        let x = table.get_mut(key).expect("open");
+        assert_eq!(x.out.capacity(), 0);
+        x.headers = RequestHeaders::new(Vec::with_capacity(capacity));
+        x.out.write(|out| out.reserve_exact(capacity));
+        table.remove(Instant::ZERO, key);
+        assert_eq!((table.spare.header_buffer.capacity(), table.spare.out.capacity()), (kept, kept));
+    }
+    let key = table.open(Kind::Post, Instant::ZERO);
+    assert_eq!((table.spare.header_buffer.capacity(), table.spare.out.capacity()), (0, 0));
+    let x = table.get_mut(key).expect("open");
+    assert_eq!((x.headers.take_buffer().capacity(), x.out.capacity()), (4 << 10, 4 << 10));
+
+    // The fields of its response.
+    let mut fields = Fields::new();
+    fields.push(fields::ALLOW, b"POST");
+    let memory = fields.as_lines().as_ptr();
+    table.answer_empty(key, 405, fields);
+    table.remove(Instant::ZERO, key);
+    let fields = table.take_fields();
+    assert_eq!((fields.as_lines().as_ptr(), fields.is_empty()), (memory, true));
+    assert_ne!(table.take_fields().as_lines().as_ptr(), memory, "they are taken once");
+
+    // And the stream of the engine.
+    let mut engine = Engine::new(Arc::new(Config::new("demo", "1.0")));
+    for (length, is_kept) in [(64, true), (8 << 10, false)] {
+        let buffers = ExchangeBuffers::default();
+        let stream = engine.exchanges().open_channel(Instant::ZERO, None, key, buffers);
+        engine.outbox(ChannelId(stream)).expect("open").push(&alloc::vec![0; length]);
+        table.keep_stream_buffers(engine.exchanges().remove(Instant::ZERO, stream));
+        let kept = table.take_stream_buffers();
+        assert_eq!(kept.capacity() > 0, is_kept, "{length}");
+        assert_eq!(table.take_stream_buffers().capacity(), 0);
+    }
+}
+
+#[test]
+fn body_tells_before_what_it_allocates() {
+    let mut body = RequestBody::None;
+    // The first piece is kept as it is. The second one begins a buffer of twice the length of both, which then doubles.
+    for (piece, growth, capacity) in
+        [(0, 0, 0), (100, 0, 100), (0, 0, 100), (50, 300, 300), (150, 0, 300), (0, 0, 300), (1, 600, 600)]
+    {
+        assert_eq!(body.growth(piece), growth, "{piece} after {}", body.len());
+        body.push(alloc::vec![b'x'; piece].into());
+        assert_eq!(body.capacity(), capacity, "{} bytes", body.len());
+    }
+    assert_eq!(body.take().len(), 301);
+}
+
+#[test]
+fn body_is_charged_from_a_step_on() {
+    let (memory, mut table) = (MemoryAccount::new(1 << 20, false), ExchangeTable::new(1));
+    let key = table.open(Kind::Post, Instant::ZERO);
+    let x = table.get_mut(key).expect("open");
+    let mut push = |length| {
+        x.push_body(alloc::vec![b'x'; length].into(), &memory);
+        (x.body_len(), x.body_capacity(), memory.used())
+    };
+    assert_eq!(push(STEP - 1), (STEP - 1, STEP - 1, 0));
+    assert_eq!(push(1), (STEP, 2 * STEP, 2 * STEP));
+    assert_eq!((table.get_mut(key).expect("open").take_body().len(), memory.used()), (STEP, 0));
+}
+
+#[test]
+fn exchange_is_undecided_while_the_application_decides() {
+    let mut session = Session::new();
+    let key = session.open(Kind::Post);
+    let mut decided = |change: fn(&mut ServerExchange)| {
+        session.table.get_mut(key).map(change);
+        session.table.is_undecided(key)
+    };
+    assert!(!decided(|_| {}));
+    assert!(decided(|x| x.phase = RequestPhase::Authorizing) && decided(|x| x.phase = RequestPhase::Loading));
+    assert!(!decided(|x| x.phase = RequestPhase::Active));
+    assert!(decided(|x| x.is_held = true) && !decided(|x| x.is_held = false));
+    assert!(decided(|x| x.repeat = RepeatState::Removing) && !decided(|x| x.repeat = RepeatState::Stored));
 }

@@ -320,3 +320,43 @@ fn resume(server: &mut Server, key: Key, _: SessionKey) {
     }
     relay::end_lost(server, key);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::Config;
+    use super::*;
+    use crate::entropy::Entropy;
+    use crate::sync::Arc;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn ended_sessions_beyond_the_limit_make_room_by_those_that_expire_first() {
+        let config = Arc::new(crate::server::Config::new("demo", "1.0"));
+        let mut server = Server::new(config, Arc::new(Config::new()), Entropy::new([7; 32], 0));
+        server.shared_sessions().begin_in_ids(1).expect("no subscriptions");
+        let at = |n: usize| Instant::from_micros(n as u64);
+        let id = |n: usize| core::array::from_fn(|at| n.to_be_bytes().get(at).copied().unwrap_or_default());
+        let mut end_one = |full: &[([u8; ID_LEN], Instant)], now| {
+            server.now = now;
+            server.sharing.as_mut().expect("begun").ended = full.to_vec();
+            let channel = server.engine.open_channel(now).0;
+            let session = server.begin_session(channel, None, Sessions::get().expect("built"));
+            expire_at(&mut server, session, at(1_000_000));
+            end(&mut server, session, None);
+            let own = <[u8; ID_LEN]>::try_from(id_of(&server, session).0.as_bytes()).expect("an id");
+            let ended = core::mem::take(&mut server.sharing.as_mut().expect("begun").ended);
+            assert!(ended.is_sorted() && ended.contains(&(own, at(1_000_000))));
+            ended
+        };
+        // They expire one after the other, the last id first.
+        let all: Vec<_> = (0..MAX_ENDED).map(|n| (id(n), at(MAX_ENDED - n))).collect();
+        assert_eq!(end_one(&all[1..], at(0)).len(), MAX_ENDED, "the last place");
+        let ended = end_one(&all, at(0));
+        assert!(ended.len() == MAX_ENDED && !ended.contains(&all[MAX_ENDED - 1]), "the next one to expire");
+        // Those that have expired go at the limit alone.
+        assert_eq!(end_one(&all[1..], at(3)).len(), MAX_ENDED);
+        let ended = end_one(&all, at(3));
+        assert_eq!(ended.len(), MAX_ENDED - 3 + 1);
+        assert!(ended.contains(&all[MAX_ENDED - 4]) && !ended.contains(&all[MAX_ENDED - 3]));
+    }
+}

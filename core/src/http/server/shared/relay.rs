@@ -145,8 +145,10 @@ pub(super) fn resume(server: &mut Server, key: Key, _: SessionKey) {
     let after = server.exchanges.get(key).and_then(|x| x.headers.last_event_id().ok().flatten());
     let Some((stream, ..)) = after.and_then(parse_event_id) else { return };
     if is_own(server, stream) {
-        let until = server.now + ANSWER_TIMEOUT;
-        load_until(server, key, until);
+        // The store is asked, if anything: `seek` sets the time limit.
+        if let Some(x) = server.exchanges.get_mut(key) {
+            x.phase = RequestPhase::Loading;
+        }
         return seek(server, key);
     }
     ask(server, key, stream / NUMBERS);
@@ -223,7 +225,7 @@ fn silence(server: &Server) -> Duration {
 
 /// Ends the stream of another process that has ended. Its client resumes it, and learns that the call is lost.
 pub(super) fn check(server: &mut Server, key: Key) {
-    let Some(x) = server.exchanges.get(key).filter(|x| x.is_live() && is_relayed(x)) else { return };
+    let Some(x) = server.exchanges.get(key).filter(|x| is_relayed(x)) else { return };
     let until = x.idle_since + silence(server);
     if until <= server.now {
         server.finish(key);

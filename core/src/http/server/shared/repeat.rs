@@ -303,10 +303,7 @@ pub(super) fn runs(server: &mut Server, session: SessionKey, note: &str) -> bool
 pub(super) fn seek(server: &mut Server, key: Key) {
     let repeats = server.sharing.as_ref().is_some_and(|sharing| sharing.repeats.is_some());
     let x = server.exchanges.get(key).filter(|_| repeats);
-    let Some(x) = x.filter(|x| relay::is_waiting(x) && x.repeat == RepeatState::None) else {
-        return relay::end_lost(server, key);
-    };
-    let after = x.headers.last_event_id().ok().flatten().and_then(parse_event_id);
+    let after = x.and_then(|x| x.headers.last_event_id().ok().flatten()).and_then(parse_event_id);
     let Some((stream, _, note)) = after else { return relay::end_lost(server, key) };
     let call = KeptCall { process: stream / NUMBERS, request: note.into() };
     let SessionLookup::Session(session) = server.find_session(key) else {
@@ -510,5 +507,37 @@ impl SharedSessions<'_> {
                 true
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cancellations_are_noted_up_to_the_limit_of_a_minute() {
+        let (mut tables, begin) = (RepeatTables::default(), Instant::from_micros(1));
+        let end = begin + CANCELLATION_WINDOW;
+        for (now, noted) in
+            [(begin, MAX_CANCELLATIONS), (end - Duration::from_micros(1), 0), (end, MAX_CANCELLATIONS)]
+        {
+            let taken = (0..MAX_CANCELLATIONS + 5).take_while(|_| tables.may_note_cancellation(now));
+            assert_eq!(taken.count(), noted, "{now}");
+        }
+    }
+
+    #[test]
+    fn sessions_whose_calls_do_not_wait_are_forgotten() {
+        let key = |slot| Key { slot, generation: 0 };
+        let mut tables = RepeatTables::default();
+        // One call waits all the time.
+        let is_storing = |call: Key| call == key(0);
+        for session in 0..5_000 {
+            let calls = tables.storing(key(session), &is_storing);
+            assert!(calls.is_empty());
+            calls.push(key(session));
+            assert!(tables.storing.len() <= 3, "{}", tables.storing.len());
+        }
+        assert_eq!(tables.storing(key(0), &is_storing), &[key(0)]);
     }
 }
