@@ -257,7 +257,7 @@ impl LineDecoder {
         self.buf.advance(1);
         self.scanned = 0;
         if self.skip.is_some() {
-            self.come_closer_to_skipped(length + 1);
+            self.count_taken(length + 1);
         }
         if line.len() >= STEP {
             return Some(self.finish_long_line(line, allocated));
@@ -267,7 +267,7 @@ impl LineDecoder {
 
     /// Counts bytes that were taken from the front of the buffer.
     #[cold]
-    fn come_closer_to_skipped(&mut self, taken: usize) {
+    fn count_taken(&mut self, taken: usize) {
         for skip in [&mut self.skip, &mut self.next_skip].into_iter().flatten() {
             skip.behind = skip.behind.saturating_sub(taken);
         }

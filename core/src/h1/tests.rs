@@ -95,7 +95,7 @@ fn small_device_takes_what_its_limits_say_and_no_more() {
         assert_eq!(server(&HttpLimits::small(), &b"G".repeat(length)).wants_input(), wants_input);
     }
     let limits = HttpLimits::small();
-    assert_eq!((limits.max_drain, limits.max_linger), (2 << 10, 64 << 10));
+    assert_eq!((limits.max_buffered, limits.max_drain, limits.max_linger), (2 << 10, 2 << 10, 64 << 10));
     assert_eq!((limits.min_rate, limits.max_interim), (500, 16), "as for others");
 }
 
