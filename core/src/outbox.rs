@@ -154,7 +154,7 @@ impl Outbox {
         let length = self.first_message_len()?;
         let message = match self.segments.front_mut() {
             // A small message is copied: a caller that keeps it would keep the whole segment alive.
-            Some(first) if first.len() > length && length >= MIN_SEGMENT_LEN => first.slice(..length),
+            Some(first) if first.len() >= length && length >= MIN_SEGMENT_LEN => first.slice(..length),
             _ => {
                 let mut whole = BytesMut::with_capacity(length);
                 for s in self.segments() {
@@ -287,10 +287,8 @@ impl Outbox {
 
     #[cold]
     fn grow(&mut self, more: usize) -> bool {
-        if self.tail_offset > 0 {
-            self.tail.drain(..self.tail_offset);
-            self.tail_offset = 0;
-        }
+        self.tail.drain(..self.tail_offset);
+        self.tail_offset = 0;
         // Exactly, because the rest of a small heap is needed elsewhere.
         self.tail.try_reserve_exact(more).is_ok() || (!self.tail.is_empty() && self.seal_tail(more))
     }
@@ -351,10 +349,7 @@ impl Outbox {
 
     /// Drops all bytes, keeps a small buffer and resets the counter.
     pub(crate) fn clear_for_reuse(&mut self) {
-        if !self.is_empty() || !self.segments.is_empty() {
-            self.discard(usize::MAX);
-            self.segments.clear();
-        }
+        self.discard(usize::MAX);
         self.consumed = 0;
     }
 
@@ -485,5 +480,115 @@ mod tests {
         append(&mut o, &vec![b'y'; MAX_RETAINED_CAPACITY + 1]);
         o.consume(o.len());
         assert_eq!(o.tail.capacity(), 0);
+    }
+
+    #[test]
+    fn debug_shows_the_length_and_not_the_content() {
+        let mut o = Outbox::default();
+        append(&mut o, b"secret");
+        assert_eq!(alloc::format!("{o:?}"), "Outbox { len: 6, .. }");
+    }
+
+    #[test]
+    fn front_of_the_tail_is_moved_once_half_of_it_and_4_kib_are_consumed() {
+        for (length, consumed, moved) in
+            [(8_192, 4_095, false), (8_192, 4_096, true), (8_193, 4_096, false), (8_000, 4_000, false)]
+        {
+            let mut o = Outbox::default();
+            append(&mut o, &vec![b'x'; length]);
+            o.consume(consumed);
+            assert_eq!(o.mark(), if moved { length - consumed } else { length }, "{consumed} of {length}");
+            assert_eq!(o.transmit().len(), length - consumed);
+        }
+    }
+
+    #[test]
+    fn tail_keeps_at_most_64_kib_that_it_does_not_need() {
+        let max = MAX_RETAINED_CAPACITY;
+        for (capacity, left, kept) in [
+            (max, 0, max),
+            (max + 1, 0, 0),
+            (max, 10, max),
+            (max + 4, 10, 20),
+            (max + 4, max / 4, max / 2),
+            (max + 4, max / 4 + 1, max + 4),
+            (max + 4, max / 4 + 2, max + 4),
+        ] {
+            let account = MemoryAccount::new(1 << 20, false);
+            let mut o = Outbox::default();
+            o.charge_to(&account);
+            o.tail().reserve_exact(capacity);
+            append(&mut o, &vec![b'x'; left + max / 2]);
+            o.consume(max / 2);
+            assert_eq!((o.capacity(), o.len()), (kept, left), "{left} left of {capacity}");
+            assert!(account.used().abs_diff(kept) < 1 << 10);
+        }
+        for (capacity, kept) in [(max, max), (max + 1, 5)] {
+            let mut o = Outbox::default();
+            append(&mut o, b"12345");
+            o.tail().reserve_exact(capacity - 5);
+            let mark = o.mark();
+            o.tail().extend_from_slice(b"refused");
+            o.rollback(mark);
+            assert_eq!((o.capacity(), o.transmit()), (kept, &b"12345"[..]));
+        }
+    }
+
+    #[test]
+    fn room_in_the_tail_is_exact_and_refused_without_a_change() {
+        let mut o = Outbox::default();
+        append(&mut o, &[b'x'; 100]);
+        o.consume(60);
+        assert!(!o.reserve(usize::MAX));
+        assert_eq!((o.len(), o.segments().count()), (40, 1));
+        assert!(o.reserve(1_000));
+        assert_eq!((o.capacity(), o.transmit()), (1_040, &[b'x'; 40][..]));
+        assert!(o.has_room(1_000) && !o.has_room(1_001));
+    }
+
+    #[test]
+    fn pending_bytes_are_charged_until_they_are_dropped() {
+        let account = MemoryAccount::new(1 << 20, false);
+        let mut o = Outbox::default();
+        o.charge_to(&account);
+        for _ in 0..2 {
+            append(&mut o, &[b'x'; 10_000]);
+            assert!(account.used() >= 10_000);
+            o.trim(0);
+            assert_eq!(o.len(), 10_000, "what is pending stays");
+            o.clear();
+            assert_eq!((account.used(), o.len()), (0, 0));
+        }
+        assert_eq!(o.consumed(), 20_000);
+        append(&mut o, &[b'x'; 10_000]);
+        o.clear_for_reuse();
+        assert_eq!((o.consumed(), o.len(), o.capacity()), (0, 0, 10_000));
+        o.trim(2_000);
+        assert_eq!((o.capacity(), account.used()), (2_000, 2_000));
+    }
+
+    #[test]
+    fn large_payload_is_a_message_and_a_segment_without_a_copy() {
+        let big = Bytes::from(vec![b'x'; MIN_SEGMENT_LEN]);
+        let mut o = Outbox::default();
+        o.push_bytes(&big);
+        append(&mut o, b"\n");
+        assert_eq!(o.pop_message().map(|message| message.as_ptr()), Some(big.as_ptr()));
+        assert!(o.is_empty());
+    }
+
+    #[cfg(feature = "http")]
+    #[test]
+    fn segment_is_taken_whole_and_a_short_message_leaves_the_tail_as_it_is() {
+        let big = Bytes::from(vec![b'x'; MIN_SEGMENT_LEN]);
+        let mut o = Outbox::default();
+        o.push_bytes(&big);
+        append(&mut o, b"one\ntwo\n");
+        assert_eq!(o.pop_segment().as_deref(), Some(&big[..]));
+        assert_eq!((o.len(), o.consumed()), (8, MIN_SEGMENT_LEN as u64));
+        assert_eq!((o.pop_segment(), o.len()), (None, 8));
+        let (capacity, mut to) = (o.capacity(), Outbox::default());
+        assert!(o.move_message(&mut to) && capacity > 0);
+        assert_eq!((o.capacity(), o.transmit(), to.transmit()), (capacity, &b"two\n"[..], &b"one"[..]));
     }
 }

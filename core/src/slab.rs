@@ -365,4 +365,21 @@ mod tests {
         assert_eq!(values.get_mut(key(1, 8)), Some(&mut "c"));
         assert!(!values.is_empty() && values.remove(key(1, 8)).is_some() && values.is_empty());
     }
+
+    #[test]
+    fn memory_doubles_from_one_value_on_and_grows_by_an_eighth_when_it_is_large() {
+        let mut s = Slab::new();
+        let mut capacities = Vec::new();
+        for value in 0..9_217_u32 {
+            let key = s.insert(value);
+            #[cfg(all(feature = "http", feature = "server"))]
+            assert_eq!(key.slot(), value as usize);
+            assert_eq!(s.get(key), Some(&value));
+            if capacities.last() != Some(&s.slots.capacity()) {
+                capacities.push(s.slots.capacity());
+            }
+        }
+        let doubled = (0..=13).map(|power| 1 << power);
+        assert_eq!(capacities, doubled.chain([8_192 + 1_024, 9_216 + 1_152]).collect::<Vec<_>>());
+    }
 }

@@ -66,6 +66,8 @@ struct SkippedLine {
     length: u64,
     done: bool,
     is_out_of_memory: bool,
+    /// Bytes at the front of the buffer that came before it.
+    behind: usize,
 }
 
 impl LineDecoder {
@@ -198,6 +200,7 @@ impl LineDecoder {
         }
         // The cut may be before the end of what was scanned.
         self.scanned = self.scanned.min(begin);
+        skip.behind = begin;
         let rest = skip.feed(input);
         // A third line before the first one was reported takes the place of the second, which is lost.
         *(if self.skip.is_none() { &mut self.skip } else { &mut self.next_skip }) = Some(skip);
@@ -216,7 +219,7 @@ impl LineDecoder {
 
     /// Returns the next line, oldest first.
     pub fn next_line(&mut self) -> Option<Line> {
-        if self.skip.as_ref().is_some_and(|s| s.done) {
+        if self.skip.as_ref().is_some_and(|s| s.done && s.behind == 0) {
             // The line behind it may be one that is skipped, too.
             let skip = core::mem::replace(&mut self.skip, self.next_skip.take())?;
             let SkippedLine { finder, length, is_out_of_memory, .. } = skip;
@@ -253,10 +256,21 @@ impl LineDecoder {
         let (line, allocated) = memory::split_front(&mut self.buf, length, self.max_capacity, kept);
         self.buf.advance(1);
         self.scanned = 0;
+        if self.skip.is_some() {
+            self.count_taken(length + 1);
+        }
         if line.len() >= STEP {
             return Some(self.finish_long_line(line, allocated));
         }
         Some(self.finish_line(line))
+    }
+
+    /// Counts bytes that were taken from the front of the buffer.
+    #[cold]
+    fn count_taken(&mut self, taken: usize) {
+        for skip in [&mut self.skip, &mut self.next_skip].into_iter().flatten() {
+            skip.behind = skip.behind.saturating_sub(taken);
+        }
     }
 
     /// Returns the length of the unfinished last line in bytes. After the end of input, a length above 0 means
@@ -313,12 +327,9 @@ impl LineDecoder {
     /// Does so for more bytes than a line may have, unless a line among them is complete.
     #[cold]
     fn skip_oversize(&mut self) {
-        if self.scanned < self.buf.len() {
-            let fresh = self.buf.get(self.scanned..).unwrap_or_default();
-            if find_newline(fresh).is_some() {
-                return;
-            }
-            self.scanned = self.buf.len();
+        let fresh = self.buf.get(self.scanned..).unwrap_or_default();
+        if find_newline(fresh).is_some() {
+            return;
         }
         let mut skip = SkippedLine::new(false);
         skip.feed(&self.buf);
@@ -362,7 +373,7 @@ impl LineDecoder {
 
 impl SkippedLine {
     const fn new(is_out_of_memory: bool) -> Self {
-        Self { finder: IdFinder::new(), length: 0, done: false, is_out_of_memory }
+        Self { finder: IdFinder::new(), length: 0, done: false, is_out_of_memory, behind: 0 }
     }
 
     /// Consumes bytes up to the newline; returns the bytes behind it, or `None` if there was no newline.
@@ -466,5 +477,158 @@ mod tests {
             drop(held);
             assert_eq!(account.used(), 0, "{reserve}");
         }
+    }
+
+    /// Returns the next line as text, or the length of one that was too long and whether memory was short.
+    fn next(decoder: &mut LineDecoder) -> Option<Result<String, (u64, bool)>> {
+        Some(match decoder.next_line()? {
+            Line::Frame(line) => Ok(String::from_utf8_lossy(&line).into_owned()),
+            Line::TooLong(line) => Err((line.length, line.is_out_of_memory)),
+        })
+    }
+
+    fn long(length: usize) -> String {
+        "x".repeat(length)
+    }
+
+    #[test]
+    fn unfinished_input_counts_until_it_is_taken() {
+        let mut d = LineDecoder::new(5);
+        d.push_owned(Bytes::from_static(b"abc"));
+        assert_eq!((d.partial(), d.buffered()), (3, 3));
+        assert!(d.next_line().is_none());
+        assert_eq!((d.partial(), d.buffered()), (3, 3));
+        d.push(b"defgh");
+        assert_eq!((d.partial(), d.buffered()), (8, 0), "too long, so only its length is kept");
+        d.push(b"\nij");
+        assert_eq!((d.partial(), d.buffered()), (2, 2), "the line behind it");
+        assert_eq!((next(&mut d), d.next_line().is_none()), (Some(Err((8, false))), true));
+    }
+
+    #[test]
+    fn empty_decoder_is_trimmed_to_nothing() {
+        let account = MemoryAccount::new(64 << 10, false);
+        let mut d = LineDecoder::new(10_000).charge_to(&account);
+        d.push(b"abc");
+        d.trim();
+        assert_eq!(d.partial(), 3);
+        d.push(&[&b"x".repeat(5_000)[..], b"\n"].concat());
+        drop(d.next_line());
+        assert!(account.used() >= 5_000);
+        d.trim();
+        assert_eq!((account.used(), d.buf.capacity()), (0, 0));
+    }
+
+    #[test]
+    fn consumed_front_of_a_large_buffer_is_used_again() {
+        let mut d = LineDecoder::new(1 << 20);
+        let largest = 2 * MIN_RECLAIM_CAPACITY;
+        d.push((long(largest - 1) + "\n").as_bytes());
+        assert_eq!(d.next_line().is_some(), d.buf.is_empty());
+        let capacity = d.max_capacity;
+        // A line that takes a part of the front, then one that fits into the whole only.
+        for length in [largest / 5, largest - 1] {
+            let line = long(length) + "\n";
+            line.as_bytes().chunks(largest / 50).for_each(|piece| d.push(piece));
+            assert_eq!(next(&mut d).map(|line| line.map(|text| text.len())), Some(Ok(length)));
+            assert_eq!(d.max_capacity, capacity, "{length}");
+        }
+    }
+
+    #[test]
+    fn long_line_is_stored_as_far_as_the_account_takes_the_growth_of_its_buffer() {
+        let account = MemoryAccount::new(80 << 10, false);
+        let mut d = LineDecoder::new(1 << 20).charge_to(&account);
+        // The last eighth of the account is not for a growing line: 64 KiB fit, and twice that do not.
+        d.push(&[b'x'; 16 << 10]);
+        for kib in 16..64 {
+            assert_eq!((d.buffered(), d.partial()), (kib << 10, kib << 10));
+            d.push(&[b'x'; 1 << 10]);
+            assert!(account.used() <= 64 << 10, "{}", account.used());
+        }
+        assert_eq!(d.buffered(), 64 << 10);
+        d.push(b"x");
+        assert_eq!((d.buffered(), account.used()), (0, 0));
+        d.push(b"\nnext\n");
+        assert_eq!(next(&mut d), Some(Err(((64 << 10) + 1, true))));
+        assert_eq!(next(&mut d), Some(Ok("next".into())));
+    }
+
+    #[test]
+    fn unfinished_line_is_skipped_from_a_length_on_if_the_account_is_full() {
+        let account = MemoryAccount::new(64 << 10, false);
+        let mut others = account.open();
+        others.set(64 << 10);
+        for (length, is_kept) in [(LONG - 1, true), (LONG, false), (LONG + 1, false)] {
+            let mut d = LineDecoder::new(1 << 20).charge_to(&account);
+            d.push(format!("ab\n{}", long(length)).as_bytes());
+            d.push(b"y\nafter\n");
+            let want = if is_kept { Ok(long(length) + "y") } else { Err((length as u64 + 1, true)) };
+            let lines: Vec<_> = core::iter::from_fn(|| next(&mut d)).collect();
+            assert_eq!(lines, [Ok("ab".into()), want, Ok("after".into())], "{length}");
+        }
+    }
+
+    #[test]
+    fn line_behind_a_long_one_stays_while_the_account_is_short() {
+        for behind in ["", "behind"] {
+            let account = MemoryAccount::new(16 << 10, false);
+            let mut d = LineDecoder::new(1 << 20).charge_to(&account);
+            d.push(format!("{}\n{behind}", long(9_000)).as_bytes());
+            let held = d.next_line();
+            assert!(held.is_some() && account.is_short());
+            assert_eq!(d.buf.capacity() > 0, !behind.is_empty(), "spare room is released");
+            d.push(b"\n");
+            assert_eq!(next(&mut d), Some(Ok(behind.into())));
+        }
+    }
+
+    #[test]
+    fn line_without_memory_for_it_is_skipped_and_no_other() {
+        const NO_MEMORY: usize = usize::MAX;
+        let mut d = LineDecoder::new(1 << 20).memory_reserve(NO_MEMORY);
+        d.push(b"abc");
+        d.push(b"d\n");
+        assert_eq!((d.buffered(), next(&mut d)), (0, Some(Err((4, true)))));
+
+        let mut d = LineDecoder::new(1 << 20).memory_reserve(1);
+        d.push((long(5_000) + "\n").as_bytes());
+        drop(d.next_line());
+        d.reserve = NO_MEMORY;
+        d.push(b"one\ntwo");
+        assert_eq!(next(&mut d), Some(Ok("one".into())), "in the room of the line before");
+        let room = d.buf.capacity() - d.buf.len();
+        d.push(&b"x".repeat(room + 5_001));
+        d.push(b"\nthree");
+        assert_eq!(next(&mut d), Some(Err((room as u64 + 5_004, true))));
+    }
+
+    #[test]
+    fn short_line_of_a_long_block_is_copied_if_the_reserve_allows_it() {
+        for (reserve, length, is_copied) in
+            [(0, 100, true), (1, 100, true), (usize::MAX, 100, false), (0, 6_000, false), (1, 6_000, false)]
+        {
+            let mut d = LineDecoder::new(1 << 20).memory_reserve(reserve.min(1));
+            d.push(format!("{}\n{}", long(length), long(9_999 - length)).as_bytes());
+            d.reserve = reserve;
+            let block = d.buf.as_ptr_range();
+            let Some(Line::Frame(line)) = d.next_line() else { panic!("a line") };
+            assert_eq!(!block.contains(&line.as_ptr()), is_copied, "reserve {reserve}, length {length}");
+        }
+    }
+
+    #[test]
+    fn lines_without_memory_are_reported_in_their_place() {
+        let account = MemoryAccount::new(64 << 10, false);
+        let mut others = account.open();
+        others.set(64 << 10);
+        let mut d = LineDecoder::new(1 << 20).charge_to(&account);
+        d.push(format!("1\n2\n{}", long(LONG)).as_bytes());
+        d.push(format!("x\n4\n{}", long(LONG)).as_bytes());
+        d.push(b"xx\n6\n");
+        let lines: Vec<_> = core::iter::from_fn(|| next(&mut d)).collect();
+        let text = |line: &str| Ok(String::from(line));
+        let short = |more: u64| Err((LONG as u64 + more, true));
+        assert_eq!(lines, [text("1"), text("2"), short(1), text("4"), short(2), text("6")]);
     }
 }

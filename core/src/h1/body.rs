@@ -169,7 +169,6 @@ impl BodyReader {
             // At least one digit is required: an empty size must not count as zero, which ends the body.
             (State::Size { digits: 1.., size }, b'\r') => State::SizeEnd { size },
             (State::Size { digits: 1.., size }, b';') => State::Extension { size },
-            (State::Size { .. }, _) => return Err(Reason::ChunkSize),
             (State::Extension { size }, b'\r') => State::SizeEnd { size },
             // The count spans the whole body. Otherwise each chunk of one byte could bring the full length of
             // extensions.

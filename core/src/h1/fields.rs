@@ -413,7 +413,6 @@ fn locate_parse_fault(head: &[u8], error: Option<httparse::Error>, start_line: R
     let first = lines.next().unwrap_or_default();
     let start = first.strip_suffix(b"\r\n").unwrap_or(first);
     match error {
-        Some(httparse::Error::TooManyHeaders) => (Reason::TooManyFields, 0),
         Some(httparse::Error::Version) if is_other_version(start, start_line) => (Reason::Version, 0),
         // `httparse` reports this for the end of a start line, too.
         Some(httparse::Error::NewLine) if !start.ends_with(b"HTTP/1.1") && !start.ends_with(b"HTTP/1.0") => {

@@ -70,6 +70,8 @@ pub mod server;
 mod table;
 #[cfg(test)]
 mod table_tests;
+#[cfg(test)]
+mod tests;
 
 pub use body::Framing;
 pub use connection::{Connection, Eviction, EvictionClass};

@@ -59,7 +59,7 @@ impl Spelling for JcsWriter {
     /// Compares by UTF-16 code units: as UTF-8 does, except that characters beyond U+FFFF, which begin with a surrogate,
     /// come before U+E000 to U+FFFF.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        let rank = |byte: &u8| if matches!(byte, 0xee | 0xef) { byte | 0x10 } else { *byte };
+        let rank = |byte: &u8| if matches!(byte, 0xee | 0xef) { byte + 0x10 } else { *byte };
         // The first bytes of four are F0 to F4.
         a.iter().map(rank).cmp(b.iter().map(rank))
     }
@@ -132,7 +132,7 @@ fn write_double(number: f64, out: &mut Vec<u8>) {
                 out.push(b'.');
                 out.extend_from_slice(others.as_bytes());
             }
-            out.extend_from_slice(if point > 0 { b"e+" } else { b"e-" });
+            out.extend_from_slice(if point.is_positive() { b"e+" } else { b"e-" });
             out.extend_from_slice(itoa::Buffer::new().format((point - 1).unsigned_abs()).as_bytes());
         }
     }

@@ -60,7 +60,7 @@ impl<'a> MemberNames<'a> {
 
     #[cold]
     fn insert_spilled(&mut self, text: &'a [u8], name: StringToken<'a>) {
-        let more = if self.spilled.is_empty() { self.len + 1 } else { 1 };
+        let more = if self.spilled.is_empty() { self.len.saturating_add(1) } else { 1 };
         if self.spilled.capacity() - self.spilled.len() < more && !self.grow(more) {
             self.spilled = Vec::new();
             // This length exceeds every limit of members, so the object is refused.
@@ -73,7 +73,7 @@ impl<'a> MemberNames<'a> {
         }
         self.spilled.push(name.unescaped());
         // From now on every name goes to `spilled`.
-        self.len = self.len.max(INLINE_NAMES) + 1;
+        self.len = self.len.max(INLINE_NAMES);
     }
 
     /// Makes room for `more` names, and returns whether there is memory to sort all of them at the end.
@@ -151,5 +151,52 @@ mod tests {
         assert!(distinct(&names));
         names.push("k3");
         assert!(!distinct(&names));
+    }
+
+    #[test]
+    fn names_of_the_protocol_are_told_apart_without_a_comparison() {
+        for object in [
+            &["jsonrpc", "id", "method", "params", "result", "error"][..],
+            &["name", "arguments", "_meta", "inputResponses", "requestState", "uri", "cursor"],
+            &[
+                "name",
+                "title",
+                "description",
+                "inputSchema",
+                "outputSchema",
+                "annotations",
+                "icons",
+                "_meta",
+                "execution",
+            ],
+        ] {
+            let mut members = MemberNames::default();
+            for name in object {
+                members.insert(b"", 0, StringToken { raw: name.as_bytes(), escaped: false });
+            }
+            assert_eq!(members.fingerprint.count_ones() as usize, object.len(), "{object:?}");
+        }
+    }
+
+    #[test]
+    fn names_beyond_the_inline_ones_are_counted_and_compared() {
+        let names: Vec<String> = (0..=INLINE_NAMES + 2).map(|i| format!("\"k{i:02}\":")).collect();
+        let text = names.concat();
+        for count in 0..names.len() {
+            for escaped in [false, true] {
+                let mut members = MemberNames::default();
+                let token =
+                    |at: usize| StringToken { raw: &text.as_bytes()[at * 6 + 1..at * 6 + 4], escaped: false };
+                for at in 0..count {
+                    assert!(members.insert(text.as_bytes(), at * 6, token(at)), "{at} of {count}");
+                }
+                assert_eq!((members.len(), members.all_differ()), (count, true));
+                if count > 0 {
+                    let first = StringToken { escaped, ..token(0) };
+                    let is_new = members.insert(text.as_bytes(), 0, first);
+                    assert!(!(is_new && members.all_differ()), "{count}");
+                }
+            }
+        }
     }
 }

@@ -754,4 +754,58 @@ mod tests {
             assert_eq!(unescape(raw.as_bytes()), want.as_bytes());
         }
     }
+
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    struct Digit(u32);
+
+    impl KnownMember for Digit {
+        fn by_name(name: &[u8]) -> Option<Self> {
+            Some(Self((*name.first()? as char).to_digit(10)?))
+        }
+
+        fn index(self) -> u32 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn member_limit_counts_members_that_are_known_and_others() {
+        let scan = |text: &str| {
+            let mut known = Vec::new();
+            let scanned = Scanner::new(text.as_bytes(), 16, 3).object_of(|s, member: Option<Digit>, _| {
+                known.extend(member.map(|digit| digit.0));
+                s.value().map(|_| ())
+            });
+            scanned.map(|span| (span.end as usize == text.len(), known))
+        };
+        for (text, known) in [
+            (r#"{"a":1,"b":2,"c":3}"#, &[][..]),
+            (r#"{"1":1,"0":2,"\u0039":3}"#, &[1, 0, 9]),
+            (r#"{"1":1,"b":2,"2":3}"#, &[1, 2]),
+        ] {
+            assert_eq!(scan(text), Ok((true, known.to_vec())), "{text}");
+            for more in [r#","x":1}"#, r#","7":1}"#] {
+                let text = text.replace('}', more);
+                assert_eq!(scan(&text), Err(ScanError::Members(text.len() - 6)), "{text}");
+            }
+        }
+        assert_eq!(scan(r#"{"1":1,"\u0031":2}"#), Err(ScanError::Duplicate(7)));
+    }
+
+    #[test]
+    fn depth_of_siblings_does_not_add_up_in_any_scan() {
+        fn object(s: &mut Scanner<'_>) -> ScannerResult<()> {
+            s.object(|s, _| if s.peek() == b'{' { object(s) } else { array(s) }).map(|_| ())
+        }
+        fn array(s: &mut Scanner<'_>) -> ScannerResult<()> {
+            s.array(|s| if s.peek() == b'{' { object(s) } else { array(s) })
+        }
+        for (sibling, depth) in [("{}", 1), ("[]", 1), (r#"{"a":{}}"#, 2), (r#"{"a":[]}"#, 2), ("[[],{}]", 2)]
+        {
+            let text = format!("[{sibling},{sibling},{sibling}]");
+            let scan = |max_depth| array(&mut Scanner::new(text.as_bytes(), max_depth, 9));
+            assert_eq!(scan(depth + 1), Ok(()), "{text}");
+            assert!(matches!(scan(depth), Err(ScanError::Depth(_))), "{text}");
+        }
+    }
 }

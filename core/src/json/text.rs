@@ -205,3 +205,69 @@ pub(crate) fn append_one_line(out: &mut Vec<u8>, text: &[u8]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    #[test]
+    fn text_beyond_all_memory_is_refused() {
+        assert_eq!(room(&mut Vec::new(), usize::MAX), Err(EncodeError::OutOfMemory));
+        let mut buffer = Vec::new();
+        let mut text = Text::new(&mut buffer);
+        text.string("before");
+        assert_eq!(text.outcome(), Ok(()));
+        assert!(!text.reserve(usize::MAX));
+        text.string("behind");
+        assert_eq!(text.outcome(), Err(EncodeError::OutOfMemory), "also after a write that fits");
+    }
+
+    #[test]
+    fn text_grows_by_64_bytes_at_least() {
+        for length in [0, 3, 60] {
+            let mut buffer = Vec::from(b"x".repeat(length).into_boxed_slice());
+            Text::new(&mut buffer).push(b'y');
+            assert!(buffer.capacity() >= length + LEAST_STEP, "{length}: {}", buffer.capacity());
+        }
+    }
+
+    #[test]
+    fn room_for_a_string_is_made_once() {
+        let string = |text: &str| {
+            let mut buffer = Vec::new();
+            Text::new(&mut buffer).string(text);
+            buffer
+        };
+        for length in [LARGE_STRING, LARGE_STRING + 1, 3 * LARGE_STRING] {
+            let (plain, escaped) = (string(&"x".repeat(length)), string(&"\u{1}".repeat(length)));
+            assert_eq!((plain.len(), plain.capacity()), (length + 2, length + (1 << 10)), "plain");
+            assert_eq!(
+                (escaped.len(), escaped.capacity()),
+                (6 * length + 2, 6 * length + (1 << 10)),
+                "escaped"
+            );
+        }
+        // The few bytes of a short one need no more than its quotes.
+        for (length, behind) in [(0, 2), (100, 2), (LARGE_STRING - 1, 2), (LARGE_STRING, 1 << 10)] {
+            let mut out = Vec::with_capacity(1);
+            out.shrink_to_fit();
+            write_str(&mut out, &"x".repeat(length));
+            assert!(out.capacity() == (length + behind).max(8), "{length}: {}", out.capacity());
+        }
+    }
+
+    #[test]
+    fn length_of_an_escaped_string_is_known_in_advance() {
+        for length in [0, 1, 7, 300] {
+            let mut out = Vec::new();
+            write_str(&mut out, &"\u{1f}".repeat(length));
+            assert_eq!((out.len(), escaped_len(&b"\x1f".repeat(length))), (6 * length + 2, 6 * length));
+            assert_eq!(max_escaped_len(length), 6 * length);
+        }
+        assert_eq!(max_escaped_len(usize::MAX), usize::MAX);
+        let mut out = Vec::new();
+        write_str(&mut out, "a\"\\\n\r\t\u{8}\u{c}\u{1}é");
+        assert_eq!(String::from_utf8(out).as_deref(), Ok(r#""a\"\\\n\r\t\b\f\u0001é""#));
+    }
+}

@@ -715,7 +715,7 @@ mod tests {
     #[derive(Serialize)]
     struct Pair(i16, u16);
 
-    #[derive(Serialize)]
+    #[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
     struct Newtype<'a>(&'a str);
 
     /// Bytes, which serde writes as an array of numbers.
@@ -750,6 +750,7 @@ mod tests {
             letters: BTreeMap<char, u8>,
             variants: BTreeMap<Variant, u8>,
             names: [(Newtype<'a>, u8); 1],
+            named: BTreeMap<Newtype<'a>, u8>,
         }
         #[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
         enum Variant {
@@ -766,6 +767,7 @@ mod tests {
             letters: [('"', 1), ('\u{e9}', 2)].into(),
             variants: [(Variant::First, 1)].into(),
             names: [(Newtype("a"), 1)],
+            named: [(Newtype("b"), 1)].into(),
         };
         let mut out = Vec::new();
         Serializer::any(&mut out, &rare).expect("JSON");
@@ -791,6 +793,9 @@ mod tests {
         let mut out = Vec::new();
         Serializer::any(&mut out, &[1.0, -3.0, 0.0, -0.0, 1e15, 0.1]).expect("numbers");
         assert_eq!(out, b"[1,-3,0,-0.0,1000000000000000,0.1]");
+        out.clear();
+        Serializer::any(&mut out, &[9_007_199_254_740_991.0, 9_007_199_254_740_992.0]).expect("numbers");
+        assert_eq!(out, b"[9007199254740991,9007199254740992.0]", "integers as far as all of them are exact");
         for large in [9_007_199_254_740_992.0, -1e16, 5e-324, f64::MAX] {
             out.clear();
             Serializer::any(&mut out, &large).expect("a number");
@@ -817,5 +822,46 @@ mod tests {
                 && !found.contains(TopLevelMembers::SCOPE)
         );
         assert!(out[found.meta.expect("_meta")..].starts_with(b"\"a\":1}"));
+    }
+
+    #[test]
+    fn members_that_the_protocol_owns_are_recorded_one_by_one() {
+        let all = [
+            ("_meta", TopLevelMembers::META),
+            ("resultType", TopLevelMembers::RESULT_TYPE),
+            ("ttlMs", TopLevelMembers::TTL),
+            ("cacheScope", TopLevelMembers::SCOPE),
+            ("inputResponses", TopLevelMembers::INPUT_RESPONSES),
+            ("requestState", TopLevelMembers::REQUEST_STATE),
+            ("inputRequests", TopLevelMembers::INPUT_REQUESTS),
+        ];
+        for (name, bit) in all {
+            let text = alloc::format!(r#"{{"a":{{}},"{name}":{{}},"cursor":1}}"#);
+            let found = TopLevelMembers::scan(text.as_bytes(), 0);
+            assert!(all.iter().all(|(_, other)| found.contains(*other) == (*other == bit)), "{name}");
+            assert_eq!(found.meta.is_some(), name == "_meta");
+        }
+        let found = TopLevelMembers::scan(br#"{"ttlMs":1,"_meta":{}}"#, 0);
+        let left = found.without(TopLevelMembers::TTL);
+        assert!(left.contains(TopLevelMembers::META) && !left.contains(TopLevelMembers::TTL));
+        assert_eq!((left.meta, found.without(TopLevelMembers::SCOPE)), (found.meta, found));
+    }
+
+    #[test]
+    fn result_of_an_elicitation_is_told_from_objects_like_it() {
+        use crate::model::{ElicitAction, ElicitResult};
+        #[derive(Serialize)]
+        struct Around {
+            inner: ElicitResult,
+        }
+        #[derive(Serialize)]
+        struct Named(BTreeMap<&'static str, u8>);
+        fn is_result<T: Serialize>(value: &T) -> bool {
+            let found = Serializer::object(&mut Vec::new(), value, None).expect("an object");
+            found.contains(TopLevelMembers::ELICIT_RESULT)
+        }
+        assert!(is_result(&ElicitResult::new(ElicitAction::Accept)));
+        assert!(!is_result(&Around { inner: ElicitResult::new(ElicitAction::Accept) }));
+        assert!(!is_result(&Named([("action", 1)].into())));
     }
 }

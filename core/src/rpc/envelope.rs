@@ -362,7 +362,7 @@ fn read_member<'a>(
         Some(Member::Version) => {
             parts.version = if let first @ b'"' = s.peek() {
                 let text = s.string_from(first)?;
-                text.raw == b"2.0" || (text.escaped && *text.unescaped() == *b"2.0")
+                *text.unescaped() == *b"2.0"
             } else {
                 s.value().map(|_| false)?
             };
@@ -387,7 +387,7 @@ fn read_member<'a>(
             parts.result = Some(if s.peek() == b'{' {
                 s.object(|s, name| {
                     let span = s.value()?;
-                    if name.raw == b"resultType" || (name.escaped && *name.unescaped() == *b"resultType") {
+                    if *name.unescaped() == *b"resultType" {
                         parts.result_type = span;
                     }
                     Ok(())

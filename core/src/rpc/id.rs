@@ -114,7 +114,7 @@ impl RequestId {
 #[inline]
 fn parse_small(text: &[u8]) -> Option<i64> {
     // Fifteen digits fit an `i64`, so the sum needs no check.
-    if text.is_empty() || text.len() > 15 || (text.len() > 1 && text.first() == Some(&b'0')) {
+    if text.is_empty() || text.len() > 15 {
         return None;
     }
     text.iter().try_fold(0i64, |value, b| b.is_ascii_digit().then(|| value * 10 + i64::from(b - b'0')))
@@ -232,6 +232,7 @@ mod tests {
     fn id_is_string_or_integer_and_keeps_spelling() {
         for text in ["1", "0", "-0", "-7", "1.0", "1e3", "\"\"", "\"a\\u0062\"", "9223372036854775807"] {
             assert_eq!(id(text).expect(text).to_string(), text);
+            assert_eq!(alloc::format!("{:?}", id(text).expect(text)), text);
         }
         for text in ["1.5", "null", "true", "{}", "[1]", "9223372036854775808", "1e400", "1e19", "1e-1"] {
             assert!(id(text).is_none(), "{text}");

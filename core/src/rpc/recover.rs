@@ -278,4 +278,38 @@ mod tests {
             assert_eq!(find(text).0, None, "{}", text.escape_ascii());
         }
     }
+
+    #[test]
+    fn notification_is_complete_and_has_a_method_and_no_id() {
+        for (text, is_notification) in [
+            (r#"{"method":"x"}"#, true),
+            (r#"{"method":"x","params":[1,2] } "#, true),
+            (r#"{"method":"x""#, false),
+            (r#"{"method":"x","id":1}"#, false),
+            (r#"{"result":1}"#, false),
+            ("{}", false),
+        ] {
+            let mut finder = IdFinder::new();
+            finder.feed(text.as_bytes());
+            assert_eq!(finder.finish().is_notification, is_notification, "{text}");
+        }
+    }
+
+    #[test]
+    fn id_is_found_behind_what_is_broken_and_not_within() {
+        let longest = format!("\"{}\"", "x".repeat(MAX_REMEMBERED - 2));
+        let too_long = format!("\"{}\"", "x".repeat(MAX_REMEMBERED - 1));
+        for (text, id) in [
+            (format!(r#"{{"id":{longest}}}"#), Some(longest.as_str())),
+            (format!(r#"{{"id":{too_long}}}"#), None),
+            ("\u{feff}{\"id\":7}".into(), Some("7")),
+            ("{\"id\":7\u{feff}}".into(), None),
+            (r#"{"x":1","id":7}"#.into(), Some("7")),
+            (r#"{"x":1[,"id":7}"#.into(), Some("7")),
+            (r#"{"id":{}7}"#.into(), None),
+            (r#"{"id":[[]]7}"#.into(), None),
+        ] {
+            assert_eq!(find(text.as_bytes()).0.as_deref(), id.map(str::as_bytes), "{text}");
+        }
+    }
 }

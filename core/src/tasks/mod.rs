@@ -109,3 +109,45 @@ pub(crate) fn add_related_task(out: &mut Vec<u8>, members: TopLevelMembers, id: 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::Serializer;
+    use serde_json::value::RawValue;
+
+    // covers: TASK-023
+    #[test]
+    fn name_of_the_task_is_added_to_meta_in_any_spelling() {
+        let named = alloc::format!(r#""{}":{{"taskId":"t"}}"#, meta::RELATED_TASK);
+        for (object, meta) in [
+            ("{}", ""),
+            ("{ }", ""),
+            (r#"{"a":1}"#, ""),
+            (r#"{"a":1 } "#, ""),
+            (r#"{"_meta":{}}"#, ""),
+            (r#"{"_meta": { } ,"a":1}"#, ""),
+            (r#"{"a":{"_meta":{}},"_meta":{"b":2}}"#, r#","b":2"#),
+            (r#"{"_meta":{ "b" : 2}}"#, r#","b":2"#),
+        ] {
+            let value: serde_json::Value = serde_json::from_str(object).expect("JSON");
+            let mut want = value.as_object().expect("an object").clone();
+            let meta = alloc::format!("{{{named}{meta}}}");
+            want.insert("_meta".into(), serde_json::from_str(&meta).expect("JSON"));
+            let check = |out: &[u8]| {
+                let found: serde_json::Value = serde_json::from_slice(out).expect("JSON");
+                assert_eq!(found.as_object(), Some(&want), "{object}");
+            };
+            let mut out = Vec::new();
+            write_with_related_task(&mut out, object.trim().as_bytes(), "t");
+            check(&out);
+            // A result that was written from a value has no white space.
+            let mut out = Vec::new();
+            let compact = serde_json::to_string(&value).expect("JSON");
+            let raw: &RawValue = serde_json::from_str(&compact).expect("JSON");
+            let members = Serializer::object(&mut out, raw, None).expect("an object");
+            add_related_task(&mut out, members, "t");
+            check(&out);
+        }
+    }
+}

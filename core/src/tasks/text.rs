@@ -158,6 +158,7 @@ mod tests {
         let text = bits.text();
         assert_eq!(&text, b"-_v7-_v7-_v7-_v7-_v7-w");
         assert_eq!(TaskBits::parse(&text), Some(bits));
+        assert_eq!(alloc::format!("{bits:?}"), "TaskBits(…)", "an id is a secret");
         for wrong in
             [&b""[..], b"-_v7-_v7-_v7-_v7-_v7-x", b"-_v7-_v7-_v7-_v7-_v7-w=", b"+/v7-_v7-_v7-_v7-_v7-w"]
         {

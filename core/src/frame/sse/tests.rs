@@ -308,3 +308,58 @@ fn priming_event_carries_id_and_retry() {
     assert_eq!(text(&out), "id: s1:0\nretry: 3000\ndata: \n\n");
     assert_eq!(read_all_ways(&out, 100), ["id s1:0 retry 3000 cut false unusable 0"]);
 }
+
+#[test]
+fn stored_bytes_are_counted_wherever_they_are() {
+    let mut d = SseDecoder::new(100);
+    d.push_owned(Bytes::from_static(b"data: a\ndata: bb\ndata: c"));
+    assert_eq!(d.buffered(), 24, "as input");
+    assert!(d.next_event().is_none());
+    assert_eq!(d.buffered(), "a\nbb".len() + "data: c".len(), "joined, with the rest of the input");
+    d.push(b"\n\n");
+    assert!(d.next_event().is_some());
+    assert_eq!(d.buffered(), 0);
+    d.trim();
+    assert_eq!((d.buf.capacity(), d.owned.len()), (0, 0));
+}
+
+#[test]
+fn unfinished_line_of_data_is_stored_up_to_the_limit_and_no_byte_more() {
+    // Ten bytes more than a field of another kind may have, with 60 of them on a line before.
+    let max = MAX_FIELD + 10;
+    for before in [0, 60] {
+        let mut d = SseDecoder::new(max);
+        let room = if before == 0 { max } else { max - before - 1 };
+        if before > 0 {
+            d.push(format!("data: {}\n", "b".repeat(before)).as_bytes());
+        }
+        d.push(b"data: ");
+        for length in 1..=room {
+            d.push(b"x");
+            assert!(d.next_event().is_none());
+            assert!(d.buffered() >= length, "{length} bytes behind {before}");
+        }
+        let mut whole = SseDecoder::new(max);
+        whole.push(&d.buf);
+        whole.push(b"\n\n");
+        assert!(matches!(whole.next_event(), Some(SseItem::Event(_))), "as much as fits");
+        d.push(b"y");
+        assert!(d.next_event().is_none());
+        assert_eq!(d.buffered(), 0, "one byte more than fits behind {before}");
+        d.push(b"\n\n");
+        assert!(matches!(d.next_event(), Some(SseItem::TooLong { .. })));
+    }
+}
+
+#[test]
+fn lines_behind_the_data_are_kept_up_to_a_bound() {
+    for (behind, stored) in [(MAX_TRAILING_BYTES, MAX_TRAILING_BYTES + 1), (MAX_TRAILING_BYTES + 1, 1)] {
+        let mut d = SseDecoder::new(100);
+        // With the line end of the data and that of the comment.
+        d.push(format!("data: x\n:{}\n", "c".repeat(behind - 3)).as_bytes());
+        assert!(d.next_event().is_none());
+        assert_eq!(d.buffered(), stored, "{behind}");
+        d.push(b"\n");
+        assert!(matches!(d.next_event(), Some(SseItem::Event(event)) if event.data == b"x"[..]));
+    }
+}

@@ -638,3 +638,68 @@ fn text_that_nobody_checked_is_checked() {
         assert_eq!(check_and_read::<Vec<u8>>(text).expect_err(text).to_string(), error);
     }
 }
+
+/// Reads the first element or member and leaves the others.
+#[derive(Debug)]
+struct First;
+
+impl<'de> Deserialize<'de> for First {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FirstVisitor;
+        impl<'de> Visitor<'de> for FirstVisitor {
+            type Value = First;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a container")
+            }
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<First, A::Error> {
+                seq.next_element::<IgnoredAny>().map(|_| First)
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<First, A::Error> {
+                map.next_entry::<IgnoredAny, IgnoredAny>().map(|_| First)
+            }
+        }
+        deserializer.deserialize_any(FirstVisitor)
+    }
+}
+
+#[test]
+fn unread_rest_of_a_container_is_an_error_at_its_place() {
+    for (text, column) in [
+        ("[1]", None),
+        (r#"{"a":1}"#, None),
+        ("[1, 2]", Some(5)),
+        ("[1 2]", Some(4)),
+        (r#"{"a":1 , "b":2}"#, Some(8)),
+        (r#"{"a":1 "b":2}"#, Some(8)),
+    ] {
+        let read = read_str::<First>(text).map(drop).map_err(|error| error.to_string());
+        let error = column.map(|column| format!("trailing characters at line 1 column {column}"));
+        assert_eq!(read.err(), error, "{text}");
+    }
+}
+
+/// The name of a member, as it is spelled.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Spelling(String);
+
+impl<'de> Deserialize<'de> for Spelling {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(deserializer).map(|raw| Self(raw.get().to_string()))
+    }
+}
+
+#[test]
+fn name_is_read_as_it_is_spelled() {
+    compare::<BTreeMap<Spelling, u8>>(r#"{"a":1, "\u0062" :2}"#, true);
+    let read = read_str::<BTreeMap<RawName, u8>>(r#"{"\u0062" :2}"#).expect("an object");
+    assert_eq!(read.into_keys().next().map(|name| name.0), Some(r#""\u0062""#.into()));
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RawName(String);
+
+impl<'de> Deserialize<'de> for RawName {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        RawJson::deserialize(deserializer).map(|raw| Self(raw.as_str().into()))
+    }
+}

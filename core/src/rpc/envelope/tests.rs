@@ -73,6 +73,15 @@ fn malformed_message_reports_reason_and_id() {
         (r#"{"jsonrpc":"2.0","id":1,"Method":"a","method":"b"}"#, MalformedMessage::WrongCase, s("1")),
         (r#""text""#, MalformedMessage::NotAnObject, None),
         ("[]", MalformedMessage::NotAnObject, None),
+        ("[] x", MalformedMessage::Json { at: 3 }, None),
+        (r#"{"jsonrpc":"2\u002e1","id":1,"method":"a"}"#, MalformedMessage::Version, s("1")),
+        (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":5}}"#, MalformedMessage::Error, s("1")),
+        (r#"{"jsonrpc":"2.0","id":null}"#, MalformedMessage::Id, None),
+        (
+            r#"{"jsonrpc":"2.0","id":null,"result":{},"error":{"code":1,"message":""}}"#,
+            MalformedMessage::Id,
+            None,
+        ),
     ];
     for (text, reason, id) in cases {
         assert_eq!(refused(text), (reason, id), "{text}");
@@ -151,4 +160,54 @@ fn params_spans_point_at_members() {
     let e2 = parse(&text2, &Limits::default(), Some((known, &relative))).expect("well-formed");
     assert!(e2.has_known_meta);
     assert_eq!(e2.params.meta.version.slice(&text2), Some(&b"\"v\""[..]));
+}
+
+#[test]
+fn result_type_is_found_in_any_spelling() {
+    for (name, value) in
+        [("resultType", Some("\"x\"")), ("result\\u0054ype", Some("\"x\"")), ("\\u0061", None), ("a", None)]
+    {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"{name}":"x","b":1}}}}"#);
+        let envelope = parse(text.as_bytes(), &Limits::default(), None).expect("well-formed");
+        assert_eq!(envelope.result_type.slice(text.as_bytes()), value.map(str::as_bytes), "{name}");
+    }
+}
+
+#[test]
+fn refused_message_says_what_it_was() {
+    // Whether it has a method, is a response, and is a notification.
+    for (text, is) in [
+        (r#"{"jsonrpc":"2.0","method":"a","params":[1]}"#, (true, false, true)),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":[1]}"#, (true, false, false)),
+        (r#"{"jsonrpc":"1.0","method":"a"}"#, (true, false, false)),
+        (r#"{"jsonrpc":"2.0","id":1,"result":[]}"#, (false, true, false)),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"a","result":{}}"#, (true, false, false)),
+        // Not JSON, so that only the outline is known.
+        (r#"{"method":"a","x":tru}"#, (true, false, true)),
+        (r#"{"method":"a","x":tru"#, (true, false, false)),
+        (r#"{"id":1,"method":"a","x":tru}"#, (true, false, false)),
+        (r#"{"id":1,"result":tru}"#, (false, true, false)),
+        (r#"{"id":1,"method":"a","result":tru}"#, (true, false, false)),
+    ] {
+        let refused = parse(text.as_bytes(), &Limits::default(), None).expect_err(text);
+        assert_eq!((refused.has_method, refused.is_response, refused.is_notification), is, "{text}");
+    }
+}
+
+#[test]
+fn message_with_escapes_needs_memory_for_them() {
+    let plain = r#"{"jsonrpc":"2.0","id":1,"method":"ab"}"#;
+    let escaped = plain.replace("ab", "a\\u0062");
+    for (memory_reserve, text, is_refused) in [
+        (0, plain, false),
+        (0, &escaped, false),
+        (1, &escaped, false),
+        (usize::MAX, plain, false),
+        (usize::MAX, &escaped, true),
+    ] {
+        let limits = Limits { memory_reserve, ..Limits::default() };
+        let refused = parse(text.as_bytes(), &limits, None).err().map(|refused| (refused.reason, refused.id));
+        let want = is_refused.then_some((MalformedMessage::OutOfMemory, Some(RequestId::int(1))));
+        assert_eq!(refused, want, "{text}, {memory_reserve}");
+    }
 }
