@@ -31,7 +31,7 @@ impl RedirectListener {
     }
 }
 
-fn read(mut stream: impl std::io::Read) -> String {
+fn read(mut stream: impl io::Read) -> String {
     let mut response = String::new();
     // The end may be a reset.
     let _ = stream.read_to_string(&mut response);
