@@ -44,6 +44,7 @@ fn known_era_is_detected_and_round_trips_as_text() {
         assert_eq!(found, known_era);
         assert_eq!(found.to_string().parse(), Ok(found));
         // The next connection needs no detection.
+        assert_eq!(client(VersionSet::ALL).known_era(Some(found)).stored_era(), Some(found));
         let mut pair = Pair::new(
             client(VersionSet::ALL).known_era(Some(found)),
             server(server_versions),

@@ -347,7 +347,8 @@ fn call_beyond_max_queued_bytes_is_refused() {
     for_each_chunker(|cut| {
         let mut harness = ClientHarness::client(client(VersionSet::ALL).limits(limits.clone()), cut);
         let probe = harness.expect_request("server/discover");
-        let params = json!({"x": "y".repeat(30)});
+        // Two calls of 50 bytes: the method and the parameters.
+        let params = json!({"x": "y".repeat(34)});
         let call = |harness: &mut ClientHarness| {
             harness.pipe.engine().call(harness.now, "custom/x", &params, &CallOptions::new())
         };

@@ -151,6 +151,11 @@ fn an_identity_provider_vouches_for_the_user() {
         );
         let is_discovered = world.requests.iter().any(|request| request.url.contains("idp.test/.well-known"));
         assert_eq!(is_discovered, !is_named);
+        // The application has named the provider, and the MCP server all others.
+        for request in &world.requests {
+            let expected = (!request.url.starts_with("https://idp.test/")).then_some("https://mcp.test");
+            assert_eq!(request.reachable_from.as_deref(), expected, "{request:?}");
+        }
     }
 }
 

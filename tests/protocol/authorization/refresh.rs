@@ -117,9 +117,9 @@ fn what_another_process_refreshed_meanwhile_is_used() {
 }
 
 /// Runs a flow whose `n`-th write of the tokens (the mark, or the tokens themselves) meets another entry: `other`.
-fn run_with_change(world: &mut World, n: usize, other: Option<&str>) -> Outcome {
+pub(super) fn run_with_change(world: &mut World, trigger: Trigger, n: usize, other: Option<&str>) -> Outcome {
     let key = world.store.keys().find(|key| key.starts_with("token")).expect("tokens").clone();
-    let mut flow = world.flow(&config(), Trigger::Connect);
+    let mut flow = world.flow(&config(), trigger);
     let mut writes = 0;
     loop {
         let event = flow.poll_event(world.now).expect("an event");
@@ -150,20 +150,20 @@ fn tokens_that_came_during_a_refresh_are_used_and_stay() {
         let mut world = logged_in();
         world.wait(4_000);
         world.store = due.clone();
-        let outcome = run_with_change(&mut world, n, Some(stored));
+        let outcome = run_with_change(&mut world, Trigger::Connect, n, Some(stored));
         assert_eq!(Some(outcome.token().token), token, "{n}");
         assert_eq!((&world.store, world.grants("refresh_token").len()), (&fresh, n - 1));
         // A logout is respected, too.
         let mut world = logged_in();
         world.wait(4_000);
-        assert!(matches!(run_with_change(&mut world, n, None), Outcome::NoToken));
+        assert!(matches!(run_with_change(&mut world, Trigger::Connect, n, None), Outcome::NoToken));
         assert!(world.record().is_none());
     }
     // And the tokens of a refresh that was refused.
     let mut world = logged_in();
     world.issuer().revoke_all();
     world.wait(4_000);
-    let outcome = run_with_change(&mut world, 2, Some(stored));
+    let outcome = run_with_change(&mut world, Trigger::Connect, 2, Some(stored));
     assert_eq!((Some(outcome.token().token), world.stored_token()), (token.clone(), token));
 }
 

@@ -307,7 +307,10 @@ impl World {
                 self.checks.secrets.extend(issuer.secrets.iter().cloned());
             }
             self.checks.add(&self.assertion.clone());
-            self.checks.check_shown(&format!("{flow:?}"));
+            let shown = format!("{flow:?}");
+            assert!(shown.starts_with("Flow { server: ") && shown.contains("step: "), "{shown}");
+            self.checks.check_shown(&shown);
+            assert!(!flow.is_ended(), "its last event is still to come");
             let Some(event) = flow.poll_event(self.now) else {
                 let at = flow.poll_timeout().expect("the flow waits for something");
                 self.now = self.now.max(at);
