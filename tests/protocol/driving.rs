@@ -146,6 +146,14 @@ fn events_of_a_client_that_are_never_polled_are_told() {
 }
 
 #[test]
+fn closed_client_has_no_deadline() {
+    let mut client = pipe_client();
+    assert_eq!(client.poll_timeout_without_trim(), Some(NOW + secs(10)));
+    client.engine().close(NOW);
+    assert_eq!(client.poll_timeout_without_trim(), None);
+}
+
+#[test]
 fn deadlines_of_a_client_without_events_need_no_poll() {
     let (mut client, mut now) = (pinging_client(), NOW);
     for _ in 0..100 {

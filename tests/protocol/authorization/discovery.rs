@@ -1,6 +1,6 @@
 //! Discovery: the metadata of the protected server, and that of its authorization server.
 
-use mcp_proto::auth::{Config, ErrorKind, FetchFailure, Step, Trigger};
+use mcp_proto::auth::{Config, ErrorKind, FetchFailure, GrantType, Step, Trigger};
 use mcp_proto::{Version, VersionSet};
 use mcp_tests::harness::authorization::{Outcome, Reply, World};
 use serde_json::json;
@@ -517,6 +517,20 @@ fn a_server_without_a_needed_endpoint_is_refused_before_a_user_is_asked() {
         assert_eq!(error.step(), Step::ServerMetadata);
         assert!(error.to_string().contains(name) && world.opened.is_empty(), "{error}");
     }
+    let (world, outcome) = run(&config().grant(GrantType::DeviceCode), |world| {
+        let metadata = world.issuer().metadata.as_object_mut().expect("an object");
+        metadata.remove("device_authorization_endpoint");
+    });
+    assert_eq!(outcome.error().step(), Step::ServerMetadata);
+    assert!(world.requests.iter().all(|request| request.method == "GET"), "it has not registered");
+}
+
+// covers: AUTH-024
+#[test]
+fn the_only_authorization_server_needs_no_choice() {
+    let (world, outcome) = run(&config().choose_server(true), |_| {});
+    outcome.token();
+    assert!(!world.events.contains(&"choose"), "{:?}", world.events);
 }
 
 // covers: AUTH-024

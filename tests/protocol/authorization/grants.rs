@@ -3,7 +3,7 @@
 use mcp_proto::auth::{
     Algorithm, ClientAuth, ClientCredentials, Config, GrantType, IdentityProvider, Secret, Step, Trigger,
 };
-use mcp_tests::harness::authorization::{AuthServer, Outcome, World, jwt};
+use mcp_tests::harness::authorization::{AuthServer, Outcome, Reply, World, jwt};
 use serde_json::{Value, json};
 
 use super::config;
@@ -194,7 +194,14 @@ fn an_identity_provider_over_plain_http_is_refused() {
 #[test]
 fn errors_at_an_identity_provider_name_it() {
     let provider = || IdentityProvider::new("https://idp.test", desk(ClientAuth::Secret)).expect("a URL");
-    let changes: [fn(&mut World); 4] = [
+    let changes: [fn(&mut World); 5] = [
+        |world| {
+            world.alter = Box::new(|request, reply| {
+                if request.url.starts_with("https://idp.test") {
+                    *reply = Reply::text(503, "");
+                }
+            });
+        },
         |world| world.issuers[1].metadata["token_endpoint"] = Value::Null,
         |world| world.issuers[1].metadata["issuer"] = json!("https://evil.test"),
         |world| world.issuers[1].metadata["token_endpoint_auth_methods_supported"] = json!(["none"]),
@@ -203,8 +210,11 @@ fn errors_at_an_identity_provider_name_it() {
     for change in changes {
         let mut world = enterprise();
         change(&mut world);
+        // No other authorization server stands in for the provider.
+        world.resource()["authorization_servers"] = json!(["https://as.test", "https://other.test"]);
         let error = world.unauthorized(&with_provider(provider())).error();
         assert!(error.server().starts_with("https://idp.test"), "{error}");
+        assert!(!world.requests.iter().any(|request| request.url.starts_with("https://other.test")));
     }
 }
 
@@ -239,4 +249,19 @@ fn an_assertion_for_another_server_is_not_presented() {
         }
         assert_eq!(world.grants("jwt-bearer").len(), usize::from(fits));
     }
+}
+
+/// The application has named the provider, so its policy is not that of the MCP server.
+// covers: AUTH-061
+#[test]
+fn an_identity_provider_may_be_on_this_machine() {
+    let client = desk(ClientAuth::Secret);
+    assert_eq!(client.client_id(), "desk");
+    let mut world = enterprise();
+    world.issuers[1] = AuthServer::new("http://127.0.0.1:9");
+    world.issuers[1].add_client("desk", "client_secret_post", "desk-s3cret");
+    world.issuers[1].metadata["token_endpoint_auth_methods_supported"] = json!(["client_secret_post"]);
+    let provider = IdentityProvider::new("http://127.0.0.1:9", client).expect("a URL");
+    world.unauthorized(&with_provider(provider)).token();
+    assert_eq!(world.grants("token-exchange")[0].url, "http://127.0.0.1:9/token");
 }

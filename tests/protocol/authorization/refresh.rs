@@ -383,3 +383,49 @@ fn a_token_of_the_application_that_is_refused_leads_to_discovery() {
     world.run(&config(), Trigger::Unauthorized { challenges: Vec::new(), rejected }).token();
     assert_eq!(world.grants("authorization_code").len(), 1);
 }
+
+#[test]
+fn a_client_that_may_not_refresh_gets_another_authorization() {
+    let mut world = logged_in();
+    world.wait(4_000);
+    world.alter = Box::new(|request, reply| {
+        if request.grant() == "refresh_token" {
+            *reply = Reply::error("unauthorized_client");
+        }
+    });
+    world.unauthorized(&config()).token();
+    assert_eq!(world.grants("authorization_code").len(), 1);
+    // What was discovered is still valid, and the registration, too.
+    let mut places: Vec<_> = world.requests.iter().map(|request| (request.method, request.place())).collect();
+    let all = places.len();
+    places.sort_unstable();
+    places.dedup();
+    // The token endpoint was asked twice.
+    assert_eq!(places.len(), all - 1, "{:?}", world.urls());
+}
+
+#[test]
+fn a_login_that_is_no_step_up_is_stored_nowhere() {
+    let mut world = World::new();
+    world.issuer().issues_refresh = false;
+    world.unauthorized(&config()).token();
+    world.wait(4_000);
+    let store = world.store.clone();
+    assert!(world.challenged(&config().interactive(false), &[("scope", "x")]).error().is_login_required());
+    assert_eq!(world.store, store);
+}
+
+#[test]
+fn tokens_of_a_metadata_document_are_those_of_its_client() {
+    let with = |url: &str| config().client_metadata_url(url).expect("a URL");
+    let own = with("https://client.test/metadata.json");
+    for (other, is_refreshed) in [(own.clone(), true), (with("https://client.test/other.json"), false)] {
+        let mut world = World::new();
+        world.issuer().metadata["client_id_metadata_document_supported"] = json!(true);
+        world.unauthorized(&own).token();
+        world.wait(4_000);
+        let outcome = world.run(&other, Trigger::Connect);
+        assert_eq!(matches!(outcome, Outcome::Authorized(_)), is_refreshed, "{outcome:?}");
+        assert_eq!(world.grants("refresh_token").len(), usize::from(is_refreshed));
+    }
+}
