@@ -553,7 +553,7 @@ fn calls_that_are_never_repeated_are_not_retained() {
         let mut harness = ClientHarness::client(config, Chunker::Whole);
         match version {
             Version::V2026_07_28 => harness.become_modern(json!({"tools": {}})),
-            _ => drop(harness.become_legacy(version, json!({"tools": {}}))),
+            _ => harness.become_legacy(version, json!({"tools": {}})),
         }
         for _ in 0..2 {
             harness.start_call("tools/list", &json!({}), &CallOptions::new().idempotent());

@@ -348,6 +348,15 @@ fn a_server_without_authorization_endpoints_is_none_of_2025_03_26() {
             assert!(world.opened.is_empty());
         }
     }
+    // A refusal shows that there is one.
+    let mut world = legacy(false);
+    world.alter = Box::new(|request, reply| {
+        if request.url.ends_with("/register") {
+            *reply = Reply::error("invalid_redirect_uri");
+        }
+    });
+    let error = world.unauthorized(&config()).error();
+    assert!(error.to_string().contains("refused with `invalid_redirect_uri`"), "{error}");
     // A client that is registered there by hand has to say that the server is its own authorization server.
     let mut world = legacy(false);
     world.issuer().add_client("mine", "none", "");

@@ -1,7 +1,8 @@
 //! The ways in which a client authenticates, and the grants without a user.
 
 use mcp_proto::auth::{
-    Algorithm, ClientAuth, ClientCredentials, Config, GrantType, IdentityProvider, Secret, Step, Trigger,
+    Algorithm, AssertionRequest, ClientAuth, ClientCredentials, Config, GrantType, IdentityProvider, Secret,
+    Step, Trigger,
 };
 use mcp_tests::harness::authorization::{AuthServer, Outcome, Reply, World, jwt};
 use serde_json::{Value, json};
@@ -107,6 +108,8 @@ fn an_assertion_of_the_application_is_exchanged_for_a_token() {
     let request = world.grants("jwt-bearer")[0];
     assert_eq!(request.param("assertion"), world.assertion);
     assert_eq!((request.param("scope"), request.param("resource")), ("jobs", "https://mcp.test/mcp"));
+    let audience = "https://as.test".into();
+    assert_eq!(world.assertion_requests, [AssertionRequest::Assertion { audience }]);
 }
 
 /// Returns a world with an identity provider.
@@ -139,6 +142,7 @@ fn an_identity_provider_vouches_for_the_user() {
         let config = with_provider(provider);
         assert_eq!(config.extensions(), ["io.modelcontextprotocol/enterprise-managed-authorization"]);
         world.challenged(&config, &[("scope", "jobs")]).token();
+        assert_eq!(world.assertion_requests, [AssertionRequest::IdToken]);
         let exchange = world.grants("token-exchange")[0];
         assert_eq!(exchange.url, "https://idp.test/token");
         assert_eq!(exchange.param("subject_token"), world.assertion);
@@ -264,4 +268,16 @@ fn an_identity_provider_may_be_on_this_machine() {
     let provider = IdentityProvider::new("http://127.0.0.1:9", client).expect("a URL");
     world.unauthorized(&with_provider(provider)).token();
     assert_eq!(world.grants("token-exchange")[0].url, "http://127.0.0.1:9/token");
+}
+
+/// Without metadata the default of RFC 8414 holds.
+#[test]
+fn a_secret_for_a_known_token_endpoint_goes_into_a_field() {
+    let mut world = enterprise();
+    world.issuers[1].clients.clear();
+    world.issuers[1].add_client("desk", "client_secret_basic", "desk-s3cret");
+    world.permit_endpoint("https://idp.test/token");
+    let provider = IdentityProvider::at_token_endpoint("https://idp.test/token", desk(ClientAuth::Secret));
+    world.unauthorized(&with_provider(provider.expect("a URL"))).token();
+    assert!(world.grants("token-exchange")[0].field("authorization").is_some());
 }

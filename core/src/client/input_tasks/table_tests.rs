@@ -461,4 +461,6 @@ fn tasks_are_hosted_only_if_the_configuration_has_them() {
     assert!(!config.has_input_tasks());
     let tasks = InputTasks::new(Entropy::new([3; 32], 0), Anchor::new(Instant::ZERO, 1_785_578_400));
     assert!(config.input_tasks(tasks).has_input_tasks());
+    let interval = Duration::from_millis(7);
+    assert_eq!(InputTaskLimits::new().poll_interval(interval).poll_interval, interval);
 }
