@@ -23,6 +23,7 @@ fn client_with_unsent_requests_keeps_reading() {
         let mut harness = open_session(Version::V2025_11_25, 1_000, cut);
         let (first, request) = harness.start_call("tools/list", &json!({}), &CallOptions::new());
         harness.is_blocked = true;
+        assert!(!harness.pipe.engine().is_congested());
         let params = json!({"name": "x".repeat(100)});
         let mut refused = 0;
         for _ in 0..100 {
@@ -33,6 +34,7 @@ fn client_with_unsent_requests_keeps_reading() {
             }
         }
         assert!(refused > 80, "calls are refused once too much is unsent");
+        assert!(harness.pipe.engine().is_congested());
         assert!(harness.pipe.wants_input());
         harness.feed_message(&result_response(&request, json!({"tools": []})));
         assert!(harness.expect_done(first).is_ok());

@@ -21,6 +21,9 @@ const INITIALIZE: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initializ
     \"capabilities\":{},\"clientInfo\":{\"name\":\"x\",\"version\":\"1\"}}}\n\
     {\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
 
+const INITIALIZED: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"2025-11-25\",\
+    \"capabilities\":{},\"serverInfo\":{\"name\":\"x\",\"version\":\"1\"}}}\n";
+
 fn pipe_server() -> Server {
     Server::new(Arc::new(config(VersionSet::ALL)), NOW)
 }
@@ -123,6 +126,52 @@ fn input_that_is_never_polled_is_told() {
     while let Some(at) = server.poll_timeout() {
         server.handle_timeout(at);
     }
+}
+
+/// Returns a client of a legacy server, which pings once a second.
+fn pinging_client() -> Client {
+    let config = client(VersionSet::LEGACY).keep_alive_ping(secs(1), 1_000);
+    let mut client = Client::new(Arc::new(config), NOW);
+    client.handle_input(NOW, INITIALIZED);
+    while client.poll_event(NOW).is_some() {}
+    client
+}
+
+#[test]
+#[should_panic(expected = "poll until there is nothing before you wait")]
+fn events_of_a_client_that_are_never_polled_are_told() {
+    let mut client = pinging_client();
+    while let Some(at) = client.poll_timeout() {
+        client.handle_timeout(at);
+    }
+}
+
+#[test]
+fn closed_client_has_no_deadline() {
+    let mut client = pipe_client();
+    assert_eq!(client.poll_timeout_without_trim(), Some(NOW + secs(10)));
+    client.engine().close(NOW);
+    assert_eq!(client.poll_timeout_without_trim(), None);
+}
+
+#[test]
+fn deadlines_of_a_client_without_events_need_no_poll() {
+    let (mut client, mut now) = (pinging_client(), NOW);
+    for _ in 0..100 {
+        // A ping, which the server answers.
+        let engine = client.engine();
+        now = engine.poll_timeout().expect("the next ping");
+        engine.handle_timeout(now);
+        let channel = engine.open_channel(now);
+        while let Some(sent) = engine.outbox(channel).and_then(|outbox| outbox.pop_message()) {
+            let sent: serde_json::Value = serde_json::from_slice(&sent).expect("JSON");
+            if sent["method"] == "ping" {
+                let answer = json!({"jsonrpc": "2.0", "id": sent["id"], "result": {}});
+                engine.handle_message(now, channel, answer.to_string().into());
+            }
+        }
+    }
+    assert!(client.poll_event(now).is_none(), "no ping was missed");
 }
 
 #[test]

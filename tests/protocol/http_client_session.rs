@@ -703,6 +703,7 @@ fn call_that_is_meant_for_one_session_is_not_sent_in_the_next_one() {
     for options in [CallOptions::new(), CallOptions::new().idempotent()] {
         let mut harness = legacy_harness(Chunker::Whole);
         harness.become_legacy(V, Some("one"), tool_capabilities());
+        assert_eq!(harness.client.engine().exchanges().lost_sessions(), 0);
         let (bound, first) = harness.start_wave_call(&options.clone().same_session());
         let (free, second) = harness.start_wave_call(&options);
         harness.respond_with_status(first.id, 404);

@@ -469,3 +469,19 @@ fn tolerable_form_is_shown_and_unusable_form_refused() {
     assert_eq!(message, "`requestedSchema.properties.a`: must be a string, number, boolean or choice field");
     harness.assert_works();
 }
+
+/// It exists since 2025-11-25, whatever the client declares.
+// covers: ELIC-009
+#[test]
+fn elicitation_by_url_of_an_older_server_is_refused() {
+    for version in LEGACY_VERSIONS {
+        let mut harness = legacy_harness(version, &ALL, Chunker::Whole);
+        harness.feed_message(&legacy_request("a", "elicitation/create", page(&json!({}))));
+        if version == NEWEST {
+            harness.expect_input();
+        } else {
+            assert!(harness.expect_reply()["error"]["code"].is_i64(), "{version}");
+        }
+        harness.assert_idle();
+    }
+}

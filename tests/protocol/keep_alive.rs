@@ -222,6 +222,16 @@ fn silence_counts_only_while_this_side_listens() {
     harness.assert_works();
 
     // The transport does not read.
+    let mut harness = pinging_client(Version::V2025_11_25, Chunker::Whole);
+    harness.advance(INTERVAL);
+    harness.expect_request("ping");
+    for _ in 0..10 {
+        harness.pipe.hold_keep_alive(harness.now);
+        harness.advance(INTERVAL);
+        harness.assert_idle();
+    }
+    harness.advance(INTERVAL);
+    assert_eq!(harness.expect_diagnostic(), missed(1));
     let mut harness = pinging_server(Version::V2025_11_25, Chunker::Whole);
     harness.advance(INTERVAL);
     let ping = harness.expect_reply();

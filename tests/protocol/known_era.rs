@@ -44,6 +44,7 @@ fn known_era_is_detected_and_round_trips_as_text() {
         assert_eq!(found, known_era);
         assert_eq!(found.to_string().parse(), Ok(found));
         // The next connection needs no detection.
+        assert_eq!(client(VersionSet::ALL).known_era(Some(found)).stored_era(), Some(found));
         let mut pair = Pair::new(
             client(VersionSet::ALL).known_era(Some(found)),
             server(server_versions),
@@ -324,4 +325,39 @@ fn initialize_result_without_optional_members_is_accepted() {
         assert_eq!(mcp_tests::harness::build::to_value(&peer.capabilities), capabilities);
         harness.transcript
     });
+}
+
+/// Refuses the probe, and returns the request by which the client goes on.
+fn initialize_after_a_refused_probe(harness: &mut ClientHarness) -> Value {
+    let probe = harness.expect_request("server/discover");
+    harness.feed_message(&error_response(&probe, -32601, "?", Value::Null));
+    harness.expect_request("initialize")
+}
+
+#[test]
+fn server_that_refuses_all_requests_and_offers_a_known_revision_has_refused_the_handshake() {
+    for (offered, is_common) in [("2026-07-28", true), ("2030-01-01", false)] {
+        let mut harness = ClientHarness::client(client(VersionSet::ALL), Chunker::Whole);
+        let initialize = initialize_after_a_refused_probe(&mut harness);
+        let data = json!({"supported": [offered], "requested": "2025-11-25"});
+        harness.feed_message(&error_response(&initialize, -32602, "Unsupported protocol version", data));
+        let fault = harness.expect_closed();
+        assert_eq!(matches!(fault, Fault::HandshakeRefused(_)), is_common, "{fault:?}");
+    }
+}
+
+#[test]
+fn instructions_that_are_no_text_are_a_bad_handshake() {
+    for (instructions, is_valid) in [(Value::Null, true), (json!("a"), true), (json!(7), false)] {
+        let mut harness = ClientHarness::client(client(VersionSet::ALL), Chunker::Whole);
+        let initialize = initialize_after_a_refused_probe(&mut harness);
+        let mut result = initialize_result("2025-11-25", json!({}));
+        result["instructions"] = instructions.clone();
+        harness.feed_message(&result_response(&initialize, result));
+        if is_valid {
+            harness.expect_ready();
+        } else {
+            assert!(matches!(harness.expect_closed(), Fault::BadHandshake { .. }), "{instructions}");
+        }
+    }
 }

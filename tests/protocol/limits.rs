@@ -347,7 +347,8 @@ fn call_beyond_max_queued_bytes_is_refused() {
     for_each_chunker(|cut| {
         let mut harness = ClientHarness::client(client(VersionSet::ALL).limits(limits.clone()), cut);
         let probe = harness.expect_request("server/discover");
-        let params = json!({"x": "y".repeat(30)});
+        // Two calls of 50 bytes: the method and the parameters.
+        let params = json!({"x": "y".repeat(34)});
         let call = |harness: &mut ClientHarness| {
             harness.pipe.engine().call(harness.now, "custom/x", &params, &CallOptions::new())
         };
@@ -541,4 +542,21 @@ fn entry_beyond_the_depth_of_typed_decoding_costs_only_itself() {
     check::<Resource>("resources/list", &json!({"name": "a", "uri": "a:b"}));
     check::<ResourceTemplate>("resources/templates/list", &json!({"name": "a", "uriTemplate": "a:{b}"}));
     check::<Prompt>("prompts/list", &json!({"name": "a"}));
+}
+
+/// Only what may have to be sent again is kept: on a byte stream that is what may need input.
+#[test]
+fn calls_that_are_never_repeated_are_not_retained() {
+    let limits = limits(|l| l.max_retained_bytes = 1);
+    for version in [Version::V2025_11_25, Version::V2026_07_28] {
+        let config = client(VersionSet::only(version)).limits(limits.clone());
+        let mut harness = ClientHarness::client(config, Chunker::Whole);
+        match version {
+            Version::V2026_07_28 => harness.become_modern(json!({"tools": {}})),
+            _ => harness.become_legacy(version, json!({"tools": {}})),
+        }
+        for _ in 0..2 {
+            harness.start_call("tools/list", &json!({}), &CallOptions::new().idempotent());
+        }
+    }
 }

@@ -35,6 +35,7 @@ impl Observed {
         let at_client = Recorder { trace, ..Recorder::default() };
         let at_server = Recorder::default();
         let client_config = client(versions).observer(Arc::new(at_client.clone()));
+        assert!(client_config.active_observer().is_some() && client(versions).active_observer().is_none());
         let server_config = server(versions).limits(limits).observer(Arc::new(at_server.clone()));
         let mut client = client::Engine::new(Arc::new(client_config));
         let mut server = server::Engine::new(Arc::new(server_config));

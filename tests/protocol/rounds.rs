@@ -741,3 +741,54 @@ fn call_queued_before_negotiation_is_retried_too() {
         harness.transcript
     });
 }
+
+/// Behind the brace the first member has no comma before it.
+#[test]
+fn retry_of_a_request_without_parameters_is_valid_json() {
+    let mut harness = modern_harness(Chunker::Whole);
+    let (_, request) = harness.start_call("prompts/get", &json!({}), &CallOptions::new());
+    let asked = json!({"inputRequests": {"a": roots_request()}, "requestState": "s"});
+    harness.feed_message(&input_required(&request, &asked));
+    let input = harness.expect_input();
+    harness.answer(input.id, &json!({"roots": []}));
+    let retry = harness.expect_request("prompts/get");
+    assert_eq!(retry["params"]["inputResponses"], json!({"a": {"roots": []}}));
+    assert_eq!(retry["params"]["requestState"], "s");
+}
+
+// covers: MRTR-008
+#[test]
+fn a_round_has_as_many_questions_as_the_limit_allows() {
+    for (count, is_asked) in [(2, true), (3, false)] {
+        let mut harness = harness_with_limits(|limits| limits.max_inputs = 2);
+        let (call, request) = start_call(&mut harness);
+        let names = ["a", "b", "c"].into_iter().take(count);
+        let requests: serde_json::Map<_, _> = names.map(|name| (name.into(), roots_request())).collect();
+        harness.feed_message(&input_required(&request, &json!({"inputRequests": requests})));
+        if is_asked {
+            assert!((0..count).all(|_| harness.expect_input().call == Some(call)));
+        } else {
+            let error = harness.expect_done(call).expect_err("too many");
+            assert!(error.to_string().contains("more than 2 input requests"), "{error}");
+        }
+        harness.take_sent();
+        harness.assert_idle();
+    }
+}
+
+#[test]
+fn names_and_state_of_a_round_are_bounded() {
+    // The state counts as JSON text. The parameters of the call do not count: they were there before.
+    for (state, is_asked) in [("ss", true), ("sss", false)] {
+        let mut harness = harness_with_limits(|limits| limits.max_retained_bytes = 5);
+        let (call, request) = start_call(&mut harness);
+        let asked = json!({"inputRequests": {"a": roots_request()}, "requestState": state});
+        harness.feed_message(&input_required(&request, &asked));
+        if is_asked {
+            harness.expect_input();
+        } else {
+            let error = harness.expect_done(call).expect_err("too large");
+            assert!(error.to_string().contains("`max_retained_bytes`"), "{error}");
+        }
+    }
+}

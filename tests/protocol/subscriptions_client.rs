@@ -184,6 +184,12 @@ fn unsolicited_change_notifications_are_ignored() {
         assert_change_ignored(&mut harness);
         for wrong in [
             notification("notifications/subscriptions/acknowledged", json!({"_meta": {ID: id}})),
+            // What is no acknowledgment at all needs no subscription to be told.
+            notification("notifications/subscriptions/acknowledged", json!({"_meta": {ID: "?"}, "x": {}})),
+            notification(
+                "notifications/subscriptions/acknowledged",
+                json!({"_meta": {ID: "?"}, "notifications": 7}),
+            ),
             acknowledged_notification(&id, &json!({"toolsListChanged": "yes"})),
             change_notification(&id, UPDATED, None),
         ] {
@@ -515,7 +521,7 @@ fn subscriptions_are_bounded_at_the_client() {
     assert_eq!(subscribe(&mut harness, &["a", "b", "c"]), Err(UseError::Full(Limit::SubscribedResources)));
     assert_eq!(subscribe(&mut harness, &["abcd"]), Err(UseError::Full(Limit::UriLength)));
     harness.assert_idle();
-    let key = subscribe(&mut harness, &["a", "b"]).expect("open");
+    let key = subscribe(&mut harness, &["a", "abc"]).expect("open");
     subscribe(&mut harness, &["a", "a", "b"]).expect("open");
     assert_eq!(subscribe(&mut harness, &[]), Err(UseError::Full(Limit::Subscriptions)));
     harness.pipe.engine().unsubscribe(harness.now, key).expect("open");

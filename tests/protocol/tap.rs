@@ -111,6 +111,15 @@ fn records_beyond_the_tap_limits_are_counted_as_dropped() {
 }
 
 #[test]
+fn client_tap_counts_what_it_drops() {
+    let mut harness = ClientHarness::client(client(VersionSet::ALL).limits(tap_limits(1)), Chunker::Whole);
+    assert_eq!(harness.pipe.engine().tap_dropped(), 0);
+    harness.become_legacy(Version::V2025_11_25, json!({}));
+    // The probe, its refusal, the handshake of three messages.
+    assert_eq!(harness.pipe.engine().tap_dropped(), 4);
+}
+
+#[test]
 fn client_tap_records_the_negotiation() {
     for_each_chunker(|cut| {
         let mut harness = ClientHarness::client(client(VersionSet::ALL).limits(tap_limits(100)), cut);

@@ -398,6 +398,34 @@ mod tests {
         assert!(matches!(request.handle_response(ask()), RequestOutcome::Refused(ErrorKind::Refused { .. })));
     }
 
+    // covers: SEC-019
+    #[test]
+    fn refusals_that_repeat_a_secret_are_shown_without_it() {
+        for (auth, code, description, expected) in [
+            (AuthMethod::None, "a", "not for https://h.test", ("a", Some("not for https://h.test"))),
+            (AuthMethod::None, "a", "the token rs3cret", ("a", None)),
+            (AuthMethod::None, "rs3cret", "b", ("…", None)),
+            (AuthMethod::None, "a", "the secret cs3cret", ("a", Some("the secret cs3cret"))),
+            (AuthMethod::Post("cs3cret".into()), "a", "the secret cs3cret", ("a", None)),
+            (AuthMethod::Basic("cs3cret".into()), "a", "the secret cs3cret", ("a", None)),
+        ] {
+            let mut request = request(auth);
+            request.text("refresh_token", "rs3cret").text("resource", "https://h.test");
+            let body = format!(r#"{{"error":"{code}","error_description":"{description}"}}"#).into_bytes();
+            let mut fields = Fields::new();
+            fields.push("DPoP-Nonce", b"n1");
+            request.dpop(Some(DpopKey { private: "k".into(), public: [0; 64] }), None);
+            // A nonce alone asks for nothing.
+            let response = FetchResponse { status: 400, fields, body };
+            let RequestOutcome::Refused(ErrorKind::Refused { code, description }) =
+                request.handle_response(response)
+            else {
+                panic!("accepted")
+            };
+            assert_eq!((&*code, description.as_deref()), expected);
+        }
+    }
+
     // covers: SEC-011
     #[test]
     fn redirects_are_not_followed() {

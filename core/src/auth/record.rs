@@ -340,6 +340,7 @@ mod tests {
     fn records_are_read_as_they_were_written_and_shown_without_secrets() {
         let stored = record().to_secret();
         assert_eq!(TokenRecord::parse(&stored), Ok(record()));
+        assert_eq!(record().client_id(), "c");
         assert!(!format!("{:?} {stored:?}", record()).contains("s3cret"));
         let client = ClientRecord {
             client_id: "c".into(),
@@ -369,6 +370,18 @@ mod tests {
             let why = TokenRecord::parse(&text.into()).expect_err(bad);
             assert!(why.contains("dpop_public"), "{why}");
         }
+    }
+
+    // covers: AUTH-039
+    #[test]
+    fn each_secret_of_each_client_has_a_key_of_its_own() {
+        let key = |client: &str, secret: &str| SecretBinding::key(client, &secret.into());
+        let keys = [key("a", "s3cret"), key("a", "s3cret2"), key("a2", "s3cret"), key("b", "s3cret")];
+        for (at, key) in keys.iter().enumerate() {
+            assert!(key.starts_with("issuer of ") && !key.contains("s3cret"), "{key}");
+            assert!(!keys[..at].contains(key), "{key}");
+        }
+        assert_eq!(key("a", "s3cret"), keys[0]);
     }
 
     #[test]

@@ -243,6 +243,22 @@ mod tests {
         assert_eq!(read, pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 
+    // covers: SEC-019
+    #[test]
+    fn debug_output_omits_bodies_and_values_of_fields() {
+        let url = Url::parse("https://as/token").expect("a URL");
+        let mut fetch = Fetch::post_form(url, "code=s3cret", FetchPolicy::new(Duration::from_secs(1), 9));
+        fetch.fields.push("Authorization", b"s3cret");
+        let (fields, body) = (fetch.fields.clone(), b"s3cret".to_vec());
+        let response = FetchResponse { status: 200, fields, body };
+        let shown = alloc::format!("{fetch:?} {response:?}");
+        assert!(
+            shown.starts_with("Fetch { id: ") && shown.contains("} FetchResponse { status: 200"),
+            "{shown}"
+        );
+        assert!(shown.contains("Authorization") && !shown.contains("s3cret"), "{shown}");
+    }
+
     #[test]
     fn malformed_escapes_are_refused() {
         for bad in ["a=%", "a=%4", "a=%zz", "%ff=x", "a=%+1"] {

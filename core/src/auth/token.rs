@@ -230,4 +230,15 @@ mod tests {
             assert_eq!(found, ErrorKind::Status(status), "nobody has judged the grant");
         }
     }
+
+    // covers: SEC-019
+    #[test]
+    fn debug_output_of_secrets_is_always_the_same() {
+        use crate::auth::jose::{Algorithm, DpopKey, SignRequest, SigningKey};
+        let key = DpopKey { private: "s3cret".into(), public: [0; 64] };
+        assert_eq!(format!("{:?} {key:?}", Secret::new("s3cret")), "Secret(…) DpopKey { .. }");
+        let request =
+            SignRequest { key: SigningKey::Client, algorithm: Algorithm::Es256, input: (*b"s3cret").into() };
+        assert_eq!(format!("{request:?}"), "SignRequest { key: Client, algorithm: Es256, .. }");
+    }
 }

@@ -92,9 +92,15 @@ impl CommonState {
 
     /// Arms the timeout of the current request of the negotiation; an earlier one no longer holds.
     pub(super) fn arm_negotiation_timeout(&mut self, wait: core::time::Duration) {
-        self.endpoint.negotiation_generation += 1;
+        self.disarm_negotiation_timeout();
         let timer = EndpointTimer::Negotiation(self.endpoint.negotiation_generation);
         self.endpoint.deadlines.arm(self.endpoint.now + wait, timer);
+    }
+
+    /// Makes a timer of the negotiation that is armed stale: it holds for one generation.
+    pub(super) const fn disarm_negotiation_timeout(&mut self) {
+        let generation = &mut self.endpoint.negotiation_generation;
+        *generation = generation.wrapping_add(1);
     }
 
     /// Waits on for the answer to a ping if silence proves nothing. Returns whether it does.

@@ -242,7 +242,7 @@ const MAX_RESULT_BYTES: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
+    use alloc::{format, vec};
 
     use super::*;
     use crate::model::{
@@ -407,5 +407,30 @@ mod tests {
         assert!(!completer.is_current(key) && completer.poll_timeout().is_none());
         assert!(!is_known(&mut completer, at(200), &typed("C")));
         assert!(completer.poll_request(at(350)).is_some());
+    }
+
+    #[test]
+    fn delay_is_that_of_the_application() {
+        let mut completer = Completer::new().delay(Duration::from_millis(7));
+        press(&mut completer, at(1), &typed("C"));
+        assert_eq!(completer.poll_timeout(), Some(at(8)));
+    }
+
+    #[test]
+    fn large_results_are_not_kept() {
+        let params = typed("C");
+        let known = RawJson::encode(&params).unwrap();
+        let kept = |values: usize, meta: usize| {
+            let mut completer = Completer::new();
+            let key = press(&mut completer, at(0), &params);
+            completer.poll_request(at(150)).unwrap();
+            let mut result = result(&"x".repeat(values));
+            result.meta = Some(RawJson::new(format!(r#"{{"a":"{}"}}"#, "y".repeat(meta))).unwrap());
+            assert!(completer.handle_result(at(150), key, &result));
+            is_known(&mut completer, at(150), &params)
+        };
+        let fixed = known.as_str().len() + size_of::<String>() + r#"{"a":""}"#.len();
+        let room = MAX_RESULT_BYTES - fixed;
+        assert!(kept(room, 0) && kept(9, room - 9) && !kept(room, 1) && !kept(1, room));
     }
 }

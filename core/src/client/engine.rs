@@ -439,8 +439,7 @@ impl Engine {
             c.closed = true;
         }
         self.negotiation.handle_close();
-        // The timer of the negotiation may still be armed; the next generation makes it stale.
-        self.common.endpoint.negotiation_generation += 1;
+        self.common.disarm_negotiation_timeout();
         end_session(&mut self.common.endpoint, main, Direction::Out, &fault);
         // Pushed last: the ends of all calls and subscriptions come before it.
         self.common.events.push_back(Event::Closed(fault));
@@ -460,7 +459,7 @@ impl Engine {
         if let Some(c) = self.common.main_channel.and_then(|m| self.common.endpoint.channels.get_mut(m)) {
             c.allows_idless_errors = peer.version >= Version::V2025_11_25; // DEC-004
         }
-        self.common.endpoint.negotiation_generation += 1;
+        self.common.disarm_negotiation_timeout();
         // Before the queue is sent: a queued call may be refused at once, and `Ready` comes before its outcome.
         self.common.events.push_back(Event::Ready(peer.clone()));
         if let Some(main) = self.common.main_channel {
@@ -599,4 +598,87 @@ pub(crate) fn has_event(engine: &mut Engine, now: Instant) -> bool {
         engine.common.count_answer(before);
     }
     !engine.common.events.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString as _;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::identity::Capabilities;
+    use crate::limits::Limits;
+    use crate::methods::Capability;
+    use crate::version::VersionSet;
+
+    const NOW: Instant = Instant::ZERO;
+
+    /// Returns a client of a legacy server with a bounded heap.
+    #[expect(deprecated, reason = "tested until its removal")]
+    fn bounded() -> (Engine, ChannelId) {
+        let config = Config::new("c", "1")
+            .versions(VersionSet::LEGACY)
+            .capabilities(Capabilities::new().with(Capability::Roots))
+            .limits(Limits { memory_reserve: 1, ..Limits::default() });
+        let mut engine = Engine::new(Arc::new(config));
+        let channel = engine.open_channel(NOW);
+        let id = sent(&mut engine, channel).expect("a request")["id"].clone();
+        let info = json!({"name": "s", "version": "1"});
+        let result =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info});
+        feed(&mut engine, channel, &json!({"jsonrpc": "2.0", "id": id, "result": result}));
+        assert!(matches!(engine.poll_event(NOW), Some(Event::Ready(_))));
+        assert_eq!(sent(&mut engine, channel).expect("a message")["method"], "notifications/initialized");
+        (engine, channel)
+    }
+
+    fn feed(engine: &mut Engine, channel: ChannelId, message: &Value) {
+        engine.handle_message(NOW, channel, message.to_string().into());
+    }
+
+    fn sent(engine: &mut Engine, channel: ChannelId) -> Option<Value> {
+        let message = engine.outbox(channel).expect("open").pop_message()?;
+        Some(serde_json::from_slice(&message).expect("JSON"))
+    }
+
+    /// Leaves no memory for any answer.
+    fn exhaust(engine: &mut Engine) {
+        let none = usize::MAX / 4;
+        engine.common.endpoint.limits =
+            Arc::new(Limits { memory_reserve: none, max_id: none, ..Limits::default() });
+    }
+
+    #[test]
+    fn error_that_had_no_memory_is_sent_before_the_next_event() {
+        let (mut engine, channel) = bounded();
+        feed(&mut engine, channel, &json!({"jsonrpc": "2.0", "id": "r", "method": "roots/list"}));
+        // The first event says that the feature is deprecated.
+        let mut events = core::iter::from_fn(|| engine.poll_event(NOW));
+        let question = |event| if let Event::Input(input) = event { Some(input) } else { None };
+        let input = events.find_map(question).expect("a question");
+        exhaust(&mut engine);
+        engine.refuse(NOW, input.id, &RpcError::new(-1, "no")).expect("open");
+        assert!(engine.poll_event(NOW).is_none() && sent(&mut engine, channel).is_none());
+        engine.common.endpoint.limits = Arc::new(Limits { memory_reserve: 1, ..Limits::default() });
+        assert!(engine.poll_event(NOW).is_none());
+        let answer = sent(&mut engine, channel).expect("the error");
+        assert!(answer["id"] == "r" && answer["error"].is_object(), "{answer}");
+        assert!(sent(&mut engine, channel).is_none());
+    }
+
+    #[test]
+    fn messages_wait_for_memory_while_answers_are_unread() {
+        let (mut engine, channel) = bounded();
+        engine.list_tools(NOW, None, &CallOptions::new()).expect("room");
+        exhaust(&mut engine);
+        assert!(engine.can_answer(channel), "an answer of the server may free memory");
+        engine.common.endpoint.limits = Arc::new(Limits { memory_reserve: 1, ..Limits::default() });
+        feed(&mut engine, channel, &json!({"jsonrpc": "2.0", "id": "p", "method": "ping"}));
+        assert!(engine.can_answer(channel));
+        exhaust(&mut engine);
+        assert!(!engine.can_answer(channel));
+        while sent(&mut engine, channel).is_some() {}
+        assert!(engine.can_answer(channel));
+    }
 }

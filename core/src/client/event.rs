@@ -458,6 +458,22 @@ mod tests {
     }
 
     #[test]
+    fn progress_of_another_call_is_not_merged() {
+        let mut queue = EventQueue::default();
+        let call = |slot| CallKey(Key { slot, generation: 0 });
+        for (slot, progress) in [(0, 1.0), (1, 2.0), (0, 3.0)] {
+            queue.push_progress(call(slot), Progress::new(progress));
+        }
+        for (slot, value) in [(0, 3.0), (1, 2.0)] {
+            let Some(Event::Progress { call: of, progress }) = queue.pop_front() else {
+                panic!("no progress")
+            };
+            assert_eq!((of, progress.progress), (call(slot), value));
+        }
+        assert!(queue.is_empty());
+    }
+
+    #[test]
     fn equal_change_and_newer_progress_are_merged_until_polled() {
         let (mut queue, call) = (EventQueue::default(), CallKey(Key { slot: 0, generation: 0 }));
         queue.push_change(None, Change::Tools);

@@ -222,4 +222,13 @@ mod tests {
         schemas.set_tools(&[tool("large", &large), tool("small", "{}")]);
         assert_eq!(format!("{schemas:?}"), r#"["small"]"#);
     }
+
+    #[test]
+    fn names_and_schemas_have_four_megabytes() {
+        let text = |length: usize| format!(r#""{}""#, "x".repeat(length - 2));
+        let (mut schemas, _) = schemas();
+        let half = OutputSchemas::MAX_BYTES / 2;
+        schemas.set_tools(&[tool("a", &text(half - 1)), tool("b", &text(half - 1)), tool("c", "7")]);
+        assert_eq!(format!("{schemas:?}"), r#"["a", "b"]"#);
+    }
 }

@@ -295,3 +295,48 @@ fn what_a_user_pastes_is_a_url_or_a_query() {
         assert_eq!(redirect_query(pasted), expected, "{pasted}");
     }
 }
+
+#[test]
+fn queries_of_a_redirect_have_16_kib_at_most() {
+    let padded = |length: usize| {
+        redirected(
+            |_| {},
+            move |right| {
+                let rest = length - right.len() - "&x=".len();
+                vec![format!("{right}&x={}", "y".repeat(rest)), right.into()]
+            },
+        )
+    };
+    let (world, outcome) = padded(16 << 10);
+    outcome.token();
+    assert_eq!(world.redirects, [RedirectOutcome::Accepted, RedirectOutcome::Foreign]);
+    let (world, outcome) = padded((16 << 10) + 1);
+    outcome.token();
+    assert_eq!(world.redirects, [RedirectOutcome::Foreign, RedirectOutcome::Accepted]);
+}
+
+#[test]
+fn an_empty_query_of_an_authorization_endpoint_is_none() {
+    let (world, outcome) = run(&config(), |world| {
+        world.issuer().metadata["authorization_endpoint"] = json!("https://as.test/authorize?");
+    });
+    outcome.token();
+    assert!(
+        world.opened[0].starts_with("https://as.test/authorize?response_type=code&"),
+        "{}",
+        world.opened[0]
+    );
+}
+
+#[test]
+fn the_description_of_a_refusal_is_shown() {
+    let (_, outcome) = redirected(
+        |_| {},
+        |right| {
+            let query = right.replace("code=", "error=access_denied&error_description=not+today&x=");
+            vec![query]
+        },
+    );
+    let error = outcome.error().to_string();
+    assert!(error.contains("refused with `access_denied` (not today)"), "{error}");
+}

@@ -92,7 +92,8 @@ fn trouble_of_the_connection_is_waited_out_five_times_in_a_row() {
     for trouble in troubles {
         for (count, succeeds) in [(5, true), (6, false)] {
             let trouble = trouble.clone();
-            let (_, outcome, _) = run(&device().login_timeout(Duration::from_secs(9_000)), |world| {
+            let is_silent = matches!(trouble, Reply::Silence);
+            let (_, outcome, took) = run(&device().login_timeout(Duration::from_secs(9_000)), |world| {
                 let mut left = count;
                 world.alter = Box::new(move |request, reply| {
                     if request.url.ends_with("/device") {
@@ -104,6 +105,8 @@ fn trouble_of_the_connection_is_waited_out_five_times_in_a_row() {
                 });
             });
             assert_eq!(matches!(outcome, Outcome::Authorized(_)), succeeds, "{count}");
+            // Each pause is twice the one before, up to two minutes.
+            assert!(is_silent || took == 5 + 10 + 20 + 40 + 80 + 120, "{took}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Discovery: the metadata of the protected server, and that of its authorization server.
 
-use mcp_proto::auth::{Config, ErrorKind, Step, Trigger};
+use mcp_proto::auth::{Config, ErrorKind, FetchFailure, GrantType, Step, Trigger};
 use mcp_proto::{Version, VersionSet};
 use mcp_tests::harness::authorization::{Outcome, Reply, World};
 use serde_json::json;
@@ -348,6 +348,15 @@ fn a_server_without_authorization_endpoints_is_none_of_2025_03_26() {
             assert!(world.opened.is_empty());
         }
     }
+    // A refusal shows that there is one.
+    let mut world = legacy(false);
+    world.alter = Box::new(|request, reply| {
+        if request.url.ends_with("/register") {
+            *reply = Reply::error("invalid_redirect_uri");
+        }
+    });
+    let error = world.unauthorized(&config()).error();
+    assert!(error.to_string().contains("refused with `invalid_redirect_uri`"), "{error}");
     // A client that is registered there by hand has to say that the server is its own authorization server.
     let mut world = legacy(false);
     world.issuer().add_client("mine", "none", "");
@@ -402,7 +411,14 @@ fn the_next_authorization_server_is_tried_when_one_cannot_be_used() {
         alter(&mut world);
         world
     };
-    let defects: [fn(&mut World); 5] = [
+    let defects: [fn(&mut World); 6] = [
+        |world| {
+            world.alter = Box::new(|request, reply| {
+                if request.url.starts_with("https://one.test") {
+                    *reply = Reply::Failure(FetchFailure::Unreachable("no route".into()));
+                }
+            });
+        },
         |world| world.issuers[0].metadata_at = String::new(),
         |world| world.issuers[0].metadata["issuer"] = json!("https://other.test"),
         |world| world.issuers[0].metadata["code_challenge_methods_supported"] = json!(["plain"]),
@@ -510,6 +526,20 @@ fn a_server_without_a_needed_endpoint_is_refused_before_a_user_is_asked() {
         assert_eq!(error.step(), Step::ServerMetadata);
         assert!(error.to_string().contains(name) && world.opened.is_empty(), "{error}");
     }
+    let (world, outcome) = run(&config().grant(GrantType::DeviceCode), |world| {
+        let metadata = world.issuer().metadata.as_object_mut().expect("an object");
+        metadata.remove("device_authorization_endpoint");
+    });
+    assert_eq!(outcome.error().step(), Step::ServerMetadata);
+    assert!(world.requests.iter().all(|request| request.method == "GET"), "it has not registered");
+}
+
+// covers: AUTH-024
+#[test]
+fn the_only_authorization_server_needs_no_choice() {
+    let (world, outcome) = run(&config().choose_server(true), |_| {});
+    outcome.token();
+    assert!(!world.events.contains(&"choose"), "{:?}", world.events);
 }
 
 // covers: AUTH-024
@@ -520,4 +550,29 @@ fn an_issuer_with_a_query_or_fragment_is_refused() {
             refused(&config(), |world| world.resource()["authorization_servers"] = json!([issuer]));
         assert_eq!(rule, "RFC 8414, 2");
     }
+}
+
+// covers: SEC-011
+#[test]
+fn a_flow_makes_32_requests_at_most() {
+    let issuers = ["https://as.test/a", "https://as.test/b", "https://as.test/c"];
+    let search = |most: usize| {
+        let mut world = World::with("https://mcp.test/mcp", &issuers);
+        world.issuers.iter_mut().for_each(|issuer| issuer.metadata_at = String::new());
+        let mut left = most;
+        world.alter = Box::new(move |request, reply| {
+            // Three redirects for each of three places of each document.
+            if request.url.starts_with("https://as.test/") && !request.url.ends_with("xxx") && left > 0 {
+                left -= 1;
+                *reply = Reply::redirect(&format!("{}x", request.url));
+            }
+        });
+        let error = world.unauthorized(&config()).error();
+        (world.requests.len(), error.kind() == &ErrorKind::TooManyRequests)
+    };
+    // One for the metadata of the MCP server, nine places without a document, and the redirects.
+    assert_eq!(
+        [search(21), search(22), search(23), search(99)],
+        [(31, false), (32, false), (32, true), (32, true)]
+    );
 }

@@ -1,9 +1,10 @@
 //! The ways in which a client authenticates, and the grants without a user.
 
 use mcp_proto::auth::{
-    Algorithm, ClientAuth, ClientCredentials, Config, GrantType, IdentityProvider, Secret, Step, Trigger,
+    Algorithm, AssertionRequest, ClientAuth, ClientCredentials, Config, GrantType, IdentityProvider, Secret,
+    Step, Trigger,
 };
-use mcp_tests::harness::authorization::{AuthServer, Outcome, World, jwt};
+use mcp_tests::harness::authorization::{AuthServer, Outcome, Reply, World, jwt};
 use serde_json::{Value, json};
 
 use super::config;
@@ -107,6 +108,8 @@ fn an_assertion_of_the_application_is_exchanged_for_a_token() {
     let request = world.grants("jwt-bearer")[0];
     assert_eq!(request.param("assertion"), world.assertion);
     assert_eq!((request.param("scope"), request.param("resource")), ("jobs", "https://mcp.test/mcp"));
+    let audience = "https://as.test".into();
+    assert_eq!(world.assertion_requests, [AssertionRequest::Assertion { audience }]);
 }
 
 /// Returns a world with an identity provider.
@@ -139,6 +142,7 @@ fn an_identity_provider_vouches_for_the_user() {
         let config = with_provider(provider);
         assert_eq!(config.extensions(), ["io.modelcontextprotocol/enterprise-managed-authorization"]);
         world.challenged(&config, &[("scope", "jobs")]).token();
+        assert_eq!(world.assertion_requests, [AssertionRequest::IdToken]);
         let exchange = world.grants("token-exchange")[0];
         assert_eq!(exchange.url, "https://idp.test/token");
         assert_eq!(exchange.param("subject_token"), world.assertion);
@@ -151,6 +155,11 @@ fn an_identity_provider_vouches_for_the_user() {
         );
         let is_discovered = world.requests.iter().any(|request| request.url.contains("idp.test/.well-known"));
         assert_eq!(is_discovered, !is_named);
+        // The application has named the provider, and the MCP server all others.
+        for request in &world.requests {
+            let expected = (!request.url.starts_with("https://idp.test/")).then_some("https://mcp.test");
+            assert_eq!(request.reachable_from.as_deref(), expected, "{request:?}");
+        }
     }
 }
 
@@ -189,7 +198,14 @@ fn an_identity_provider_over_plain_http_is_refused() {
 #[test]
 fn errors_at_an_identity_provider_name_it() {
     let provider = || IdentityProvider::new("https://idp.test", desk(ClientAuth::Secret)).expect("a URL");
-    let changes: [fn(&mut World); 4] = [
+    let changes: [fn(&mut World); 5] = [
+        |world| {
+            world.alter = Box::new(|request, reply| {
+                if request.url.starts_with("https://idp.test") {
+                    *reply = Reply::text(503, "");
+                }
+            });
+        },
         |world| world.issuers[1].metadata["token_endpoint"] = Value::Null,
         |world| world.issuers[1].metadata["issuer"] = json!("https://evil.test"),
         |world| world.issuers[1].metadata["token_endpoint_auth_methods_supported"] = json!(["none"]),
@@ -198,8 +214,11 @@ fn errors_at_an_identity_provider_name_it() {
     for change in changes {
         let mut world = enterprise();
         change(&mut world);
+        // No other authorization server stands in for the provider.
+        world.resource()["authorization_servers"] = json!(["https://as.test", "https://other.test"]);
         let error = world.unauthorized(&with_provider(provider())).error();
         assert!(error.server().starts_with("https://idp.test"), "{error}");
+        assert!(!world.requests.iter().any(|request| request.url.starts_with("https://other.test")));
     }
 }
 
@@ -234,4 +253,31 @@ fn an_assertion_for_another_server_is_not_presented() {
         }
         assert_eq!(world.grants("jwt-bearer").len(), usize::from(fits));
     }
+}
+
+/// The application has named the provider, so its policy is not that of the MCP server.
+// covers: AUTH-061
+#[test]
+fn an_identity_provider_may_be_on_this_machine() {
+    let client = desk(ClientAuth::Secret);
+    assert_eq!(client.client_id(), "desk");
+    let mut world = enterprise();
+    world.issuers[1] = AuthServer::new("http://127.0.0.1:9");
+    world.issuers[1].add_client("desk", "client_secret_post", "desk-s3cret");
+    world.issuers[1].metadata["token_endpoint_auth_methods_supported"] = json!(["client_secret_post"]);
+    let provider = IdentityProvider::new("http://127.0.0.1:9", client).expect("a URL");
+    world.unauthorized(&with_provider(provider)).token();
+    assert_eq!(world.grants("token-exchange")[0].url, "http://127.0.0.1:9/token");
+}
+
+/// Without metadata the default of RFC 8414 holds.
+#[test]
+fn a_secret_for_a_known_token_endpoint_goes_into_a_field() {
+    let mut world = enterprise();
+    world.issuers[1].clients.clear();
+    world.issuers[1].add_client("desk", "client_secret_basic", "desk-s3cret");
+    world.permit_endpoint("https://idp.test/token");
+    let provider = IdentityProvider::at_token_endpoint("https://idp.test/token", desk(ClientAuth::Secret));
+    world.unauthorized(&with_provider(provider.expect("a URL"))).token();
+    assert!(world.grants("token-exchange")[0].field("authorization").is_some());
 }

@@ -4,6 +4,7 @@ use mcp_proto::auth::{ClientAuth, ClientCredentials, FetchFailure, Step, Trigger
 use mcp_tests::harness::authorization::{Outcome, Reply, World};
 use serde_json::Value;
 
+use super::refresh::run_with_change;
 use super::{config, log_in};
 
 fn logged_in() -> World {
@@ -106,4 +107,25 @@ fn tokens_of_a_client_are_used_where_the_configuration_names_none() {
     world.wait(4_000);
     world.run(&config(), Trigger::Connect).token();
     assert_eq!(world.grants("refresh_token")[0].param("client_id"), "first");
+}
+
+/// What another process has stored meanwhile is not what the user wanted to end.
+// covers: AUTH-063
+#[test]
+fn a_logout_leaves_the_tokens_of_a_login_that_came_meanwhile() {
+    for is_revoked in [true, false] {
+        let mut world = logged_in();
+        let stale = world.store.clone();
+        log_in(&mut world, &config()).token();
+        let fresh = core::mem::replace(&mut world.store, stale);
+        let stored = fresh.iter().find(|(key, _)| key.starts_with("token")).expect("tokens").1;
+        if !is_revoked {
+            world.alter = Box::new(|_, reply| *reply = Reply::text(503, ""));
+        }
+        match run_with_change(&mut world, Trigger::LogOut, 1, Some(stored)) {
+            Outcome::NoToken => assert!(is_revoked),
+            outcome => assert!(outcome.error().step() == Step::Revocation && !is_revoked),
+        }
+        assert_eq!((world.requests.len(), &world.store), (1, &fresh));
+    }
 }

@@ -117,9 +117,9 @@ fn what_another_process_refreshed_meanwhile_is_used() {
 }
 
 /// Runs a flow whose `n`-th write of the tokens (the mark, or the tokens themselves) meets another entry: `other`.
-fn run_with_change(world: &mut World, n: usize, other: Option<&str>) -> Outcome {
+pub(super) fn run_with_change(world: &mut World, trigger: Trigger, n: usize, other: Option<&str>) -> Outcome {
     let key = world.store.keys().find(|key| key.starts_with("token")).expect("tokens").clone();
-    let mut flow = world.flow(&config(), Trigger::Connect);
+    let mut flow = world.flow(&config(), trigger);
     let mut writes = 0;
     loop {
         let event = flow.poll_event(world.now).expect("an event");
@@ -150,20 +150,20 @@ fn tokens_that_came_during_a_refresh_are_used_and_stay() {
         let mut world = logged_in();
         world.wait(4_000);
         world.store = due.clone();
-        let outcome = run_with_change(&mut world, n, Some(stored));
+        let outcome = run_with_change(&mut world, Trigger::Connect, n, Some(stored));
         assert_eq!(Some(outcome.token().token), token, "{n}");
         assert_eq!((&world.store, world.grants("refresh_token").len()), (&fresh, n - 1));
         // A logout is respected, too.
         let mut world = logged_in();
         world.wait(4_000);
-        assert!(matches!(run_with_change(&mut world, n, None), Outcome::NoToken));
+        assert!(matches!(run_with_change(&mut world, Trigger::Connect, n, None), Outcome::NoToken));
         assert!(world.record().is_none());
     }
     // And the tokens of a refresh that was refused.
     let mut world = logged_in();
     world.issuer().revoke_all();
     world.wait(4_000);
-    let outcome = run_with_change(&mut world, 2, Some(stored));
+    let outcome = run_with_change(&mut world, Trigger::Connect, 2, Some(stored));
     assert_eq!((Some(outcome.token().token), world.stored_token()), (token.clone(), token));
 }
 
@@ -382,4 +382,50 @@ fn a_token_of_the_application_that_is_refused_leads_to_discovery() {
     let rejected = Some(Secret::from("a token of the application"));
     world.run(&config(), Trigger::Unauthorized { challenges: Vec::new(), rejected }).token();
     assert_eq!(world.grants("authorization_code").len(), 1);
+}
+
+#[test]
+fn a_client_that_may_not_refresh_gets_another_authorization() {
+    let mut world = logged_in();
+    world.wait(4_000);
+    world.alter = Box::new(|request, reply| {
+        if request.grant() == "refresh_token" {
+            *reply = Reply::error("unauthorized_client");
+        }
+    });
+    world.unauthorized(&config()).token();
+    assert_eq!(world.grants("authorization_code").len(), 1);
+    // What was discovered is still valid, and the registration, too.
+    let mut places: Vec<_> = world.requests.iter().map(|request| (request.method, request.place())).collect();
+    let all = places.len();
+    places.sort_unstable();
+    places.dedup();
+    // The token endpoint was asked twice.
+    assert_eq!(places.len(), all - 1, "{:?}", world.urls());
+}
+
+#[test]
+fn a_login_that_is_no_step_up_is_stored_nowhere() {
+    let mut world = World::new();
+    world.issuer().issues_refresh = false;
+    world.unauthorized(&config()).token();
+    world.wait(4_000);
+    let store = world.store.clone();
+    assert!(world.challenged(&config().interactive(false), &[("scope", "x")]).error().is_login_required());
+    assert_eq!(world.store, store);
+}
+
+#[test]
+fn tokens_of_a_metadata_document_are_those_of_its_client() {
+    let with = |url: &str| config().client_metadata_url(url).expect("a URL");
+    let own = with("https://client.test/metadata.json");
+    for (other, is_refreshed) in [(own.clone(), true), (with("https://client.test/other.json"), false)] {
+        let mut world = World::new();
+        world.issuer().metadata["client_id_metadata_document_supported"] = json!(true);
+        world.unauthorized(&own).token();
+        world.wait(4_000);
+        let outcome = world.run(&other, Trigger::Connect);
+        assert_eq!(matches!(outcome, Outcome::Authorized(_)), is_refreshed, "{outcome:?}");
+        assert_eq!(world.grants("refresh_token").len(), usize::from(is_refreshed));
+    }
 }

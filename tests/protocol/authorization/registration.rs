@@ -108,6 +108,7 @@ fn a_registration_asks_for_a_method_that_the_server_supports() {
         (json!(["client_secret_post"]), "client_secret_post"),
         (json!(["client_secret_post", "client_secret_basic"]), "client_secret_basic"),
         (json!(["client_secret_basic", "none"]), "none"),
+        (json!(["private_key_jwt"]), "none"),
         (Value::Null, "none"),
     ] {
         let (world, outcome) = run(&config(), |world| {
@@ -190,7 +191,7 @@ fn a_registration_whose_secret_expired_is_made_anew() {
     world.unauthorized(&config()).token();
     log_in(&mut world, &config()).token();
     assert_eq!(registrations(&world).len(), 0);
-    world.wait(600);
+    world.wait(1_800_000_500 - world.unix_secs());
     log_in(&mut world, &config()).token();
     assert_eq!(registrations(&world).len(), 1);
 }
@@ -305,6 +306,22 @@ fn a_client_that_the_server_forgot_registers_anew() {
 }
 
 #[test]
+fn only_a_registration_that_the_server_forgot_is_forgotten() {
+    for (config, code) in [(config(), "invalid_grant"), (configured(None), "invalid_client")] {
+        let mut world = World::new();
+        know(&mut world);
+        world.unauthorized(&super::config()).token();
+        world.alter = Box::new(move |request, reply| {
+            if request.grant() == "authorization_code" {
+                *reply = Reply::json(400, &json!({ "error": code }));
+            }
+        });
+        log_in(&mut world, &config).error();
+        assert!(world.store.contains_key("client https://as.test"), "{code}");
+    }
+}
+
+#[test]
 fn nobody_is_asked_if_the_application_is_not_interactive() {
     let (world, outcome) = run(&config().interactive(false), |_| {});
     assert!(outcome.error().is_login_required());
@@ -338,6 +355,7 @@ fn a_registration_is_for_its_grant() {
     let grants: Vec<Value> =
         registrations(&world).iter().map(|sent| sent["grant_types"][0].clone()).collect();
     assert_eq!(grants, ["urn:ietf:params:oauth:grant-type:device_code"], "it registered anew");
+    assert_eq!(registrations(&world)[0]["response_types"], json!([]));
 }
 
 #[test]

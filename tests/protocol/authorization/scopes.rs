@@ -1,6 +1,6 @@
 //! Scopes: which ones are asked for, and when more of them.
 
-use mcp_proto::auth::{Config, ErrorKind, GrantType, Scopes, Trigger};
+use mcp_proto::auth::{Config, ErrorKind, Event, GrantType, Scopes, Trigger};
 use mcp_tests::harness::authorization::{Outcome, World, challenge};
 use serde_json::json;
 
@@ -194,6 +194,18 @@ fn a_step_up_without_a_user_overwrites_no_tokens_of_another_process() {
     assert!(world.insufficient_scope(&alone, "write").error().is_login_required());
     assert_eq!(world.stored_token(), Some(fresh.token));
     assert_eq!(world.record().expect("tokens").needed_scopes().as_str(), "write read");
+    // The store stays locked: the scopes are not kept.
+    let challenges = vec![challenge("Bearer", &[("error", "insufficient_scope"), ("scope", "admin")])];
+    let rejected = world.stored_token().expect("a token");
+    let mut flow = world.flow(&alone, Trigger::InsufficientScope { challenges, rejected });
+    let error = loop {
+        match flow.poll_event(world.now).expect("an event") {
+            Event::Lock { .. } => flow.fail(world.now, ErrorKind::Locked("another process".into())),
+            Event::Failed(error) => break error,
+            event => assert!(world.answer(&mut flow, event).is_none()),
+        }
+    };
+    assert!(error.is_login_required(), "{error}");
     // It was logged out meanwhile.
     world.stored_meanwhile = Some(Default::default());
     assert!(world.insufficient_scope(&alone, "write").error().is_login_required());

@@ -1,6 +1,7 @@
 //! Servers that answer with ids of other tasks, repeat old states, ask without end, or do not answer.
 
 use mcp_proto::client::{Event, InputTasks, TaskHandle, TaskPolling, TaskRequest};
+use mcp_proto::pipe::Pipe as _;
 use mcp_proto::{Anchor, CallError, CallKey, CallOptions, Diagnostic, Entropy};
 use mcp_tests::harness::ClientHarness;
 use mcp_tests::harness::build::{error_response, notification, result_response};
@@ -63,7 +64,9 @@ fn cancellation_that_fails_is_repeated_within_bounds() {
         harness.advance(ms(1));
     }
     let last = harness.expect_request("tasks/cancel");
+    assert_eq!(harness.pipe.poll_timeout_without_trim(), Some(harness.now + secs(60)));
     harness.feed_message(&error_response(&last, -32603, "busy", json!(null)));
+    assert_eq!(harness.pipe.poll_timeout_without_trim(), None);
     harness.advance(secs(3_600));
     harness.assert_idle();
     // Silence counts as a failure, and a confirmation ends it.
@@ -77,6 +80,62 @@ fn cancellation_that_fails_is_repeated_within_bounds() {
     let again = harness.expect_request("tasks/cancel");
     harness.feed_message(&result_response(&again, json!({"resultType": "complete"})));
     harness.advance(secs(3_600));
+    harness.assert_idle();
+}
+
+/// Creates a task with this id by a call that is cancelled, and returns the request that cancels the task.
+fn cancelled_task(harness: &mut ClientHarness, id: &str) -> Value {
+    let (call, request) = harness.start_call("tools/call", &tool_call(), &CallOptions::new());
+    harness.feed_message(&result_response(&request, created(json!({"taskId": id}))));
+    expect_task(harness, call, "working");
+    harness.pipe.engine().cancel(harness.now, call, None).expect("open");
+    harness.expect_done(call).expect_err("cancelled");
+    let cancel = harness.expect_request("tasks/cancel");
+    assert_eq!(cancel["params"]["taskId"], id);
+    cancel
+}
+
+// covers: TASK-122
+#[test]
+fn each_cancellation_is_repeated_at_its_own_time() {
+    let mut harness = modern();
+    let first = cancelled_task(&mut harness, "t-1");
+    harness.feed_message(&error_response(&first, -32603, "busy", json!(null)));
+    harness.advance(secs(1));
+    let second = cancelled_task(&mut harness, "t-2");
+    harness.feed_message(&error_response(&second, -32603, "busy", json!(null)));
+    let _in_flight = cancelled_task(&mut harness, "t-3");
+    harness.advance(secs(1));
+    assert_eq!(harness.expect_request("tasks/cancel")["params"]["taskId"], "t-1");
+    harness.advance(secs(1));
+    assert_eq!(harness.expect_request("tasks/cancel")["params"]["taskId"], "t-2");
+    harness.assert_idle();
+}
+
+// covers: TASK-122
+#[test]
+fn as_many_cancellations_are_repeated_as_there_may_be_calls() {
+    let mut harness = modern_with(config().limits(limits(|l| l.max_pending_calls = 2)));
+    for id in ["t-1", "t-2", "t-3"] {
+        let cancel = cancelled_task(&mut harness, id);
+        harness.feed_message(&error_response(&cancel, -32603, "busy", json!(null)));
+    }
+    harness.advance(secs(2));
+    let repeated: Vec<_> = harness.take_sent().iter().map(|sent| sent["params"]["taskId"].clone()).collect();
+    assert_eq!(repeated, ["t-1", "t-2"]);
+}
+
+/// The task of another call is not that call's to end.
+#[test]
+fn late_task_that_another_call_follows_is_not_cancelled() {
+    let mut harness = modern();
+    let (call, request) = harness.start_call("tools/call", &tool_call(), &CallOptions::new());
+    harness.pipe.engine().cancel(harness.now, call, None).expect("open");
+    harness.expect_done(call).expect_err("cancelled");
+    harness.take_sent();
+    followed_call(&mut harness, &CallOptions::new());
+    harness.feed_message(&result_response(&request, created(json!({}))));
+    assert!(matches!(harness.expect_event(), Event::Diagnostic(Diagnostic::LateResponse(_))));
     harness.assert_idle();
 }
 
@@ -430,7 +489,7 @@ fn debug_output_has_neither_ids_nor_answers() {
         assert!(!text.contains(bytes.trim_matches(['[', ']'])), "{text}");
         text
     };
-    assert!(check(&mut harness).contains("FollowedTask"));
+    assert!(check(&mut harness).contains("FollowedTask { status: InputRequired, questions: 1, .. }"));
     harness.pipe.engine().cancel(harness.now, call, None).expect("open");
     harness.expect_done(call).expect_err("cancelled");
     harness.take_sent();

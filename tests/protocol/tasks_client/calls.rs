@@ -235,6 +235,25 @@ fn notification_that_is_not_complete_causes_a_poll() {
     harness.advance(ms(1));
     answer_poll(&mut harness, state("completed", json!({"result": content()})));
     harness.expect_done(call).expect("a result");
+    // An older state that comes late ends nothing, and is not asked for again at once.
+    let (call, _) = followed_call(&mut harness, &CallOptions::new());
+    harness.feed_message(&notification("notifications/tasks", state("completed", json!({}))));
+    expect_task(&mut harness, call, "completed");
+    harness.advance(ms(100));
+    answer_poll(&mut harness, state("working", json!({})));
+    harness.assert_idle();
+    harness.advance(ms(500));
+    answer_poll(&mut harness, state("completed", json!({"result": content()})));
+    harness.expect_done(call).expect("a result");
+    for status in ["failed", "input_required"] {
+        let (call, _) = followed_call(&mut harness, &CallOptions::new());
+        harness.feed_message(&notification("notifications/tasks", state(status, json!({}))));
+        expect_task(&mut harness, call, status);
+        harness.assert_idle();
+        harness.pipe.engine().cancel(harness.now, call, None).expect("open");
+        harness.expect_done(call).expect_err("cancelled");
+        harness.take_sent();
+    }
     // A faulty one is reported, and nothing else happens.
     let (call, _) = followed_call(&mut harness, &CallOptions::new());
     harness.feed_message(&notification("notifications/tasks", json!({"taskId": "t-9", "status": 7})));

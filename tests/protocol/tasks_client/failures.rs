@@ -6,8 +6,8 @@ use mcp_tests::harness::build::{error_response, result_response};
 use serde_json::json;
 
 use super::{
-    answer_poll, config, content, created, expect_task, followed_call, modern, modern_with, state, text,
-    tool_call,
+    answer_poll, config, content, created, expect_task, followed_call, form, modern, modern_with, state,
+    text, tool_call,
 };
 use crate::protocol::common::{limits, ms, secs};
 
@@ -184,4 +184,19 @@ fn polls_have_room_when_all_calls_are_followed() {
         expect_task(&mut harness, call, "completed");
         harness.expect_done(call).expect("a result");
     }
+}
+
+/// Calls that follow no task have deadlines of their own.
+#[test]
+fn round_beside_a_task_has_its_total_time() {
+    let mut harness = modern();
+    followed_call(&mut harness, &CallOptions::new().total_timeout(secs(900)));
+    let options = CallOptions::new().total_timeout(ms(400));
+    let (call, request) = harness.start_call("tools/call", &tool_call(), &options);
+    let asked = json!({"resultType": "input_required", "inputRequests": {"a": form()}, "requestState": "s"});
+    harness.feed_message(&result_response(&request, asked));
+    let input = harness.expect_input();
+    harness.advance(ms(400));
+    harness.expect_input_withdrawn(input.id);
+    assert_eq!(harness.expect_done(call), Err(CallError::TotalTimedOut));
 }

@@ -34,11 +34,13 @@ fn started_task_gives_a_handle_that_another_process_takes_up() {
     let result = harness.expect_done(call).expect("a task");
     let started = StartedTask::from_result(&peer(&mut harness), "dredge", &result).expect("a task");
     let StartedTask::Task(task) = started else { panic!("{started:?}") };
-    assert!(!format!("{task:?}").contains("t-9"), "{task:?}");
+    let shown = format!("{task:?}");
+    assert!(!shown.contains("t-9") && shown.contains("tool: \"dredge\""), "{shown}");
     harness.advance(secs(60));
     harness.assert_idle();
     // Another process.
     let task = TaskHandle::parse(&task.to_text()).expect("a handle");
+    assert_eq!((task.tool(), task.server()), ("dredge", Some("tide-server")));
     let mut harness = modern();
     let call = harness.pipe.engine().wait_task(harness.now, &task, &CallOptions::new()).expect("a call");
     answer_poll(&mut harness, state("working", json!({"statusMessage": "half"})));
@@ -142,6 +144,9 @@ fn handle_of_another_server_or_form_is_refused() {
         let error = TaskHandle::parse(&text).expect_err("no handle").to_string();
         assert!(error.contains(expected), "{error}");
     }
+    // The longest text of a handle.
+    let longest = format!("{text}{}", " ".repeat((16 << 10) - text.len()));
+    assert!(TaskHandle::parse(&longest).is_ok() && TaskHandle::parse(&(longest + " ")).is_err());
     let task = handle(&mut harness);
     let mut plain = modern_with(client(VersionSet::ALL));
     let refused = plain.pipe.engine().get_task(plain.now, &task, &CallOptions::new());
@@ -178,6 +183,16 @@ fn list_of_tools_tells_which_may_run_as_tasks() {
             "{tool}"
         );
     }
+    // A megabyte of names is kept.
+    let named = |length: usize, letter: &str| {
+        raw(
+            &json!({"name": letter.repeat(length), "inputSchema": {}, "execution": {"taskSupport": "required"}}),
+        )
+    };
+    let half = ToolTasks::MAX_BYTES / 2;
+    known.set_tools(&[named(half, "a"), named(half, "b"), named(1, "c")]);
+    let is_known = |letter: &str, length: usize| known.request(&letter.repeat(length), None).is_some();
+    assert_eq!([is_known("a", half), is_known("b", half), is_known("c", 1)], [true, true, false]);
     known.handle_change(&Change::Prompts);
     assert!(!known.needs_list());
     // A list that was requested before a change does not apply.

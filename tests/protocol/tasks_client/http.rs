@@ -136,3 +136,20 @@ fn cancellation_of_a_task_arrives_although_the_client_closes() {
         harness.assert_idle();
     }
 }
+
+/// The server says when it wants to be asked again, within the longest interval.
+#[test]
+fn poll_that_fails_is_repeated_when_the_server_says() {
+    for (retry_after, wait) in [(None, 1_000), (Some("7"), 7_000), (Some("4000"), 60_000)] {
+        let mut harness = modern();
+        followed(&mut harness);
+        harness.advance(ms(500));
+        let poll = harness.expect_post("tasks/get");
+        let field = retry_after.map(|seconds| ("Retry-After", seconds));
+        harness.respond_with(poll.id, 503, field.as_slice(), "");
+        harness.advance(ms(wait - 1));
+        harness.assert_idle();
+        harness.advance(ms(1));
+        harness.expect_post("tasks/get");
+    }
+}

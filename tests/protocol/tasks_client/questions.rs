@@ -7,8 +7,8 @@ use mcp_tests::harness::build::{error_response, result_response};
 use serde_json::{Value, json};
 
 use super::{
-    accepted, answer_poll, config, content, expect_task, followed_call, form, modern, modern_with, state,
-    text,
+    accepted, answer_poll, config, content, created, expect_task, followed_call, form, modern, modern_with,
+    state, text, tool_call,
 };
 use crate::protocol::common::{limits, ms, secs};
 
@@ -157,7 +157,8 @@ fn question_withdrawn_by_the_server_is_withdrawn_here_and_not_asked_again() {
 #[test]
 fn questions_are_checked_and_bounded_as_those_of_rounds() {
     let model = json!({"messages": [], "maxTokens": 30});
-    let many: serde_json::Map<_, _> = (0..65).map(|n| (n.to_string(), form())).collect();
+    let forms = |count: usize| (0..count).map(|n| (n.to_string(), form())).collect();
+    let (many, most): (serde_json::Map<_, _>, serde_json::Map<_, _>) = (forms(65), forms(64));
     for (requests, expected) in [
         (json!({"a": {"method": "sampling/createMessage", "params": model}}), "Sampling"),
         (json!({"a": {"method": "elicitation/create", "params": {}}}), "Invalid"),
@@ -175,6 +176,12 @@ fn questions_are_checked_and_bounded_as_those_of_rounds() {
         assert_eq!(harness.expect_request("tasks/cancel")["params"]["taskId"], "t-9");
         let _ = call;
     }
+    let mut harness = modern();
+    let (call, _) = followed_call(&mut harness, &CallOptions::new());
+    harness.advance(ms(500));
+    answer_poll(&mut harness, asking(Value::Object(most)));
+    expect_task(&mut harness, call, "input_required");
+    assert_eq!(harness.take_event_texts().len(), 64);
     // Questions without end, one after the other.
     let mut harness = modern_with(config().limits(limits(|limits| limits.max_input_rounds = 3)));
     let (call, _) = followed_call(&mut harness, &CallOptions::new());
@@ -307,4 +314,96 @@ fn question_that_one_wait_refuses_is_asked_by_the_other_one() {
         assert_eq!((input.key.as_deref(), input.call), (Some(key), Some(second)));
     }
     harness.assert_idle();
+}
+
+#[test]
+fn only_open_questions_have_to_be_answered_in_time() {
+    for answers in [1, 2] {
+        let mut harness = modern_with(config().limits(limits(|limits| limits.input_timeout = secs(2))));
+        let (call, inputs) = call_with_questions(&mut harness);
+        harness.answer(inputs[0].id, &accepted("east"));
+        if answers == 2 {
+            harness.answer(inputs[1].id, &json!({"roots": []}));
+        }
+        harness.advance(secs(2));
+        if answers == 1 {
+            harness.expect_input_withdrawn(inputs[1].id);
+            assert_eq!(harness.expect_done(call), Err(CallError::InputTimedOut));
+        }
+        assert!(harness.has_no_events(), "{answers}");
+    }
+}
+
+/// An answer waits for its confirmation, although the server asks no more; without one it may be asked for again.
+#[test]
+fn unconfirmed_answers_are_sent_together_when_the_server_asks_again() {
+    let mut harness = modern();
+    let (_, inputs) = call_with_questions(&mut harness);
+    harness.answer(inputs[0].id, &accepted("east"));
+    let update = harness.expect_request("tasks/update");
+    harness.answer(inputs[1].id, &json!({"roots": []}));
+    harness.advance(ms(500));
+    answer_poll(&mut harness, asking(json!({"b": {"method": "roots/list"}})));
+    harness.assert_idle();
+    harness.feed_message(&error_response(&update, -32603, "busy", json!(null)));
+    harness.advance(ms(500));
+    answer_poll(&mut harness, asking_both());
+    let again = harness.expect_request("tasks/update");
+    assert_eq!(again["params"]["inputResponses"], json!({"a": accepted("east"), "b": {"roots": []}}));
+    harness.assert_idle();
+}
+
+/// Polls and what else is sent for tasks have as many places as calls.
+#[test]
+fn answer_waits_for_a_place_in_the_table() {
+    let mut harness = modern_with(config().limits(limits(|l| l.max_pending_calls = 2)));
+    let mut inputs = Vec::new();
+    for id in ["t-1", "t-2"] {
+        let (call, request) = harness.start_call("tools/call", &tool_call(), &CallOptions::new());
+        let asked = json!({"taskId": id, "status": "input_required", "inputRequests": {"a": form()}});
+        harness.feed_message(&result_response(&request, created(asked)));
+        expect_task(&mut harness, call, "input_required");
+        inputs.push(harness.expect_input());
+    }
+    harness.advance(ms(500));
+    let polls = harness.take_sent();
+    assert_eq!(polls.len(), 2, "{polls:?}");
+    harness.answer(inputs[0].id, &accepted("east"));
+    harness.assert_idle();
+    let asked = json!({"taskId": "t-1", "inputRequests": {"a": form()}});
+    harness.feed_message(&result_response(&polls[0], state("input_required", asked)));
+    assert_eq!(harness.expect_request("tasks/update")["params"]["taskId"], "t-1");
+}
+
+/// Answers the next poll by questions with these names. Returns whether they fit.
+fn ask(harness: &mut ClientHarness, names: &[&str]) -> bool {
+    let requests: serde_json::Map<_, _> = names.iter().map(|name| ((*name).into(), form())).collect();
+    answer_poll(harness, asking(Value::Object(requests)));
+    let events = harness.take_event_texts();
+    harness.take_sent();
+    harness.advance(ms(500));
+    !events.iter().any(|event| event.contains("it exceeds the limit `max_retained_bytes`"))
+}
+
+#[test]
+fn names_of_questions_are_bounded_and_given_back() {
+    let mut harness = modern_with(config().limits(limits(|limits| limits.max_retained_bytes = 4)));
+    let (first, _, inputs) = two_waits(&mut harness);
+    harness.answer(inputs[0].id, &accepted("east"));
+    // The other call takes over the answer, and has to keep its name.
+    harness.pipe.engine().cancel(harness.now, first, None).expect("open");
+    harness.take_event_texts();
+    harness.take_sent();
+    harness.advance(ms(500));
+    assert!(ask(&mut harness, &["a", "b"]) && ask(&mut harness, &["a", "b", "cc"]));
+    assert!(!ask(&mut harness, &["a", "b", "cc", "d"]), "five bytes");
+    for (name, fits) in [("abcd", true), ("abcde", false), ("abcd", true)] {
+        let peer = harness.pipe.engine().peer().expect("ready").clone();
+        let task = TaskHandle::new(&peer, "dredge", "t-9".into());
+        let call = harness.pipe.engine().wait_task(harness.now, &task, &CallOptions::new()).expect("room");
+        assert_eq!(ask(&mut harness, &[name]), fits, "{name}");
+        assert_eq!(harness.pipe.engine().cancel(harness.now, call, None).is_ok(), fits);
+        harness.take_event_texts();
+        harness.take_sent();
+    }
 }

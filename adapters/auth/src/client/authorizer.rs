@@ -25,6 +25,9 @@ use super::redirect::{RedirectEnd, RedirectPage};
 use super::store::{MemoryStore, StoreError, StoreLock, TokenStore};
 use mcp_std::Clock;
 
+#[cfg(test)]
+mod tests;
+
 /// Longest wait without a look at the cancellation.
 const MAX_SLEEP: Duration = Duration::from_millis(50);
 
@@ -411,44 +414,5 @@ impl FlowClock {
     /// Returns the time from now until `deadline`, or zero if it has passed.
     pub(super) fn until(&self, deadline: Instant) -> Duration {
         deadline.saturating_duration_since(self.now())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns the time of a clock that started when Unix time was less by so many seconds.
-    fn after(secs: i64) -> u64 {
-        let mut clock = FlowClock::start();
-        let unix = clock.anchor.unix_secs(Instant::ZERO);
-        clock.anchor = Anchor::new(Instant::ZERO, unix.saturating_add_signed(-secs));
-        assert_eq!(clock.until(Instant::ZERO), Duration::ZERO);
-        clock.now().as_micros() / 1_000_000
-    }
-
-    #[test]
-    fn clock_follows_unix_time_forward_alone() {
-        assert!(after(7_200) >= 7_199);
-        for unchanged in [0, 2, -7_200] {
-            assert!(after(unchanged) < 5, "{unchanged}");
-        }
-        let mut clock = FlowClock::start();
-        let unix = clock.anchor.unix_secs(Instant::ZERO);
-        clock.anchor = Anchor::new(Instant::ZERO, unix - 3_600);
-        let ahead = clock.now();
-        clock.anchor = Anchor::new(Instant::ZERO, unix);
-        assert!(clock.now() >= ahead, "the system clock was set forward and back");
-    }
-
-    /// A receiver of redirects has a clock of its own.
-    #[test]
-    fn time_that_was_skipped_does_not_come_back() {
-        let clock = FlowClock::start();
-        let due = clock.now() + Duration::from_secs(60);
-        clock.advance_to(due);
-        assert_eq!((clock.now(), clock.until(due)), (due, Duration::ZERO));
-        clock.advance_to(Instant::ZERO);
-        assert!(clock.now() >= due);
     }
 }

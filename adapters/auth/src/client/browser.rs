@@ -264,7 +264,7 @@ mod words_tests {
         for line in ["'", "a \"b", "a 'b\"", "\\", "\"\\\""] {
             assert_eq!(split_words(line, true), None, "{line}");
         }
-        let windows = split_words(r#""C:\Program Files\b.exe" C:\x\"#, false).unwrap();
-        assert_eq!(windows, ["C:\\Program Files\\b.exe", "C:\\x\\"]);
+        let windows = split_words(r#""C:\Program Files\b.exe" C:\x\ "\\server\$share""#, false).unwrap();
+        assert_eq!(windows, [r"C:\Program Files\b.exe", r"C:\x\", r"\\server\$share"]);
     }
 }

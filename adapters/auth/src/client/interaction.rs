@@ -346,7 +346,9 @@ impl Cancellation {
 
 #[cfg(test)]
 mod tests {
+    use alloc::borrow::ToOwned as _;
     use alloc::format;
+    use alloc::string::ToString as _;
     use alloc::vec::Vec;
     use core::time::Duration;
     use std::sync::Mutex;
@@ -423,6 +425,34 @@ mod tests {
         assert_eq!(found, RedirectEnd::Cancelled);
         cancelling.join().unwrap();
         assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn browser_that_does_not_start_ends_the_login_unless_the_address_is_shown() {
+        let url = Url::parse("https://as.test/authorize").unwrap();
+        let login = BrowserLogin::new(Browser::command("/no/such-program").unwrap());
+        let receive = |login: &BrowserLogin, url: &Url, end: Duration| {
+            let (deadline, cancellation) = (Instant::now() + end, Cancellation::new());
+            let mut receiver = login.receive_redirects(None).unwrap();
+            let uri = receiver.redirect_uri();
+            assert_eq!(uri, format!("http://127.0.0.1:{}/callback", loopback_port(&uri).unwrap()));
+            receiver.receive(url, deadline, &cancellation, &mut |_| RedirectPage::Done)
+        };
+        let error = receive(&login, &url, Duration::from_secs(1)).unwrap_err();
+        assert!(error.to_string().contains("/no/such-program"), "{error}");
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&shown);
+        let login = login.show_url(move |url| log.lock().unwrap().push(url.target().to_owned()));
+        assert_eq!(receive(&login, &url, Duration::from_millis(50)).unwrap(), RedirectEnd::TimedOut);
+        assert_eq!(*shown.lock().unwrap(), ["/authorize"]);
+    }
+
+    #[test]
+    fn debug_output_of_logins_names_the_browser_and_the_redirect_uri() {
+        let login = BrowserLogin::new(Browser::command("firefox").unwrap()).show_url(|_| {});
+        assert!(format!("{login:?}").starts_with("BrowserLogin { browser: Browser {"), "{login:?}");
+        let login = PasteLogin::new(|_| Ok(String::new())).redirect_uri("app:/done");
+        assert_eq!(format!("{login:?}"), "PasteLogin { redirect_uri: Some(\"app:/done\"), .. }");
     }
 
     #[test]

@@ -484,7 +484,8 @@ fn classify(head: &RequestHead<'_>, port: u16) -> Request {
 fn limits() -> HttpLimits {
     let mut limits = HttpLimits::default();
     // An authorization code has no limit of its own; those of large providers have some kilobytes.
-    (limits.max_head, limits.max_buffered, limits.max_body) = (32 << 10, 32 << 10, 0);
+    (limits.max_head, limits.max_body) = (32 << 10, 0);
+    limits.max_buffered = limits.max_head;
     (limits.max_drain, limits.max_linger) = (0, 64 << 10);
     limits.head_timeout = Duration::from_secs(10);
     limits.drain_timeout = Duration::from_millis(500);

@@ -453,10 +453,10 @@ impl TokenStore for FileStore {
             is_old = found == old.map(Secret::expose);
             let is_change = is_old && found != new.map(Secret::expose);
             match new {
-                _ if !is_change => {}
                 Some(new) => drop(document.entries.insert(key.into(), new.expose().into())),
                 None => drop(document.entries.remove(key)),
             }
+            // Otherwise the document is dropped.
             is_change
         })?;
         Ok(is_old)
@@ -473,7 +473,7 @@ impl TokenStore for FileStore {
     fn lock(&self, key: &str, wait: Duration, cancellation: &Cancellation) -> Result<StoreLock, StoreError> {
         let path = self.prepare()?;
         let hash = digest::digest(&digest::SHA256, key.as_bytes());
-        let hash = hash.as_ref().iter().take(8).fold(0u64, |hash, byte| hash << 8 | u64::from(*byte));
+        let hash = hash.as_ref().first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
         let lock_path = beside(&path, &format!("{hash:016x}.lock"));
         lock_file(&path, &lock_path, wait, cancellation).map(StoreLock::new)
     }
@@ -646,5 +646,7 @@ mod file_tests {
         assert_eq!(folder("data", "/home/me"), Some("/home/me/.local/share".into()));
         assert_eq!(folder("", "me"), None);
         assert_eq!(data_folder(|_| None), None);
+        let folder = data_folder(|name| std::env::var_os(name));
+        assert_eq!(FileStore::default_path(), folder.map(|folder| folder.join("mcp-proto/tokens.json")));
     }
 }

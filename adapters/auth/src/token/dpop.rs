@@ -24,8 +24,8 @@ const MAX_JTI: usize = 512;
 /// A verifier of the proofs by which clients show that they have the key of their token (DPoP, RFC 9449).
 ///
 /// It checks the signature (ES256), the key, the method, the URL, the token, and the time of a proof, which may differ
-/// by 60 seconds from ours. A proof is accepted once. Those that could be used again are remembered: 65,536 at most, of
-/// one key at most as many as there are free places. Beyond that requests get 503.
+/// by 60 seconds from ours. A proof is accepted once. Those that could be used again are remembered: 262,144 at most, and
+/// of one key 8,192, or as many as there are free places if these are fewer. Beyond that requests get 503.
 ///
 /// [`JwtValidator`](super::JwtValidator) and [`IntrospectionValidator`](super::IntrospectionValidator) have one. A
 /// closure that decides about tokens calls it itself; without that, no token that is presented with a proof is accepted

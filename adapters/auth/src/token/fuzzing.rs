@@ -52,14 +52,19 @@ static BOUND: LazyLock<String> = LazyLock::new(|| {
 /// Panics if a token is read whose header names no allowed algorithm or an extension, if a signature fits that nobody
 /// made, or if a validator accepts what is not for it.
 pub fn jwt(data: &[u8]) {
-    let Some((mode, text)) = data.split_first() else { return };
-    let text = String::from_utf8_lossy(text);
-    let (header, claims) = text.split_once('\n').unwrap_or((&text, "{}"));
-    let _is_accepted = match mode % 3 {
-        0 => check_token(&text),
+    if let Some((mode, text)) = data.split_first() {
+        check(*mode, &String::from_utf8_lossy(text));
+    }
+}
+
+/// Reads a text in one of three ways, and returns whether it was accepted.
+fn check(mode: u8, text: &str) -> bool {
+    let (header, claims) = text.split_once('\n').unwrap_or((text, "{}"));
+    match mode % 3 {
+        0 => check_token(text),
         1 => check_access_token(header, claims),
         _ => check_proof(header, claims),
-    };
+    }
 }
 
 /// Reads a whole token, which no key here has signed. Returns whether it has the form of one.
@@ -213,11 +218,23 @@ mod tests {
     #[test]
     fn jwt_target_reaches_valid_tokens_and_proofs() {
         let claims = r#"{"iss":"https://as","aud":"https://h/mcp","sub":"a","exp":1800000060}"#;
-        assert!(check_access_token(r#"{"alg":"ES256","kid":"k","typ":"at+jwt"}"#, claims));
-        assert!(!check_access_token(r#"{"alg":"none"}"#, claims));
+        assert!(check(1, &format!("{}\n{claims}", r#"{"alg":"ES256","kid":"k","typ":"at+jwt"}"#)));
+        assert!(!check(1, &format!("{}\n{claims}", r#"{"alg":"none"}"#)));
+        let token = |header: &str| format!("{}.AAAA", signing_input(header, claims));
+        for mode in [0, 3] {
+            assert!(check(mode, &token(r#"{"alg":"ES256"}"#)));
+            assert!(!check(mode, &token(r#"{"alg":"none"}"#)));
+        }
         let header = r#"{"typ":"dpop+jwt","alg":"ES256","jwk":"JWK"}"#;
         let claims = r#"{"jti":"1","htm":"POST","htu":"https://h/mcp","iat":1800000000,"ath":"ATH"}"#;
-        assert!(check_proof(header, claims));
-        assert!(!check_proof(header, &claims.replace("ATH", "")));
+        assert!(check(2, &format!("{header}\n{claims}")));
+        assert!(!check(2, &format!("{header}\n{}", claims.replace("ATH", ""))));
+    }
+
+    #[test]
+    #[should_panic(expected = "HS256")]
+    fn jwt_target_fails_if_a_forbidden_algorithm_is_read() {
+        let token = format!("{}.AAAA", signing_input(r#"{"alg":"ES256"}"#, "{}"));
+        check_header(&read(r#"{"alg":"HS256"}"#), &Jws::parse(&token).expect("a token"));
     }
 }

@@ -228,3 +228,48 @@ impl fmt::Debug for IntrospectionValidator {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod cache_tests {
+    use mcp_proto::auth::{FetchFailure, FetchResponse};
+
+    use super::*;
+
+    /// Nobody is asked.
+    struct NoFetcher;
+
+    impl Fetcher for NoFetcher {
+        fn fetch(&self, fetch: &Fetch) -> Result<FetchResponse, FetchFailure> {
+            panic!("{fetch:?}")
+        }
+    }
+
+    #[test]
+    fn cache_has_ten_thousand_answers_and_forgets_the_old_ones_first() {
+        let protected = Protected::new("https://h/mcp", "https://as").unwrap();
+        let endpoint = "https://as/introspect";
+        let validator =
+            IntrospectionValidator::new(&protected, endpoint, "c", &Secret::new("s"), NoFetcher).unwrap();
+        let answer = |until| CachedAnswer {
+            principal: "a".into(),
+            scopes: "".into(),
+            thumbprint: None,
+            expires: None,
+            until,
+        };
+        let digest = |n: usize| sha256(&n.to_be_bytes());
+        let is_kept = |n| validator.cache().contains_key(&digest(n));
+        validator.keep(digest(0), &answer(5), 5);
+        assert!(!is_kept(0), "it is old already");
+        validator.keep(digest(0), &answer(6), 5);
+        for n in 1..=MAX_CACHED {
+            validator.keep(digest(n), &answer(7), 5);
+        }
+        assert!(validator.cache().len() == MAX_CACHED && is_kept(0) && !is_kept(MAX_CACHED));
+        validator.keep(digest(MAX_CACHED), &answer(7), 6);
+        assert!(!is_kept(0) && (1..=MAX_CACHED).all(is_kept));
+        // All others have room again at the second in which theirs end.
+        validator.keep(digest(0), &answer(8), 7);
+        assert_eq!(validator.cache().len(), 1);
+    }
+}

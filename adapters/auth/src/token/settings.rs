@@ -186,5 +186,6 @@ mod tests {
             assert!(!is_same("https://tools.example.com/mcp", other), "{other}");
         }
         assert!(!is_same("tools", "Tools"));
+        assert_eq!(alloc::format!("{:?}", UnixClock::default()), "UnixClock { .. }");
     }
 }

@@ -19,8 +19,8 @@ use rustls_pki_types::PrivatePkcs8KeyDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 
-use super::jwt::{encode, sha256};
-use super::{Algorithm, DpopVerifier, IntrospectionValidator, JwtValidator, TokenValidator};
+use super::jwt::{Jws, encode, sha256};
+use super::{Algorithm, DpopVerifier, IntrospectionValidator, JwtValidator, TokenValidator, off_loop};
 use crate::client::Fetcher;
 
 const RESOURCE: &str = "https://tools.example.com/mcp";
@@ -403,9 +403,30 @@ fn forged_headers_are_refused() {
     ] {
         assert!(validate(&validator, &text).is_err(), "{}", text.len());
     }
+    let bare = format!("{}.e30.", header(json!({"alg": "ES256"})));
+    let signed = |length: usize| format!("{bare}{}", "A".repeat(length - bare.len()));
+    assert!(Jws::parse(&signed(16 << 10)).is_some() && Jws::parse(&signed((16 << 10) + 1)).is_none());
     let strict = jwt_validator(&Web::with_keys(&[key.jwk_with_id("k")])).0.require_type();
     assert!(validate(&strict, &token).is_ok());
     assert!(validate(&strict, &key.sign(&json!({"alg": "ES256", "kid": "k"}), &claims())).is_err());
+}
+
+#[test]
+fn closure_decides_in_the_loop_unless_it_may_block() {
+    let grant = |_: &TokenRequest| Ok(Identity::new("alice"));
+    let request = TokenRequest::bearer("t", "POST", RESOURCE);
+    let decision = grant.validate_now(&request).expect("no thread is needed");
+    assert_eq!(decision.expect("valid").principal(), "alice");
+    let blocking = off_loop(grant);
+    assert_eq!(blocking.validate_now(&request), None);
+    assert_eq!(blocking.validate(&request).expect("valid").principal(), "alice");
+    assert_eq!(format!("{blocking:?}"), "OffLoop { .. }");
+}
+
+#[test]
+fn debug_output_of_a_validator_names_its_audiences() {
+    let shown = format!("{:?}", jwt_validator(&Web::default()).0.audience("tools"));
+    assert!(shown.contains(&format!("[\"{RESOURCE}\", \"tools\"]")), "{shown}");
 }
 
 mod bound;

@@ -267,13 +267,10 @@ impl Flow {
             State::Registering { redirect_uri, .. } => self.registered(&response, redirect_uri),
             State::Requesting { mut request, purpose, .. } => match request.handle_response(response) {
                 RequestOutcome::Again => self.continue_request(request, purpose),
-                RequestOutcome::Success(response) => {
-                    self.request_succeeded(&mut request, &purpose, &response)
-                }
+                RequestOutcome::Success(response) => self.request_succeeded(&request, &purpose, &response),
                 RequestOutcome::Refused(kind) => {
-                    if !purpose.is_at_provider() {
-                        self.nonce = request.take_nonce();
-                    }
+                    // Without a proof there is none, also at an identity provider.
+                    self.nonce = request.take_nonce();
                     self.request_refused(&request, purpose, kind);
                 }
             },
@@ -558,11 +555,6 @@ impl Flow {
 }
 
 impl Purpose {
-    /// Returns whether the request goes to the identity provider, whose nonces are no others'.
-    const fn is_at_provider(&self) -> bool {
-        matches!(self, Self::TokenExchange)
-    }
-
     const fn step(&self) -> Step {
         match self {
             Self::Tokens(step) => *step,

@@ -94,13 +94,10 @@ impl Flow {
 
     pub(super) fn request_succeeded(
         &mut self,
-        request: &mut ClientRequest,
+        request: &ClientRequest,
         purpose: &Purpose,
         response: &FetchResponse,
     ) {
-        if !purpose.is_at_provider() {
-            self.nonce = request.take_nonce();
-        }
         let expected = match purpose {
             Purpose::Device => return self.device_authorized(response),
             Purpose::Revocation => {

@@ -306,7 +306,7 @@ fn cache_bounds_entries_and_bytes() {
     );
     insert(&mut cache, at(2), &me, &uri(2), &page("10", "private"));
     assert!(kept(&mut cache, 3, 2) && kept(&mut cache, 3, 2));
-    insert(&mut cache, at(20), &me, &uri(4), &page("9000", "private"));
+    insert(&mut cache, at(12), &me, &uri(4), &page("9000", "private"));
     let left: Vec<_> = (0..5).filter(|n| kept(&mut cache, 21, *n)).collect();
     assert_eq!(left, [0, 3, 4], "expired entries are evicted first");
 
@@ -323,6 +323,13 @@ fn cache_bounds_entries_and_bytes() {
     assert_eq!((cache.len(), kept(&mut cache, 2, 7)), (1, true));
     cache.invalidate_server(&me);
     assert_eq!((cache.len(), cache.bytes), (0, 0));
+    for key in [uri(0), tools_key(Some("xyz"))] {
+        for (spare, is_kept) in [(0, true), (1, false)] {
+            let mut cache = Cache::with_limits(1, size - spare);
+            insert(&mut cache, at(0), &me, &key, &page("9000", "private"));
+            assert_eq!(!cache.is_empty(), is_kept, "{key:?}");
+        }
+    }
     let mut none = Cache::with_limits(0, 1 << 20);
     insert(&mut none, at(0), &me, &uri(0), &page("9000", "private"));
     assert!(none.is_empty());
@@ -377,5 +384,27 @@ fn cache_agrees_with_a_simple_model_in_random_steps() {
         let cost: usize = cache.entries.values().map(|entry| entry.cost).sum();
         assert_eq!(cost, cache.bytes);
         assert!(cache.len() <= 5 && cache.bytes <= 4_000);
+    }
+}
+
+#[test]
+fn result_that_is_awaited_when_the_cache_is_cleared_is_not_cached() {
+    let (mut cache, me) = (Cache::new(), scope(""));
+    let ticket = cache.ticket(&me, tools_key(None));
+    cache.clear();
+    cache.insert(at(0), ticket, &page("9000", "private"));
+    assert!(cache.is_empty());
+}
+
+#[test]
+fn change_of_a_resource_with_a_very_long_uri_invalidates_all_resources() {
+    let me = scope("");
+    for (length, is_kept) in [(Cache::MAX_URI, true), (Cache::MAX_URI + 1, false)] {
+        let mut cache = Cache::new();
+        // Requested before the change, answered after it.
+        let ticket = cache.ticket(&me, resource_key("other"));
+        cache.handle_change(&me, &updated(&"u".repeat(length)));
+        cache.insert(at(0), ticket, &page("9000", "private"));
+        assert_eq!(!cache.is_empty(), is_kept, "{length}");
     }
 }

@@ -454,3 +454,13 @@ fn time_to_live_is_that_of_the_limits_or_shorter() {
         assert_eq!((host.status(&task), host.withdrawn()), (String::from("-32602"), [task.input].to_vec()));
     }
 }
+
+#[test]
+fn tasks_are_hosted_only_if_the_configuration_has_them() {
+    let config = Config::new("c", "1");
+    assert!(!config.has_input_tasks());
+    let tasks = InputTasks::new(Entropy::new([3; 32], 0), Anchor::new(Instant::ZERO, 1_785_578_400));
+    assert!(config.input_tasks(tasks).has_input_tasks());
+    let interval = Duration::from_millis(7);
+    assert_eq!(InputTaskLimits::new().poll_interval(interval).poll_interval, interval);
+}

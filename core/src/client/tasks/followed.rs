@@ -196,14 +196,11 @@ impl FollowedTask {
         self.questions.values().any(|question| matches!(question, Question::Open { .. }))
     }
 
-    /// Appends the members of `inputResponses` that the server has not confirmed, and marks them as in flight.
-    ///
-    /// Returns whether there are any.
-    pub(super) fn write_answers(&mut self, out: &mut Vec<u8>) -> bool {
-        let start = out.len();
+    /// Writes the members of `inputResponses` that the server has not confirmed, and marks them as in flight.
+    pub(super) fn write_answers(&mut self, out: &mut Vec<u8>) {
         for (name, question) in &mut self.questions {
             let Question::Answered { text, attempts, in_flight } = question else { continue };
-            if out.len() > start {
+            if !out.is_empty() {
                 out.push(b',');
             }
             write_str(out, name);
@@ -212,7 +209,6 @@ impl FollowedTask {
             *attempts = attempts.saturating_add(1);
             *in_flight = true;
         }
-        out.len() > start
     }
 
     /// Records that the server has the answers that were in flight.

@@ -22,6 +22,8 @@ pub struct Request {
     pub body: String,
     /// The parameters of a form, decoded.
     pub params: BTreeMap<String, String>,
+    /// The server whose network has to reach the URL.
+    pub reachable_from: Option<String>,
 }
 
 impl Request {
@@ -31,7 +33,9 @@ impl Request {
             fields.map(|(n, v)| (n.into(), String::from_utf8_lossy(v).into_owned())).collect();
         let body = String::from_utf8_lossy(&fetch.body).into_owned();
         let url = format!("{}{}", fetch.url.origin(), fetch.url.target());
-        let mut request = Self { method: fetch.method, url, fields, body, params: BTreeMap::new() };
+        let reachable_from = fetch.policy.reachable_from.as_ref().map(ToString::to_string);
+        let params = BTreeMap::new();
+        let mut request = Self { method: fetch.method, url, fields, body, params, reachable_from };
         if request.field("content-type") == Some("application/x-www-form-urlencoded") {
             request.params = form(&request.body).into_iter().collect();
         }

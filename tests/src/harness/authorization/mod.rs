@@ -17,8 +17,8 @@ use core::fmt;
 use core::time::Duration;
 
 use mcp_proto::auth::{
-    AccessToken, ClientCredentials, Config, DpopKey, Error, Event, FetchFailure, Flow, RedirectOutcome,
-    Secret, TokenRecord, Trigger, UserCode,
+    AccessToken, AssertionRequest, ClientCredentials, Config, DpopKey, Error, Event, FetchFailure, Flow,
+    RedirectOutcome, Secret, TokenRecord, Trigger, UserCode,
 };
 use mcp_proto::http::client::Url;
 use mcp_proto::{Anchor, AuthChallenge, Entropy, Instant};
@@ -109,6 +109,8 @@ pub struct World {
     pub redirect_uri: String,
     /// The assertion or identity token.
     pub assertion: String,
+    /// What was asked for instead of a user.
+    pub assertion_requests: Vec<AssertionRequest>,
     /// Drops the flow after this number of events.
     pub stop_after: Option<usize>,
     /// What another process stores while the flow waits for the lock.
@@ -158,6 +160,7 @@ impl World {
             named_client: None,
             redirect_uri: "http://127.0.0.1:7777/callback".into(),
             assertion: "assertion-s3cret-0".into(),
+            assertion_requests: Vec::new(),
             stop_after: None,
             stored_meanwhile: None,
             reports_size: true,
@@ -307,7 +310,10 @@ impl World {
                 self.checks.secrets.extend(issuer.secrets.iter().cloned());
             }
             self.checks.add(&self.assertion.clone());
-            self.checks.check_shown(&format!("{flow:?}"));
+            let shown = format!("{flow:?}");
+            assert!(shown.starts_with("Flow { server: ") && shown.contains("step: "), "{shown}");
+            self.checks.check_shown(&shown);
+            assert!(!flow.is_ended(), "its last event is still to come");
             let Some(event) = flow.poll_event(self.now) else {
                 let at = flow.poll_timeout().expect("the flow waits for something");
                 self.now = self.now.max(at);
@@ -417,7 +423,10 @@ impl World {
             }
             Event::OpenBrowser { url } => self.open(flow, &format!("{}{}", url.origin(), url.target())),
             Event::ShowUserCode(code) => self.user_codes.push(code),
-            Event::NeedAssertion(_) => flow.handle_assertion(now, self.assertion.clone().into()),
+            Event::NeedAssertion(request) => {
+                self.assertion_requests.push(request);
+                flow.handle_assertion(now, self.assertion.clone().into());
+            }
             Event::Authorized(token) => return Some(Outcome::Authorized(token)),
             Event::NoToken => return Some(Outcome::NoToken),
             Event::Failed(error) => return Some(Outcome::Failed(error)),

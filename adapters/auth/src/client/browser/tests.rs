@@ -1,5 +1,8 @@
 //! Browsers that are small programs of the system.
 
+use alloc::string::ToString as _;
+use core::error::Error as _;
+
 use super::*;
 
 fn url() -> Url {
@@ -21,7 +24,10 @@ fn variable_names_one_command_or_several() {
     let browser = of("firefox --new-window").unwrap();
     assert_eq!(browser.commands[0].arguments, ["--new-window"]);
     if cfg!(not(windows)) {
-        assert_eq!(programs(&of("firefox:: 'chromium x' -a:").unwrap()), ["firefox", "chromium x"]);
+        assert_eq!(
+            programs(&of(r"firefox:: 'chromium x' -a:my\ browser").unwrap()),
+            ["firefox", "chromium x", "my browser"]
+        );
     }
     assert!(matches!(of("'a"), Err(BrowserError::Command(line)) if line == "'a"));
 }
@@ -38,6 +44,7 @@ fn empty_and_unfinished_commands_are_refused() {
 fn program_that_is_missing_is_named() {
     let error = Browser::command("/no/such-program -x").unwrap().open(&url()).unwrap_err();
     assert!(error.to_string().starts_with("cannot start the browser \"/no/such-program\": "), "{error}");
+    assert!(error.source().is_some_and(|source| error.to_string().ends_with(&source.to_string())));
 }
 
 #[cfg(unix)]

@@ -379,10 +379,15 @@ fn network_of_a_server_is_that_of_its_first_lookup_in_a_flow() {
             assert!(is_local || found.err() == Some(forbidden), "{target}");
         }
         assert_eq!(lookups.load(Ordering::SeqCst), 1);
+        // So does a request for another server.
+        let server = Url::parse("https://127.0.0.1/mcp").unwrap().origin().clone();
+        let mut elsewhere = fetch("target.test");
+        elsewhere.policy = elsewhere.policy.reachable_from(server);
+        assert!(of_flow.fetch(&elsewhere).is_ok());
         // Another flow looks again.
         assert_eq!(fetcher.for_flow().unwrap().fetch(&fetch("target.test")).is_ok(), !is_local);
     }
-    assert_eq!(requests.try_iter().count(), 4);
+    assert_eq!(requests.try_iter().count(), 6);
 }
 
 #[test]
@@ -555,4 +560,18 @@ mod tls {
         let failure = call(&format!("https://localhost:{port}/")).get(&fetcher()).err().unwrap();
         assert!(matches!(failure, FetchFailure::Unreachable(_)), "{failure}");
     }
+}
+
+#[test]
+fn fetcher_without_cancellation_sends_the_request_all_the_same() {
+    struct Refusing;
+    impl Fetcher for Refusing {
+        fn fetch(&self, _: &Fetch) -> Result<FetchResponse, FetchFailure> {
+            Err(FetchFailure::TooLarge)
+        }
+    }
+    let fetch = first_fetch("https://h.test/mcp");
+    let cancelled = Cancellation::new();
+    assert_eq!(Refusing.fetch_cancellable(&fetch, &cancelled).err(), Some(FetchFailure::TooLarge));
+    assert_eq!(format!("{:?}", HttpFetcher::new()), "HttpFetcher { .. }");
 }

@@ -31,7 +31,7 @@ impl RedirectListener {
     }
 }
 
-fn read(mut stream: TcpStream) -> String {
+fn read(mut stream: impl io::Read) -> String {
     let mut response = String::new();
     // The end may be a reset.
     let _ = stream.read_to_string(&mut response);
@@ -229,4 +229,149 @@ fn preferred_port_is_used_only_if_it_is_free() {
     let port = first.port();
     drop(first);
     assert_eq!(RedirectListener::bind(Some(port)).unwrap().port(), port);
+}
+
+#[test]
+fn later_redirects_get_a_page_until_the_browser_has_the_first_one() {
+    let get = |listener: &RedirectListener| {
+        let mut stream = listener.connect();
+        stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        let port = listener.port();
+        // After the beginning of another request the connection lingers.
+        write!(stream, "GET /callback?state=s&code=1 HTTP/1.1\r\nHost: localhost:{port}\r\n\r\nG").unwrap();
+        (status(&read(&stream)).to_owned(), stream)
+    };
+    // A machine that stands still for half a second closes the first connection.
+    let is_answered = (0..3).any(|_| {
+        let mut later = String::new();
+        waited(|listener| {
+            let (first, _kept) = get(listener);
+            assert_eq!(first, "200");
+            later = get(listener).0;
+        });
+        later == "409"
+    });
+    assert!(is_answered, "the wait ended before the first connection did");
+    let is_fast = (0..3).any(|_| {
+        let begun = StdInstant::now();
+        waited(|listener| drop(get(listener)));
+        begun.elapsed() < GRACE
+    });
+    assert!(is_fast, "nobody was left to wait for");
+}
+
+#[test]
+fn newest_connections_replace_the_oldest() {
+    waited(|listener| {
+        let mut open: Vec<_> = (0..=MAX_VISITORS).map(|_| listener.connect()).collect();
+        open[0].set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        assert_eq!(open[0].read(&mut [0]).unwrap(), 0, "the oldest is closed");
+        open[1].set_nonblocking(true).unwrap();
+        assert_eq!(open[1].read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert_eq!(status(&listener.get("/callback?state=s&code=1")), "200");
+    });
+}
+
+#[test]
+fn ends_of_a_wait_are_explained() {
+    for (end, expected) in [
+        (RedirectEnd::Accepted, "a redirect was accepted"),
+        (RedirectEnd::TimedOut, "no redirect came in time"),
+        (RedirectEnd::Cancelled, "the wait for the redirect was cancelled"),
+    ] {
+        assert_eq!(format!("{end}"), expected);
+    }
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::fs::File;
+    use std::os::unix::net::UnixStream;
+    use std::process::Command;
+
+    use super::*;
+
+    const READABLE: Ready = Ready { readable: true, writable: false };
+
+    #[test]
+    #[ignore = "a helper of the test below"]
+    fn helper_waits_with_few_descriptors() {
+        let listener = RedirectListener::bind(None).unwrap();
+        let silent = [(); 6].map(|()| listener.connect());
+        let mut browser = listener.connect();
+        write!(browser, "GET /callback? HTTP/1.1\r\nHost: localhost:{}\r\n\r\n", listener.port()).unwrap();
+        let mut files: Vec<_> = core::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+        // For the selector, and for a part of the connections.
+        files.truncate(files.len() - 4);
+        let deadline = StdInstant::now() + Duration::from_secs(10);
+        let end = listener.wait(deadline, &Cancellation::new(), &mut |_| RedirectPage::Done);
+        assert_eq!(end.unwrap(), RedirectEnd::Accepted);
+        assert_eq!(status(&read(browser)), "200");
+        drop((silent, files));
+    }
+
+    #[test]
+    fn oldest_connections_make_room_without_free_descriptors() {
+        let output = Command::new("sh")
+            .args(["-c", "ulimit -n 40; exec \"$0\" \"$@\""])
+            .arg(std::env::current_exe().unwrap())
+            .args([
+                "client::redirect::tests::unix::helper_waits_with_few_descriptors",
+                "--exact",
+                "--ignored",
+            ])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    }
+
+    /// Returns a connection, our end of the same socket, and the other end.
+    fn visitor() -> (Visitor, UnixStream, UnixStream) {
+        let (own, browser) = UnixStream::pair().unwrap();
+        let same = own.try_clone().unwrap();
+        (Visitor::new(Socket::unix(own).unwrap(), 1, 7, Instant::ZERO), same, browser)
+    }
+
+    #[test]
+    fn page_is_sent_when_the_browser_takes_it() {
+        let (mut visitor, own, mut browser) = visitor();
+        let mut selector = Selector::new().unwrap();
+        selector.add(visitor.socket(), 1, Interest::READ).unwrap();
+        let mut page = |_: &str| Some(RedirectPage::Done);
+        // A selector may wake somebody for nothing.
+        assert!(visitor.advance(Instant::ZERO, READABLE, &mut page));
+        let mut sent = 0;
+        while let Ok(n) = (&own).write(&[b'x'; 4 << 10]) {
+            sent += n;
+        }
+        browser.write_all(b"GET /callback? HTTP/1.1\r\nHost: localhost:7\r\n\r\n").unwrap();
+        assert!(visitor.advance(Instant::ZERO, READABLE, &mut page), "the page has to wait");
+        visitor.watch(&mut selector).unwrap();
+        browser.read_exact(&mut vec![0; sent]).unwrap();
+        let mut found = Vec::new();
+        selector.wait(Some(LONG), &mut found).unwrap();
+        assert!(matches!(&*found, [(1, ready)] if ready.writable), "{found:?}");
+        assert!(!visitor.advance(Instant::ZERO, found[0].1, &mut page), "nothing is left to send");
+        drop((visitor, own));
+        let mut text = String::new();
+        browser.read_to_string(&mut text).unwrap();
+        assert!(status(&text) == "200" && text.ends_with("</html>\n"), "{text}");
+    }
+
+    #[test]
+    fn connection_that_breaks_is_over() {
+        let mut page = |_: &str| Some(RedirectPage::Done);
+        let (mut reading, own, browser) = visitor();
+        (&own).write_all(b"unread").unwrap();
+        drop(browser);
+        assert!(!reading.advance(Instant::ZERO, READABLE, &mut page));
+
+        let (mut writing, own, mut browser) = visitor();
+        while (&own).write(&[b'x'; 4 << 10]).is_ok() {}
+        browser.write_all(b"GET /callback? HTTP/1.1\r\nHost: localhost:7\r\n\r\n").unwrap();
+        assert!(writing.advance(Instant::ZERO, READABLE, &mut page));
+        drop(browser);
+        assert!(!writing.advance(Instant::ZERO, Ready::default(), &mut page));
+    }
 }

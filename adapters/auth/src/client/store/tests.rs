@@ -7,6 +7,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
+use core::error::Error as _;
+
 use super::*;
 use crate::folder_in_tests::Folder;
 use mcp_std::durable_file::{beside, write_temporary};
@@ -156,7 +158,8 @@ fn debug_output_of_stores_shows_no_text() {
     saved(&store, "hush", "hush");
     let lock = store.lock("hush", NOW, &Cancellation::new()).unwrap();
     let shown = format!("{store:?} {lock:?} {:?}", FileStore::new("/tokens.json"));
-    assert!(!shown.contains("hush") && shown.contains("/tokens.json"), "{shown}");
+    let stores = "MemoryStore { entries: 1, .. } StoreLock { .. } FileStore { path: \"/tokens.json\", .. }";
+    assert_eq!(shown, stores);
 }
 
 /// Returns the permissions of a file.
@@ -191,6 +194,7 @@ fn files_and_new_folders_are_closed_to_others() {
     let modes: Vec<_> = fs::read_dir(below).unwrap().map(|entry| mode(&entry.unwrap().path())).collect();
     // The store, its lock and the lock of the key.
     assert_eq!(modes, [0o600; 3]);
+    assert_eq!(loaded(&store, "a").as_deref(), Some("1"));
     assert!(store.take_warnings().is_empty());
 }
 
@@ -213,6 +217,13 @@ fn store_that_others_can_read_is_repaired_and_reported() {
     set_mode(&path, 0o644);
     saved(&store, "a", "2");
     assert_eq!((mode(&path), store.take_warnings().len()), (0o600, 1));
+    // Sixteen are kept, each once.
+    for open in [0o601].into_iter().chain(0o601..=0o624) {
+        set_mode(&path, open);
+        assert_eq!(loaded(&store, "a").as_deref(), Some("2"));
+    }
+    let kept = |mode| StoreWarning::WasOpenToOthers { path: path.clone(), mode };
+    assert_eq!(store.take_warnings(), (0o601..=0o620).map(kept).collect::<Vec<_>>());
 }
 
 #[test]
@@ -261,9 +272,12 @@ fn texts_beyond_the_bound_are_refused_and_change_nothing() {
     let folder = Folder::new();
     let store = folder.store();
     saved(&store, "a", "1");
-    let error = store.save("a", &"x".repeat(MAX_STORE).into()).unwrap_err();
+    let largest = "x".repeat(MAX_STORE - br#"{"version":1,"entries":{"a":""}}"#.len());
+    let error = store.save("a", &format!("{largest}x").into()).unwrap_err();
     assert!(matches!(error, StoreError::TooLarge { .. }), "{error}");
     assert_eq!(loaded(&store, "a").as_deref(), Some("1"));
+    saved(&store, "a", &largest);
+    assert!(loaded(&store, "a").is_some_and(|text| text == largest));
 }
 
 #[cfg(unix)]
@@ -328,6 +342,12 @@ fn errors_name_the_path_and_the_operation() {
     let below_file = FileStore::new(folder.0.join("file/tokens.json"));
     let error = below_file.save("a", &"hush".into()).unwrap_err().to_string();
     assert!(error.starts_with("cannot create the folder ") && error.contains("/file: "), "{error}");
+    let error = below_file.load("a").unwrap_err();
+    assert!(error.to_string().starts_with("cannot read ") && error.source().is_some(), "{error}");
+    let other = |error: Box<dyn core::error::Error + Send + Sync>| StoreError::Other(error);
+    assert!(other("no disk".into()).source().is_none());
+    assert!(other(Box::new(error)).source().is_some_and(|source| source.is::<io::Error>()));
+    assert!(StoreError::Cancelled.source().is_none());
     fs::create_dir(folder.0.join("tokens.json.lock")).unwrap();
     let error = folder.store().save("a", &"hush".into()).unwrap_err().to_string();
     assert!(error.starts_with("cannot lock ") && error.contains("tokens.json.lock: "), "{error}");
@@ -335,4 +355,13 @@ fn errors_name_the_path_and_the_operation() {
     let _held = held.store().lock("a", NOW, &Cancellation::new()).unwrap();
     let error = held.store().lock("a", NOW, &Cancellation::new()).unwrap_err().to_string();
     assert!(error.contains("tokens.json was locked by another process or thread for "), "{error}");
+}
+
+/// Another version of this program has the same locks.
+#[test]
+fn lock_of_a_key_is_a_file_by_its_digest() {
+    let folder = Folder::new();
+    drop(folder.store().lock("a", NOW, &Cancellation::new()).unwrap());
+    // The first bytes of the SHA-256 digest of `a`.
+    assert_eq!(folder.names(), ["tokens.json.ca978112ca1bbdca.lock"]);
 }

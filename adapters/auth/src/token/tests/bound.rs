@@ -48,13 +48,27 @@ fn bound_token_needs_a_proof_of_its_key() {
     let proof = bound.key.sign(&bound.header(), &bound.proof_claims("1"));
     assert_eq!(bound.present(&proof).expect("valid").principal(), "alice");
     assert!(why(bound.present(&proof)).contains("used before"));
-    assert!(why(validate(&bound.validator, &bound.token)).contains("bound to a key"));
+    assert_eq!(why(validate(&bound.validator, &bound.token)), "the token is bound to a key");
     // A token without a binding proves nothing about the key.
     let issuer = SigningKey::p256();
     let (validator, _) = jwt_validator(&Web::with_keys(&[issuer.jwk_with_id("k")]));
     let proof = bound.key.sign(&bound.header(), &bound.proof_claims("2"));
     let request = TokenRequest::dpop(&issuer.token("k", &claims()), &proof, "POST", RESOURCE);
     assert!(why(validator.validate(&request)).contains("not bound"));
+}
+
+#[test]
+fn verifier_of_a_closure_has_a_clock_of_its_own() {
+    let bound = Bound::new();
+    let proof = bound.key.sign(&bound.header(), &bound.proof_claims("1"));
+    let request = TokenRequest::dpop(&bound.token, &proof, "POST", RESOURCE);
+    let thumbprint = thumbprint(&bound.key);
+    let late = DpopVerifier::new().clock(|| NOW + 61);
+    assert!(late.verify(&request, Some(&thumbprint)).is_err());
+    let verifier = DpopVerifier::new().clock(|| NOW + 60);
+    let key = verifier.verify(&request, Some(&thumbprint)).expect("valid").expect("a key");
+    assert_eq!(key.thumbprint(), thumbprint);
+    assert_eq!(format!("{verifier:?}"), "DpopVerifier { nonces: false, .. }");
 }
 
 // covers: AUTH-009

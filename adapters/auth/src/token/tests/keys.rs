@@ -84,6 +84,8 @@ fn keys_are_rotated_with_few_requests() {
     web.answer(keys_url, 200, &json!({"keys": [old.jwk_with_id("old"), new.jwk_with_id("newer")]}));
     let honest = new.token("newer", &claims);
     assert_eq!(validate(&validator, &honest), Err(Denial::Unavailable));
+    let request = TokenRequest::bearer(&honest, "POST", RESOURCE);
+    assert_eq!(validator.validate_now(&request), Some(Err(Denial::Unavailable)), "no thread is needed");
     assert!(validate(&validator, &old.token("old", &claims)).is_ok(), "a known key needs no request");
     time.fetch_add(30, Ordering::SeqCst);
     for _ in 0..100 {
@@ -235,4 +237,36 @@ fn tokens_that_wait_for_one_fetch_are_decided_by_its_keys() {
     assert!(matches!(outcomes[2], Err(Denial::InvalidToken(_))), "{outcomes:?}");
     // One for the metadata and one for the keys, and another one if the last token came too late to wait.
     assert!(web.take_requests().len() <= 3);
+}
+
+#[test]
+fn tokens_that_wait_for_a_fetch_that_fails_cause_no_other_one() {
+    let key = SigningKey::p256();
+    let (web, token) = (Web::default(), key.token("k", &claims()));
+    let validator = jwt_validator(&web).0.keys_url(ISSUER, "https://login.example.com/keys").expect("a URL");
+    std::thread::scope(|scope| {
+        // Nothing is fetched while the web is locked.
+        let held = web.0.lock().expect("no panic");
+        let threads = [(); 3].map(|()| scope.spawn(|| validate(&validator, &token)));
+        std::thread::sleep(Duration::from_millis(50));
+        drop(held);
+        for thread in threads {
+            assert_eq!(thread.join().expect("no panic"), Err(Denial::Unavailable));
+        }
+    });
+    assert_eq!(web.take_requests().len(), 1);
+}
+
+#[test]
+fn unknown_keys_are_remembered_side_by_side() {
+    let key = SigningKey::p256();
+    let web = Web::with_keys(&[key.jwk_with_id("k")]);
+    let validator = jwt_validator(&web).0;
+    let requests = |id: &str| {
+        let refused = why(validate(&validator, &key.token(id, &claims())));
+        assert!(refused.contains("signature"), "{refused}");
+        web.take_requests().len()
+    };
+    // With the metadata at first.
+    assert_eq!(["a", "b", "a", "b", "a"].map(requests), [2, 1, 0, 0, 0]);
 }

@@ -35,7 +35,9 @@ fn active_token_for_this_resource_is_accepted_and_kept_for_a_while() {
     time.fetch_add(1, Ordering::SeqCst);
     assert!(validator.validate_now(&request).is_none());
     assert!(why(validator.validate(&request)).contains("not active"));
-    assert!(!format!("{validator:?}").contains("s3cret"));
+    let shown = format!("{:?}", introspection(&web).0.audience("tools"));
+    assert!(shown.contains(&format!("audiences: [\"{RESOURCE}\", \"tools\"]")), "{shown}");
+    assert!(!shown.contains("s3cret"));
     // An answer is not kept beyond the token.
     let mut short = answer();
     short["exp"] = json!(NOW + 62);
@@ -80,7 +82,11 @@ fn other_answers_accept_no_token() {
         web.answer_text(ENDPOINT, status, body.into());
         assert_eq!(validate(&validator, "t"), Err(Denial::Unavailable), "{status} {body}");
     }
-    web.answer_text(ENDPOINT, 200, format!("{}{}", answer(), " ".repeat(1 << 20)).into_bytes());
+    let mut largest = with("nbf", json!(NOW + 60)).to_string();
+    largest.push_str(&" ".repeat((64 << 10) - largest.len()));
+    web.answer_text(ENDPOINT, 200, largest.clone().into_bytes());
+    assert!(validate(&validator, "t").is_ok());
+    web.answer_text(ENDPOINT, 200, (largest + " ").into_bytes());
     assert_eq!(validate(&validator, "t"), Err(Denial::Unavailable));
     web.remove(ENDPOINT);
     assert_eq!(validate(&validator, "t"), Err(Denial::Unavailable));
@@ -90,8 +96,10 @@ fn other_answers_accept_no_token() {
         reasons.chain(&["no answer in time"]).map(|reason| format!("{ENDPOINT}: {reason}")).collect();
     assert_eq!(*told.lock().expect("no panic"), reasons);
     web.take_requests();
-    assert!(validate(&validator, &"t".repeat(20_000)).is_err());
+    assert!(validate(&validator, &"t".repeat((16 << 10) + 1)).is_err());
     assert!(web.take_requests().is_empty(), "too long to be asked about");
+    assert!(validate(&validator, &"t".repeat(16 << 10)).is_err());
+    assert_eq!(web.take_requests().len(), 1);
 }
 
 #[test]

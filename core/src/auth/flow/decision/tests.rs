@@ -496,3 +496,14 @@ fn each_part_is_needed() {
         assert_eq!(found.map(|_| ()).map_err(|found| found.0), Err(expected), "without {part:?}");
     }
 }
+
+#[test]
+fn record_that_others_change_is_locked_again_a_few_times() {
+    for (times, decision) in [
+        (0, Decision::Lock),
+        (super::MAX_CHANGES - 1, Decision::Lock),
+        (super::MAX_CHANGES, Decision::GiveUp),
+    ] {
+        assert_eq!(decide(Sight::Changed { times }, StoredTokens::Refreshable), decision, "{times}");
+    }
+}
