@@ -7,7 +7,8 @@ use alloc::sync::Arc;
 use mcp_proto::h1::{HttpLimits, server};
 use mcp_proto::http::server::Connection;
 use mcp_proto::pipe::{Client, Pipe, Server};
-use mcp_proto::{CallOptions, Instant, VersionSet};
+use mcp_proto::{CallOptions, Instant, VersionSet, http};
+use mcp_tests::harness::HttpClientHarness;
 use serde_json::json;
 
 use super::http_server::harness as web_harness;
@@ -143,6 +144,30 @@ fn deadline_that_comes_back_without_a_poll_is_told() {
         connection.handle_timeout(at);
         assert_eq!(connection.poll_timeout(), Some(at), "its effect appears at the next poll");
     }
+}
+
+/// Passes the deadline of a pool again and again.
+fn pass_deadline_of_a_pool(times: u32) {
+    let http = Arc::new(HttpClientHarness::default_http_config());
+    let mut client = http::client::Client::new(Arc::new(client(VersionSet::ALL)), http, NOW);
+    let mut pool = http::client::ConnectionPool::new(http::client::PoolLimits::default());
+    assert!(pool.poll_event(NOW, &mut client).is_none());
+    let at = pool.poll_timeout().expect("a connection is being established");
+    for _ in 0..times {
+        pool.handle_timeout(at);
+    }
+}
+
+#[test]
+#[should_panic(expected = "poll until there is nothing before you wait")]
+fn deadline_of_a_pool_that_is_not_driven_is_told() {
+    pass_deadline_of_a_pool(33);
+}
+
+/// Nothing is there to poll when the first of them passes.
+#[test]
+fn deadline_of_a_pool_may_be_passed_32_times() {
+    pass_deadline_of_a_pool(32);
 }
 
 /// Inputs come in any order and number, so two events of one wait may each call `handle_timeout`.

@@ -796,6 +796,7 @@ mod tests {
             out.calls.remove(b);
         }
         out.calls.trim();
+        assert_eq!(out.calls.slab.capacity(), 0);
         assert!(seen.insert(OutboundCalls::wire_id(out.calls.insert(call()))));
         for unknown in [0, -1, i64::MAX, 99 << 20] {
             assert_eq!(out.lookup(&RequestId::int(unknown)), ResponseMatch::Unknown, "{unknown}");

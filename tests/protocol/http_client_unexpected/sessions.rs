@@ -2,7 +2,7 @@
 
 use mcp_proto::client::Event;
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
-use mcp_proto::{Change, Fault, HttpError};
+use mcp_proto::{CallError, Change, Fault, HttpError};
 use mcp_tests::harness::build::{
     error_response, initialize_result, legacy_request, notification, result_response,
 };
@@ -341,4 +341,37 @@ fn unconfirmed_subscription_is_made_in_the_new_session() {
         other => panic!("{other:?}"),
     }
     harness.assert_idle();
+}
+
+// covers: HTTP-072
+#[test]
+fn cancellation_of_a_lost_session_is_not_sent_in_the_new_one() {
+    let mut harness = legacy_harness(Chunker::Whole);
+    harness.become_legacy(V, Some("one"), tool_capabilities());
+    let (key, request) = harness.start_wave_call(&non_retryable());
+    harness.client.engine().cancel(harness.now, key, None).expect("a call");
+    assert_eq!(harness.expect_done(key), Err(CallError::Cancelled));
+    let cancellation = harness.expect_post("notifications/cancelled");
+    assert_eq!(harness.expect_aborted(), request.id);
+    harness.respond_with_status(cancellation.id, 404);
+    let init = harness.expect_post("initialize");
+    let get = expect_session_renewed(&mut harness, &init, "two");
+    harness.start_event_stream(get.id);
+    harness.assert_idle();
+}
+
+// covers: HTTP-072
+#[test]
+fn renewal_whose_response_does_not_end_is_reported_as_one_without_an_answer() {
+    let mut harness = legacy_harness(Chunker::Whole);
+    harness.become_legacy(V, Some("one"), tool_capabilities());
+    let (key, request) = harness.start_wave_call(&non_retryable().timeout(secs(1_000)));
+    harness.respond_with_status(request.id, 404);
+    let init = harness.expect_post("initialize");
+    harness.receive_head(init.id, 200, &[("Content-Type", "application/json")]);
+    harness.receive_body(init.id, "{");
+    harness.advance(secs(60));
+    let text = describe_diagnostic(harness.expect_diagnostic());
+    assert!(text.contains("no answer in time"), "{text}");
+    assert_eq!(expect_http_error(harness.expect_done(key)), HttpError::SessionLost);
 }

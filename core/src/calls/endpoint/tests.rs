@@ -110,6 +110,8 @@ fn idle_endpoint_trims_once_after_its_last_message() {
     assert!(!endpoint.is_idle());
     endpoint.tick(seconds(4));
     endpoint.record_activity();
+    let key = endpoint.begin_call(call(RequestId::int(1))).expect("a new id");
+    assert!(endpoint.drop_call(key).is_some());
     endpoint.deadlines.arm(seconds(99), EndpointTimer::CallAge(Key { slot: 7, generation: 7 }));
     for (now, due, trims) in [(9, false, false), (10, true, false), (13, false, false), (14, true, true)] {
         endpoint.tick(seconds(now));
@@ -118,6 +120,7 @@ fn idle_endpoint_trims_once_after_its_last_message() {
         assert_eq!(endpoint.is_idle(), trims, "{now}");
     }
     assert_eq!((endpoint.poll_timeout(), endpoint.deadlines.len()), (None, 0));
+    assert_eq!(endpoint.inbound.calls.capacity(), 0);
 }
 
 /// Deadlines of what has ended are at most as many as twice the calls and channels, and 32.
