@@ -5,10 +5,11 @@
 use alloc::sync::Arc;
 
 use mcp_proto::h1::{HttpLimits, server};
+use mcp_proto::http::client::{Client as HttpClient, ConnectionPool, PoolLimits};
 use mcp_proto::http::server::Connection;
 use mcp_proto::pipe::{Client, Pipe, Server};
-use mcp_proto::{CallOptions, Instant, VersionSet, http};
-use mcp_tests::harness::HttpClientHarness;
+use mcp_proto::{CallOptions, Instant, VersionSet};
+use mcp_tests::harness::{Chunker, HttpClientHarness};
 use serde_json::json;
 
 use super::http_server::harness as web_harness;
@@ -146,11 +147,27 @@ fn deadline_that_comes_back_without_a_poll_is_told() {
     }
 }
 
+#[test]
+#[should_panic(expected = "poll until there is nothing before you wait")]
+fn events_of_an_http_client_that_are_never_polled_are_told() {
+    let http = HttpClientHarness::default_http_config();
+    let mut harness = HttpClientHarness::new(client(VersionSet::MODERN), http, Chunker::Whole);
+    harness.become_modern(json!({"tools": {}}));
+    // They wait in the outbox, so that there is no action.
+    for n in 1..=40 {
+        let options = CallOptions::new().timeout(ms(n));
+        harness.client.engine().call(harness.now, "tools/list", &json!({}), &options).expect("room");
+    }
+    for n in 1..=40 {
+        harness.client.handle_timeout(harness.now + ms(n));
+    }
+}
+
 /// Passes the deadline of a pool again and again.
 fn pass_deadline_of_a_pool(times: u32) {
     let http = Arc::new(HttpClientHarness::default_http_config());
-    let mut client = http::client::Client::new(Arc::new(client(VersionSet::ALL)), http, NOW);
-    let mut pool = http::client::ConnectionPool::new(http::client::PoolLimits::default());
+    let mut client = HttpClient::new(Arc::new(client(VersionSet::ALL)), http, NOW);
+    let mut pool = ConnectionPool::new(PoolLimits::default());
     assert!(pool.poll_event(NOW, &mut client).is_none());
     let at = pool.poll_timeout().expect("a connection is being established");
     for _ in 0..times {
