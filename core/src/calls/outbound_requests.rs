@@ -524,17 +524,19 @@ mod tests {
     #[test]
     fn parameters_that_some_revision_has_a_form_for_are_refused_by_the_others_alone() {
         #[derive(Serialize)]
-        struct Params {
-            result: crate::model::InputRequiredResult<'static>,
+        struct Params<T> {
+            value: T,
         }
-        let params = Params { result: crate::model::InputRequiredResult::new().request_state("s") };
+        fn check<T: Serialize>(value: T, with: Version, without: Version) {
+            let params = Params { value };
+            let refused = VersionedParams::encode(&params, VersionSet::only(without));
+            assert!(matches!(refused, Err(UseError::NotInVersion { .. })));
+            let encoded = VersionedParams::encode(&params, VersionSet::ALL).expect("a form");
+            assert!(encoded.for_version(with).is_ok());
+            assert!(matches!(encoded.for_version(without), Err(UseError::NotInVersion { .. })));
+        }
         let (old, new) = (Version::V2024_11_05, Version::V2026_07_28);
-        assert!(matches!(
-            VersionedParams::encode(&params, VersionSet::only(old)),
-            Err(UseError::NotInVersion { .. })
-        ));
-        let encoded = VersionedParams::encode(&params, VersionSet::ALL).expect("a form");
-        assert!(matches!(encoded.for_version(old), Err(UseError::NotInVersion { .. })));
-        assert!(encoded.for_version(new).is_ok());
+        check(crate::model::InputRequiredResult::new().request_state("s"), new, old);
+        check(crate::model::SubscribeParams::new("a:b"), old, new);
     }
 }
