@@ -5,10 +5,11 @@
 use alloc::sync::Arc;
 
 use mcp_proto::h1::{HttpLimits, server};
+use mcp_proto::http::client::{Client as HttpClient, ConnectionPool, PoolLimits};
 use mcp_proto::http::server::Connection;
 use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::{CallOptions, Instant, VersionSet};
-use mcp_tests::harness::HttpServerHarness;
+use mcp_tests::harness::{Chunker, HttpClientHarness, HttpServerHarness};
 use serde_json::json;
 
 use super::http_server::{CALL_FIELDS, harness as web_harness, modern_request};
@@ -193,6 +194,46 @@ fn deadline_that_comes_back_without_a_poll_is_told() {
         connection.handle_timeout(at);
         assert_eq!(connection.poll_timeout(), Some(at), "its effect appears at the next poll");
     }
+}
+
+#[test]
+#[should_panic(expected = "poll until there is nothing before you wait")]
+fn events_of_an_http_client_that_are_never_polled_are_told() {
+    let http = HttpClientHarness::default_http_config();
+    let mut harness = HttpClientHarness::new(client(VersionSet::MODERN), http, Chunker::Whole);
+    harness.become_modern(json!({"tools": {}}));
+    // They wait in the outbox, so that there is no action.
+    for n in 1..=40 {
+        let options = CallOptions::new().timeout(ms(n));
+        harness.client.engine().call(harness.now, "tools/list", &json!({}), &options).expect("room");
+    }
+    for n in 1..=40 {
+        harness.client.handle_timeout(harness.now + ms(n));
+    }
+}
+
+/// Passes the deadline of a pool again and again.
+fn pass_deadline_of_a_pool(times: u32) {
+    let http = Arc::new(HttpClientHarness::default_http_config());
+    let mut client = HttpClient::new(Arc::new(client(VersionSet::ALL)), http, NOW);
+    let mut pool = ConnectionPool::new(PoolLimits::default());
+    assert!(pool.poll_event(NOW, &mut client).is_none());
+    let at = pool.poll_timeout().expect("a connection is being established");
+    for _ in 0..times {
+        pool.handle_timeout(at);
+    }
+}
+
+#[test]
+#[should_panic(expected = "poll until there is nothing before you wait")]
+fn deadline_of_a_pool_that_is_not_driven_is_told() {
+    pass_deadline_of_a_pool(33);
+}
+
+/// Nothing is there to poll when the first of them passes.
+#[test]
+fn deadline_of_a_pool_may_be_passed_32_times() {
+    pass_deadline_of_a_pool(32);
 }
 
 /// Inputs come in any order and number, so two events of one wait may each call `handle_timeout`.

@@ -219,7 +219,9 @@ fn each_request_has_a_proof_of_its_own() {
         answer(&mut harness, &request);
         assert!(harness.expect_done(key).is_ok());
     }
-    assert!(!format!("{:?}", harness.client).contains("pr1vate"));
+    let shown = format!("{:?} {:?}", harness.client, bound("t0k3n"));
+    assert!(!shown.contains("pr1vate") && !shown.contains("t0k3n"), "{shown}");
+    assert!(shown.contains("ProofMaker { .. }") && shown.ends_with(" Credential(…)"), "{shown}");
 }
 
 #[test]
@@ -241,6 +243,53 @@ fn nonces_of_the_server_are_used_and_asked_for_twice_at_most() {
     let challenge = harness.expect_challenge();
     harness.client.authorization().refuse(harness.now, challenge.exchange).expect("open");
     assert!(harness.expect_done(key).is_err());
+}
+
+#[test]
+fn request_is_repeated_three_times_with_credentials_that_came_meanwhile() {
+    let mut harness = modern(config().credential(bearer("t0")));
+    let (key, mut request) = harness.start_wave_call(&CallOptions::new());
+    for token in ["t1", "t2", "t3"] {
+        let now = harness.now;
+        harness.client.authorization().set_credential(now, bearer(token)).expect("no challenge");
+        harness.respond_with(request.id, 401, &[], "");
+        request = harness.expect_post("tools/call");
+        assert_eq!(request.field("authorization"), Some(&*format!("Bearer {token}")));
+    }
+    let now = harness.now;
+    harness.client.authorization().set_credential(now, bearer("t4")).expect("no challenge");
+    harness.respond_with(request.id, 401, &[], "");
+    assert!(harness.expect_done(key).is_err());
+    harness.assert_nothing_sent();
+}
+
+#[test]
+fn refusal_with_the_nonce_of_its_proof_is_about_the_token() {
+    let mut harness = modern_bound();
+    harness.call("tools/call", &json!({"name": "wave"}), &CallOptions::new());
+    for nonce in [Value::Null, json!("n1")] {
+        sign(&mut harness);
+        let request = harness.expect_post("tools/call");
+        assert_eq!(claims(&request)["nonce"], nonce);
+        harness.respond_with(request.id, 401, &[("DPoP-Nonce", "n1")], "");
+    }
+    assert_eq!(harness.expect_challenge().cause, ChallengeCause::Unauthorized);
+}
+
+#[test]
+fn bound_credentials_are_equal_with_the_same_token_key_clock_and_secret() {
+    let bound = |token: &str, private: &str, unix_secs, secret| {
+        let key = DpopKey { private: private.into(), public: [7; 64] };
+        Credential::dpop(&Secret::from(token), key, Anchor::new(Instant::ZERO, unix_secs), [secret; 32])
+            .expect("a token")
+    };
+    let one = bound("t", "p", 1, 1);
+    assert_eq!(one, bound("t", "p", 1, 1));
+    for other in [bound("u", "p", 1, 1), bound("t", "q", 1, 1), bound("t", "p", 2, 1), bound("t", "p", 1, 2)]
+    {
+        assert_ne!(one, other);
+    }
+    assert!(config().credential(one).has_credential() && !config().has_credential());
 }
 
 #[test]
@@ -353,6 +402,15 @@ fn secrets_that_a_server_quotes_are_not_in_errors() {
         let text = format!("{error} {error:?}");
         assert!(text.contains('…') && !text.contains("s3cret"), "{status} {text}");
     }
+    // A refusal for which there is no other credential.
+    let mut harness = modern(config.clone());
+    let (key, request) = harness.start_wave_call(&CallOptions::new());
+    harness.respond_with(request.id, 401, &[("Content-Type", "text/plain")], quoted);
+    let challenge = harness.expect_challenge();
+    let failure = Error::local(Step::Token, "https://as.example", "no key");
+    harness.client.authorization().fail(harness.now, challenge.exchange, &failure).expect("open");
+    let text = format!("{:?}", harness.expect_done(key).expect_err("a failure"));
+    assert!(text.contains('…') && !text.contains("s3cret"), "{text}");
     // A late answer to a request with the credential before.
     let mut harness = modern(config);
     let (key, request) = harness.start_wave_call(&CallOptions::new());

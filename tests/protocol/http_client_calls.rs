@@ -330,9 +330,17 @@ fn refused_access_is_told_from_other_failures() {
 
 #[test]
 fn retry_after_is_reported_in_the_error() {
-    for (value, seconds) in
-        [("7", Some(7)), ("0", Some(0)), ("Wed, 21 Oct 2015 07:28:00 GMT", None), ("-1", None)]
-    {
+    for (value, seconds) in [
+        ("7", Some(7)),
+        ("0", Some(0)),
+        ("999999999", Some(999_999_999)),
+        ("1000000000", None),
+        ("12345678901", None),
+        ("", None),
+        ("+5", None),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", None),
+        ("-1", None),
+    ] {
         let mut harness = modern_harness(Chunker::Whole);
         let (key, request) = harness.start_wave_call(&non_retryable());
         harness.respond_with(request.id, 503, &[("retry-after", value)], "");
@@ -610,4 +618,59 @@ fn refusal_of_initialize_over_http_that_names_revisions_is_retried_once() {
         let again = harness.expect_post("initialize");
         assert_eq!(again.body["params"]["protocolVersion"], "2025-03-26", "{status}");
     }
+}
+
+// ---- requests of the application with a meaning for the client --------------------------------------------------
+
+#[test]
+fn refused_discover_of_the_application_ends_itself_alone() {
+    let mut harness = modern_harness(Chunker::Whole);
+    let (key, request) = harness.start_call("server/discover", &json!({}), &non_retryable());
+    harness.respond_with_status(request.id, 404);
+    assert!(matches!(expect_http_error(harness.expect_done(key)), HttpError::Response(_)));
+    harness.assert_idle();
+    let (key, request) = harness.start_wave_call(&non_retryable());
+    harness.respond_with_json(request.id, 200, &result_response(&request.body, tool_result()));
+    assert_eq!(harness.expect_done(key), Ok(tool_result()));
+}
+
+#[test]
+fn member_tools_of_another_result_is_left_as_it_is() {
+    let mut harness = modern_harness(Chunker::Whole);
+    let schema = json!({"type": "object", "properties": {"a": {"type": "object", "x-mcp-header": "A"}}});
+    let result = json!({"resultType": "complete", "tools": [{"name": "bad", "inputSchema": schema}]});
+    let (key, request) = harness.start_call("x/tools", &json!({}), &non_retryable());
+    harness.respond_with_json(request.id, 200, &result_response(&request.body, result.clone()));
+    assert_eq!(harness.expect_done(key), Ok(result));
+    harness.assert_idle();
+}
+
+#[test]
+fn invalid_list_of_tools_is_refused_as_a_whole() {
+    let mut harness = modern_harness(Chunker::Whole);
+    let schema = json!({"type": "object", "properties": {"a": {"type": "object", "x-mcp-header": "A"}}});
+    let (key, request) = harness.start_call("tools/list", &json!({}), &non_retryable());
+    let mut list = result_response(&request.body, json!({"tools": [{"name": "bad", "inputSchema": schema}]}));
+    list["jsonrpc"] = json!("1.0");
+    harness.respond(request.id, 200, JSON, &list.to_string());
+    let said = harness.take_diagnostics();
+    assert!(matches!(&said[..], [Diagnostic::Malformed { .. }]), "no word about the tool: {said:?}");
+    assert!(matches!(harness.expect_done(key), Err(CallError::Malformed(_))));
+}
+
+// covers: XHDR-029
+#[test]
+fn tool_of_a_refused_call_is_searched_on_64_pages() {
+    let mut harness = modern_harness(Chunker::Whole);
+    let (key, request) = harness.start_wave_call(&non_retryable());
+    let refusal = error_response(&request.body, -32020, "a header is missing", Value::Null);
+    harness.respond_with_json(request.id, 400, &refusal);
+    for page in 1..=64 {
+        let list = harness.expect_post("tools/list");
+        assert_eq!(list.body["params"].get("cursor").is_some(), page > 1);
+        let result = json!({"resultType": "complete", "tools": [], "nextCursor": page.to_string(), "ttlMs": 0, "cacheScope": "private"});
+        harness.respond_with_json(list.id, 200, &result_response(&list.body, result));
+    }
+    assert!(matches!(harness.expect_done(key), Err(CallError::Rpc(error)) if error.code == -32020));
+    harness.assert_idle();
 }

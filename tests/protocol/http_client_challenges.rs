@@ -303,3 +303,31 @@ fn refusal_whose_body_does_not_end_is_a_challenge_all_the_same() {
         });
     }
 }
+
+// covers: HTTP-079
+#[test]
+fn refusal_is_a_challenge_at_the_end_of_its_body_or_at_its_head_if_that_begins_a_stream() {
+    for (content_type, is_at_once) in
+        [("text/event-stream", true), ("application/json", false), ("text/plain", false)]
+    {
+        for is_whole in [true, false] {
+            let mut harness =
+                HttpClientHarness::new(client(VersionSet::MODERN), challenge_config(), Chunker::Whole);
+            harness.become_modern(json!({"tools": {}}));
+            let (_, request) = harness.start_wave_call(&CallOptions::new());
+            let fields = [("WWW-Authenticate", BEARER), ("Content-Type", content_type)];
+            harness.receive_head(request.id, 401, &fields);
+            if !is_at_once {
+                assert!(harness.client.authorization().poll_challenge().is_none(), "{content_type}");
+                harness.receive_body(request.id, "no");
+                // What it says is known without the rest of its body.
+                if is_whole {
+                    harness.receive_end(request.id);
+                } else {
+                    harness.break_connection(request.id);
+                }
+            }
+            assert_eq!(harness.expect_challenge().cause, ChallengeCause::Unauthorized);
+        }
+    }
+}

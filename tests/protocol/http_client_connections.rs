@@ -9,6 +9,7 @@ use mcp_proto::h1::{self, server};
 use mcp_proto::head::{BodySize, Fields};
 use mcp_proto::http::client::{Client, Config, ConnectionId, ConnectionPool, PoolLimits};
 use mcp_proto::model::SubscriptionFilter;
+use mcp_proto::tap::Direction::{In, Out};
 use mcp_proto::{CallError, CallKey, CallOptions, Fault, HttpError, Instant, Version, VersionSet};
 use mcp_tests::harness::build::{
     discover_result, error_response, initialize_result, notification, result_response,
@@ -272,6 +273,7 @@ fn connection_is_reused_for_consecutive_calls() {
         }
         assert!(used.iter().all(|id| *id == used[0]), "{used:?}");
         // A connection that was idle for long is not used again: the server may be closing it.
+        assert!(rig.pool.poll_timeout().is_some_and(|at| at <= rig.now + secs(4)));
         rig.advance(secs(4));
         assert_eq!(rig.closed, [used[0]]);
         rig.start_wave_call();
@@ -325,6 +327,9 @@ fn failed_connection_fails_its_exchange() {
     assert_eq!(expect_http_error(rig.expect_done(key)), HttpError::Unreachable { reason: "no route".into() });
     // Establishing a connection times out.
     let key = rig.start_wave_call();
+    assert_eq!(rig.pool.poll_timeout(), Some(rig.now + secs(10)));
+    // What is said of a connection before it is established changes nothing.
+    rig.pool.handle_eof(rig.now, rig.connecting[1]);
     rig.advance(secs(10) - ms(1));
     assert!(rig.events.is_empty());
     rig.advance(ms(1));
@@ -352,7 +357,9 @@ fn response_cut_at_any_byte_loses_the_call_once() {
         let got = rig.expect_request();
         rig.pool.handle_input(rig.now, got.connection, &whole.as_bytes()[..cut]);
         rig.cut_connection(got.connection);
-        assert!(matches!(expect_http_error(rig.expect_done(key)), HttpError::Lost { .. }), "{cut}");
+        let HttpError::Lost { reason } = expect_http_error(rig.expect_done(key)) else { panic!("{cut}") };
+        let expected = if cut == 0 { "the server closed the connection" } else { "within a message" };
+        assert!(reason.contains(expected), "{cut}: {reason}");
         assert!(rig.events.is_empty() && rig.pool.is_idle());
         assert_eq!(rig.closed, [got.connection]);
     }
@@ -366,8 +373,11 @@ fn invalid_http_fails_the_call_and_closes_the_connection() {
         let key = rig.start_wave_call();
         let got = rig.expect_request();
         rig.pool.handle_input(rig.now, got.connection, bytes.as_bytes());
+        // The fault was there before.
+        rig.pool.handle_broken(rig.now, got.connection, "the cable was cut");
         rig.pump();
-        assert!(matches!(expect_http_error(rig.expect_done(key)), HttpError::Lost { .. }));
+        let HttpError::Lost { reason } = expect_http_error(rig.expect_done(key)) else { panic!("{bytes}") };
+        assert!(!reason.contains("cable") && !reason.contains("closed the connection"), "{reason}");
         assert_eq!(rig.closed, [got.connection]);
     }
 }
@@ -418,11 +428,57 @@ fn cancelled_call_closes_its_connection() {
     let key = rig.start_wave_call();
     let got = rig.expect_request();
     rig.start_event_stream(got.connection);
+    assert!(!rig.pool.is_idle());
     rig.client.engine().cancel(rig.now, key, None).expect("a call");
     rig.pump();
     assert_eq!(rig.expect_done(key), Err(CallError::Cancelled));
     assert_eq!(rig.closed, [got.connection]);
     assert!(rig.pool.is_idle());
+}
+
+// covers: CANC-016
+#[test]
+fn call_cancelled_while_it_waits_for_a_connection_is_never_sent() {
+    let mut limits = PoolLimits::default();
+    limits.max_connections = 2;
+    let mut rig = PoolHarness::new(VersionSet::MODERN, limits, Chunker::Whole);
+    rig.answer_discover();
+    let calls = [rig.start_wave_call(), rig.start_wave_call()];
+    let waiting = rig.start_wave_call();
+    rig.client.engine().cancel(rig.now, waiting, None).expect("a call");
+    assert_eq!(rig.expect_done(waiting), Err(CallError::Cancelled));
+    let received: Vec<ReceivedRequest> = rig.received.drain(..).collect();
+    assert_eq!(received.len(), 2);
+    for (call, got) in calls.into_iter().zip(received) {
+        rig.respond_with_json(got.connection, &result_response(&got.body, tool_result()));
+        assert_eq!(rig.expect_done(call), Ok(tool_result()));
+    }
+    assert!(rig.received.is_empty() && rig.closed.is_empty() && rig.pool.is_idle());
+}
+
+// covers: CANC-016
+#[test]
+fn call_cancelled_after_its_stream_ended_does_not_close_the_connection() {
+    let mut rig = PoolHarness::modern(Chunker::Whole);
+    let key = rig.start_wave_call();
+    let got = rig.expect_request();
+    let (now, mut fields) = (rig.now, Fields::new());
+    fields.push("Content-Type", b"text/event-stream");
+    let server = rig.server(got.connection);
+    server.respond(now, 200, &fields, BodySize::Stream).expect("a response");
+    let events = format!("data: {}\n\n", notification("x/y", Value::Null)).repeat(2);
+    server.write_body(events.as_bytes()).expect("a body");
+    server.end(now).expect("an end");
+    let bytes = server.transmit().to_vec();
+    server.consume(bytes.len());
+    rig.pool.handle_input(now, got.connection, &bytes);
+    // The second event is not decoded yet, although the connection is free.
+    assert!(matches!(rig.pool.poll_event(now, &mut rig.client), Some(Event::Notification(_))));
+    rig.client.engine().cancel(now, key, None).expect("a call");
+    assert_eq!(rig.expect_done(key), Err(CallError::Cancelled));
+    assert_eq!(rig.closed, []);
+    rig.start_wave_call();
+    assert_eq!(rig.expect_request().connection, got.connection);
 }
 
 // covers: HTTP-047, HTTP-073
@@ -576,6 +632,8 @@ fn unwritten_call_moves_to_another_connection() {
     // A part of the call was written: the server may have run it, so it is not sent again.
     let mut rig = PoolHarness::modern(Chunker::Whole);
     let (key, idle) = connection_with_unwritten_call(&mut rig);
+    rig.pool.consume(idle, 0);
+    assert!(rig.pool.is_possibly_stale(idle), "nothing was written");
     rig.pool.consume(idle, 1);
     assert!(!rig.pool.is_possibly_stale(idle));
     rig.pool.handle_write_failed(idle);
@@ -631,7 +689,10 @@ fn repeatable_messages_survive_a_closed_idle_connection() {
             rig.respond_with_status(again.connection, 202);
         }
     }
+    let first = rig.expect_request();
+    rig.cut_connection(first.connection);
     let get = rig.expect_request();
+    assert_eq!((&*first.line, &*get.line), ("GET /mcp", "GET /mcp"));
     rig.start_event_stream(get.connection);
     let key = rig.start_wave_call();
     let call = rig.expect_request();
@@ -689,6 +750,13 @@ fn get_stream_leaves_a_connection_for_calls() {
         rig.start_event_stream(get.connection);
         let key = rig.start_wave_call();
         let call = rig.expect_request();
+        // A ping would time out if it waited for the connection of a long call.
+        let ping =
+            rig.client.engine().call(rig.now, "ping", &json!({}), &CallOptions::new()).expect("a call");
+        let got = rig.expect_request();
+        assert_eq!(got.body["method"], "ping");
+        rig.respond_with_json(got.connection, &result_response(&got.body, json!({})));
+        assert!(rig.expect_done(ping).is_ok());
         rig.respond_with_json(call.connection, &result_response(&call.body, json!({"content": []})));
         assert!(rig.expect_done(key).is_ok(), "{max_connections}");
     }
@@ -765,4 +833,95 @@ fn calls_leave_idle_connections_for_messages() {
         got.extend(rig.received.drain(..));
     }
     assert_eq!((rig.servers.len(), rig.pool.is_idle()), (4, true));
+}
+
+#[test]
+fn streams_and_calls_together_leave_the_connections_of_messages_free() {
+    let mut limits = PoolLimits::default();
+    limits.max_connections = 4;
+    let mut rig = PoolHarness::new(VersionSet::MODERN, limits, Chunker::Whole);
+    rig.answer_discover();
+    for _ in 0..3 {
+        rig.start_wave_call();
+    }
+    let filter = SubscriptionFilter::new().tools_list_changed(true);
+    for _ in 0..2 {
+        rig.client.engine().subscribe(rig.now, &filter).expect("a subscription");
+    }
+    rig.pump();
+    let received: Vec<ReceivedRequest> = rig.received.drain(..).collect();
+    let methods: Vec<&Value> = received.iter().map(|got| &got.body["method"]).collect();
+    assert_eq!(methods, ["tools/call", "tools/call", "tools/call", "subscriptions/listen"]);
+    // Although there may be two streams, the second one waits for a call to end.
+    rig.respond_with_json(received[0].connection, &result_response(&received[0].body, tool_result()));
+    assert_eq!(rig.expect_request().body["method"], "subscriptions/listen");
+}
+
+#[test]
+fn messages_open_at_most_two_connections_beyond_the_limit() {
+    let mut limits = PoolLimits::default();
+    limits.max_connections = 2;
+    let mut rig = PoolHarness::new(VersionSet::MODERN, limits, Chunker::Whole);
+    rig.answer_discover();
+    for _ in 0..6 {
+        rig.client.engine().notify(rig.now, "x/y", None::<&Value>).expect("sent");
+    }
+    rig.pump();
+    assert_eq!((rig.servers.len(), rig.received.len()), (4, 4));
+}
+
+#[test]
+fn response_is_processed_behind_a_connection_that_has_nothing_whole() {
+    let mut rig = PoolHarness::modern(Chunker::Whole);
+    let calls = [rig.start_wave_call(), rig.start_wave_call()];
+    let [first, second] = [rig.received.pop_front().expect("one"), rig.received.pop_front().expect("two")];
+    rig.pool.handle_input(rig.now, first.connection, b"HTTP/1.1 200");
+    let text = result_response(&second.body, tool_result()).to_string();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        text.len()
+    );
+    rig.pool.handle_input(rig.now, second.connection, (head + &text).as_bytes());
+    let event = rig.pool.poll_event(rig.now, &mut rig.client);
+    assert!(matches!(event, Some(Event::Done { call, outcome: Ok(_), .. }) if call == calls[1]), "{event:?}");
+}
+
+#[test]
+fn limits_of_a_pool_are_those_of_its_connections_but_for_bodies_and_idle_time() {
+    for (limits, mut h1, max_connections) in [
+        (PoolLimits::default(), h1::HttpLimits::default(), 32),
+        (PoolLimits::small(), h1::HttpLimits::small(), 4),
+    ] {
+        (h1.keep_alive, h1.max_body) = (secs(4), u64::MAX);
+        assert_eq!(
+            (limits.h1, limits.max_connections, limits.connect_timeout),
+            (h1, max_connections, secs(10))
+        );
+    }
+}
+
+#[test]
+fn tapped_pool_records_heads_and_the_bodies_that_fail_requests() {
+    for is_tapped in [false, true] {
+        let mut rig = PoolHarness::modern(Chunker::Whole);
+        if is_tapped {
+            rig.pool.tap_heads();
+        }
+        for body in ["", "out of order"] {
+            let key = rig.start_wave_call();
+            let got = rig.expect_request();
+            let now = rig.now;
+            let server = rig.server(got.connection);
+            let size = BodySize::Exact(body.len() as u64);
+            server.respond(now, 400, &Fields::new(), size).expect("a response");
+            server.write_body(body.as_bytes()).expect("a body");
+            server.end(now).expect("an end");
+            assert!(matches!(expect_http_error(rig.expect_done(key)), HttpError::Response(_)));
+        }
+        let records: Vec<_> = core::iter::from_fn(|| rig.pool.poll_head()).collect();
+        let kinds: Vec<_> = records.iter().map(|record| (record.direction, record.is_body)).collect();
+        let expected = [(Out, false), (In, false), (Out, false), (In, false), (In, true)];
+        assert_eq!(kinds, if is_tapped { &expected[..] } else { &[] });
+        assert!(records.last().is_none_or(|record| record.text == "out of order"), "{records:?}");
+    }
 }

@@ -254,6 +254,21 @@ fn fault_for_web_page_lists_all_attempts() {
     });
 }
 
+// covers: VER-031, HTTP-084
+#[test]
+fn fault_names_the_error_response_to_an_attempt() {
+    let mut harness = dual_era_harness(Chunker::Whole);
+    let probe = harness.expect_post("server/discover");
+    harness.respond_with_json(probe.id, 200, &error_response(&probe.body, -32601, "unheard of", Value::Null));
+    let request = harness.expect_post("initialize");
+    harness.respond(request.id, 404, "text/html", PAGE);
+    let get = harness.expect_request();
+    harness.respond(get.id, 200, "text/html", PAGE);
+    let fault = harness.expect_closed();
+    let [probe, initialize, _] = attempts(&fault) else { panic!("{fault}") };
+    assert!(probe.contains("unheard of (code -32601)") && !initialize.contains("code"), "{fault}");
+}
+
 // covers: VER-034
 #[test]
 fn modern_only_client_does_not_try_initialize() {
@@ -381,8 +396,37 @@ fn invalid_or_foreign_endpoint_event_is_refused() {
             assert_eq!(harness.expect_aborted(), get.id);
             let fault = harness.expect_closed();
             assert_eq!(attempts(&fault).len(), 3);
+            assert!(!fault.to_string().contains("path"), "{fault}");
             harness.assert_nothing_sent();
             harness.transcript
         });
     }
+    // The same origin, on a path that the configuration does not allow.
+    let config = HttpClientHarness::default_http_config().confine_to("/mcp/*");
+    let mut harness = HttpClientHarness::new(client(VersionSet::ALL), config, Chunker::Whole);
+    for method in ["server/discover", "initialize"] {
+        let request = harness.expect_post(method);
+        harness.respond_with_status(request.id, 405);
+    }
+    let get = harness.expect_request();
+    harness.start_event_stream(get.id);
+    harness.receive_body(get.id, "event: endpoint\ndata: /admin\n\n");
+    let fault = harness.expect_closed();
+    assert!(fault.to_string().contains("names a path that is not allowed"), "{fault}");
+}
+
+// covers: VER-042
+#[test]
+fn handshake_that_fails_after_a_probe_is_the_last_attempt_but_for_http_sse() {
+    let config = client(VersionSet::ALL).known_era(KnownEra::Modern);
+    let mut harness =
+        HttpClientHarness::new(config, HttpClientHarness::default_http_config(), Chunker::Whole);
+    for method in ["server/discover", "initialize"] {
+        let request = harness.expect_post(method);
+        harness.respond(request.id, 404, "text/html", PAGE);
+    }
+    let get = harness.expect_request();
+    harness.respond(get.id, 404, "text/html", PAGE);
+    assert_eq!(attempts(&harness.expect_closed()).len(), 3);
+    harness.assert_nothing_sent();
 }

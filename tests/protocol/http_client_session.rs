@@ -68,6 +68,7 @@ fn session_id_is_hidden_in_debug_output() {
     let mut harness = legacy_harness(Chunker::Whole);
     harness.become_legacy_with_get_stream(V, Some("s3cret"), tool_capabilities());
     let shown = format!("{:?}", harness.client);
+    assert!(shown.contains("SessionId(…)"), "{shown}");
     assert!(!shown.contains("s3cret") && !shown.contains(&format!("{:?}", b"s3cret")), "{shown}");
 }
 
@@ -460,6 +461,75 @@ fn idempotent_legacy_call_is_retried() {
     assert!(matches!(expect_http_error(harness.expect_done(key)), HttpError::Lost { .. }));
 }
 
+// covers: SSE-021
+#[test]
+fn stream_is_not_resumed_after_an_id_that_does_not_fit_into_a_field() {
+    for (id, fits) in
+        [("a b", true), ("~!", true), ("a\u{1}", false), ("a\u{7f}", false), (" a", false), ("a ", false)]
+    {
+        let mut harness = legacy_harness(Chunker::Whole);
+        harness.become_legacy(V, None, tool_capabilities());
+        let (key, request) = harness.start_wave_call(&non_retryable());
+        harness.start_event_stream(request.id);
+        harness.receive_body(request.id, format!("id: {id}\ndata:\n\n"));
+        harness.break_connection(request.id);
+        if fits {
+            harness.advance(secs(1));
+            assert_eq!(harness.expect_request().field("last-event-id"), Some(id));
+        } else {
+            assert!(matches!(expect_http_error(harness.expect_done(key)), HttpError::Lost { .. }), "{id:?}");
+        }
+    }
+}
+
+// covers: SSE-014, SSE-021
+#[test]
+fn events_that_are_sent_again_on_a_resumed_stream_are_reported_once() {
+    let mut harness = legacy_harness(Chunker::Whole);
+    let get = harness.become_legacy_with_get_stream(V, None, tool_capabilities());
+    let receive = |harness: &mut HttpClientHarness, get, ids: &[&str]| {
+        for id in ids {
+            harness.receive_event(get, id, &notification("x/y", json!({"id": id})));
+        }
+    };
+    receive(&mut harness, get, &["a", "b", "c"]);
+    harness.break_connection(get);
+    harness.advance(secs(1));
+    let get = harness.expect_request().id;
+    harness.start_event_stream(get);
+    receive(&mut harness, get, &["a", "b", "c", "d"]);
+    let events: Vec<_> = (0..4).map(|_| harness.expect_event()).collect();
+    assert!(events.iter().all(|event| matches!(event, Event::Notification(_))), "{events:?}");
+    harness.assert_idle();
+}
+
+#[test]
+fn call_whose_stream_cannot_be_resumed_is_repeated_five_times() {
+    let mut harness = legacy_harness(Chunker::Whole);
+    harness.become_legacy(V, Some("one"), tool_capabilities());
+    let (key, mut request) = harness.start_wave_call(&non_retryable().idempotent().same_session());
+    for pause in [1, 2, 4, 8, 16, 0] {
+        harness.start_event_stream(request.id);
+        harness.receive_event(request.id, "a", &notification("x/y", Value::Null));
+        assert!(matches!(harness.expect_event(), Event::Notification(_)));
+        harness.break_connection(request.id);
+        harness.advance(secs(1));
+        let get = harness.expect_request();
+        assert_eq!((get.method, get.field("last-event-id")), ("GET", Some("a")));
+        harness.respond_with_status(get.id, 400);
+        if pause > 0 {
+            harness.advance(secs(pause) - ms(1));
+            harness.assert_idle();
+            harness.advance(ms(1));
+            let again = harness.expect_post("tools/call");
+            assert_ne!(again.body["id"], request.body["id"]);
+            request = again;
+        }
+    }
+    assert!(matches!(expect_http_error(harness.expect_done(key)), HttpError::Lost { .. }));
+    harness.assert_idle();
+}
+
 // ---- lost sessions -------------------------------------------------------------------------------------------
 
 /// Answers the `initialize` of a new session and opens its GET stream.
@@ -520,6 +590,7 @@ fn calls_wait_until_set_level_is_answered() {
         harness.client.engine().set_log_level(harness.now, Some(LoggingLevel::Error)).expect("logging");
         let level = harness.expect_post("logging/setLevel");
         let key = harness.call("tools/list", &json!({}), &non_retryable());
+        harness.advance(ms(1));
         harness.assert_nothing_sent();
         (level, key)
     };
@@ -621,6 +692,46 @@ fn session_is_renewed_at_most_once_per_call() {
         assert!(matches!(harness.expect_closed(), Fault::Http(_)));
         harness.assert_nothing_sent();
     }
+}
+
+// covers: HTTP-072
+#[test]
+fn call_and_notification_are_sent_in_one_more_session_however_productive_that_is() {
+    let mut harness = legacy_harness(Chunker::Whole);
+    harness.become_legacy(V, Some("one"), tool_capabilities());
+    let (key, request) = harness.start_wave_call(&non_retryable());
+    harness.client.engine().notify(harness.now, "x/y", None::<&Value>).expect("a notification");
+    let notice = harness.expect_post("x/y");
+    harness.respond_with_status(request.id, 404);
+    let init = harness.expect_request();
+    harness.respond_with_status(notice.id, 404);
+    expect_session_renewed(&mut harness, &init, "two");
+    let again = harness.take_requests();
+    assert_eq!(again.iter().map(|got| &got.body).collect::<Vec<_>>(), [&request.body, &notice.body]);
+    let (other, answered) = harness.start_wave_call(&non_retryable());
+    harness.respond_with_json(answered.id, 200, &result_response(&answered.body, tool_result()));
+    assert_eq!(harness.expect_done(other), Ok(tool_result()));
+    harness.respond_with_status(again[0].id, 404);
+    assert_eq!(expect_http_error(harness.expect_done(key)), HttpError::SessionLost);
+    let init = harness.expect_request();
+    harness.respond_with_status(again[1].id, 404);
+    harness.expect_aborted();
+    expect_session_renewed(&mut harness, &init, "three");
+    harness.assert_nothing_sent();
+}
+
+// covers: HTTP-073
+#[test]
+fn message_in_flight_may_arrive_for_a_while_after_the_client_was_closed() {
+    let mut harness = legacy_harness(Chunker::Whole);
+    harness.become_legacy(V, None, tool_capabilities());
+    harness.client.engine().notify(harness.now, "x/y", None::<&Value>).expect("a notification");
+    let notice = harness.expect_post("x/y");
+    harness.client.close(harness.now);
+    harness.advance(secs(5) - ms(1));
+    harness.assert_nothing_sent();
+    harness.advance(ms(1));
+    assert_eq!(harness.expect_aborted(), notice.id);
 }
 
 // covers: HTTP-072 (and only then)

@@ -277,3 +277,6 @@ pub(super) fn send_owed_batch<R: Role>(endpoint: &mut Endpoint<R>) -> Option<Key
     endpoint.owed -= 1;
     Some(channel)
 }
+
+#[cfg(test)]
+mod tests;

@@ -766,3 +766,6 @@ impl Settings {
         self.accepts_any_custom_method && methods::request_rule(method).is_none()
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

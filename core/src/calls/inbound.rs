@@ -628,6 +628,7 @@ impl<R: Role> Endpoint<R> {
 pub(crate) const NO_MEMORY_FOR_ANSWER: &str = "not enough memory for the answer";
 
 /// The form of an error response for which there is room.
+#[derive(PartialEq, Eq, Debug)]
 pub(super) enum ErrorForm {
     Whole,
     /// With a short message of the engine, and without data.
@@ -708,10 +709,11 @@ mod token_bucket_tests {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::calls::endpoint::tests::{endpoint, outbox, queue, seconds, set_memory};
 
-    fn call(id: RequestId) -> InboundCall {
+    pub(in crate::calls) fn call(id: RequestId) -> InboundCall {
         InboundCall {
             id,
             channel: Key { slot: 0, generation: 0 },
@@ -749,5 +751,57 @@ mod tests {
     #[test]
     fn inbound_call_and_its_key_fit_in_128_bytes() {
         assert!(size_of::<InboundCall>() + size_of::<Key>() <= 128, "{}", size_of::<InboundCall>());
+    }
+
+    #[test]
+    fn call_without_a_deadline_arms_none() {
+        for (expires_at, next) in [(Instant::FAR_FUTURE, None), (seconds(9), Some(seconds(9)))] {
+            let (mut endpoint, _) = endpoint(Limits::default());
+            endpoint.begin_call(InboundCall { expires_at, ..call(RequestId::int(1)) }).expect("a new id");
+            assert_eq!(endpoint.poll_timeout(), next);
+        }
+    }
+
+    #[test]
+    fn cancellation_without_memory_for_its_reason_counts_all_the_same() {
+        let (mut endpoint, _) = endpoint(Limits::default());
+        let params = br#"{"reason":"late","requestId":1}"#;
+        let id = RequestId::int(1);
+        assert_eq!(endpoint.parse_cancellation(params), Some((id.clone(), Some("late".into()))));
+        set_memory(&mut endpoint, false);
+        assert_eq!(endpoint.parse_cancellation(params), Some((id, None)));
+    }
+
+    #[test]
+    fn progress_without_memory_for_its_metadata_is_deferred() {
+        for lacking in [0, 1] {
+            let (mut endpoint, channel) = endpoint(Limits::default());
+            let progress_token = Some(RequestId::int(1));
+            let call = InboundCall { progress_token, ..call(RequestId::int(1)) };
+            let key = endpoint.begin_call(call).expect("a new id");
+            set_memory(&mut endpoint, false);
+            let meta = br#""x":1"#;
+            let room = endpoint.limits.message_room() + meta.len() - lacking;
+            outbox(&mut endpoint, channel).tail().reserve_exact(room);
+            let status = endpoint.report_progress(key, Progress::new(1.0), Some((channel, meta)));
+            assert_eq!(status, Ok(if lacking == 0 { SendStatus::Queued } else { SendStatus::Deferred }));
+        }
+    }
+
+    #[test]
+    fn log_message_behind_one_that_is_held_back_replaces_it() {
+        let (mut endpoint, channel) = endpoint(Limits { outbox_high_water: 10, ..Limits::default() });
+        let key = endpoint.begin_call(call(RequestId::int(1))).expect("a new id");
+        queue(&mut endpoint, channel, 10);
+        assert_eq!(endpoint.send_log(key, b"first\n".to_vec()), SendStatus::Deferred);
+        outbox(&mut endpoint, channel).consume(10);
+        assert_eq!(
+            endpoint.send_log(key, b"second\n".to_vec()),
+            SendStatus::Deferred,
+            "it overtakes nothing"
+        );
+        endpoint.tick(seconds(1));
+        endpoint.send_deferred(key, None);
+        assert_eq!(outbox(&mut endpoint, channel).transmit(), b"second\n");
     }
 }

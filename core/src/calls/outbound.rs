@@ -796,6 +796,7 @@ mod tests {
             out.calls.remove(b);
         }
         out.calls.trim();
+        assert_eq!(out.calls.slab.capacity(), 0);
         assert!(seen.insert(OutboundCalls::wire_id(out.calls.insert(call()))));
         for unknown in [0, -1, i64::MAX, 99 << 20] {
             assert_eq!(out.lookup(&RequestId::int(unknown)), ResponseMatch::Unknown, "{unknown}");
@@ -849,5 +850,44 @@ mod tests {
         assert_eq!(c.timeout_error(s(110)), Some(CallError::TimedOut));
         assert!(c.record_progress(s(590), 2.0));
         assert_eq!(c.timeout_error(s(600)), Some(CallError::TotalTimedOut));
+    }
+
+    // covers: META-021
+    #[test]
+    fn trace_context_is_added_to_an_object_without_one() {
+        let context = TraceContext { traceparent: Some("00-a".into()), ..TraceContext::default() };
+        for (meta, expected) in [
+            (None, r#"{"traceparent":"00-a"}"#),
+            (Some(r#"{"x":1,"tracestate":"old"}"#), r#"{"x":1,"traceparent":"00-a"}"#),
+            (Some(r#"{"traceparent":"00-b","x":1}"#), r#"{"traceparent":"00-b","x":1}"#),
+            (Some("[1]"), "[1]"),
+        ] {
+            let mut options = CallOptions::new();
+            options.meta = meta.map(|meta| RawJson::trusted(meta.as_bytes().to_vec().into()));
+            let meta = options.with_trace_context(&context).meta.expect("metadata");
+            assert_eq!(core::str::from_utf8(meta.as_bytes()), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn requests_about_the_connection_are_probe_handshake_and_ping() {
+        use CallPurpose::{Abandoned, Application, Handshake, Internal, KeepAlive, Probe};
+        for purpose in [Probe, Handshake, KeepAlive] {
+            assert!(purpose.is_of_connection(), "{purpose:?}");
+        }
+        for purpose in [Application, Internal, Abandoned] {
+            assert!(!purpose.is_of_connection(), "{purpose:?}");
+        }
+    }
+
+    #[test]
+    fn call_is_kept_open_if_it_is_long_lived_and_has_begun() {
+        let mut c = OutboundCall { is_long_lived: true, ..call() };
+        assert!(!c.is_kept_open());
+        c.keep_open();
+        assert!(c.is_kept_open());
+        let mut without_deadline = call();
+        without_deadline.disable_timeouts();
+        assert!(!without_deadline.is_kept_open());
     }
 }

@@ -460,3 +460,83 @@ impl VersionedParams {
         self.0.iter().map(|(_, form)| form.as_ref().map_or(0, Vec::len)).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::endpoint::tests::{Counting, endpoint, outbox};
+    use crate::calls::outbound::{CallOptions, CallPurpose};
+    use crate::limits::Limits;
+
+    const PING: OutboundRequest<'_> =
+        OutboundRequest { method: methods::PING, base_meta: None, meta: None, wants_progress: false };
+
+    /// Sends a ping without parameters on an endpoint with these limits.
+    fn ping(memory_reserve: usize) -> (Endpoint<Counting>, Key) {
+        let limits = Limits { memory_reserve, max_uri: 0, max_id: 64, ..Limits::default() };
+        let (mut endpoint, channel) = endpoint(limits);
+        let options = CallOptions::new();
+        let purpose = CallPurpose::Internal;
+        let call = OutboundCall::new(endpoint.now, channel, purpose, &options, &endpoint.limits);
+        let key = endpoint.begin_request(call).expect("a channel");
+        let params = |out: &mut Vec<u8>| {
+            out.extend_from_slice(b"{}");
+            Ok(TopLevelMembers::default())
+        };
+        endpoint.send_request(key, &PING, params).expect("memory");
+        (endpoint, channel)
+    }
+
+    #[test]
+    fn request_is_at_most_as_long_as_its_method_and_metadata_may_be() {
+        let meta = RawJson::trusted(br#"{"a":1}"#.to_vec().into());
+        for (base_meta, meta) in [(None, None), (Some(&b"x"[..]), None), (None, Some(&meta))] {
+            let request = OutboundRequest { base_meta, meta, ..PING };
+            let rest = base_meta.map_or(0, <[u8]>::len) + meta.map_or(0, |meta| meta.as_bytes().len());
+            assert_eq!(request.len(), max_escaped_len(PING.method.len()) + rest);
+        }
+    }
+
+    #[test]
+    fn request_in_a_bounded_heap_leaves_room_for_an_error_and_reserves_little_more() {
+        let (mut endpoint, channel) = ping(1);
+        let room = endpoint.limits.error_room();
+        let outbox = outbox(&mut endpoint, channel);
+        assert!(outbox.has_room(room) && outbox.capacity() < 1 << 10, "{}", outbox.capacity());
+    }
+
+    #[test]
+    fn request_where_the_heap_is_not_bounded_reserves_nothing() {
+        let (mut endpoint, channel) = ping(0);
+        let outbox = outbox(&mut endpoint, channel);
+        assert!(outbox.capacity() < META_ROOM, "{}", outbox.capacity());
+    }
+
+    #[test]
+    #[should_panic(expected = "the number of outbound calls of a session")]
+    fn wrong_number_of_requests_is_told() {
+        let (mut endpoint, channel) = ping(0);
+        endpoint.check_requests();
+        endpoint.channels.get_mut(channel).expect("a channel").request_count = 2;
+        endpoint.check_requests();
+    }
+
+    #[test]
+    fn parameters_that_some_revision_has_a_form_for_are_refused_by_the_others_alone() {
+        #[derive(Serialize)]
+        struct Params<T> {
+            value: T,
+        }
+        fn check<T: Serialize>(value: T, with: Version, without: Version) {
+            let params = Params { value };
+            let refused = VersionedParams::encode(&params, VersionSet::only(without));
+            assert!(matches!(refused, Err(UseError::NotInVersion { .. })));
+            let encoded = VersionedParams::encode(&params, VersionSet::ALL).expect("a form");
+            assert!(encoded.for_version(with).is_ok());
+            assert!(matches!(encoded.for_version(without), Err(UseError::NotInVersion { .. })));
+        }
+        let (old, new) = (Version::V2024_11_05, Version::V2026_07_28);
+        check(crate::model::InputRequiredResult::new().request_state("s"), new, old);
+        check(crate::model::SubscribeParams::new("a:b"), old, new);
+    }
+}

@@ -268,3 +268,6 @@ pub(crate) enum PeerHealth {
     /// Too many pings were not answered. The connection has to be ended.
     Lost(Fault),
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,3 +93,60 @@ pub(super) fn send_next_owed<R: Role>(endpoint: &mut Endpoint<R>) -> Option<Key>
     }
     send_owed_batch(endpoint)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::built::Legacy;
+    use crate::calls::endpoint::tests::{endpoint, outbox, queue, set_memory};
+    use crate::calls::inbound::tests::call;
+    use crate::rpc::RequestId;
+
+    #[test]
+    fn message_waits_for_memory_only_where_output_will_free_some() {
+        for (is_queued, capacity, has_memory, may_take) in [
+            (true, 0, true, true),
+            (true, 0, false, false),
+            // There is room for the answer, and none for the message.
+            (true, 1 << 20, false, false),
+            (false, 0, false, true),
+        ] {
+            let (mut endpoint, channel) = endpoint(Limits::default());
+            if is_queued {
+                queue(&mut endpoint, channel, 10);
+            }
+            outbox(&mut endpoint, channel).tail().reserve_exact(capacity);
+            set_memory(&mut endpoint, has_memory);
+            assert_eq!(make_room_for_answer(&mut endpoint, channel), may_take, "{is_queued} {capacity}");
+        }
+    }
+
+    #[test]
+    fn error_is_whole_in_a_batch_and_otherwise_as_long_as_there_is_room_for() {
+        let (mut endpoint, channel) = endpoint(Limits::default());
+        let error = RpcError::internal("x".repeat(100));
+        assert_eq!(error_form(&mut endpoint, channel, None, &error), Some(ErrorForm::Whole));
+        set_memory(&mut endpoint, false);
+        assert_eq!(error_form(&mut endpoint, channel, None, &error), None);
+        let batch = BatchKey::new(Legacy::get().expect("the feature"), channel);
+        assert_eq!(error_form(&mut endpoint, channel, Some(batch), &error), Some(ErrorForm::Whole));
+        let room = endpoint.limits.error_room();
+        for (capacity, form) in [(room, ErrorForm::Short), (room + error.len(), ErrorForm::Whole)] {
+            outbox(&mut endpoint, channel).tail().reserve_exact(capacity);
+            assert_eq!(error_form(&mut endpoint, channel, None, &error), Some(form));
+        }
+    }
+
+    #[test]
+    fn call_whose_error_is_owed_has_another_key_and_is_answered_once() {
+        let (mut endpoint, channel) = endpoint(Limits::default());
+        let key = endpoint.begin_call(call(RequestId::int(1))).expect("a new id");
+        assert!(!is_owed(&endpoint, key));
+        owe_error(&mut endpoint, key);
+        let [owed] = endpoint.live_calls(channel)[..] else { panic!("one call") };
+        assert!(owed != key && is_owed(&endpoint, owed) && !is_owed(&endpoint, key));
+        owe_error(&mut endpoint, owed);
+        assert_eq!(endpoint.owed, 1);
+        assert_eq!((send_next_owed(&mut endpoint), endpoint.owed), (Some(channel), 0));
+    }
+}

@@ -161,6 +161,7 @@ fn calls_wait_for_a_log_level_that_is_answered_on_the_get_stream() {
     harness.respond_with_status(level.id, 202);
     harness.take_diagnostics();
     let key = harness.call("tools/call", &json!({"name": "wave", "arguments": {}}), &non_retryable());
+    harness.advance(ms(1));
     harness.assert_nothing_sent();
     harness.receive_event(get, "1", &result_response(&level.body, json!({})));
     let request = harness.expect_post("tools/call");

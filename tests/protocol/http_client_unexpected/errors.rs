@@ -1,10 +1,11 @@
 //! Error responses and invalid responses.
 
-use mcp_proto::{CallError, HttpError};
+use mcp_proto::{CallError, HttpError, VersionSet};
 use mcp_tests::harness::build::{error_response, initialize_result, result_response};
-use mcp_tests::harness::{Chunker, for_each_chunker};
+use mcp_tests::harness::{Chunker, HttpClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
+use crate::protocol::common::{client, limits};
 use crate::protocol::http_client_shared::{
     BOM, JSON, V, expect_http_error, legacy_harness, modern_harness, non_retryable, tool_capabilities,
     tool_result,
@@ -105,5 +106,37 @@ fn invalid_response_is_described_in_the_error() {
             if content_type.is_empty() { &[] } else { &[("content-type", content_type)] };
         harness.respond_with(request.id, status, fields, body);
         assert_eq!(expect_http_error(harness.expect_done(key)).to_string(), message);
+    }
+}
+
+/// An error is shown, so its beginning is enough; a result may be as long as a frame.
+#[test]
+fn body_that_is_no_result_is_read_up_to_64_kib() {
+    const MAX: usize = 64 << 10;
+    for (status, content_type, length, is_cut) in [
+        (200, JSON, MAX + 1, false),
+        (200, "text/html", MAX, false),
+        (200, "text/html", MAX + 1, true),
+        (500, JSON, MAX, false),
+        (500, JSON, MAX + 1, true),
+    ] {
+        let config = client(VersionSet::MODERN).limits(limits(|l| l.max_noise_bytes = 1 << 20));
+        let mut harness =
+            HttpClientHarness::new(config, HttpClientHarness::default_http_config(), Chunker::Whole);
+        harness.become_modern(json!({"tools": {}}));
+        let (key, request) = harness.start_wave_call(&non_retryable());
+        harness.receive_head(request.id, status, &[("Content-Type", content_type)]);
+        harness.receive_body(request.id, "x".repeat(MAX - 10));
+        harness.receive_body(request.id, "x".repeat(length - (MAX - 10)));
+        if !is_cut {
+            harness.assert_idle();
+            harness.receive_end(request.id);
+        }
+        harness.take_diagnostics();
+        let error = expect_http_error(harness.expect_done(key));
+        if let HttpError::Response(answer) = &error {
+            assert_eq!(answer.body.len(), MAX, "{status} {content_type} {length}");
+        }
+        assert_eq!(matches!(error, HttpError::Unanswered { .. }), content_type == JSON && status == 200);
     }
 }

@@ -195,6 +195,24 @@ fn answer_that_may_have_arrived_is_sent_again() {
 
 // covers: HTTP-019
 #[test]
+fn notification_that_was_certainly_not_processed_is_sent_again() {
+    for failure in [Failure::Refused, Failure::Status(429), Failure::Status(503)] {
+        let mut harness = modern_harness(Chunker::Whole);
+        harness.client.engine().notify(harness.now, "x/y", None::<&Value>).expect("a notification");
+        let notice = harness.expect_post("x/y");
+        failure.happen(&mut harness, notice.id);
+        harness.advance(secs(1) - ms(1));
+        harness.assert_idle();
+        harness.advance(ms(1));
+        let again = harness.expect_post("x/y");
+        assert_eq!(again.body, notice.body);
+        harness.respond_with_status(again.id, 202);
+        harness.assert_idle();
+    }
+}
+
+// covers: HTTP-019
+#[test]
 fn answer_without_a_session_is_not_sent_again_to_a_server_that_may_be_another_one() {
     for_each_chunker(|cut| {
         let mut harness = legacy_harness(cut);

@@ -2,7 +2,7 @@
 
 use mcp_proto::client::Event;
 use mcp_proto::model::{LoggingLevel, SubscriptionFilter};
-use mcp_proto::{Change, Fault, HttpError};
+use mcp_proto::{CallError, Change, Diagnostic, Fault, HttpError};
 use mcp_tests::harness::build::{
     error_response, initialize_result, legacy_request, notification, result_response,
 };
@@ -340,5 +340,73 @@ fn unconfirmed_subscription_is_made_in_the_new_session() {
         Event::Subscribed { honoured, .. } => assert!(honoured.resource_subscriptions.is_some()),
         other => panic!("{other:?}"),
     }
+    harness.assert_idle();
+}
+
+// covers: HTTP-072
+#[test]
+fn cancellation_of_a_lost_session_is_not_sent_in_the_new_one() {
+    let mut harness = legacy_harness(Chunker::Whole);
+    harness.become_legacy(V, Some("one"), tool_capabilities());
+    let (key, request) = harness.start_wave_call(&non_retryable());
+    harness.client.engine().cancel(harness.now, key, None).expect("a call");
+    assert_eq!(harness.expect_done(key), Err(CallError::Cancelled));
+    let cancellation = harness.expect_post("notifications/cancelled");
+    assert_eq!(harness.expect_aborted(), request.id);
+    harness.respond_with_status(cancellation.id, 404);
+    let init = harness.expect_post("initialize");
+    let get = expect_session_renewed(&mut harness, &init, "two");
+    harness.start_event_stream(get.id);
+    harness.assert_idle();
+}
+
+// covers: HTTP-072
+#[test]
+fn renewal_whose_response_does_not_end_is_reported_as_one_without_an_answer() {
+    let mut harness = legacy_harness(Chunker::Whole);
+    harness.become_legacy(V, Some("one"), tool_capabilities());
+    let (key, request) = harness.start_wave_call(&non_retryable().timeout(secs(1_000)));
+    harness.respond_with_status(request.id, 404);
+    let init = harness.expect_post("initialize");
+    harness.receive_head(init.id, 200, &[("Content-Type", "application/json")]);
+    harness.receive_body(init.id, "{");
+    harness.advance(secs(60));
+    let text = describe_diagnostic(harness.expect_diagnostic());
+    assert!(text.contains("no answer in time"), "{text}");
+    assert_eq!(expect_http_error(harness.expect_done(key)), HttpError::SessionLost);
+}
+
+// covers: HTTP-072
+#[test]
+fn renewal_ends_with_the_first_response_on_its_stream_even_if_that_is_malformed() {
+    let mut harness = legacy_harness(Chunker::Whole);
+    harness.become_legacy(V, Some("one"), tool_capabilities());
+    let (key, request) = harness.start_wave_call(&non_retryable());
+    harness.respond_with_status(request.id, 404);
+    let init = harness.expect_post("initialize");
+    harness.start_event_stream(init.id);
+    harness.receive_body(init.id, "data: {\"jsonrpc\":\"2.0\",\"method\":3}\n\n");
+    assert!(matches!(harness.expect_diagnostic(), Diagnostic::Malformed { .. }), "it is none");
+    harness.assert_idle();
+    harness.receive_body(init.id, "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":7}\n\n");
+    let text = describe_diagnostic(harness.expect_diagnostic());
+    assert!(text.contains("did not answer with the same revision"), "{text}");
+    assert_eq!(expect_http_error(harness.expect_done(key)), HttpError::SessionLost);
+}
+
+// covers: HTTP-049, HTTP-072
+#[test]
+fn subscription_stays_in_a_new_session_whose_get_stream_opens() {
+    let mut harness = legacy_harness(Chunker::Whole);
+    harness.become_legacy(V, Some("one"), json!({"tools": {"listChanged": true}}));
+    let (_, request) = harness.start_wave_call(&non_retryable());
+    harness.respond_with_status(request.id, 404);
+    let init = harness.expect_post("initialize");
+    let get = expect_session_renewed(&mut harness, &init, "two");
+    harness.start_event_stream(get.id);
+    harness.expect_post("tools/call");
+    let filter = SubscriptionFilter::new().tools_list_changed(true);
+    harness.client.engine().subscribe(harness.now, &filter).expect("a subscription");
+    assert!(matches!(harness.expect_event(), Event::Subscribed { .. }));
     harness.assert_idle();
 }

@@ -2,7 +2,7 @@
 
 use mcp_proto::client::Event;
 use mcp_proto::model::SubscriptionFilter;
-use mcp_proto::{CallError, HttpError, MalformedMessage, VersionSet};
+use mcp_proto::{CallError, Diagnostic, HttpError, MalformedMessage, VersionSet};
 use mcp_tests::harness::build::{error_response, notification, result_response};
 use mcp_tests::harness::{Chunker, HttpClientHarness, SentRequest, for_each_chunker};
 use serde_json::{Value, json};
@@ -102,6 +102,17 @@ fn reopening_a_stream_stops_after_five_failures() {
     assert!(text.contains("not opened again") && text.contains("connection refused"), "{text}");
     harness.advance(secs(1_000));
     harness.assert_idle();
+    let mut ended = legacy_harness(Chunker::Whole);
+    let mut get = ended.become_legacy_with_get_stream(V, None, tool_capabilities());
+    for pause in [1, 2, 4, 8, 16] {
+        ended.receive_end(get);
+        ended.advance(secs(pause));
+        get = ended.expect_request().id;
+        ended.start_event_stream(get);
+    }
+    ended.receive_end(get);
+    let text = describe_diagnostic(ended.expect_diagnostic());
+    assert_eq!(text, "the GET stream is not opened again: the server ended it");
     // The stream of a call is not reopened forever either.
     let (key, request) = harness.start_wave_call(&non_retryable());
     harness.start_event_stream(request.id);
@@ -307,6 +318,24 @@ fn exchange_is_aborted_when_its_call_is_answered_elsewhere() {
             assert_eq!(harness.expect_aborted(), request.id, "its call has ended");
         }
         harness.assert_idle();
+        harness.transcript
+    });
+}
+
+#[test]
+fn oversized_notification_on_the_stream_of_a_call_leaves_the_call_open() {
+    for_each_chunker(|cut| {
+        let config = client(VersionSet::MODERN).limits(limits(|l| l.max_frame = 1_000));
+        let mut harness = HttpClientHarness::new(config, HttpClientHarness::default_http_config(), cut);
+        harness.become_modern(json!({"tools": {}}));
+        let (key, request) = harness.start_wave_call(&non_retryable());
+        harness.start_event_stream(request.id);
+        harness.receive_event(request.id, "", &notification("x/y", json!({"text": "x".repeat(2_000)})));
+        let reason = MalformedMessage::TooLong { limit: 1_000 };
+        assert_eq!(harness.expect_diagnostic(), Diagnostic::Malformed { reason, id: None, answered: false });
+        let done = json!({"resultType": "complete", "content": []});
+        harness.receive_event(request.id, "", &result_response(&request.body, done.clone()));
+        assert_eq!(harness.expect_done(key), Ok(done));
         harness.transcript
     });
 }

@@ -1,11 +1,11 @@
 //! Deviations of servers that the client tolerates.
 
-use mcp_proto::{CallError, Diagnostic, Fault};
+use mcp_proto::{CallError, Diagnostic, Fault, VersionSet};
 use mcp_tests::harness::build::{error_response, initialize_result, result_response};
 use mcp_tests::harness::{Chunker, HttpClientHarness, for_each_chunker};
 use serde_json::{Value, json};
 
-use crate::protocol::common::secs;
+use crate::protocol::common::{client, limits, secs};
 use crate::protocol::http_client_shared::{
     JSON, V, legacy_harness, modern_harness, non_retryable, tool_capabilities, tool_result,
 };
@@ -193,4 +193,47 @@ fn second_response_is_ignored() {
         harness.assert_idle();
         harness.transcript
     });
+}
+
+// covers: HTTP-081
+#[test]
+fn interim_response_is_ignored() {
+    for_each_chunker(|cut| {
+        let mut harness = modern_harness(cut);
+        let (key, request) = harness.start_wave_call(&non_retryable());
+        for status in [100, 103, 199] {
+            harness.receive_head(request.id, status, &[("Link", "</style.css>; rel=preload")]);
+        }
+        let done = json!({"resultType": "complete", "content": []});
+        harness.respond_with_json(request.id, 200, &result_response(&request.body, done.clone()));
+        assert_eq!(harness.expect_done(key), Ok(done));
+        harness.transcript
+    });
+}
+
+#[test]
+fn body_is_not_wanted_while_more_than_two_frames_wait_or_events_are_not_taken() {
+    let config = client(VersionSet::MODERN).limits(limits(|l| l.max_frame = 1_000));
+    let mut harness =
+        HttpClientHarness::new(config, HttpClientHarness::default_http_config(), Chunker::Whole);
+    harness.become_modern(json!({"tools": {}}));
+    let (_, request) = harness.start_wave_call(&non_retryable());
+    assert!(harness.client.wants_body(request.id), "there is no stream");
+    harness.start_event_stream(request.id);
+    let now = harness.now;
+    for (length, wants_more) in [(2_000, true), (1, false)] {
+        harness.client.handle_body(now, request.id, &vec![b':'; length]);
+        assert_eq!(harness.client.wants_body(request.id), wants_more);
+    }
+    harness.receive_body(request.id, "\n");
+    assert!(harness.client.wants_body(request.id), "it was a comment");
+}
+
+#[test]
+fn deadline_of_a_call_is_told_without_that_for_idle_buffers() {
+    let mut harness = modern_harness(Chunker::Whole);
+    assert_eq!(harness.client.poll_timeout_without_trim(), None);
+    assert!(harness.client.poll_timeout().is_some(), "buffers are freed later");
+    harness.start_wave_call(&non_retryable().timeout(secs(7)));
+    assert_eq!(harness.client.poll_timeout_without_trim(), Some(harness.now + secs(7)));
 }

@@ -341,7 +341,8 @@ fn parse_params(parser: &mut ChallengeParser<'_>, challenge: &mut AuthChallenge)
     ahead.take(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'+' | b'/'));
     ahead.take(|b| b == b'=');
     ahead.spaces();
-    if parser.peek_param().is_none() && (ahead.rest.is_empty() || ahead.rest.starts_with(',')) {
+    // A parameter has a value there.
+    if ahead.rest.is_empty() || ahead.rest.starts_with(',') {
         parser.rest = ahead.rest;
         return;
     }

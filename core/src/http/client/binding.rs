@@ -445,7 +445,7 @@ impl<'a> MessageParts<'a> {
         // The outcome is not looked at: the engine wrote this text, so it is valid JSON, and has the method before the parameters.
         let _ = Scanner::trusted(message).members(&mut |s, name| {
             match name.raw {
-                b"params" if s.peek() == b'{' => {
+                b"params" => {
                     _ = s.members(&mut |s, name| parts.read_param(s, &name.unescaped(), message))?;
                 }
                 b"id" => {

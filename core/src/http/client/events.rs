@@ -240,8 +240,7 @@ fn receive_for(
             }
         }
         ExchangePurpose::GetStream => {
-            let may_list = client.session.answers_on_get_stream() && client.exchanges.expects_tool_list();
-            let data = if may_list { client.learn_tools(data) } else { data };
+            let data = if client.exchanges.expects_tool_list() { client.learn_tools(data) } else { data };
             client.deliver(data, None);
         }
         ExchangePurpose::HttpSse => client.deliver(data, None),

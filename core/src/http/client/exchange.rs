@@ -353,7 +353,7 @@ impl Client {
     /// A response belongs on the stream of its request (HTTP-021, HTTP-051), but some servers have one stream for all.
     /// Without a GET stream the response cannot arrive.
     pub(super) fn may_answer_on_get_stream(&self, x: &ClientExchange) -> bool {
-        self.is_legacy() && x.request_id().is_some() && self.exchanges.has_get_stream(x.session_serial)
+        x.request_id().is_some() && self.exchanges.has_get_stream(x.session_serial)
     }
 
     /// Leaves a call to the GET stream. It ends with its response there, with the stream, or by its own time-out.

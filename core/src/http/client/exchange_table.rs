@@ -336,7 +336,6 @@ impl ExchangeTable {
     /// Returns the call that an exchange serves.
     fn served_request(x: &ClientExchange) -> Option<Key> {
         let id = match x.purpose() {
-            _ if x.is_draining() => None,
             ExchangePurpose::RefreshTools(refresh) => Some(&refresh.call),
             purpose => purpose.request_id(),
         };
@@ -910,5 +909,78 @@ mod tests {
         let ids: Vec<_> = table.take_held().into_iter().map(|(x, ..)| x.request_id().cloned()).collect();
         assert_eq!(ids, [Some(id(1, 0)), Some(id(2, 0))]);
         assert!(table.is_empty());
+    }
+
+    #[test]
+    fn messages_in_flight_and_those_that_wait_have_bounds_of_their_own() {
+        let message = || exchange(ExchangePurpose::Message { initialized: false });
+        let mut table = ExchangeTable::default();
+        table.insert(exchange(call(id(0, 0))).scheduled(NextStep::RetryWithNewId, Instant::ZERO));
+        for _ in 0..MAX_MESSAGES {
+            assert!(table.has_room_for_message() && table.has_room_for_resend());
+            table.insert(message());
+            table.insert(message().scheduled(NextStep::Resend, Instant::ZERO));
+        }
+        assert!(!table.has_room_for_message() && !table.has_room_for_resend());
+        let mut table = ExchangeTable::default();
+        for _ in 0..MAX_MESSAGES {
+            table.insert(message());
+        }
+        assert!(!table.has_room_for_message() && table.has_room_for_resend());
+    }
+
+    #[test]
+    fn list_of_tools_is_expected_while_one_that_was_accepted_waits_for_the_get_stream() {
+        let mut table = ExchangeTable::default();
+        let other = ExchangePurpose::Call { id: id(1, 0), method: CallMethod::Other };
+        table.insert(exchange(call(id(0, 0))));
+        table.insert(exchange(other).awaiting_get_stream());
+        assert!(!table.expects_tool_list());
+        let key = table.insert(exchange(call(id(2, 0))).awaiting_get_stream());
+        assert!(table.expects_tool_list());
+        table.remove(key);
+        assert!(!table.expects_tool_list());
+    }
+
+    #[test]
+    fn refusal_that_asks_for_a_credential_is_told_as_the_reason_of_its_deadline() {
+        for (status, reason) in [(401, TimeoutReason::Credential), (500, TimeoutReason::Response)] {
+            let mut table = ExchangeTable::default();
+            let key = send(&mut table, exchange(call(id(0, 0))));
+            let until = Instant::from_micros(9);
+            table.collect_body(key, HttpResponse { status, ..response() }, true, Some(until));
+            assert_eq!(table.timeout_reason(), Some((until, reason)));
+        }
+    }
+
+    #[test]
+    fn exchange_that_is_sent_anew_was_not_taken_yet() {
+        let mut table = ExchangeTable::default();
+        let key = send(&mut table, exchange(call(id(0, 0))));
+        assert!(table.poll_action().is_some());
+        let again = table.remove(key).expect("an exchange");
+        let key = send(&mut table, again);
+        assert!(table.abort(key).is_some() && table.poll_action().is_none());
+    }
+
+    #[test]
+    fn rest_of_a_response_is_read_up_to_its_bound() {
+        let mut table = ExchangeTable::default();
+        let key = send(&mut table, exchange(call(id(0, 0))));
+        table.drain(key, Instant::from_micros(9));
+        for (length, expected) in [(MAX_DRAIN, false), (1, true)] {
+            let sink = table.body_sink(key, length);
+            assert!(matches!(sink, BodySink::Dropped { exceeded } if exceeded == expected), "{length}");
+        }
+    }
+
+    #[test]
+    fn undecoded_streams_are_forgotten_together() {
+        let mut table = ExchangeTable::default();
+        let key = send(&mut table, exchange(call(id(0, 0))));
+        table.open_event_stream(key, Instant::ZERO, 1 << 10);
+        table.end_stream(key, Ok(()));
+        table.clear_streams();
+        assert_eq!(table.pop_stream(), None);
     }
 }

@@ -513,6 +513,9 @@ mod pool_queue_tests {
             (places.take(old), places.take(new), places.take(new)),
             (None, Some(Place::Connection(key)), None)
         );
+        places.set(new, Place::Waiting(key));
+        places.clear();
+        assert_eq!(places.take(new), None);
     }
 }
 
@@ -601,5 +604,59 @@ mod tests {
             check(&mut table);
         }
         assert!(table.uses > 100);
+    }
+
+    /// Returns a table with an idle connection, and its origin.
+    fn with_idle() -> (ConnectionTable, Key, Origin) {
+        let origin = Url::parse("http://localhost/").expect("a URL").origin().clone();
+        let mut table = ConnectionTable::new();
+        let key = insert_idle(&mut table, &origin);
+        (table, key, origin)
+    }
+
+    fn insert_idle(table: &mut ConnectionTable, origin: &Origin) -> Key {
+        let mut c = PooledConnection::new(origin.clone(), Instant::FAR_FUTURE);
+        let h1 = h1::client::Connection::new(Instant::ZERO, h1::HttpLimits::default());
+        c.state = ConnectionState::Connected(Box::new(h1));
+        let key = table.insert(c);
+        table.record_processed(key);
+        key
+    }
+
+    #[test]
+    fn idle_connection_that_ended_or_has_another_origin_is_not_taken() {
+        let (mut table, key, origin) = with_idle();
+        assert_eq!(table.take_idle(&origin), Some(key));
+        let (mut table, key, origin) = with_idle();
+        table.update_h1(key, |h1| h1.handle_eof(Instant::ZERO));
+        assert_eq!(table.take_idle(&origin), None);
+        let (mut table, _, _) = with_idle();
+        let other = Url::parse("http://tide.example/").expect("a URL");
+        assert_eq!(table.take_idle(other.origin()), None);
+    }
+
+    #[test]
+    fn entries_of_ended_idle_connections_are_bounded() {
+        let (mut table, _, origin) = with_idle();
+        let mut longest = 0;
+        for _ in 0..200 {
+            let key = insert_idle(&mut table, &origin);
+            assert!(table.remove(key).is_some());
+            longest = longest.max(table.idle.len());
+        }
+        assert_eq!(longest, 2 + 32, "one connection is left");
+    }
+
+    #[test]
+    fn deadline_of_a_connection_survives_the_sweep_of_its_earlier_ones() {
+        let (mut table, key, _) = with_idle();
+        for micros in 1..200 {
+            let deadline = Instant::from_micros(1_000 - micros);
+            table.get_mut(key).expect("a connection").state = ConnectionState::Connecting { deadline };
+            table.refresh(key);
+            assert_eq!(table.next_deadline(), Some(deadline));
+            assert!(table.deadlines.len() <= 2 + 33);
+        }
+        assert_eq!(table.timeout_reason(), Some(TimeoutReason::Connect));
     }
 }

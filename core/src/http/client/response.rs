@@ -507,9 +507,8 @@ impl Client {
     /// Retries a call whose stream cannot be resumed, or ends it with `error`.
     pub(super) fn retry_or_fail(&mut self, mut x: ClientExchange, id: &RequestId, error: HttpError) {
         forgive_repeats(&mut x, self.now, &self.config.reconnect);
-        let is_other_session = x.session_serial != self.session.serial();
-        let may_move = !(is_other_session || matches!(error, HttpError::SessionLost))
-            || !self.engine.exchanges().ends_with_session(id);
+        let may_move =
+            !matches!(error, HttpError::SessionLost) || !self.engine.exchanges().ends_with_session(id);
         if may_move && self.engine.is_idempotent(id) && x.retries.repeats < self.config.reconnect.max_attempts
         {
             let until = self.now + backoff(&self.config.reconnect, x.retries.repeats);

@@ -235,10 +235,8 @@ impl RequestFields<'_> {
             out.push_known(fields::AUTHORIZATION, credential.value());
         }
         out.append(&self.config.fields);
-        let is_modern = is_modern(self.peer);
-        let is_modern_notification = parts.id.is_none() && parts.method.is_some() && is_modern;
         // During the negotiation no peer is known, so the message itself says that it is modern.
-        if parts.version.is_some() || is_modern_notification {
+        if parts.version.is_some() || is_modern(self.peer) {
             self.push_modern_fields(parts, &mut out);
             return out;
         }

@@ -253,10 +253,6 @@ impl HttpClientSession {
     pub(super) const fn record_answer_on_get_stream(&mut self) -> bool {
         !core::mem::replace(&mut self.answers_on_get_stream, true)
     }
-
-    pub(super) const fn answers_on_get_stream(&self) -> bool {
-        self.answers_on_get_stream
-    }
 }
 
 /// Returns whether the server is known to be modern.
