@@ -2,8 +2,9 @@
 
 use alloc::sync::Arc;
 
+use mcp_proto::pipe::Pipe;
 use mcp_proto::server::{Config, Engine, Event};
-use mcp_proto::{Capabilities, Capability, Change, ChannelId, Instant, Limits};
+use mcp_proto::{Capabilities, Capability, Change, ChannelId, Limits};
 use serde_json::{Value, json};
 
 use super::{LIVE, NOW, line, meta, server, within};

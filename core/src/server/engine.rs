@@ -896,5 +896,12 @@ pub(crate) fn is_out_of_memory(engine: &Engine, length: usize, more: usize) -> b
     lacks_memory(&engine.endpoint, &engine.events, length, more)
 }
 
-#[cfg(all(test, feature = "http", feature = "legacy", feature = "modern", feature = "subscriptions"))]
+#[cfg(all(
+    test,
+    feature = "http",
+    feature = "legacy",
+    feature = "modern",
+    feature = "subscriptions",
+    feature = "tasks"
+))]
 mod tests;

@@ -6,13 +6,18 @@ use alloc::vec::Vec;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::entropy::Entropy;
 use crate::identity::Capabilities;
 use crate::limits::Limits;
 use crate::methods::Capability;
 use crate::model::{ElicitParams, ElicitSchema, EmptyParams, InputRequest, InputRequests};
 use crate::server::channel::OUT_OF_MEMORY;
 use crate::server::exchanges::{EarlyEnd, ExchangeToken};
+use crate::server::parked::SESSION_SHARE;
+use crate::server::tasks::requests::TaskOptions;
+use crate::server::tasks::table::TaskTable;
 use crate::server::{BufferedResult, CustomMethod, InputError, InputRequired, PreparedResult};
+use crate::time::Anchor;
 
 /// An engine with one channel, and a client that is written down as JSON.
 struct Server {
@@ -815,6 +820,37 @@ fn request_for_input_with_metadata_is_refused() {
 }
 
 #[test]
+fn session_of_many_has_its_share_of_requests_and_of_what_is_retained() {
+    let open_session = |limits: Limits| {
+        let mut server = Server::new(|config| config, limits);
+        let session = server.engine.exchanges().open_session(server.now, None);
+        for message in [initialize(), json!({"jsonrpc": "2.0", "method": "notifications/initialized"})] {
+            let message = message.to_string().into();
+            server.engine.exchanges().open(server.now, Some(session), ExchangeToken(1), message);
+        }
+        (server, session)
+    };
+    let ask = |(server, session): &mut (Server, ChannelId), id: usize| {
+        let message = request(id, "tools/call", json!({"name": "t"})).to_string().into();
+        server.engine.exchanges().open(server.now, Some(*session), ExchangeToken(2), message);
+        let call = server.expect_call();
+        server.engine.need_input(server.now, &call, &forms(&["a"]), b"state")
+    };
+    let share = u32::try_from(SESSION_SHARE).expect("small");
+    let limits = Limits { max_pending_calls: 10 * share + 1, max_inputs: 1, ..Limits::default() };
+    let mut session = open_session(limits);
+    let asked = (1..20).take_while(|id| ask(&mut session, *id) == Ok(())).count();
+    assert_eq!((asked, ask(&mut session, 20)), (10, Err(UseError::Full(Limit::PendingCalls))));
+
+    let length = request(1, "tools/call", json!({"name": "t"})).to_string().len() + "state".len();
+    for (less, outcome) in [(0, Ok(())), (1, Err(UseError::Full(Limit::RetainedBytes)))] {
+        let max_retained_bytes = length * SESSION_SHARE - less;
+        let mut session = open_session(Limits { max_retained_bytes, ..Limits::default() });
+        assert_eq!(ask(&mut session, 1), outcome);
+    }
+}
+
+#[test]
 fn response_beyond_those_that_a_call_may_have_is_not_read() {
     for (max_inputs, is_read) in [(2, [true, true]), (1, [true, false])] {
         let mut server = Server::new(|config| config, Limits { max_inputs, ..Limits::default() });
@@ -981,4 +1017,96 @@ fn capabilities_of_clients_that_take_turns_are_told_apart() {
         check.trim();
         assert_eq!(check.last_capabilities(), None);
     }
+}
+
+// ---- tasks ----
+
+impl Server {
+    /// Opens a session that can begin tasks.
+    fn with_tasks() -> Self {
+        let mut server = Self::new(|config| config, Limits::default());
+        server.engine.set_tasks(server.now, TaskTable::new(Entropy::new([5; 32], 0), Anchor::default()));
+        server.handshake();
+        server.events();
+        server
+    }
+
+    fn advance(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(at) = self.engine.poll_timeout().filter(|at| *at <= until) {
+            self.now = at.max(self.now);
+            self.engine.handle_timeout(self.now);
+        }
+        self.now = until;
+    }
+}
+
+#[test]
+fn end_of_a_channel_is_reported_and_that_of_the_tasks_is_not() {
+    let mut server = Server::with_tasks();
+    server.engine.shutdown(server.now, Duration::ZERO);
+    server.advance(Duration::from_secs(1));
+    let closed: Vec<ChannelId> = server
+        .events()
+        .into_iter()
+        .filter_map(|event| if let Event::Closed { channel, .. } = event { Some(channel) } else { None })
+        .collect();
+    assert_eq!(closed, [server.channel]);
+}
+
+#[test]
+fn run_of_a_task_has_the_state_and_the_values_of_its_handler() {
+    let mut server = Server::with_tasks();
+    let call = server.call(1, json!({"name": "t", "task": {}}));
+    let mut input = InputRequired::new();
+    input.keep("k", &5).expect("JSON");
+    input.set_state("s");
+    input.begin_task(&mut server.engine, server.now, &call, TaskOptions::new()).expect("room");
+    let run = server.expect_call();
+    assert_eq!(run.state(), Some(&b"s"[..]));
+    assert_eq!(InputRequired::new().kept::<u8>(&run, "k"), Ok(Some(5)));
+    // An empty state leaves that of an earlier delivery.
+    server.sent();
+    let call = server.call(2, json!({"name": "t", "task": {}}));
+    InputRequired::new().begin_task(&mut server.engine, server.now, &call, TaskOptions::new()).expect("room");
+    assert_eq!(server.expect_call().state(), None);
+}
+
+#[test]
+fn empty_result_of_a_modern_task_gets_its_type() {
+    let mut server = Server::with_tasks();
+    let mut params = modern(json!({"name": "t"}));
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+        json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let meta = params["_meta"].clone();
+    let call = server.call(1, params);
+    server.engine.tasks(server.now).begin(&call, TaskOptions::new()).expect("room");
+    let run = server.expect_call();
+    server.engine.complete(server.now, run.id(), &json!({})).expect("open");
+    let id = server.sent()[0]["result"]["taskId"].clone();
+    server.feed(&request(2, "tasks/get", json!({"taskId": id, "_meta": meta})));
+    let task = server.sent().remove(0)["result"].clone();
+    assert_eq!((&task["status"], &task["result"]), (&json!("completed"), &json!({"resultType": "complete"})));
+}
+
+// covers: TIME-002
+#[test]
+fn question_of_a_task_without_an_answer_in_time_is_cancelled() {
+    let mut server = Server::with_tasks();
+    let call = server.call(1, json!({"name": "t", "task": {}}));
+    server.engine.tasks(server.now).begin(&call, TaskOptions::new()).expect("room");
+    let run = server.expect_call();
+    let id = server.sent()[0]["result"]["task"]["taskId"].clone();
+    let mut input = InputRequired::new();
+    assert!(input.elicit(&run, "q", "?", ElicitSchema::default()).is_err());
+    server.engine.require_input(server.now, &run, &input).expect("the client answers forms");
+    server.feed(&request(2, "tasks/result", json!({"taskId": id})));
+    let asked = server.sent().into_iter().find(|sent| sent["method"] == json!("elicitation/create"));
+    server.advance(Limits::default().input_timeout + Duration::from_secs(1));
+    let cancelled = server.sent().into_iter().find(|sent| sent["method"] == json!("notifications/cancelled"));
+    assert_eq!(
+        cancelled.map(|sent| sent["params"]["requestId"].clone()),
+        asked.map(|sent| sent["id"].clone()),
+    );
+    assert!(server.engine.endpoint.outbound.calls.is_empty());
 }
