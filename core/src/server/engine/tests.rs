@@ -56,6 +56,23 @@ impl Server {
         self.engine.handle_message(self.now, self.channel, message.to_string().into());
     }
 
+    /// Opens a session of exchanges, whose client has these capabilities.
+    fn open_session(&mut self, capabilities: Value) -> ChannelId {
+        let session = self.engine.exchanges().open_session(self.now, None);
+        let mut initialize = initialize();
+        initialize["params"]["capabilities"] = capabilities;
+        for message in [initialize, json!({"jsonrpc": "2.0", "method": "notifications/initialized"})] {
+            self.open_exchange(session, &message);
+        }
+        self.events();
+        session
+    }
+
+    fn open_exchange(&mut self, session: ChannelId, message: &Value) -> ChannelId {
+        let message = message.to_string().into();
+        self.engine.exchanges().open(self.now, Some(session), ExchangeToken(1), message)
+    }
+
     fn events(&mut self) -> Vec<Event> {
         core::iter::from_fn(|| self.engine.poll_event(self.now)).collect()
     }
@@ -470,8 +487,7 @@ fn exchange_continues_after_its_client_left_if_it_is_an_open_one_of_a_session() 
         let opened = initialize().to_string().into();
         server.engine.exchanges().open(server.now, Some(session), ExchangeToken(1), opened);
         let params = if is_legacy { json!({"name": "t"}) } else { modern(json!({"name": "t"})) };
-        let message = request(1, "tools/call", params).to_string().into();
-        let exchange = server.engine.exchanges().open(server.now, Some(session), ExchangeToken(2), message);
+        let exchange = server.open_exchange(session, &request(1, "tools/call", params));
         let call = server.expect_call();
         if is_answered {
             server.engine.complete(server.now, call.id(), &json!({})).expect("open");
@@ -487,13 +503,8 @@ fn exchange_continues_after_its_client_left_if_it_is_an_open_one_of_a_session() 
 fn closed_exchange_cancels_the_calls_that_run_and_no_parked_one() {
     for is_parked in [false, true] {
         let mut server = Server::new(|config| config, Limits::default());
-        let session = server.engine.exchanges().open_session(server.now, None);
-        for message in [initialize(), json!({"jsonrpc": "2.0", "method": "notifications/initialized"})] {
-            let message = message.to_string().into();
-            server.engine.exchanges().open(server.now, Some(session), ExchangeToken(1), message);
-        }
-        let message = request(1, "tools/call", json!({"name": "t"})).to_string().into();
-        let exchange = server.engine.exchanges().open(server.now, Some(session), ExchangeToken(2), message);
+        let session = server.open_session(json!({"elicitation": {"form": {}}}));
+        let exchange = server.open_exchange(session, &request(1, "tools/call", json!({"name": "t"})));
         let call = server.expect_call();
         if is_parked {
             server.engine.need_input(server.now, &call, &forms(&["a"]), b"").expect("room");
@@ -538,6 +549,23 @@ fn error_of_an_exchange_has_its_code_if_a_transport_knows_it() {
         let call = server.expect_call();
         server.engine.fail(server.now, call.id(), &RpcError::new(code, "x")).expect("open");
         assert_eq!(server.engine.exchange_status(exchange).error_code, Some(seen.into()), "{code}");
+    }
+}
+
+// covers: BATCH-004
+#[test]
+fn batch_on_a_stream_of_a_modern_client_is_refused() {
+    let batch = json!([request(1, "ping", json!({}))]);
+    for (is_modern, id) in [(false, json!(1)), (true, Value::Null)] {
+        let mut server = Server::new(|config| config, Limits::default());
+        if is_modern {
+            server.feed(&request(0, "server/discover", modern(json!({}))));
+            server.sent();
+        }
+        server.feed(&batch);
+        let answer = server.sent().remove(0);
+        assert_eq!(if is_modern { answer["id"].clone() } else { answer[0]["id"].clone() }, id, "{answer}");
+        assert_eq!(answer["error"].is_object(), is_modern);
     }
 }
 
@@ -769,19 +797,10 @@ fn parked_calls_are_found_by_their_state_whichever_has_ended_before() {
 #[test]
 fn parked_calls_of_one_stream_fail_without_those_of_others() {
     let mut server = Server::new(|config| config, Limits::default());
-    let session = server.engine.exchanges().open_session(server.now, None);
-    for message in [initialize(), json!({"jsonrpc": "2.0", "method": "notifications/initialized"})] {
-        server.engine.exchanges().open(
-            server.now,
-            Some(session),
-            ExchangeToken(1),
-            message.to_string().into(),
-        );
-    }
+    let session = server.open_session(json!({"elicitation": {"form": {}}}));
     let mut streams = Vec::new();
     for id in 1..=3 {
-        let message = request(id, "tools/call", json!({"name": "t"})).to_string().into();
-        streams.push(server.engine.exchanges().open(server.now, Some(session), ExchangeToken(2), message));
+        streams.push(server.open_exchange(session, &request(id, "tools/call", json!({"name": "t"}))));
         let call = server.expect_call();
         server.engine.need_input(server.now, &call, &forms(&["a"]), b"").expect("room");
     }
@@ -823,16 +842,11 @@ fn request_for_input_with_metadata_is_refused() {
 fn session_of_many_has_its_share_of_requests_and_of_what_is_retained() {
     let open_session = |limits: Limits| {
         let mut server = Server::new(|config| config, limits);
-        let session = server.engine.exchanges().open_session(server.now, None);
-        for message in [initialize(), json!({"jsonrpc": "2.0", "method": "notifications/initialized"})] {
-            let message = message.to_string().into();
-            server.engine.exchanges().open(server.now, Some(session), ExchangeToken(1), message);
-        }
+        let session = server.open_session(json!({"elicitation": {"form": {}}}));
         (server, session)
     };
     let ask = |(server, session): &mut (Server, ChannelId), id: usize| {
-        let message = request(id, "tools/call", json!({"name": "t"})).to_string().into();
-        server.engine.exchanges().open(server.now, Some(*session), ExchangeToken(2), message);
+        server.open_exchange(*session, &request(id, "tools/call", json!({"name": "t"})));
         let call = server.expect_call();
         server.engine.need_input(server.now, &call, &forms(&["a"]), b"state")
     };
@@ -1109,4 +1123,34 @@ fn question_of_a_task_without_an_answer_in_time_is_cancelled() {
         asked.map(|sent| sent["id"].clone()),
     );
     assert!(server.engine.endpoint.outbound.calls.is_empty());
+}
+
+#[test]
+fn poll_without_an_answer_is_cancelled_on_the_stream_of_its_question() {
+    let mut server = Server::new(|config| config, Limits::default());
+    let hosts = json!({"requests": {"elicitation": {"create": {}}}});
+    let session = server.open_session(json!({"elicitation": {}, "tasks": hosts}));
+    let stream = server.open_exchange(session, &request(1, "tools/call", json!({"name": "t"})));
+    let call = server.expect_call();
+    let mut input = InputRequired::new();
+    input.ask_as_tasks(None);
+    assert!(input.elicit(&call, "q", "?", ElicitSchema::default()).is_err());
+    server.engine.require_input(server.now, &call, &input).expect("the client answers forms");
+    let asked = server.sent_on(stream).remove(0);
+    let task = json!({
+        "taskId": "q-1", "status": "working", "createdAt": "2025-11-26T09:00:00Z",
+        "lastUpdatedAt": "2025-11-26T09:00:05Z", "ttl": 3_600_000, "pollInterval": 500,
+    });
+    let created = json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"task": task}});
+    server.open_exchange(session, &created);
+    server.advance(Duration::from_secs(1));
+    let polled = server.sent_on(stream).remove(0);
+    assert_eq!(polled["method"], json!("tasks/get"));
+    server.advance(Limits::default().call_timeout);
+    let cancelled = server.sent_on(stream).remove(0);
+    assert_eq!(
+        (&cancelled["method"], &cancelled["params"]["requestId"]),
+        (&json!("notifications/cancelled"), &polled["id"])
+    );
+    assert!(server.sent_on(session).is_empty());
 }
