@@ -119,6 +119,7 @@ impl Server {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "each caller makes the parameters for this alone")]
 fn request(id: usize, method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
