@@ -111,7 +111,7 @@ impl RequestCheck {
     }
 
     /// Returns the text of the capabilities that are remembered.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "http"))]
     pub(super) fn last_capabilities(&self) -> Option<&str> {
         self.last_capabilities.as_ref().map(|(text, _)| text.as_str())
     }
