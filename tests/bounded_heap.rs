@@ -6,6 +6,8 @@
 
 extern crate alloc;
 
+#[path = "bounded_heap/asking.rs"]
+mod asking;
 #[path = "bounded_heap/every_limit.rs"]
 mod every_limit;
 #[path = "bounded_heap/hostile.rs"]

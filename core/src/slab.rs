@@ -192,7 +192,7 @@ impl<T> Slab<T> {
     }
 
     /// Returns the number of values that fit without another allocation.
-    #[cfg(all(test, feature = "http"))]
+    #[cfg(all(test, any(feature = "http", feature = "server")))]
     pub(crate) fn capacity(&self) -> usize {
         self.slots.capacity()
     }

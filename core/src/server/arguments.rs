@@ -180,6 +180,25 @@ mod tests {
         assert_eq!(member_path(deep.as_bytes(), 100), "[0]".repeat(MAX_PATH_DEPTH));
     }
 
+    #[test]
+    fn argument_error_of_the_type_itself_is_passed_on() {
+        struct Strict<const POSITION: bool>;
+        impl<'de, const POSITION: bool> Deserialize<'de> for Strict<POSITION> {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                // Only an error of the parser itself has a position.
+                if POSITION {
+                    serde_json::from_slice::<u8>(b"x")
+                        .map_err(|_| de::Error::custom("`a.b`: own path at line 1 column 4"))?;
+                }
+                BTreeMap::<String, u8>::deserialize(from)?;
+                Err(de::Error::custom("neither even nor odd"))
+            }
+        }
+        let text = br#"{"a":{"b":1}}"#;
+        assert_eq!(read_arguments::<Strict<true>>(text).err().as_deref(), Some("`a.b`: own path"));
+        assert_eq!(read_arguments::<Strict<false>>(b"{}").err().as_deref(), Some("neither even nor odd"));
+    }
+
     // covers: TOOL-008
     #[test]
     fn type_without_content_accepts_any_arguments() {

@@ -191,4 +191,22 @@ mod tests {
         assert!(some.is_everyone());
         assert_ne!(Audience::matching(|_| true), Audience::matching(|_| true));
     }
+
+    #[test]
+    fn audiences_are_told_apart_and_announcements_compared_by_their_change() {
+        let all = [Audience::EVERYONE, Audience::NOBODY, Audience::matching(|_| true)];
+        for (at, audience) in all.iter().enumerate() {
+            assert!(
+                all.iter().enumerate().all(|(other, b)| (audience == b) == (at == other)),
+                "{audience:?}"
+            );
+        }
+        assert_eq!(
+            all.map(|audience| alloc::format!("{audience:?}")),
+            ["Everyone", "Matching(0)", "Matching(1)"]
+        );
+        let announcement = Announcement::new(Change::Tools).to(Audience::NOBODY);
+        assert_eq!(announcement, Change::Tools);
+        assert_ne!(announcement, Change::Prompts);
+    }
 }

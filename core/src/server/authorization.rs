@@ -409,4 +409,29 @@ mod tests {
             Some(r#"{"requiredScopes":["base","files:read","mail"]}"#)
         );
     }
+
+    #[test]
+    fn nonce_is_one_word_of_visible_ascii() {
+        for (nonce, is_valid) in
+            [("", false), ("a", true), ("!~", true), ("a b", false), ("a\r\nb", false), ("é", false)]
+        {
+            assert_eq!(is_nonce(nonce), is_valid, "{nonce:?}");
+        }
+    }
+
+    // covers: AUTH-056
+    #[test]
+    fn caller_has_the_scopes_of_its_party() {
+        let caller = Caller::from(Authorization::new(Identity::new("alice").scopes("files:read")));
+        assert!(caller.has_scope("files:read") && !caller.has_scope("files:write"));
+        assert!(!Caller::default().has_scope("files:read"));
+    }
+
+    #[test]
+    fn policy_is_printed_without_its_function() {
+        let implies: Option<Implies> = Some(Arc::new(|_, _| true));
+        let policy = ScopePolicy { required: ["base"].into_iter().collect(), implies };
+        let text = alloc::format!("{policy:?}");
+        assert!(text.contains("base") && text.ends_with("implies: true }"), "{text}");
+    }
 }

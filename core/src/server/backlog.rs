@@ -249,6 +249,23 @@ mod tests {
     }
 
     #[test]
+    fn request_that_waits_counts_as_its_entry_and_a_short_message() {
+        let (mut backlog, mut a, limits) = (Backlog::new(), <_>::default(), Limits::default());
+        for count in 0..9 {
+            assert_eq!(backlog.byte_len(), count * (size_of::<WaitingRequest>() + 128));
+            let id = RequestId::int(i64::try_from(count).unwrap_or(0));
+            backlog.push(&mut a, channel(0), id, frame(1), &limits);
+        }
+        backlog.trim();
+        assert!(backlog.contains(a, &RequestId::int(8)), "what waits is kept");
+        backlog.remove_all(a);
+        assert_eq!(backlog.byte_len(), 0);
+        assert!(backlog.queues.capacity() > 0 && backlog.requests.capacity() > 0);
+        backlog.trim();
+        assert_eq!((backlog.queues.capacity(), backlog.requests.capacity()), (0, 0));
+    }
+
+    #[test]
     fn backlog_equals_queues_with_turns_after_every_step() {
         for seed in 1..40 {
             let (mut rng, mut backlog, limits) = (Rng::new(seed), Backlog::new(), Limits::default());

@@ -14,6 +14,7 @@ use crate::built::{Part, Subscribing};
 use crate::calls::endpoint::EndpointTimer;
 use crate::identity::Capabilities;
 use crate::json::{escaped_len, write_str};
+use crate::limits::Limits;
 use crate::listen_filter::{self, CustomLists, ListenFilter, declared_lists};
 use crate::model::TaskId;
 use crate::rpc::{self, RequestId, RpcError};
@@ -375,7 +376,9 @@ fn notify(
     message: &mut ChangeMessage,
 ) {
     let Some((channel, id)) = table.receiver(interest) else { return };
-    let is_full = endpoint.check_outbox_room(channel, message.room(table, target)).is_err();
+    let uri_room = message.uri_room(table, target);
+    let is_full = endpoint.check_outbox_room(channel, uri_room).is_err()
+        || !message.make_room(&endpoint.limits, id.is_some(), uri_room);
     let Some(c) = endpoint.channels.get_mut(channel).filter(|c| !c.closed) else { return };
     let Some(marker) = Subscribing::get() else { return };
     let sent: &mut SentChanges = c.role.sent_changes.get_or_insert_default(marker);
@@ -463,11 +466,14 @@ fn write_subscription_meta(out: &mut Vec<u8>, id: &RequestId) {
     out.push(b'}');
 }
 
+/// More than the bytes of a change notification beside its method and its URI, up to the subscription id.
+const MEMBERS_LEN: usize = 128;
+
 /// An encoded change notification. It is equal for all listeners, except for the subscription id.
 struct ChangeMessage {
     method: &'static str,
-    /// Bytes that the URI takes in the text for all listeners, and in an outbox.
-    room: Option<usize>,
+    /// Bytes that the URI takes in the text for all listeners, and again in an outbox.
+    uri_room: Option<usize>,
     /// Encoded up to the subscription id; empty until it is needed.
     with_id: Vec<u8>,
     /// Encoded for legacy sessions, without an id.
@@ -481,13 +487,20 @@ impl ChangeMessage {
             // The position is that of a list, so it has a notification.
             ChangeTarget::List(list) => custom.notification(list).unwrap_or_default(),
         };
-        Self { method, room: None, with_id: Vec::new(), without_id: Vec::new() }
+        Self { method, uri_room: None, with_id: Vec::new(), without_id: Vec::new() }
     }
 
-    fn room(&mut self, table: &Subscriptions, target: ChangeTarget) -> usize {
+    fn uri_room(&mut self, table: &Subscriptions, target: ChangeTarget) -> usize {
         let uri = || table.uri(target).map_or(0, |uri| escaped_len(uri.as_bytes()));
-        // Twice: the text is kept for all listeners, and copied into an outbox.
-        *self.room.get_or_insert_with(|| uri().saturating_mul(2))
+        *self.uri_room.get_or_insert_with(uri)
+    }
+
+    /// Makes room for the text for all listeners. Returns whether there is.
+    fn make_room(&mut self, limits: &Limits, has_id: bool, uri_room: usize) -> bool {
+        let text = if has_id { &mut self.with_id } else { &mut self.without_id };
+        // Exactly, because what follows a long URI would double it; and what `write_str` makes behind one.
+        let room = uri_room + uri_room.min(1 << 10) + self.method.len() + MEMBERS_LEN;
+        !text.is_empty() || (!limits.is_out_of_memory(room) && text.try_reserve_exact(room).is_ok())
     }
 
     fn write(

@@ -454,3 +454,44 @@ impl Config {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configuration_is_printed_without_functions_and_secrets() {
+        let config = Config::new("s", "1")
+            .subscription_scopes(|_, _| Vec::new())
+            .resource_audience(|_| Audience::NOBODY)
+            .seal_lazily(|| Some(([77; 32], <_>::default())));
+        let text = alloc::format!("{config:?}");
+        for part in ["SubscriptionScopes { .. }", "EntryAudience { .. }", "seed: Some(Seed)"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("77, 77"));
+    }
+
+    #[test]
+    fn declared_capabilities_are_returned() {
+        let capabilities = Capabilities::new().with(Capability::Tools);
+        assert_eq!(
+            Config::new("s", "1").capabilities(capabilities.clone()).effective_capabilities(),
+            &capabilities
+        );
+    }
+
+    #[test]
+    fn custom_methods_are_those_that_are_named_or_any_that_the_protocol_does_not_have() {
+        let check = |config: &Config, method| {
+            config.check_custom_method(method, Version::V2026_07_28, || None).is_ok()
+        };
+        let named = Config::new("s", "1").custom_method("x/a");
+        let any = Config::new("s", "1").any_custom_method();
+        for (method, is_named, is_any) in
+            [("x/a", true, true), ("x/b", false, true), ("tools/list", false, false)]
+        {
+            assert_eq!((check(&named, method), check(&any, method)), (is_named, is_any), "{method}");
+        }
+    }
+}

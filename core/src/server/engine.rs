@@ -895,3 +895,13 @@ pub(crate) fn can_answer(engine: &mut Engine, channel: ChannelId) -> bool {
 pub(crate) fn is_out_of_memory(engine: &Engine, length: usize, more: usize) -> bool {
     lacks_memory(&engine.endpoint, &engine.events, length, more)
 }
+
+#[cfg(all(
+    test,
+    feature = "http",
+    feature = "legacy",
+    feature = "modern",
+    feature = "subscriptions",
+    feature = "tasks"
+))]
+mod tests;

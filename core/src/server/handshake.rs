@@ -72,6 +72,8 @@ impl Engine {
 }
 
 /// Answers a request by its method. The result goes into `body`.
+///
+/// Of a part that is not built, the compiler drops the code behind its marker.
 fn answer_method(
     engine: &mut Engine,
     request: &TaskRequestFrame<'_>,
@@ -79,41 +81,43 @@ fn answer_method(
 ) -> Result<Answer, RpcError> {
     let &TaskRequestFrame { source, method, frame, params, .. } = request;
     let text = params.whole.slice(frame).unwrap_or(b"{}");
+    let not_built = || RpcError::method_not_found(method);
     match method {
-        methods::INITIALIZE if Legacy::IS_BUILT => {
+        methods::INITIALIZE => {
+            Legacy::get().ok_or_else(not_built)?;
             // First: a session must not be negotiated anew whose client gets no answer.
             make_room(engine, body)?;
             let version = initialize(&mut engine.endpoint, &engine.config, source, text)?;
             engine.config.write_initialize_result(body, version);
         }
-        methods::DISCOVER if Modern::IS_BUILT => {
+        methods::DISCOVER => {
+            Modern::get().ok_or_else(not_built)?;
             make_room(engine, body)?;
             engine.config.write_discover_result(body);
         }
-        methods::SUBSCRIPTIONS_LISTEN if Modern::IS_BUILT && Subscribing::IS_BUILT => {
+        methods::SUBSCRIPTIONS_LISTEN => {
+            Modern::get().and(Subscribing::get()).ok_or_else(not_built)?;
             return listen(engine, request, text);
         }
         methods::TASKS_GET
         | methods::TASKS_RESULT
         | methods::TASKS_LIST
         | methods::TASKS_UPDATE
-        | methods::TASKS_CANCEL
-            if Tasking::IS_BUILT =>
-        {
+        | methods::TASKS_CANCEL => {
+            Tasking::get().ok_or_else(not_built)?;
             let answered = engine.with_tasks(|tasks, cx| tasks.answer(cx, request));
-            return answered.map(|()| Answer::Later).ok_or_else(|| RpcError::method_not_found(method));
+            return answered.map(|()| Answer::Later).ok_or_else(not_built);
         }
-        methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE
-            if Legacy::IS_BUILT && Subscribing::IS_BUILT =>
-        {
+        methods::RESOURCES_SUBSCRIBE | methods::RESOURCES_UNSUBSCRIBE => {
+            Legacy::get().and(Subscribing::get()).ok_or_else(not_built)?;
             subscribe_resource(engine, request, text)?;
         }
-        methods::SET_LEVEL if Legacy::IS_BUILT => {
+        methods::SET_LEVEL => {
+            Legacy::get().ok_or_else(not_built)?;
             report_deprecated(engine, source.channel, DeprecatedFeature::Logging);
             set_level(&mut engine.endpoint, source.root, text)?;
         }
         methods::PING => {} // PING-002
-        // The part of the engine that answers it is not built.
         _ => return Err(RpcError::method_not_found(method)),
     }
     Ok(Answer::Now)
@@ -304,4 +308,30 @@ fn initialize(
         c.role.session = Part::new(marker, session);
     }
     Ok(version)
+}
+
+#[cfg(all(test, feature = "legacy"))]
+mod tests {
+    use alloc::string::String;
+
+    use super::*;
+    use crate::limits::Limits;
+    use crate::sync::Arc;
+
+    #[test]
+    fn room_for_a_handshake_is_little_more_than_its_result_needs() {
+        let texts = [String::new(), "x".repeat(5_000), "\u{1}\"\\".repeat(900)];
+        for (text, name) in texts.iter().flat_map(|text| [(text, 1), (text, 3_000)]) {
+            let limits = Limits { memory_reserve: 1, ..Limits::small() };
+            let message_room = limits.message_room();
+            let config = Config::new("s".repeat(name), "1").limits(limits).instructions(text.clone());
+            let (engine, mut body, mut result) = (Engine::new(Arc::new(config)), Vec::new(), Vec::new());
+            make_room(&engine, &mut body).expect("memory");
+            engine.config.write_initialize_result(&mut result, Version::V2025_11_25);
+            let least = result.len() + message_room;
+            // An escape takes six bytes at most.
+            let most = least + HANDSHAKE_ROOM + 4 * text.len();
+            assert!((least..=most).contains(&body.capacity()), "{} of {least}..={most}", body.capacity());
+        }
+    }
 }

@@ -139,3 +139,23 @@ impl ConnectionInfo {
         &self.extensions
     }
 }
+
+#[cfg(all(test, feature = "http"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connection_of_a_request_is_described_as_it_was_set() {
+        let address = SocketAddr::from(([10, 0, 0, 1], 80));
+        let chain = [&b"own"[..], b"issuer"];
+        let connection = ConnectionInfo::new().peer_addr(address).peer_certificates(chain).extension(7_u8);
+        let mut request = HttpRequest::new("/mcp".into(), Fields::default());
+        assert!(request.connection().is_none() && request.peer_addr().is_none());
+        request.set_connection(Arc::new(connection));
+        let connection = request.connection().expect("it was set");
+        assert_eq!((connection.peer(), request.peer_addr()), (Some(address), Some(address)));
+        assert!(connection.certificates().eq(chain));
+        assert_eq!(connection.extensions().get::<u8>(), Some(&7));
+        assert_eq!((ConnectionInfo::new().peer(), ConnectionInfo::new().certificates().count()), (None, 0));
+    }
+}

@@ -203,10 +203,22 @@ mod tests {
         let (mut log, limits) = (SessionLog::default(), Limits::default());
         let output = LogOutput { unsent: MAX_UNREAD_LOG_BYTES, has_no_reader: true };
         assert_eq!(log.push(Instant::ZERO, &limits, output, b"a".to_vec()), LogOutcome::Dropped);
+        let last = LogOutput { unsent: MAX_UNREAD_LOG_BYTES - 1, has_no_reader: true };
+        let mut other = SessionLog::default();
+        assert_eq!(
+            other.push(Instant::ZERO, &limits, last, b"a".to_vec()),
+            LogOutcome::Send(b"a"[..].into())
+        );
         let exhausted = Limits { progress_burst: 0, progress_rate: 0, ..Limits::default() };
         let output = LogOutput { unsent: 0, has_no_reader: true };
         assert_eq!(log.push(Instant::ZERO, &exhausted, output, b"a".to_vec()), LogOutcome::Deferred(None));
         let output = LogOutput { unsent: MAX_UNREAD_LOG_BYTES, has_no_reader: true };
         assert_eq!(log.handle_timeout(Instant::ZERO, &exhausted, output), LogOutcome::Dropped);
+        let one = Limits { progress_burst: 1, progress_rate: 1, ..Limits::default() };
+        let mut log = SessionLog::default();
+        assert!(matches!(log.push(Instant::ZERO, &one, FREE, b"a".to_vec()), LogOutcome::Send(_)));
+        assert!(matches!(log.push(Instant::ZERO, &one, FREE, b"b".to_vec()), LogOutcome::Deferred(_)));
+        let later = Instant::from_micros(2_000_000);
+        assert_eq!(log.handle_timeout(later, &one, last), LogOutcome::Send(b"b"[..].into()));
     }
 }

@@ -110,6 +110,12 @@ impl RequestCheck {
         }
     }
 
+    /// Returns the text of the capabilities that are remembered.
+    #[cfg(all(test, feature = "http"))]
+    pub(super) fn last_capabilities(&self) -> Option<&str> {
+        self.last_capabilities.as_ref().map(|(text, _)| text.as_str())
+    }
+
     /// Finds the era of a request and checks it. Returns `None` if the engine answers it.
     ///
     /// The order of the checks is that of HTTP-029 and DEC-007.

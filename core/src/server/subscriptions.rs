@@ -686,6 +686,64 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_those_of_entries_and_uris_and_tables_are_freed_when_empty() {
+        let (mut subs, mut of) = (Subscriptions::new(), ChannelListeners::new());
+        let (listener, resource, subscription) =
+            (size_of::<ChangeListener>(), size_of::<SubscribedResource>(), size_of::<ResourceSubscription>());
+        let a = subs.open(&mut of, CHANNEL, None, TOOLS).expect("new");
+        let b = subs.open(&mut of, CHANNEL, Some(RequestId::int(1)), TOOLS).expect("new");
+        assert_eq!(subs.byte_len(), 2 * listener);
+        for (key, uri) in [(a, "x:123"), (b, "x:123"), (a, "x:4"), (b, "x:56")] {
+            subs.subscribe(&mut of, key, uri);
+        }
+        assert_eq!(subs.byte_len(), 2 * listener + 3 * resource + 4 * subscription + 12);
+        subs.trim();
+        subs.close(&mut of, b);
+        assert_eq!(subs.byte_len(), listener + 2 * resource + 2 * subscription + 8);
+        subs.close(&mut of, a);
+        assert_eq!(subs.byte_len(), 0);
+        subs.trim();
+        assert!(subs.by_lists.is_empty());
+        assert_eq!(
+            (subs.listeners.capacity(), subs.resources.capacity(), subs.subscriptions.capacity()),
+            (0, 0, 0)
+        );
+    }
+
+    #[test]
+    fn deferred_notifications_that_have_ended_are_dropped_before_they_are_many() {
+        let mut sent = SentChanges::default();
+        let resource = |slot| Interest::Resource(Key { slot, generation: 0 });
+        let mut longest = 0;
+        for slot in 0..500 {
+            // The last ones alone are alive.
+            let is_live =
+                |interest: Interest| matches!(interest, Interest::Resource(key) if key.slot + 3 >= slot);
+            sent.push_deferred(resource(slot), 3, is_live);
+            longest = longest.max(sent.deferred.len());
+        }
+        assert_eq!(longest, 2 * 3 + 32 + 1);
+        let now = Instant::from_micros(5);
+        assert!(sent.take_due(now).is_none(), "no deadline is set");
+        assert!(sent.schedule(now) && !sent.schedule(now), "one timer for each deadline");
+        assert!(!sent.schedule(Instant::from_micros(6)) && sent.schedule(Instant::from_micros(4)));
+        let due = sent.take_due(Instant::from_micros(4)).expect("its deadline has passed");
+        let slots: Vec<u32> = due
+            .iter()
+            .filter_map(|interest| if let Interest::Resource(key) = interest { Some(key.slot) } else { None })
+            .collect();
+        assert!(slots.ends_with(&[496, 497, 498, 499]), "none that is alive is dropped: {slots:?}");
+    }
+
+    #[test]
+    #[should_panic(expected = "the bytes of all URIs")]
+    fn check_of_sums_finds_a_wrong_one() {
+        let mut subs = Subscriptions::new();
+        subs.uri_bytes = 1;
+        subs.check_sums();
+    }
+
+    #[test]
     fn every_change_finds_its_listeners_after_every_step() {
         for seed in 0..rounds(30) {
             let (mut rng, mut subs, custom) = (Rng::new(seed), Subscriptions::new(), custom_lists());

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::error::CallError;
 use crate::model::ElicitSchema;
+use crate::server::parked::SESSION_SHARE;
 use crate::server::{Call, Config, Engine, Event, InputRequired};
 use crate::tap::ChannelId;
 use crate::{Capabilities, Capability, Instant, Limits};
@@ -457,5 +458,75 @@ fn end_of_the_session_ends_the_question_in_each_state_and_sends_nothing() {
         assert_eq!(asker.outcome, Some(None), "{from}");
         assert!(asker.told.is_empty() && asker.open.is_none(), "{from}: {:?}", asker.told);
         assert!(asker.engine.endpoint.outbound.calls.is_empty(), "{from}: a request is left");
+    }
+}
+
+#[test]
+fn poll_waits_for_room_in_the_outbox() {
+    let mut asker = Asker::in_state("Waiting");
+    let usual = asker.engine.endpoint.limits.clone();
+    asker.engine.endpoint.limits = Arc::new(Limits { outbox_high_water: 0, ..(*usual).clone() });
+    asker.wait(RETRY_INTERVAL);
+    assert_eq!(asker.state(false), "Waiting");
+    asker.engine.endpoint.limits = usual;
+    asker.wait(RETRY_INTERVAL);
+    assert_eq!(asker.state(false), "Polling");
+}
+
+/// Returns the response to a question that has become a task with an id.
+fn created(question: &Value, id: &str) -> Value {
+    let mut created = state("working", true);
+    (created["jsonrpc"], created["id"]) = (json!("2.0"), question.clone());
+    created["result"]["task"]["taskId"] = json!(id);
+    created
+}
+
+#[test]
+fn task_is_followed_and_cancelled_late_by_an_id_of_bounded_length() {
+    for (length, is_valid) in [(super::MAX_TASK_ID, true), (super::MAX_TASK_ID + 1, false)] {
+        let id = "q".repeat(length);
+        let mut asker = Asker::in_state("Asked");
+        let (question, _) = asker.open.take().expect("a question");
+        asker.feed(&created(&question, &id));
+        assert_eq!(asker.state(false), if is_valid { "Waiting" } else { "Ended" });
+        let tasks = asker.engine.parked.as_mut().and_then(|parked| parked.tasks()).expect("the tasks");
+        let text = format!("{tasks:?}");
+        assert_eq!(text, format!("FollowedQuestions {{ questions: {}, .. }}", usize::from(is_valid)));
+
+        let mut asker = Asker::in_state("Asked");
+        let (question, _) = asker.open.clone().expect("a question");
+        asker.apply("end");
+        asker.feed(&created(&question, &id));
+        assert_eq!(asker.told.len(), usize::from(is_valid), "{length}");
+    }
+}
+
+#[test]
+fn late_tasks_are_cancelled_within_the_share_of_their_session() {
+    let mut asker = Asker::in_state("Asked");
+    let (question, _) = asker.open.clone().expect("a question");
+    asker.apply("end");
+    let share = u32::try_from(SESSION_SHARE).expect("small");
+    let limits = Limits { max_pending_calls: 2 * share, ..(*asker.engine.endpoint.limits).clone() };
+    asker.engine.endpoint.limits = Arc::new(limits);
+    for id in ["q-1", "q-2", "q-3", "q-4"] {
+        asker.feed(&created(&question, id));
+    }
+    let cancelled: Vec<&str> =
+        asker.told.iter().filter_map(|sent| sent["params"]["taskId"].as_str()).collect();
+    assert_eq!(cancelled, ["q-1", "q-2"]);
+}
+
+// covers: TASK-003
+#[test]
+#[expect(deprecated, reason = "supported until its removal")]
+fn questions_become_tasks_by_the_declaration_of_their_kind() {
+    let methods = ["sampling/createMessage", "elicitation/create", "roots/list"];
+    for (declared, expected) in [
+        (Capabilities::new(), [false, false, false]),
+        (Capabilities::new().with(Capability::SamplingTasks), [true, false, false]),
+        (Capabilities::new().with(Capability::ElicitationTasks), [false, true, false]),
+    ] {
+        assert_eq!(methods.map(|method| super::may_be_task(&declared, method)), expected);
     }
 }
