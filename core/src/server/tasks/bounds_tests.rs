@@ -4,8 +4,9 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::panic::AssertUnwindSafe;
 use core::time::Duration;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 
 use super::entry::{Owner, OwnerEntry, TaskRequest, TaskState};
 use super::store::{Milestone, StoreEffect};
@@ -190,7 +191,8 @@ fn created(milestone: Milestone) -> Option<Key> {
 
 #[test]
 fn check_of_the_sums_finds_each_that_is_wrong() {
-    let wrong: [(&str, fn(&mut TaskTable)); 5] = [
+    type Breakage = (&'static str, fn(&mut TaskTable));
+    let wrong: [Breakage; 5] = [
         ("bytes", |table| table.bytes += 1),
         ("running", |table| table.running += 1),
         ("tasks of an owner", |table| owner(table).count += 1),

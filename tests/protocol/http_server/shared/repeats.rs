@@ -493,3 +493,15 @@ fn client_with_later_events_of_the_earlier_owner_gets_the_answer_of_the_new_one(
     assert_done(&all, 0, again, 77);
     assert!(!has_call(&mut all, 0));
 }
+
+#[test]
+fn only_a_cancellation_cancels_a_call_elsewhere() {
+    let (mut all, id) = cluster(2);
+    for (method, cancels) in [("progress", false), ("cancelled", true)] {
+        let params = json!({"requestId": 7, "progressToken": 99, "progress": 1});
+        let message =
+            json!({"jsonrpc": "2.0", "method": format!("notifications/{method}"), "params": params});
+        all.post(0, &id, &message.to_string());
+        assert_eq!(!all.cancelled.is_empty(), cancels, "{method}");
+    }
+}
