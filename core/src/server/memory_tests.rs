@@ -11,7 +11,7 @@ use super::tasks::requests::TaskOptions;
 use super::tasks::table::TaskTable;
 use crate::calls::inbound::{Progress, SendStatus};
 use crate::entropy::Entropy;
-use crate::model::{ElicitSchema, LoggingLevel};
+use crate::model::{ElicitSchema, Implementation, LoggingLevel};
 use crate::server::{Call, Config, Engine, Event, InputRequired};
 use crate::slab::Key;
 use crate::tap::ChannelId;
@@ -90,14 +90,13 @@ impl Device {
         self.exhaust_but(0);
     }
 
-    /// Leaves the outbox so many bytes more. Returns its room.
-    fn exhaust_but(&mut self, extra: usize) -> usize {
+    /// Leaves the outbox so many bytes more.
+    fn exhaust_but(&mut self, extra: usize) {
         let none = usize::MAX / 4;
-        let limits = Limits { memory_reserve: none, max_id: 0, max_uri: 0, ..self.limits.clone() };
+        let limits = Limits { memory_reserve: none, max_id: 8, max_uri: 0, ..self.limits.clone() };
         let room = limits.message_room() + extra;
         self.engine.endpoint.channels.get_mut(self.channel.0).expect("open").outbox.reserve(room);
         self.engine.endpoint.limits = Arc::new(limits);
-        room
     }
 
     /// Sets the limit of the outbox to so many bytes beyond what is in that of a channel.
@@ -261,5 +260,52 @@ fn progress_of_a_task_takes_the_first_of_its_streams_with_room() {
             text.windows(10).any(|part| part == b"\"progress\"")
         };
         assert_eq!(streams.map(has_progress), expected, "{spare}");
+    }
+}
+
+// covers: TASK-108
+#[test]
+fn answers_about_a_task_fit_into_the_room_that_is_made_for_them_which_is_little_more() {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
+    });
+    let request = |id: i64, method: &str, member: &str, value: &str| {
+        let params = json!({member: value, "_meta": meta});
+        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+    };
+    // Makes a call a task. Escaped, each byte of its message is six.
+    let begin = |prepare: &dyn Fn(&mut Device)| {
+        let mut device = Device::new(|config| config.info(Implementation::new("s".repeat(3_000), "1")));
+        device.feed(&request(1, "tools/call", "name", "t"));
+        let call = device.calls.pop().expect("a call");
+        prepare(&mut device);
+        let options = TaskOptions::new().message("\u{1}".repeat(1_000));
+        device.engine.tasks(device.now).begin(&call, options).expect("room");
+        device.settle();
+        device
+    };
+    let outbox = |device: &mut Device| {
+        let outbox = device.engine.outbox(device.channel).expect("open");
+        (outbox.len(), outbox.capacity())
+    };
+    let least = (0..32_768).step_by(256).find_map(|extra| {
+        let mut device = begin(&|device| device.exhaust_but(extra));
+        let (length, room) = outbox(&mut device);
+        device.sent().pop()?.get("result").map(|_| (length, room))
+    });
+    let (length, room) = least.expect("an answer");
+    assert!((length..length + 4_096).contains(&room), "{length} {room}");
+    let mut device = begin(&|device| {
+        device.engine.endpoint.limits = Arc::new(Limits { memory_reserve: 1, ..device.limits.clone() });
+    });
+    for is_creation in [true, false] {
+        let (length, room) = outbox(&mut device);
+        assert!(length > 9_000 && room < 65_536, "{length} {room}");
+        let answer = device.sent().pop().expect("an answer");
+        if is_creation {
+            let id = answer["result"]["taskId"].as_str().expect("a task");
+            device.feed(&request(2, "tasks/get", "taskId", id));
+        }
     }
 }
