@@ -475,9 +475,9 @@ fn each_process_asks_with_ids_of_its_own() {
     let asked: Vec<Value> = (0..3).map(|at| ask(&mut all, at, &id, 5 + at as u32).1).collect();
     assert!(asked[0] != asked[1] && asked[1] != asked[2] && asked[2] != asked[0], "{asked:?}");
     // Progress of a question reaches the process that asked it, and no other one.
-    for at in 0..3 {
+    for (at, token) in asked.iter().enumerate() {
         all.drain();
-        let params = json!({"progressToken": asked[at], "progress": 1});
+        let params = json!({"progressToken": token, "progress": 1});
         let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
         all.post((at + 1) % 3, &id, &progress.to_string());
         for (other, web) in all.processes.iter_mut().enumerate() {
