@@ -11,8 +11,9 @@ use super::tasks::requests::TaskOptions;
 use super::tasks::table::TaskTable;
 use crate::calls::inbound::{Progress, SendStatus};
 use crate::entropy::Entropy;
-use crate::model::{ElicitSchema, LoggingLevel};
+use crate::model::{ElicitSchema, Implementation, LoggingLevel};
 use crate::server::{Call, Config, Engine, Event, InputRequired};
+use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::time::{Anchor, Instant};
 use crate::{Capabilities, Capability, Limits};
@@ -86,11 +87,22 @@ impl Device {
 
     /// Leaves the outbox the room of a short message, and no memory for its growth.
     fn exhaust(&mut self) {
+        self.exhaust_but(0);
+    }
+
+    /// Leaves the outbox so many bytes more.
+    fn exhaust_but(&mut self, extra: usize) {
         let none = usize::MAX / 4;
-        let limits = Limits { memory_reserve: none, max_id: 0, max_uri: 0, ..self.limits.clone() };
-        let room = limits.message_room();
+        let limits = Limits { memory_reserve: none, max_id: 8, max_uri: 0, ..self.limits.clone() };
+        let room = limits.message_room() + extra;
         self.engine.endpoint.channels.get_mut(self.channel.0).expect("open").outbox.reserve(room);
         self.engine.endpoint.limits = Arc::new(limits);
+    }
+
+    /// Sets the limit of the outbox to so many bytes beyond what is in that of a channel.
+    fn limit_outbox(&mut self, channel: ChannelId, spare: usize) {
+        let outbox_high_water = self.engine.outbox(channel).expect("open").len() + spare;
+        self.engine.endpoint.limits = Arc::new(Limits { outbox_high_water, ..self.limits.clone() });
     }
 
     /// Leaves no memory for any message.
@@ -209,4 +221,91 @@ fn question_of_a_task_without_memory_is_asked_later() {
     device.restore();
     device.advance(SECOND);
     assert_eq!(device.methods(), ["elicitation/create"]);
+}
+
+// covers: TASK-025
+#[test]
+fn status_of_a_task_is_told_below_the_limit_of_the_outbox() {
+    for (spare, methods) in [(0, &[""][..]), (1, &["", "notifications/tasks/status"])] {
+        let mut device = Device::new(|config| config);
+        let (_, run) = device.begin_task();
+        device.feed(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"}));
+        device.limit_outbox(device.channel, spare);
+        assert!(device.engine.tasks(device.now).working(run.id(), "half"));
+        assert_eq!(device.methods(), methods);
+    }
+}
+
+// covers: TASK-033, TASK-037
+#[test]
+fn progress_of_a_task_takes_the_first_of_its_streams_with_room() {
+    for (spare, expected) in [(0, [false, true]), (1, [true, false])] {
+        let mut device = Device::new(|config| config);
+        let (id, run) = device.begin_task();
+        let streams = [2, 3].map(|request| {
+            let (session, owner) = (Some(device.channel.0), Key { slot: 0, generation: 0 });
+            let stream = device.engine.exchanges().open_channel(device.now, session, owner, <_>::default());
+            let params = json!({"taskId": id});
+            let request =
+                json!({"jsonrpc": "2.0", "id": request, "method": "tasks/result", "params": params});
+            device.engine.handle_message(device.now, ChannelId(stream), request.to_string().into());
+            ChannelId(stream)
+        });
+        assert!(device.engine.endpoint.send(streams[0].0, 0, |out| out.extend_from_slice(b"{}\n")));
+        device.limit_outbox(streams[0], spare);
+        let sent = device.engine.progress(device.now, run.id(), Progress::new(1.0));
+        assert_eq!(sent, Ok(SendStatus::Queued));
+        let has_progress = |stream: ChannelId| {
+            let text = device.engine.peek_outbox(stream);
+            text.windows(10).any(|part| part == b"\"progress\"")
+        };
+        assert_eq!(streams.map(has_progress), expected, "{spare}");
+    }
+}
+
+// covers: TASK-108
+#[test]
+fn answers_about_a_task_fit_into_the_room_that_is_made_for_them_which_is_little_more() {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
+    });
+    let request = |id: i64, method: &str, member: &str, value: &str| {
+        let params = json!({member: value, "_meta": meta});
+        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+    };
+    // Makes a call a task. Escaped, each byte of its message is six.
+    let begin = |prepare: &dyn Fn(&mut Device)| {
+        let mut device = Device::new(|config| config.info(Implementation::new("s".repeat(3_000), "1")));
+        device.feed(&request(1, "tools/call", "name", "t"));
+        let call = device.calls.pop().expect("a call");
+        prepare(&mut device);
+        let options = TaskOptions::new().message("\u{1}".repeat(1_000));
+        device.engine.tasks(device.now).begin(&call, options).expect("room");
+        device.settle();
+        device
+    };
+    let outbox = |device: &mut Device| {
+        let outbox = device.engine.outbox(device.channel).expect("open");
+        (outbox.len(), outbox.capacity())
+    };
+    let least = (0..32_768).step_by(256).find_map(|extra| {
+        let mut device = begin(&|device| device.exhaust_but(extra));
+        let (length, room) = outbox(&mut device);
+        device.sent().pop()?.get("result").map(|_| (length, room))
+    });
+    let (length, room) = least.expect("an answer");
+    assert!((length..length + 4_096).contains(&room), "{length} {room}");
+    let mut device = begin(&|device| {
+        device.engine.endpoint.limits = Arc::new(Limits { memory_reserve: 1, ..device.limits.clone() });
+    });
+    for is_creation in [true, false] {
+        let (length, room) = outbox(&mut device);
+        assert!(length > 9_000 && room < 65_536, "{length} {room}");
+        let answer = device.sent().pop().expect("an answer");
+        if is_creation {
+            let id = answer["result"]["taskId"].as_str().expect("a task");
+            device.feed(&request(2, "tasks/get", "taskId", id));
+        }
+    }
 }

@@ -73,7 +73,6 @@ impl Exchanges<'_> {
         let (Some(c), Some(marker)) = (engine.endpoint.channels.get_mut(channel), Legacy::get()) else {
             return;
         };
-        c.allows_idless_errors = state.version >= Version::V2025_11_25; // DEC-004
         let memory = &engine.endpoint.memory;
         let mut session = LegacySession::new(state.version, &state.info, &state.capabilities, memory);
         session.initialized = state.is_initialized;

@@ -467,6 +467,41 @@ fn what_a_client_sends_reaches_the_process_that_waits_for_it() {
     assert!(all.processes.iter_mut().all(|web| !matches!(web.poll_event(), Some(Event::Call(_)))));
 }
 
+// covers: BASE-005
+#[test]
+fn each_process_asks_with_ids_of_its_own() {
+    let mut all = Cluster::new(3, Config::new);
+    let id = all.open(0, "2025-11-25");
+    let asked: Vec<Value> = (0..3).map(|at| ask(&mut all, at, &id, 5 + at as u32).1).collect();
+    assert!(asked[0] != asked[1] && asked[1] != asked[2] && asked[2] != asked[0], "{asked:?}");
+    // Progress of a question reaches the process that asked it, and no other one.
+    for (at, token) in asked.iter().enumerate() {
+        all.drain();
+        let params = json!({"progressToken": token, "progress": 1});
+        let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+        all.post((at + 1) % 3, &id, &progress.to_string());
+        for (other, web) in all.processes.iter_mut().enumerate() {
+            // It had not asked for progress.
+            let is_there = matches!(web.poll_event(), Some(Event::Diagnostic { .. }));
+            assert_eq!(is_there, other == at, "{at} {other}");
+        }
+    }
+}
+
+// covers: CANC-010, BATCH-004
+#[test]
+fn cancellation_in_a_batch_reaches_the_process_of_the_call() {
+    let mut all = Cluster::new(2, Config::new);
+    let id = all.open(0, "2025-03-26");
+    all.post(0, &id, &legacy_request(7, "tools/call", ECHO_PARAMS));
+    let running = call(&mut all.processes[0], &mut |_| {});
+    let cancel = r#"[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}]"#;
+    let x = all.post(1, &id, cancel);
+    assert_eq!(all.processes[1].response(x).status, 202);
+    let event = all.processes[0].poll_event();
+    assert!(matches!(&event, Some(Event::Cancelled { call, .. }) if *call == running.id()), "{event:?}");
+}
+
 // covers: HTTP-056
 #[test]
 fn message_that_waits_at_one_process_is_sent_where_the_stream_is() {

@@ -533,3 +533,14 @@ fn sessions_that_move_between_servers_are_found_by_their_id_alone() {
         }
     }
 }
+
+#[test]
+fn session_that_a_shutdown_ends_is_not_written_down() {
+    let mut web = harness(Config::new());
+    let id = open_session(&mut web, "2025-11-25");
+    post(&mut web, &id, &legacy_request(2, "tools/call", ECHO_PARAMS));
+    let _call = web.expect_call();
+    assert!(web.server.snapshots().save(&id).is_some());
+    web.server.shutdown(web.now, secs(5));
+    assert_eq!(web.server.snapshots().save(&id), None);
+}

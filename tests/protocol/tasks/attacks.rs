@@ -1,8 +1,10 @@
 //! Clients that go away, cancel, do not read, or send too much while tasks run.
 
 use mcp_proto::server::{TaskLimits, TaskOptions};
-use mcp_proto::{RpcError, UseError};
-use mcp_tests::harness::build::{legacy_request, notification, result_response};
+use mcp_proto::{Capability, RpcError, UseError};
+use mcp_tests::harness::build::{
+    initialize_request, legacy_request, modern_request, notification, result_response,
+};
 use mcp_tests::harness::{Chunker, ServerHarness};
 use serde_json::{Value, json};
 
@@ -100,6 +102,7 @@ fn nothing_of_a_run_shows_the_id_of_its_task() {
         format!("{:?}", run.task_id()),
     ];
     assert!(texts.iter().all(|text| !text.contains(&id)));
+    assert!(texts[0].contains("RunId(…)"), "{}", texts[0]);
     assert_eq!(engine.notify(now, run.channel(), "harbor/x", None::<&Value>), Err(UseError::Closed));
     complete(&mut harness, &run, &dredged());
     let mut other = modern_harness(Chunker::Whole);
@@ -171,4 +174,88 @@ fn begin_uses_up_the_offer_of_a_call() {
     let run = harness.expect_call();
     let now = harness.now;
     assert!(harness.pipe.engine().tasks(now).begin(&run, TaskOptions::new()).is_err(), "a run is no request");
+}
+
+// covers: TASK-103
+#[test]
+fn call_that_may_not_become_a_task_names_what_its_client_lacks() {
+    let mut legacy = legacy_harness(table(), Chunker::Whole);
+    let mut other = modern_harness(Chunker::Whole);
+    let params = json!({"name": "dredge"});
+    for (harness, request, missing) in [
+        (&mut legacy, legacy_request(1, "tools/call", params.clone()), Capability::ToolTasks),
+        (&mut other, modern_request(1, "tools/call", params), Capability::TasksExtension),
+    ] {
+        let call = harness.expect_call_for(&request);
+        let now = harness.now;
+        let refused = harness.pipe.engine().tasks(now).begin(&call, TaskOptions::new());
+        assert_eq!(refused, Err(UseError::MissingPeerCapability(missing)));
+    }
+}
+
+#[test]
+fn server_says_how_many_tasks_run_at_a_time() {
+    for (limits, expected) in [
+        (TaskLimits::new(), 64),
+        (TaskLimits::new().max_running(3), 3),
+        (TaskLimits::new().max_running(0), 1),
+    ] {
+        let mut harness = harness_with(table().limits(limits), Chunker::Whole);
+        let now = harness.now;
+        assert_eq!(harness.pipe.engine().tasks(now).max_running(), expected);
+    }
+    let mut harness = ServerHarness::server(super::config(), Chunker::Whole);
+    let now = harness.now;
+    assert_eq!(harness.pipe.engine().tasks(now).max_running(), 0, "there are no tasks");
+}
+
+// covers: TASK-036
+#[test]
+fn arguments_of_a_task_that_runs_at_once_are_not_kept() {
+    let limits = TaskLimits::new().max_bytes(2 * 256).max_running(1);
+    let mut harness = harness_with(table().limits(limits), Chunker::Whole);
+    begin(&mut harness, &modern_call(1));
+    let call = harness.expect_call_for(&modern_call(2));
+    let now = harness.now;
+    let refused = harness.pipe.engine().tasks(now).begin(&call, TaskOptions::new());
+    assert!(matches!(refused, Err(UseError::Full(_))), "those of one that waits are: {refused:?}");
+}
+
+#[test]
+fn runs_and_requests_for_results_are_no_live_calls() {
+    let mut harness = legacy_harness(table(), Chunker::Whole);
+    let runs: Vec<_> = (1..=3).map(|id| begin(&mut harness, &legacy_call(id))).collect();
+    harness.feed_message(&task_request(10, "tasks/result", &runs[0].0));
+    harness.feed_message(&task_request(11, "tasks/result", &runs[1].0));
+    assert_eq!(harness.pipe.engine().live_calls(), 0);
+    let _call = harness.expect_call_for(&legacy_request(12, "tools/call", json!({"name": "dredge"})));
+    assert_eq!(harness.pipe.engine().live_calls(), 1);
+    // A run knows the client of its session.
+    let peer = harness.pipe.engine().peer(&runs[0].1);
+    assert!(peer.info().is_some() && peer.has(Capability::ElicitationForm));
+}
+
+// covers: LIFE-006, TASK-021, TASK-025
+#[test]
+fn client_is_not_asked_or_told_before_its_handshake_or_after_its_end() {
+    for has_ended in [false, true] {
+        let mut harness = harness_with(table(), Chunker::Whole);
+        let mut handshake = initialize_request(0, LEGACY.as_str());
+        handshake["params"]["capabilities"] = json!({"elicitation": {}});
+        harness.feed_message(&handshake);
+        harness.expect_reply();
+        if has_ended {
+            harness.feed_message(&notification("notifications/initialized", Value::Null));
+            harness.take_event_texts();
+        }
+        let (id, run) = begin(&mut harness, &legacy_call(1));
+        harness.feed_message(&task_request(2, "tasks/result", &id));
+        if has_ended {
+            harness.eof();
+        }
+        let now = harness.now;
+        assert!(harness.pipe.engine().tasks(now).working(run.id(), "half"));
+        harness.need_input(&run, &form("basin"), b"").expect("possible");
+        harness.assert_nothing_sent();
+    }
 }

@@ -293,6 +293,23 @@ fn listener_gets_the_state_of_its_tasks() {
     harness.assert_idle();
 }
 
+// covers: TASK-126, SUB-020
+#[test]
+fn listener_that_is_cancelled_is_told_nothing_more() {
+    let mut harness = modern_harness(Chunker::Whole);
+    let (id, run) = begin(&mut harness, &modern_call(1));
+    for request in [5, 7] {
+        let filter = json!({"notifications": {"taskIds": [id]}});
+        harness.feed_message(&modern(request, "subscriptions/listen", filter));
+    }
+    harness.take_sent();
+    harness.feed_message(&notification("notifications/cancelled", json!({"requestId": 5})));
+    harness.take_sent();
+    complete(&mut harness, &run, &dredged());
+    let told = harness.expect_reply();
+    assert_eq!(told["params"]["_meta"], json!({"io.modelcontextprotocol/subscriptionId": 7}));
+}
+
 // covers: TASK-103, TASK-108, TASK-116
 #[test]
 fn ttl_is_that_of_the_server_whatever_the_request_says() {

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use mcp_proto::http::server::{Config, ExchangeId};
 use mcp_proto::server::{Authorization, ConnectionInfo, Event, Identity, TaskLimits, TaskOptions};
-use mcp_proto::{Anchor, ChannelId, Entropy, Instant};
+use mcp_proto::{Anchor, ChannelId, Entropy, Instant, Progress, SendStatus};
 use mcp_tests::harness::HttpServerHarness;
 use serde_json::{Value, json};
 
@@ -296,4 +296,121 @@ fn run_of_task_has_address_of_its_creator() {
     let again = web.expect_call();
     assert!(again.answer("basin").is_some());
     assert_eq!(again.caller().peer_ip(), Some([192, 0, 2, 1].into()));
+}
+
+/// Returns the requests for input that were sent on streams.
+fn questions(web: &HttpServerHarness, streams: &[ExchangeId]) -> Vec<Value> {
+    let messages = streams.iter().flat_map(|x| web.response(*x).messages());
+    messages.filter(|message| message["method"] == "elicitation/create").collect()
+}
+
+// covers: TASK-021, TASK-022
+#[test]
+fn question_prefers_a_stream_that_is_read_to_one_that_may_be_resumed() {
+    for is_read in [true, false] {
+        let mut web = harness(Config::new());
+        let session = open_session(&mut web);
+        let (id, run) = begin(&mut web, &session);
+        let left = post(&mut web, &session, &super::task_request(3, "tasks/result", &id));
+        let read = post(&mut web, &session, &super::task_request(4, "tasks/result", &id));
+        web.advance(secs(5));
+        web.close_exchange(left);
+        if !is_read {
+            web.close_exchange(read);
+        }
+        let now = web.now;
+        web.server.engine().need_input(now, &run, &form("basin"), b"").expect("possible");
+        web.advance(secs(1));
+        assert_eq!(questions(&web, &[read]).len(), usize::from(is_read));
+        let begun = web.response(left).events().first().expect("the first event").id.clone();
+        let fields = [("Mcp-Session-Id", &*session), ("Last-Event-ID", &begun)];
+        let resumed = web.send_request("GET", "/mcp", &fields, "");
+        web.transmit_all();
+        assert_eq!(questions(&web, &[resumed]).len(), usize::from(!is_read));
+    }
+}
+
+// covers: TASK-021, TASK-036
+#[test]
+fn questions_of_tasks_have_a_share_of_the_requests_of_a_server_in_each_session() {
+    let mut limits = mcp_proto::Limits::default();
+    (limits.max_pending_calls, limits.max_inputs) = (16, 2);
+    let mut web = HttpServerHarness::new(config().limits(limits), Config::new());
+    let now = web.now;
+    web.server.set_tasks(now, table());
+    for _ in 0..2 {
+        let session = open_session(&mut web);
+        let mut streams = Vec::new();
+        for request in 0..3 {
+            let (id, run) = begin(&mut web, &session);
+            streams.push(post(&mut web, &session, &super::task_request(10 + request, "tasks/result", &id)));
+            let now = web.now;
+            web.server.engine().need_input(now, &run, &super::forms(&["a", "b"]), b"").expect("possible");
+        }
+        web.advance(secs(1));
+        let asked = questions(&web, &streams);
+        assert_eq!(asked.len(), 4, "a quarter");
+        // An answer makes room for one more.
+        let answer = json!({"jsonrpc": "2.0", "id": asked[0]["id"], "result": {"action": "decline"}});
+        post(&mut web, &session, &answer);
+        web.advance(secs(1));
+        assert_eq!(questions(&web, &streams).len(), 5);
+    }
+}
+
+// covers: TASK-033
+#[test]
+fn progress_of_a_task_goes_to_a_stream_that_its_session_reads() {
+    let mut web = harness(Config::new());
+    let session = open_session(&mut web);
+    let mut call = super::legacy_call(2);
+    call["params"]["_meta"] = json!({"progressToken": "p"});
+    post(&mut web, &session, &call);
+    let call = web.expect_call();
+    let now = web.now;
+    web.server.engine().tasks(now).begin(&call, TaskOptions::new()).expect("room");
+    web.transmit_all();
+    let run = web.expect_call();
+    let report = |web: &mut HttpServerHarness, value: f64| {
+        let now = web.now;
+        let sent = web.server.engine().progress(now, run.id(), Progress::new(value)).expect("open");
+        web.advance(secs(1));
+        sent
+    };
+    assert_eq!(report(&mut web, 1.0), SendStatus::Dropped, "nobody reads");
+    let id = run.task_id().expect("a run");
+    let stream = post(&mut web, &session, &super::task_request(3, "tasks/result", id.as_str()));
+    assert_eq!(report(&mut web, 2.0), SendStatus::Queued);
+    let sent = web.response(stream).messages();
+    assert_eq!((sent.len(), &sent[0]["params"]["progress"]), (1, &json!(2)));
+}
+
+// covers: TASK-034
+#[test]
+fn run_of_task_is_made_for_the_party_of_its_call() {
+    let mut engine = mcp_proto::server::Engine::new(Arc::new(config()));
+    let now = Instant::ZERO;
+    engine.set_tasks(now, table().limits(TaskLimits::new().max_running(1)));
+    let next = |engine: &mut mcp_proto::server::Engine| {
+        let Some(Event::Call(call)) = engine.poll_event(now) else { panic!("a call") };
+        call
+    };
+    let mut runs = Vec::new();
+    for name in ["alice", "bob"] {
+        let channel = engine.open_channel(now);
+        engine.set_authorization(channel, Some(Authorization::new(Identity::new(name).scopes("dig"))));
+        engine.handle_message(now, channel, super::modern_call(1).to_string().into());
+        let call = next(&mut engine);
+        engine.tasks(now).begin(&call, TaskOptions::new()).expect("room");
+        if runs.is_empty() {
+            runs.push(next(&mut engine));
+        }
+    }
+    // The second one had to wait for its turn.
+    engine.complete(now, runs[0].id(), &dredged()).expect("open");
+    runs.push(next(&mut engine));
+    for (run, name) in runs.iter().zip(["alice", "bob"]) {
+        let party = run.authorization().expect("a party");
+        assert_eq!((party.principal(), party.scopes().as_str()), (name, "dig"));
+    }
 }

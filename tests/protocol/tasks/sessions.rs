@@ -87,14 +87,30 @@ fn deleted_session_ends_its_tasks_and_answers_those_who_wait() {
     web.server.engine().complete(now, kept.id(), &dredged()).expect("that of the other session");
 }
 
+// covers: TASK-034
+#[test]
+fn session_that_is_deleted_during_the_shutdown_leaves_its_tasks_to_the_next_process() {
+    let mut web = http_harness(Config::new());
+    let session = open_session(&mut web);
+    let (_, run) = begin_over_http(&mut web, &session);
+    web.server.shutdown(web.now, secs(60));
+    web.send_request("DELETE", "/mcp", &[("Mcp-Session-Id", &session)], "");
+    while let Some(event) = web.poll_event() {
+        assert!(!matches!(event, Event::Cancelled { .. }), "{event:?}");
+    }
+    let now = web.now;
+    web.server.engine().complete(now, run.id(), &dredged()).expect("the run goes on");
+}
+
 // covers: TASK-038
 #[test]
 fn left_stream_of_a_result_frees_its_place_and_the_task_goes_on() {
     let mut web = HttpServerHarness::new(super::config(), Config::new());
     let now = web.now;
-    web.server.set_tasks(now, table().limits(TaskLimits::new().max_waiting_requests(2)));
+    web.server.set_tasks(now, table().limits(TaskLimits::new().max_waiting_requests(3)));
     let session = open_session(&mut web);
     let (id, run) = begin_over_http(&mut web, &session);
+    let open = post(&mut web, &session, &task_request(9, "tasks/result", &id));
     // Left before its response begins, and later, when its messages are kept for the client.
     for (at, wait) in [(0, 0), (1, 2), (2, 2), (3, 0), (4, 2)] {
         let x = post(&mut web, &session, &task_request(10 + at, "tasks/result", &id));
@@ -106,7 +122,9 @@ fn left_stream_of_a_result_frees_its_place_and_the_task_goes_on() {
     let now = web.now;
     web.server.engine().complete(now, run.id(), &dredged()).expect("the task goes on");
     web.transmit_all();
-    assert_eq!(web.response(x).message()["result"]["content"], dredged()["content"]);
+    for x in [open, x] {
+        assert_eq!(web.response(x).message()["result"]["content"], dredged()["content"]);
+    }
 }
 
 // covers: TASK-021

@@ -47,6 +47,16 @@ impl Store {
         count
     }
 
+    /// Carries out the next save alone.
+    fn save_one(&mut self, harness: &mut ServerHarness) {
+        let now = harness.now;
+        let effect = harness.pipe.engine().tasks(now).poll_store();
+        let Some(StoreEffect::Save { id, version, record }) = effect else { panic!("{effect:?}") };
+        self.0.insert(id.clone(), (version, record));
+        harness.pipe.engine().tasks(now).handle_saved(&id, version, true);
+        harness.pump();
+    }
+
     /// Starts a server over the records.
     pub(super) fn restart(&self) -> ServerHarness {
         let mut harness = harness_with(table().stored(), Chunker::Whole);
@@ -165,6 +175,26 @@ fn task_that_had_not_run_runs_after_a_restart_and_one_that_had_fails() {
     complete(&mut harness, &run, &dredged());
     store.work(&mut harness, true);
     assert_eq!(get(&mut harness, &ids[1])["status"], "completed");
+}
+
+#[test]
+fn task_whose_start_is_stored_during_the_shutdown_runs_after_the_restart() {
+    let (mut harness, mut store) = (harness_with(table().stored(), Chunker::Whole), Store::default());
+    begin(&mut harness, &modern_call(1));
+    store.save_one(&mut harness);
+    harness.take_sent();
+    // It has its turn, of which the store does not know yet.
+    let now = harness.now;
+    harness.pipe.engine().shutdown(now, secs(1));
+    store.save_one(&mut harness);
+    let events = harness.take_event_texts();
+    assert!(!events.iter().any(|event| event.contains("call")), "{events:?}");
+    assert_eq!(store.work(&mut harness, true), 1, "it waits for its turn again");
+    let mut harness = store.restart();
+    store.work(&mut harness, true);
+    let run = harness.expect_call();
+    assert!(run.is_task_run());
+    assert_eq!((run.attempt(), run.state()), (0, None));
 }
 
 #[test]

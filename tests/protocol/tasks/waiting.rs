@@ -228,3 +228,28 @@ fn pages_of_the_list_are_bounded_in_bytes() {
     }
     assert_eq!(listed, 40);
 }
+
+// covers: TASK-026
+#[test]
+fn page_of_the_list_ends_at_32_kibibytes() {
+    // The text of a task without its message.
+    let mut rest = 0;
+    for (message, expected) in [(1, 2), (0, 2), (1, 1), (2, 1)] {
+        let mut harness = harness_with(table(), Chunker::Whole);
+        harness.open_session_with(LEGACY, &json!({}));
+        let message = if rest == 0 { 1 } else { (32 << 10) - rest + message - 1 };
+        for id in 0..2 {
+            let call = harness.expect_call_for(&legacy_call(id));
+            let now = harness.now;
+            let options = TaskOptions::new().message("x".repeat(message));
+            harness.pipe.engine().tasks(now).begin(&call, options).expect("room");
+            harness.pump();
+            harness.take_sent();
+            harness.take_event_texts();
+        }
+        harness.feed_message(&legacy_request(600, "tasks/list", json!({})));
+        let page = harness.expect_reply()["result"]["tasks"].as_array().expect("a page").clone();
+        assert_eq!(page.len(), expected, "{message}");
+        rest = page[0].to_string().len() - message;
+    }
+}

@@ -3,16 +3,22 @@
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
+use core::panic::AssertUnwindSafe;
 use core::time::Duration;
+use std::panic::catch_unwind;
 
-use super::entry::{Owner, TaskRequest, TaskState};
+use super::entry::{Owner, OwnerEntry, TaskRequest, TaskState};
 use super::store::{Milestone, StoreEffect};
 use super::table::{NewTask, TaskLimits, TaskTable};
 use super::table_tests::{MODERN, alice, asking, new_task, result, save, table};
-use crate::error::UseError;
+use crate::error::{CallError, UseError};
 use crate::limits::Limit;
 use crate::model::TaskId;
 use crate::raw::RawJson;
+use crate::slab::Key;
+use crate::slab::list::List;
+use crate::sync::Arc;
 use crate::time::Instant;
 
 // covers: TASK-036
@@ -84,6 +90,127 @@ fn bytes_are_bounded_for_each_owner_and_for_tasks_without_one() {
     table.create(Instant::ZERO, new_task(MODERN, Owner::Holder)).expect("two without an owner");
     let third = table.create(Instant::ZERO, new_task(MODERN, Owner::Holder));
     assert_eq!(third, Err(UseError::Full(Limit::Tasks)));
+}
+
+#[test]
+fn everything_that_is_kept_for_a_task_is_charged_once() {
+    let json = |bytes| RawJson::new(format!("\"{}\"", "x".repeat(bytes - 2))).expect("JSON");
+    let text = |bytes| String::from("x").repeat(bytes);
+    let mut request = asking(&["", ""]);
+    request.params = alloc::vec![b' '; 3].into();
+    request.state = alloc::vec![b' '; 5].into();
+    request.meta = Some((0, alloc::vec![b' '; 7].into()));
+    request.answers =
+        alloc::vec![(text(11).into(), Ok(json(13))), (text(17).into(), Err(CallError::Cancelled)),];
+    for (question, sizes) in request.questions.iter_mut().zip([[19, 23, 29, 31], [37, 41, 43, 47]]) {
+        question.name = text(sizes[0]).into();
+        question.key = Some(text(sizes[1]));
+        question.params = alloc::vec![b' '; sizes[2]].into();
+        question.answer = Some(Ok(json(sizes[3])));
+    }
+    assert_eq!(request.len(), 3 + 5 + 7 + 11 + 13 + 17 + 19 + 23 + 29 + 31 + 37 + 41 + 43 + 47);
+}
+
+// covers: TASK-036, TASK-120
+#[test]
+fn keys_that_a_task_has_used_are_charged_until_its_end() {
+    let size = 256 + asking(&["boat", "basin"]).len() + (4 + 16) + (5 + 16);
+    for (max_bytes, expected) in [(size - 1, Err(UseError::Full(Limit::TaskBytes))), (size, Ok(()))] {
+        let mut table = table(0, false).limits(TaskLimits::new().max_bytes(max_bytes));
+        let key = table.create(Instant::ZERO, new_task(MODERN, alice())).expect("room");
+        assert_eq!(table.take_turn(), Some(key));
+        table.take_request(key).expect("its arguments");
+        assert_eq!(table.suspend(Instant::ZERO, key, asking(&["boat", "basin"])), expected);
+        assert_eq!(table.get(key).map(|task| task.len()), Some(if expected.is_ok() { size } else { 256 }));
+        table.cancel(Instant::ZERO, key);
+        assert_eq!(table.bytes, 256);
+    }
+}
+
+#[test]
+fn equal_metadata_of_requests_in_a_row_is_kept_once() {
+    let mut table = table(0, false);
+    let texts = ["{}", "{}", "[1]", "[1]"];
+    let kept = texts.map(|text| {
+        let mut request = TaskRequest { meta: Some((0, text.as_bytes().into())), ..TaskRequest::default() };
+        table.share_meta(&mut request);
+        request.meta.expect("metadata").1
+    });
+    assert!(kept.iter().zip(texts).all(|(kept, text)| **kept == *text.as_bytes()));
+    assert!(Arc::ptr_eq(&kept[0], &kept[1]) && Arc::ptr_eq(&kept[2], &kept[3]));
+}
+
+// covers: TASK-036
+#[test]
+fn task_runs_at_once_if_there_is_a_place_and_none_waits_before_it() {
+    let mut table = table(0, false).limits(TaskLimits::new().max_running(2));
+    let create =
+        |table: &mut TaskTable| table.create(Instant::ZERO, new_task(MODERN, alice())).expect("room");
+    let mut places = Vec::new();
+    for _ in 0..2 {
+        places.push(table.has_place());
+        create(&mut table);
+        places.push(table.has_place());
+        assert!(table.take_turn().is_some());
+    }
+    places.push(table.has_place());
+    assert_eq!(places, [true, false, true, false, false]);
+}
+
+#[test]
+fn keys_of_tasks_that_are_gone_are_removed_before_they_are_many() {
+    let queued = |table: &TaskTable| match &table.store {
+        Some(store) => store.unsaved.len(),
+        None => table.queue_len(),
+    };
+    for live in [0, 10, 100] {
+        // Without a store they wait for their turns, and with one to be saved.
+        for is_stored in [false, true] {
+            let mut table = table(0, is_stored).limits(TaskLimits::new().max_running(1_000));
+            let create =
+                |table: &mut TaskTable| table.create(Instant::ZERO, new_task(MODERN, alice())).expect("room");
+            let keys: Vec<Key> = (0..live).map(|_| create(&mut table)).collect();
+            let most = (0..1_000).map(|_| {
+                let key = create(&mut table);
+                table.remove(key);
+                queued(&table)
+            });
+            // The table has `live + 1` tasks then. Fewer keys would be searched too often.
+            assert_eq!(most.max(), Some(2 * (live + 1) + 33), "{live} {is_stored}");
+            table.check_sums();
+            let mut next = || if is_stored { created(save(&mut table, true)) } else { table.take_turn() };
+            assert!(keys.iter().all(|key| next() == Some(*key)), "the others keep their places");
+            assert_eq!(next(), None);
+        }
+    }
+}
+
+fn created(milestone: Milestone) -> Option<Key> {
+    if let Milestone::Created(key) = milestone { Some(key) } else { None }
+}
+
+#[test]
+fn check_of_the_sums_finds_each_that_is_wrong() {
+    type Breakage = (&'static str, fn(&mut TaskTable));
+    let wrong: [Breakage; 5] = [
+        ("bytes", |table| table.bytes += 1),
+        ("running", |table| table.running += 1),
+        ("tasks of an owner", |table| owner(table).count += 1),
+        ("bytes of an owner", |table| owner(table).bytes += 1),
+        ("owner without tasks", |table| owner(table).tasks = List::new()),
+    ];
+    for (name, break_it) in wrong {
+        let mut table = table(0, false);
+        table.create(Instant::ZERO, new_task(MODERN, alice())).expect("room");
+        table.check_sums();
+        break_it(&mut table);
+        assert!(catch_unwind(AssertUnwindSafe(|| table.check_sums())).is_err(), "{name}");
+    }
+}
+
+fn owner(table: &mut TaskTable) -> &mut OwnerEntry {
+    let key = table.find_owner(&alice()).expect("an owner");
+    table.owners.get_mut(key).expect("an owner")
 }
 
 // covers: TASK-036

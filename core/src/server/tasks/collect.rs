@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::TaskContext;
-use super::entry::{Question, TaskState};
+use super::entry::Question;
 use super::host::{RETRY_DELAY, ServerTasks};
 use super::store::{Detail, text_room, write_members, write_with_related_task};
 use crate::calls::endpoint::EndpointTimer;
@@ -24,8 +24,9 @@ use crate::version::Version;
 impl ServerTasks {
     /// Asks the questions of a task that are not asked yet, if a client waits for its result (TASK-021, TASK-022).
     pub(super) fn ask(&mut self, cx: &mut TaskContext<'_>, task: Key) {
-        let Some(entry) = self.table.get(task) else { return };
-        if entry.state != TaskState::Asking || entry.version >= Version::V2026_07_28 {
+        // Nobody collects the result of a task of 2026-07-28, so it finds no stream below.
+        let count = self.table.get(task).map_or(0, |entry| entry.questions().len());
+        if count == 0 {
             return;
         }
         let Some((stream, root)) = self.reachable_collector(cx, task) else {
@@ -37,7 +38,6 @@ impl ServerTasks {
         let capabilities =
             session(cx.endpoint, root).map(|s| Capabilities::read(s.capabilities().as_bytes()));
         let capabilities = capabilities.unwrap_or_default();
-        let count = self.table.get(task).map_or(0, |entry| entry.questions().len());
         // By index, because an answer that is recorded below may end the round.
         for at in 0..count {
             let Some(entry) = self.table.get(task) else { return };
@@ -90,17 +90,17 @@ impl ServerTasks {
             else {
                 continue;
             };
-            let can_answer = session.initialized && !session.is_stateless && c.input_end.is_none();
-            if can_answer && c.role.stream.is_left() {
-                // It may be resumed, but a stream that is read now is better.
-                left.get_or_insert((stream, root));
-            } else if can_answer && !c.role.stream.is_unreachable() {
+            if !session.initialized || session.is_stateless || c.input_end.is_some() {
+                continue;
+            }
+            // None is unreachable: such a stream was abandoned.
+            if !c.role.stream.is_left() {
                 return Some((stream, root));
             }
+            // It may be resumed, but a stream that is read now is better.
+            left.get_or_insert((stream, root));
         }
-        left.filter(|(stream, _)| {
-            cx.endpoint.channels.get(*stream).is_some_and(|c| !c.role.stream.is_unreachable())
-        })
+        left
     }
 
     /// Returns whether a client without a session waits for the result: it cannot be asked.

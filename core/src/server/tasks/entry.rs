@@ -540,6 +540,20 @@ mod tests {
     use super::*;
 
     #[test]
+    #[should_panic(expected = "the waiting requests of each party")]
+    fn check_of_held_calls_finds_a_wrong_number() {
+        let mut held = HeldCalls::default();
+        held.insert(
+            Key { slot: 1, generation: 0 },
+            Held::Result(Key { slot: 2, generation: 0 }),
+            Owner::Holder,
+        );
+        held.check();
+        held.by_party.clear();
+        held.check();
+    }
+
+    #[test]
     fn task_and_its_slot_fit_in_320_bytes() {
         assert!(size_of::<TaskEntry>() + 16 <= 320, "{}", size_of::<TaskEntry>());
     }

@@ -672,3 +672,34 @@ impl TaskListeners {
         assert_eq!(listed, self.by_task.len(), "both indexes of listeners agree");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_of_a_request_or_of_a_channel_are_removed_and_no_others() {
+        let key = |slot| Key { slot, generation: 0 };
+        let ids = [RequestId::int(-1), RequestId::int(7), RequestId::from_json(b"\"7\"", 64).expect("an id")];
+        let mut listeners = TaskListeners::default();
+        listeners.remove(key(1), None);
+        let mut known = Vec::new();
+        for task in [10, 11] {
+            for channel in [1, 2, 3] {
+                for id in &ids {
+                    listeners.add(key(task), key(channel), id);
+                    known.push((key(task), key(channel), id.clone()));
+                }
+            }
+        }
+        for (channel, id) in
+            [(2, Some(&ids[1])), (1, None), (3, Some(&ids[2])), (1, Some(&ids[0])), (2, None)]
+        {
+            listeners.remove(key(channel), id);
+            known.retain(|(_, other, of)| *other != key(channel) || id.is_some_and(|id| of != id));
+            assert!(listeners.by_task.keys().eq(&known), "{channel} {id:?}");
+            let listed: usize = listeners.by_channel.values().map(Vec::len).sum();
+            assert_eq!(listed, known.len());
+        }
+    }
+}

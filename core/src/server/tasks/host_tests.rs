@@ -5,9 +5,13 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::panic::AssertUnwindSafe;
 use core::time::Duration;
+use std::panic::catch_unwind;
 
 use super::TaskOffer;
+use super::entry::{Held, Owner};
+use super::host::ServerTasks;
 use super::requests::TaskOptions;
 use super::store::StoreEffect;
 use super::table::{TaskLimits, TaskTable};
@@ -18,8 +22,9 @@ use crate::limits::Limits;
 use crate::methods::Capability;
 use crate::model::{CallToolResult, ElicitParams, ElicitSchema, InputRequest, InputRequests};
 use crate::raw::RawJson;
-use crate::rpc::RpcError;
+use crate::rpc::{RequestId, RpcError};
 use crate::server::{Call, Config, Engine, Event, Identity};
+use crate::slab::Key;
 use crate::tap::ChannelId;
 use crate::testing::{Rng, rounds};
 use crate::time::{Anchor, Instant};
@@ -74,11 +79,50 @@ impl World {
             self.engine
                 .set_authorization(channel, Some(crate::server::Authorization::new(Identity::new(who))));
         }
+        self.begin_channel(channel, is_legacy);
+    }
+
+    fn begin_channel(&mut self, channel: ChannelId, is_legacy: bool) -> ChannelId {
         if is_legacy {
             self.send(channel, r#"{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"x","version":"1"}}}"#);
             self.send(channel, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         }
         self.channels.push((channel, is_legacy));
+        channel
+    }
+
+    /// Opens a channel, with or without a session.
+    fn connect(&mut self, is_legacy: bool) -> ChannelId {
+        let channel = self.engine.open_channel(self.now);
+        self.begin_channel(channel, is_legacy)
+    }
+
+    /// Makes a call a task.
+    fn begin(&mut self, channel: ChannelId, is_legacy: bool, ttl: u64) {
+        let members = if is_legacy { r#""task":{}"# } else { META };
+        self.next_id += 1;
+        let id = self.next_id;
+        self.send(
+            channel,
+            &format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t",{members}}}}}"#
+            ),
+        );
+        self.poll();
+        let call = self.calls.pop().expect("a call");
+        let options = TaskOptions::new().ttl(Duration::from_secs(ttl));
+        self.engine.tasks(self.now).begin(&call, options).expect("room");
+        self.poll();
+    }
+
+    fn advance(&mut self, secs: u64) {
+        let until = self.now + Duration::from_secs(secs);
+        while let Some(at) = self.engine.poll_timeout().filter(|at| *at <= until) {
+            self.now = at.max(self.now);
+            self.engine.handle_timeout(self.now);
+            self.poll();
+        }
+        self.now = until;
     }
 
     fn request(&mut self) {
@@ -300,5 +344,78 @@ fn polls_leave_nothing_behind() {
             }
         }
         assert!(checks > 0, "nothing was checked");
+    }
+}
+
+// covers: TASK-034
+#[test]
+fn tasks_of_each_session_end_after_its_own_grace_period() {
+    for graces in [[2, 5], [5, 2], [3, 3]] {
+        let mut world = World::new(0);
+        for grace in graces {
+            let session = world.connect(true);
+            world.begin(session, true, 3_600);
+            world.engine.end_input(world.now, session.0, &Fault::Eof, Duration::from_secs(grace));
+        }
+        for second in 1..=6 {
+            world.advance(1);
+            let left = graces.iter().filter(|grace| **grace > second).count();
+            assert_eq!(world.engine.tasks(world.now).len(), left, "{graces:?} {second}");
+        }
+    }
+}
+
+// covers: TASK-035, TASK-131
+#[test]
+fn task_of_2026_07_28_on_a_connection_with_a_session_belongs_to_whoever_knows_its_id() {
+    let mut world = World::new(0);
+    let (session, other) = (world.connect(true), world.connect(false));
+    world.begin(session, false, 3_600);
+    let id = world.ids[0].clone();
+    for channel in [session, other] {
+        world.send(
+            channel,
+            &format!(
+                r#"{{"jsonrpc":"2.0","id":9,"method":"tasks/get","params":{{"taskId":"{id}",{META}}}}}"#
+            ),
+        );
+        let answer = world.engine.outbox(channel).expect("open").pop_message().expect("an answer");
+        let answer: serde_json::Value = serde_json::from_slice(&answer).expect("JSON");
+        assert_eq!(answer["result"]["status"], "working", "{answer}");
+    }
+}
+
+#[test]
+fn expiry_of_a_task_that_is_gone_is_forgotten_while_the_server_is_idle() {
+    let mut world = World::new(0);
+    let (session, other) = (world.connect(true), world.connect(false));
+    world.begin(other, false, 10_000);
+    world.begin(session, true, 20_000);
+    world.engine.end_input(world.now, session.0, &Fault::Eof, Duration::ZERO);
+    let expiries = |world: &World| world.engine.tasks.as_ref().expect("tasks").table.deadlines.len();
+    assert_eq!((world.engine.tasks(world.now).len(), expiries(&world)), (1, 2));
+    world.advance(600);
+    assert_eq!((world.engine.tasks(world.now).len(), expiries(&world)), (1, 1));
+}
+
+#[test]
+fn check_of_the_sums_finds_what_is_wrong_around_the_table() {
+    const NOBODY: Key = Key { slot: 77, generation: 0 };
+    type Breakage = (&'static str, fn(&mut ServerTasks));
+    let wrong: [Breakage; 4] = [
+        ("a sum of the table", |tasks| tasks.table.bytes += 1),
+        ("number of runs", |tasks| tasks.runs += 1),
+        ("call that is not in flight", |tasks| {
+            tasks.held.insert(NOBODY, Held::Result(NOBODY), Owner::Holder);
+        }),
+        ("listener of no task", |tasks| tasks.listeners.add(NOBODY, NOBODY, &RequestId::int(1))),
+    ];
+    for (name, break_it) in wrong {
+        let mut world = World::new(0);
+        let channel = world.connect(false);
+        world.begin(channel, false, 60);
+        world.engine.check_sums();
+        break_it(world.engine.tasks.as_mut().expect("tasks"));
+        assert!(catch_unwind(AssertUnwindSafe(|| world.engine.check_sums())).is_err(), "{name}");
     }
 }

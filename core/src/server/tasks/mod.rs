@@ -16,6 +16,8 @@ mod runs;
 #[cfg(test)]
 mod schedule_tests;
 pub(super) mod store;
+#[cfg(test)]
+mod store_tests;
 pub(super) mod table;
 #[cfg(test)]
 mod table_tests;

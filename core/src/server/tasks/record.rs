@@ -27,7 +27,7 @@ use crate::time::{Anchor, Instant};
 use crate::version::Version;
 
 const FORMAT: u8 = 2;
-const STATES: [TaskState; 8] = [
+pub(super) const STATES: [TaskState; 8] = [
     TaskState::Creating,
     TaskState::Queued,
     TaskState::Starting,

@@ -146,9 +146,8 @@ impl ServerTasks {
             let error = error_outcome(&RpcError::internal("the stored call cannot be read"));
             return self.end_run(cx, task, error);
         };
-        let retry = (attempt > 0 || !answers.is_empty() || !state.is_empty())
-            .then(|| Box::new(RetryContext { attempt, state: state.into(), answers, requested_keys: None }));
-        self.deliver(cx, task, frame, params, retry, (authorization, creator_ip));
+        let retry = Box::new(RetryContext { attempt, state: state.into(), answers, requested_keys: None });
+        self.deliver(cx, task, frame, params, Some(retry), (authorization, creator_ip));
     }
 
     fn deliver(
@@ -375,9 +374,8 @@ fn hold_until_stored(
     // The key of the application is stale from now on.
     let held = cx.endpoint.rekey(call).ok_or(UseError::Stale)?;
     // A store that hangs must not hold the call for longer; the deadline was armed with the old key.
-    let expires = cx.endpoint.inbound.calls.get(held).map(|call| call.expires_at);
-    if let Some(expires) = expires.filter(|at| *at < Instant::FAR_FUTURE) {
-        cx.endpoint.deadlines.arm(expires, EndpointTimer::CallAge(held));
+    if let Some(call) = cx.endpoint.inbound.calls.get(held) {
+        cx.endpoint.deadlines.arm(call.expires_at, EndpointTimer::CallAge(held));
     }
     tasks.held.insert_creation(held, task);
     if let Some(entry) = tasks.table.get_mut(task) {

@@ -2,10 +2,11 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::entry::{Owner, Question, TaskOutcome, TaskRequest, TaskState};
 use super::store::{Milestone, StoreEffect};
-use super::table::{NewTask, TaskTable, error_outcome};
+use super::table::{NewTask, TaskLimits, TaskTable, error_outcome};
 use crate::entropy::Entropy;
 use crate::error::{CallError, UseError};
 use crate::limits::Limit;
@@ -80,7 +81,7 @@ pub(super) fn save(table: &mut TaskTable, is_ok: bool) -> Milestone {
 }
 
 /// Creates a task in a state, as the document names it, and leaves what is to be saved.
-fn in_state(state: &str, outcome: &str, version: Version) -> (TaskTable, Key) {
+pub(super) fn in_state(state: &str, outcome: &str, version: Version) -> (TaskTable, Key) {
     let mut table = table(0, true);
     let key = table.create(Instant::ZERO, new_task(version, alice())).expect("room");
     let order = ["Creating", "Queued", "Starting", "Running"];
@@ -379,6 +380,76 @@ fn exhaustive_task_has_the_state_and_status_of_the_document_after_any_events() {
             cases
         },
     );
+}
+
+// covers: TASK-016, TASK-017
+#[test]
+fn times_of_a_task_are_those_asked_for_within_the_limits() {
+    let (default, most, poll) =
+        (Duration::from_secs(20), Duration::from_secs(50), Duration::from_millis(250));
+    let limits = TaskLimits::new().default_ttl(default).max_ttl(most).poll_interval(poll);
+    let mut table = table(0, false).limits(limits);
+    let second = Duration::from_secs(1);
+    for (ttl, poll_interval, expected) in [
+        (None, None, (20_000, 250)),
+        (Some(most), Some(poll + second), (50_000, 1_250)),
+        (Some(most + second), None, (50_000, 250)),
+    ] {
+        let new = NewTask { ttl, poll_interval, ..new_task(LEGACY, alice()) };
+        let key = table.create(at(100), new).expect("room");
+        let task = table.get(key).expect("a task");
+        assert_eq!((task.ttl_millis, task.poll_millis), expected, "{ttl:?}");
+        assert_eq!(task.expires_at, at(100) + Duration::from_millis(expected.0));
+    }
+}
+
+fn listed(table: &mut TaskTable, now: Instant, version: Version, after: Option<(u32, Key)>) -> Vec<Key> {
+    table.list(now, &alice(), version, after).map(|(key, _)| key).collect()
+}
+
+// covers: TASK-026, TASK-034
+#[test]
+fn list_goes_on_after_a_position_also_if_its_task_is_gone_or_foreign() {
+    let mut table = table(0, false);
+    let mut create = |owner| table.create(Instant::ZERO, new_task(LEGACY, owner)).expect("room");
+    let foreign = create(Owner::Principal("bob".into()));
+    create(Owner::Principal("bob".into()));
+    let keys: Vec<Key> = (0..5).map(|_| create(alice())).collect();
+    table.remove(keys[2]);
+    let left = [keys[0], keys[1], keys[3], keys[4]];
+    for (after, rest) in [
+        (None, &left[..]),
+        (Some((0, keys[0])), &left[1..]),
+        (Some((1, keys[1])), &left[2..]),
+        (Some((2, keys[2])), &left[2..]),
+        (Some((2, foreign)), &left[2..]),
+        (Some((3, foreign)), &left[3..]),
+        (Some((4, keys[4])), &[]),
+        (Some((9, foreign)), &[]),
+    ] {
+        assert_eq!(listed(&mut table, Instant::ZERO, LEGACY, after), rest, "{after:?}");
+    }
+}
+
+// covers: TASK-026
+#[test]
+fn list_has_tasks_of_its_revision_that_are_created_and_have_not_expired() {
+    let mut table = table(0, true);
+    let mut create = |version, secs| {
+        let ttl = Some(Duration::from_secs(secs));
+        table.create(Instant::ZERO, NewTask { ttl, ..new_task(version, alice()) }).expect("room")
+    };
+    let (short, modern, long) = (create(LEGACY, 5), create(MODERN, 60), create(LEGACY, 60));
+    while save(&mut table, true) != Milestone::Nothing {}
+    table.create(Instant::ZERO, new_task(LEGACY, alice())).expect("room");
+    for (now, version, expected) in [
+        (at(4), LEGACY, &[short, long][..]),
+        (at(5), LEGACY, &[long]),
+        (at(4), MODERN, &[modern]),
+        (at(60), LEGACY, &[]),
+    ] {
+        assert_eq!(listed(&mut table, now, version, None), expected, "{now} {version}");
+    }
 }
 
 // covers: TASK-012, TASK-034, TASK-131

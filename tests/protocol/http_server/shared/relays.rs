@@ -1,12 +1,14 @@
 //! Streams that clients resume at another process than the one that has them.
 
+use alloc::sync::Arc;
+
 use mcp_proto::Progress;
 use mcp_proto::http::server::{Config, ExchangeId, SharedSessionEvent};
-use mcp_proto::server::Call;
+use mcp_proto::server::{Call, Identity};
 use serde_json::json;
 
-use super::super::{ECHO_PARAMS, answer_call, legacy_request};
-use super::{Cluster, call, methods, shared_id};
+use super::super::{ECHO_PARAMS, answer_call, initialize_request, legacy_request};
+use super::{Cluster, OK, call, methods, protected, shared_id};
 use crate::protocol::common::secs;
 
 pub(super) fn resume(all: &mut Cluster, at: usize, id: &str, after: &str) -> ExchangeId {
@@ -288,4 +290,37 @@ fn answers_about_streams_leave_other_exchanges_alone() {
     assert_eq!(all.processes[0].response(loading).status, 400, "no stream of its own process");
     answer_call(&mut all.processes[0], &running);
     assert_eq!(all.processes[0].response(x).message()["result"]["content"][0]["text"], "done");
+}
+
+// covers: SSE-021, SSE-022
+#[test]
+fn stream_of_a_principal_is_resumed_by_it_at_another_process() {
+    let mut all = Cluster::new(2, || Config::new().protected(protected()));
+    for web in &mut all.processes {
+        web.server.set_validator(|request| Some(Ok(Arc::new(Identity::new(request.token.reveal())))));
+    }
+    let alice = ("Authorization", "Bearer alice");
+    let send = |all: &mut Cluster, at: usize, fields: &[(&str, &str)], body: &str| {
+        let fields = [&[alice], fields].concat();
+        let web = &mut all.processes[at];
+        let x = if body.is_empty() {
+            web.send_request("GET", "/mcp", &fields, "")
+        } else {
+            web.post(&fields, body)
+        };
+        all.settle();
+        x
+    };
+    let x = send(&mut all, 0, &[], &initialize_request("2025-11-25"));
+    let id = all.processes[0].response(x).field("mcp-session-id").expect("a session").to_owned();
+    let session = ("Mcp-Session-Id", &*id);
+    send(&mut all, 0, &[session], OK);
+    let x = send(&mut all, 0, &[session], &legacy_request(7, "tools/call", ECHO_PARAMS));
+    let running = call(&mut all.processes[0], &mut |_| {});
+    all.processes[0].advance(secs(5));
+    let begun = all.processes[0].response(x).events().first().expect("the first event").id.clone();
+    let resumed = send(&mut all, 1, &[session, ("Last-Event-ID", &begun)], "");
+    answer_call(&mut all.processes[0], &running);
+    all.settle();
+    assert_eq!(all.processes[1].response(resumed).message()["id"], 7);
 }

@@ -554,3 +554,15 @@ fn call_of_a_session_that_ends_does_not_wait_for_the_store() {
     all.answer_held();
     assert!(answers(&all, 1, x).is_empty());
 }
+
+#[test]
+fn only_a_cancellation_cancels_a_call_elsewhere() {
+    let (mut all, id) = cluster(2);
+    for (method, cancels) in [("progress", false), ("cancelled", true)] {
+        let params = json!({"requestId": 7, "progressToken": 99, "progress": 1});
+        let message =
+            json!({"jsonrpc": "2.0", "method": format!("notifications/{method}"), "params": params});
+        all.post(0, &id, &message.to_string());
+        assert_eq!(!all.cancelled.is_empty(), cancels, "{method}");
+    }
+}
