@@ -521,3 +521,7 @@ impl MovedIds for IdMaps {
 fn moved_ids() -> Box<dyn MovedIds> {
     Box::new(IdMaps::default())
 }
+
+#[cfg(test)]
+#[path = "../../exhaustive/snapshots.rs"]
+mod exhaustive_tests;
