@@ -34,7 +34,7 @@ fn observe(log: &[Entry], server_versions: VersionSet) {
         let (direction, n) = match entry.lane {
             Lane::Client(n) => (MessageDirection::ClientToServer, n),
             Lane::Server(n) => (MessageDirection::ServerToClient, n),
-            Lane::World => continue,
+            _ => continue,
         };
         let new = || MessageObserver::new(server_versions);
         if entry.what == What::Started && direction == MessageDirection::ClientToServer {

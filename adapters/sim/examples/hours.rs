@@ -1,6 +1,6 @@
 //! Runs worlds of one binding until the time is over: `hours pipe|http SECONDS FIRST_SEED`. `tests/worlds` counts its hours.
 //!
-//! Prints the number of runs. A world that violates an invariant is reduced, and printed as a test.
+//! Prints the number of runs. A world that violates an invariant is reduced, and printed as a test behind its seed.
 
 use core::time::Duration;
 use std::process::ExitCode;
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         let (application, text) = application(seed);
         for plan in plans {
             if let Some(failure) = search(seed..seed + 1, plan, ATTEMPTS, || application) {
-                println!("{:?}\n{}", failure.violation, failure.to_test(&text));
+                println!("seed {seed}\n{:?}\n{}", failure.violation, failure.to_test(&text));
                 return ExitCode::FAILURE;
             }
             runs += 1;

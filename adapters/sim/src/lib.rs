@@ -29,6 +29,7 @@ mod exchanges;
 mod invariants;
 mod marks;
 mod messages;
+mod plan;
 mod shrink;
 pub mod stream;
 pub mod strict;
@@ -38,8 +39,8 @@ pub use decisions::{Decisions, Draws};
 pub use invariants::{INVARIANTS, Invariant};
 pub use marks::Marks;
 pub use messages::Log;
+pub use plan::{Binding, Plan};
 pub use shrink::{Failure, search};
 pub use world::{
-    Application, Binding, Entry, Lane, Plan, Report, Side, SidePhase, Transit, TransitEnd, Violation, What,
-    World,
+    Application, Entry, Lane, Report, Side, SidePhase, Transit, TransitEnd, Violation, What, World,
 };

@@ -1,10 +1,12 @@
 //! Search for a failing seed, and its reduction to a test.
 
+use core::cell::Cell;
 use core::fmt::Write as _;
-use core::ops::Range;
+use std::sync::Once;
 
 use crate::decisions::Decisions;
-use crate::world::{Application, Plan, Report, Violation, World};
+use crate::plan::Plan;
+use crate::world::{Application, Report, Violation, World};
 
 /// A run that violates an invariant, reduced.
 #[derive(Clone, Debug)]
@@ -21,21 +23,59 @@ pub struct Failure {
 }
 
 /// Runs the world of each seed; the first that violates an invariant is reduced, with at most `attempts` runs.
+///
+/// What panics on the way is not reported, except for the last run of a panic that is found. The first search puts a hook around the
+/// [panic hook](std::panic::set_hook) of the process for this; panics of other threads are reported as before.
 pub fn search<A: Application>(
-    seeds: Range<u64>,
+    seeds: impl IntoIterator<Item = u64>,
     plan: Plan,
     attempts: usize,
     mut application: impl FnMut() -> A,
 ) -> Option<Failure> {
     for seed in seeds {
-        let report = World::new(seed, plan, application()).run();
+        let report = World::new(seed, plan, application()).run_and_report(false);
         if let Some(violation) = report.violation {
-            let mut run = |decisions: &Decisions| World::replay(decisions.clone(), plan, application()).run();
-            let (decisions, violation) = shrink(report.decisions, violation, attempts, &mut run);
+            let mut run = |decisions: &Decisions, reports_panics| {
+                World::replay(decisions.clone(), plan, application()).run_and_report(reports_panics)
+            };
+            let (decisions, violation) =
+                shrink(report.decisions, violation, attempts, &mut |decisions| run(decisions, false));
+            if violation.invariant == "no_panic" {
+                run(&decisions, true);
+            }
             return Some(Failure { seed, plan, decisions, violation });
         }
     }
     None
+}
+
+thread_local! {
+    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Keeps the panics of this thread from the hook of the process while it lives.
+pub(crate) struct Quiet;
+
+impl Quiet {
+    pub(crate) fn begin() -> Self {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let report = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                if !IS_QUIET.get() {
+                    report(panic);
+                }
+            }));
+        });
+        IS_QUIET.set(true);
+        Self
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        IS_QUIET.set(false);
+    }
 }
 
 /// Removes steps, and zeroes and halves draws, while the same invariant is violated.
@@ -92,32 +132,14 @@ impl Failure {
     /// Writes the failure as a unit test. `application` is the expression of the application.
     #[must_use]
     pub fn to_test(&self, application: &str) -> String {
-        let Plan {
-            binding,
-            clients,
-            steps,
-            delay,
-            cuts,
-            reset,
-            death,
-            stall,
-            hostile,
-            clock_jump,
-            silence,
-            changes,
-            questions,
-            tasks,
-            tight,
-        } = self.plan;
-        let mut text = format!("// {}: {}\n", self.violation.invariant, self.violation.reason);
+        // The text of a panic may have several lines.
+        let reason = self.violation.reason.replace('\n', "\n// ");
+        let mut text = format!("// {}: {reason}\n", self.violation.invariant);
         let _ = write!(
             text,
-            "#[test]\nfn world_of_seed_{}_keeps_its_invariants() {{\n    let plan = mcp_sim::Plan {{\n        \
-             binding: mcp_sim::Binding::{binding:?},\n        clients: {clients},\n        steps: {steps},\n        delay: {delay},\n        cuts: {cuts},\n        \
-             reset: {reset},\n        death: {death},\n        stall: {stall},\n        hostile: {hostile},\n        \
-             clock_jump: {clock_jump},\n        silence: {silence},\n        changes: {changes},\n        \
-             questions: {questions},\n        tasks: {tasks},\n        tight: {tight},\n    }};\n    let steps = vec![\n",
-            self.seed
+            "#[test]\nfn world_of_seed_{}_keeps_its_invariants() {{\n    let plan = {};\n    let steps = vec![\n",
+            self.seed,
+            self.plan.to_source()
         );
         for step in &self.decisions.steps {
             let _ = writeln!(text, "        vec!{step:?},");

@@ -10,6 +10,7 @@ use crate::decisions::Rng;
 
 /// Method of cutting a run of bytes into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Chunker {
     /// All available bytes at once.
     Whole,

@@ -17,6 +17,8 @@ use mcp_proto::{
 use crate::decisions::{Decisions, Draws};
 use crate::invariants::INVARIANTS;
 use crate::messages::Log;
+use crate::plan::{Binding, Plan};
+use crate::shrink::Quiet;
 use crate::stream::{Chunker, OneWayLink};
 
 mod http;
@@ -44,105 +46,6 @@ const FLUSH_TIME: Duration = Duration::from_secs(3);
 /// Text of the fault that excuses late ends.
 pub(crate) const CLOCK_JUMPS: &str = "the clock jumps";
 
-/// The binding that carries the messages of a world.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Binding {
-    /// A byte stream between each client and a server process of its own, as on stdio.
-    #[default]
-    Pipe,
-    /// HTTP: one server, and clients that authenticate with a token each. A client that is started again has another number and
-    /// another token.
-    Http,
-}
-
-/// Size and faults of a world. A fault has a weight: how often it is chosen, while all else together has 100; 0 is never.
-/// The sum of all weights is below 2^31.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// The binding of all connections.
-    pub binding: Binding,
-    /// Number of clients; 0 counts as 1. On a pipe each has a server process of its own.
-    pub clients: u32,
-    /// Number of steps before the world is left to come to rest. A replay has as many as its decisions.
-    pub steps: usize,
-    /// Most milliseconds by which bytes are late.
-    pub delay: u32,
-    /// Whether writes are cut at any byte.
-    pub cuts: bool,
-    /// Weight of a link that breaks, where bytes under way are lost and both sides see the end, or of a server that aborts or shuts down.
-    /// Over HTTP one exchange, those of a client, or all of them break.
-    pub reset: u32,
-    /// Weight of the death of a server, or of a client. Both are started again with the next call. A server over HTTP sometimes has
-    /// written down its sessions before, and goes on with them.
-    pub death: u32,
-    /// Weight of a side that stops or begins to read.
-    pub stall: u32,
-    /// Weight of a line that none of the sides has written. Over HTTP it is the request of a stranger, who has a token of his own.
-    pub hostile: u32,
-    /// Weight of a clock that jumps forward, by up to two hours.
-    pub clock_jump: u32,
-    /// Weight of a request that its server never answers.
-    pub silence: u32,
-    /// Weight of a resource that changes, or that a client begins or ends to follow.
-    pub changes: u32,
-    /// Weight of a request about which the server asks its client. Clients answer with twice this weight.
-    pub questions: u32,
-    /// Weight of a request that becomes a task. Half of the calls of tools may become one, unless this is 0.
-    pub tasks: u32,
-    /// Whether both sides have the limits of a tiny device, and a link holds 2 KB.
-    pub tight: bool,
-}
-
-impl Plan {
-    /// Two clients without faults.
-    pub const CALM: Self = Self {
-        binding: Binding::Pipe,
-        clients: 2,
-        steps: 120,
-        delay: 0,
-        cuts: false,
-        reset: 0,
-        death: 0,
-        stall: 0,
-        hostile: 0,
-        clock_jump: 0,
-        silence: 0,
-        changes: 5,
-        questions: 0,
-        tasks: 0,
-        tight: false,
-    };
-    /// Three clients with every fault.
-    pub const STORM: Self = Self {
-        binding: Binding::Pipe,
-        clients: 3,
-        steps: 200,
-        delay: 40,
-        cuts: true,
-        reset: 2,
-        death: 3,
-        stall: 4,
-        hostile: 6,
-        clock_jump: 1,
-        silence: 8,
-        changes: 10,
-        questions: 5,
-        tasks: 4,
-        tight: false,
-    };
-    /// Three clients with every fault, on devices whose limits are reached all the time.
-    pub const TIGHT: Self =
-        Self { reset: 1, death: 1, stall: 8, clock_jump: 0, silence: 10, tight: true, ..Self::STORM };
-    /// Two clients over HTTP without faults.
-    pub const HTTP_CALM: Self = Self { binding: Binding::Http, ..Self::CALM };
-    /// Three clients over HTTP with every fault.
-    pub const HTTP_STORM: Self =
-        Self { binding: Binding::Http, steps: 400, reset: 6, death: 1, silence: 4, ..Self::STORM };
-    /// Three clients over HTTP with every fault, on devices whose limits are reached all the time.
-    pub const HTTP_TIGHT: Self = Self { binding: Binding::Http, steps: 300, ..Self::TIGHT };
-}
-
 /// The programs in a world. A mark is the name of a call: a result that has another one came from another call.
 pub trait Application {
     /// Returns the configuration of a client.
@@ -167,6 +70,7 @@ pub trait Application {
 
 /// One participant, as a column of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Lane {
     /// The network and the clock.
     World,
@@ -590,7 +494,14 @@ impl<A: Application> World<A> {
 
     /// Runs the world to its end and checks the invariants. A panic violates the invariant `no_panic`, and ends the run.
     #[must_use]
-    pub fn run(mut self) -> Report {
+    pub fn run(self) -> Report {
+        self.run_and_report(true)
+    }
+
+    /// Runs the world to its end. The hook of the process is told of a panic only if `reports_panics`.
+    pub(crate) fn run_and_report(mut self, reports_panics: bool) -> Report {
+        // A panic that ends the process is its last word.
+        let quiet = (!reports_panics && cfg!(panic = "unwind")).then(Quiet::begin);
         let panic = loop {
             match catch_unwind(AssertUnwindSafe(|| self.step())) {
                 Ok(true) => {}
@@ -598,6 +509,7 @@ impl<A: Application> World<A> {
                 Err(payload) => break Some(payload),
             }
         };
+        drop(quiet);
         let violation = match panic {
             Some(payload) => {
                 let text = payload.downcast_ref::<String>().map(String::as_str);
@@ -713,6 +625,7 @@ impl<A: Application> World<A> {
     /// Chooses one action. The first one has the number 0, to which a reduced run tends.
     fn act(&mut self) {
         let plan = self.plan;
+        // A new action stands at the end, where one without weight changes no decision of a test that was kept.
         let weights = [
             (45, Action::Turn),
             (30, Action::Call),

@@ -64,7 +64,7 @@ fn session_has_the_newest_version_of_both() {
         let first = versions[bits.trailing_zeros() as usize];
         let served = versions.iter().enumerate().fold(VersionSet::only(first), of_bits);
         let application = Marks { client_versions: VersionSet::LEGACY, server_versions: served };
-        let report = World::new(bits.into(), Plan { steps: 40, ..Plan::CALM }, application).run();
+        let report = World::new(bits.into(), Plan::CALM.steps(40), application).run();
         let newest = format!(r#""protocolVersion":"{}""#, served.newest().expect("a version").as_str());
         let is_agreed = |entry: &Entry| match (&entry.what, entry.lane) {
             (What::Sent { line }, Lane::Server(_)) => line.contains(&newest),
@@ -155,7 +155,7 @@ impl Application for Panicking {
     }
 
     fn answer(&mut self, _: &Call) -> Result<RawJson, RpcError> {
-        panic!("a planted panic")
+        panic!("a planted panic\nof two lines")
     }
 
     fn check(&self, mark: &str, result: &RawJson) -> Result<(), String> {
@@ -166,8 +166,34 @@ impl Application for Panicking {
 #[test]
 fn search_of_a_panic_reduces_it() {
     let failure = search(0..10, Plan::STORM, 500, || Panicking).expect("a panic");
-    assert_eq!((failure.violation.invariant, &*failure.violation.reason), ("no_panic", "a planted panic"));
+    assert_eq!(failure.violation.invariant, "no_panic");
+    assert_eq!(failure.violation.reason, "a planted panic\nof two lines");
     assert!(failure.decisions.steps.len() <= 4, "{:?}", failure.decisions);
+}
+
+#[test]
+fn search_of_a_panic_reports_it_once() {
+    // Another thread of this process must not write between the lines that are counted.
+    const NAME: &str = "search_of_a_panic_reduces_it";
+    let program = std::env::current_exe().expect("this program");
+    let run = std::process::Command::new(program).args([NAME, "--exact", "--nocapture"]).output();
+    let reports = String::from_utf8_lossy(&run.expect("a run").stderr).into_owned();
+    assert_eq!(reports.matches("a planted panic").count(), 1, "{reports}");
+}
+
+#[test]
+fn plan_of_a_kept_test_has_what_was_set_alone() {
+    let failure = |plan| {
+        let text = search(0..10, plan, 0, || Panicking).expect("a panic").to_test("Panicking");
+        assert!(text.starts_with("// no_panic: a planted panic\n// of two lines\n#[test]\n"), "{text}");
+        text.lines().skip(4).take_while(|line| !line.contains("steps =")).collect::<String>()
+    };
+    assert_eq!(failure(Plan::new().steps(40)), "    let plan = mcp_sim::Plan::new()        .steps(40);");
+    let tight = failure(Plan::HTTP_TIGHT.clients(0));
+    for set in [".binding(mcp_sim::Binding::Http)", ".clients(0)", ".cuts(true)", ".tight(true);"] {
+        assert!(tight.contains(set), "{tight}");
+    }
+    assert!(!tight.contains("clock_jump"), "{tight}");
 }
 
 #[test]
@@ -286,6 +312,8 @@ fn http_storm_has_every_fault() {
         "404: ",
         "200: ",
         "a stranger",
+        r#""method":"tasks/result""#,
+        r#""tasks":[]"#,
     ] {
         assert!(texts.contains(expected), "{expected}");
     }

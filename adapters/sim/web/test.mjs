@@ -24,6 +24,7 @@ const worlds = [
     "seed=2&faults=all&clients=3&steps=200",
     "seed=18446744073709551615&faults=all,tight&clients=4&steps=400",
     "seed=3&client=legacy&planted=1&reduced=1",
+    "seed=18446744073709551615&client=legacy&planted=1&reduced=1",
     "seed=4&client=modern&server=modern&faults=delay,cuts",
     "seed=16&faults=reset,delay,stall&clients=2&steps=200",
     "seed=5&client=2025-06-18&server=all&faults=death,reset,stall",
@@ -87,6 +88,9 @@ for (const [text, warning] of hostile) {
 
 // Without a bug there is nothing to find, with the planted one there is, and its test is complete.
 assert.deepEqual(JSON.parse(ask("search", "seed=1&faults=all")), { next: "6" });
+assert.deepEqual(JSON.parse(ask("search", "seed=18446744073709551612&faults=all")), { next: null });
+const last = JSON.parse(ask("run", "seed=18446744073709551615&client=legacy&planted=1&reduced=1"));
+assert.match(last.test, /fn world_of_seed_18446744073709551615_/, "the last seed is one like others");
 const found = JSON.parse(ask("search", "seed=1&planted=1"));
 assert.equal(found.invariant, "result_reaches_its_call");
 const reduced = JSON.parse(ask("run", `seed=${found.seed}&planted=1&reduced=1`));

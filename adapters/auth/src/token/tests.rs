@@ -296,6 +296,41 @@ fn claims_that_do_not_fit_are_refused() {
     assert_eq!((identity.principal(), identity.granted().as_str()), ("client job", "a b"));
 }
 
+// covers: AUTH-010
+#[test]
+#[allow(clippy::print_stdout, reason = "tests/exhaustive counts it")]
+fn exhaustive_token_is_accepted_between_its_times_in_every_order_of_times_and_skew() {
+    const MOST: u64 = 6;
+    let key = SigningKey::ed25519();
+    let web = Web::with_keys(&[key.jwk_with_id("k")]);
+    let mut count = 0;
+    for (expires, begins) in (0..=MOST).flat_map(|e| (0..=MOST + 1).map(move |begins| (e, begins))) {
+        let mut claims = claims_with("exp", json!(NOW + expires));
+        // One without a beginning holds from the first.
+        if begins <= MOST {
+            claims["nbf"] = json!(NOW + begins);
+        }
+        let token = key.token("k", &claims);
+        for skew in 0..=MOST / 2 {
+            let (validator, time) = jwt_validator(&web);
+            let validator = validator.clock_skew(Duration::from_secs(skew));
+            for now in 0..=MOST + MOST / 2 {
+                time.store(NOW + now, Ordering::SeqCst);
+                let outcome = validate(&validator, &token);
+                let has_begun = begins > MOST || begins <= now + skew;
+                let remaining = (expires + skew).saturating_sub(now);
+                let expected = (has_begun && remaining > 0).then(|| Duration::from_secs(remaining));
+                let found = outcome.ok().map(|identity| identity.lifetime().expect("it ends"));
+                assert_eq!(found, expected, "{begins} to {expires}, now {now}, skew {skew}");
+                count += 1;
+            }
+        }
+    }
+    println!(
+        "EXHAUSTIVE\ttoken times: a JWT is accepted from `nbf` less the skew until `exp` and the skew, and as long as remains until then\tseconds of exp, nbf, now and skew, up to {MOST}\t{count}"
+    );
+}
+
 // covers: AUTH-010, SEC-007
 #[test]
 fn id_token_for_a_name_of_the_server_is_no_access_token() {

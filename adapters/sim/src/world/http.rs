@@ -54,6 +54,8 @@ pub(super) struct Network {
     sent_events: BTreeSet<String>,
     /// The last session, event and request of each client, which a stranger tries to use.
     secrets: Vec<Secrets>,
+    /// The session of a stranger.
+    foreign_session: Option<String>,
 }
 
 /// Identifiers of a client that a stranger presents as his own.
@@ -166,6 +168,7 @@ impl Network {
             opened: 0,
             sent_events: BTreeSet::new(),
             secrets: Vec::new(),
+            foreign_session: None,
         };
         network.start_server(Instant::ZERO);
         network
@@ -448,6 +451,11 @@ impl<A: Application> World<A> {
         self.connections[n].lane
     }
 
+    /// Returns the session that a stranger has opened.
+    pub(super) fn foreign_session(&self) -> Option<String> {
+        self.network.as_ref()?.foreign_session.clone()
+    }
+
     /// Returns what a stranger has learned of a client.
     pub(super) fn secrets_of(&mut self, n: usize) -> Secrets {
         self.network.as_mut().map(|network| network.secrets(n).clone()).unwrap_or_default()
@@ -572,11 +580,19 @@ impl<A: Application> World<A> {
         let what = match x.client {
             Some(_) => What::Lost { exchange: x.number, requests: x.request.ids.clone() },
             None => {
-                let Some(Response { status, unparsed, is_finished, .. }) = &x.response else { return };
+                let Some(Response { status, unparsed, is_finished, fields, .. }) = &x.response else {
+                    return;
+                };
+                if let Some(network) = &mut self.network {
+                    let known = network.foreign_session.take();
+                    let kept = known.filter(|known| *status != 404 || *known != x.request.session);
+                    network.foreign_session = field(fields, "mcp-session-id").or(kept);
+                }
                 let body = String::from_utf8_lossy(unparsed);
                 // The beginning of an answer does not tell what it is.
                 let is_told = *is_finished || x.request.method == "GET";
-                let is_granted = is_told && *status < 300 && !body.contains(r#""error":"#);
+                let is_refused = body.contains(r#""error":"#) || body.contains(r#""tasks":[]"#);
+                let is_granted = is_told && *status < 300 && !is_refused;
                 let granted = x.request.presents.filter(|_| is_granted);
                 What::Overheard { text: format!("{status}: {body}"), granted }
             }

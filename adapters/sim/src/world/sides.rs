@@ -9,6 +9,7 @@ use crate::stream::OneWayLink;
 
 /// Phase of one end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SidePhase {
     /// Its process has died.
     Dead,
@@ -27,6 +28,7 @@ pub enum SidePhase {
 
 /// One end of a connection, and the direction of the link that leads to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Side {
     /// Its participant.
     pub lane: Lane,
@@ -50,6 +52,7 @@ pub struct Side {
 
 /// A message of an exchange over HTTP, from its sender to its receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Transit {
     /// Index of the entry with which it was sent: that of a message, or of an event that is repeated.
     pub sent: usize,
@@ -61,6 +64,7 @@ pub struct Transit {
 
 /// The end of a message on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TransitEnd {
     /// When.
     pub at: Instant,

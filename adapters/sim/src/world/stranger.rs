@@ -1,4 +1,4 @@
-//! Requests of a stranger over HTTP: a party with a valid token, who knows the secrets of a client.
+//! Requests of a stranger over HTTP: a party with a valid token, who knows the secrets of a client, and has a session of his own.
 
 use bytes::Bytes;
 
@@ -6,12 +6,20 @@ use super::http::{Request, STRANGER};
 use super::{Application, Lane, What, World};
 
 const MODERN: &str = "2026-07-28";
+/// The legacy revision with tasks.
+const LEGACY: &str = "2025-11-25";
+
+/// What a stranger asks about tasks in a session of his own.
+const LEGACY_TASK_METHODS: [&str; 4] = ["tasks/list", "tasks/get", "tasks/result", "tasks/cancel"];
 
 impl<A: Application> World<A> {
     /// Sends a request of a stranger, who presents what he knows of client `n`.
     pub(super) fn send_as_stranger(&mut self, n: usize) {
         let secrets = self.secrets_of(n);
-        let kind = self.draws.below(13);
+        let kind = self.draws.below(17);
+        if let Some(method) = (kind as usize).checked_sub(13).map(|at| LEGACY_TASK_METHODS[at]) {
+            return self.ask_for_legacy_task(n, method);
+        }
         let (method, body) = match kind {
             0 => ("POST", "{".to_owned()),
             1 => ("POST", call(2, "")),
@@ -56,6 +64,45 @@ impl<A: Application> World<A> {
         if matches!(kind, 8 | 9) {
             fields.extend(secrets.event.map(|event| ("Last-Event-ID", event)));
         }
+        self.send_foreign_request(n, method, fields, body, is_presented);
+    }
+
+    /// Asks for a task of client `n`, or of another one, or for all tasks, in a session that the stranger has opened himself.
+    fn ask_for_legacy_task(&mut self, n: usize, method: &str) {
+        let mut fields = vec![
+            ("Accept", "application/json, text/event-stream".to_owned()),
+            ("Content-Type", "application/json".to_owned()),
+            ("Authorization", format!("Bearer {STRANGER}")),
+            ("MCP-Protocol-Version", LEGACY.to_owned()),
+        ];
+        let Some(session) = self.foreign_session() else {
+            let client = r#""capabilities":{},"clientInfo":{"name":"stranger","version":"1"}"#;
+            let params = format!(r#"{{"protocolVersion":"{LEGACY}",{client}}}"#);
+            let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#);
+            return self.send_foreign_request(n, "POST", fields, body, false);
+        };
+        fields.push(("Mcp-Session-Id", session));
+        // Said again, it changes nothing.
+        let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned();
+        self.send_foreign_request(n, "POST", fields.clone(), initialized, false);
+        let clients = self.connections.len();
+        let known = (n..n + clients).find_map(|of| Some((of % clients, self.secrets_of(of % clients).task?)));
+        let (n, method, params) = match known {
+            Some((of, task)) if method != "tasks/list" => (of, method, format!(r#""taskId":"{task}""#)),
+            _ => (n, "tasks/list", String::new()),
+        };
+        let body = format!(r#"{{"jsonrpc":"2.0","id":2,"method":"{method}","params":{{{params}}}}}"#);
+        self.send_foreign_request(n, "POST", fields, body, true);
+    }
+
+    fn send_foreign_request(
+        &mut self,
+        n: usize,
+        method: &'static str,
+        fields: Vec<(&'static str, String)>,
+        body: String,
+        is_presented: bool,
+    ) {
         let text = format!("a stranger, as client {n}: {method} {body}");
         self.record(Lane::World, What::Fault { text });
         let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.into_bytes()));

@@ -73,8 +73,8 @@ fn search_from<A: Application>(
     attempts: usize,
     application: impl Fn() -> A,
 ) -> Option<Failure> {
-    let end = settings.seed.saturating_add(seeds);
-    mcp_sim::search(settings.seed..end, settings.plan, attempts, application)
+    let last = settings.seed.saturating_add(seeds - 1);
+    mcp_sim::search(settings.seed..=last, settings.plan, attempts, application)
 }
 
 fn find<A: Application>(settings: &Settings, application: impl Fn() -> A) -> Value {
@@ -84,7 +84,8 @@ fn find<A: Application>(settings: &Settings, application: impl Fn() -> A) -> Val
             "invariant": failure.violation.invariant,
             "reason": failure.violation.reason,
         }),
-        None => json!({"next": settings.seed.saturating_add(SEEDS_PER_SEARCH).to_string()}),
+        // Behind the last seed there is none.
+        None => json!({"next": settings.seed.checked_add(SEEDS_PER_SEARCH).map(|next| next.to_string())}),
     }
 }
 
@@ -126,7 +127,7 @@ pub fn run_fragment(fragment: &str) -> String {
     answer.to_string()
 }
 
-/// Searches a few seeds from that of the fragment, and returns a failing one, or the next seed to try.
+/// Searches a few seeds from that of the fragment, and returns a failing one, or the next seed to try if there is one.
 #[must_use]
 pub fn search_fragment(fragment: &str) -> String {
     let settings = Settings::parse(fragment);

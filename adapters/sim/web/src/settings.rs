@@ -53,7 +53,7 @@ impl Settings {
     pub(crate) fn parse(fragment: &str) -> Self {
         let mut settings = Self {
             seed: 1,
-            plan: Plan { clients: 1, steps: 60, changes: 0, ..Plan::CALM },
+            plan: Plan::new().steps(60),
             marks: Marks::ALL,
             revisions: ["all".to_owned(), "all".to_owned()],
             faults: Vec::new(),

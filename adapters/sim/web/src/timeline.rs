@@ -59,9 +59,9 @@ fn millis(at: Instant) -> u64 {
 
 const fn place(lane: Lane) -> (&'static str, usize) {
     match lane {
-        Lane::World => ("world", 0),
         Lane::Client(n) => ("client", n),
         Lane::Server(n) => ("server", n),
+        _ => ("world", 0),
     }
 }
 
@@ -69,7 +69,7 @@ const fn other_end(lane: Lane) -> Lane {
     match lane {
         Lane::Client(n) => Lane::Server(n),
         Lane::Server(n) => Lane::Client(n),
-        Lane::World => Lane::World,
+        other => other,
     }
 }
 
@@ -82,6 +82,7 @@ const fn phase(phase: SidePhase, is_http: bool) -> &'static str {
         SidePhase::Ready => "ready",
         SidePhase::ShuttingDown => "shutting down",
         SidePhase::Ended => "ended",
+        _ => "another phase",
     }
 }
 

@@ -184,9 +184,6 @@ impl Flow {
     fn save_tokens(&mut self, mut record: TokenRecord, tokens: TokenResponse) {
         // The lifetime began before the response arrived, and not before the request was sent.
         let issued_at = self.clock.unix_secs(self.sent_at);
-        let lifetime = tokens.expires_in;
-        // A token that is due at once would be renewed without end.
-        let earliest = self.unix_secs().saturating_add(1);
         // A public client has to use the key for its refresh token, too (RFC 9449, 5).
         // A server that says Bearer may have bound that one all the same.
         record.dpop = self.facts.dpop.clone();
@@ -195,12 +192,8 @@ impl Flow {
         record.refresh_token = tokens.refresh_token.or(record.refresh_token);
         record.granted = tokens.scopes.unwrap_or(record.granted);
         record.issued_at = issued_at;
-        record.expires_at = lifetime.map(|lifetime| issued_at.saturating_add(lifetime).max(earliest));
-        record.renew_at = lifetime.map(|lifetime| {
-            let margin = (lifetime / MARGIN_PART).min(MAX_MARGIN);
-            // The margin is a part of the lifetime, so the difference is not negative.
-            issued_at.saturating_add(lifetime - margin).max(earliest)
-        });
+        let times = tokens.expires_in.map(|lifetime| times(issued_at, lifetime, self.unix_secs()));
+        (record.renew_at, record.expires_at) = times.unzip();
         record.replaces = self.facts.refused;
         record.attempt = None;
         let refreshed = self.is_locked.then(|| record.to_secret());
@@ -220,6 +213,15 @@ impl Flow {
             self.emit(Event::Save { key, value });
         }
     }
+}
+
+/// Returns when a token that is stored now is to be renewed, and when it expires. All are Unix times in seconds.
+fn times(issued_at: u64, lifetime: u64, now: u64) -> (u64, u64) {
+    // A token that is due at once would be renewed without end.
+    let earliest = now.saturating_add(1);
+    let margin = (lifetime / MARGIN_PART).min(MAX_MARGIN);
+    // The margin is a part of the lifetime, so the difference is not negative.
+    [lifetime - margin, lifetime].map(|age| issued_at.saturating_add(age).max(earliest)).into()
 }
 
 impl Facts {
@@ -260,5 +262,46 @@ impl Facts {
     /// Returns the value of `scope`; `None` if none is asked for.
     pub(super) fn scope_param(&self) -> Option<&str> {
         (!self.scopes.is_empty()).then(|| self.scopes.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::record::TokenRecord;
+    use super::times;
+    use alloc::format;
+
+    #[test]
+    fn exhaustive_token_is_due_in_the_last_fifth_of_its_lifetime() {
+        crate::testing::exhaustive(
+            "lifetimes: a token that is stored is usable for a second, due when less than a fifth and 30 s remain, and when it ends",
+            "lifetimes, and delays of the response, and each second until the end, seconds in steps of 16 or 1, up to",
+            [40, 200, 800],
+            |most| {
+                let mut count = 0;
+                let most = most as u64;
+                let lifetimes = (0..=most).chain([3_600, u64::MAX - 1, u64::MAX]);
+                for (lifetime, delay) in lifetimes
+                    .flat_map(|lifetime| (0..=most).step_by(16).chain(0..4).map(move |d| (lifetime, d)))
+                {
+                    let (issued, now) = (1_000, 1_000 + delay);
+                    let (renew_at, expires_at) = times(issued, lifetime, now);
+                    let text = format!(
+                        r#"{{"version":1,"resource":"r","issuer":"i","registration":"dynamic","client_id":"c","auth_method":"none","token_endpoint":"t","access_token":"t","renew_at":{renew_at},"expires_at":{expires_at}}}"#
+                    );
+                    let record = TokenRecord::parse(&text.into()).expect("a record");
+                    let ends = issued.saturating_add(lifetime);
+                    assert!(!record.is_due(now) && expires_at == ends.max(now + 1) && renew_at <= expires_at);
+                    for t in now + 1..=now + most + 2 {
+                        let remaining = ends.saturating_sub(t);
+                        let is_late = remaining <= 30 && remaining <= lifetime / 5;
+                        assert_eq!(record.is_due(t), is_late, "{lifetime} {delay} {t}");
+                        assert!(record.is_due(t) || t < expires_at);
+                        count += 1;
+                    }
+                }
+                count
+            },
+        );
     }
 }

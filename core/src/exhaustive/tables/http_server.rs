@@ -1,10 +1,16 @@
-//! All short histories of the replay log of a session, and of the counts of principals.
+//! All short histories of the exchanges of a session, of its replay log, and of the counts of principals.
 
+use super::exchange_table::{ExchangeTable, Kind, SessionPlace};
 use super::principals::{PrincipalCounts, share_of_streams};
 use super::resumption::{ReplayEntry, ReplayLog, UnwrittenEvent, UnwrittenEvents};
+use crate::head::Fields;
 use crate::memory::MemoryAccount;
+use crate::server::{Authorization, Identity};
+use crate::slab::Key;
+use crate::slab::tree::Tree;
 use crate::sync::Arc;
 use crate::testing::{exhaustive, for_each_sequence};
+use crate::time::Instant;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -163,4 +169,258 @@ fn exhaustive_shares_of_streams_leave_room_for_requests() {
         }
         most as u64 + 1
     });
+}
+
+/// An open exchange, as the model has it.
+#[derive(Clone, Copy)]
+struct Opened {
+    key: Key,
+    number: u32,
+    is_call: bool,
+    is_stream: bool,
+    is_gone: bool,
+    is_queued: bool,
+    is_complete: bool,
+    check_at: u64,
+}
+
+/// The exchanges of one session beside a model of them: lists in the order of opening, of the output, and of silence.
+struct Exchanges {
+    table: ExchangeTable,
+    index: Tree,
+    open: Vec<Opened>,
+    ready: Vec<Key>,
+    quiet: Vec<Key>,
+    stale: Vec<Key>,
+    last_number: u32,
+    /// The last exchange was removed, so memory is to be released.
+    was_emptied: bool,
+}
+
+impl Exchanges {
+    const MOST: usize = 3;
+    /// Those of [`step`](Self::step).
+    const STEPS: usize = 3 + 5 * Self::MOST;
+
+    fn new() -> Self {
+        let mut table = ExchangeTable::new(2);
+        table.count_principals();
+        let (open, ready, quiet, stale) = Default::default();
+        Self { table, index: Tree::new(), open, ready, quiet, stale, last_number: 0, was_emptied: false }
+    }
+
+    /// Opens an exchange with a place in the session. Calls are of alice, streams of bob, whose token expires.
+    fn open(&mut self, kind: Kind, number: u32) -> usize {
+        let (now, is_stream) = (Instant::ZERO, kind == Kind::Get && number > self.last_number);
+        let key = self.table.open(kind, now);
+        assert!(self.open.iter().all(|x| x.key != key) && !self.stale.contains(&key));
+        // A later one is checked earlier, and a token expires before all checks.
+        let age = (self.open.len() + self.stale.len()) as u64;
+        let (check, expires) = (1_000 - age, 500 - age);
+        let party = Authorization::new(Identity::new(if is_stream { "bob" } else { "alice" }));
+        self.table.set_authorization(key, party, Some(Instant::from_micros(expires)));
+        self.table.set_open_ended(key, is_stream);
+        self.table.schedule_check(Instant::from_micros(check), key);
+        self.set_number(key, number);
+        if is_stream {
+            self.quiet.push(key);
+        }
+        self.last_number = self.last_number.max(number);
+        self.open.push(Opened {
+            key,
+            number,
+            is_call: false,
+            is_stream,
+            is_gone: false,
+            is_queued: false,
+            is_complete: false,
+            check_at: if is_stream { expires } else { check },
+        });
+        self.open.len() - 1
+    }
+
+    fn set_number(&mut self, key: Key, number: u32) {
+        self.table.set_place(key, SessionPlace { session: None, number, is_call: false });
+        self.table.index(&mut self.index, key);
+    }
+
+    fn queue(&mut self, at: usize) {
+        let x = &mut self.open[at];
+        if !x.is_gone && !x.is_queued {
+            x.is_queued = true;
+            self.ready.push(x.key);
+        }
+    }
+
+    /// Ends the response of an exchange, and its call or stream.
+    fn answer(&mut self, at: usize) {
+        let Opened { key, is_call, .. } = self.open[at];
+        if is_call {
+            self.table.end_call(Some(&mut self.index), key);
+        }
+        self.table.set_open_ended(key, false);
+        self.table.answer_empty(key, 202, Fields::new());
+        self.quiet.retain(|other| *other != key);
+        let x = &mut self.open[at];
+        (x.is_call, x.is_stream, x.is_complete) = (false, false, true);
+        self.queue(at);
+    }
+
+    /// Takes a step, and returns whether it can be taken.
+    fn step(&mut self, step: usize) -> bool {
+        let has_room = self.open.len() < Self::MOST;
+        if step < 3 {
+            match step {
+                0 if has_room => {
+                    let at = self.open(Kind::Post, self.last_number + 1);
+                    self.table.begin_call(&mut self.index, self.open[at].key);
+                    self.open[at].is_call = true;
+                }
+                1 if has_room => _ = self.open(Kind::Get, self.last_number + 1),
+                2 if !self.ready.is_empty() => {
+                    let key = self.ready.remove(0);
+                    self.open.iter_mut().filter(|x| x.key == key).for_each(|x| x.is_queued = false);
+                    assert_eq!(self.table.pop_ready(), Some(key));
+                }
+                _ => return false,
+            }
+            return true;
+        }
+        let (action, at) = ((step - 3) / Self::MOST, (step - 3) % Self::MOST);
+        let Some(x) = self.open.get(at).copied() else { return false };
+        match action {
+            0 if !x.is_complete => self.answer(at),
+            // A message is written.
+            1 if !x.is_complete => {
+                self.table.record_activity(x.key);
+                self.table.mark_ready(x.key);
+                if x.is_stream {
+                    self.quiet.retain(|key| *key != x.key);
+                    self.quiet.push(x.key);
+                }
+                self.queue(at);
+            }
+            2 if !x.is_gone => {
+                self.open[at].is_gone = true;
+                self.table.get_mut(x.key).expect("it is open").mark_client_gone();
+            }
+            // Another exchange takes the stream of this number, and the call if that has not ended.
+            3 if has_room && !x.is_stream => {
+                let holder = self.open.iter().position(|other| other.is_call && other.number == x.number);
+                let found = self.table.find_call(&mut self.index, x.number);
+                assert_eq!(found, holder.map(|at| self.open[at].key));
+                let new = self.open(Kind::Get, x.number);
+                if let Some(holder) = holder {
+                    self.answer(holder);
+                    self.table.begin_call(&mut self.index, self.open[new].key);
+                    self.open[new].is_call = true;
+                } else {
+                    self.answer(new);
+                }
+            }
+            4 => {
+                self.remove(at);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn remove(&mut self, at: usize) {
+        let Opened { key, .. } = self.open.remove(at);
+        self.table.unindex(Some(&mut self.index), key);
+        self.table.remove(Instant::ZERO, key);
+        self.ready.retain(|other| *other != key);
+        self.quiet.retain(|other| *other != key);
+        self.stale.push(key);
+        self.was_emptied |= self.open.is_empty();
+    }
+
+    /// Compares the table with the model, then empties it.
+    fn check(mut self, steps: &[usize]) {
+        let table = &mut self.table;
+        // A stale key is nobody's.
+        for key in &self.stale {
+            table.mark_ready(*key);
+            table.set_open_ended(*key, true);
+            table.record_activity(*key);
+            table.begin_call(&mut self.index, *key);
+            table.remove(Instant::ZERO, *key);
+            assert!(table.get(*key).is_none() && !table.is_indexed(*key), "{steps:?}");
+        }
+        assert_eq!(table.len(), self.open.len(), "{steps:?}");
+        for x in &self.open {
+            let found = table.get(x.key).expect("it is open");
+            let place = found.place();
+            assert_eq!(
+                (place.number, place.is_call, found.is_client_gone(), found.is_open_ended()),
+                (x.number, x.is_call, x.is_gone, x.is_stream),
+                "{steps:?}"
+            );
+            assert_eq!(found.is_live(), !x.is_gone && !x.is_complete, "{steps:?}");
+        }
+        for number in 1..=self.last_number {
+            let mut of_number = self.open.iter().filter(|x| x.number == number);
+            let call = of_number.clone().find(|x| x.is_call).map(|x| x.key);
+            assert_eq!(table.find_call(&mut self.index, number), call, "{steps:?}");
+            let stream = table.find_stream(&mut self.index, number);
+            let is_of_number = |key| of_number.any(|x| x.key == key);
+            assert!(stream.map_or_else(|| call.is_none(), is_of_number), "{steps:?}");
+        }
+        let mut places = self.open.clone();
+        places.sort_by_key(|x| (x.number, !x.is_call, x.key.slot));
+        assert!(table.indexed(&self.index).into_iter().eq(places.iter().map(|x| x.key)), "{steps:?}");
+        let streams = self.open.iter().filter(|x| x.is_stream);
+        assert_eq!(table.has_room_for_open_ended(), streams.clone().count() < 2, "{steps:?}");
+        let is_here = |key: &&Key| self.open.iter().any(|x| x.key == **key && !x.is_gone);
+        let quietest = self.quiet.iter().find(is_here).copied();
+        assert_eq!((table.quietest(None), table.quietest(Some("bob"))), (quietest, quietest), "{steps:?}");
+        assert_eq!(table.count_of("alice") + table.count_of("bob"), self.open.len(), "{steps:?}");
+        let check = self.open.iter().filter(|x| !x.is_gone && !x.is_complete).map(|x| x.check_at).min();
+        let trim = self.was_emptied.then_some(1_000_000);
+        let next = check.into_iter().chain(trim).min().map(Instant::from_micros);
+        assert_eq!(table.next_deadline(), next, "{steps:?}");
+        while let Some(key) = table.pop_ready() {
+            assert!(!self.ready.is_empty() && self.ready.remove(0) == key, "{steps:?}");
+        }
+        assert!(self.ready.is_empty() && !table.has_ready(), "{steps:?}");
+
+        while !self.open.is_empty() {
+            self.remove(0);
+        }
+        if let Some(at) = self.table.next_deadline() {
+            self.table.trim_if_due(at);
+        }
+        assert_eq!((self.table.capacity(), self.table.next_deadline()), (0, None), "{steps:?}");
+    }
+}
+
+/// Checks all sequences of steps that begin with these, and returns how many there are.
+fn check_exchanges(taken: &mut Vec<usize>, longest: usize) -> u64 {
+    let mut count = 0;
+    for step in 0..Exchanges::STEPS {
+        let mut exchanges = Exchanges::new();
+        assert!(taken.iter().all(|earlier| exchanges.step(*earlier)));
+        if exchanges.step(step) {
+            taken.push(step);
+            exchanges.check(taken);
+            count += 1;
+            if taken.len() < longest {
+                count += check_exchanges(taken, longest);
+            }
+            taken.pop();
+        }
+    }
+    count
+}
+
+#[test]
+fn exhaustive_exchange_is_found_by_its_key_and_number_until_it_is_removed() {
+    let property = "An exchange has its place, its turn and its deadline until it is removed, whatever its slot held before.";
+    exhaustive(
+        property,
+        "calls, streams, messages, answers, disconnections, resumptions and removals of 3 exchanges, up to",
+        [4, 5, 8],
+        |most| check_exchanges(&mut Vec::new(), most),
+    );
 }

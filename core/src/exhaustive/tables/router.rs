@@ -1,7 +1,9 @@
-//! All short histories of the lists of a router: numbers, and pages with changes between them.
+//! All short histories of the lists of a router: numbers, and pages with changes between them; all texts near a cursor.
 
+use super::page::CursorCodec;
 use super::registry::NumberIndex;
 use super::tests::{RouterHarness, TestRouter, names, target_text, tool};
+use crate::exhaustive::for_each_str;
 use crate::methods::EntryKind;
 use crate::slab::Key;
 use crate::testing::{exhaustive, for_each_sequence};
@@ -112,6 +114,100 @@ fn exhaustive_walk_of_pages_has_each_lasting_entry_once_whatever_changes_in_betw
                 }
             }
             cases
+        },
+    );
+}
+
+#[test]
+fn exhaustive_cursor_is_refused_unless_its_own_list_and_server_made_it() {
+    const KINDS: [EntryKind; 4] =
+        [EntryKind::Tool, EntryKind::Prompt, EntryKind::Resource, EntryKind::ResourceTemplate];
+    exhaustive(
+        "cursors: a text names a page exactly if it is the cursor that this list of this server makes for this page",
+        "texts of 7 pieces, and every change of one character of the cursors of 4 lists, numbers up to 16 times, and a length of",
+        [4, 5, 7],
+        |most| {
+            let codec = CursorCodec::new("n", "1");
+            let others = [CursorCodec::new("n", "2"), CursorCodec::new("n1", ""), codec.of_subject("s")];
+            // A text that is read as a number is the cursor of this number, and of one list alone.
+            let check = |text: &str, of: Option<(EntryKind, u64)>| {
+                for kind in KINDS {
+                    let expected = of.filter(|(own, _)| *own == kind).map(|(_, number)| number);
+                    assert_eq!(codec.decode(kind, text), expected, "{kind:?} {text:?}");
+                }
+            };
+            let pieces = ["0", "1", "f", ".", "+", "-", "é"];
+            let mut count = for_each_str(&pieces, most, |text| check(text, None));
+            let number_of_pages = most as u64 * 16;
+            let edges = [u64::from(u32::MAX), 1 << 32, u64::MAX - 1, u64::MAX];
+            for (kind, number) in
+                KINDS.into_iter().flat_map(|kind| (0..number_of_pages).chain(edges).map(move |n| (kind, n)))
+            {
+                let cursor = codec.encode(kind, number);
+                check(&cursor, Some((kind, number)));
+                for other in others {
+                    assert_eq!(other.decode(kind, &cursor), None, "{cursor}");
+                }
+                for at in 0..cursor.len() {
+                    check(&cursor[..at], None);
+                    check(&format!("{}{}", &cursor[..at], &cursor[at + 1..]), None);
+                    for byte in 0..0x80_u8 {
+                        let byte = char::from(byte);
+                        let (before, after) = cursor.split_at(at);
+                        check(&format!("{before}{byte}{after}"), None);
+                        if !after.starts_with(byte) {
+                            check(&format!("{before}{byte}{}", &after[1..]), None);
+                        }
+                    }
+                    count += 2 + 0x80 + 0x7f;
+                }
+            }
+            count
+        },
+    );
+}
+
+#[test]
+fn exhaustive_list_with_a_changed_cursor_is_refused_or_is_the_page_of_that_cursor() {
+    let property = "A list of tools with any cursor is the page for which the server made it, or an error with the code -32602.";
+    exhaustive(
+        property,
+        "every change of one character of each cursor of lists, pages of one of all tools, up to",
+        [3, 4, 8],
+        |most| {
+            let mut count = 0;
+            for tools in 2..=most {
+                let mut router = TestRouter::new("r", "1");
+                router.page_size_of(EntryKind::Tool, 1).declare(crate::methods::Capability::Tools);
+                for n in 0..tools {
+                    router.tool(tool(&format!("t{n}")), target_text).expect("a tool");
+                }
+                let mut harness = RouterHarness::new(&router);
+                let mut cursors: Vec<String> = Vec::new();
+                while let Some(next) = {
+                    let params = cursors.last().map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
+                    let page = harness.ask(&router, "tools/list", params);
+                    assert_eq!(names(&page, "tools"), [format!("t{}", cursors.len())]);
+                    page["result"]["nextCursor"].as_str().map(String::from)
+                } {
+                    cursors.push(next);
+                }
+                assert_eq!(cursors.len(), tools - 1);
+                for (cursor, at) in cursors.iter().flat_map(|c| (0..c.len()).map(move |at| (c, at))) {
+                    for byte in 0..0x80_u8 {
+                        let text = format!("{}{}{}", &cursor[..at], char::from(byte), &cursor[at + 1..]);
+                        let page = harness.ask(&router, "tools/list", json!({"cursor": text}));
+                        match cursors.iter().position(|own| *own == text) {
+                            Some(before) => {
+                                assert_eq!(names(&page, "tools"), [format!("t{}", before + 1)], "{text:?}");
+                            }
+                            None => assert_eq!(page["error"]["code"], -32602, "{text:?}"),
+                        }
+                        count += 1;
+                    }
+                }
+            }
+            count
         },
     );
 }

@@ -608,3 +608,7 @@ mod tests {
         assert!(maps.slots.is_empty() && maps.sessions.is_empty());
     }
 }
+
+#[cfg(test)]
+#[path = "../../exhaustive/snapshots.rs"]
+mod exhaustive_tests;

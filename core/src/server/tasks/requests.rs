@@ -165,9 +165,7 @@ impl ServerTasks {
             out.push(b']');
             if let Some((number, key)) = next {
                 out.push(b',');
-                // The key finds the place at once. The number finds it if that task is gone.
-                let cursor = alloc::format!("{number}.{}.{}", key.slot, key.generation);
-                write_str_member(out, "nextCursor", &cursor);
+                write_str_member(out, "nextCursor", &write_cursor(number, key));
             }
             out.push(b'}');
             rpc::end(out);
@@ -346,11 +344,18 @@ impl TaskRequestFrame<'_> {
     }
 }
 
+/// Writes the position behind a task. Its key finds the place at once; its number finds it if that task is gone.
+pub(super) fn write_cursor(number: u32, Key { slot, generation }: Key) -> String {
+    alloc::format!("{number}.{slot}.{generation}")
+}
+
 /// Parses the position of a page.
-fn parse_cursor(text: &str) -> Option<(u32, Key)> {
+pub(super) fn parse_cursor(text: &str) -> Option<(u32, Key)> {
     let mut parts = text.split('.').map(|part| part.parse::<u32>().ok());
     let (number, slot, generation) = (parts.next()??, parts.next()??, parts.next()??);
-    parts.next().is_none().then_some((number, Key { slot, generation }))
+    let key = Key { slot, generation };
+    // Compared as text, so that another spelling of a number is no cursor of this server.
+    (write_cursor(number, key) == text).then_some((number, key))
 }
 
 /// Reads the error that a task has ended with, without its `data`.

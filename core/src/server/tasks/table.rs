@@ -159,7 +159,9 @@ impl TaskTable {
         let begin = match after {
             None => first,
             // The task of the position mostly exists. Otherwise the list is searched from its beginning.
-            Some((_, key)) if self.tasks.get(key).is_some_and(|t| Some(t.owner) == owner) => {
+            Some((number, key))
+                if self.tasks.get(key).is_some_and(|t| (t.number, Some(t.owner)) == (number, owner)) =>
+            {
                 List::next(&self.tasks, key)
             }
             Some((number, _)) => {

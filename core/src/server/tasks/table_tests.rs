@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::entry::{Owner, Question, TaskOutcome, TaskRequest, TaskState};
+use super::requests::{parse_cursor, write_cursor};
 use super::store::{Milestone, StoreEffect};
 use super::table::{NewTask, TaskLimits, TaskTable, error_outcome};
 use crate::entropy::Entropy;
@@ -450,6 +451,55 @@ fn list_has_tasks_of_its_revision_that_are_created_and_have_not_expired() {
     ] {
         assert_eq!(listed(&mut table, now, version, None), expected, "{now} {version}");
     }
+}
+
+// covers: PAGE-010, PAGE-011
+#[test]
+fn exhaustive_cursor_of_tasks_is_refused_or_names_the_tasks_of_its_owner_behind_a_number() {
+    const PIECES: [&str; 7] = ["0", "1", "2", "3", ".", "+", "9"];
+    crate::testing::exhaustive(
+        "A cursor of tasks is the one text for its position, behind which are the later tasks of whoever asks, and no others.",
+        "texts of 7 pieces, and every change of one character of 4 cursors, up to a length of",
+        [4, 6, 7],
+        |longest| {
+            let mut table = table(0, false);
+            let bob = Owner::Principal("bob".into());
+            let create = |table: &mut TaskTable, owner: &Owner| {
+                let key = table.create(Instant::ZERO, new_task(LEGACY, owner.clone())).expect("room");
+                (table.get(key).expect("a task").number, key)
+            };
+            let gone = create(&mut table, &alice());
+            let tasks = [alice(), bob.clone(), alice(), bob].map(|owner| (create(&mut table, &owner), owner));
+            table.remove(gone.1);
+            // It takes the slot of the one that is gone.
+            let last = (create(&mut table, &alice()), alice());
+            let tasks: Vec<((u32, Key), Owner)> = tasks.into_iter().chain([last]).collect();
+            let mut read = 0;
+            let mut check = |text: &str| {
+                let Some(position) = parse_cursor(text) else { return };
+                read += 1;
+                assert_eq!(write_cursor(position.0, position.1), text);
+                let found: Vec<Key> =
+                    table.list(Instant::ZERO, &alice(), LEGACY, Some(position)).map(|(key, _)| key).collect();
+                let own =
+                    tasks.iter().filter(|((number, _), owner)| *owner == alice() && *number > position.0);
+                assert!(own.map(|((_, key), _)| *key).eq(found), "{text}");
+            };
+            let mut count = crate::exhaustive::for_each_str(&PIECES, longest, &mut check);
+            for (number, key) in tasks.iter().map(|(position, _)| *position).chain([gone]) {
+                let cursor = write_cursor(number, key);
+                check(&cursor);
+                for (at, byte) in (0..cursor.len()).flat_map(|at| (0..0x80_u8).map(move |byte| (at, byte))) {
+                    let (before, after) = cursor.split_at(at);
+                    check(&alloc::format!("{before}{}{after}", char::from(byte)));
+                    check(&alloc::format!("{before}{}{}", char::from(byte), &after[1..]));
+                    count += 2;
+                }
+            }
+            assert!(read > 0);
+            count
+        },
+    );
 }
 
 // covers: TASK-012, TASK-034, TASK-131
