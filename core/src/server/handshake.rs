@@ -310,7 +310,8 @@ fn initialize(
     Ok(version)
 }
 
-#[cfg(all(test, feature = "legacy"))]
+#[cfg(feature = "legacy")]
+#[cfg(test)]
 mod tests {
     use alloc::string::String;
 

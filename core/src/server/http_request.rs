@@ -140,7 +140,8 @@ impl ConnectionInfo {
     }
 }
 
-#[cfg(all(test, feature = "http"))]
+#[cfg(feature = "http")]
+#[cfg(test)]
 mod tests {
     use super::*;
 
