@@ -742,20 +742,6 @@ fn call_queued_before_negotiation_is_retried_too() {
     });
 }
 
-/// Behind the brace the first member has no comma before it.
-#[test]
-fn retry_of_a_request_without_parameters_is_valid_json() {
-    let mut harness = modern_harness(Chunker::Whole);
-    let (_, request) = harness.start_call("prompts/get", &json!({}), &CallOptions::new());
-    let asked = json!({"inputRequests": {"a": roots_request()}, "requestState": "s"});
-    harness.feed_message(&input_required(&request, &asked));
-    let input = harness.expect_input();
-    harness.answer(input.id, &json!({"roots": []}));
-    let retry = harness.expect_request("prompts/get");
-    assert_eq!(retry["params"]["inputResponses"], json!({"a": {"roots": []}}));
-    assert_eq!(retry["params"]["requestState"], "s");
-}
-
 // covers: MRTR-008
 #[test]
 fn a_round_has_as_many_questions_as_the_limit_allows() {

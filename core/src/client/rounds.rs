@@ -489,6 +489,27 @@ mod tests {
     }
 
     #[test]
+    fn retry_of_a_call_without_parameters_is_json() {
+        let (mut common, mut rounds) = (connected(), Rounds::default());
+        let call = call(&mut common);
+        let retained = br#""prompts/get","params":{"#.as_slice();
+        common.endpoint.outbound.calls.get_mut(call).expect("a call").retained = retained.into();
+        rounds.begin(&mut common, call, &required(&["a"])).expect("a round");
+        let (_, number) = inputs(&mut common)[0];
+        let answer = crate::model::ListRootsResult::new(Vec::new());
+        assert_eq!(rounds.answer(&common, call, number, &answer), Ok(true));
+        rounds.send_retry(&mut common, call).expect("sent");
+        let main = common.main_channel.expect("open");
+        let sent =
+            common.endpoint.channels.get_mut(main).and_then(|c| c.outbox.pop_message()).expect("a request");
+        let sent: serde_json::Value = serde_json::from_slice(&sent).expect("JSON");
+        let params = serde_json::json!({"inputResponses": {"a": {"roots": []}}, "requestState": "s"});
+        let mut found = sent["params"].clone();
+        found.as_object_mut().expect("an object").remove("_meta");
+        assert_eq!((&sent["method"], found), (&"prompts/get".into(), params));
+    }
+
+    #[test]
     fn end_of_a_call_withdraws_its_input_requests_and_no_others() {
         let (mut common, mut rounds) = (connected(), Rounds::default());
         let (one, other) = (call(&mut common), call(&mut common));
