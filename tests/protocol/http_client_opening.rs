@@ -321,6 +321,26 @@ fn wrong_known_era_is_probed_again_once() {
     assert_eq!(attempts(&harness.expect_closed()).len(), 3);
 }
 
+// covers: HTTP-073, VER-042
+#[test]
+fn session_of_a_refused_handshake_is_ended_by_a_modern_client() {
+    let config = client(VersionSet::ALL).known_era(KnownEra::Legacy);
+    let mut harness =
+        HttpClientHarness::new(config, HttpClientHarness::default_http_config(), Chunker::Whole);
+    let request = harness.expect_post("initialize");
+    let refusal = error_response(&request.body, -32020, "no", Value::Null).to_string();
+    let fields = [("Content-Type", "application/json"), ("Mcp-Session-Id", "s")];
+    harness.respond_with(request.id, 200, &fields, &refusal);
+    let probe = harness.expect_post("server/discover");
+    let result = discover_result(&["2026-07-28"], json!({}));
+    harness.respond_with_json(probe.id, 200, &result_response(&probe.body, result));
+    assert_eq!(harness.expect_ready().version, Version::V2026_07_28);
+    harness.client.close(harness.now);
+    harness.expect_closed();
+    let end = harness.expect_request();
+    assert_eq!((end.method, end.field("mcp-session-id")), ("DELETE", Some("s")));
+}
+
 // ---- HTTP+SSE ------------------------------------------------------------------------------------------------
 
 /// Returns a client that has fallen back to HTTP+SSE, and its GET.

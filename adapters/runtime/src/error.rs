@@ -227,7 +227,7 @@ impl fmt::Display for ConnectionClosed {
             let behaviour =
                 if only_noise { "sent only lines that are not messages" } else { "echoes its input" };
             f.write_str(behaviour)?;
-        } else if let Some(error) = &self.io_error {
+        } else if let Some(error) = self.stream_error() {
             write!(f, "no connection to {server}: {error}")?;
         } else if let (true, Some(status)) = (self.is_ended_by_peer(), self.exit_status) {
             let when = match (self.was_ready, &self.fault) {
@@ -250,7 +250,7 @@ impl fmt::Display for ConnectionClosed {
         if let (Some(noise), false) = (&self.noise, self.was_ready) {
             write!(f, "; its first line was {noise:?}")?;
         }
-        if let (true, Some(status)) = (is_not_mcp || self.io_error.is_some(), self.exit_status) {
+        if let (true, Some(status)) = (is_not_mcp || self.stream_error().is_some(), self.exit_status) {
             write!(f, "; it ended ({status})")?;
         }
         f.write_str(self.advice(is_not_mcp))?;
@@ -268,8 +268,17 @@ impl fmt::Display for ConnectionClosed {
 }
 
 impl ConnectionClosed {
+    /// Returns the error of the stream, if that is the reason. What the peer sent before it ended is a better one.
+    fn stream_error(&self) -> Option<&str> {
+        let is_end = matches!(self.fault, Fault::Closed | Fault::Eof | Fault::Truncated { .. });
+        self.io_error.as_deref().filter(|_| is_end)
+    }
+
     /// Returns what the user may do about it, as the end of a message.
     fn advice(&self, is_not_mcp: bool) -> &'static str {
+        if self.stream_error().is_some() && !is_not_mcp {
+            return "";
+        }
         let never_spoke = self.is_ended_by_peer() && !self.was_ready;
         // A stream that the client opened itself; the reasons of HTTP are in the fault.
         if self.url.is_some() {
@@ -412,3 +421,35 @@ const BIDI: [char; 12] = [
 ];
 /// Lines of stderr that `Display` shows at most.
 const MAX_STDERR_LINES: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_of_the_stream_is_the_reason_unless_the_peer_gave_one() {
+        let error = Some(String::from("the cable is cut"));
+        for (fault, text) in [
+            (Fault::Eof, "no connection to the server \"a\": the cable is cut"),
+            (Fault::Truncated { bytes: 3 }, "no connection to the server \"a\": the cable is cut"),
+            (Fault::Closed, "no connection to the server \"a\": the cable is cut"),
+            (
+                Fault::NoCommonVersion { supported: mcp_proto::VersionSet::ALL, offered: Vec::new() },
+                "no connection to the server \"a\": ",
+            ),
+        ] {
+            let closed = ConnectionClosed {
+                program: Some("a".into()),
+                io_error: error.clone(),
+                ..ConnectionClosed::unknown(fault.clone())
+            };
+            let before = ConnectionClosed { was_ready: false, ..closed.clone() };
+            let ended = matches!(fault, Fault::Eof | Fault::Truncated { .. } | Fault::Closed);
+            for closed in [closed, before] {
+                let shown = closed.to_string();
+                assert!(if ended { shown == text } else { shown.starts_with(text) }, "{shown}");
+                assert_eq!(shown.contains("cable"), ended, "{shown}");
+            }
+        }
+    }
+}

@@ -25,7 +25,8 @@ pub struct Failure {
 /// Runs the world of each seed; the first that violates an invariant is reduced, with at most `attempts` runs.
 ///
 /// What panics on the way is not reported, except for the last run of a panic that is found. The first search puts a hook around the
-/// [panic hook](std::panic::set_hook) of the process for this; panics of other threads are reported as before.
+/// [panic hook](std::panic::set_hook) of the process for this; panics of other threads are reported as before. A hook
+/// that is set after that is told of all panics.
 pub fn search<A: Application>(
     seeds: impl IntoIterator<Item = u64>,
     plan: Plan,

@@ -463,7 +463,11 @@ impl Connection {
     /// `exit_status_timeout` for the exit status of the server.
     pub fn closed_error(&mut self) -> Error {
         if let Some(error) = self.io_error.take().or_else(|| self.transport.take_error()) {
-            self.reported_io_error.get_or_insert_with(|| error.to_string());
+            let text = error.to_string();
+            if let Some(closed) = &mut self.closed {
+                Arc::make_mut(closed).io_error.get_or_insert_with(|| text.clone());
+            }
+            self.reported_io_error.get_or_insert(text);
             return Error::Io(error);
         }
         if self.closed.is_none() {

@@ -236,7 +236,8 @@ impl RequestFields<'_> {
         }
         out.append(&self.config.fields);
         // During the negotiation no peer is known, so the message itself says that it is modern.
-        if parts.version.is_some() || is_modern(self.peer) {
+        // A session that an earlier answer opened is still ended without it.
+        if parts.version.is_some() || (with_body && is_modern(self.peer)) {
             self.push_modern_fields(parts, &mut out);
             return out;
         }

@@ -374,8 +374,9 @@ fn hold_until_stored(
     // The key of the application is stale from now on.
     let held = cx.endpoint.rekey(call).ok_or(UseError::Stale)?;
     // A store that hangs must not hold the call for longer; the deadline was armed with the old key.
-    if let Some(call) = cx.endpoint.inbound.calls.get(held) {
-        cx.endpoint.deadlines.arm(call.expires_at, EndpointTimer::CallAge(held));
+    let expires = cx.endpoint.inbound.calls.get(held).map(|call| call.expires_at);
+    if let Some(expires) = expires.filter(|at| *at < Instant::FAR_FUTURE) {
+        cx.endpoint.deadlines.arm(expires, EndpointTimer::CallAge(held));
     }
     tasks.held.insert_creation(held, task);
     if let Some(entry) = tasks.table.get_mut(task) {

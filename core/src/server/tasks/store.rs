@@ -54,6 +54,10 @@ impl TaskTable {
         loop {
             let key = self.store.as_mut()?.unsaved.pop_front()?;
             let Some(task) = self.tasks.get_mut(key) else { continue };
+            // A key may be queued twice, or its state may be saved by now.
+            if task.saving != 0 || task.saved >= task.revision {
+                continue;
+            }
             task.saving = task.revision;
             let (id, version) = (text_id(task.id), task.revision);
             let record = record::encode(self, key)?;

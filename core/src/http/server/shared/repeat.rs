@@ -302,7 +302,8 @@ pub(super) fn runs(server: &mut Server, session: SessionKey, note: &str) -> bool
 /// Looks for the call whose stream a request resumes: its owner has ended. Without calls that may run again it is lost.
 pub(super) fn seek(server: &mut Server, key: Key) {
     let repeats = server.sharing.as_ref().is_some_and(|sharing| sharing.repeats.is_some());
-    let x = server.exchanges.get(key).filter(|_| repeats);
+    // One that names a modern revision has not waited for its session, so it cannot wait for a call.
+    let x = server.exchanges.get(key).filter(|x| repeats && relay::is_waiting(x));
     let after = x.and_then(|x| x.headers.last_event_id().ok().flatten()).and_then(parse_event_id);
     let Some((stream, _, note)) = after else { return relay::end_lost(server, key) };
     let call = KeptCall { process: stream / NUMBERS, request: note.into() };
