@@ -268,11 +268,12 @@ impl Flow {
             State::Requesting { mut request, purpose, .. } => match request.handle_response(response) {
                 RequestOutcome::Again => self.continue_request(request, purpose),
                 RequestOutcome::Success(response) => {
-                    self.keep_nonce(&mut request);
+                    // One to an identity provider has no proof, and so no nonce.
+                    self.nonce = request.take_nonce().or_else(|| self.nonce.take());
                     self.request_succeeded(&request, &purpose, &response);
                 }
                 RequestOutcome::Refused(kind) => {
-                    self.keep_nonce(&mut request);
+                    self.nonce = request.take_nonce().or_else(|| self.nonce.take());
                     self.request_refused(&request, purpose, kind);
                 }
             },
@@ -531,11 +532,6 @@ impl Flow {
             request.dpop(self.facts.dpop.clone(), self.nonce.take());
         }
         self.continue_request(request, purpose);
-    }
-
-    /// Keeps the nonce of a response for the next request (RFC 9449, 8.2). One to an identity provider has no proof, so no nonce.
-    fn keep_nonce(&mut self, request: &mut ClientRequest) {
-        self.nonce = request.take_nonce().or_else(|| self.nonce.take());
     }
 
     fn continue_request(&mut self, mut request: Box<ClientRequest>, purpose: Purpose) {
