@@ -12,12 +12,16 @@ use crate::protocol::common::{ms, secs};
 
 /// Processes whose tool `echo` may run again, and a session of them.
 fn cluster(count: u8) -> (Cluster, String) {
+    cluster_of(count, "2025-11-25")
+}
+
+fn cluster_of(count: u8, version: &str) -> (Cluster, String) {
     let mut all = Cluster::new(count, Config::new);
     all.is_repeatable = true;
     for web in &mut all.processes {
         web.server.shared_sessions().set_repeatable_tools(["echo".into()]);
     }
-    let id = all.open(0, "2025-11-25");
+    let id = all.open(0, version);
     (all, id)
 }
 
@@ -80,6 +84,27 @@ fn assert_lost(all: &Cluster, at: usize, x: ExchangeId, id: u32) {
 
 fn has_call(all: &mut Cluster, at: usize) -> bool {
     core::iter::from_fn(|| all.processes[at].poll_event()).any(|event| matches!(event, Event::Call(_)))
+}
+
+// covers: SSE-021
+#[test]
+fn resumption_that_names_a_modern_revision_takes_over_no_call_and_ends() {
+    // From 2025-06-18 on the revision of a session decides.
+    let (mut all, id) = cluster_of(2, "2025-03-26");
+    all.post(1, &id, &legacy_request(77, "tools/call", ECHO_PARAMS));
+    call(&mut all.processes[1], &mut |_| {});
+    all.kill(1, 9);
+    // Streams of the process that was killed and of the one that is asked; the note is that of request 77.
+    for after in ["2097152-1-Nzc", "2000-1-Nzc"] {
+        let fields =
+            [("Mcp-Session-Id", &*id), ("Last-Event-ID", after), ("MCP-Protocol-Version", "2026-07-28")];
+        let x = all.processes[0].send_request("GET", "/mcp", &fields, "");
+        all.settle();
+        wait(&mut all, 0);
+        assert_eq!(all.processes[0].response(x).status, 503, "{after}");
+        assert!(!has_call(&mut all, 0));
+        assert_eq!(all.kept.len(), 1, "{after}: it is left to a client that can have its answer");
+    }
 }
 
 // covers: SSE-021

@@ -145,10 +145,9 @@ pub(super) fn resume(server: &mut Server, key: Key, _: SessionKey) {
     let after = server.exchanges.get(key).and_then(|x| x.headers.last_event_id().ok().flatten());
     let Some((stream, ..)) = after.and_then(parse_event_id) else { return };
     if is_own(server, stream) {
-        // The store is asked, if anything: `seek` sets the time limit.
-        if let Some(x) = server.exchanges.get_mut(key) {
-            x.phase = RequestPhase::Loading;
-        }
+        // A request that names a modern revision has not waited for its session, and only this time limit ends it.
+        let until = server.now + ANSWER_TIMEOUT;
+        load_until(server, key, until);
         return seek(server, key);
     }
     ask(server, key, stream / NUMBERS);
