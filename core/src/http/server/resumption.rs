@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::exchange_table::{SessionKey, SessionPlace};
+use super::exchange_table::{ServerExchange, SessionKey, SessionPlace};
 use super::post::waits_for_session;
 use super::refusal::{unknown_event_id, unknown_session};
 use super::response::transfer_stream;
@@ -192,8 +192,7 @@ impl Server {
             None => {
                 // The stream has ended; the rest of it is in the replay log, and its ids say as before whose it is.
                 if let Some(x) = self.exchanges.get_mut(key) {
-                    let after = x.headers.last_event_id().ok().flatten().and_then(parse_event_id);
-                    let note = after.map(|(.., note)| note).filter(|note| !note.is_empty());
+                    let note = resumed_event(x).map(|(.., note)| note).filter(|note| !note.is_empty());
                     x.event_note = note.map(|note| EventNote::Text(note.into()));
                 }
                 self.begin_events(key);
@@ -577,6 +576,12 @@ pub(super) fn parse_event_id(text: &str) -> Option<(u32, u32, &str)> {
     let number = |s: &str| s.parse::<u32>().ok().filter(|n| itoa::Buffer::new().format(*n) == s);
     // The number 0 is that of a response that has no events yet.
     Some((number(stream).filter(|stream| *stream != 0)?, number(event)?, note))
+}
+
+/// Returns the stream and the event after which a request resumes it, and the note of their id; `None` if it names none that a
+/// server issued.
+pub(super) fn resumed_event(x: &ServerExchange) -> Option<(u32, u32, &str)> {
+    x.headers.last_event_id().ok().flatten().and_then(parse_event_id)
 }
 
 #[cfg(test)]

@@ -17,7 +17,9 @@ use super::super::exchange_table::{
     ExchangeId, Kind, RepeatState, RequestPhase, ResponseForm, ServerExchange, SessionKey,
 };
 use super::super::refusal::{unknown_event_id, unknown_session};
-use super::super::resumption::{EventNote, ReplayEntry, event_stream_fields, parse_event_id, write_entry};
+use super::super::resumption::{
+    EventNote, ReplayEntry, event_stream_fields, parse_event_id, resumed_event, write_entry,
+};
 use super::super::session::SessionLookup;
 use super::super::snapshot::lost_call;
 use super::super::{MAX_BUFFERED_BODY, Server};
@@ -125,10 +127,8 @@ fn is_here(server: &mut Server, session: SessionKey, stream: u32) -> bool {
 /// whether it is.
 pub(super) fn resume_here(server: &mut Server, key: Key) -> bool {
     let SessionLookup::Session(session) = server.find_session(key) else { return false };
-    let after = server.exchanges.get(key).and_then(|x| x.headers.last_event_id().ok().flatten());
-    let (Some((stream, event, _)), Some(built)) = (after.and_then(parse_event_id), Sessions::get()) else {
-        return false;
-    };
+    let after = server.exchanges.get(key).and_then(resumed_event);
+    let (Some((stream, event, _)), Some(built)) = (after, Sessions::get()) else { return false };
     let is_here = is_here(server, session, stream);
     if is_here {
         let is_own = is_own(server, stream);
@@ -142,8 +142,7 @@ pub(super) fn resume(server: &mut Server, key: Key, _: SessionKey) {
     if resume_here(server, key) {
         return;
     }
-    let after = server.exchanges.get(key).and_then(|x| x.headers.last_event_id().ok().flatten());
-    let Some((stream, ..)) = after.and_then(parse_event_id) else { return };
+    let Some((stream, ..)) = server.exchanges.get(key).and_then(resumed_event) else { return };
     if is_own(server, stream) {
         // A request that names a modern revision has not waited for its session, and only this time limit ends it.
         let until = server.now + ANSWER_TIMEOUT;
@@ -176,8 +175,7 @@ pub(super) fn report_stream(server: &mut Server, key: Key, session: SessionKey) 
 /// Ends the stream of a call that is lost.
 pub(super) fn end_lost(server: &mut Server, key: Key) {
     let Some(x) = server.exchanges.get(key).filter(|x| is_waiting(x)) else { return };
-    let after = x.headers.last_event_id().ok().flatten().and_then(parse_event_id);
-    let lost = after.and_then(|(stream, event, note)| Some((stream, event, noted(note)?)));
+    let lost = resumed_event(x).and_then(|(stream, event, note)| Some((stream, event, noted(note)?)));
     let Some((stream, event, id)) = lost else {
         return server.exchanges.refuse(key, &unknown_event_id());
     };
@@ -195,8 +193,8 @@ pub(super) fn end_lost(server: &mut Server, key: Key) {
 /// Ends a request that resumes the stream of a call which is not in the store: an own one is unknown, and one of another process
 /// is lost.
 pub(super) fn end_unknown(server: &mut Server, key: Key) {
-    let after = server.exchanges.get(key).and_then(|x| x.headers.last_event_id().ok().flatten());
-    if after.and_then(parse_event_id).is_some_and(|(stream, ..)| is_own(server, stream)) {
+    let after = server.exchanges.get(key).and_then(resumed_event);
+    if after.is_some_and(|(stream, ..)| is_own(server, stream)) {
         return server.exchanges.refuse(key, &unknown_event_id());
     }
     end_lost(server, key);

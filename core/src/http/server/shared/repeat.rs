@@ -19,7 +19,7 @@ use super::super::exchange_table::{
 };
 use super::super::post::{check_room_in, post_again};
 use super::super::refusal::{overloaded, repeated_id, unknown_event_id, unknown_session};
-use super::super::resumption::{EventNote, parse_event_id};
+use super::super::resumption::{EventNote, resumed_event};
 use super::super::session::SessionLookup;
 use super::waits::{load_until, note_wait};
 use super::{NUMBERS, SharedSessionEvent, SharedSessions, id_of, relay, report};
@@ -304,8 +304,7 @@ pub(super) fn seek(server: &mut Server, key: Key) {
     let repeats = server.sharing.as_ref().is_some_and(|sharing| sharing.repeats.is_some());
     // One that names a modern revision has not waited for its session, so it cannot wait for a call.
     let x = server.exchanges.get(key).filter(|x| repeats && relay::is_waiting(x));
-    let after = x.and_then(|x| x.headers.last_event_id().ok().flatten()).and_then(parse_event_id);
-    let Some((stream, _, note)) = after else { return relay::end_lost(server, key) };
+    let Some((stream, _, note)) = x.and_then(resumed_event) else { return relay::end_lost(server, key) };
     let call = KeptCall { process: stream / NUMBERS, request: note.into() };
     let SessionLookup::Session(session) = server.find_session(key) else {
         return server.exchanges.refuse(key, &unknown_session());
@@ -364,8 +363,7 @@ fn repeat(server: &mut Server, key: Key, message: &Bytes) -> bool {
         return false;
     };
     let Some(x) = server.exchanges.get(key) else { return false };
-    let after = x.headers.last_event_id().ok().flatten().and_then(parse_event_id);
-    let Some((stream, event, note)) = after else { return false };
+    let Some((stream, event, note)) = resumed_event(x) else { return false };
     let (request, note, party) =
         (String::from(note), EventNote::Text(note.into()), x.authorization().cloned());
     if runs(server, session, &request) {
