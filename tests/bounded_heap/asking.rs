@@ -1,4 +1,4 @@
-//! What an engine asks the heap for before it takes something, and what it gives back when it is idle.
+//! Memory that an engine reserves before it accepts a message or a command, and releases when it is idle.
 
 use alloc::sync::Arc;
 use core::time::Duration;

@@ -356,7 +356,7 @@ fn tool_call_after_failed_write_names_its_reason() {
             let client = Client::connect(config, stream).unwrap();
             let error = client.call_tool("echo", &json!({"text": "ahoy"})).unwrap_err().to_string();
             assert!(error.contains("the cable is cut"), "{era:?}: {error}");
-            // So does every call after it, whoever met the failure.
+            // Later calls name it, too.
             for _ in 0..2 {
                 let error = client.call_tool("echo", &json!({"text": "ahoy"})).unwrap_err();
                 assert!(matches!(error, Error::Closed(_)), "{era:?}: {error:?}");

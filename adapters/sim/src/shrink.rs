@@ -24,9 +24,8 @@ pub struct Failure {
 
 /// Runs the world of each seed; the first that violates an invariant is reduced, with at most `attempts` runs.
 ///
-/// What panics on the way is not reported, except for the last run of a panic that is found. The first search puts a hook around the
-/// [panic hook](std::panic::set_hook) of the process for this; panics of other threads are reported as before. A hook
-/// that is set after that is told of all panics.
+/// Panics of a run do not reach the [panic hook](std::panic::set_hook); that of the reduced run does, once. For this the first search
+/// wraps the hook of the process. Panics of other threads are reported as before, and a hook that is set later gets all of them.
 pub fn search<A: Application>(
     seeds: impl IntoIterator<Item = u64>,
     plan: Plan,

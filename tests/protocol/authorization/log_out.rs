@@ -109,7 +109,7 @@ fn tokens_of_a_client_are_used_where_the_configuration_names_none() {
     assert_eq!(world.grants("refresh_token")[0].param("client_id"), "first");
 }
 
-/// What another process has stored meanwhile is not what the user wanted to end.
+/// Tokens that another process stores meanwhile are not those that the user logs out of.
 // covers: AUTH-063
 #[test]
 fn a_logout_leaves_the_tokens_of_a_login_that_came_meanwhile() {

@@ -11,7 +11,7 @@ use crate::protocol::common::{limits, server};
 
 const MAX: usize = 1 << 20;
 
-/// A server whose memory calls that nobody answers have filled.
+/// A server whose memory is filled by open calls.
 struct Full {
     config: server::Config,
     web: HttpServerHarness,

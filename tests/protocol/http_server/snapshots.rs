@@ -243,7 +243,7 @@ fn messages_that_no_get_stream_has_taken_are_sent_after_a_restart() {
     for (has_stream, expected) in [(true, &["second", "third"][..]), (false, &["first", "second", "third"])] {
         let mut web = harness(Config::new());
         let id = open_session(&mut web, "2025-11-25");
-        // A call without events is lost, and nobody can ask for it.
+        // A call without events is lost, and no client can resume it.
         post(&mut web, &id, &legacy_request(5, "tools/call", ECHO_PARAMS));
         let call = web.expect_call();
         if has_stream {

@@ -9,7 +9,7 @@ const MODERN: &str = "2026-07-28";
 /// The legacy revision with tasks.
 const LEGACY: &str = "2025-11-25";
 
-/// What a stranger asks about tasks in a session of his own.
+/// Requests about tasks of others that a stranger sends in a session of his own.
 const LEGACY_TASK_METHODS: [&str; 4] = ["tasks/list", "tasks/get", "tasks/result", "tasks/cancel"];
 
 impl<A: Application> World<A> {

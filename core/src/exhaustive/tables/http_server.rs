@@ -339,7 +339,7 @@ impl Exchanges {
     /// Compares the table with the model, then empties it.
     fn check(mut self, steps: &[usize]) {
         let table = &mut self.table;
-        // A stale key is nobody's.
+        // A stale key changes no exchange.
         for key in &self.stale {
             table.mark_ready(*key);
             table.set_open_ended(*key, true);

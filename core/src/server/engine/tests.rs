@@ -162,7 +162,7 @@ fn message_of(error: &Value) -> &str {
 #[test]
 fn memory_in_use_follows_the_entries_of_each_table() {
     const COUNT: usize = 200;
-    /// What follows a step of the account, or is held besides: outboxes.
+    /// Bytes beside the tables: outboxes, and the rounding of the account.
     const SLACK: usize = 24 << 10;
     type Load = fn(&mut Server, usize);
     let loads: [(&str, usize, usize, Load); 7] = [

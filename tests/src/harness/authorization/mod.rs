@@ -109,7 +109,7 @@ pub struct World {
     pub redirect_uri: String,
     /// The assertion or identity token.
     pub assertion: String,
-    /// What was asked for instead of a user.
+    /// Requests for assertions, which replace a user.
     pub assertion_requests: Vec<AssertionRequest>,
     /// Drops the flow after this number of events.
     pub stop_after: Option<usize>,

@@ -340,7 +340,7 @@ mod unix {
         let mut selector = Selector::new().unwrap();
         selector.add(visitor.socket(), 1, Interest::READ).unwrap();
         let mut page = |_: &str| Some(RedirectPage::Done);
-        // A selector may wake somebody for nothing.
+        // A spurious wake-up: there is nothing to read.
         assert!(visitor.advance(Instant::ZERO, READABLE, &mut page));
         let mut sent = 0;
         while let Ok(n) = (&own).write(&[b'x'; 4 << 10]) {
