@@ -158,6 +158,72 @@ fn transcripts_come_out_of_the_engines() {
     }
 }
 
+/// Returns a trace of a legacy session in which a tool waits for two forms, and then these messages come, each a millisecond after the
+/// one before it.
+fn waiting_tool(rest: &[(Side, &str)]) -> Trace {
+    const BEGIN: [(Side, &str); 6] = [
+        (
+            Side::Client,
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}"#,
+        ),
+        (
+            Side::Server,
+            r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#,
+        ),
+        (Side::Client, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),
+        (Side::Client, r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"book"}}"#),
+        (
+            Side::Server,
+            r#"{"jsonrpc":"2.0","id":"a","method":"elicitation/create","params":{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{}}}}"#,
+        ),
+        (
+            Side::Server,
+            r#"{"jsonrpc":"2.0","id":"b","method":"elicitation/create","params":{"mode":"form","message":"When?","requestedSchema":{"type":"object","properties":{}}}}"#,
+        ),
+    ];
+    let records = BEGIN.iter().chain(rest).enumerate().map(|(index, (from, text))| {
+        Record::new(index as u64 * 1_000, *from, Content::Line(Line::new(Text::new(text.as_bytes()))))
+    });
+    Trace::new(Header::new("a server that waits", 0), records.collect())
+}
+
+const ANSWER: &str = r#"{"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#;
+
+/// The client gives up while the answer is on its way.
+#[test]
+fn answer_that_crosses_the_cancellation_of_a_waiting_call_is_no_difference() {
+    let cancels = |id: &str| {
+        format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
+    };
+    let (call, first, second) = (cancels("2"), cancels("\"a\""), cancels("\"b\""));
+    let trace = waiting_tool(&[
+        (Side::Client, &call),
+        (Side::Server, &first),
+        (Side::Server, &second),
+        (Side::Server, ANSWER),
+    ]);
+    let outcome = replay(&trace, Side::Server);
+    assert_eq!(outcome.difference(), None, "{outcome:?}");
+    let [(record, reason)] = &*outcome.unplayed else { panic!("{outcome:?}") };
+    assert_eq!(*record, 9);
+    assert!(reason.contains("its call was cancelled"), "{reason}");
+}
+
+/// Whichever of its requests a server takes back, its call is answered after that.
+#[test]
+fn server_that_gives_up_one_of_its_requests_is_replayed() {
+    for given_up in ["a", "b"] {
+        let answered = if given_up == "a" { "b" } else { "a" };
+        let response = format!(r#"{{"jsonrpc":"2.0","id":"{answered}","result":{{"action":"decline"}}}}"#);
+        let cancels = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":"{given_up}","reason":"too late"}}}}"#
+        );
+        let trace =
+            waiting_tool(&[(Side::Client, &response), (Side::Server, &cancels), (Side::Server, ANSWER)]);
+        assert_same(given_up, Side::Server, &trace);
+    }
+}
+
 /// What has no command, or differs, is told with its reason.
 #[test]
 fn what_an_engine_does_not_say_is_told() {

@@ -24,7 +24,13 @@ pub(super) fn replay(trace: &Trace) -> Replayed {
     player::play(
         trace,
         Side::Server,
-        ServerRole { server, calls: Vec::new(), cancelled: Vec::new(), seed: trace.header.seed() },
+        ServerRole {
+            server,
+            calls: Vec::new(),
+            waiting: Vec::new(),
+            cancelled: Vec::new(),
+            seed: trace.header.seed(),
+        },
     )
 }
 
@@ -119,10 +125,20 @@ struct ServerRole {
     server: Server,
     /// In the order in which they came, by the text of their ids.
     calls: Vec<(String, Call)>,
+    /// Legacy calls that wait for input.
+    waiting: Vec<WaitingCall>,
     /// Ids of calls that ended without an answer.
     cancelled: Vec<String>,
     /// What the keys of recorded states are made of.
     seed: Option<[u8; 32]>,
+}
+
+/// A legacy call that waits for the responses to a round of input requests.
+struct WaitingCall {
+    /// The text of its id.
+    id: String,
+    /// The texts of the ids of its input requests, as they were recorded. The first one is its state in the engine.
+    requests: Vec<String>,
 }
 
 impl ServerRole {
@@ -220,7 +236,9 @@ impl ServerRole {
         if let Some((_, call)) = self.calls.get(position) {
             self.server.engine().need_input(now, call, &requests, state.as_bytes())?;
         }
-        self.calls.remove(position);
+        let (id, _) = self.calls.remove(position);
+        let requests = recorded.iter().map(|message| message.id_text().unwrap_or_default()).collect();
+        self.waiting.push(WaitingCall { id, requests });
         Ok(())
     }
 
@@ -273,8 +291,11 @@ impl ServerRole {
                 engine.notify_elicitation_complete(now, channel, &text("elicitationId").unwrap_or_default());
             }
             "notifications/cancelled" => {
-                let state = recorded.param("requestId").map(|id| id.as_str().to_owned()).unwrap_or_default();
-                engine.withdraw_input(now, state.as_bytes(), text("reason").as_deref());
+                let id = recorded.param("requestId").map(|id| id.as_str().to_owned()).unwrap_or_default();
+                let round = self.waiting.iter().find(|waiting| waiting.requests.contains(&id));
+                if let Some(state) = round.and_then(|round| round.requests.first()) {
+                    engine.withdraw_input(now, state.as_bytes(), text("reason").as_deref());
+                }
             }
             // The engine says it by itself. What it says instead is the difference.
             "notifications/subscriptions/acknowledged" => {}
@@ -301,7 +322,16 @@ impl Role for ServerRole {
             Event::Call(call) => {
                 let id = self.server.engine().request_id(call.id()).and_then(|id| RawJson::encode(id).ok());
                 if let Some(id) = id {
+                    self.waiting.retain(|waiting| waiting.id != id.as_str());
                     self.calls.push((id.as_str().to_owned(), call));
+                }
+            }
+            Event::ParkedCallDropped { state } => {
+                let is_dropped = |waiting: &WaitingCall| {
+                    waiting.requests.first().is_some_and(|first| first.as_bytes() == &*state)
+                };
+                if let Some(position) = self.waiting.iter().position(is_dropped) {
+                    self.cancelled.push(self.waiting.remove(position).id);
                 }
             }
             Event::Cancelled { call, .. } => {

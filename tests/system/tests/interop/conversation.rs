@@ -192,9 +192,11 @@ impl ImplementationPair {
             words.extend(["--era".into(), self.era.into()]);
         }
         words.extend(["--log".into(), log.into()]);
-        // Over HTTP, a legacy client that hangs up does not count as gone.
-        let waits = parts == "vanish" && self.transport != InteropTransport::Stdio;
-        if parts == "time-out" || waits || self.known_difference("outlives", "vanish").is_some() {
+        // Over HTTP, a legacy client that hangs up does not count as gone. In other parts, a client gives up after the same time.
+        let waits = parts == "vanish"
+            && (self.transport != InteropTransport::Stdio
+                || self.known_difference("outlives", parts).is_some());
+        if parts == "time-out" || waits {
             words.extend(["--time-out".into(), TIME_OUT_MS.into()]);
         }
         words
