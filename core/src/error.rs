@@ -100,6 +100,12 @@ pub enum Fault {
         /// A message that arrived meanwhile and may have been the answer: see [`CallError::Misaddressed`].
         stray: Option<Box<Diagnostic>>,
     },
+    /// There was no memory to send a message of the handshake ([`Limits::memory_reserve`](crate::Limits::memory_reserve)).
+    #[error("not enough memory to send `{method}`")]
+    OutOfMemory {
+        /// Method of the message.
+        method: &'static str,
+    },
     /// The peer returns the messages that it receives.
     ///
     /// It is not an MCP server. It is `cat` for example, a terminal with echo, or our own output.

@@ -283,7 +283,7 @@ impl Negotiation {
         let is_last = initialize_error.is_some();
         self.stage = NegotiationStage::Probing { is_retry, initialize_error };
         let config = crate::sync::Arc::clone(&common.config);
-        send(common, CallPurpose::Probe, methods::DISCOVER, |out| {
+        let unsent = send(common, CallPurpose::Probe, methods::DISCOVER, |out| {
             out.extend_from_slice(b"{\"_meta\":{");
             out.extend_from_slice(config.request_meta(version));
             out.extend_from_slice(b"}}");
@@ -297,7 +297,7 @@ impl Negotiation {
             || is_last;
         let wait = if is_only_option { limits.init_timeout } else { limits.probe_timeout };
         common.arm_negotiation_timeout(wait);
-        NegotiationStep::Wait
+        unsent.unwrap_or(NegotiationStep::Wait)
     }
 
     /// Sends `initialize` (LIFE-001, LIFE-002, VER-001, VER-002).
@@ -317,7 +317,7 @@ impl Negotiation {
     ) -> NegotiationStep {
         self.stage = NegotiationStage::Initializing { probe, initialize_error: None, is_retry };
         let config = crate::sync::Arc::clone(&common.config);
-        send(common, CallPurpose::Handshake, methods::INITIALIZE, |out| {
+        let unsent = send(common, CallPurpose::Handshake, methods::INITIALIZE, |out| {
             out.extend_from_slice(b"{\"protocolVersion\":");
             write_str(out, version.as_str());
             out.extend_from_slice(b",\"capabilities\":");
@@ -327,7 +327,7 @@ impl Negotiation {
             out.push(b'}');
         });
         common.arm_negotiation_timeout(common.endpoint.limits.init_timeout);
-        NegotiationStep::Wait
+        unsent.unwrap_or(NegotiationStep::Wait)
     }
 
     /// Handles the timeout of the current request.
@@ -555,8 +555,14 @@ impl Negotiation {
     }
 }
 
-fn send(common: &mut CommonState, purpose: CallPurpose, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
-    let Some(main) = common.main_channel else { return };
+/// Sends a request. Returns the step that ends the negotiation if there is no memory for it.
+fn send(
+    common: &mut CommonState,
+    purpose: CallPurpose,
+    method: &'static str,
+    params: impl FnOnce(&mut Vec<u8>),
+) -> Option<NegotiationStep> {
+    let main = common.main_channel?;
     // The stage has a deadline of its own, so those of the call are disabled.
     let never = core::time::Duration::MAX;
     let options = CallOptions::new().timeout(never).total_timeout(never);
@@ -567,12 +573,13 @@ fn send(common: &mut CommonState, purpose: CallPurpose, method: &str, params: im
         &options,
         &common.endpoint.limits,
     ));
-    common.endpoint.send(main, 0, |out| {
+    let is_sent = common.endpoint.send(main, 0, |out| {
         rpc::request_head(out, OutboundCalls::wire_id(key), method);
         out.extend_from_slice(b",\"params\":");
         params(out);
         rpc::end(out);
     });
+    (!is_sent).then_some(NegotiationStep::Close(Fault::OutOfMemory { method }))
 }
 
 /// Returns the fault after silence, with what came on this connection and may have been the answer.
@@ -606,10 +613,13 @@ fn handle_initialize_result(common: &mut CommonState, result: &RawJson) -> Negot
     };
     if let Some(main) = common.main_channel {
         // Sent before anything else (LIFE-004).
-        common.endpoint.send(main, 0, |out| {
+        let is_sent = common.endpoint.send(main, 0, |out| {
             rpc::notification_head(out, methods::INITIALIZED);
             rpc::end(out);
         });
+        if !is_sent {
+            return NegotiationStep::Close(Fault::OutOfMemory { method: methods::INITIALIZED });
+        }
     }
     NegotiationStep::Ready(peer)
 }
@@ -644,7 +654,10 @@ fn empty_object() -> RawJson {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString as _;
     use alloc::sync::Arc;
+
+    use crate::limits::Limits;
 
     fn begun(config: Config) -> (Negotiation, CommonState) {
         let mut common = CommonState::new(Arc::new(config));
@@ -692,6 +705,41 @@ mod tests {
         assert!(matches!(step, NegotiationStep::Wait), "the probe may still be answered");
         let step = negotiation.handle_answer(&mut common, probe, CallPurpose::Probe, result(DISCOVERED));
         assert!(matches!(step, NegotiationStep::Ready(_)), "{step:?}");
+    }
+
+    /// Leaves no memory for any message.
+    fn exhaust(common: &mut CommonState) {
+        let none = usize::MAX / 4;
+        common.endpoint.limits =
+            Arc::new(Limits { memory_reserve: none, max_uri: none, max_id: none, ..Limits::default() });
+    }
+
+    /// A handshake that goes on in silence would end with "no answer in time", of a message that was never sent.
+    #[test]
+    fn message_that_has_no_memory_ends_the_negotiation() {
+        let end = |step| match step {
+            NegotiationStep::Close(fault) => fault.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let mut common = CommonState::new(Arc::new(Config::new("test", "1")));
+        common.main_channel = Some(common.endpoint.open_channel(false, ()));
+        exhaust(&mut common);
+        let step = Negotiation::new().begin(&mut common);
+        assert_eq!(end(step), "not enough memory to send `server/discover`");
+
+        let (mut negotiation, mut common) = begun(Config::new("test", "1"));
+        exhaust(&mut common);
+        let step = negotiation.handle_timeout(&mut common);
+        assert_eq!(end(step), "not enough memory to send `initialize`");
+
+        let (mut negotiation, mut common) = begun(Config::new("test", "1").versions(VersionSet::LEGACY));
+        let (key, purpose) = pending(&common)[0];
+        exhaust(&mut common);
+        let initialized = result(
+            r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#,
+        );
+        let step = negotiation.handle_answer(&mut common, key, purpose, initialized);
+        assert_eq!(end(step), "not enough memory to send `notifications/initialized`");
     }
 
     // covers: LIFE-009

@@ -120,10 +120,12 @@ fn kept_connection_logs_in_on_its_terminal_and_outlives_it() {
     let (mut near, far) = open_terminal();
     for width in [80, 200] {
         tcsetwinsize(&far, Winsize { ws_row: 24, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
-        // The shell has the terminal for its own, and gets SIGHUP when that is closed.
+        // The shell has the terminal for its own, and gets SIGHUP when that is closed, even if the tests run under `nohup`.
         let script = format!("'{PROBE}' connect greeter '{}' && echo done && exec sleep 1000", server.url);
         let mut shell = std::process::Command::new("setsid");
-        shell.args(["--ctty", "sh", "-c", &script]).envs(environment.iter().copied());
+        shell
+            .args(["--ctty", "env", "--default-signal=HUP", "sh", "-c", &script])
+            .envs(environment.iter().copied());
         let [input, output, errors] = [(); 3].map(|()| far.try_clone().unwrap());
         let mut shell = shell.stdin(input).stdout(output).stderr(errors).spawn().expect("util-linux");
         let mut shown = String::new();

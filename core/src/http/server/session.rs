@@ -558,9 +558,16 @@ impl Server {
 
 /// Ends a session here: cancels its calls, ends its streams, and invalidates its id (HTTP-070, SSE-027).
 pub(super) fn drop_session(server: &mut Server, session: SessionKey) {
+    let Some(ending) = server.sessions.get(session) else { return };
+    let calls: Vec<Key> = server.exchanges.indexed(&ending.exchanges);
+    if let Some(sharing) = shared::functions(server) {
+        // A store that has the messages of calls lets them go, under an id that is still known.
+        for exchange in &calls {
+            (sharing.hold_answer)(server, *exchange);
+        }
+    }
     // The session is removed first: its id is invalid while its streams and calls still end.
     let Some(session) = server.sessions.remove(session) else { return };
-    let calls: Vec<Key> = server.exchanges.indexed(&session.exchanges);
     for exchange in session.open_get_streams() {
         server.finish(exchange);
     }

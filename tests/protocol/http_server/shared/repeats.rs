@@ -570,14 +570,21 @@ fn call_is_not_repeated_beyond_the_calls_of_a_session() {
 // covers: HTTP-070, SSE-027
 #[test]
 fn call_of_a_session_that_ends_does_not_wait_for_the_store() {
-    let (mut all, id) = cluster(2);
-    let (_, x, _) = stream_call(&mut all, 1, &id, 77);
-    all.held = Some(Vec::new());
-    let deleted = all.delete(1, &id);
-    assert_eq!(all.processes[1].response(deleted).status, 204);
-    assert!(all.processes[1].response(x).is_complete);
-    all.answer_held();
-    assert!(answers(&all, 1, x).is_empty());
+    for ends_at in [1, 0] {
+        let (mut all, id) = cluster(2);
+        let (_, x, _) = stream_call(&mut all, 1, &id, 77);
+        assert_eq!(all.kept.len(), 1);
+        all.held = Some(Vec::new());
+        let deleted = all.delete(ends_at, &id);
+        assert_eq!(all.processes[ends_at].response(deleted).status, 204);
+        assert!(all.processes[1].response(x).is_complete);
+        all.answer_held();
+        assert!(answers(&all, 1, x).is_empty());
+        assert!(
+            all.kept.is_empty(),
+            "ended at {ends_at}: the store keeps the message of no call that is over"
+        );
+    }
 }
 
 #[test]
