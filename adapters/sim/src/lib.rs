@@ -10,6 +10,7 @@
 //! server has them all. There every client has a principal of its own, and a stranger with a token tries the sessions, events, requests
 //! and tasks of others. Exchanges overtake each other and break, streams are resumed, and the server restarts, with its sessions or
 //! without them. On both, servers report progress, publish changes, ask their clients and make tasks of calls.
+//! [Memory may be short](field@Plan::shortage) at times.
 //!
 //! There is no clock, no thread and no entropy but the seed.
 //!

@@ -86,9 +86,19 @@ plan! {
     tasks: u32,
     /// Whether both sides have the limits of a tiny device, and a link holds 2 KB.
     tight: bool,
+    /// Weight of memory that becomes short, or is there again. Unless this is 0, both sides have [`HEAP_RESERVE`](Self::HEAP_RESERVE) as
+    /// [`Limits::memory_reserve`](mcp_proto::Limits::memory_reserve), and all else of their limits is the default, or that of a tiny device.
+    ///
+    /// Memory is the program's: its allocator refuses what is as large as the reserve while the world has
+    /// [said](crate::Application::set_heap_full) so. Without such an allocator nothing happens.
+    shortage: u32,
 }
 
 impl Plan {
+    /// Bytes that both sides want to be free before they take a request, in a world where memory may be [short](field@Self::shortage): more
+    /// than a world itself ever needs in one piece.
+    pub const HEAP_RESERVE: usize = 1 << 30;
+
     /// Two clients without faults.
     pub const CALM: Self = Self { clients: 2, steps: 120, changes: 5, ..Self::new() };
     /// Three clients with every fault.
@@ -108,6 +118,7 @@ impl Plan {
         questions: 5,
         tasks: 4,
         tight: false,
+        shortage: 0,
     };
     /// Three clients with every fault, on devices whose limits are reached all the time.
     pub const TIGHT: Self =
@@ -141,6 +152,7 @@ impl Plan {
             questions: 0,
             tasks: 0,
             tight: false,
+            shortage: 0,
         }
     }
 

@@ -10,8 +10,8 @@ use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::server::{Call, CancelReason};
 use mcp_proto::{
-    CallId, CallKey, CallOptions, Change, Fault, Instant, Limits, Progress, RawJson, RpcError, SendStatus,
-    client, server,
+    CallId, CallKey, CallOptions, Change, EncodeError, Fault, Instant, Limits, Progress, RawJson, RpcError,
+    SendStatus, UseError, client, server,
 };
 
 use crate::decisions::{Decisions, Draws};
@@ -66,6 +66,9 @@ pub trait Application {
     ///
     /// The reason why it cannot be the result of this call.
     fn check(&self, mark: &str, result: &RawJson) -> Result<(), String>;
+    /// Lets the allocator of this thread refuse what is as large as [`Plan::HEAP_RESERVE`], or no longer
+    /// ([`Plan::shortage`](field@Plan::shortage)). Does nothing unless the program has such an allocator, and says so here.
+    fn set_heap_full(&mut self, _is_full: bool) {}
 }
 
 /// One participant, as a column of the log.
@@ -344,6 +347,7 @@ pub struct World<A> {
     /// When the clients of a network hang up that has no faults any more.
     settle_at: Option<Instant>,
     has_hung_up: bool,
+    is_heap_full: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -382,6 +386,8 @@ enum Action {
     Reply,
     /// A request becomes a task.
     BeginTask,
+    /// Memory becomes short, or is there again.
+    Shorten,
 }
 
 impl<A: Application> World<A> {
@@ -400,8 +406,12 @@ impl<A: Application> World<A> {
     fn with_draws(draws: Draws, plan: Plan, application: A) -> Self {
         let (mut client, mut server) = (application.client(), application.server());
         (client, server) = inputs::configure(&plan, client, server);
-        if plan.tight {
-            (client, server) = (client.limits(Limits::tiny()), server.limits(Limits::tiny()));
+        if plan.tight || plan.shortage > 0 {
+            let mut limits = if plan.tight { Limits::tiny() } else { Limits::default() };
+            if plan.shortage > 0 {
+                limits.memory_reserve = Plan::HEAP_RESERVE;
+            }
+            (client, server) = (client.limits(limits.clone()), server.limits(limits));
         }
         let mut world = Self {
             client_config: Arc::new(client),
@@ -421,6 +431,7 @@ impl<A: Application> World<A> {
             flush_until: Instant::ZERO,
             settle_at: None,
             has_hung_up: false,
+            is_heap_full: false,
         };
         if plan.binding == Binding::Http {
             world.network = Some(Network::new(&world.server_config, plan.tasks > 0));
@@ -510,6 +521,8 @@ impl<A: Application> World<A> {
             }
         };
         drop(quiet);
+        // After a panic, which may have come meanwhile.
+        self.set_heap_full(false);
         let violation = match panic {
             Some(payload) => {
                 let text = payload.downcast_ref::<String>().map(String::as_str);
@@ -537,6 +550,7 @@ impl<A: Application> World<A> {
                     (self.connections[n].client_reads, self.connections[n].server_reads) = (true, true);
                 }
                 self.calm_network();
+                self.set_heap_full(false);
                 self.flush_until = self.now + FLUSH_TIME;
                 self.phase = Phase::Flushing;
             }
@@ -644,6 +658,7 @@ impl<A: Application> World<A> {
             (plan.questions, Action::Ask),
             (2 * plan.questions, Action::Reply),
             (plan.tasks, Action::BeginTask),
+            (plan.shortage, Action::Shorten),
         ];
         let mut drawn = self.draws.below(weights.iter().map(|(weight, _)| weight).sum());
         let chosen = weights.iter().find(|(weight, _)| match drawn.checked_sub(*weight) {
@@ -716,6 +731,16 @@ impl<A: Application> World<A> {
                 self.reply(n, at);
             }
             Action::BeginTask => self.begin_task(n),
+            Action::Shorten => self.set_heap_full(!self.is_heap_full),
+        }
+    }
+
+    fn set_heap_full(&mut self, is_full: bool) {
+        if self.is_heap_full != is_full {
+            let text = if is_full { "memory is short" } else { "memory is there again" };
+            self.record(Lane::World, What::Fault { text: text.to_owned() });
+            self.is_heap_full = is_full;
+            self.application.set_heap_full(is_full);
         }
     }
 
@@ -844,10 +869,13 @@ impl<A: Application> World<A> {
         };
         let Request { id, answer, .. } = requests[answerable[at]].clone();
         let Some(engine) = self.server_engine(n) else { return false };
-        let outcome = match &answer {
+        let mut outcome = match &answer {
             Ok(result) => engine.complete_raw(now, id, result),
             Err(error) => engine.fail(now, id, error),
         };
+        if outcome == Err(UseError::Encode(EncodeError::OutOfMemory)) {
+            outcome = engine.fail(now, id, &RpcError::internal("no memory for the result"));
+        }
         if outcome.is_ok() {
             let connection = &mut self.connections[n];
             let ended = connection.requests.remove(answerable[at]);
