@@ -1104,7 +1104,7 @@ fn empty_result_of_a_modern_task_gets_its_type() {
     assert_eq!((&task["status"], &task["result"]), (&json!("completed"), &json!({"resultType": "complete"})));
 }
 
-// covers: TIME-002
+// covers: TASK-023, TIME-002
 #[test]
 fn question_of_a_task_without_an_answer_in_time_is_cancelled() {
     let mut server = Server::with_tasks();
@@ -1119,10 +1119,9 @@ fn question_of_a_task_without_an_answer_in_time_is_cancelled() {
     let asked = server.sent().into_iter().find(|sent| sent["method"] == json!("elicitation/create"));
     server.advance(Limits::default().input_timeout + Duration::from_secs(1));
     let cancelled = server.sent().into_iter().find(|sent| sent["method"] == json!("notifications/cancelled"));
-    assert_eq!(
-        cancelled.map(|sent| sent["params"]["requestId"].clone()),
-        asked.map(|sent| sent["id"].clone()),
-    );
+    let cancelled = cancelled.expect("a cancellation")["params"].clone();
+    assert_eq!(cancelled["requestId"], asked.expect("a question")["id"]);
+    assert_eq!(cancelled["_meta"]["io.modelcontextprotocol/related-task"], json!({"taskId": id}));
     assert!(server.engine.endpoint.outbound.calls.is_empty());
 }
 
