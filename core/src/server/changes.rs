@@ -548,3 +548,32 @@ fn write_uri(out: &mut Vec<u8>, uri: &str) {
     out.extend_from_slice(b"\"uri\":");
     write_str(out, uri);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::Change;
+
+    // Where the heap is bounded, the room is asked for, and what is written beyond it is not.
+    #[test]
+    fn change_of_a_resource_is_written_into_the_room_that_was_made_for_it() {
+        let (custom, channel) = (CustomLists::new(), Key { slot: 0, generation: 0 });
+        for length in [1, 1 << 10, (16 << 10) - 1, 16 << 10, 40 << 10] {
+            for id in [None, Some(RequestId::int(1))] {
+                let (mut table, mut of) = (Subscriptions::new(), ChannelListeners::new());
+                let listener = table.open(&mut of, channel, id.clone(), 0).expect("new");
+                let uri = "u".repeat(length);
+                table.subscribe(&mut of, listener, &uri);
+                let target = table.find_target(&Change::Resource(uri.into()), &custom).expect("a target");
+                let mut message = ChangeMessage::new(target, &custom);
+                let uri_room = message.uri_room(&table, target);
+                assert!(message.make_room(&Limits::default(), id.is_some(), uri_room));
+                let capacities =
+                    |message: &ChangeMessage| (message.with_id.capacity(), message.without_id.capacity());
+                let room = capacities(&message);
+                message.write(&mut Vec::new(), &table, target, id.as_ref());
+                assert_eq!(capacities(&message), room, "{length} {id:?}");
+            }
+        }
+    }
+}

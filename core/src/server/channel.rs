@@ -246,3 +246,22 @@ fn is_read(endpoint: &ServerEndpoint, channel: Key) -> bool {
             && !c.role.stream.has_no_get_stream()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::boxed::Box;
+
+    // A request is taken if what the queue allocates for its event is free, so both have to agree.
+    #[test]
+    fn growth_of_the_event_queue_is_known_before_it_grows() {
+        let mut events = VecDeque::new();
+        for waiting in 0..100 {
+            let (expected, before) = (next_growth(&events), events.capacity());
+            events.push_back(Event::ParkedCallDropped { state: Box::default() });
+            let after = events.capacity();
+            let allocated = if after == before { 0 } else { after * size_of::<Event>() };
+            assert_eq!(expected, allocated, "{waiting} events wait");
+        }
+    }
+}

@@ -7,11 +7,13 @@ use core::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::request_check::MessageSource;
 use super::tasks::requests::TaskOptions;
 use super::tasks::table::TaskTable;
 use crate::calls::inbound::{Progress, SendStatus};
 use crate::entropy::Entropy;
 use crate::model::{ElicitSchema, Implementation, LoggingLevel};
+use crate::rpc::envelope::Envelope;
 use crate::server::{Call, Config, Engine, Event, InputRequired};
 use crate::slab::Key;
 use crate::tap::ChannelId;
@@ -50,6 +52,16 @@ impl Device {
 
     fn feed(&mut self, message: &Value) {
         self.engine.handle_message(self.now, self.channel, message.to_string().into());
+        self.settle();
+    }
+
+    /// Answers a request that was taken while there was memory for it.
+    fn answer(&mut self, message: &Value) {
+        let frame = message.to_string().into();
+        let Envelope { id, method, params, .. } = self.engine.parse(&frame).expect("a request");
+        let (channel, id) = (self.channel.0, id.expect("an id"));
+        let source = MessageSource { channel, root: channel, batch: None, waited: false, header_check: None };
+        self.engine.answer_in_engine(source, &frame, &id, &method, &params);
         self.settle();
     }
 
@@ -274,38 +286,59 @@ fn answers_about_a_task_fit_into_the_room_that_is_made_for_them_which_is_little_
         let params = json!({member: value, "_meta": meta});
         json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
     };
-    // Makes a call a task. Escaped, each byte of its message is six.
-    let begin = |prepare: &dyn Fn(&mut Device)| {
+    // Begins a call, which becomes a task. Escaped, each byte of its message is six.
+    let with_call = || {
         let mut device = Device::new(|config| config.info(Implementation::new("s".repeat(3_000), "1")));
         device.feed(&request(1, "tools/call", "name", "t"));
         let call = device.calls.pop().expect("a call");
-        prepare(&mut device);
+        (device, call)
+    };
+    let begin = |device: &mut Device, call: &Call| {
         let options = TaskOptions::new().message("\u{1}".repeat(1_000));
-        device.engine.tasks(device.now).begin(&call, options).expect("room");
+        device.engine.tasks(device.now).begin(call, options).expect("room");
         device.settle();
-        device
+    };
+    let get = |device: &mut Device| {
+        let answer = device.sent().pop().expect("an answer");
+        request(2, "tasks/get", "taskId", answer["result"]["taskId"].as_str().expect("a task"))
     };
     let outbox = |device: &mut Device| {
         let outbox = device.engine.outbox(device.channel).expect("open");
         (outbox.len(), outbox.capacity())
     };
-    let least = (0..32_768).step_by(256).find_map(|extra| {
-        let mut device = begin(&|device| device.exhaust_but(extra));
-        let (length, room) = outbox(&mut device);
-        device.sent().pop()?.get("result").map(|_| (length, room))
-    });
-    let (length, room) = least.expect("an answer");
-    assert!((length..length + 4_096).contains(&room), "{length} {room}");
-    let mut device = begin(&|device| {
-        device.engine.endpoint.limits = Arc::new(Limits { memory_reserve: 1, ..device.limits.clone() });
-    });
+    for is_creation in [true, false] {
+        let least = (0..32_768).step_by(256).find_map(|extra| {
+            let (mut device, call) = with_call();
+            let mut asked = None;
+            if !is_creation {
+                begin(&mut device, &call);
+                asked = Some(get(&mut device));
+                // The outbox of this one is large by now.
+                device.channel = device.engine.open_channel(device.now);
+            }
+            device.exhaust_but(extra);
+            let (_, made) = outbox(&mut device);
+            match asked {
+                None => begin(&mut device, &call),
+                Some(request) => device.answer(&request),
+            }
+            let (length, room) = outbox(&mut device);
+            device.sent().pop()?.get("result")?;
+            assert_eq!(room, made, "there is no memory for {length} bytes");
+            Some((length, room))
+        });
+        let (length, room) = least.expect("an answer");
+        assert!((length..length + 4_096).contains(&room), "{is_creation} {length} {room}");
+    }
+    let (mut device, call) = with_call();
+    device.engine.endpoint.limits = Arc::new(Limits { memory_reserve: 1, ..device.limits.clone() });
+    begin(&mut device, &call);
     for is_creation in [true, false] {
         let (length, room) = outbox(&mut device);
         assert!(length > 9_000 && room < 65_536, "{length} {room}");
-        let answer = device.sent().pop().expect("an answer");
         if is_creation {
-            let id = answer["result"]["taskId"].as_str().expect("a task");
-            device.feed(&request(2, "tasks/get", "taskId", id));
+            let request = get(&mut device);
+            device.feed(&request);
         }
     }
 }

@@ -110,6 +110,33 @@ fn http_sse_accepts_cancellation_at_the_call_limit() {
     assert!(matches!(web.poll_event(), Some(Event::Cancelled { .. })));
 }
 
+// covers: HTTPSSE-003
+#[test]
+#[expect(deprecated, reason = "tested until its removal")]
+fn http_sse_refuses_every_message_while_its_stream_is_not_read() {
+    let limits = crate::protocol::common::limits(|limits| limits.outbox_high_water = 50);
+    let config = super::with_capabilities(crate::protocol::common::server(mcp_proto::VersionSet::ALL));
+    let http = Config::new().http_sse(PATHS.0, PATHS.1);
+    let mut web = mcp_tests::harness::HttpServerHarness::new(config.limits(limits), http);
+    let stream = web.send_request("GET", "/sse", &[], "");
+    let target = web.response(stream).events()[0].data.clone();
+    web.send_request("POST", &target, &[], &initialize_request("2024-11-05"));
+    web.send_request("POST", &target, &[], "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
+    assert!(matches!(web.poll_event(), Some(Event::SessionOpened { .. })));
+    let notification = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}";
+    web.auto_transmits = false;
+    web.server.engine().publish(web.now, &Change::Tools);
+    let refused = [notification, &legacy_request(2, "ping", "")]
+        .map(|message| web.send_request("POST", &target, &[], message));
+    web.auto_transmits = true;
+    web.transmit_all();
+    assert_eq!(refused.map(|x| web.response(x).status), [503, 503]);
+    assert!(web.poll_event().is_none());
+    let x = web.send_request("POST", &target, &[], notification);
+    assert_eq!(web.response(x).status, 202);
+    assert!(matches!(web.poll_event(), Some(Event::Notification(_))));
+}
+
 // covers: HTTPSSE-003, HTTPSSE-007
 #[test]
 #[expect(deprecated, reason = "tested until its removal")]

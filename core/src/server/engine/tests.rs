@@ -1104,7 +1104,30 @@ fn empty_result_of_a_modern_task_gets_its_type() {
     assert_eq!((&task["status"], &task["result"]), (&json!("completed"), &json!({"resultType": "complete"})));
 }
 
-// covers: TIME-002
+#[test]
+fn requests_that_wait_for_tasks_are_no_calls_in_work() {
+    let mut server = Server::with_tasks();
+    let call = server.call(1, json!({"name": "t", "task": {}}));
+    server.engine.tasks(server.now).begin(&call, TaskOptions::new()).expect("room");
+    let run = server.expect_call();
+    let id = server.sent()[0]["result"]["task"]["taskId"].clone();
+    for request_id in [2, 3] {
+        server.feed(&request(request_id, "tasks/result", json!({"taskId": id})));
+        assert_eq!(server.engine.live_calls(), 0);
+    }
+    server.call(4, json!({"name": "t"}));
+    assert_eq!(server.engine.live_calls(), 1);
+    server.engine.complete(server.now, run.id(), &json!({"content": []})).expect("open");
+    let answers: Vec<Value> = server
+        .sent()
+        .into_iter()
+        .filter(|sent| sent.get("result").is_some())
+        .map(|sent| sent["id"].clone())
+        .collect();
+    assert_eq!((answers, server.engine.live_calls()), ([json!(2), json!(3)].into(), 1));
+}
+
+// covers: TASK-023, TIME-002
 #[test]
 fn question_of_a_task_without_an_answer_in_time_is_cancelled() {
     let mut server = Server::with_tasks();
@@ -1119,10 +1142,9 @@ fn question_of_a_task_without_an_answer_in_time_is_cancelled() {
     let asked = server.sent().into_iter().find(|sent| sent["method"] == json!("elicitation/create"));
     server.advance(Limits::default().input_timeout + Duration::from_secs(1));
     let cancelled = server.sent().into_iter().find(|sent| sent["method"] == json!("notifications/cancelled"));
-    assert_eq!(
-        cancelled.map(|sent| sent["params"]["requestId"].clone()),
-        asked.map(|sent| sent["id"].clone()),
-    );
+    let cancelled = cancelled.expect("a cancellation")["params"].clone();
+    assert_eq!(cancelled["requestId"], asked.expect("a question")["id"]);
+    assert_eq!(cancelled["_meta"]["io.modelcontextprotocol/related-task"], json!({"taskId": id}));
     assert!(server.engine.endpoint.outbound.calls.is_empty());
 }
 

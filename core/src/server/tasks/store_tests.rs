@@ -86,6 +86,18 @@ fn operations_that_fail_are_tried_again_after_half_a_second_to_32() {
 }
 
 #[test]
+fn store_has_everything_when_its_deletions_are_carried_out() {
+    let (mut table, key) = in_state("Running", "", MODERN);
+    assert!(table.is_saved());
+    table.remove(key);
+    assert!(!table.is_saved(), "the deletion waits");
+    let Some(StoreEffect::Delete { id, version }) = table.poll_store() else { panic!("a deletion") };
+    assert!(!table.is_saved(), "it is under way");
+    table.handle_deleted(Instant::ZERO, &id, version, true);
+    assert!(table.is_saved());
+}
+
+#[test]
 fn effect_shows_the_size_of_its_record_alone() {
     let (mut table, key) = in_state("Creating", "", LEGACY);
     let effect = table.poll_store().expect("a save");
