@@ -45,7 +45,7 @@ fn annotated_arguments_become_fields() {
     ] {
         assert_eq!(values(&route(), none), [], "{none}");
     }
-    // A list or an object of arguments that is none has no fields, and leaves those of the others alone.
+    // What should be an object and is none has no fields, and leaves those of other arguments alone.
     let written = values(&route(), r#"{"opt":5,"region":"a"}"#);
     assert_eq!(written, [("Mcp-Param-Region".to_string(), "a".to_string())]);
     let both = properties(
