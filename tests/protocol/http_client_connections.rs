@@ -7,7 +7,7 @@ use core::time::Duration;
 use mcp_proto::client::Event;
 use mcp_proto::h1::{self, server};
 use mcp_proto::head::{BodySize, Fields};
-use mcp_proto::http::client::{Client, Config, ConnectionId, ConnectionPool, PoolLimits};
+use mcp_proto::http::client::{Client, Config, ConnectionId, ConnectionPool, Credential, PoolLimits};
 use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::tap::Direction::{In, Out};
 use mcp_proto::{CallError, CallKey, CallOptions, Fault, HttpError, Instant, Version, VersionSet};
@@ -45,7 +45,10 @@ struct PoolHarness {
 
 impl PoolHarness {
     fn new(versions: VersionSet, limits: PoolLimits, cut: Chunker) -> Self {
-        let config = Config::new(ENDPOINT).expect("a URL");
+        Self::with_config(versions, Config::new(ENDPOINT).expect("a URL"), limits, cut)
+    }
+
+    fn with_config(versions: VersionSet, config: Config, limits: PoolLimits, cut: Chunker) -> Self {
         let mut rig = Self {
             client: Client::new(Arc::new(client(versions)), Arc::new(config), Instant::ZERO),
             pool: ConnectionPool::new(limits),
@@ -924,4 +927,26 @@ fn tapped_pool_records_heads_and_the_bodies_that_fail_requests() {
         assert_eq!(kinds, if is_tapped { &expected[..] } else { &[] });
         assert!(records.last().is_none_or(|record| record.text == "out of order"), "{records:?}");
     }
+}
+
+// covers: SEC-019
+#[test]
+fn recorded_body_hides_the_credential_that_it_quotes() {
+    let credential = Credential::bearer("s3cret-token").expect("a token");
+    let config = Config::new(ENDPOINT).expect("a URL").credential(credential);
+    let mut rig = PoolHarness::with_config(VersionSet::MODERN, config, PoolLimits::default(), Chunker::Whole);
+    rig.answer_discover();
+    rig.pool.tap_heads();
+    let key = rig.start_wave_call();
+    let got = rig.expect_request();
+    let (now, body) = (rig.now, "who is s3cret-token?");
+    let server = rig.server(got.connection);
+    server.respond(now, 400, &Fields::new(), BodySize::Exact(body.len() as u64)).expect("a response");
+    server.write_body(body.as_bytes()).expect("a body");
+    server.end(now).expect("an end");
+    assert!(matches!(expect_http_error(rig.expect_done(key)), HttpError::Response(_)));
+    let records: Vec<_> = core::iter::from_fn(|| rig.pool.poll_head()).collect();
+    assert!(records.iter().all(|record| !record.text.contains("s3cret")), "{records:?}");
+    let body = records.iter().find(|record| record.is_body).expect("the body");
+    assert_eq!(body.text, "who is …?");
 }

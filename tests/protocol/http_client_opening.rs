@@ -321,6 +321,20 @@ fn wrong_known_era_is_probed_again_once() {
     assert_eq!(attempts(&harness.expect_closed()).len(), 3);
 }
 
+// covers: VER-023
+#[test]
+fn client_of_legacy_revisions_alone_does_not_probe_whatever_era_is_known() {
+    let config = client(VersionSet::LEGACY).known_era(KnownEra::Legacy);
+    let mut harness =
+        HttpClientHarness::new(config, HttpClientHarness::default_http_config(), Chunker::Whole);
+    let request = harness.expect_post("initialize");
+    harness.respond(request.id, 404, "text/html", PAGE);
+    let get = harness.expect_request();
+    harness.respond_with_status(get.id, 404);
+    assert_eq!(attempts(&harness.expect_closed()).len(), 2);
+    harness.assert_nothing_sent();
+}
+
 // covers: HTTP-073, VER-042
 #[test]
 fn session_of_a_refused_handshake_is_ended_by_a_modern_client() {

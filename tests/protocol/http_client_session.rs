@@ -504,6 +504,27 @@ fn events_that_are_sent_again_on_a_resumed_stream_are_reported_once() {
 }
 
 #[test]
+fn call_whose_streams_break_is_repeated_five_times_whatever_they_bring() {
+    let mut harness = legacy_harness(Chunker::Whole);
+    harness.become_legacy(V, None, tool_capabilities());
+    let (key, mut request) = harness.start_wave_call(&non_retryable().idempotent());
+    for pause in [1, 2, 4, 8, 16, 0] {
+        harness.start_event_stream(request.id);
+        harness.receive_event(request.id, "", &notification("x/y", Value::Null));
+        assert!(matches!(harness.expect_event(), Event::Notification(_)));
+        harness.break_connection(request.id);
+        if pause > 0 {
+            harness.advance(secs(pause) - ms(1));
+            harness.assert_idle();
+            harness.advance(ms(1));
+            request = harness.expect_post("tools/call");
+        }
+    }
+    assert!(matches!(expect_http_error(harness.expect_done(key)), HttpError::Lost { .. }));
+    harness.assert_idle();
+}
+
+#[test]
 fn call_whose_stream_cannot_be_resumed_is_repeated_five_times() {
     let mut harness = legacy_harness(Chunker::Whole);
     harness.become_legacy(V, Some("one"), tool_capabilities());
@@ -805,6 +826,26 @@ fn close_sends_delete_and_ignores_its_outcome() {
         assert_eq!(harness.client.poll_closing_diagnostic(), None);
         harness.advance(secs(60));
         harness.assert_idle();
+    }
+}
+
+// covers: HTTP-075
+#[test]
+fn refusal_of_a_call_is_none_of_the_end_of_the_session() {
+    for session in [None, Some("s")] {
+        let mut harness = legacy_harness(Chunker::Whole);
+        harness.become_legacy(V, session, tool_capabilities());
+        let (key, request) = harness.start_wave_call(&non_retryable());
+        harness.respond_with_status(request.id, 500);
+        assert!(harness.expect_done(key).is_err());
+        harness.client.close(harness.now);
+        harness.expect_closed();
+        if session.is_some() {
+            let end = harness.expect_request();
+            harness.break_connection(end.id);
+        }
+        assert!(harness.client.is_drained());
+        assert_eq!(harness.client.poll_closing_diagnostic(), None, "{session:?}");
     }
 }
 

@@ -189,19 +189,25 @@ fn principal_has_a_limit_of_its_own() {
 fn principal_that_needs_no_token_is_that_of_its_request() {
     let protected = Protected::new("https://example.com/mcp", "https://as.example").expect("valid");
     let body = modern_request(1, "tools/call", ECHO_PARAMS);
-    for is_protected in [false, true] {
+    for (is_protected, has_token) in [(false, false), (true, false), (true, true)] {
         let config = Config::new();
         let mut web = harness(if is_protected { config.protected(protected.clone()) } else { config });
+        let token = has_token.then_some(("authorization", "Bearer bob"));
         let fields: Vec<(&str, &[u8])> = CALL_FIELDS
             .iter()
             .chain(&[("host", "localhost"), ("accept", "*/*"), ("content-type", "application/json")])
+            .chain(&token)
             .map(|(name, value)| (*name, value.as_bytes()))
             .collect();
         let head = RequestHead { method: "POST", target: "/mcp", fields: &fields };
         let x = web.server.open_as(web.now, &head, None, Identity::new("alice"));
+        if has_token {
+            assert!(matches!(web.server.poll_event(web.now), Some(Event::Token { .. })));
+            web.server.grant(web.now, x, Identity::new("bob"));
+        }
         web.server.handle_body(web.now, x, body.clone().into_bytes().into());
         web.server.handle_end(web.now, x);
-        if is_protected {
+        if is_protected && !has_token {
             assert_eq!(
                 web.server.response(x).map(|response| response.status),
                 Some(401),
@@ -209,7 +215,8 @@ fn principal_that_needs_no_token_is_that_of_its_request() {
             );
         } else {
             let call = web.expect_call();
-            assert_eq!(call.authorization().map(|party| party.principal()), Some("alice"));
+            let expected = if has_token { "bob" } else { "alice" };
+            assert_eq!(call.authorization().map(|party| party.principal()), Some(expected));
         }
     }
 }

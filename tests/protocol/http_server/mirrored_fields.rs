@@ -65,6 +65,12 @@ fn batch_with_mirrored_fields_is_refused() {
         assert!(web.poll_event().is_none());
         web.post(&[("Mcp-Session-Id", &id)], &batch);
         assert!(matches!(web.poll_event(), Some(Event::Call(_))));
+        // Where there are no batches, that is the fault to name.
+        let id = open_session(&mut web, "2025-06-18");
+        let x = web.post(&[("Mcp-Session-Id", &id), field], &batch);
+        let message = web.response(x).message()["error"]["message"].to_string();
+        assert!(message.contains("batches exist in 2025-03-26 alone"), "{field:?}: {message}");
+        assert_eq!(web.response(x).status, 400);
     }
 }
 

@@ -189,6 +189,16 @@ fn unreachable_client_is_not_asked_for_input() {
     assert!(web.response(x).is_event_stream() && web.response(x).events().is_empty());
     web.close_exchange(x);
     assert!(matches!(request_input(&mut web, &call, "who"), Err(UseError::Closed)));
+    // A request that waits in such a stream is not awaited either.
+    let x = web.post(&[("Mcp-Session-Id", &id)], &legacy_request(3, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
+    web.advance(secs(6));
+    web.auto_transmits = false;
+    request_input(&mut web, &call, "who").expect("the client can answer");
+    web.close_exchange(x);
+    web.auto_transmits = true;
+    web.transmit_all();
+    assert_eq!(web.server.exchange_count(), 0, "neither call goes on");
     // With an id, that of a message or of the first event, the request is delivered on resumption.
     for version in ["2025-06-18", "2025-11-25"] {
         let mut web = harness(Config::new());

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use mcp_proto::http::server::{Config, Event, ExchangeId};
-use mcp_proto::model::{InputRequest, InputRequests, Resource, ResourceTemplate};
+use mcp_proto::model::{CallToolResult, InputRequest, InputRequests, Resource, ResourceTemplate};
 use mcp_proto::router::Router;
 use mcp_proto::server::{Call, Caller, Event as EngineEvent, Identity};
 use mcp_proto::{Capability, Change, EntryKind, Progress, Version};
@@ -262,6 +262,34 @@ fn stream_of_http_sse_answers_running_calls_when_its_token_has_expired() {
         assert!(web.response(stream).is_complete, "{is_cancelled}");
         assert_eq!((web.server.session_count(), web.server.exchange_count()), (0, 0));
     }
+}
+
+// covers: SEC-004
+#[test]
+#[expect(deprecated, reason = "tested until its removal")]
+fn stream_of_http_sse_whose_token_has_expired_ends_after_all_answers_however_long_they_are() {
+    let mut web = harness(scoped_config().http_sse("/sse", "/messages"));
+    let identity = |seconds| Identity::new("a").scopes("base").valid_for(Duration::from_secs(seconds));
+    let (stream, target) = open_http_sse(&mut web, &identity(3));
+    let running = [2, 3].map(|id| {
+        let body = legacy_request(id, "tools/call", ECHO_PARAMS);
+        send(&mut web, ("POST", &target), &[], &body, identity(100));
+        web.expect_call()
+    });
+    web.advance(secs(60));
+    assert!(!web.response(stream).is_complete);
+    // Both answers wait when the stream goes on, and one alone is more than a response holds.
+    let before = web.response(stream).events().len();
+    for call in &running {
+        let now = web.now;
+        let answer = CallToolResult::text("x".repeat(20_000));
+        web.server.engine().complete(now, call.id(), &answer).expect("open");
+    }
+    web.transmit_all();
+    assert_eq!(web.response(stream).events().len(), before + 2);
+    assert_eq!(last_message(&web, stream)["id"], 3);
+    assert!(web.response(stream).is_complete);
+    assert_eq!((web.server.session_count(), web.server.exchange_count()), (0, 0));
 }
 
 // covers: SEC-018

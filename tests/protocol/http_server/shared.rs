@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{
     ECHO_PARAMS, answer_call, initialize_request, legacy_request, modern_request, with_capabilities,
 };
-use crate::protocol::common::{secs, server};
+use crate::protocol::common::{ms, secs, server};
 
 mod in_ids;
 mod relays;
@@ -861,6 +861,74 @@ fn change_that_was_stored_is_no_change_any_more() {
     assert!(!swap(&mut all, 0, taken_back.0, &taken_back.1));
     assert!(swap(&mut all, 1, second.0, &second.1), "it conflicts");
     assert_stored(&all, &id, &[("a:1", false), ("b:1", true), ("c:1", false), ("d:1", true)]);
+}
+
+#[test]
+fn first_change_of_a_process_is_none_any_more_once_it_is_stored() {
+    let mut all = Cluster::new(3, Config::new);
+    let id = all.open(0, "2025-11-25");
+    // This process has changed nothing before: the handshake was at the others.
+    change(&mut all, 2, &id, 3, "a:1");
+    all.settle();
+    change(&mut all, 0, &id, 4, "-a:1");
+    all.settle();
+    change(&mut all, 2, &id, 5, "b:1");
+    all.settle();
+    assert_stored(&all, &id, &[("a:1", false), ("b:1", true)]);
+}
+
+#[test]
+fn change_that_is_stored_after_its_client_is_gone_leaves_those_of_other_sessions_alone() {
+    let mut all = Cluster::new(2, Config::new);
+    let ids = [(); 2].map(|()| all.open(0, "2025-11-25"));
+    for (at, id) in [(0, &ids[0]), (0, &ids[1]), (1, &ids[0]), (1, &ids[1])] {
+        all.post(at, id, &legacy_request(2, "ping", ""));
+    }
+    change(&mut all, 1, &ids[0], 3, "a:1");
+    let first = changed(&mut all, 1);
+    // It is written down, and the store has not answered.
+    assert!(all.processes[1].server.shared_sessions().save(&first.1).is_some());
+    let gone = change(&mut all, 1, &ids[1], 3, "b:1");
+    let other = changed(&mut all, 1);
+    all.processes[1].close_exchange(gone);
+    assert!(!swap(&mut all, 1, other.0, &other.1));
+    // Another process was faster.
+    change(&mut all, 0, &ids[0], 4, "c:1");
+    let faster = changed(&mut all, 0);
+    assert!(!swap(&mut all, 0, faster.0, &faster.1));
+    assert!(swap(&mut all, 1, first.0, &first.1), "it conflicts");
+    assert_stored(&all, &ids[0], &[("a:1", true), ("c:1", true)]);
+    assert_stored(&all, &ids[1], &[("b:1", true)]);
+}
+
+// covers: BATCH-001
+#[test]
+fn call_beside_a_change_runs_on_when_the_time_for_the_store_is_over() {
+    let mut all = Cluster::new(1, || Config::new().store_timeout(secs(1)));
+    let id = all.open(0, "2025-03-26");
+    // The timer of another request, which waits all the time, comes before that of the change.
+    let web = &mut all.processes[0];
+    let other = [("Mcp-Session-Id", "AAAAAAAAAAAAAAAAAAAAAAAAAAAA")];
+    let waiting = web.post(&other, &legacy_request(2, "ping", ""));
+    assert!(matches!(web.poll_shared(), Some(SharedSessionEvent::Load { .. })));
+    web.now = web.now + ms(100);
+    let batch = format!(
+        "[{},{}]",
+        legacy_request(5, "resources/subscribe", r#""uri":"a:1""#),
+        legacy_request(6, "tools/call", ECHO_PARAMS)
+    );
+    let x = web.post(&[("Mcp-Session-Id", &id)], &batch);
+    let change = web.poll_shared().expect("a change");
+    all.serve(0, change);
+    let web = &mut all.processes[0];
+    let running = call(web, &mut |_| {});
+    web.now = web.now + secs(2);
+    web.server.handle_timeout(web.now);
+    web.transmit_all();
+    assert_eq!((web.response(waiting).status, web.response(x).status), (503, 0));
+    answer_call(web, &running);
+    assert_eq!(web.response(x).status, 200);
+    assert!(web.response(x).body.contains("done"));
 }
 
 #[test]

@@ -45,6 +45,15 @@ fn annotated_arguments_become_fields() {
     ] {
         assert_eq!(values(&route(), none), [], "{none}");
     }
+    // What should be an object and is none has no fields, and leaves those of other arguments alone.
+    let written = values(&route(), r#"{"opt":5,"region":"a"}"#);
+    assert_eq!(written, [("Mcp-Param-Region".to_string(), "a".to_string())]);
+    let both = properties(
+        r#""a":{"type":"string","x-mcp-header":"A","properties":{"b":{"type":"string","x-mcp-header":"B"}}}"#,
+    );
+    for (arguments, name) in [(r#"{"a":"x"}"#, "Mcp-Param-A"), (r#"{"a":{"b":"x"}}"#, "Mcp-Param-B")] {
+        assert_eq!(values(&both, arguments), [(name.to_string(), "x".to_string())], "{arguments}");
+    }
     let method = properties(r#""m":{"type":"string","x-mcp-header":"Method"}"#);
     assert_eq!(method.names().collect::<Vec<_>>(), ["Mcp-Param-Method"]);
     // Property names may equal keywords, even the annotation itself.
@@ -118,6 +127,7 @@ fn numbers_of_drafts_are_written_in_plain_notation() {
         ("0.00100", "0.001"),
         (&*long, &*long),
         ("5e-324", &*format!("0.{}5", "0".repeat(323))),
+        ("1e-400", &*format!("0.{}1", "0".repeat(399))),
     ] {
         assert_eq!(plain_decimal(number.as_bytes()).as_deref(), Some(want), "{number}");
     }
@@ -125,6 +135,20 @@ fn numbers_of_drafts_are_written_in_plain_notation() {
     for none in ["", "-", "e1", "1e400", "1e-401", "1e999999999999999999999", &longer, "x", "1x"] {
         assert_eq!(plain_decimal(none.as_bytes()), None, "{none}");
     }
+}
+
+// covers: XHDR-004, XHDR-007
+#[test]
+fn rules_of_drafts_hold_where_they_are_asked_for() {
+    let schema = r#"{"properties":{"n":{"type":"number","x-mcp-header":"N"},"s":{"type":"string","x-mcp-header":"a/b"}}}"#;
+    let read =
+        |draft| HeaderParams::from_draft_schema(&RawJson::new(schema.to_string()).expect("JSON"), draft);
+    let params = read(Draft::ALL).expect("valid in drafts");
+    // No field can have the name of the other one.
+    let written = values(&params, r#"{"n":1.50,"s":"x"}"#);
+    assert_eq!(written, [("Mcp-Param-N".to_string(), "1.5".to_string())]);
+    assert_eq!(read(Draft::default()), of(schema));
+    assert_eq!(of(schema).expect_err("a number").kind, AnnotationErrorKind::Type);
 }
 
 // covers: XHDR-003, XHDR-004, XHDR-005, XHDR-006, XHDR-007, XHDR-009, XHDR-010

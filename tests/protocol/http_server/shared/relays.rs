@@ -261,6 +261,20 @@ fn own_streams_are_resumed_without_another_process() {
     assert_eq!(asked, Some(1));
 }
 
+// covers: HTTP-055, SSE-021
+#[test]
+fn own_get_stream_of_which_no_event_is_kept_is_resumed_all_the_same() {
+    // Less than one event takes.
+    let mut all = Cluster::new(2, || Config::new().replay_bytes(100));
+    let id = all.open(0, "2025-11-25");
+    let stream = all.get(1, &id);
+    let last = all.processes[1].response(stream).events().pop().expect("a change").id;
+    let resumed = resume(&mut all, 1, &id, &last);
+    let response = all.processes[1].response(resumed);
+    assert!(response.is_event_stream() && !response.is_complete, "{response:?}");
+    assert!(all.processes[1].response(stream).is_complete);
+}
+
 #[test]
 fn answers_about_streams_leave_other_exchanges_alone() {
     let mut all = Cluster::new(2, Config::new);

@@ -326,6 +326,17 @@ fn calls_beyond_the_bounds_are_lost_with_their_process() {
     }
 }
 
+// covers: SSE-021
+#[test]
+fn request_that_calls_no_tool_is_not_kept_whatever_it_names() {
+    let (mut all, id) = cluster(1);
+    all.held = Some(Vec::new());
+    for (request, method, is_kept) in [(70, "prompts/get", false), (71, "tools/call", true)] {
+        all.post(0, &id, &legacy_request(request, method, ECHO_PARAMS));
+        assert_eq!(all.held.as_ref().is_some_and(|held| !held.is_empty()), is_kept, "{method}");
+    }
+}
+
 // covers: PROG-005
 #[test]
 fn repeated_call_sends_no_progress() {
