@@ -73,6 +73,23 @@ fn notifications_belong_to_the_call_that_their_subscription_id_names() {
     });
 }
 
+#[test]
+fn notification_about_an_ended_call_is_kept_unless_it_was_long_lived() {
+    let mut harness = modern_harness(Chunker::Whole);
+    let (plain, request) = harness.start_call(FOLLOW, &json!({}), &CallOptions::new());
+    harness.feed_message(&result_response(&request, json!({})));
+    assert!(harness.expect_done(plain).is_ok());
+    harness.feed_message(&tide(Some(&request["id"]), 1));
+    assert_eq!(expect_tide(harness.expect_event()), (None, json!(1)));
+    let (call, request) = harness.start_call(FOLLOW, &json!({}), &options());
+    harness.feed_message(&tide(Some(&request["id"]), 2));
+    assert_eq!(expect_tide(harness.expect_event()), (Some(call), json!(2)));
+    harness.feed_message(&result_response(&request, json!({})));
+    assert!(harness.expect_done(call).is_ok());
+    harness.feed_message(&tide(Some(&request["id"]), 3));
+    harness.assert_idle();
+}
+
 // covers: EVT-058
 #[test]
 fn call_has_the_timeout_until_its_first_notification() {

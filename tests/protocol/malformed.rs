@@ -1,7 +1,7 @@
 //! Malformed bytes and messages: each has one clear outcome, and the connection stays open.
 
 use mcp_proto::client::Event as ClientEvent;
-use mcp_proto::{Diagnostic, Fault, MalformedMessage, Version, VersionSet};
+use mcp_proto::{CallOptions, Diagnostic, Fault, MalformedMessage, Version, VersionSet};
 use mcp_tests::harness::build::{LEGACY_VERSIONS, legacy_request, modern_request, result_response};
 use mcp_tests::harness::{Chunker, ClientHarness, ServerHarness, for_each_chunker};
 use serde_json::{Value, json};
@@ -414,12 +414,26 @@ fn legacy_client_answers_malformed_requests_of_its_server() {
                 assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("s"), &json!(code)), "{line}");
                 assert!(matches!(harness.expect_diagnostic(), Diagnostic::Malformed { answered: true, .. }));
             }
-            harness.feed(r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#);
             let answered = version == Version::V2025_11_25;
-            assert!(
-                matches!(harness.expect_diagnostic(), Diagnostic::Malformed { answered: a, .. } if a == answered)
-            );
-            assert_eq!(harness.take_sent().len(), usize::from(answered));
+            // The last two may be requests: nothing tells that they are not.
+            for line in [r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, "{", r#"{"level":"info"}"#] {
+                harness.feed(line);
+                let diagnostic = harness.expect_diagnostic();
+                assert!(
+                    matches!(diagnostic, Diagnostic::Malformed { answered: a, .. } if a == answered),
+                    "{line}: {diagnostic:?}"
+                );
+                let sent = harness.take_sent();
+                assert_eq!(sent.len(), usize::from(answered), "{line}");
+                assert!(sent.iter().all(|answer| answer.get("id").is_none() && answer["error"].is_object()));
+            }
+            // The server has numbered a request like one of the client, which goes on.
+            let (call, own) = harness.start_call("harbor/slow", &json!({}), &CallOptions::new());
+            harness.feed_message(&json!({"jsonrpc": "1.0", "id": own["id"], "method": "ping"}));
+            assert_eq!(harness.expect_reply()["error"]["code"], -32600);
+            assert!(matches!(harness.expect_diagnostic(), Diagnostic::Malformed { answered: true, .. }));
+            harness.feed_message(&result_response(&own, json!({})));
+            assert!(harness.expect_done(call).is_ok());
             // An id of the server that is in flight at the client.
             harness.feed_message(&legacy_request("s", "harbor/name", json!({})));
             let ClientEvent::Request(request) = harness.expect_event() else { panic!("a request") };

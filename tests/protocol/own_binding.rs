@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use mcp_proto::client::{self, KnownEra};
+use mcp_proto::client::{self, InputId, KnownEra, TaskRequest};
 use mcp_proto::model::CallToolResult;
 use mcp_proto::server::{self, EarlyEnd, Engine, Event, ExchangeToken, InputRequired};
 use mcp_proto::{
@@ -280,14 +280,20 @@ fn call_ends_if_its_request_for_input_cannot_leave() {
 
 // ---- client ----
 
-#[expect(deprecated, reason = "tested until its removal")]
 fn ready_client(era: Era) -> client::Engine {
+    ready_client_with(era, Limits::default())
+}
+
+#[expect(deprecated, reason = "tested until its removal")]
+fn ready_client_with(era: Era, limits: Limits) -> client::Engine {
     let capabilities = Capabilities::new().with(Capability::Roots);
     let known = if era == Era::Modern { KnownEra::Modern } else { KnownEra::Legacy };
     let config = client::Config::new("client", "1")
         .capabilities(capabilities)
         .versions(VersionSet::ALL.era(era))
-        .known_era(known);
+        .known_era(known)
+        .limits(limits)
+        .tasks();
     let mut engine = client::Engine::with_exchanges(Arc::new(config));
     engine.open_channel(NOW);
     let request = engine.exchanges().poll_message().and_then(|m| m.request).expect("a request");
@@ -295,8 +301,9 @@ fn ready_client(era: Era) -> client::Engine {
         Era::Modern => json!({"resultType": "complete", "supportedVersions": ["2026-07-28"],
             "capabilities": {"tools": {"listChanged": true}}, "ttlMs": 0, "cacheScope": "private"}),
         Era::Legacy => {
-            json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": true}},
-            "serverInfo": {"name": "s", "version": "1"}})
+            let tasks = json!({"requests": {"tools": {"call": {}}}});
+            json!({"protocolVersion": "2025-11-25", "serverInfo": {"name": "s", "version": "1"},
+            "capabilities": {"tools": {"listChanged": true}, "tasks": tasks}})
         }
     };
     let answer = json!({"jsonrpc": "2.0", "id": request.as_int(), "result": result});
@@ -392,4 +399,139 @@ fn cancelled_request_that_was_never_sent_is_skipped() {
         engine.cancel(NOW, key, None).expect("open");
         assert_eq!(engine.exchanges().poll_message().map(|m| m.cancels), Some(sent), "{era:?}");
     }
+}
+
+fn after(secs: u64) -> Instant {
+    NOW + Duration::from_secs(secs)
+}
+
+/// Returns the outcome of the next call that ends.
+fn outcome(engine: &mut client::Engine, now: Instant) -> Option<Result<(), CallError>> {
+    core::iter::from_fn(|| engine.poll_event(now)).find_map(|event| match event {
+        client::Event::Done { outcome, .. } => Some(outcome.map(drop)),
+        _ => None,
+    })
+}
+
+/// Takes the events up to the next question of the server.
+fn question(engine: &mut client::Engine, now: Instant) -> InputId {
+    let mut events = core::iter::from_fn(|| engine.poll_event(now));
+    let found =
+        events.find_map(|event| if let client::Event::Input(input) = event { Some(input.id) } else { None });
+    found.expect("a question")
+}
+
+/// Checks that a call ends at this time and not before.
+fn check_total_timeout(engine: &mut client::Engine, total: u64) {
+    let before = after(total - 1);
+    engine.handle_timeout(before);
+    assert_eq!(outcome(engine, before), None);
+    engine.handle_timeout(after(total));
+    assert_eq!(outcome(engine, after(total)), Some(Err(CallError::TotalTimedOut)));
+}
+
+// covers: TIME-006
+#[test]
+fn total_time_of_a_request_goes_on_after_a_pause_where_it_stopped() {
+    let total = Limits::default().call_total_timeout.as_secs();
+    for era in [Era::Legacy, Era::Modern] {
+        let mut engine = ready_client(era);
+        let id = call(&mut engine, &CallOptions::new().timeout(Duration::from_secs(100_000)));
+        engine.exchanges().pause_request(after(10), &id);
+        engine.exchanges().resume_request(after(110), &id, Duration::from_secs(100));
+        check_total_timeout(&mut engine, total + 100);
+    }
+}
+
+/// The server may need the answer for this call, and does not say so.
+// covers: TIME-006, TIME-008
+#[test]
+fn total_time_of_a_call_that_was_sent_again_excludes_that_of_a_question() {
+    let total = Limits::default().call_total_timeout.as_secs();
+    let mut engine = ready_client(Era::Legacy);
+    let options = CallOptions::new().timeout(Duration::from_secs(100_000)).idempotent();
+    let id = call(&mut engine, &options);
+    engine.exchanges().resend_request(NOW, &id).expect("it is retained");
+    let roots = request(7, "roots/list", &json!({}));
+    engine.exchanges().handle_message(after(10), roots.to_string().into(), None);
+    let input = question(&mut engine, after(10));
+    engine.answer(after(110), input, &json!({"roots": []})).expect("open");
+    check_total_timeout(&mut engine, total + 100);
+}
+
+// covers: MRTR-014
+#[test]
+fn retry_with_input_responses_is_not_sent_again() {
+    let mut engine = ready_client(Era::Modern);
+    let id = call(&mut engine, &CallOptions::new().idempotent());
+    let result = json!({"resultType": "input_required", "requestState": "s",
+        "inputRequests": {"a": {"method": "roots/list"}}});
+    let answer = json!({"jsonrpc": "2.0", "id": id.as_int(), "result": result});
+    engine.exchanges().handle_message(NOW, answer.to_string().into(), Some(&id));
+    let input = question(&mut engine, NOW);
+    engine.answer(NOW, input, &json!({"roots": []})).expect("open");
+    let retry = engine.exchanges().poll_message().and_then(|m| m.request).expect("a request");
+    assert_eq!(engine.exchanges().resend_request(NOW, &retry), None);
+    assert!(engine.awaits_response(&retry) && engine.exchanges().poll_message().is_none());
+}
+
+// covers: CANC-009
+#[test]
+fn exchanges_without_a_call_are_given_up_each_once_and_the_last_ones_if_nobody_asks() {
+    let mut limits = Limits::default();
+    limits.max_pending_calls = 2;
+    let mut engine = ready_client_with(Era::Legacy, limits);
+    let mut sent = Vec::new();
+    for _ in 0..4 {
+        let (task, options) = (TaskRequest::followed(), CallOptions::new());
+        let key = engine.call_tool_as_task(NOW, "t", &json!({}), task, &options).expect("room");
+        sent.extend(engine.exchanges().poll_message().and_then(|m| m.request));
+        // Beside the first one, which may still become a task, there is room for calls alone.
+        engine.cancel(NOW, key, None).expect("open");
+    }
+    let expired: Vec<_> = core::iter::from_fn(|| engine.exchanges().poll_expired()).collect();
+    assert_eq!(expired, sent[2..]);
+    let minute = after(60);
+    engine.handle_timeout(minute);
+    assert_eq!(engine.exchanges().poll_expired().as_ref(), sent.first());
+    assert_eq!(engine.exchanges().poll_expired(), None);
+}
+
+#[test]
+fn handshake_that_a_binding_fails_tells_why() {
+    let config = client::Config::new("client", "1").versions(VersionSet::LEGACY);
+    let mut engine = client::Engine::with_exchanges(Arc::new(config));
+    engine.open_channel(NOW);
+    let request = engine.exchanges().poll_message().and_then(|m| m.request).expect("a request");
+    engine.exchanges().fail_request(
+        NOW,
+        &request,
+        CallError::Transport { reason: "the topic is gone".into() },
+    );
+    match engine.poll_event(NOW) {
+        Some(client::Event::Closed(Fault::HandshakeRefused(error))) => {
+            assert!(error.message.contains("the topic is gone"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An exchange may outlive its call, so only an id in the message tells that it is a late one.
+#[test]
+fn notification_in_the_exchange_of_an_ended_call_is_reported_unless_it_names_the_call() {
+    let mut engine = ready_client(Era::Modern);
+    let id = call(&mut engine, &CallOptions::new().long_lived());
+    let tide = |meta: &Value| {
+        json!({"jsonrpc": "2.0", "method": "harbour/tide", "params": {"_meta": meta}}).to_string()
+    };
+    let (unnamed, named) = (json!({}), json!({"io.modelcontextprotocol/subscriptionId": id.as_int()}));
+    engine.exchanges().handle_message(NOW, tide(&unnamed).into(), Some(&id));
+    assert!(matches!(engine.poll_event(NOW), Some(client::Event::CallNotification { .. })));
+    let answer = json!({"jsonrpc": "2.0", "id": id.as_int(), "result": {"resultType": "complete"}});
+    engine.exchanges().handle_message(NOW, answer.to_string().into(), Some(&id));
+    assert_eq!(outcome(&mut engine, NOW), Some(Ok(())));
+    engine.exchanges().handle_message(NOW, tide(&named).into(), Some(&id));
+    assert!(engine.poll_event(NOW).is_none());
+    engine.exchanges().handle_message(NOW, tide(&unnamed).into(), Some(&id));
+    assert!(matches!(engine.poll_event(NOW), Some(client::Event::Notification(_))));
 }

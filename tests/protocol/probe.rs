@@ -288,6 +288,19 @@ fn modern_only_client_reports_its_versions_and_the_server_error() {
     });
 }
 
+// covers: VER-020, VER-034, BASE-017
+#[test]
+fn malformed_answer_to_the_probe_of_a_modern_only_client_is_no_error_of_the_server() {
+    for_each_chunker(|cut| {
+        let (mut harness, probe) = probing_harness(client(VersionSet::MODERN), cut);
+        harness.feed_message(&json!({"jsonrpc": "2.0", "id": probe["id"], "error": 7}));
+        assert!(matches!(harness.expect_diagnostic(), Diagnostic::Malformed { .. }));
+        assert_gives_up(harness, |fault| {
+            assert!(matches!(fault, Fault::LegacyServer { error: None, .. }), "{fault:?}");
+        })
+    });
+}
+
 // covers: VER-021, STDIO-023
 #[test]
 fn server_exit_during_probe_suggests_legacy_retry() {

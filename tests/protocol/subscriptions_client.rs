@@ -177,8 +177,10 @@ fn unsolicited_change_notifications_are_ignored() {
         for unknown in [json!(99_999), json!("x"), json!(null), json!({}), request["id"].clone()] {
             harness.feed_message(&change_notification(&unknown, TOOLS, None));
             assert_change_ignored(&mut harness);
-            harness.feed_message(&acknowledged_notification(&unknown, &json!({})));
-            assert_change_ignored(&mut harness);
+            for honoured in [json!({}), json!({"toolsListChanged": "not read"})] {
+                harness.feed_message(&acknowledged_notification(&unknown, &honoured));
+                assert_change_ignored(&mut harness);
+            }
         }
         harness.feed_message(&notification("notifications/tools/list_changed", Value::Null));
         assert_change_ignored(&mut harness);

@@ -90,6 +90,13 @@ fn call_that_times_out_tells_of_the_error_that_named_no_request() {
             harness.advance(ms(10));
             assert_timed_out(harness, key, &request, &CallError::Misaddressed(Box::new(told)));
         }
+        // So is a result that names none.
+        let (key, request) = start_call(harness, &CallOptions::new().timeout(ms(10)));
+        harness.feed_message(&json!({"jsonrpc": "2.0", "result": {}}));
+        let told = harness.expect_diagnostic();
+        assert!(matches!(told, Diagnostic::Malformed { id: None, .. }), "{told:?}");
+        harness.advance(ms(10));
+        assert_timed_out(harness, key, &request, &CallError::Misaddressed(Box::new(told)));
         // A message that is no answer does no harm to a call that is answered.
         let (key, request) = start_call(harness, &CallOptions::new());
         harness.feed_message(&error(None, "what?"));

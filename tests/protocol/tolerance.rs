@@ -2,7 +2,9 @@
 
 use mcp_proto::client::{Config, Event};
 use mcp_proto::model::Icon;
-use mcp_proto::{Capabilities, Capability, Diagnostic, MalformedMessage, RpcError, Version, VersionSet};
+use mcp_proto::{
+    CallOptions, Capabilities, Capability, Diagnostic, Fault, MalformedMessage, RpcError, Version, VersionSet,
+};
 use mcp_tests::harness::build::{
     LEGACY_VERSIONS, discover_result, error_response, initialize_result, legacy_request, notification,
     result_response, to_value,
@@ -103,6 +105,33 @@ fn malformed_message_before_negotiation_is_reported_and_not_answered() {
         }
         harness.transcript
     });
+}
+
+/// Both sides number their requests, so a server may have the ids of the client.
+#[test]
+fn own_request_that_comes_back_ends_the_connection_and_requests_with_its_id_do_not() {
+    for versions in [VersionSet::ALL, VersionSet::only(Version::V2025_11_25)] {
+        for_each_chunker(|cut| {
+            let mut harness = ClientHarness::client(client(versions), cut);
+            let sent = harness.expect_reply();
+            harness.feed_message(&legacy_request(sent["id"].clone(), "ping", Value::Null));
+            assert_eq!(harness.expect_reply(), result_response(&sent, json!({})));
+            for method in ["initialize", "server/discover"] {
+                harness.feed_message(&legacy_request("s1", method, json!({})));
+                assert_eq!(harness.expect_reply()["error"]["code"], -32601, "{method}");
+            }
+            harness.feed_message(&sent);
+            assert_eq!(harness.expect_closed(), Fault::Echo);
+            harness.transcript
+        });
+    }
+    // A server that has answered is one.
+    let mut harness = legacy_client(Version::V2025_11_25, Capabilities::new(), Chunker::Whole);
+    let (key, request) = harness.start_call("custom/slow", &json!({}), &CallOptions::new());
+    harness.feed_message(&legacy_request(request["id"].clone(), "initialize", json!({})));
+    assert_eq!(harness.expect_reply()["error"]["code"], -32601);
+    harness.feed_message(&result_response(&request, json!({})));
+    assert!(harness.expect_done(key).is_ok());
 }
 
 // covers: PING-001, PING-002, LIFE-005, LIFE-006
@@ -340,7 +369,7 @@ fn results_reach_the_application_unchanged() {
     for_each_chunker(|cut| {
         let mut harness = ClientHarness::client(client(VersionSet::ALL), cut);
         harness.become_modern(json!({}));
-        let (key, request) = harness.start_call("custom/read", &json!({}), &mcp_proto::CallOptions::new());
+        let (key, request) = harness.start_call("custom/read", &json!({}), &CallOptions::new());
         let text = r#"{"lastModified":"2025-01-12T15:00:58+02:00","n":1.50,"_meta":{"io.modelcontextprotocol/x":[1],"mcp.dev/-":null},"é":"\u00e9"}"#;
         harness.feed(format!(r#"{{"result": {text} ,"id":{},"jsonrpc":"2.0"}}"#, request["id"]));
         assert_eq!(harness.expect_done(key).expect("a result").as_str(), text);

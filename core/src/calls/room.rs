@@ -98,7 +98,8 @@ pub(super) fn send_next_owed<R: Role>(endpoint: &mut Endpoint<R>) -> Option<Key>
 mod tests {
     use super::*;
     use crate::built::Legacy;
-    use crate::calls::endpoint::tests::{endpoint, outbox, queue, set_memory};
+    use crate::calls::endpoint::send_owed;
+    use crate::calls::endpoint::tests::{endpoint, outbox, queue, sent, set_memory};
     use crate::calls::inbound::tests::call;
     use crate::rpc::RequestId;
 
@@ -147,6 +148,8 @@ mod tests {
         assert!(owed != key && is_owed(&endpoint, owed) && !is_owed(&endpoint, key));
         owe_error(&mut endpoint, owed);
         assert_eq!(endpoint.owed, 1);
-        assert_eq!((send_next_owed(&mut endpoint), endpoint.owed), (Some(channel), 0));
+        assert_eq!((send_owed(&mut endpoint), endpoint.owed), (Some(channel), 0));
+        assert!(sent(&mut endpoint, channel).contains(NO_MEMORY_FOR_ANSWER));
+        assert_eq!(send_owed(&mut endpoint), None);
     }
 }

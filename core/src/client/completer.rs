@@ -350,6 +350,14 @@ mod tests {
         assert_eq!(completer.entries.len(), 2);
         assert!(is_known(&mut completer, now, &typed("a")) && is_known(&mut completer, now, &typed("c")));
         assert!(!is_known(&mut completer, now, &typed("b")));
+        // What expires at this moment goes first, however often it was used.
+        let mut completer = Completer::new().max_entries(2).time_to_live(Duration::from_secs(1));
+        let first = complete(&mut completer, at(0), &typed("a"));
+        complete(&mut completer, first, &typed("b"));
+        assert!(is_known(&mut completer, at(900), &typed("a")));
+        let end = first + Duration::from_secs(1);
+        assert_eq!(complete(&mut completer, end - DELAY, &typed("c")), end);
+        assert!(is_known(&mut completer, end, &typed("b")));
         for mut without in [Completer::new().max_entries(0), Completer::new().time_to_live(Duration::ZERO)] {
             let now = complete(&mut without, at(0), &typed("a"));
             assert!(!is_known(&mut without, now, &typed("a")));

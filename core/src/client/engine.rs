@@ -667,6 +667,39 @@ mod tests {
         assert!(sent(&mut engine, channel).is_none());
     }
 
+    // covers: STDIO-010
+    #[test]
+    fn unread_answers_alone_pause_reading() {
+        let (mut engine, channel) = bounded();
+        let ping = json!({"jsonrpc": "2.0", "id": "p", "method": "ping"});
+        feed(&mut engine, channel, &ping);
+        let size = engine.outbox(channel).expect("open").len();
+        while sent(&mut engine, channel).is_some() {}
+        let limits = Limits { outbox_high_water: 3 * size, ..Limits::default() };
+        engine.common.endpoint.limits = Arc::new(limits);
+        // A request before an answer does not count with it.
+        let call = |engine: &mut Engine| {
+            let params = json!({"name": "x".repeat(10 * size)});
+            engine.call(NOW, "tools/call", &params, &CallOptions::new()).expect("room");
+        };
+        call(&mut engine);
+        feed(&mut engine, channel, &ping);
+        assert!(!engine.is_stalled());
+        while sent(&mut engine, channel).is_some() {}
+        for is_stalled in [false, false, true] {
+            feed(&mut engine, channel, &ping);
+            assert_eq!(engine.is_stalled(), is_stalled);
+        }
+        for _ in 0..2 {
+            sent(&mut engine, channel);
+        }
+        assert!(!engine.is_stalled());
+        // Nor does one behind the last answer, also when a message comes that is not answered yet.
+        call(&mut engine);
+        feed(&mut engine, channel, &json!({"jsonrpc": "2.0", "id": "r", "method": "roots/list"}));
+        assert!(!engine.is_stalled());
+    }
+
     #[test]
     fn messages_wait_for_memory_while_answers_are_unread() {
         let (mut engine, channel) = bounded();

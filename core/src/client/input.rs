@@ -651,6 +651,16 @@ mod legacy_inputs_tests {
         assert_eq!(inputs.total_wait(at(99)), Duration::from_secs(10));
         inputs.begin(at(100), key(0, 1), "a", None);
         assert_eq!(inputs.total_wait(at(103)), Duration::from_secs(13));
+        // Questions of hosted tasks count like the others.
+        inputs.set_hosted(at(105), 2);
+        assert!(inputs.end(at(110), key(0, 1)));
+        inputs.set_hosted(at(112), 1);
+        assert_eq!(inputs.total_wait(at(113)), Duration::from_secs(23));
+        inputs.set_hosted(at(115), 0);
+        assert_eq!(inputs.total_wait(at(120)), Duration::from_secs(25));
+        inputs.set_hosted(at(130), 1);
+        inputs.set_hosted(at(134), 0);
+        assert_eq!(inputs.total_wait(at(140)), Duration::from_secs(29));
     }
 }
 

@@ -496,7 +496,9 @@ mod tests {
         common.endpoint.outbound.calls.get_mut(call).expect("a call").retained = retained.into();
         rounds.begin(&mut common, call, &required(&["a"])).expect("a round");
         let (_, number) = inputs(&mut common)[0];
-        let answer = crate::model::ListRootsResult::new(Vec::new());
+        // The revision has no metadata there.
+        let meta = RawJson::new(r#"{"a":1}"#).expect("JSON");
+        let answer = crate::model::ListRootsResult::new(Vec::new()).meta(meta);
         assert_eq!(rounds.answer(&common, call, number, &answer), Ok(true));
         rounds.send_retry(&mut common, call).expect("sent");
         let main = common.main_channel.expect("open");

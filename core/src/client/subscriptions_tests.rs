@@ -138,6 +138,8 @@ fn covering_resources_are_those_of_a_walk() {
     }
     for uri in [
         "a:b/c/d",
+        // The URI before it that is known differs behind the slash of one that covers it.
+        "a:b/x",
         "a:b/c?d#e",
         "a:b",
         "a:b\u{e9}/x",

@@ -281,19 +281,36 @@ fn a_server_that_refuses_each_token_is_asked_a_few_times_alone() {
     // A new one is renewed once, and nobody is asked.
     assert_eq!((logins, &outcomes[..2]), (0, &[true, false][..]));
     assert!(!outcomes[2..].contains(&true), "{outcomes:?}");
-    // An old one is renewed first; then a user logs in; then it is an error.
-    let mut world = logged_in();
-    world.wait(600);
-    let mut kinds = Vec::new();
-    for _ in 0..6 {
-        world.wait(1);
-        let outcome = world.unauthorized(&config());
-        kinds.push((world.grants("refresh_token").len(), world.grants("authorization_code").len()));
-        if let Outcome::Failed(error) = outcome {
+    // One in use for a minute is renewed first, whether it is due or not; then a user logs in; then it is an error.
+    for (age, user_is_asked) in [(59, false), (60, true), (600, true), (4_000, true)] {
+        let mut world = logged_in();
+        world.wait(age);
+        let login = (0, usize::from(user_is_asked));
+        assert_eq!(refusals(&mut world), [(1, 0), login, (0, 0), (0, 0)], "{age}");
+    }
+}
+
+/// Runs flows of refused tokens, a second apart. Returns the refreshes and the logins of each.
+fn refusals(world: &mut World) -> [(usize, usize); 4] {
+    core::array::from_fn(|_| {
+        if let Outcome::Failed(error) = world.unauthorized(&config()) {
             assert_eq!(error.rule(), "AUTH-057");
         }
-    }
-    assert_eq!(kinds, [(1, 0), (0, 1), (0, 0), (0, 0), (0, 0), (0, 0)]);
+        world.wait(1);
+        (world.grants("refresh_token").len(), world.grants("authorization_code").len())
+    })
+}
+
+/// No server had refused the token before it.
+// covers: AUTH-057
+#[test]
+fn a_token_that_was_renewed_because_it_was_due_is_renewed_once_more_before_a_user_is_asked() {
+    let mut world = logged_in();
+    world.wait(4_000);
+    let due = world.stored_token().expect("a token");
+    world.run(&config(), Trigger::Due(due)).token();
+    world.wait(1);
+    assert_eq!(refusals(&mut world), [(1, 0), (0, 0), (0, 0), (0, 0)]);
 }
 
 // covers: AUTH-057
@@ -386,22 +403,27 @@ fn a_token_of_the_application_that_is_refused_leads_to_discovery() {
 
 #[test]
 fn a_client_that_may_not_refresh_gets_another_authorization() {
-    let mut world = logged_in();
-    world.wait(4_000);
-    world.alter = Box::new(|request, reply| {
-        if request.grant() == "refresh_token" {
-            *reply = Reply::error("unauthorized_client");
-        }
-    });
-    world.unauthorized(&config()).token();
-    assert_eq!(world.grants("authorization_code").len(), 1);
-    // What was discovered is still valid, and the registration, too.
-    let mut places: Vec<_> = world.requests.iter().map(|request| (request.method, request.place())).collect();
-    let all = places.len();
-    places.sort_unstable();
-    places.dedup();
-    // The token endpoint was asked twice.
-    assert_eq!(places.len(), all - 1, "{:?}", world.urls());
+    // A token that is due is renewed before discovery, another one after it.
+    for age in [4_000, 100] {
+        let mut world = logged_in();
+        world.wait(age);
+        world.alter = Box::new(|request, reply| {
+            if request.grant() == "refresh_token" {
+                *reply = Reply::error("unauthorized_client");
+            }
+        });
+        world.unauthorized(&config()).token();
+        assert_eq!(world.grants("refresh_token").len(), 1);
+        assert_eq!(world.grants("authorization_code").len(), 1);
+        // What was discovered is still valid, and the registration, too.
+        let mut places: Vec<_> =
+            world.requests.iter().map(|request| (request.method, request.place())).collect();
+        let all = places.len();
+        places.sort_unstable();
+        places.dedup();
+        // The token endpoint was asked twice.
+        assert_eq!(places.len(), all - 1, "{:?}", world.urls());
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The client at an authorization server: configured, by a document, registered, named by a user.
 
 use mcp_proto::auth::{
-    ApplicationType, ClientAuth, ClientCredentials, Config, ErrorKind, GrantType, Registration, Step, Trigger,
+    ApplicationType, ClientAuth, ClientCredentials, Config, ErrorKind, GrantType, IdentityProvider,
+    Registration, Step, Trigger,
 };
 use mcp_tests::harness::authorization::{Outcome, Reply, World};
 use serde_json::{Value, json};
@@ -220,12 +221,38 @@ fn a_configured_client_is_not_used_at_another_issuer() {
     know(&mut world);
     let error = world.unauthorized(&configured(Some("https://c.test"))).error();
     assert_eq!(error.rule(), "AUTH-039");
-    // Without an issuer, it belongs to the one whose tokens are stored.
-    world.unauthorized(&configured(None)).token();
+    // Without an issuer, it belongs to the one whose tokens are stored, with a secret or without one.
+    let public = config().credentials(ClientCredentials::new("public", ClientAuth::None));
+    for config in [configured(None), public] {
+        let mut world = World::with("https://mcp.test/mcp", &["https://a.test", "https://b.test"]);
+        know(&mut world);
+        for issuer in &mut world.issuers {
+            issuer.add_client("public", "none", "");
+            issuer.metadata["token_endpoint_auth_methods_supported"] = json!(["client_secret_basic", "none"]);
+        }
+        world.unauthorized(&config).token();
+        world.wait(100);
+        world.resource()["authorization_servers"] = json!(["https://b.test"]);
+        let error = world.unauthorized(&config).error();
+        assert_eq!((error.step(), error.rule()), (Step::Registration, "AUTH-039"));
+        assert!(world.requests.iter().all(|request| request.method == "GET") && world.opened.len() == 1);
+    }
+}
+
+// covers: AUTH-025, AUTH-039
+#[test]
+#[expect(deprecated, reason = "tested until its removal")]
+fn a_user_names_a_client_for_each_authorization_server() {
+    let mut world = World::with("https://mcp.test/mcp", &["https://a.test", "https://b.test"]);
+    know(&mut world);
+    let config = config().dynamic_registration(false);
+    world.named_client = Some(ClientCredentials::new("known", ClientAuth::Secret("known-s3cret".into())));
+    world.unauthorized(&config).token();
     world.wait(100);
     world.resource()["authorization_servers"] = json!(["https://b.test"]);
-    assert_eq!(world.unauthorized(&configured(None)).error().rule(), "AUTH-039");
-    assert!(world.requests.iter().all(|request| request.method == "GET"));
+    world.unauthorized(&config).token();
+    assert!(world.events.contains(&"client"), "the one for the other server is not used");
+    assert_eq!(world.record().expect("tokens").issuer(), "https://b.test");
 }
 
 // covers: AUTH-039
@@ -356,6 +383,15 @@ fn a_registration_is_for_its_grant() {
         registrations(&world).iter().map(|sent| sent["grant_types"][0].clone()).collect();
     assert_eq!(grants, ["urn:ietf:params:oauth:grant-type:device_code"], "it registered anew");
     assert_eq!(registrations(&world)[0]["response_types"], json!([]));
+    // A client that presents assertions needs neither a redirect nor a refresh token.
+    let desk = ClientCredentials::new("desk", ClientAuth::SecretPost("desk-s3cret".into()));
+    let provider = IdentityProvider::at_token_endpoint("https://idp.test/token", desk).expect("a URL");
+    world.store.retain(|key, _| key.starts_with("client "));
+    world.permit_endpoint("https://idp.test/token");
+    world.unauthorized(&config().grant(GrantType::Enterprise(provider)));
+    let sent = &registrations(&world)[0];
+    assert_eq!(sent["grant_types"], json!(["urn:ietf:params:oauth:grant-type:jwt-bearer"]));
+    assert_eq!((&sent["response_types"], &sent["redirect_uris"]), (&json!([]), &json!([])));
 }
 
 #[test]

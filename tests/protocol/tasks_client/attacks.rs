@@ -2,14 +2,14 @@
 
 use mcp_proto::client::{Event, InputTasks, TaskHandle, TaskPolling, TaskRequest};
 use mcp_proto::pipe::Pipe as _;
-use mcp_proto::{Anchor, CallError, CallKey, CallOptions, Diagnostic, Entropy};
+use mcp_proto::{Anchor, CallError, CallKey, CallOptions, Capabilities, Capability, Diagnostic, Entropy};
 use mcp_tests::harness::ClientHarness;
 use mcp_tests::harness::build::{error_response, notification, result_response};
 use serde_json::{Value, json};
 
 use super::{
-    accepted, answer_poll, config, content, created, expect_task, followed_call, form, legacy, legacy_state,
-    legacy_with, modern, modern_with, state, text, tool_call,
+    DECLARED, accepted, answer_poll, config, content, created, expect_task, followed_call, form, legacy,
+    legacy_state, legacy_with, modern, modern_with, state, text, tool_call,
 };
 use crate::protocol::common::{limits, ms, secs};
 
@@ -384,19 +384,32 @@ fn internal_error_of_a_failed_task_ends_the_call_at_once() {
 // covers: TASK-020, TASK-022
 #[test]
 fn legacy_task_that_asks_without_end_is_ended() {
-    task_asks_without_end(false);
+    task_asks_without_end(false, false);
+}
+
+/// The wish for a task is ignored.
+// covers: TASK-010, TASK-020, TASK-022
+#[test]
+fn legacy_task_that_asks_a_client_without_tasks_for_them_without_end_is_ended() {
+    task_asks_without_end(false, true);
 }
 
 /// Its questions may be tasks of the client.
 // covers: TASK-009, TASK-020, TASK-022
 #[test]
 fn legacy_task_that_asks_by_tasks_without_end_is_ended() {
-    task_asks_without_end(true);
+    task_asks_without_end(true, true);
 }
 
-fn task_asks_without_end(hosted: bool) {
-    let hosting = InputTasks::new(Entropy::new([4; 32], 0), Anchor::default());
-    let config = config().limits(limits(|l| l.max_input_rounds = 3)).input_tasks(hosting);
+fn task_asks_without_end(hosted: bool, wants_tasks: bool) {
+    let config = config().limits(limits(|l| l.max_input_rounds = 3));
+    let config = if hosted {
+        config.input_tasks(InputTasks::new(Entropy::new([4; 32], 0), Anchor::default()))
+    } else {
+        // It declares more than it does.
+        let declared = DECLARED.into_iter().fold(Capabilities::new(), Capabilities::with);
+        config.capabilities(declared.with(Capability::ElicitationTasks))
+    };
     let mut harness = legacy_with(config, &tasks());
     let (call, _) = asking_legacy_call(&mut harness);
     let mut id = 0;
@@ -405,7 +418,7 @@ fn task_asks_without_end(hosted: bool) {
         let mut ask = form();
         (ask["jsonrpc"], ask["id"]) = (json!("2.0"), json!(id));
         ask["params"]["_meta"] = json!({RELATED: {"taskId": "t-9"}});
-        if hosted {
+        if wants_tasks {
             ask["params"]["task"] = json!({});
         }
         harness.feed_message(&ask);

@@ -9,7 +9,7 @@ use super::{
     answer_poll, config, content, created, expect_task, followed_call, modern, modern_with, state, text,
     tool_call,
 };
-use crate::protocol::common::{client, ms, secs};
+use crate::protocol::common::{client, limits, ms, secs};
 
 // covers: TASK-101, TASK-103, TASK-105, TASK-111, TASK-112, TASK-114
 #[test]
@@ -241,8 +241,9 @@ fn notification_that_is_not_complete_causes_a_poll() {
     expect_task(&mut harness, call, "completed");
     harness.advance(ms(100));
     answer_poll(&mut harness, state("working", json!({})));
+    harness.advance(ms(499));
     harness.assert_idle();
-    harness.advance(ms(500));
+    harness.advance(ms(1));
     answer_poll(&mut harness, state("completed", json!({"result": content()})));
     harness.expect_done(call).expect("a result");
     for status in ["failed", "input_required"] {
@@ -286,6 +287,27 @@ fn rounds_come_before_the_task_and_have_keys_of_their_own() {
     harness.answer(input.id, &super::accepted("west"));
     let update = harness.expect_request("tasks/update");
     assert_eq!(update["params"]["inputResponses"], json!({"a": super::accepted("west")}));
+}
+
+// covers: TASK-110
+#[test]
+fn rounds_before_a_task_leave_all_room_to_its_questions() {
+    let mut harness = modern_with(config().limits(limits(|l| l.max_retained_bytes = 2_000)));
+    let (call, request) = harness.start_call("tools/call", &tool_call(), &CallOptions::new());
+    let asked = json!({
+        "resultType": "input_required", "inputRequests": {"a": super::form()}, "requestState": "s".repeat(1_500),
+    });
+    harness.feed_message(&result_response(&request, asked));
+    let input = harness.expect_input();
+    harness.answer(input.id, &super::accepted("east"));
+    let retry = harness.expect_request("tools/call");
+    harness.feed_message(&result_response(&retry, created(json!({}))));
+    expect_task(&mut harness, call, "working");
+    harness.advance(ms(500));
+    let name = "b".repeat(1_500);
+    answer_poll(&mut harness, state("input_required", json!({"inputRequests": {name: super::form()}})));
+    expect_task(&mut harness, call, "input_required");
+    assert_eq!(harness.expect_input().call, Some(call));
 }
 
 // covers: TASK-133

@@ -1,8 +1,9 @@
 //! Tasks that vanish, expire, or whose server does not answer.
 
 use mcp_proto::client::{Event, TaskPolling};
+use mcp_proto::model::SubscriptionFilter;
 use mcp_proto::{CallError, CallOptions, Fault};
-use mcp_tests::harness::build::{error_response, result_response};
+use mcp_tests::harness::build::{error_response, notification, result_response};
 use serde_json::json;
 
 use super::{
@@ -199,4 +200,31 @@ fn round_beside_a_task_has_its_total_time() {
     harness.advance(ms(400));
     harness.expect_input_withdrawn(input.id);
     assert_eq!(harness.expect_done(call), Err(CallError::TotalTimedOut));
+}
+
+/// Calls that follow no task are cancelled by a notification.
+#[test]
+fn call_beside_a_task_is_cancelled_as_usual() {
+    let mut harness = modern();
+    followed_call(&mut harness, &CallOptions::new());
+    let (call, request) = harness.start_call("tools/call", &tool_call(), &CallOptions::new());
+    harness.pipe.engine().cancel(harness.now, call, None).expect("open");
+    assert_eq!(harness.expect_done(call), Err(CallError::Cancelled));
+    let sent = harness.expect_reply();
+    assert_eq!(
+        (&sent["method"], &sent["params"]["requestId"]),
+        (&json!("notifications/cancelled"), &request["id"])
+    );
+}
+
+#[test]
+fn subscription_beside_a_task_is_acknowledged_to_the_application() {
+    let mut harness = modern();
+    followed_call(&mut harness, &CallOptions::new());
+    let subscription = harness.subscribe(&SubscriptionFilter::new().tools_list_changed(true));
+    let listen = harness.expect_request("subscriptions/listen");
+    let meta = json!({"io.modelcontextprotocol/subscriptionId": listen["id"]});
+    let honoured = json!({"_meta": meta, "notifications": {"toolsListChanged": true}});
+    harness.feed_message(&notification("notifications/subscriptions/acknowledged", honoured));
+    assert_eq!(harness.expect_subscribed(subscription).tools_list_changed, Some(true));
 }

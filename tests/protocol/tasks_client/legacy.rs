@@ -240,6 +240,15 @@ fn task_that_vanishes_before_its_result_is_lost() {
     harness.feed_message(&error_response(&collect, -32602, "unknown task", json!(null)));
     let error = harness.expect_done(call).expect_err("no result");
     assert!(matches!(error, CallError::TaskLost(_)), "{error:?}");
+    // Any other error is that of the result.
+    let (call, _) = followed(&mut harness);
+    harness.advance(ms(500));
+    answer_poll(&mut harness, legacy_state("completed", json!({})));
+    expect_task(&mut harness, call, "completed");
+    let collect = harness.expect_request("tasks/result");
+    harness.feed_message(&error_response(&collect, -32603, "rust", json!(null)));
+    let error = harness.expect_done(call).expect_err("no result");
+    assert!(matches!(&error, CallError::Rpc(error) if error.message == "rust"), "{error:?}");
     let (call, _) = followed(&mut harness);
     harness.advance(ms(500));
     answer_poll(&mut harness, legacy_state("cancelled", json!({})));

@@ -147,6 +147,31 @@ fn sampling_runs_as_a_task_and_its_end_is_announced() {
     harness.assert_idle();
 }
 
+// covers: TASK-009, TASK-019
+#[test]
+fn page_to_visit_runs_as_a_task() {
+    use mcp_proto::{Capabilities, Capability};
+    let declared = Capabilities::new().with(Capability::Elicitation).with(Capability::ElicitationUrl);
+    let config = hosting_client(InputTaskLimits::new()).capabilities(declared);
+    let mut harness = ClientHarness::client(config, Chunker::Whole);
+    harness.become_legacy(Version::V2025_11_25, json!({}));
+    let page = json!({
+        "mode": "url", "message": "Pay the dues", "url": "https://harbour.test/dues", "elicitationId": "e", "task": {},
+    });
+    harness.feed_message(&legacy_request(5, "elicitation/create", page));
+    let task = harness.expect_reply()["result"]["task"].clone();
+    assert_eq!(task["status"], "working");
+    let input = harness.expect_input();
+    assert!(
+        matches!(&*input.request, InputRequest::Elicit(ElicitParams::Url(page)) if page.task.is_none()),
+        "{input:?}"
+    );
+    harness.answer(input.id, &json!({"action": "accept"}));
+    expect_status(&mut harness, &task, "completed");
+    let result = request(&mut harness, 6, "tasks/result", json!({"taskId": task["taskId"]}));
+    assert_eq!(result["result"]["action"], "accept");
+}
+
 // covers: TASK-010
 #[test]
 fn question_without_a_task_or_of_a_client_without_tasks_is_answered_plainly() {
@@ -267,6 +292,10 @@ fn list_has_all_tasks_in_pages() {
         }
     }
     assert_eq!((pages, &listed), (3, &asked));
+    for params in [json!({"cursor": null}), json!({"_meta": {"a": 1}})] {
+        let page = request(&mut harness, 502, "tasks/list", params)["result"].clone();
+        assert_eq!(page["tasks"].as_array().map(Vec::len), Some(50));
+    }
     asked.sort_by_key(Value::to_string);
     asked.dedup();
     assert_eq!(asked.len(), 120, "ids are unique");
@@ -289,7 +318,10 @@ fn open_question_of_a_task_suspends_the_timeouts_of_calls() {
     harness.feed_message(&result_response(&sent, json!({"content": []})));
     assert!(harness.expect_done(call).is_ok());
     let (call, _) = harness.start_call("tools/call", &json!({"name": "dredge"}), &options);
-    harness.advance(secs(10));
+    harness.advance(secs(5));
+    // A server that looks at its tasks says nothing about the call.
+    get(&mut harness, 2, &task);
+    harness.advance(secs(5));
     assert!(harness.expect_done(call).is_err());
 }
 

@@ -32,6 +32,8 @@ fn batch_is_split_at_commas_outside_of_its_members() {
         (" [ 1 , {\"a\":[2,{}]},[[4],5] ] \r\n\t", Some(&[" 1 ", " {\"a\":[2,{}]}", "[[4],5] "])),
         (r#"["],[{",2]"#, Some(&[r#""],[{""#, "2"])),
         (r#"["\",","\ ","\\",3]"#, Some(&[r#""\",""#, r#""\ ""#, r#""\\""#, "3"])),
+        // A backslash escapes nothing outside of a string; its member is refused by itself.
+        (r#"[\,1,\"]",2]"#, Some(&["\\", "1", r#"\"]""#, "2"])),
         ("[1,2,3,4]", Some(&["1", "2", "3", "4"])),
         ("[1,2,3,4,5]", None),
         ("[1}]", None),

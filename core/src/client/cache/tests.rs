@@ -117,6 +117,8 @@ fn cache_key_contains_all_parameters_of_the_result() {
         ("prompts/get", r#"{"name":"x"}"#),
         ("server/discover", "{}"),
         ("mine/list", "{}"),
+        ("resources/directory/read", r#"{"uri":"a:b"}"#),
+        ("mine/read", r#"{"uri":"a:b"}"#),
     ] {
         assert_eq!(of(method, params), None, "{method} {params}");
     }

@@ -285,6 +285,7 @@ fn overdue_task_is_unknown_to_the_server_and_still_ends_once() {
         let task = host.ask_with(&question(Duration::from_secs(9))).expect("room");
         let waiting = host.send("tasks/result", &json!({"taskId": task.id}));
         host.now = host.now + Duration::from_secs(9);
+        assert_eq!(host.request("tasks/list", &json!({}))["result"]["tasks"], json!([]));
         let mut withdrawn = 1;
         let code = match end {
             "answer" => {
@@ -379,6 +380,45 @@ fn answer_beyond_the_bytes_keeps_the_question_open_until_there_is_room() {
     host.sent();
     let seen: Vec<String> = tasks.iter().map(|task| host.status(task)).collect();
     assert_eq!(seen, ["completed", "-32602", "completed"]);
+}
+
+// covers: TASK-036
+#[test]
+fn answer_that_just_fits_costs_no_other_its_place_and_errors_count_with_their_data() {
+    let size = accepted().to_string().len();
+    let mut host = Host::new(InputTaskLimits::new().max_bytes(2 * size));
+    let tasks = [(); 2].map(|()| host.ask().expect("room"));
+    host.reach(&tasks[0], "completed");
+    host.about("tasks/result", &tasks[0]);
+    host.reach(&tasks[1], "completed");
+    assert_eq!(tasks.each_ref().map(|task| host.status(task)), ["completed", "completed"]);
+    let mut error = RpcError::new(-1, "tide");
+    error.data = Some(crate::RawJson::new(r#""neap""#).expect("JSON"));
+    let kept = "tide".len() + r#""neap""#.len();
+    for (room, fits) in [(kept + size, true), (kept + size - 1, false)] {
+        let mut host = Host::new(InputTaskLimits::new().max_bytes(room));
+        let tasks = [(); 2].map(|()| host.ask().expect("room"));
+        host.engine.refuse(host.now, tasks[0].input, &error).expect("open");
+        assert_eq!(host.answer(&tasks[1]).is_ok(), fits, "{room}");
+    }
+}
+
+// covers: TASK-131
+#[test]
+fn debug_output_has_numbers_and_neither_ids_nor_answers() {
+    let mut host = Host::new(InputTaskLimits::new());
+    let tasks = [(); 2].map(|()| host.ask().expect("room"));
+    let answer = json!({"action": "accept", "content": {"a": "the-answer-of-the-user"}});
+    host.engine.answer(host.now, tasks[0].input, &answer).expect("open");
+    host.sent();
+    let text = format!("{:?}", host.engine);
+    let bytes = answer.to_string().len();
+    assert!(text.contains(&format!("HostedTasks {{ tasks: 2, open: 1, bytes: {bytes}, .. }}")), "{text}");
+    let secrets = tasks.iter().map(|task| task.id.as_str().expect("an id")).chain(["the-answer-of-the-user"]);
+    for secret in secrets {
+        let bytes = format!("{:?}", secret.as_bytes());
+        assert!(!text.contains(secret) && !text.contains(bytes.trim_matches(['[', ']'])), "{text}");
+    }
 }
 
 // covers: TASK-036
