@@ -78,8 +78,7 @@ pub trait TokenValidator: Send + Sync {
 
     /// Decides about a token without blocking, in the code that serves all connections. `None` if [`validate`](Self::validate) is
     /// needed. By default it always is.
-    fn validate_now(&self, request: &TokenRequest) -> Option<Result<Arc<Identity>, Denial>> {
-        let _ = request;
+    fn validate_now(&self, _request: &TokenRequest) -> Option<Result<Arc<Identity>, Denial>> {
         None
     }
 }
