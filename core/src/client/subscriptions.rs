@@ -468,12 +468,20 @@ impl Subscriptions {
     /// The subscriptions will be acknowledged again, because changes may have been missed.
     #[cfg(feature = "http")]
     pub(in crate::client) fn renew_resources(&mut self, common: &mut CommonState, main: Key) {
+        let mut unsent = Vec::new();
         for (uri, resource) in &self.by_uri {
-            // It was sent before, so it can fail only because of a limit.
-            let Ok(request) = request_resource(common, main, *resource, uri) else { continue };
-            if let Some(resource) = self.resources.get_mut(*resource) {
-                resource.pending_request = Some(request);
+            match request_resource(common, main, *resource, uri) {
+                Ok(request) => {
+                    if let Some(resource) = self.resources.get_mut(*resource) {
+                        resource.pending_request = Some(request);
+                    }
+                }
+                // It was sent before, so it can fail only because of a limit.
+                Err(_) => unsent.push(*resource),
             }
+        }
+        for resource in unsent {
+            self.drop_resource(resource);
         }
         let unanswered = |(key, sub)| {
             let pending =
@@ -504,24 +512,34 @@ impl Subscriptions {
         };
         entry.pending_request = None;
         let members = entry.subscribers.iter(&self.memberships);
+        let subscriptions: Vec<Key> = members.map(|(_, member)| member.subscription).collect();
+        if refused {
+            self.drop_resource(resource);
+        }
+        for key in subscriptions {
+            if let Some(sub) = self.slab.get_mut(key) {
+                sub.unanswered = sub.unanswered.saturating_sub(1);
+            }
+            self.acknowledge_if_answered(common, key);
+        }
+    }
+
+    /// Takes a resource that the server does not follow out of the subscriptions.
+    fn drop_resource(&mut self, resource: Key) {
+        let Some(entry) = self.resources.get(resource) else { return };
+        let members = entry.subscribers.iter(&self.memberships);
         let members: Vec<(Key, Key)> = members.map(|(key, member)| (key, member.subscription)).collect();
         // The resource goes first: `leave` then finds no topic and removes only the membership.
-        if refused {
-            self.resources.remove(resource);
-        }
+        self.resources.remove(resource);
         for (membership, key) in members {
             let Some(sub) = self.slab.get_mut(key) else { continue };
-            sub.unanswered = sub.unanswered.saturating_sub(1);
-            if let Some(at) =
-                sub.memberships.iter().position(|other| *other == membership).filter(|_| refused)
-            {
+            if let Some(at) = sub.memberships.iter().position(|other| *other == membership) {
                 // Memberships in lists come before those in resources, which are in the order of `uris`.
                 let lists = sub.memberships.len().saturating_sub(sub.uris.len());
                 sub.memberships.remove(at);
                 self.by_uri.remove(&sub.uris.remove(at.saturating_sub(lists)));
                 self.leave(membership);
             }
-            self.acknowledge_if_answered(common, key);
         }
     }
 

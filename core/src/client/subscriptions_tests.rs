@@ -9,6 +9,8 @@ use crate::change::CustomList;
 use crate::client::config::Config;
 use crate::client::event::Peer;
 use crate::identity::Capabilities;
+#[cfg(feature = "http")]
+use crate::limits::Limits;
 use crate::raw::RawJson;
 use crate::testing::rounds;
 use crate::version::{Version, VersionSet};
@@ -230,6 +232,37 @@ fn equal_changes_of_custom_lists_are_merged_until_they_are_polled() {
     subs.receive_change(&mut common, main, "n/a", format!("{{{meta}}}").as_bytes());
     subs.unsubscribe(&mut common, key).expect("open");
     assert!(common.events.is_empty());
+}
+
+/// A session that is lost is renewed, and there is no memory for the requests.
+#[cfg(feature = "http")]
+#[test]
+fn resource_whose_subscription_is_not_renewed_is_not_acknowledged() {
+    let (mut common, mut subs) = (connected(Version::V2025_11_25), Subscriptions::default());
+    let main = common.main_channel.expect("open");
+    let keys = [resources(&["a:b", "a:c"]), resources(&["a:b"])]
+        .map(|filter| subs.subscribe(&mut common, &filter).expect("room"));
+    let calls: Vec<(Key, CallPurpose)> =
+        common.endpoint.outbound.calls.iter().map(|(key, call)| (key, call.purpose)).collect();
+    for (call, purpose) in calls {
+        common.endpoint.outbound.calls.remove(call);
+        let CallPurpose::Subscribe(resource) = purpose else { panic!("{purpose:?}") };
+        subs.resource_answered(&mut common, call, resource, false);
+    }
+    while common.events.pop_front().is_some() {}
+    let none = usize::MAX / 4;
+    common.endpoint.limits = Arc::new(Limits { memory_reserve: none, max_id: none, ..Limits::default() });
+    subs.renew_resources(&mut common, main);
+    check(&subs);
+    for key in keys {
+        match common.events.pop_front() {
+            Some(Event::Subscribed { key: told, honoured }) => {
+                assert_eq!((told, honoured.resource_subscriptions.unwrap_or_default().len()), (key, 0));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(subs.by_uri.is_empty() && subs.resources.is_empty());
 }
 
 // covers: SUB-012

@@ -564,7 +564,7 @@ mod tests {
                 let listener = table.open(&mut of, channel, id.clone(), 0).expect("new");
                 let uri = "u".repeat(length);
                 table.subscribe(&mut of, listener, &uri);
-                let target = table.find_target(&Change::Resource(uri.into()), &custom).expect("a target");
+                let target = table.find_target(&Change::Resource(uri), &custom).expect("a target");
                 let mut message = ChangeMessage::new(target, &custom);
                 let uri_room = message.uri_room(&table, target);
                 assert!(message.make_room(&Limits::default(), id.is_some(), uri_room));
