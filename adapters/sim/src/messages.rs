@@ -40,7 +40,7 @@ impl<'l> Log<'l> {
         Self { entries, lines: lines.collect() }
     }
 
-    fn messages(&self, at: usize) -> &[Value] {
+    pub(crate) fn messages(&self, at: usize) -> &[Value] {
         self.lines.get(at).and_then(Option::as_ref).map_or(&[], |line| &line.messages)
     }
 }
@@ -70,7 +70,10 @@ impl Line {
 struct Life {
     is_alive: bool,
     has_initialize: bool,
+    /// Whether messages come on exchanges that overtake each other.
     is_http: bool,
+    /// The exchange of the event stream of HTTP+SSE, which brings all messages in order, and whose end is that of the connection.
+    stream: Option<usize>,
     /// The revision that a handshake has agreed on.
     version: Option<String>,
     /// The ids of the requests that the server has sent. Over HTTP a client repeats a response that may not have arrived.
@@ -116,7 +119,11 @@ impl Life {
                 self.answered.clear();
                 self.reported.clear();
             }
-            (What::Requested { .. }, _) => self.is_http = true,
+            (What::Requested { .. }, _) => self.is_http = self.stream.is_none(),
+            (What::Endpoint { exchange, .. }, _) => (self.is_http, self.stream) = (false, Some(*exchange)),
+            (What::Lost { exchange, .. }, _) if self.stream.is_some() => {
+                self.is_alive &= self.stream != Some(*exchange);
+            }
             (What::Lost { requests, .. }, _) => self.lost.extend(requests.iter().cloned()),
             (What::Died | What::Closed { .. }, _) => self.is_alive = false,
             (What::Injected { .. }, Lane::Client(_)) => {

@@ -12,6 +12,9 @@ pub enum Binding {
     /// HTTP: one server, and clients that authenticate with a token each. A client that is started again has another number and
     /// another token.
     Http,
+    /// HTTP+SSE of 2024-11-05: as [`Http`](Self::Http), but all messages to a client come on one event stream, which is its
+    /// connection and is never resumed. A client that does not speak 2024-11-05 finds no server.
+    HttpSse,
 }
 
 /// Declares the plan, a method for each field that sets it, and the list of fields that were set.
@@ -119,6 +122,12 @@ impl Plan {
         Self { binding: Binding::Http, steps: 400, reset: 6, death: 1, silence: 4, ..Self::STORM };
     /// Three clients over HTTP with every fault, on devices whose limits are reached all the time.
     pub const HTTP_TIGHT: Self = Self { binding: Binding::Http, steps: 300, ..Self::TIGHT };
+    /// Two clients over HTTP+SSE without faults.
+    pub const HTTP_SSE_CALM: Self = Self { binding: Binding::HttpSse, ..Self::HTTP_CALM };
+    /// Three clients over HTTP+SSE with every fault.
+    pub const HTTP_SSE_STORM: Self = Self { binding: Binding::HttpSse, reset: 2, ..Self::HTTP_STORM };
+    /// Three clients over HTTP+SSE with every fault, on devices whose limits are reached all the time.
+    pub const HTTP_SSE_TIGHT: Self = Self { binding: Binding::HttpSse, ..Self::HTTP_TIGHT };
 
     /// Returns the plan of one client on a byte stream, without steps and without faults.
     ///

@@ -1,4 +1,4 @@
-//! The HTTP binding of a world: one server, and the exchanges of all clients with it.
+//! The bindings of HTTP in a world: one server, and the exchanges of all clients with it.
 //!
 //! Each exchange has a stream of its own in either direction, so exchanges overtake each other. A body is cut at any byte.
 
@@ -16,11 +16,17 @@ use serde_json::Value;
 use super::inputs::task_table;
 use super::participant::ClientSide;
 use super::sides::{begin_transits, end_transits};
-use super::{Application, CallId, Connection, Entry, Lane, Transit, What, World, cancelled, principal};
+use super::{
+    Application, Binding, CallId, Connection, Entry, Lane, Transit, What, World, cancelled, http_sse,
+    principal,
+};
 use crate::stream::{ByteStream, Chunker};
 
-/// URL of the server.
-pub(super) const ENDPOINT: &str = "https://sim.example/mcp";
+/// Path of the MCP endpoint.
+pub(super) const PATH: &str = "/mcp";
+
+/// URL of the MCP endpoint.
+const ENDPOINT: &str = "https://sim.example/mcp";
 
 const ISSUER: &str = "https://issuer.example";
 
@@ -29,6 +35,14 @@ pub(super) const STRANGER: &str = "stranger";
 
 /// How long a call is silent before its response becomes an event stream. Short, so that many do.
 const EVENT_STREAM_DELAY: Duration = Duration::from_millis(100);
+
+/// Returns the URL that a client is given.
+pub(super) const fn client_url(binding: Binding) -> &'static str {
+    match binding {
+        Binding::HttpSse => http_sse::URL,
+        _ => ENDPOINT,
+    }
+}
 
 /// Returns the token of a client.
 pub(super) fn token(lane: usize) -> String {
@@ -55,7 +69,7 @@ pub(super) struct Network {
     /// The last session, event and request of each client, which a stranger tries to use.
     secrets: Vec<Secrets>,
     /// The session of a stranger.
-    foreign_session: Option<String>,
+    pub(super) foreign_session: Option<String>,
 }
 
 /// Identifiers of a client that a stranger presents as his own.
@@ -69,20 +83,20 @@ pub(super) struct Secrets {
 
 /// A request and its response.
 #[derive(Debug)]
-struct Exchange {
-    number: usize,
+pub(super) struct Exchange {
+    pub(super) number: usize,
     /// The client; none for a stranger.
-    client: Option<(usize, http_client::ExchangeId)>,
+    pub(super) client: Option<(usize, http_client::ExchangeId)>,
     /// Number of the client in the log.
     lane: Lane,
     server: Option<ExchangeId>,
-    request: Request,
+    pub(super) request: Request,
     /// When the request arrives; none before it has left.
     arrives: Option<Instant>,
     /// Number of the bytes of the body that have arrived.
     received: usize,
     is_received: bool,
-    response: Option<Response>,
+    pub(super) response: Option<Response>,
     /// The messages that are under way to the server, and to the client: their numbers among those of all exchanges.
     request_under_way: Option<usize>,
     responses_under_way: VecDeque<usize>,
@@ -91,25 +105,26 @@ struct Exchange {
 #[derive(Debug)]
 pub(super) struct Request {
     method: &'static str,
+    pub(super) target: String,
     fields: Vec<(String, Vec<u8>)>,
     body: Bytes,
     /// The ids of the requests in the body.
     ids: Vec<String>,
-    session: String,
+    pub(super) session: String,
     /// Number of the client whose session or task a stranger presents.
     pub(super) presents: Option<usize>,
 }
 
 #[derive(Debug)]
-struct Response {
+pub(super) struct Response {
     status: u16,
     fields: Vec<(String, Vec<u8>)>,
     arrives: Instant,
     is_head_received: bool,
-    is_event_stream: bool,
+    pub(super) is_event_stream: bool,
     body: ByteStream,
     /// Bytes behind the last complete message that the server has written.
-    unparsed: Vec<u8>,
+    pub(super) unparsed: Vec<u8>,
     /// Bytes behind the last complete event that has arrived.
     arriving: Vec<u8>,
     /// Number of the messages that have arrived and were not counted before.
@@ -119,16 +134,21 @@ struct Response {
 }
 
 impl Request {
-    pub(super) fn new(method: &'static str, fields: Vec<(String, Vec<u8>)>, body: Bytes) -> Self {
+    pub(super) fn new(
+        method: &'static str,
+        target: String,
+        fields: Vec<(String, Vec<u8>)>,
+        body: Bytes,
+    ) -> Self {
         let ids = match serde_json::from_slice::<Value>(&body) {
             Ok(message) if message.get("method").is_some() => {
                 message.get("id").map(Value::to_string).into_iter().collect()
             }
             _ => Vec::new(),
         };
-        let mut request = Self { method, fields, body, ids, session: String::new(), presents: None };
-        request.session = request.field("mcp-session-id").unwrap_or_default();
-        request
+        let session = field(&fields, "mcp-session-id").or_else(|| http_sse::session_of(&target));
+        let session = session.unwrap_or_default();
+        Self { method, target, fields, body, ids, session, presents: None }
     }
 
     fn field(&self, name: &str) -> Option<String> {
@@ -151,12 +171,15 @@ fn owned(fields: &head::Fields) -> Vec<(String, Vec<u8>)> {
 }
 
 impl Network {
-    pub(super) fn new(server_config: &Arc<server::Config>, has_tasks: bool) -> Self {
+    pub(super) fn new(binding: Binding, server_config: &Arc<server::Config>, has_tasks: bool) -> Self {
         let protected = Protected::new(ENDPOINT, ISSUER).expect("URLs");
-        let config = Config::new()
+        let mut config = Config::new()
             .allow_host("sim.example")
             .protected(protected)
             .event_stream_delay(EVENT_STREAM_DELAY);
+        if binding == Binding::HttpSse {
+            config = http_sse::serve(config);
+        }
         let mut network = Self {
             config: Arc::new(config),
             server_config: Arc::clone(server_config),
@@ -208,7 +231,7 @@ impl Network {
         }
     }
 
-    fn open(
+    pub(super) fn open(
         &mut self,
         client: Option<(usize, http_client::ExchangeId)>,
         lane: Lane,
@@ -231,7 +254,7 @@ impl Network {
         self.opened
     }
 
-    fn secrets(&mut self, n: usize) -> &mut Secrets {
+    pub(super) fn secrets(&mut self, n: usize) -> &mut Secrets {
         if self.secrets.len() <= n {
             self.secrets.resize(n + 1, Secrets::default());
         }
@@ -245,11 +268,11 @@ impl Exchange {
         if self.is_received || self.arrives.is_none_or(|at| at > now) {
             return false;
         }
-        let Request { method, fields, body, .. } = &self.request;
+        let Request { method, target, fields, body, .. } = &self.request;
         let Some(id) = self.server else {
             let mut fields = lines(fields);
             fields.push(("Host", b"sim.example"));
-            let request = head::RequestHead { method, target: "/mcp", fields: &fields };
+            let request = head::RequestHead { method, target, fields: &fields };
             self.server = Some(server.open(now, &request, Some(body.len() as u64)));
             return true;
         };
@@ -341,7 +364,7 @@ impl Exchange {
             if response.is_event_stream {
                 response.arriving.extend_from_slice(&piece);
                 let events = take_events(&mut response.arriving);
-                response.arrived += events.iter().filter(|event| !event.data.is_empty()).count();
+                response.arrived += events.iter().filter(|event| event.is_message()).count();
             }
             return (true, false);
         }
@@ -371,13 +394,21 @@ impl Exchange {
 
 /// An event of an event stream.
 #[derive(Debug, Default)]
-struct StreamEvent {
+pub(super) struct StreamEvent {
     id: String,
-    data: String,
+    pub(super) data: String,
+    /// Whether it names the URL for messages.
+    pub(super) is_endpoint: bool,
+}
+
+impl StreamEvent {
+    fn is_message(&self) -> bool {
+        !self.is_endpoint && !self.data.is_empty()
+    }
 }
 
 /// Takes the events that are complete.
-fn take_events(unparsed: &mut Vec<u8>) -> Vec<StreamEvent> {
+pub(super) fn take_events(unparsed: &mut Vec<u8>) -> Vec<StreamEvent> {
     let mut events = Vec::new();
     while let Some(end) = unparsed.windows(2).position(|two| two == b"\n\n") {
         let block: Vec<u8> = unparsed.drain(..end + 2).collect();
@@ -386,6 +417,7 @@ fn take_events(unparsed: &mut Vec<u8>) -> Vec<StreamEvent> {
             match line.split_once(": ") {
                 Some(("id", id)) => id.clone_into(&mut event.id),
                 Some(("data", data)) => data.clone_into(&mut event.data),
+                Some(("event", kind)) => event.is_endpoint = kind == "endpoint",
                 _ => {}
             }
         }
@@ -426,8 +458,13 @@ impl<A: Application> World<A> {
 
     /// Ends the server, whose clients have all left.
     pub(super) fn end_network(&mut self) {
-        let Some(mut network) = self.network.take() else { return };
-        if let Some(server) = &mut network.server {
+        self.record_idle();
+        self.network = None;
+    }
+
+    /// Records what a server holds, whose clients have all left.
+    pub(super) fn record_idle(&mut self) {
+        if let Some(server) = self.network.as_ref().and_then(|network| network.server.as_ref()) {
             let (exchanges, sessions) = (server.exchange_count(), server.session_count());
             self.record(Lane::World, What::Idle { exchanges, sessions });
         }
@@ -530,10 +567,13 @@ impl<A: Application> World<A> {
                 format!("all exchanges of client {n} break")
             }
             _ => {
-                // A stream with events under way, which are repeated once it is resumed, or another stream.
+                // A stream with events under way, which are repeated once it is resumed, or another stream. Over HTTP+SSE each client
+                // has one stream, whose end is that of all: there it is any exchange.
+                let is_any = self.plan.binding == Binding::HttpSse;
                 let all = || network.exchanges.iter().filter(|x| of_client(x));
                 let most = all().map(Exchange::loss).max();
-                let numbers: Vec<_> = all().filter(|x| Some(x.loss()) == most).map(|x| x.number).collect();
+                let numbers: Vec<_> =
+                    all().filter(|x| is_any || Some(x.loss()) == most).map(|x| x.number).collect();
                 let Some(at) = at.checked_rem(numbers.len()) else { return };
                 self.break_where(|x| x.number == numbers[at]);
                 format!("exchange {} breaks", numbers[at])
@@ -571,6 +611,10 @@ impl<A: Application> World<A> {
     /// Tells the server that an exchange is over, of which it does not know yet.
     fn lose(&mut self, x: &Exchange) {
         let now = self.now;
+        if http_sse::is_stream(x) {
+            // What was before the end of the session stands before it.
+            self.take_server_events();
+        }
         if let (Some(id), Some(network)) = (x.server, &mut self.network) {
             if let Some(server) = &mut network.server {
                 server.handle_gone(now, id);
@@ -585,7 +629,8 @@ impl<A: Application> World<A> {
                 };
                 if let Some(network) = &mut self.network {
                     let known = network.foreign_session.take();
-                    let kept = known.filter(|known| *status != 404 || *known != x.request.session);
+                    let is_over = http_sse::is_stream(x) || *status == 404;
+                    let kept = known.filter(|known| !is_over || *known != x.request.session);
                     network.foreign_session = field(fields, "mcp-session-id").or(kept);
                 }
                 let body = String::from_utf8_lossy(unparsed);
@@ -607,7 +652,9 @@ impl<A: Application> World<A> {
             match client.poll_exchange(self.now) {
                 Some(http_client::Action::Send(request)) => {
                     let id = request.exchange;
-                    self.send(n, id, Request::new(request.method, owned(&request.fields), request.body));
+                    let target = request.url.target().to_owned();
+                    let fields = owned(&request.fields);
+                    self.send(n, id, Request::new(request.method, target, fields, request.body));
                 }
                 Some(http_client::Action::Abort { exchange }) => {
                     let Some(network) = &mut self.network else { break };
@@ -621,6 +668,12 @@ impl<A: Application> World<A> {
             }
             moved = true;
         }
+        moved | self.take_server_events()
+    }
+
+    /// Takes the events of the server; returns whether there was one.
+    fn take_server_events(&mut self) -> bool {
+        let mut moved = false;
         while let Some(event) = self.poll_server() {
             self.handle_network_event(event);
             moved = true;
@@ -644,7 +697,9 @@ impl<A: Application> World<A> {
         }
         let (session, event) = (&request.session, request.field("last-event-id"));
         let resumes = event.map(|event| format!("{session} {event}"));
-        let head = format!("{} {}", request.method, session.get(..8).unwrap_or_default());
+        let path = request.target.split('?').next().filter(|path| *path != PATH);
+        let path = path.map_or_else(String::new, |path| format!("{path} "));
+        let head = format!("{} {path}{}", request.method, session.get(..8).unwrap_or_default());
         let Some(network) = &mut self.network else { return };
         if let Some(id) = request.ids.last() {
             network.secrets(n).request = Some(id.clone());
@@ -741,6 +796,8 @@ impl<A: Application> World<A> {
             _ => Lane::World,
         };
         observe(x, network, &mut log);
+        let heard = http_sse::overhear(x, network);
+        self.log.extend(heard.into_iter().map(|what| Entry { at: now, lane: Lane::World, what }));
         if lane != Lane::World {
             x.responses_under_way.extend(begin_transits(&mut self.transits, x.lane, self.log.len(), &log));
             self.log.extend(log.into_iter().map(|what| Entry { at: now, lane, what }));
@@ -782,8 +839,13 @@ fn observe(x: &mut Exchange, network: &mut Network, log: &mut Vec<What>) {
         network.secrets(n).session = new_session;
     }
     if response.is_event_stream {
-        for StreamEvent { id, data: line } in take_events(&mut response.unparsed) {
+        for StreamEvent { id, data: line, is_endpoint } in take_events(&mut response.unparsed) {
             let mut is_repeated = false;
+            if is_endpoint {
+                network.secrets(n).session = http_sse::session_of(&line);
+                log.push(What::Endpoint { exchange: x.number, target: line });
+                continue;
+            }
             if !id.is_empty() {
                 network.secrets(n).event = Some(id.clone());
                 let id = format!("{session} {id}");

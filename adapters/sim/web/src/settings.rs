@@ -27,6 +27,7 @@ pub(crate) const FAULTS: [Fault; 12] = [
 fn storm(plan: &Plan) -> Plan {
     match plan.binding {
         Binding::Http => Plan::HTTP_STORM,
+        Binding::HttpSse => Plan::HTTP_SSE_STORM,
         _ => Plan::STORM,
     }
 }
@@ -102,7 +103,11 @@ impl Settings {
         json!({
             // Numbers of JavaScript are shorter.
             "seed": self.seed.to_string(),
-            "binding": if self.plan.binding == Binding::Http { "http" } else { "stdio" },
+            "binding": match self.plan.binding {
+                Binding::Http => "http",
+                Binding::HttpSse => "http-sse",
+                _ => "stdio",
+            },
             "clients": self.plan.clients,
             "steps": self.plan.steps,
             "client": self.revisions[0],
@@ -131,9 +136,11 @@ impl Settings {
         match value {
             "stdio" => Binding::Pipe,
             "http" => Binding::Http,
+            "http-sse" => Binding::HttpSse,
             _ => {
                 let value = short(value);
-                self.warnings.push(format!("binding: expected stdio or http, not {value}; stdio is used"));
+                self.warnings
+                    .push(format!("binding: expected stdio, http or http-sse, not {value}; stdio is used"));
                 Binding::Pipe
             }
         }

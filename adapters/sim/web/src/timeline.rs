@@ -161,6 +161,9 @@ fn describe(what: &What) -> (&'static str, String) {
         What::Streamed { exchange, id, .. } => {
             ("streamed", format!("exchange {exchange}: event {}", event_id(id)))
         }
+        What::Endpoint { exchange, target } => {
+            ("event", format!("exchange {exchange} names the URL for messages, {target}"))
+        }
         What::Finished { exchange } => ("finished", format!("exchange {exchange}: its response is written")),
         What::Lost { exchange, .. } => ("broken", format!("exchange {exchange} is lost")),
         What::Overheard { text, granted: Some(n) } => {
@@ -205,7 +208,7 @@ fn details(what: &What) -> Option<String> {
 impl Timeline {
     pub(crate) fn new(plan: &Plan) -> Self {
         let clients = usize::try_from(plan.clients).map_or(1, |clients| clients.max(1));
-        Self { clients, is_http: plan.binding == Binding::Http, ..Self::default() }
+        Self { clients, is_http: plan.binding != Binding::Pipe, ..Self::default() }
     }
 
     /// Adds what has happened in a step.
