@@ -146,6 +146,13 @@ pub(crate) fn stream_is_the_connection(log: &Log<'_>) -> Option<(usize, String)>
     None
 }
 
+pub(crate) fn bytes_are_read(log: &Log<'_>) -> Option<(usize, String)> {
+    log.iter().enumerate().find_map(|(at, entry)| match &entry.what {
+        What::Unreadable { exchange, fault } => Some((at, format!("exchange {exchange}: {fault}"))),
+        _ => None,
+    })
+}
+
 /// Prefixes of names that have the number of a client behind them.
 const NAMES: [&str; 3] = ["principal-", "mark-", "change-"];
 

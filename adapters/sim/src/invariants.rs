@@ -112,6 +112,11 @@ pub const INVARIANTS: &[Invariant] = &[
         check: exchanges::stream_is_the_connection,
     },
     Invariant {
+        name: "bytes_are_read",
+        sentence: "What one end of HTTP/1.1 writes, the other one reads, wherever it is cut.",
+        check: exchanges::bytes_are_read,
+    },
+    Invariant {
         name: "principals_are_apart",
         sentence: "Nothing of one principal reaches another one.",
         check: exchanges::principals_are_apart,

@@ -83,6 +83,11 @@ struct Life {
     requests: BTreeMap<String, (String, String)>,
     /// Progress tokens, with the request and the last progress.
     tokens: BTreeMap<String, (String, f64)>,
+    /// The exchange of the last event with an id, and that of the last progress of each token.
+    exchange: Option<usize>,
+    progress_on: BTreeMap<String, Option<usize>>,
+    /// The ids of requests that were received again, or became tasks.
+    postponed: BTreeSet<String>,
     /// The ids that were answered by a message.
     sent: BTreeSet<String>,
     /// The ids that the application has answered.
@@ -121,6 +126,7 @@ impl Life {
             }
             (What::Requested { .. }, _) => self.is_http = self.stream.is_none(),
             (What::Endpoint { exchange, .. }, _) => (self.is_http, self.stream) = (false, Some(*exchange)),
+            (What::Streamed { exchange, .. }, _) => self.exchange = Some(*exchange),
             (What::Lost { exchange, .. }, _) if self.stream.is_some() => {
                 self.is_alive &= self.stream != Some(*exchange);
             }
@@ -158,8 +164,15 @@ impl Life {
         match what {
             What::Answered { .. } => drop(self.answered.insert(id.to_owned())),
             What::Cancelled { .. } => drop(self.cancelled.insert(id.to_owned())),
+            What::Postponed { .. } => drop(self.postponed.insert(id.to_owned())),
             _ => {}
         }
+    }
+
+    /// Returns whether the progress of a task may overtake that of its call, which waits on another stream.
+    fn may_overtake(&self, token: &str, id: &str) -> bool {
+        let last = self.progress_on.get(token).copied().flatten();
+        self.is_http && self.postponed.contains(id) && last.is_some() && last != self.exchange
     }
 
     /// Returns why a side may not send a message now.
@@ -206,6 +219,7 @@ impl Life {
             let progress = message["params"]["progress"].as_f64().unwrap_or(f64::NAN);
             if let Some((_, last)) = self.tokens.get_mut(&message["params"]["progressToken"].to_string()) {
                 *last = progress;
+                self.progress_on.insert(message["params"]["progressToken"].to_string(), self.exchange);
             }
         }
         let Some(id) = message.get("id") else { return };
@@ -318,7 +332,7 @@ pub(crate) fn progress_is_lawful(log: &Log<'_>) -> Option<(usize, String)> {
         }
         let progress = message["params"]["progress"].as_f64();
         progress
-            .is_none_or(|progress| progress <= *last)
+            .is_none_or(|progress| progress <= *last && !life.may_overtake(&token, id))
             .then(|| format!("progress of {id} does not increase"))
     })
 }

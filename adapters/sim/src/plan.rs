@@ -89,6 +89,9 @@ plan! {
     tasks: u32,
     /// Whether both sides have the limits of a tiny device, and a link holds 2 KB.
     tight: bool,
+    /// Whether each exchange over HTTP is the bytes of HTTP/1.1 on a connection of its own, so that heads are cut, too. Otherwise a head
+    /// arrives whole.
+    http1: bool,
 }
 
 impl Plan {
@@ -111,6 +114,7 @@ impl Plan {
         questions: 5,
         tasks: 4,
         tight: false,
+        http1: false,
     };
     /// Three clients with every fault, on devices whose limits are reached all the time.
     pub const TIGHT: Self =
@@ -150,6 +154,7 @@ impl Plan {
             questions: 0,
             tasks: 0,
             tight: false,
+            http1: false,
         }
     }
 

@@ -22,6 +22,7 @@ use crate::shrink::Quiet;
 use crate::stream::{Chunker, OneWayLink};
 
 mod http;
+mod http1;
 mod http_sse;
 mod inputs;
 mod participant;
@@ -207,6 +208,13 @@ pub enum What {
     Finished {
         /// Number of the exchange.
         exchange: usize,
+    },
+    /// One end of the connection of an exchange could not read what the other one has written.
+    Unreadable {
+        /// Number of the exchange.
+        exchange: usize,
+        /// The fault.
+        fault: String,
     },
     /// An exchange broke, or was aborted: what the server writes for its requests may not arrive.
     Lost {

@@ -13,7 +13,7 @@ fn runs() -> u64 {
     std::env::var("MCP_SIM_RUNS").map_or(default, |text| text.parse().expect("a number"))
 }
 
-const PLANS: [Plan; 9] = [
+const PLANS: [Plan; 13] = [
     Plan::CALM,
     Plan::STORM,
     Plan::TIGHT,
@@ -23,6 +23,10 @@ const PLANS: [Plan; 9] = [
     Plan::HTTP_SSE_CALM,
     Plan::HTTP_SSE_STORM,
     Plan::HTTP_SSE_TIGHT,
+    Plan::HTTP_STORM.http1(true),
+    Plan::HTTP_TIGHT.http1(true),
+    Plan::HTTP_SSE_STORM.http1(true),
+    Plan::HTTP_SSE_TIGHT.http1(true),
 ];
 
 #[test]
@@ -234,6 +238,7 @@ fn message_of_an_exchange_arrives_or_is_lost() {
     let (mut arrived, mut lost) = (0, 0);
     for seed in 0..60 {
         let plan = if seed % 2 == 0 { Plan::HTTP_STORM } else { Plan::HTTP_SSE_STORM };
+        let plan = plan.http1(seed % 4 > 1);
         let mut world = World::new(seed, plan, Marks::ALL);
         while world.step() {}
         let sent = |entry: &&Entry| matches!(entry.what, What::Sent { .. });

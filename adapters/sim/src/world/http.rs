@@ -1,6 +1,7 @@
 //! The bindings of HTTP in a world: one server, and the exchanges of all clients with it.
 //!
-//! Each exchange has a stream of its own in either direction, so exchanges overtake each other. A body is cut at any byte.
+//! Each exchange has a stream of its own in either direction, so exchanges overtake each other. A body is cut at any byte, and so is a
+//! head if the plan has the bytes of HTTP/1.1.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -13,6 +14,7 @@ use mcp_proto::server::{self, Identity};
 use mcp_proto::{Entropy, Instant, head};
 use serde_json::Value;
 
+use super::http1::{Http1, Written};
 use super::inputs::task_table;
 use super::participant::ClientSide;
 use super::sides::{begin_transits, end_transits};
@@ -90,6 +92,8 @@ pub(super) struct Exchange {
     /// Number of the client in the log.
     lane: Lane,
     server: Option<ExchangeId>,
+    /// Its connection, if the plan has its bytes. Its server end has the exchange then.
+    http1: Option<Http1>,
     pub(super) request: Request,
     /// When the request arrives; none before it has left.
     arrives: Option<Instant>,
@@ -104,10 +108,10 @@ pub(super) struct Exchange {
 
 #[derive(Debug)]
 pub(super) struct Request {
-    method: &'static str,
+    pub(super) method: &'static str,
     pub(super) target: String,
-    fields: Vec<(String, Vec<u8>)>,
-    body: Bytes,
+    pub(super) fields: Vec<(String, Vec<u8>)>,
+    pub(super) body: Bytes,
     /// The ids of the requests in the body.
     ids: Vec<String>,
     pub(super) session: String,
@@ -166,6 +170,11 @@ fn lines(fields: &[(String, Vec<u8>)]) -> Vec<head::FieldLine<'_>> {
     fields.iter().map(|(name, value)| (&**name, &**value)).collect()
 }
 
+/// Returns field lines of a head.
+pub(super) fn line_pairs(fields: &[head::FieldLine<'_>]) -> Vec<(String, Vec<u8>)> {
+    fields.iter().map(|(name, value)| ((*name).to_owned(), value.to_vec())).collect()
+}
+
 fn owned(fields: &head::Fields) -> Vec<(String, Vec<u8>)> {
     fields.iter().map(|(name, value)| (name.to_owned(), value.to_vec())).collect()
 }
@@ -222,12 +231,17 @@ impl Network {
     }
 
     pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
-        self.server.as_mut().and_then(Server::poll_timeout)
+        let server = self.server.as_mut().and_then(Server::poll_timeout);
+        let connections = self.exchanges.iter().filter_map(|x| x.http1.as_ref()?.poll_timeout());
+        connections.chain(server).min()
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if let Some(server) = &mut self.server {
             server.handle_timeout(now);
+            for http1 in self.exchanges.iter_mut().filter_map(|x| x.http1.as_mut()) {
+                http1.handle_timeout(now, server);
+            }
         }
     }
 
@@ -243,6 +257,7 @@ impl Network {
             client,
             lane,
             server: None,
+            http1: None,
             request,
             arrives: None,
             received: 0,
@@ -300,21 +315,8 @@ impl Exchange {
         if self.response.is_none() {
             let Some(head) = server.response(id) else { return false };
             let (status, fields) = (head.status, owned(&head.fields));
-            let kind = field(&fields, "content-type");
             log(What::Responded { exchange: self.number, status });
-            self.response = Some(Response {
-                status,
-                is_event_stream: kind.is_some_and(|kind| kind.starts_with("text/event-stream")),
-                fields,
-                arrives: now + delay,
-                is_head_received: false,
-                body: ByteStream::new(Chunker::Whole, Duration::ZERO, capacity),
-                unparsed: Vec::new(),
-                arriving: Vec::new(),
-                arrived: 0,
-                is_finished: false,
-                is_logged: false,
-            });
+            self.response = Some(Response::new(status, fields, now + delay, capacity));
             moved = true;
         }
         let Some(response) = &mut self.response else { return moved };
@@ -341,53 +343,136 @@ impl Exchange {
         moved
     }
 
-    /// Brings more of the response to its client; returns whether something moved, and whether that was the end.
+    /// Moves the bytes of the request to the server, and takes those of the response from it; returns whether something moved.
+    fn move_bytes(
+        &mut self,
+        now: Instant,
+        server: &mut Server,
+        reads: bool,
+        (limit, delay): (usize, Duration),
+        log: &mut impl FnMut(What),
+    ) -> bool {
+        let Some(http1) = &mut self.http1 else { return false };
+        let mut written = Vec::new();
+        let moved = http1.move_request(now, server, (limit, delay), reads)
+            | http1.move_response(now, server, (limit, delay), &mut written);
+        self.is_received |= http1.is_received();
+        for part in written {
+            match (part, &mut self.response) {
+                (Written::Head { status, fields }, _) => {
+                    log(What::Responded { exchange: self.number, status });
+                    // Its bytes are on the connection.
+                    self.response = Some(Response::new(status, fields, now, 0));
+                }
+                (Written::Body(piece), Some(response)) => response.unparsed.extend_from_slice(&piece),
+                (Written::End, Some(response)) => (response.is_finished, self.is_received) = (true, true),
+                _ => {}
+            }
+        }
+        moved
+    }
+
+    /// Brings more of the response to its client.
     fn deliver(
         &mut self,
         now: Instant,
         client: &mut http_client::Client,
         id: http_client::ExchangeId,
-    ) -> (bool, bool) {
+    ) -> Delivery {
+        let delivery = match &mut self.http1 {
+            Some(http1) => http1.deliver(now, client, id),
+            None => self.deliver_parts(now, client, id),
+        };
+        match (&delivery, &mut self.response) {
+            (Delivery::Some(piece), Some(response)) if response.is_event_stream => {
+                response.arriving.extend_from_slice(piece);
+                let events = take_events(&mut response.arriving);
+                response.arrived += events.iter().filter(|event| event.is_message()).count();
+            }
+            (Delivery::End, Some(response)) => response.arrived = self.responses_under_way.len(),
+            _ => {}
+        }
+        delivery
+    }
+
+    /// Brings the head, or more of the body, to its client.
+    fn deliver_parts(
+        &mut self,
+        now: Instant,
+        client: &mut http_client::Client,
+        id: http_client::ExchangeId,
+    ) -> Delivery {
         let Some(response) = self.response.as_mut().filter(|response| response.arrives <= now) else {
-            return (false, false);
+            return Delivery::Nothing;
         };
         if !core::mem::replace(&mut response.is_head_received, true) {
             let head = head::ResponseHead { status: response.status, fields: &lines(&response.fields) };
             client.handle_head(now, id, &head);
-            return (true, false);
+            return Delivery::Some(Vec::new());
         }
         if !client.wants_body(id) {
-            return (false, false);
+            return Delivery::Nothing;
         }
         if let Some(piece) = response.body.read(now) {
             client.handle_body(now, id, &piece);
-            if response.is_event_stream {
-                response.arriving.extend_from_slice(&piece);
-                let events = take_events(&mut response.arriving);
-                response.arrived += events.iter().filter(|event| event.is_message()).count();
-            }
-            return (true, false);
+            return Delivery::Some(piece);
         }
-        let is_over = response.body.is_finished();
-        if is_over {
+        if response.body.is_finished() {
             client.handle_end(now, id);
-            response.arrived = self.responses_under_way.len();
+            return Delivery::End;
         }
-        (is_over, is_over)
+        Delivery::Nothing
     }
 
     /// Returns how much is lost with it: more for an event stream, and most for one with events under way.
     fn loss(&self) -> u8 {
         let stream = self.response.as_ref().filter(|response| response.is_event_stream);
-        stream.map_or(0, |stream| 1 + u8::from(stream.body.next_arrival().is_some()))
+        let is_under_way = |stream: &Response| match &self.http1 {
+            Some(http1) => http1.next_arrival().is_some(),
+            None => stream.body.next_arrival().is_some(),
+        };
+        stream.map_or(0, |stream| 1 + u8::from(is_under_way(stream)))
     }
 
     /// Returns when more of it arrives at one of its sides.
     fn next_arrival(&self) -> Option<Instant> {
-        match &self.response {
-            None => self.arrives.filter(|_| !self.is_received),
-            Some(response) if !response.is_head_received => Some(response.arrives),
-            Some(response) => response.body.next_arrival(),
+        match (&self.http1, &self.response) {
+            (Some(http1), _) => http1.next_arrival(),
+            (_, None) => self.arrives.filter(|_| !self.is_received),
+            (_, Some(response)) if !response.is_head_received => Some(response.arrives),
+            (_, Some(response)) => response.body.next_arrival(),
+        }
+    }
+}
+
+/// How far a response has come at its client.
+#[derive(Debug)]
+pub(super) enum Delivery {
+    /// No further.
+    Nothing,
+    /// A head, or these bytes of the body.
+    Some(Vec<u8>),
+    /// To its end.
+    End,
+    /// The connection ended before, for this reason.
+    Failed(String),
+}
+
+impl Response {
+    fn new(status: u16, fields: Vec<(String, Vec<u8>)>, arrives: Instant, capacity: usize) -> Self {
+        let kind = field(&fields, "content-type");
+        Self {
+            status,
+            is_event_stream: kind.is_some_and(|kind| kind.starts_with("text/event-stream")),
+            fields,
+            arrives,
+            is_head_received: false,
+            body: ByteStream::new(Chunker::Whole, Duration::ZERO, capacity),
+            unparsed: Vec::new(),
+            arriving: Vec::new(),
+            arrived: 0,
+            is_finished: false,
+            is_logged: false,
         }
     }
 }
@@ -588,11 +673,11 @@ impl<A: Application> World<A> {
         let (broken, rest) = core::mem::take(&mut network.exchanges).into_iter().partition(is_broken);
         network.exchanges = rest;
         let broken: Vec<Exchange> = broken;
-        for x in broken {
-            self.lose(&x);
+        for mut x in broken {
+            self.lose(&mut x);
             if let Some((n, id)) = x.client {
                 if let Some(ClientSide::Http(client)) = &mut self.connections[n].client {
-                    let failure = match x.server.is_some() || x.response.is_some() {
+                    let failure = match x.server.is_some() || x.http1.is_some() || x.response.is_some() {
                         true => http_client::ExchangeFailure::interrupted("connection reset"),
                         false => http_client::ExchangeFailure::unsent("connection refused"),
                     };
@@ -609,15 +694,18 @@ impl<A: Application> World<A> {
     }
 
     /// Tells the server that an exchange is over, of which it does not know yet.
-    fn lose(&mut self, x: &Exchange) {
+    fn lose(&mut self, x: &mut Exchange) {
         let now = self.now;
         if http_sse::is_stream(x) {
             // What was before the end of the session stands before it.
             self.take_server_events();
         }
-        if let (Some(id), Some(network)) = (x.server, &mut self.network) {
-            if let Some(server) = &mut network.server {
+        if let Some(server) = self.network.as_mut().and_then(|network| network.server.as_mut()) {
+            if let Some(id) = x.server {
                 server.handle_gone(now, id);
+            }
+            if let Some(http1) = &mut x.http1 {
+                http1.abandon(now, server);
             }
         }
         self.lose_transits(x);
@@ -660,8 +748,8 @@ impl<A: Application> World<A> {
                     let Some(network) = &mut self.network else { break };
                     let is_aborted = |x: &Exchange| x.client == Some((n, exchange));
                     if let Some(at) = network.exchanges.iter().position(is_aborted) {
-                        let aborted = network.exchanges.remove(at);
-                        self.lose(&aborted);
+                        let mut aborted = network.exchanges.remove(at);
+                        self.lose(&mut aborted);
                     }
                 }
                 _ => break,
@@ -784,8 +872,12 @@ impl<A: Application> World<A> {
             }
             return false;
         };
+        if self.plan.http1 && x.http1.is_none() {
+            x.http1 = Some(Http1::new(now, &x.request, self.plan.tight));
+        }
         let mut log = Vec::new();
-        *moved |= server_reads && x.move_request(now, server, limit);
+        *moved |= x.move_bytes(now, server, server_reads, (limit, delay), &mut |what| log.push(what));
+        *moved |= x.http1.is_none() && server_reads && x.move_request(now, server, limit);
         if x.is_received {
             let arrived = x.request_under_way.take();
             end_transits(&mut self.transits, arrived, now, self.log.len(), false);
@@ -805,17 +897,29 @@ impl<A: Application> World<A> {
         let Connection { client, client_reads, .. } = &mut self.connections[n];
         match (x.client, client) {
             (Some((_, id)), Some(ClientSide::Http(client))) if *client_reads => {
-                let (delivered, is_over) = x.deliver(now, client, id);
-                *moved |= delivered;
+                let delivery = x.deliver(now, client, id);
+                *moved |= !matches!(delivery, Delivery::Nothing);
+                if let Some(fault) = x.http1.as_mut().and_then(|http1| http1.take_fault()) {
+                    let what = What::Unreadable { exchange: x.number, fault: fault.to_string() };
+                    self.log.push(Entry { at: now, lane: x.lane, what });
+                }
                 let arrived =
                     x.response.as_mut().map_or(0, |response| core::mem::take(&mut response.arrived));
                 let arrived = x.responses_under_way.drain(..arrived);
                 end_transits(&mut self.transits, arrived, now, self.log.len(), false);
-                if is_over {
+                match delivery {
+                    Delivery::Nothing | Delivery::Some(_) => false,
                     // The server has not read a body that it refused for its head.
-                    self.lose_transits(x);
+                    Delivery::End => {
+                        self.lose_transits(x);
+                        true
+                    }
+                    Delivery::Failed(reason) => {
+                        client.handle_failure(now, id, http_client::ExchangeFailure::interrupted(reason));
+                        self.lose(x);
+                        true
+                    }
                 }
-                is_over
             }
             (None, _) => {
                 let is_over = x.response.as_ref().is_some_and(|response| response.is_finished);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 type Fault = (&'static str, fn(&mut Plan));
 
 /// The faults, by their names in a fragment.
-pub(crate) const FAULTS: [Fault; 12] = [
+pub(crate) const FAULTS: [Fault; 13] = [
     ("delay", |plan| plan.delay = Plan::STORM.delay),
     ("cuts", |plan| plan.cuts = true),
     ("reset", |plan| plan.reset = storm(plan).reset),
@@ -21,6 +21,7 @@ pub(crate) const FAULTS: [Fault; 12] = [
     ("questions", |plan| plan.questions = Plan::STORM.questions),
     ("tasks", |plan| plan.tasks = Plan::STORM.tasks),
     ("tight", |plan| plan.tight = true),
+    ("http1", |plan| plan.http1 = true),
 ];
 
 /// Returns the plan with every fault of a binding.
@@ -169,8 +170,8 @@ impl Settings {
         for name in value.split([',', '+']).filter(|name| !name.is_empty() && *name != "none").take(32) {
             let mut is_known = name == "all";
             for (fault, _) in FAULTS {
-                // A tight world is another world, not a fault more.
-                if fault == name || (name == "all" && fault != "tight") {
+                // A tight world, and one with the bytes of HTTP/1.1, is another world, not a fault more.
+                if fault == name || (name == "all" && !matches!(fault, "tight" | "http1")) {
                     if !self.faults.contains(&fault) {
                         self.faults.push(fault);
                     }

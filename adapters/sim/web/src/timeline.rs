@@ -165,6 +165,7 @@ fn describe(what: &What) -> (&'static str, String) {
             ("event", format!("exchange {exchange} names the URL for messages, {target}"))
         }
         What::Finished { exchange } => ("finished", format!("exchange {exchange}: its response is written")),
+        What::Unreadable { exchange, fault } => ("mistake", format!("exchange {exchange}: {fault}")),
         What::Lost { exchange, .. } => ("broken", format!("exchange {exchange} is lost")),
         What::Overheard { text, granted: Some(n) } => {
             ("mistake", format!("a stranger gets of client {n}: {text}"))
