@@ -1,6 +1,8 @@
 //! Invariants of exchanges over HTTP, and of the principals that make them.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
 
 use crate::messages::Log;
 use crate::world::{Lane, What};
@@ -71,6 +73,84 @@ pub(crate) fn resumption_continues_its_stream(log: &Log<'_>) -> Option<(usize, S
         }
     }
     None
+}
+
+pub(crate) fn stream_carries_messages(log: &Log<'_>) -> Option<(usize, String)> {
+    // The streams of HTTP+SSE, and the clients that have one.
+    let (mut streams, mut targets, mut lanes) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for (at, entry) in log.iter().enumerate() {
+        let lane = entry.lane;
+        match &entry.what {
+            What::Endpoint { exchange, target } => {
+                lanes.insert(lane);
+                if !streams.insert(exchange) {
+                    return Some((at, format!("exchange {exchange} has another URL for messages, {target}")));
+                }
+                if !targets.insert(target) {
+                    return Some((at, format!("another stream has the URL {target}")));
+                }
+            }
+            What::Streamed { exchange, id, .. } if streams.contains(exchange) => {
+                return Some((at, format!("the event {id} of a stream that is never resumed")));
+            }
+            // The body of a response is written when it is complete.
+            What::Finished { exchange } if lanes.contains(&lane) && !streams.contains(exchange) => {
+                let Some(before) = at.checked_sub(1).filter(|before| log[*before].lane == lane) else {
+                    continue;
+                };
+                let is_named = |message: &Value| message.get("id").is_some_and(|id| !id.is_null());
+                if log.messages(before).iter().any(is_named) {
+                    return Some((before, format!("a message in the response of exchange {exchange}")));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+pub(crate) fn stream_is_the_connection(log: &Log<'_>) -> Option<(usize, String)> {
+    // The clients by their open streams, and those whose stream has ended.
+    let (mut open, mut ended) = (BTreeMap::new(), BTreeSet::new());
+    for (at, entry) in log.iter().enumerate() {
+        match (&entry.what, entry.lane) {
+            (What::Endpoint { exchange, .. }, Lane::Server(n)) => drop(open.insert(exchange, n)),
+            (What::Lost { exchange, .. }, _) => ended.extend(open.remove(exchange)),
+            (What::Requested { head, .. }, Lane::Client(n))
+                if ended.contains(&n) && head.starts_with("GET") =>
+            {
+                return Some((at, "the stream is asked for again".to_owned()));
+            }
+            // What ends calls may have waited.
+            (What::Sent { line }, Lane::Client(n)) if ended.contains(&n) => {
+                let begins_call = |message: &Value| {
+                    message.get("id").is_some()
+                        && message["method"].as_str().is_some_and(|method| method != "tasks/cancel")
+                };
+                if log.messages(at).iter().any(begins_call) {
+                    return Some((at, format!("{line} is sent after the end of the stream")));
+                }
+            }
+            (What::Idle { sessions, .. }, _) if *sessions > 0 => {
+                return Some((at, format!("{sessions} sessions are left without a stream")));
+            }
+            // The run of a task goes on.
+            (What::Answered { request }, Lane::Server(n))
+                if ended.contains(&n) && request.starts_with("request ") =>
+            {
+                return Some((at, format!("{request} is answered after the end of the stream")));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+pub(crate) fn bytes_are_read(log: &Log<'_>) -> Option<(usize, String)> {
+    log.iter().enumerate().find_map(|(at, entry)| match &entry.what {
+        What::Unreadable { exchange, fault } => Some((at, format!("exchange {exchange}: {fault}"))),
+        _ => None,
+    })
 }
 
 /// Prefixes of names that have the number of a client behind them.

@@ -1,6 +1,7 @@
 //! Invariants of every world, as functions over its log.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use core::time::Duration;
 
 use crate::messages::Log;
 use crate::world::{CALL_TIMEOUT, CALL_TOTAL_TIMEOUT, CLOCK_JUMPS, Lane, What};
@@ -101,6 +102,21 @@ pub const INVARIANTS: &[Invariant] = &[
         check: exchanges::resumption_continues_its_stream,
     },
     Invariant {
+        name: "stream_carries_messages",
+        sentence: "Over HTTP+SSE all messages of a server come on the event stream, which names the URL for messages once.",
+        check: exchanges::stream_carries_messages,
+    },
+    Invariant {
+        name: "stream_is_the_connection",
+        sentence: "The end of the event stream of HTTP+SSE ends its client, its session and the requests there.",
+        check: exchanges::stream_is_the_connection,
+    },
+    Invariant {
+        name: "bytes_are_read",
+        sentence: "What one end of HTTP/1.1 writes, the other one reads, wherever it is cut.",
+        check: exchanges::bytes_are_read,
+    },
+    Invariant {
         name: "principals_are_apart",
         sentence: "Nothing of one principal reaches another one.",
         check: exchanges::principals_are_apart,
@@ -186,13 +202,20 @@ fn rest_is_silent(log: &Log<'_>) -> Option<(usize, String)> {
     })
 }
 
+/// Longest time of a negotiation: a request to a modern server, and two of a handshake.
+const NEGOTIATION_TIMEOUT: Duration = Duration::from_secs(3 * 60);
+
 fn call_keeps_its_time(log: &Log<'_>) -> Option<(usize, String)> {
     // Start, and the last progress, of each open call.
     let mut open = BTreeMap::new();
+    // Calls wait until their client is ready, and their time begins then.
+    let mut ready = BTreeSet::new();
     for (at, entry) in log.iter().enumerate() {
         match &entry.what {
+            What::Started => drop(ready.remove(&entry.lane)),
             What::Called { mark } => drop(open.insert(mark, (entry.lane, entry.at, entry.at))),
             What::Ready { .. } => {
+                ready.insert(entry.lane);
                 let waiting = open.values_mut().filter(|(lane, ..)| *lane == entry.lane);
                 waiting.for_each(|(_, start, progress)| (*start, *progress) = (entry.at, entry.at));
             }
@@ -205,7 +228,8 @@ fn call_keeps_its_time(log: &Log<'_>) -> Option<(usize, String)> {
             What::Fault { text } if text == CLOCK_JUMPS => open.clear(),
             What::Ended { mark, outcome, .. } => {
                 let Some((_, start, progress)) = open.remove(mark) else { continue };
-                if entry.at > start + CALL_TOTAL_TIMEOUT {
+                let is_sent = ready.contains(&entry.lane);
+                if entry.at > start + if is_sent { CALL_TOTAL_TIMEOUT } else { NEGOTIATION_TIMEOUT } {
                     return Some((at, format!("{mark} ended after its total time")));
                 }
                 let is_timeout = *outcome == mcp_proto::CallError::TimedOut.to_string();

@@ -9,7 +9,9 @@
 //! [`Plan::binding`] is what carries the messages: a [byte stream](Binding::Pipe) for each client, or [HTTP](Binding::Http), where one
 //! server has them all. There every client has a principal of its own, and a stranger with a token tries the sessions, events, requests
 //! and tasks of others. Exchanges overtake each other and break, streams are resumed, and the server restarts, with its sessions or
-//! without them. On both, servers report progress, publish changes, ask their clients and make tasks of calls.
+//! without them. [HTTP+SSE](Binding::HttpSse) of 2024-11-05 has the same parties; the one event stream of a client is its connection,
+//! and ends with it. With [`Plan::http1`] both carry the bytes of HTTP/1.1, cut anywhere. On all bindings, servers report progress, publish
+//! changes, ask their clients and make tasks of calls.
 //! [Memory may be short](field@Plan::shortage) at times.
 //!
 //! There is no clock, no thread and no entropy but the seed.

@@ -40,7 +40,7 @@ impl<'l> Log<'l> {
         Self { entries, lines: lines.collect() }
     }
 
-    fn messages(&self, at: usize) -> &[Value] {
+    pub(crate) fn messages(&self, at: usize) -> &[Value] {
         self.lines.get(at).and_then(Option::as_ref).map_or(&[], |line| &line.messages)
     }
 }
@@ -70,7 +70,10 @@ impl Line {
 struct Life {
     is_alive: bool,
     has_initialize: bool,
+    /// Whether messages come on exchanges that overtake each other.
     is_http: bool,
+    /// The exchange of the event stream of HTTP+SSE, which brings all messages in order, and whose end is that of the connection.
+    stream: Option<usize>,
     /// The revision that a handshake has agreed on.
     version: Option<String>,
     /// The ids of the requests that the server has sent. Over HTTP a client repeats a response that may not have arrived.
@@ -80,6 +83,11 @@ struct Life {
     requests: BTreeMap<String, (String, String)>,
     /// Progress tokens, with the request and the last progress.
     tokens: BTreeMap<String, (String, f64)>,
+    /// The exchange of the last event with an id, and that of the last progress of each token.
+    exchange: Option<usize>,
+    progress_on: BTreeMap<String, Option<usize>>,
+    /// The ids of requests that were received again, or became tasks.
+    postponed: BTreeSet<String>,
     /// The ids that were answered by a message.
     sent: BTreeSet<String>,
     /// The ids that the application has answered.
@@ -116,7 +124,12 @@ impl Life {
                 self.answered.clear();
                 self.reported.clear();
             }
-            (What::Requested { .. }, _) => self.is_http = true,
+            (What::Requested { .. }, _) => self.is_http = self.stream.is_none(),
+            (What::Endpoint { exchange, .. }, _) => (self.is_http, self.stream) = (false, Some(*exchange)),
+            (What::Streamed { exchange, .. }, _) => self.exchange = Some(*exchange),
+            (What::Lost { exchange, .. }, _) if self.stream.is_some() => {
+                self.is_alive &= self.stream != Some(*exchange);
+            }
             (What::Lost { requests, .. }, _) => self.lost.extend(requests.iter().cloned()),
             (What::Died | What::Closed { .. }, _) => self.is_alive = false,
             (What::Injected { .. }, Lane::Client(_)) => {
@@ -151,8 +164,15 @@ impl Life {
         match what {
             What::Answered { .. } => drop(self.answered.insert(id.to_owned())),
             What::Cancelled { .. } => drop(self.cancelled.insert(id.to_owned())),
+            What::Postponed { .. } => drop(self.postponed.insert(id.to_owned())),
             _ => {}
         }
+    }
+
+    /// Returns whether the progress of a task may overtake that of its call, which waits on another stream.
+    fn may_overtake(&self, token: &str, id: &str) -> bool {
+        let last = self.progress_on.get(token).copied().flatten();
+        self.is_http && self.postponed.contains(id) && last.is_some() && last != self.exchange
     }
 
     /// Returns why a side may not send a message now.
@@ -199,6 +219,7 @@ impl Life {
             let progress = message["params"]["progress"].as_f64().unwrap_or(f64::NAN);
             if let Some((_, last)) = self.tokens.get_mut(&message["params"]["progressToken"].to_string()) {
                 *last = progress;
+                self.progress_on.insert(message["params"]["progressToken"].to_string(), self.exchange);
             }
         }
         let Some(id) = message.get("id") else { return };
@@ -311,7 +332,7 @@ pub(crate) fn progress_is_lawful(log: &Log<'_>) -> Option<(usize, String)> {
         }
         let progress = message["params"]["progress"].as_f64();
         progress
-            .is_none_or(|progress| progress <= *last)
+            .is_none_or(|progress| progress <= *last && !life.may_overtake(&token, id))
             .then(|| format!("progress of {id} does not increase"))
     })
 }

@@ -12,6 +12,9 @@ pub enum Binding {
     /// HTTP: one server, and clients that authenticate with a token each. A client that is started again has another number and
     /// another token.
     Http,
+    /// HTTP+SSE of 2024-11-05: as [`Http`](Self::Http), but all messages to a client come on one event stream, which is its
+    /// connection and is never resumed. A client that does not speak 2024-11-05 finds no server.
+    HttpSse,
 }
 
 /// Declares the plan, a method for each field that sets it, and the list of fields that were set.
@@ -92,6 +95,9 @@ plan! {
     /// Memory is the program's: its allocator refuses what is as large as the reserve while the world has
     /// [said](crate::Application::set_heap_full) so. Without such an allocator nothing happens.
     shortage: u32,
+    /// Whether each exchange over HTTP is the bytes of HTTP/1.1 on a connection of its own, so that heads are cut, too. Otherwise a head
+    /// arrives whole.
+    http1: bool,
 }
 
 impl Plan {
@@ -119,6 +125,7 @@ impl Plan {
         tasks: 4,
         tight: false,
         shortage: 0,
+        http1: false,
     };
     /// Three clients with every fault, on devices whose limits are reached all the time.
     pub const TIGHT: Self =
@@ -130,6 +137,12 @@ impl Plan {
         Self { binding: Binding::Http, steps: 400, reset: 6, death: 1, silence: 4, ..Self::STORM };
     /// Three clients over HTTP with every fault, on devices whose limits are reached all the time.
     pub const HTTP_TIGHT: Self = Self { binding: Binding::Http, steps: 300, ..Self::TIGHT };
+    /// Two clients over HTTP+SSE without faults.
+    pub const HTTP_SSE_CALM: Self = Self { binding: Binding::HttpSse, ..Self::HTTP_CALM };
+    /// Three clients over HTTP+SSE with every fault.
+    pub const HTTP_SSE_STORM: Self = Self { binding: Binding::HttpSse, reset: 2, ..Self::HTTP_STORM };
+    /// Three clients over HTTP+SSE with every fault, on devices whose limits are reached all the time.
+    pub const HTTP_SSE_TIGHT: Self = Self { binding: Binding::HttpSse, ..Self::HTTP_TIGHT };
 
     /// Returns the plan of one client on a byte stream, without steps and without faults.
     ///
@@ -153,6 +166,7 @@ impl Plan {
             tasks: 0,
             tight: false,
             shortage: 0,
+            http1: false,
         }
     }
 

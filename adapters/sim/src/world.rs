@@ -22,6 +22,8 @@ use crate::shrink::Quiet;
 use crate::stream::{Chunker, OneWayLink};
 
 mod http;
+mod http1;
+mod http_sse;
 mod inputs;
 mod participant;
 mod sides;
@@ -198,10 +200,24 @@ pub enum What {
         /// The message; empty if there is none.
         line: String,
     },
+    /// A server named the URL for messages on an event stream of HTTP+SSE, which brings all of its messages from here on.
+    Endpoint {
+        /// Number of the exchange.
+        exchange: usize,
+        /// The path, with the session.
+        target: String,
+    },
     /// A server has written all of a response.
     Finished {
         /// Number of the exchange.
         exchange: usize,
+    },
+    /// One end of the connection of an exchange could not read what the other one has written.
+    Unreadable {
+        /// Number of the exchange.
+        exchange: usize,
+        /// The fault.
+        fault: String,
     },
     /// An exchange broke, or was aborted: what the server writes for its requests may not arrive.
     Lost {
@@ -238,7 +254,7 @@ pub enum What {
     Settled,
     /// All has ended, and only time passes from here on.
     Rest,
-    /// A server over HTTP, all of whose clients have left.
+    /// A server over HTTP, all of whose clients have left. Over HTTP+SSE it is seen once more as soon as they have.
     Idle {
         /// Number of its exchanges.
         exchanges: usize,
@@ -334,7 +350,7 @@ pub struct World<A> {
     client_config: Arc<client::Config>,
     server_config: Arc<server::Config>,
     connections: Vec<Connection>,
-    /// The server of all clients, if the binding is HTTP.
+    /// The server of all clients, if the binding is one of HTTP.
     network: Option<Network>,
     /// The messages of exchanges.
     transits: Vec<Transit>,
@@ -433,8 +449,8 @@ impl<A: Application> World<A> {
             has_hung_up: false,
             is_heap_full: false,
         };
-        if plan.binding == Binding::Http {
-            world.network = Some(Network::new(&world.server_config, plan.tasks > 0));
+        if plan.binding != Binding::Pipe {
+            world.network = Some(Network::new(plan.binding, &world.server_config, plan.tasks > 0));
         }
         for n in 0..usize::try_from(plan.clients.max(1)).unwrap_or(1) {
             let connection = world.start(n);
@@ -451,7 +467,10 @@ impl<A: Application> World<A> {
         let capacity = if self.plan.tight { 2_048 } else { usize::MAX };
         let link = || OneWayLink::new(Chunker::Whole, Duration::ZERO, capacity);
         let (client, server) = match self.network {
-            Some(_) => (ClientSide::http(&self.client_config, lane, self.now), None),
+            Some(_) => {
+                let url = http::client_url(self.plan.binding);
+                (ClientSide::http(&self.client_config, url, lane, self.now), None)
+            }
             None => {
                 let mut server = Server::new(Arc::clone(&self.server_config), self.now);
                 if self.plan.tasks > 0 {
@@ -633,6 +652,11 @@ impl<A: Application> World<A> {
                 request.is_unanswered &= is_pipe && request.call.task_id().is_none();
             }
         }
+        if self.plan.binding == Binding::HttpSse {
+            // Sessions end with their streams: nothing has to grow old for that.
+            while (0..self.connections.len()).any(|n| self.turn(n, usize::MAX, Duration::ZERO)) {}
+            self.record_idle();
+        }
         true
     }
 
@@ -647,7 +671,7 @@ impl<A: Application> World<A> {
             (12, Action::Answer),
             (3, Action::Progress),
             // Clients over HTTP wait before they connect again.
-            (if plan.binding == Binding::Http { 15 } else { 5 }, Action::Wait),
+            (if plan.binding == Binding::Pipe { 5 } else { 15 }, Action::Wait),
             (plan.reset, Action::Disconnect),
             (plan.death, Action::Kill),
             (plan.stall, Action::Stall),
@@ -681,7 +705,7 @@ impl<A: Application> World<A> {
                     };
                     let delay = Duration::from_millis(self.draws.below(plan.delay.saturating_add(1)).into());
                     // An exchange has more hops than a line: time passes on the way.
-                    if !self.turn(n, limit, delay) && plan.binding == Binding::Http {
+                    if !self.turn(n, limit, delay) && plan.binding != Binding::Pipe {
                         self.skip_to_next(self.now + Duration::from_millis(50));
                     }
                 }

@@ -13,8 +13,21 @@ fn runs() -> u64 {
     std::env::var("MCP_SIM_RUNS").map_or(default, |text| text.parse().expect("a number"))
 }
 
-const PLANS: [Plan; 6] =
-    [Plan::CALM, Plan::STORM, Plan::TIGHT, Plan::HTTP_CALM, Plan::HTTP_STORM, Plan::HTTP_TIGHT];
+const PLANS: [Plan; 13] = [
+    Plan::CALM,
+    Plan::STORM,
+    Plan::TIGHT,
+    Plan::HTTP_CALM,
+    Plan::HTTP_STORM,
+    Plan::HTTP_TIGHT,
+    Plan::HTTP_SSE_CALM,
+    Plan::HTTP_SSE_STORM,
+    Plan::HTTP_SSE_TIGHT,
+    Plan::HTTP_STORM.http1(true),
+    Plan::HTTP_TIGHT.http1(true),
+    Plan::HTTP_SSE_STORM.http1(true),
+    Plan::HTTP_SSE_TIGHT.http1(true),
+];
 
 #[test]
 fn world_of_any_seed_keeps_invariants() {
@@ -223,8 +236,10 @@ fn world_whose_sides_are_looked_at_runs_alike() {
 #[test]
 fn message_of_an_exchange_arrives_or_is_lost() {
     let (mut arrived, mut lost) = (0, 0);
-    for seed in 0..30 {
-        let mut world = World::new(seed, Plan::HTTP_STORM, Marks::ALL);
+    for seed in 0..60 {
+        let plan = if seed % 2 == 0 { Plan::HTTP_STORM } else { Plan::HTTP_SSE_STORM };
+        let plan = plan.http1(seed % 4 > 1);
+        let mut world = World::new(seed, plan, Marks::ALL);
         while world.step() {}
         let sent = |entry: &&Entry| matches!(entry.what, What::Sent { .. });
         let log = world.log();
@@ -318,4 +333,61 @@ fn http_storm_has_every_fault() {
         assert!(texts.contains(expected), "{expected}");
     }
     assert!(resumed > 30 && repeated > 2, "{resumed} streams were resumed, {repeated} events repeated");
+}
+
+#[test]
+fn http_sse_storm_has_every_fault() {
+    let (mut texts, mut results, mut streams, mut ends) = (String::new(), 0, 0, 0);
+    for seed in 0..30 {
+        let client_versions =
+            [VersionSet::ALL, VersionSet::LEGACY, VersionSet::only(Version::V2024_11_05)][seed as usize % 3];
+        let application = Marks { client_versions, server_versions: VersionSet::ALL };
+        let mut of_clients = BTreeSet::new();
+        for entry in World::new(seed, Plan::HTTP_SSE_STORM, application).run().log {
+            match entry.what {
+                What::Ended { outcome, .. } => {
+                    results += u32::from(outcome.starts_with('{'));
+                    texts += &outcome;
+                }
+                What::Endpoint { exchange, .. } => {
+                    of_clients.insert(exchange);
+                    streams += 1;
+                }
+                What::Lost { exchange, .. } => ends += u32::from(of_clients.contains(&exchange)),
+                What::Fault { text } | What::Overheard { text, .. } => texts += &text,
+                What::Restored => texts += "restored",
+                What::Died => texts += "died",
+                What::Cancelled { .. } => texts += "cancelled",
+                What::Replied { .. } => texts += "replied",
+                What::Received { request } => texts += &request,
+                What::Streamed { id, .. } => panic!("seed {seed}: the event {id}"),
+                _ => {}
+            }
+        }
+    }
+    for expected in [
+        "mark-",
+        "died",
+        "restored",
+        "cancelled",
+        "replied",
+        "task (",
+        "exchange ",
+        "exchanges of client",
+        "shuts down",
+        "clock jumps",
+        "a stranger",
+        "401: ",
+        "404: ",
+        "405: ",
+        "/messages?sessionId=",
+        r#""method":"tasks/result""#,
+        r#""tasks":[]"#,
+    ] {
+        assert!(texts.contains(expected), "{expected}");
+    }
+    assert!(
+        results > 200 && streams > 100 && ends > 50,
+        "{results} results, {ends} of {streams} streams are lost"
+    );
 }

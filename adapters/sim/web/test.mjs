@@ -34,6 +34,10 @@ const worlds = [
     "binding=http&seed=3&client=legacy&planted=1&reduced=1",
     "faults=reset,delay,cuts&steps=400&clients=2&client=legacy&binding=http",
     "binding=http&seed=4&client=modern&faults=questions,tasks,foreign&clients=2&steps=200",
+    "binding=http&seed=7&faults=all,http1&clients=3&steps=400",
+    "binding=http-sse",
+    "binding=http-sse&seed=2&faults=all&clients=3&steps=400",
+    "binding=http-sse&seed=6&faults=all,tight,http1&clients=4&steps=300",
 ];
 let breaks = 0;
 const kinds = new Map();
@@ -70,7 +74,7 @@ const hostile = [
     ["clients=4000000000", /clients: expected a number from 1 to 4/],
     ["steps=-1", /steps: expected a number from 1 to 400/],
     ["steps=1e9", /60 is used/],
-    ["binding=https", /binding: expected stdio or http, not "https"; stdio is used/],
+    ["binding=https", /binding: expected stdio, http or http-sse, not "https"; stdio is used/],
     ["faults=x", /faults: "x" is unknown/],
     ["client=", /client: expected all/],
     ["\u0000=%&&=", /unknown, ignored/],

@@ -1,6 +1,7 @@
-//! The HTTP binding of a world: one server, and the exchanges of all clients with it.
+//! The bindings of HTTP in a world: one server, and the exchanges of all clients with it.
 //!
-//! Each exchange has a stream of its own in either direction, so exchanges overtake each other. A body is cut at any byte.
+//! Each exchange has a stream of its own in either direction, so exchanges overtake each other. A body is cut at any byte, and so is a
+//! head if the plan has the bytes of HTTP/1.1.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -13,14 +14,21 @@ use mcp_proto::server::{self, Identity};
 use mcp_proto::{Entropy, Instant, head};
 use serde_json::Value;
 
+use super::http1::{Http1, Written};
 use super::inputs::task_table;
 use super::participant::ClientSide;
 use super::sides::{begin_transits, end_transits};
-use super::{Application, CallId, Connection, Entry, Lane, Transit, What, World, cancelled, principal};
+use super::{
+    Application, Binding, CallId, Connection, Entry, Lane, Transit, What, World, cancelled, http_sse,
+    principal,
+};
 use crate::stream::{ByteStream, Chunker};
 
-/// URL of the server.
-pub(super) const ENDPOINT: &str = "https://sim.example/mcp";
+/// Path of the MCP endpoint.
+pub(super) const PATH: &str = "/mcp";
+
+/// URL of the MCP endpoint.
+const ENDPOINT: &str = "https://sim.example/mcp";
 
 const ISSUER: &str = "https://issuer.example";
 
@@ -29,6 +37,14 @@ pub(super) const STRANGER: &str = "stranger";
 
 /// How long a call is silent before its response becomes an event stream. Short, so that many do.
 const EVENT_STREAM_DELAY: Duration = Duration::from_millis(100);
+
+/// Returns the URL that a client is given.
+pub(super) const fn client_url(binding: Binding) -> &'static str {
+    match binding {
+        Binding::HttpSse => http_sse::URL,
+        _ => ENDPOINT,
+    }
+}
 
 /// Returns the token of a client.
 pub(super) fn token(lane: usize) -> String {
@@ -55,7 +71,7 @@ pub(super) struct Network {
     /// The last session, event and request of each client, which a stranger tries to use.
     secrets: Vec<Secrets>,
     /// The session of a stranger.
-    foreign_session: Option<String>,
+    pub(super) foreign_session: Option<String>,
 }
 
 /// Identifiers of a client that a stranger presents as his own.
@@ -69,20 +85,22 @@ pub(super) struct Secrets {
 
 /// A request and its response.
 #[derive(Debug)]
-struct Exchange {
-    number: usize,
+pub(super) struct Exchange {
+    pub(super) number: usize,
     /// The client; none for a stranger.
-    client: Option<(usize, http_client::ExchangeId)>,
+    pub(super) client: Option<(usize, http_client::ExchangeId)>,
     /// Number of the client in the log.
     lane: Lane,
     server: Option<ExchangeId>,
-    request: Request,
+    /// Its connection, if the plan has its bytes. Its server end has the exchange then.
+    http1: Option<Http1>,
+    pub(super) request: Request,
     /// When the request arrives; none before it has left.
     arrives: Option<Instant>,
     /// Number of the bytes of the body that have arrived.
     received: usize,
     is_received: bool,
-    response: Option<Response>,
+    pub(super) response: Option<Response>,
     /// The messages that are under way to the server, and to the client: their numbers among those of all exchanges.
     request_under_way: Option<usize>,
     responses_under_way: VecDeque<usize>,
@@ -90,26 +108,27 @@ struct Exchange {
 
 #[derive(Debug)]
 pub(super) struct Request {
-    method: &'static str,
-    fields: Vec<(String, Vec<u8>)>,
-    body: Bytes,
+    pub(super) method: &'static str,
+    pub(super) target: String,
+    pub(super) fields: Vec<(String, Vec<u8>)>,
+    pub(super) body: Bytes,
     /// The ids of the requests in the body.
     ids: Vec<String>,
-    session: String,
+    pub(super) session: String,
     /// Number of the client whose session or task a stranger presents.
     pub(super) presents: Option<usize>,
 }
 
 #[derive(Debug)]
-struct Response {
+pub(super) struct Response {
     status: u16,
     fields: Vec<(String, Vec<u8>)>,
     arrives: Instant,
     is_head_received: bool,
-    is_event_stream: bool,
+    pub(super) is_event_stream: bool,
     body: ByteStream,
     /// Bytes behind the last complete message that the server has written.
-    unparsed: Vec<u8>,
+    pub(super) unparsed: Vec<u8>,
     /// Bytes behind the last complete event that has arrived.
     arriving: Vec<u8>,
     /// Number of the messages that have arrived and were not counted before.
@@ -119,16 +138,21 @@ struct Response {
 }
 
 impl Request {
-    pub(super) fn new(method: &'static str, fields: Vec<(String, Vec<u8>)>, body: Bytes) -> Self {
+    pub(super) fn new(
+        method: &'static str,
+        target: String,
+        fields: Vec<(String, Vec<u8>)>,
+        body: Bytes,
+    ) -> Self {
         let ids = match serde_json::from_slice::<Value>(&body) {
             Ok(message) if message.get("method").is_some() => {
                 message.get("id").map(Value::to_string).into_iter().collect()
             }
             _ => Vec::new(),
         };
-        let mut request = Self { method, fields, body, ids, session: String::new(), presents: None };
-        request.session = request.field("mcp-session-id").unwrap_or_default();
-        request
+        let session = field(&fields, "mcp-session-id").or_else(|| http_sse::session_of(&target));
+        let session = session.unwrap_or_default();
+        Self { method, target, fields, body, ids, session, presents: None }
     }
 
     fn field(&self, name: &str) -> Option<String> {
@@ -146,17 +170,25 @@ fn lines(fields: &[(String, Vec<u8>)]) -> Vec<head::FieldLine<'_>> {
     fields.iter().map(|(name, value)| (&**name, &**value)).collect()
 }
 
+/// Returns field lines of a head.
+pub(super) fn line_pairs(fields: &[head::FieldLine<'_>]) -> Vec<(String, Vec<u8>)> {
+    fields.iter().map(|(name, value)| ((*name).to_owned(), value.to_vec())).collect()
+}
+
 fn owned(fields: &head::Fields) -> Vec<(String, Vec<u8>)> {
     fields.iter().map(|(name, value)| (name.to_owned(), value.to_vec())).collect()
 }
 
 impl Network {
-    pub(super) fn new(server_config: &Arc<server::Config>, has_tasks: bool) -> Self {
+    pub(super) fn new(binding: Binding, server_config: &Arc<server::Config>, has_tasks: bool) -> Self {
         let protected = Protected::new(ENDPOINT, ISSUER).expect("URLs");
-        let config = Config::new()
+        let mut config = Config::new()
             .allow_host("sim.example")
             .protected(protected)
             .event_stream_delay(EVENT_STREAM_DELAY);
+        if binding == Binding::HttpSse {
+            config = http_sse::serve(config);
+        }
         let mut network = Self {
             config: Arc::new(config),
             server_config: Arc::clone(server_config),
@@ -199,16 +231,21 @@ impl Network {
     }
 
     pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
-        self.server.as_mut().and_then(Server::poll_timeout)
+        let server = self.server.as_mut().and_then(Server::poll_timeout);
+        let connections = self.exchanges.iter().filter_map(|x| x.http1.as_ref()?.poll_timeout());
+        connections.chain(server).min()
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if let Some(server) = &mut self.server {
             server.handle_timeout(now);
+            for http1 in self.exchanges.iter_mut().filter_map(|x| x.http1.as_mut()) {
+                http1.handle_timeout(now, server);
+            }
         }
     }
 
-    fn open(
+    pub(super) fn open(
         &mut self,
         client: Option<(usize, http_client::ExchangeId)>,
         lane: Lane,
@@ -220,6 +257,7 @@ impl Network {
             client,
             lane,
             server: None,
+            http1: None,
             request,
             arrives: None,
             received: 0,
@@ -231,7 +269,7 @@ impl Network {
         self.opened
     }
 
-    fn secrets(&mut self, n: usize) -> &mut Secrets {
+    pub(super) fn secrets(&mut self, n: usize) -> &mut Secrets {
         if self.secrets.len() <= n {
             self.secrets.resize(n + 1, Secrets::default());
         }
@@ -245,11 +283,11 @@ impl Exchange {
         if self.is_received || self.arrives.is_none_or(|at| at > now) {
             return false;
         }
-        let Request { method, fields, body, .. } = &self.request;
+        let Request { method, target, fields, body, .. } = &self.request;
         let Some(id) = self.server else {
             let mut fields = lines(fields);
             fields.push(("Host", b"sim.example"));
-            let request = head::RequestHead { method, target: "/mcp", fields: &fields };
+            let request = head::RequestHead { method, target, fields: &fields };
             self.server = Some(server.open(now, &request, Some(body.len() as u64)));
             return true;
         };
@@ -277,21 +315,8 @@ impl Exchange {
         if self.response.is_none() {
             let Some(head) = server.response(id) else { return false };
             let (status, fields) = (head.status, owned(&head.fields));
-            let kind = field(&fields, "content-type");
             log(What::Responded { exchange: self.number, status });
-            self.response = Some(Response {
-                status,
-                is_event_stream: kind.is_some_and(|kind| kind.starts_with("text/event-stream")),
-                fields,
-                arrives: now + delay,
-                is_head_received: false,
-                body: ByteStream::new(Chunker::Whole, Duration::ZERO, capacity),
-                unparsed: Vec::new(),
-                arriving: Vec::new(),
-                arrived: 0,
-                is_finished: false,
-                is_logged: false,
-            });
+            self.response = Some(Response::new(status, fields, now + delay, capacity));
             moved = true;
         }
         let Some(response) = &mut self.response else { return moved };
@@ -318,66 +343,157 @@ impl Exchange {
         moved
     }
 
-    /// Brings more of the response to its client; returns whether something moved, and whether that was the end.
+    /// Moves the bytes of the request to the server, and takes those of the response from it; returns whether something moved.
+    fn move_bytes(
+        &mut self,
+        now: Instant,
+        server: &mut Server,
+        reads: bool,
+        (limit, delay): (usize, Duration),
+        log: &mut impl FnMut(What),
+    ) -> bool {
+        let Some(http1) = &mut self.http1 else { return false };
+        let mut written = Vec::new();
+        let moved = http1.move_request(now, server, (limit, delay), reads)
+            | http1.move_response(now, server, (limit, delay), &mut written);
+        self.is_received |= http1.is_received();
+        for part in written {
+            match (part, &mut self.response) {
+                (Written::Head { status, fields }, _) => {
+                    log(What::Responded { exchange: self.number, status });
+                    // Its bytes are on the connection.
+                    self.response = Some(Response::new(status, fields, now, 0));
+                }
+                (Written::Body(piece), Some(response)) => response.unparsed.extend_from_slice(&piece),
+                (Written::End, Some(response)) => (response.is_finished, self.is_received) = (true, true),
+                _ => {}
+            }
+        }
+        moved
+    }
+
+    /// Brings more of the response to its client.
     fn deliver(
         &mut self,
         now: Instant,
         client: &mut http_client::Client,
         id: http_client::ExchangeId,
-    ) -> (bool, bool) {
+    ) -> Delivery {
+        let delivery = match &mut self.http1 {
+            Some(http1) => http1.deliver(now, client, id),
+            None => self.deliver_parts(now, client, id),
+        };
+        match (&delivery, &mut self.response) {
+            (Delivery::Some(piece), Some(response)) if response.is_event_stream => {
+                response.arriving.extend_from_slice(piece);
+                let events = take_events(&mut response.arriving);
+                response.arrived += events.iter().filter(|event| event.is_message()).count();
+            }
+            (Delivery::End, Some(response)) => response.arrived = self.responses_under_way.len(),
+            _ => {}
+        }
+        delivery
+    }
+
+    /// Brings the head, or more of the body, to its client.
+    fn deliver_parts(
+        &mut self,
+        now: Instant,
+        client: &mut http_client::Client,
+        id: http_client::ExchangeId,
+    ) -> Delivery {
         let Some(response) = self.response.as_mut().filter(|response| response.arrives <= now) else {
-            return (false, false);
+            return Delivery::Nothing;
         };
         if !core::mem::replace(&mut response.is_head_received, true) {
             let head = head::ResponseHead { status: response.status, fields: &lines(&response.fields) };
             client.handle_head(now, id, &head);
-            return (true, false);
+            return Delivery::Some(Vec::new());
         }
         if !client.wants_body(id) {
-            return (false, false);
+            return Delivery::Nothing;
         }
         if let Some(piece) = response.body.read(now) {
             client.handle_body(now, id, &piece);
-            if response.is_event_stream {
-                response.arriving.extend_from_slice(&piece);
-                let events = take_events(&mut response.arriving);
-                response.arrived += events.iter().filter(|event| !event.data.is_empty()).count();
-            }
-            return (true, false);
+            return Delivery::Some(piece);
         }
-        let is_over = response.body.is_finished();
-        if is_over {
+        if response.body.is_finished() {
             client.handle_end(now, id);
-            response.arrived = self.responses_under_way.len();
+            return Delivery::End;
         }
-        (is_over, is_over)
+        Delivery::Nothing
     }
 
     /// Returns how much is lost with it: more for an event stream, and most for one with events under way.
     fn loss(&self) -> u8 {
         let stream = self.response.as_ref().filter(|response| response.is_event_stream);
-        stream.map_or(0, |stream| 1 + u8::from(stream.body.next_arrival().is_some()))
+        let is_under_way = |stream: &Response| match &self.http1 {
+            Some(http1) => http1.next_arrival().is_some(),
+            None => stream.body.next_arrival().is_some(),
+        };
+        stream.map_or(0, |stream| 1 + u8::from(is_under_way(stream)))
     }
 
     /// Returns when more of it arrives at one of its sides.
     fn next_arrival(&self) -> Option<Instant> {
-        match &self.response {
-            None => self.arrives.filter(|_| !self.is_received),
-            Some(response) if !response.is_head_received => Some(response.arrives),
-            Some(response) => response.body.next_arrival(),
+        match (&self.http1, &self.response) {
+            (Some(http1), _) => http1.next_arrival(),
+            (_, None) => self.arrives.filter(|_| !self.is_received),
+            (_, Some(response)) if !response.is_head_received => Some(response.arrives),
+            (_, Some(response)) => response.body.next_arrival(),
+        }
+    }
+}
+
+/// How far a response has come at its client.
+#[derive(Debug)]
+pub(super) enum Delivery {
+    /// No further.
+    Nothing,
+    /// A head, or these bytes of the body.
+    Some(Vec<u8>),
+    /// To its end.
+    End,
+    /// The connection ended before, for this reason.
+    Failed(String),
+}
+
+impl Response {
+    fn new(status: u16, fields: Vec<(String, Vec<u8>)>, arrives: Instant, capacity: usize) -> Self {
+        let kind = field(&fields, "content-type");
+        Self {
+            status,
+            is_event_stream: kind.is_some_and(|kind| kind.starts_with("text/event-stream")),
+            fields,
+            arrives,
+            is_head_received: false,
+            body: ByteStream::new(Chunker::Whole, Duration::ZERO, capacity),
+            unparsed: Vec::new(),
+            arriving: Vec::new(),
+            arrived: 0,
+            is_finished: false,
+            is_logged: false,
         }
     }
 }
 
 /// An event of an event stream.
 #[derive(Debug, Default)]
-struct StreamEvent {
+pub(super) struct StreamEvent {
     id: String,
-    data: String,
+    pub(super) data: String,
+    /// Whether it names the URL for messages.
+    pub(super) is_endpoint: bool,
+}
+
+impl StreamEvent {
+    fn is_message(&self) -> bool {
+        !self.is_endpoint && !self.data.is_empty()
+    }
 }
 
 /// Takes the events that are complete.
-fn take_events(unparsed: &mut Vec<u8>) -> Vec<StreamEvent> {
+pub(super) fn take_events(unparsed: &mut Vec<u8>) -> Vec<StreamEvent> {
     let mut events = Vec::new();
     while let Some(end) = unparsed.windows(2).position(|two| two == b"\n\n") {
         let block: Vec<u8> = unparsed.drain(..end + 2).collect();
@@ -386,6 +502,7 @@ fn take_events(unparsed: &mut Vec<u8>) -> Vec<StreamEvent> {
             match line.split_once(": ") {
                 Some(("id", id)) => id.clone_into(&mut event.id),
                 Some(("data", data)) => data.clone_into(&mut event.data),
+                Some(("event", kind)) => event.is_endpoint = kind == "endpoint",
                 _ => {}
             }
         }
@@ -426,8 +543,13 @@ impl<A: Application> World<A> {
 
     /// Ends the server, whose clients have all left.
     pub(super) fn end_network(&mut self) {
-        let Some(mut network) = self.network.take() else { return };
-        if let Some(server) = &mut network.server {
+        self.record_idle();
+        self.network = None;
+    }
+
+    /// Records what a server holds, whose clients have all left.
+    pub(super) fn record_idle(&mut self) {
+        if let Some(server) = self.network.as_ref().and_then(|network| network.server.as_ref()) {
             let (exchanges, sessions) = (server.exchange_count(), server.session_count());
             self.record(Lane::World, What::Idle { exchanges, sessions });
         }
@@ -530,10 +652,13 @@ impl<A: Application> World<A> {
                 format!("all exchanges of client {n} break")
             }
             _ => {
-                // A stream with events under way, which are repeated once it is resumed, or another stream.
+                // A stream with events under way, which are repeated once it is resumed, or another stream. Over HTTP+SSE each client
+                // has one stream, whose end is that of all: there it is any exchange.
+                let is_any = self.plan.binding == Binding::HttpSse;
                 let all = || network.exchanges.iter().filter(|x| of_client(x));
                 let most = all().map(Exchange::loss).max();
-                let numbers: Vec<_> = all().filter(|x| Some(x.loss()) == most).map(|x| x.number).collect();
+                let numbers: Vec<_> =
+                    all().filter(|x| is_any || Some(x.loss()) == most).map(|x| x.number).collect();
                 let Some(at) = at.checked_rem(numbers.len()) else { return };
                 self.break_where(|x| x.number == numbers[at]);
                 format!("exchange {} breaks", numbers[at])
@@ -548,11 +673,11 @@ impl<A: Application> World<A> {
         let (broken, rest) = core::mem::take(&mut network.exchanges).into_iter().partition(is_broken);
         network.exchanges = rest;
         let broken: Vec<Exchange> = broken;
-        for x in broken {
-            self.lose(&x);
+        for mut x in broken {
+            self.lose(&mut x);
             if let Some((n, id)) = x.client {
                 if let Some(ClientSide::Http(client)) = &mut self.connections[n].client {
-                    let failure = match x.server.is_some() || x.response.is_some() {
+                    let failure = match x.server.is_some() || x.http1.is_some() || x.response.is_some() {
                         true => http_client::ExchangeFailure::interrupted("connection reset"),
                         false => http_client::ExchangeFailure::unsent("connection refused"),
                     };
@@ -569,11 +694,18 @@ impl<A: Application> World<A> {
     }
 
     /// Tells the server that an exchange is over, of which it does not know yet.
-    fn lose(&mut self, x: &Exchange) {
+    fn lose(&mut self, x: &mut Exchange) {
         let now = self.now;
-        if let (Some(id), Some(network)) = (x.server, &mut self.network) {
-            if let Some(server) = &mut network.server {
+        if http_sse::is_stream(x) {
+            // What was before the end of the session stands before it.
+            self.take_server_events();
+        }
+        if let Some(server) = self.network.as_mut().and_then(|network| network.server.as_mut()) {
+            if let Some(id) = x.server {
                 server.handle_gone(now, id);
+            }
+            if let Some(http1) = &mut x.http1 {
+                http1.abandon(now, server);
             }
         }
         self.lose_transits(x);
@@ -585,7 +717,8 @@ impl<A: Application> World<A> {
                 };
                 if let Some(network) = &mut self.network {
                     let known = network.foreign_session.take();
-                    let kept = known.filter(|known| *status != 404 || *known != x.request.session);
+                    let is_over = http_sse::is_stream(x) || *status == 404;
+                    let kept = known.filter(|known| !is_over || *known != x.request.session);
                     network.foreign_session = field(fields, "mcp-session-id").or(kept);
                 }
                 let body = String::from_utf8_lossy(unparsed);
@@ -607,20 +740,28 @@ impl<A: Application> World<A> {
             match client.poll_exchange(self.now) {
                 Some(http_client::Action::Send(request)) => {
                     let id = request.exchange;
-                    self.send(n, id, Request::new(request.method, owned(&request.fields), request.body));
+                    let target = request.url.target().to_owned();
+                    let fields = owned(&request.fields);
+                    self.send(n, id, Request::new(request.method, target, fields, request.body));
                 }
                 Some(http_client::Action::Abort { exchange }) => {
                     let Some(network) = &mut self.network else { break };
                     let is_aborted = |x: &Exchange| x.client == Some((n, exchange));
                     if let Some(at) = network.exchanges.iter().position(is_aborted) {
-                        let aborted = network.exchanges.remove(at);
-                        self.lose(&aborted);
+                        let mut aborted = network.exchanges.remove(at);
+                        self.lose(&mut aborted);
                     }
                 }
                 _ => break,
             }
             moved = true;
         }
+        moved | self.take_server_events()
+    }
+
+    /// Takes the events of the server; returns whether there was one.
+    fn take_server_events(&mut self) -> bool {
+        let mut moved = false;
         while let Some(event) = self.poll_server() {
             self.handle_network_event(event);
             moved = true;
@@ -644,7 +785,9 @@ impl<A: Application> World<A> {
         }
         let (session, event) = (&request.session, request.field("last-event-id"));
         let resumes = event.map(|event| format!("{session} {event}"));
-        let head = format!("{} {}", request.method, session.get(..8).unwrap_or_default());
+        let path = request.target.split('?').next().filter(|path| *path != PATH);
+        let path = path.map_or_else(String::new, |path| format!("{path} "));
+        let head = format!("{} {path}{}", request.method, session.get(..8).unwrap_or_default());
         let Some(network) = &mut self.network else { return };
         if let Some(id) = request.ids.last() {
             network.secrets(n).request = Some(id.clone());
@@ -729,8 +872,12 @@ impl<A: Application> World<A> {
             }
             return false;
         };
+        if self.plan.http1 && x.http1.is_none() {
+            x.http1 = Some(Http1::new(now, &x.request, self.plan.tight));
+        }
         let mut log = Vec::new();
-        *moved |= server_reads && x.move_request(now, server, limit);
+        *moved |= x.move_bytes(now, server, server_reads, (limit, delay), &mut |what| log.push(what));
+        *moved |= x.http1.is_none() && server_reads && x.move_request(now, server, limit);
         if x.is_received {
             let arrived = x.request_under_way.take();
             end_transits(&mut self.transits, arrived, now, self.log.len(), false);
@@ -741,6 +888,8 @@ impl<A: Application> World<A> {
             _ => Lane::World,
         };
         observe(x, network, &mut log);
+        let heard = http_sse::overhear(x, network);
+        self.log.extend(heard.into_iter().map(|what| Entry { at: now, lane: Lane::World, what }));
         if lane != Lane::World {
             x.responses_under_way.extend(begin_transits(&mut self.transits, x.lane, self.log.len(), &log));
             self.log.extend(log.into_iter().map(|what| Entry { at: now, lane, what }));
@@ -748,17 +897,29 @@ impl<A: Application> World<A> {
         let Connection { client, client_reads, .. } = &mut self.connections[n];
         match (x.client, client) {
             (Some((_, id)), Some(ClientSide::Http(client))) if *client_reads => {
-                let (delivered, is_over) = x.deliver(now, client, id);
-                *moved |= delivered;
+                let delivery = x.deliver(now, client, id);
+                *moved |= !matches!(delivery, Delivery::Nothing);
+                if let Some(fault) = x.http1.as_mut().and_then(|http1| http1.take_fault()) {
+                    let what = What::Unreadable { exchange: x.number, fault: fault.to_string() };
+                    self.log.push(Entry { at: now, lane: x.lane, what });
+                }
                 let arrived =
                     x.response.as_mut().map_or(0, |response| core::mem::take(&mut response.arrived));
                 let arrived = x.responses_under_way.drain(..arrived);
                 end_transits(&mut self.transits, arrived, now, self.log.len(), false);
-                if is_over {
+                match delivery {
+                    Delivery::Nothing | Delivery::Some(_) => false,
                     // The server has not read a body that it refused for its head.
-                    self.lose_transits(x);
+                    Delivery::End => {
+                        self.lose_transits(x);
+                        true
+                    }
+                    Delivery::Failed(reason) => {
+                        client.handle_failure(now, id, http_client::ExchangeFailure::interrupted(reason));
+                        self.lose(x);
+                        true
+                    }
                 }
-                is_over
             }
             (None, _) => {
                 let is_over = x.response.as_ref().is_some_and(|response| response.is_finished);
@@ -782,8 +943,13 @@ fn observe(x: &mut Exchange, network: &mut Network, log: &mut Vec<What>) {
         network.secrets(n).session = new_session;
     }
     if response.is_event_stream {
-        for StreamEvent { id, data: line } in take_events(&mut response.unparsed) {
+        for StreamEvent { id, data: line, is_endpoint } in take_events(&mut response.unparsed) {
             let mut is_repeated = false;
+            if is_endpoint {
+                network.secrets(n).session = http_sse::session_of(&line);
+                log.push(What::Endpoint { exchange: x.number, target: line });
+                continue;
+            }
             if !id.is_empty() {
                 network.secrets(n).event = Some(id.clone());
                 let id = format!("{session} {id}");

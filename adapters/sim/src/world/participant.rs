@@ -7,7 +7,7 @@ use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::{Instant, RawJson, client};
 use serde_json::Value;
 
-use super::http::{ENDPOINT, token};
+use super::http::token;
 
 /// The parts of a call of a tool.
 #[derive(serde::Deserialize)]
@@ -31,10 +31,10 @@ pub(super) enum ClientSide {
 }
 
 impl ClientSide {
-    /// Creates a client over HTTP with the token of a lane.
-    pub(super) fn http(config: &Arc<client::Config>, lane: usize, now: Instant) -> Self {
+    /// Creates a client of the server at a URL, with the token of a lane.
+    pub(super) fn http(config: &Arc<client::Config>, url: &str, lane: usize, now: Instant) -> Self {
         let credential = http_client::Credential::bearer(&token(lane)).expect("a token");
-        let http = http_client::Config::new(ENDPOINT).expect("a URL").credential(credential);
+        let http = http_client::Config::new(url).expect("a URL").credential(credential);
         Self::Http(Box::new(http_client::Client::new(Arc::clone(config), Arc::new(http), now)))
     }
 

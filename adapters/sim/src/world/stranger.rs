@@ -2,19 +2,25 @@
 
 use bytes::Bytes;
 
-use super::http::{Request, STRANGER};
-use super::{Application, Lane, What, World};
+use super::http::{PATH, Request, STRANGER};
+use super::{Application, Binding, Lane, What, World};
 
 const MODERN: &str = "2026-07-28";
 /// The legacy revision with tasks.
 const LEGACY: &str = "2025-11-25";
 
 /// Requests about tasks of others that a stranger sends in a session of his own.
-const LEGACY_TASK_METHODS: [&str; 4] = ["tasks/list", "tasks/get", "tasks/result", "tasks/cancel"];
+pub(super) const LEGACY_TASK_METHODS: [&str; 4] = ["tasks/list", "tasks/get", "tasks/result", "tasks/cancel"];
+
+/// The confirmation of a handshake.
+pub(super) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 impl<A: Application> World<A> {
     /// Sends a request of a stranger, who presents what he knows of client `n`.
     pub(super) fn send_as_stranger(&mut self, n: usize) {
+        if self.plan.binding == Binding::HttpSse {
+            return self.send_as_stranger_over_http_sse(n);
+        }
         let secrets = self.secrets_of(n);
         let kind = self.draws.below(17);
         if let Some(method) = (kind as usize).checked_sub(13).map(|at| LEGACY_TASK_METHODS[at]) {
@@ -64,7 +70,7 @@ impl<A: Application> World<A> {
         if matches!(kind, 8 | 9) {
             fields.extend(secrets.event.map(|event| ("Last-Event-ID", event)));
         }
-        self.send_foreign_request(n, method, fields, body, is_presented);
+        self.send_to_endpoint(n, method, fields, body, is_presented);
     }
 
     /// Asks for a task of client `n`, or of another one, or for all tasks, in a session that the stranger has opened himself.
@@ -76,26 +82,28 @@ impl<A: Application> World<A> {
             ("MCP-Protocol-Version", LEGACY.to_owned()),
         ];
         let Some(session) = self.foreign_session() else {
-            let client = r#""capabilities":{},"clientInfo":{"name":"stranger","version":"1"}"#;
-            let params = format!(r#"{{"protocolVersion":"{LEGACY}",{client}}}"#);
-            let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#);
-            return self.send_foreign_request(n, "POST", fields, body, false);
+            return self.send_to_endpoint(n, "POST", fields, initialize(), false);
         };
         fields.push(("Mcp-Session-Id", session));
         // Said again, it changes nothing.
-        let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned();
-        self.send_foreign_request(n, "POST", fields.clone(), initialized, false);
-        let clients = self.connections.len();
-        let known = (n..n + clients).find_map(|of| Some((of % clients, self.secrets_of(of % clients).task?)));
-        let (n, method, params) = match known {
-            Some((of, task)) if method != "tasks/list" => (of, method, format!(r#""taskId":"{task}""#)),
-            _ => (n, "tasks/list", String::new()),
-        };
-        let body = format!(r#"{{"jsonrpc":"2.0","id":2,"method":"{method}","params":{{{params}}}}}"#);
-        self.send_foreign_request(n, "POST", fields, body, true);
+        self.send_to_endpoint(n, "POST", fields.clone(), INITIALIZED.to_owned(), false);
+        let (n, method, params) = self.choose_legacy_task(n, method);
+        self.send_to_endpoint(n, "POST", fields, legacy_task_request(2, method, &params), true);
     }
 
-    fn send_foreign_request(
+    /// Chooses a task of client `n`, or of another one, and returns its owner, the method and the parameters of a request about it.
+    /// Without a task the request is about all of them.
+    pub(super) fn choose_legacy_task<'m>(&mut self, n: usize, method: &'m str) -> (usize, &'m str, String) {
+        let clients = self.connections.len();
+        let known = (n..n + clients).find_map(|of| Some((of % clients, self.secrets_of(of % clients).task?)));
+        match known {
+            Some((of, task)) if method != "tasks/list" => (of, method, format!(r#""taskId":"{task}""#)),
+            _ => (n, "tasks/list", String::new()),
+        }
+    }
+
+    /// Sends a request of a stranger to the MCP endpoint.
+    fn send_to_endpoint(
         &mut self,
         n: usize,
         method: &'static str,
@@ -103,16 +111,28 @@ impl<A: Application> World<A> {
         body: String,
         is_presented: bool,
     ) {
+        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.into_bytes()));
+        self.send_foreign_request(n, method, PATH.to_owned(), fields.collect(), body, is_presented);
+    }
+
+    pub(super) fn send_foreign_request(
+        &mut self,
+        n: usize,
+        method: &'static str,
+        target: String,
+        fields: Vec<(String, Vec<u8>)>,
+        body: String,
+        is_presented: bool,
+    ) {
         let text = format!("a stranger, as client {n}: {method} {body}");
         self.record(Lane::World, What::Fault { text });
-        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.into_bytes()));
-        let mut request = Request::new(method, fields.collect(), Bytes::from(body));
+        let mut request = Request::new(method, target, fields, Bytes::from(body));
         request.presents = Some(self.lane_of(n)).filter(|_| is_presented);
         self.send_foreign(request);
     }
 }
 
-fn call(id: u32, more: &str) -> String {
+pub(super) fn call(id: u32, more: &str) -> String {
     let params = format!(r#"{{"name":"mark","arguments":{{"mark":"foreign"}}{more}}}"#);
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#)
 }
@@ -141,6 +161,17 @@ fn modern_call(id: &str) -> String {
     call(0, &meta).replacen(r#""id":0"#, &format!(r#""id":{id}"#), 1)
 }
 
-fn cancellation(id: &str) -> String {
+pub(super) fn initialize() -> String {
+    let client = r#""capabilities":{},"clientInfo":{"name":"stranger","version":"1"}"#;
+    let params = format!(r#"{{"protocolVersion":"{LEGACY}",{client}}}"#);
+    format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#)
+}
+
+/// Returns a request about a task in a session.
+pub(super) fn legacy_task_request(id: usize, method: &str, params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}}}}}"#)
+}
+
+pub(super) fn cancellation(id: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 type Fault = (&'static str, fn(&mut Plan));
 
 /// The faults, by their names in a fragment.
-pub(crate) const FAULTS: [Fault; 12] = [
+pub(crate) const FAULTS: [Fault; 13] = [
     ("delay", |plan| plan.delay = Plan::STORM.delay),
     ("cuts", |plan| plan.cuts = true),
     ("reset", |plan| plan.reset = storm(plan).reset),
@@ -21,12 +21,14 @@ pub(crate) const FAULTS: [Fault; 12] = [
     ("questions", |plan| plan.questions = Plan::STORM.questions),
     ("tasks", |plan| plan.tasks = Plan::STORM.tasks),
     ("tight", |plan| plan.tight = true),
+    ("http1", |plan| plan.http1 = true),
 ];
 
 /// Returns the plan with every fault of a binding.
 fn storm(plan: &Plan) -> Plan {
     match plan.binding {
         Binding::Http => Plan::HTTP_STORM,
+        Binding::HttpSse => Plan::HTTP_SSE_STORM,
         _ => Plan::STORM,
     }
 }
@@ -102,7 +104,11 @@ impl Settings {
         json!({
             // Numbers of JavaScript are shorter.
             "seed": self.seed.to_string(),
-            "binding": if self.plan.binding == Binding::Http { "http" } else { "stdio" },
+            "binding": match self.plan.binding {
+                Binding::Http => "http",
+                Binding::HttpSse => "http-sse",
+                _ => "stdio",
+            },
             "clients": self.plan.clients,
             "steps": self.plan.steps,
             "client": self.revisions[0],
@@ -131,9 +137,11 @@ impl Settings {
         match value {
             "stdio" => Binding::Pipe,
             "http" => Binding::Http,
+            "http-sse" => Binding::HttpSse,
             _ => {
                 let value = short(value);
-                self.warnings.push(format!("binding: expected stdio or http, not {value}; stdio is used"));
+                self.warnings
+                    .push(format!("binding: expected stdio, http or http-sse, not {value}; stdio is used"));
                 Binding::Pipe
             }
         }
@@ -162,8 +170,8 @@ impl Settings {
         for name in value.split([',', '+']).filter(|name| !name.is_empty() && *name != "none").take(32) {
             let mut is_known = name == "all";
             for (fault, _) in FAULTS {
-                // A tight world is another world, not a fault more.
-                if fault == name || (name == "all" && fault != "tight") {
+                // A tight world, and one with the bytes of HTTP/1.1, is another world, not a fault more.
+                if fault == name || (name == "all" && !matches!(fault, "tight" | "http1")) {
                     if !self.faults.contains(&fault) {
                         self.faults.push(fault);
                     }

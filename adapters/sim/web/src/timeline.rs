@@ -161,7 +161,11 @@ fn describe(what: &What) -> (&'static str, String) {
         What::Streamed { exchange, id, .. } => {
             ("streamed", format!("exchange {exchange}: event {}", event_id(id)))
         }
+        What::Endpoint { exchange, target } => {
+            ("event", format!("exchange {exchange} names the URL for messages, {target}"))
+        }
         What::Finished { exchange } => ("finished", format!("exchange {exchange}: its response is written")),
+        What::Unreadable { exchange, fault } => ("mistake", format!("exchange {exchange}: {fault}")),
         What::Lost { exchange, .. } => ("broken", format!("exchange {exchange} is lost")),
         What::Overheard { text, granted: Some(n) } => {
             ("mistake", format!("a stranger gets of client {n}: {text}"))
@@ -205,7 +209,7 @@ fn details(what: &What) -> Option<String> {
 impl Timeline {
     pub(crate) fn new(plan: &Plan) -> Self {
         let clients = usize::try_from(plan.clients).map_or(1, |clients| clients.max(1));
-        Self { clients, is_http: plan.binding == Binding::Http, ..Self::default() }
+        Self { clients, is_http: plan.binding != Binding::Pipe, ..Self::default() }
     }
 
     /// Adds what has happened in a step.
