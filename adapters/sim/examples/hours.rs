@@ -1,4 +1,4 @@
-//! Runs worlds of one binding until the time is over: `hours pipe|http SECONDS FIRST_SEED`. `tests/worlds` counts its hours.
+//! Runs worlds of one binding, or those with events of both, until the time is over: `hours pipe|http|events SECONDS FIRST_SEED`. `tests/worlds` counts its hours.
 //!
 //! Prints the number of runs. A world that violates an invariant is reduced, and printed as a test behind its seed.
 
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use mcp_proto::{Version, VersionSet};
-use mcp_sim::{Binding, Marks, Plan, search};
+use mcp_sim::{Marks, Plan, search};
 
 /// Most runs in which a world that violates an invariant is reduced.
 const ATTEMPTS: usize = 20_000;
@@ -29,31 +29,28 @@ fn application(seed: u64) -> (Marks, String) {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [binding, seconds, seed] = &arguments[..] else {
-        eprintln!("usage: hours pipe|http SECONDS FIRST_SEED");
+        eprintln!("usage: hours pipe|http|events SECONDS FIRST_SEED");
         return ExitCode::from(2);
     };
     let (Ok(seconds), Ok(first)) = (seconds.parse(), seed.parse::<u64>()) else {
         eprintln!("SECONDS and FIRST_SEED are numbers");
         return ExitCode::from(2);
     };
-    let binding = match &**binding {
-        "pipe" => Binding::Pipe,
-        "http" => Binding::Http,
+    let plans: &[Plan] = match &**binding {
+        "pipe" => &[Plan::CALM, Plan::STORM, Plan::TIGHT],
+        "http" => &[Plan::HTTP_CALM, Plan::HTTP_STORM, Plan::HTTP_TIGHT],
+        "events" => &[Plan::EVENTS, Plan::HTTP_EVENTS, Plan::TIGHT.events(60), Plan::HTTP_TIGHT.events(60)],
         other => {
             eprintln!("there is no binding {other:?}");
             return ExitCode::from(2);
         }
-    };
-    let plans = match binding {
-        Binding::Pipe => [Plan::CALM, Plan::STORM, Plan::TIGHT],
-        _ => [Plan::HTTP_CALM, Plan::HTTP_STORM, Plan::HTTP_TIGHT],
     };
     let (begun, mut runs) = (Instant::now(), 0);
     let mut seed = first;
     while begun.elapsed() < Duration::from_secs(seconds) {
         let (application, text) = application(seed);
         for plan in plans {
-            if let Some(failure) = search([seed], plan, ATTEMPTS, || application) {
+            if let Some(failure) = search([seed], *plan, ATTEMPTS, || application) {
                 println!("seed {seed}\n{:?}\n{}", failure.violation, failure.to_test(&text));
                 return ExitCode::FAILURE;
             }

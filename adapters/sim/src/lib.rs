@@ -11,6 +11,10 @@
 //! and tasks of others. Exchanges overtake each other and break, streams are resumed, and the server restarts, with its sessions or
 //! without them. On both, servers report progress, publish changes, ask their clients and make tasks of calls.
 //!
+//! With the feature `events`, servers have events of `mcp-events` (`Plan::events`), which clients follow by polls, streams and webhooks:
+//! with their last position over broken links, deaths and restarts. Deliveries are late, lost, twice, and overtake each other, and a
+//! stranger forges some.
+//!
 //! There is no clock, no thread and no entropy but the seed.
 //!
 //! ```
@@ -25,6 +29,7 @@
 extern crate alloc;
 
 mod decisions;
+mod events;
 mod exchanges;
 mod invariants;
 mod marks;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::http::{Request, STRANGER};
 use super::{Application, Lane, What, World};
 
-const MODERN: &str = "2026-07-28";
+pub(super) const MODERN: &str = "2026-07-28";
 /// The legacy revision with tasks.
 const LEGACY: &str = "2025-11-25";
 
@@ -95,7 +95,8 @@ impl<A: Application> World<A> {
         self.send_foreign_request(n, "POST", fields, body, true);
     }
 
-    fn send_foreign_request(
+    /// Sends a request of a stranger. `is_presented` tells whether it presents what is of client `n`, so that it has to be refused.
+    pub(super) fn send_foreign_request(
         &mut self,
         n: usize,
         method: &'static str,
