@@ -27,7 +27,7 @@ struct Follower<'l> {
     lane: Lane,
     audience: &'l str,
     is_ordered: bool,
-    /// Number of events of all audiences when it was begun.
+    /// Number of events with positions when it was begun.
     begun_at: usize,
     /// Number of events of its audience when its position became known: these may have come before it.
     positioned_at: Option<usize>,
@@ -50,6 +50,8 @@ struct Followers<'l> {
     places: BTreeMap<&'l str, (&'l str, usize)>,
     /// Events whose delivery to the receiver of a client was attempted as often as it is.
     given_up: BTreeSet<(Lane, String)>,
+    /// Number of events with positions.
+    kept: usize,
     has_lost_store: bool,
 }
 
@@ -61,6 +63,7 @@ impl<'l> Followers<'l> {
     fn handle(&mut self, lane: Lane, what: &'l What) {
         match what {
             What::Published { event, audience } => {
+                self.kept += usize::from(audience.starts_with(KEPT));
                 let events = self.events.entry(audience).or_default();
                 self.places.insert(event, (audience, events.len()));
                 events.push(event);
@@ -70,7 +73,7 @@ impl<'l> Followers<'l> {
                     lane,
                     audience,
                     is_ordered: *is_ordered,
-                    begun_at: self.places.len(),
+                    begun_at: self.kept,
                     positioned_at: None,
                     last: None,
                     handed_out: BTreeSet::new(),
@@ -199,7 +202,7 @@ pub(crate) fn gap_has_a_cause(log: &Log<'_>) -> Option<(usize, String)> {
         let What::Missed { follower, reason } = what else { return None };
         let known = followers.followers.get(&**follower)?;
         let has_cause = match &**reason {
-            "Truncated" => followers.has_lost_store || followers.places.len() - known.begun_at > LOG_EVENTS,
+            "Truncated" => followers.has_lost_store || followers.kept - known.begun_at > LOG_EVENTS,
             "NoReplay" => known.audience.starts_with(LIVE),
             _ => false,
         };
