@@ -338,7 +338,7 @@ fn world_with_events_keeps_invariants() {
 fn events_are_followed_in_each_way_and_meet_each_fault() {
     for plan in [Plan::EVENTS, Plan::HTTP_EVENTS] {
         let (mut counts, mut forged) = (BTreeMap::new(), String::new());
-        for seed in 0..12 {
+        for seed in 0..40 {
             for entry in World::new(seed, plan, Marks::ALL).run().log {
                 let (what, follower) = match entry.what {
                     What::HandedOut { follower, .. } => ("handed out", follower),
