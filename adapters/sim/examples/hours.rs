@@ -1,4 +1,5 @@
-//! Runs worlds of one binding until the time is over: `hours pipe|http|http-sse SECONDS FIRST_SEED`. `tests/worlds` counts its hours.
+//! Runs worlds of one kind until the time is over: `hours pipe|http|http-sse|events SECONDS FIRST_SEED`. The kind is a binding, or `events` on
+//! a byte stream and over HTTP. `tests/worlds` counts its hours.
 //!
 //! Prints the number of runs. A world that violates an invariant is reduced, and printed as a test behind its seed.
 
@@ -36,34 +37,30 @@ fn application(binding: Binding, seed: u64) -> (Marks, String) {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [binding, seconds, seed] = &arguments[..] else {
-        eprintln!("usage: hours pipe|http|http-sse SECONDS FIRST_SEED");
+        eprintln!("usage: hours pipe|http|http-sse|events SECONDS FIRST_SEED");
         return ExitCode::from(2);
     };
     let (Ok(seconds), Ok(first)) = (seconds.parse(), seed.parse::<u64>()) else {
         eprintln!("SECONDS and FIRST_SEED are numbers");
         return ExitCode::from(2);
     };
-    let binding = match &**binding {
-        "pipe" => Binding::Pipe,
-        "http" => Binding::Http,
-        "http-sse" => Binding::HttpSse,
+    let plans: &[Plan] = match &**binding {
+        "pipe" => &[Plan::CALM, Plan::STORM, Plan::TIGHT],
+        "http" => &[Plan::HTTP_CALM, Plan::HTTP_STORM, Plan::HTTP_TIGHT],
+        "http-sse" => &[Plan::HTTP_SSE_CALM, Plan::HTTP_SSE_STORM, Plan::HTTP_SSE_TIGHT],
+        "events" => &[Plan::EVENTS, Plan::HTTP_EVENTS, Plan::TIGHT.events(60), Plan::HTTP_TIGHT.events(60)],
         other => {
             eprintln!("there is no binding {other:?}");
             return ExitCode::from(2);
         }
     };
-    let plans = match binding {
-        Binding::Pipe => [Plan::CALM, Plan::STORM, Plan::TIGHT],
-        Binding::HttpSse => [Plan::HTTP_SSE_CALM, Plan::HTTP_SSE_STORM, Plan::HTTP_SSE_TIGHT],
-        _ => [Plan::HTTP_CALM, Plan::HTTP_STORM, Plan::HTTP_TIGHT],
-    };
     let (begun, mut runs) = (Instant::now(), 0);
     let mut seed = first;
     while begun.elapsed() < Duration::from_secs(seconds) {
-        let (application, text) = application(binding, seed);
-        for mut plan in plans {
+        for plan in plans {
+            let (application, text) = application(plan.binding, seed);
             // Every second world over HTTP has the bytes of HTTP/1.1.
-            plan.http1 = binding != Binding::Pipe && seed % 2 == 1;
+            let plan = plan.http1(plan.binding != Binding::Pipe && seed % 2 == 1);
             if let Some(failure) = search([seed], plan, ATTEMPTS, || application) {
                 println!("seed {seed}\n{:?}\n{}", failure.violation, failure.to_test(&text));
                 return ExitCode::FAILURE;

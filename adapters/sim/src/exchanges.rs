@@ -154,7 +154,7 @@ pub(crate) fn bytes_are_read(log: &Log<'_>) -> Option<(usize, String)> {
 }
 
 /// Prefixes of names that have the number of a client behind them.
-const NAMES: [&str; 3] = ["principal-", "mark-", "change-"];
+const NAMES: [&str; 4] = ["principal-", "mark-", "change-", "event-"];
 
 /// Returns a name in a text that belongs to another client than `lane`, or to any if that is none.
 fn foreign_name(text: &str, lane: Option<usize>) -> Option<String> {
@@ -181,6 +181,7 @@ pub(crate) fn principals_are_apart(log: &Log<'_>) -> Option<(usize, String)> {
             (What::Overheard { text, .. }, _) => text,
             (_, Lane::World) => return None,
             (What::Sent { line: text } | What::Streamed { line: text, .. }, _) => text,
+            (What::Posted { body: text, .. }, _) => text,
             (What::Event { text } | What::Ended { outcome: text, .. }, _) => text,
             _ => return None,
         };

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use crate::messages::Log;
 use crate::world::{CALL_TIMEOUT, CALL_TOTAL_TIMEOUT, CLOCK_JUMPS, Lane, What};
-use crate::{exchanges, messages};
+use crate::{events, exchanges, messages};
 
 /// A statement that holds in every world.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +120,36 @@ pub const INVARIANTS: &[Invariant] = &[
         name: "principals_are_apart",
         sentence: "Nothing of one principal reaches another one.",
         check: exchanges::principals_are_apart,
+    },
+    Invariant {
+        name: "events_are_handed_out",
+        sentence: "A follower gets each event after its position, or is told that some are missing; a delivery is given up after its last attempt.",
+        check: events::events_are_handed_out,
+    },
+    Invariant {
+        name: "event_reaches_its_followers_once",
+        sentence: "A follower gets events of its principal and its arguments alone, and each once.",
+        check: events::event_reaches_its_followers_once,
+    },
+    Invariant {
+        name: "events_keep_their_order",
+        sentence: "Polls and streams hand events out in their order, and tell of one that is missing in its place.",
+        check: events::events_keep_their_order,
+    },
+    Invariant {
+        name: "gap_has_a_cause",
+        sentence: "A follower is told of missing events only if some may be.",
+        check: events::gap_has_a_cause,
+    },
+    Invariant {
+        name: "forged_delivery_is_refused",
+        sentence: "A receiver of webhooks takes nothing that its server has not signed, and nothing old.",
+        check: events::forged_delivery_is_refused,
+    },
+    Invariant {
+        name: "secret_stays_with_its_client",
+        sentence: "The secret of a webhook is in requests of its client alone.",
+        check: events::secret_stays_with_its_client,
     },
 ];
 

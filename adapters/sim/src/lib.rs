@@ -14,6 +14,10 @@
 //! changes, ask their clients and make tasks of calls.
 //! [Memory may be short](field@Plan::shortage) at times.
 //!
+//! With the feature `events`, servers have events of `mcp-events` (`Plan::events`), which clients follow by polls, streams and webhooks:
+//! with their last position over broken links, deaths and restarts. Deliveries are late, lost, twice, and overtake each other, and a
+//! stranger forges some.
+//!
 //! There is no clock, no thread and no entropy but the seed.
 //!
 //! ```
@@ -28,6 +32,7 @@
 extern crate alloc;
 
 mod decisions;
+mod events;
 mod exchanges;
 mod invariants;
 mod marks;

@@ -19,7 +19,7 @@ pub enum Binding {
 
 /// Declares the plan, a method for each field that sets it, and the list of fields that were set.
 macro_rules! plan {
-    ($($(#[$about:meta])* $name:ident: $kind:ty,)*) => {
+    ($($(#[doc = $about:literal])* $(#[cfg(feature = $feature:literal)])? $name:ident: $kind:ty,)*) => {
         /// Size and faults of a world. A fault has a weight: how often it is chosen, while all else together has 100; 0 is never.
         /// The sum of all weights is below 2^31.
         ///
@@ -34,12 +34,13 @@ macro_rules! plan {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Plan {
-            $($(#[$about])* pub $name: $kind,)*
+            $($(#[doc = $about])* $(#[cfg(feature = $feature)])? pub $name: $kind,)*
         }
 
         impl Plan {
             $(
                 #[doc = concat!("Sets [`", stringify!($name), "`](field@Self::", stringify!($name), ").")]
+                $(#[cfg(feature = $feature)])?
                 #[must_use]
                 pub const fn $name(self, $name: $kind) -> Self {
                     Self { $name, ..self }
@@ -49,7 +50,10 @@ macro_rules! plan {
             /// Returns the fields that are not those of [`new`](Self::new), and their values.
             fn changes_to_new(&self) -> impl Iterator<Item = (&'static str, String)> {
                 let new = Self::new();
-                let all = [$((stringify!($name), self.$name != new.$name, format!("{:?}", self.$name)),)*];
+                let all = [$(
+                    $(#[cfg(feature = $feature)])?
+                    (stringify!($name), self.$name != new.$name, format!("{:?}", self.$name)),
+                )*];
                 all.into_iter().filter(|(_, is_set, _)| *is_set).map(|(name, _, value)| (name, value))
             }
         }
@@ -98,6 +102,10 @@ plan! {
     /// Whether each exchange over HTTP is the bytes of HTTP/1.1 on a connection of its own, so that heads are cut, too. Otherwise a head
     /// arrives whole.
     http1: bool,
+    /// Weight of events: one is published, a client begins or ends to follow some, a delivery arrives, late, twice or not at all, or
+    /// a stranger forges one, or a server loses its store.
+    #[cfg(feature = "events")]
+    events: u32,
 }
 
 impl Plan {
@@ -126,6 +134,8 @@ impl Plan {
         tight: false,
         shortage: 0,
         http1: false,
+        #[cfg(feature = "events")]
+        events: 0,
     };
     /// Three clients with every fault, on devices whose limits are reached all the time.
     pub const TIGHT: Self =
@@ -143,6 +153,13 @@ impl Plan {
     pub const HTTP_SSE_STORM: Self = Self { binding: Binding::HttpSse, reset: 2, ..Self::HTTP_STORM };
     /// Three clients over HTTP+SSE with every fault, on devices whose limits are reached all the time.
     pub const HTTP_SSE_TIGHT: Self = Self { binding: Binding::HttpSse, ..Self::HTTP_TIGHT };
+
+    /// [`STORM`](Self::STORM) with events.
+    #[cfg(feature = "events")]
+    pub const EVENTS: Self = Self { steps: 300, events: 60, ..Self::STORM };
+    /// [`HTTP_STORM`](Self::HTTP_STORM) with events.
+    #[cfg(feature = "events")]
+    pub const HTTP_EVENTS: Self = Self { events: 60, ..Self::HTTP_STORM };
 
     /// Returns the plan of one client on a byte stream, without steps and without faults.
     ///
@@ -167,6 +184,8 @@ impl Plan {
             tight: false,
             shortage: 0,
             http1: false,
+            #[cfg(feature = "events")]
+            events: 0,
         }
     }
 

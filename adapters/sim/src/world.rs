@@ -21,6 +21,8 @@ use crate::plan::{Binding, Plan};
 use crate::shrink::Quiet;
 use crate::stream::{Chunker, OneWayLink};
 
+#[cfg(feature = "events")]
+mod events;
 mod http;
 mod http1;
 mod http_sse;
@@ -233,6 +235,68 @@ pub enum What {
         /// Number of the client whose session or task the stranger has presented, if the server let him use it.
         granted: Option<usize>,
     },
+    /// A server published an event.
+    Published {
+        /// Id of the event.
+        event: String,
+        /// Those whom it is for.
+        audience: String,
+    },
+    /// A client began to follow events.
+    Followed {
+        /// Name of the follower.
+        follower: String,
+        /// The audience that it belongs to.
+        audience: String,
+        /// Whether events come in their order: by polls or a stream.
+        is_ordered: bool,
+    },
+    /// The position of a follower is known: it gets each event from here on, or is told that some are missing.
+    Positioned {
+        /// Name of the follower.
+        follower: String,
+    },
+    /// A follower handed out an event.
+    HandedOut {
+        /// Name of the follower.
+        follower: String,
+        /// Id of the event.
+        event: String,
+    },
+    /// A follower was told that events may be missing.
+    Missed {
+        /// Name of the follower.
+        follower: String,
+        /// The reason.
+        reason: String,
+    },
+    /// A client does not follow events any more.
+    Unfollowed {
+        /// Name of the follower.
+        follower: String,
+        /// The error that has ended it; none if the client has.
+        error: Option<String>,
+    },
+    /// A server sent a delivery to the receiver of webhooks.
+    Posted {
+        /// Target of the request, which names the client.
+        target: String,
+        /// The fields that concern webhooks, one a line.
+        head: String,
+        /// The body.
+        body: String,
+        /// Whether it is the last attempt.
+        is_last: bool,
+    },
+    /// A stranger sent a delivery to the receiver of webhooks.
+    Forged {
+        /// What it is, and the status of the answer.
+        text: String,
+        /// Whether the receiver took it although no server has signed it, or not lately.
+        is_taken: bool,
+    },
+    /// Followers have got what they were promised, or their time for it is over.
+    CaughtUp,
     /// A side reported another event.
     Event {
         /// The event.
@@ -360,6 +424,8 @@ pub struct World<A> {
     phase: Phase,
     turns: usize,
     flush_until: Instant,
+    #[cfg(feature = "events")]
+    events: events::Events,
     /// When the clients of a network hang up that has no faults any more.
     settle_at: Option<Instant>,
     has_hung_up: bool,
@@ -404,6 +470,8 @@ enum Action {
     BeginTask,
     /// Memory becomes short, or is there again.
     Shorten,
+    #[cfg(feature = "events")]
+    Events,
 }
 
 impl<A: Application> World<A> {
@@ -422,6 +490,10 @@ impl<A: Application> World<A> {
     fn with_draws(draws: Draws, plan: Plan, application: A) -> Self {
         let (mut client, mut server) = (application.client(), application.server());
         (client, server) = inputs::configure(&plan, client, server);
+        #[cfg(feature = "events")]
+        {
+            server = events::configure(&plan, server);
+        }
         if plan.tight || plan.shortage > 0 {
             let mut limits = if plan.tight { Limits::tiny() } else { Limits::default() };
             if plan.shortage > 0 {
@@ -445,12 +517,16 @@ impl<A: Application> World<A> {
             phase: Phase::Acting,
             turns: 0,
             flush_until: Instant::ZERO,
+            #[cfg(feature = "events")]
+            events: events::Events::new(&plan),
             settle_at: None,
             has_hung_up: false,
             is_heap_full: false,
         };
         if plan.binding != Binding::Pipe {
             world.network = Some(Network::new(plan.binding, &world.server_config, plan.tasks > 0));
+            #[cfg(feature = "events")]
+            world.start_event_server(0);
         }
         for n in 0..usize::try_from(plan.clients.max(1)).unwrap_or(1) {
             let connection = world.start(n);
@@ -464,6 +540,8 @@ impl<A: Application> World<A> {
         self.lives += 1;
         self.record(Lane::Client(lane), What::Started);
         self.record(Lane::Server(lane), What::Started);
+        #[cfg(feature = "events")]
+        self.connect_events(lane);
         let capacity = if self.plan.tight { 2_048 } else { usize::MAX };
         let link = || OneWayLink::new(Chunker::Whole, Duration::ZERO, capacity);
         let (client, server) = match self.network {
@@ -591,7 +669,10 @@ impl<A: Application> World<A> {
                     moved |= self.turn(n, usize::MAX, Duration::ZERO);
                     moved |= self.answer(n, 0) | self.reply(n, 0);
                 }
-                if !moved && !self.report_unanswered() && !self.wait_for_end() && !self.hang_up() {
+                let is_idle = !moved && !self.report_unanswered();
+                #[cfg(feature = "events")]
+                let is_idle = is_idle && !self.settle_events();
+                if is_idle && !self.wait_for_end() && !self.hang_up() {
                     self.record(Lane::World, What::Rest);
                     self.phase = Phase::Rest;
                 }
@@ -683,6 +764,8 @@ impl<A: Application> World<A> {
             (2 * plan.questions, Action::Reply),
             (plan.tasks, Action::BeginTask),
             (plan.shortage, Action::Shorten),
+            #[cfg(feature = "events")]
+            (plan.events, Action::Events),
         ];
         let mut drawn = self.draws.below(weights.iter().map(|(weight, _)| weight).sum());
         let chosen = weights.iter().find(|(weight, _)| match drawn.checked_sub(*weight) {
@@ -755,6 +838,8 @@ impl<A: Application> World<A> {
                 self.reply(n, at);
             }
             Action::BeginTask => self.begin_task(n),
+            #[cfg(feature = "events")]
+            Action::Events => self.act_on_events(n),
             Action::Shorten => self.set_heap_full(!self.is_heap_full),
         }
     }
@@ -1002,6 +1087,9 @@ impl<A: Application> World<A> {
         let connection = &mut self.connections[n];
         let lane = Lane::Client(connection.lane);
         connection.client = None;
+        #[cfg(feature = "events")]
+        self.lose_followings(n);
+        let connection = &mut self.connections[n];
         for (_, mark) in core::mem::take(&mut connection.calls) {
             let outcome = "lost with its client".to_owned();
             self.record(lane, What::Ended { mark, outcome, mistake: None });
@@ -1063,7 +1151,12 @@ impl<A: Application> World<A> {
             self.handle_server_event(n, event);
             moved = true;
         }
-        moved | (self.network.is_some() && self.poll_network(n))
+        moved |= self.network.is_some() && self.poll_network(n);
+        #[cfg(feature = "events")]
+        {
+            moved |= self.poll_events(n);
+        }
+        moved
     }
 
     /// Handles events, output and input of one connection once; returns whether anything moved.
@@ -1104,6 +1197,8 @@ impl<A: Application> World<A> {
     }
 
     fn handle_client_event(&mut self, n: usize, event: client::Event) {
+        #[cfg(feature = "events")]
+        let Some(event) = self.take_client_event(n, event) else { return };
         let what = match event {
             client::Event::Done { call, outcome, .. } => {
                 let calls = &mut self.connections[n].calls;
@@ -1142,6 +1237,8 @@ impl<A: Application> World<A> {
     }
 
     fn handle_server_event(&mut self, n: usize, event: server::Event) {
+        #[cfg(feature = "events")]
+        let Some(event) = self.take_server_event(n, event) else { return };
         let lane = Lane::Server(n);
         let what = match event {
             server::Event::Call(call) => return self.receive(n, lane, call),
@@ -1218,7 +1315,10 @@ impl<A: Application> World<A> {
             let client = c.client.as_mut().and_then(ClientSide::poll_timeout);
             [client, c.server.as_mut().and_then(Pipe::poll_timeout)]
         });
-        timers.flatten().chain(network).min()
+        let next = timers.flatten().chain(network).min();
+        #[cfg(feature = "events")]
+        let next = next.into_iter().chain(self.next_of_events()).min();
+        next
     }
 
     /// Advances to the next deadline or arrival, which is `latest` at the latest; returns false if there is none.

@@ -391,3 +391,51 @@ fn http_sse_storm_has_every_fault() {
         "{results} results, {ends} of {streams} streams are lost"
     );
 }
+
+#[test]
+fn world_with_events_keeps_invariants() {
+    let [tight, http_tight] = [Plan::TIGHT, Plan::HTTP_TIGHT].map(|plan| plan.events(60));
+    for plan in [Plan::EVENTS, Plan::HTTP_EVENTS, tight, http_tight, Plan::CALM.events(60)] {
+        for versions in [VersionSet::ALL, VersionSet::LEGACY, VersionSet::MODERN] {
+            let application = || Marks { client_versions: versions, server_versions: versions };
+            if let Some(failure) = search(0..runs().div_ceil(4), plan, 2_000, application) {
+                let application = format!("{:?}", application());
+                panic!("{:?}\n{}", failure.violation, failure.to_test(&application));
+            }
+        }
+    }
+}
+
+#[test]
+fn events_are_followed_in_each_way_and_meet_each_fault() {
+    for plan in [Plan::EVENTS, Plan::HTTP_EVENTS] {
+        let (mut counts, mut forged) = (BTreeMap::new(), String::new());
+        for seed in 0..40 {
+            for entry in World::new(seed, plan, Marks::ALL).run().log {
+                let (what, follower) = match entry.what {
+                    What::HandedOut { follower, .. } => ("handed out", follower),
+                    What::Missed { follower, .. } => ("missed", follower),
+                    What::Unfollowed { follower, .. } => ("unfollowed", follower),
+                    What::Posted { is_last: true, .. } => ("given up", String::new()),
+                    What::Fault { text } if text == "the store of events is lost" => ("lost", String::new()),
+                    What::Forged { text, .. } => {
+                        forged += &text;
+                        continue;
+                    }
+                    _ => continue,
+                };
+                let way = follower.split('-').next().unwrap_or_default().to_owned();
+                *counts.entry((what, way)).or_insert(0) += 1;
+            }
+        }
+        let count = |what, way: &str| counts.get(&(what, way.to_owned())).copied().unwrap_or(0);
+        for way in ["polls", "streams", "webhook"] {
+            assert!(count("handed out", way) > 20, "{way}: {counts:?}");
+        }
+        assert!(count("missed", "polls") + count("missed", "streams") > 2, "{counts:?}");
+        assert!(count("unfollowed", "webhook") > 0 && count("lost", "") > 2, "{counts:?}");
+        for text in ["is replayed: 2", "another body: 401", "another time: 401", "a stranger signs: 401"] {
+            assert!(forged.contains(text), "{text} in {plan:?}");
+        }
+    }
+}

@@ -338,6 +338,10 @@ impl Deliveries {
         let handle = self.insert(subscription);
         self.changes.subscription(handle);
         let refresh_before = self.grant(now, handle, ttl);
+        if let Some(cursor) = cursor.as_deref().filter(|_| truncated) {
+            // The answer may be lost, and a refresh does not know what the first one has said (EVT-144).
+            self.report_gap(now, handle, cursor);
+        }
         Grant { subscription: handle, id, refresh_before, cursor, truncated, status: None }
     }
 

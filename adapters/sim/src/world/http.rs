@@ -529,6 +529,8 @@ impl<A: Application> World<A> {
         let Some(network) = self.network.as_mut().filter(|network| network.server.is_none()) else { return };
         let is_restored = network.snapshots.is_some();
         network.start_server(now);
+        #[cfg(feature = "events")]
+        self.start_event_server(0);
         for n in 0..self.connections.len() {
             let what = if is_restored { What::Restored } else { What::Started };
             self.record(Lane::Server(self.connections[n].lane), what);
@@ -802,6 +804,14 @@ impl<A: Application> World<A> {
     }
 
     fn handle_network_event(&mut self, event: Event) {
+        #[cfg(feature = "events")]
+        let event = match event {
+            Event::Server(event) => match self.take_server_event(0, event) {
+                Some(event) => Event::Server(event),
+                None => return,
+            },
+            other => other,
+        };
         match event {
             Event::Server(server::Event::Call(call)) => {
                 let principal = call.caller().principal().unwrap_or_default().to_owned();

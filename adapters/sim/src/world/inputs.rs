@@ -14,7 +14,7 @@ use super::{Application, Connection, Lane, Plan, Request, What, World, principal
 const MAX_QUESTIONS: u32 = 2;
 
 /// The time of day at the start of a world.
-const ANCHOR: Anchor = Anchor::new(Instant::ZERO, 1_785_578_400);
+pub(super) const ANCHOR: Anchor = Anchor::new(Instant::ZERO, 1_785_578_400);
 
 /// Lets both sides use what the plan has.
 pub(super) fn configure(

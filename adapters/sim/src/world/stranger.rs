@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::http::{PATH, Request, STRANGER};
 use super::{Application, Binding, Lane, What, World};
 
-const MODERN: &str = "2026-07-28";
+pub(super) const MODERN: &str = "2026-07-28";
 /// The legacy revision with tasks.
 const LEGACY: &str = "2025-11-25";
 
@@ -103,7 +103,7 @@ impl<A: Application> World<A> {
     }
 
     /// Sends a request of a stranger to the MCP endpoint.
-    fn send_to_endpoint(
+    pub(super) fn send_to_endpoint(
         &mut self,
         n: usize,
         method: &'static str,

@@ -22,6 +22,25 @@ fn cursors_are_watermarks() {
     assert_eq!(refresh(&mut machine, 8).cursor.as_deref(), Some("c-3"));
 }
 
+// covers: EVT-104, EVT-144
+#[test]
+fn a_subscription_that_begins_behind_a_gap_is_told_of_it_also_if_the_first_answer_is_lost() {
+    let begin = |profile| {
+        let mut machine = machine(Config::default().verified_origin(HOOK).expect("a URL"));
+        let call = Subscribe { truncated: true, profile, ..request(key("user-17", HOOK, "{}")) };
+        let Ok(Subscribed::Granted(grant)) = machine.subscribe(at(0), call) else { panic!("no grant") };
+        assert!(grant.truncated);
+        machine.publish(at(0), grant.subscription, &event(1)).expect("room");
+        machine
+    };
+    let mut machine = begin(Profile::SEP);
+    assert!(!refresh(&mut machine, 1).truncated);
+    let gap = machine.poll_transmit(at(1)).expect("a gap");
+    assert_eq!(text(&gap), r#"{"type":"gap","cursor":"c-0"}"#);
+    // Without control envelopes the refresh says it.
+    assert!(refresh(&mut begin(Profile::CHATGPT), 1).truncated);
+}
+
 // covers: EVT-104, EVT-099, EVT-147
 #[test]
 fn a_receiver_that_is_down_gets_a_gap() {
