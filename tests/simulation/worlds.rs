@@ -3,14 +3,21 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use mcp_proto::{Version, VersionSet};
-use mcp_sim::{Entry, Lane, Marks, Plan, What, World};
+use mcp_sim::{Binding, Entry, Lane, Marks, Plan, What, World};
 use mcp_tests::harness::MessageObserver;
 use mcp_tests::schema::MessageDirection;
 use serde_json::Value;
 
 use super::for_each_seed;
 
-const PLANS: [Plan; 4] = [Plan::STORM, Plan::TIGHT, Plan::HTTP_STORM, Plan::HTTP_TIGHT];
+const PLANS: [Plan; 6] = [
+    Plan::STORM,
+    Plan::TIGHT,
+    Plan::HTTP_STORM,
+    Plan::HTTP_TIGHT.http1(true),
+    Plan::HTTP_SSE_STORM.http1(true),
+    Plan::HTTP_SSE_TIGHT,
+];
 
 fn version_sets() -> [VersionSet; 7] {
     let [a, b, c, d, e] = Version::ALL.map(VersionSet::only);
@@ -63,9 +70,14 @@ fn messages_of_any_world_match_their_schemas() {
     for_each_seed("a world", 100, |seed| {
         let sets = version_sets();
         let set = |n: u64| sets[usize::try_from(n).unwrap_or(0) % sets.len()];
-        let application = Marks { client_versions: set(seed), server_versions: set(seed / 3) };
         let mut decisions = String::new();
         for plan in PLANS {
+            let mut client_versions = set(seed);
+            if plan.binding == Binding::HttpSse {
+                // Without it, a client looks for no server there.
+                client_versions = client_versions.with(Version::V2024_11_05);
+            }
+            let application = Marks { client_versions, server_versions: set(seed / 3) };
             let report = World::new(seed, plan, application).run();
             assert_eq!(report.violation, None, "{plan:?}, {application:?}");
             observe(&report.log, application.server_versions);

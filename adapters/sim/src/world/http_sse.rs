@@ -25,7 +25,7 @@ const MESSAGES: &str = "/messages?sessionId=";
 const PRESENTED: usize = 1_000;
 
 /// Serves the transport beside the MCP endpoint.
-#[expect(deprecated, reason = "part of the worlds until its removal")]
+#[expect(deprecated, reason = "supported until its removal")]
 pub(super) fn serve(config: Config) -> Config {
     config.http_sse(STREAM, "/messages")
 }

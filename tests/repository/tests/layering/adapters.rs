@@ -92,7 +92,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("adapters/redis", "mcp-std"),
     ("adapters/proxy", "mcp-proto"),
     ("adapters/trace", "mcp-proto"),
-    ("adapters/sim", "mcp-proto"),
+    ("adapters/sim", "mcp-proto mcp-events"),
     ("adapters/c", "mcp-proto"),
     (
         "adapters/cli",
