@@ -156,7 +156,8 @@ pub struct Limits {
     /// Stops: input that takes the last memory. Reached: a request is answered with -32603, over HTTP with 503. A result is
     /// refused ([`EncodeError::OutOfMemory`](crate::EncodeError)); an error that has no room is sent later. Input of a peer
     /// that does not read its answers waits. Diagnostics are dropped. An outbound call whose answer cannot be stored ends with
-    /// [`CallError::Malformed`](crate::CallError). The connection continues.
+    /// [`CallError::Malformed`](crate::CallError). The connection continues, unless a client cannot send a message of the handshake
+    /// ([`Fault::OutOfMemory`](crate::Fault::OutOfMemory)).
     pub memory_reserve: usize,
     /// Bytes that one server holds for all its peers: in messages, calls, output, sessions and subscriptions (default none =
     /// left to the adapter; [`usize::MAX`] is no bound).

@@ -137,6 +137,8 @@ mod tests {
             ("::ffff:127.0.0.1", Network::Loopback),
             ("::ffff:169.254.169.254", Network::LinkLocal),
             ("::10.0.0.1", Network::Private),
+            ("::ffff:0:7f00:1", Network::Loopback),
+            ("::ffff:0:808:808", Network::Public),
             ("64:ff9b::7f00:1", Network::Loopback),
             ("64:ff9b:1::a9fe:a9fe", Network::LinkLocal),
             ("2002:7f00:1::", Network::Loopback),
@@ -145,6 +147,8 @@ mod tests {
             ("ff02::1", Network::Reserved),
             ("2001::1", Network::Reserved),
             ("2001:db8::1", Network::Reserved),
+            ("3fff::1", Network::Reserved),
+            ("3fff:1000::1", Network::Public),
             ("2606:4700::1", Network::Public),
             ("fec0::1", Network::Reserved),
         ] {

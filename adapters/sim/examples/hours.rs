@@ -36,7 +36,7 @@ fn application(binding: Binding, seed: u64) -> (Marks, String) {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [binding, seconds, seed] = &arguments[..] else {
+    let [kind, seconds, seed] = &arguments[..] else {
         eprintln!("usage: hours pipe|http|http-sse|events SECONDS FIRST_SEED");
         return ExitCode::from(2);
     };
@@ -44,13 +44,13 @@ fn main() -> ExitCode {
         eprintln!("SECONDS and FIRST_SEED are numbers");
         return ExitCode::from(2);
     };
-    let plans: &[Plan] = match &**binding {
+    let plans: &[Plan] = match &**kind {
         "pipe" => &[Plan::CALM, Plan::STORM, Plan::TIGHT],
         "http" => &[Plan::HTTP_CALM, Plan::HTTP_STORM, Plan::HTTP_TIGHT],
         "http-sse" => &[Plan::HTTP_SSE_CALM, Plan::HTTP_SSE_STORM, Plan::HTTP_SSE_TIGHT],
         "events" => &[Plan::EVENTS, Plan::HTTP_EVENTS, Plan::TIGHT.events(60), Plan::HTTP_TIGHT.events(60)],
         other => {
-            eprintln!("there is no binding {other:?}");
+            eprintln!("there is no kind {other:?}");
             return ExitCode::from(2);
         }
     };

@@ -96,7 +96,7 @@ impl<'l> Followers<'l> {
                     (found.last, found.is_told) = (place, false);
                 }
             }
-            What::Missed { follower, .. } => {
+            What::Gap { follower, .. } => {
                 let count = self.followers.get(&**follower).map(|found| self.count(found.audience));
                 if let Some(found) = self.followers.get_mut(&**follower) {
                     (found.is_told, found.told_at) = (true, count.unwrap_or(0));
@@ -199,7 +199,7 @@ pub(crate) fn events_keep_their_order(log: &Log<'_>) -> Option<(usize, String)> 
 
 pub(crate) fn gap_has_a_cause(log: &Log<'_>) -> Option<(usize, String)> {
     find(log, |followers, what| {
-        let What::Missed { follower, reason } = what else { return None };
+        let What::Gap { follower, reason } = what else { return None };
         let known = followers.followers.get(&**follower)?;
         let has_cause = match &**reason {
             "Truncated" => followers.has_lost_store || followers.kept - known.begun_at > LOG_EVENTS,
@@ -220,19 +220,21 @@ pub(crate) fn forged_delivery_is_refused(log: &Log<'_>) -> Option<(usize, String
 pub(crate) fn secret_stays_with_its_client(log: &Log<'_>) -> Option<(usize, String)> {
     let mut owners: BTreeMap<&str, Lane> = BTreeMap::new();
     for (at, entry) in log.iter().enumerate() {
-        let (text, may_have) = match (&entry.what, entry.lane) {
-            (What::Sent { line }, Lane::Client(_)) => (line, true),
-            (What::Sent { line: text } | What::Streamed { line: text, .. }, _) => (text, false),
-            (What::Posted { body: text, .. } | What::Overheard { text, .. }, _) => (text, false),
-            (What::Event { text } | What::Ended { outcome: text, .. }, _) => (text, false),
-            (What::Closed { fault: text } | What::Received { request: text }, _) => (text, false),
+        let (texts, may_have): (&[&String], _) = match (&entry.what, entry.lane) {
+            (What::Sent { line }, Lane::Client(_)) => (&[line], true),
+            (What::Sent { line: text } | What::Streamed { line: text, .. }, _) => (&[text], false),
+            (What::Posted { target, head, body, .. }, _) => (&[target, head, body], false),
+            (What::Overheard { text, .. } | What::Event { text }, _) => (&[text], false),
+            (What::Ended { outcome: text, .. } | What::Received { request: text }, _) => (&[text], false),
+            (What::Closed { fault: text }, _) => (&[text], false),
             _ => continue,
         };
-        for (from, _) in text.match_indices(SECRET) {
-            let secret = text[from..].split('"').next().unwrap_or_default();
+        let secrets = texts.iter().flat_map(|text| text.match_indices(SECRET).map(|(from, _)| &text[from..]));
+        for secret in secrets {
+            let secret = secret.split(['"', '\n']).next().unwrap_or_default();
             let owner = *owners.entry(secret).or_insert(entry.lane);
             if !may_have || owner != entry.lane {
-                return Some((at, format!("a secret of {owner:?} in {text}")));
+                return Some((at, format!("a secret of {owner:?} in {texts:?}")));
             }
         }
     }

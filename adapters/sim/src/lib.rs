@@ -10,9 +10,9 @@
 //! server has them all. There every client has a principal of its own, and a stranger with a token tries the sessions, events, requests
 //! and tasks of others. Exchanges overtake each other and break, streams are resumed, and the server restarts, with its sessions or
 //! without them. [HTTP+SSE](Binding::HttpSse) of 2024-11-05 has the same parties; the one event stream of a client is its connection,
-//! and ends with it. With [`Plan::http1`] both carry the bytes of HTTP/1.1, cut anywhere. On all bindings, servers report progress, publish
+//! and ends with it. With [`Plan::http1`] the two over HTTP carry the bytes of HTTP/1.1, cut anywhere. On all bindings, servers report progress, publish
 //! changes, ask their clients and make tasks of calls.
-//! [Memory may be short](field@Plan::shortage) at times.
+//! [Memory may run out](field@Plan::out_of_memory) for a while.
 //!
 //! With the feature `events`, servers have events of `mcp-events` (`Plan::events`), which clients follow by polls, streams and webhooks:
 //! with their last position over broken links, deaths and restarts. Deliveries are late, lost, twice, and overtake each other, and a

@@ -218,7 +218,8 @@ impl Life {
         if message["method"] == "notifications/progress" {
             let progress = message["params"]["progress"].as_f64().unwrap_or(f64::NAN);
             if let Some((_, last)) = self.tokens.get_mut(&message["params"]["progressToken"].to_string()) {
-                *last = progress;
+                // One that was overtaken does not lower it.
+                *last = last.max(progress);
                 self.progress_on.insert(message["params"]["progressToken"].to_string(), self.exchange);
             }
         }

@@ -93,12 +93,12 @@ plan! {
     tasks: u32,
     /// Whether both sides have the limits of a tiny device, and a link holds 2 KB.
     tight: bool,
-    /// Weight of memory that becomes short, or is there again. Unless this is 0, both sides have [`HEAP_RESERVE`](Self::HEAP_RESERVE) as
+    /// Weight of memory that runs out, or is there again. Unless this is 0, both sides have [`MEMORY_RESERVE`](Self::MEMORY_RESERVE) as
     /// [`Limits::memory_reserve`](mcp_proto::Limits::memory_reserve), and all else of their limits is the default, or that of a tiny device.
     ///
     /// Memory is the program's: its allocator refuses what is as large as the reserve while the world has
-    /// [said](crate::Application::set_heap_full) so. Without such an allocator nothing happens.
-    shortage: u32,
+    /// [said](crate::Application::set_out_of_memory) so. Without such an allocator nothing happens.
+    out_of_memory: u32,
     /// Whether each exchange over HTTP is the bytes of HTTP/1.1 on a connection of its own, so that heads are cut, too. Otherwise a head
     /// arrives whole.
     http1: bool,
@@ -109,9 +109,9 @@ plan! {
 }
 
 impl Plan {
-    /// Bytes that both sides want to be free before they take a request, in a world where memory may be [short](field@Self::shortage): more
-    /// than a world itself ever needs in one piece.
-    pub const HEAP_RESERVE: usize = 1 << 30;
+    /// Bytes that both sides want to be free before they take, answer or send anything, in a world where memory may
+    /// [run out](field@Self::out_of_memory): more than a world itself ever needs in one piece.
+    pub const MEMORY_RESERVE: usize = 1 << 30;
 
     /// Two clients without faults.
     pub const CALM: Self = Self { clients: 2, steps: 120, changes: 5, ..Self::new() };
@@ -132,7 +132,7 @@ impl Plan {
         questions: 5,
         tasks: 4,
         tight: false,
-        shortage: 0,
+        out_of_memory: 0,
         http1: false,
         #[cfg(feature = "events")]
         events: 0,
@@ -182,7 +182,7 @@ impl Plan {
             questions: 0,
             tasks: 0,
             tight: false,
-            shortage: 0,
+            out_of_memory: 0,
             http1: false,
             #[cfg(feature = "events")]
             events: 0,

@@ -70,9 +70,10 @@ pub trait Application {
     ///
     /// The reason why it cannot be the result of this call.
     fn check(&self, mark: &str, result: &RawJson) -> Result<(), String>;
-    /// Lets the allocator of this thread refuse what is as large as [`Plan::HEAP_RESERVE`], or no longer
-    /// ([`Plan::shortage`](field@Plan::shortage)). Does nothing unless the program has such an allocator, and says so here.
-    fn set_heap_full(&mut self, _is_full: bool) {}
+    /// Lets the allocator of this thread refuse what is as large as [`Plan::MEMORY_RESERVE`], or no longer
+    /// ([`Plan::out_of_memory`](field@Plan::out_of_memory)). Does nothing unless the program has such an allocator, and tells it here.
+    /// A program that drops a world before its end tells it that memory is there again.
+    fn set_out_of_memory(&mut self, _is_out: bool) {}
 }
 
 /// One participant, as a column of the log.
@@ -264,7 +265,7 @@ pub enum What {
         event: String,
     },
     /// A follower was told that events may be missing.
-    Missed {
+    Gap {
         /// Name of the follower.
         follower: String,
         /// The reason.
@@ -429,7 +430,7 @@ pub struct World<A> {
     /// When the clients of a network hang up that has no faults any more.
     settle_at: Option<Instant>,
     has_hung_up: bool,
-    is_heap_full: bool,
+    is_out_of_memory: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -468,8 +469,8 @@ enum Action {
     Reply,
     /// A request becomes a task.
     BeginTask,
-    /// Memory becomes short, or is there again.
-    Shorten,
+    /// Memory runs out, or is there again.
+    MemoryEnds,
     #[cfg(feature = "events")]
     Events,
 }
@@ -494,10 +495,10 @@ impl<A: Application> World<A> {
         {
             server = events::configure(&plan, server);
         }
-        if plan.tight || plan.shortage > 0 {
+        if plan.tight || plan.out_of_memory > 0 {
             let mut limits = if plan.tight { Limits::tiny() } else { Limits::default() };
-            if plan.shortage > 0 {
-                limits.memory_reserve = Plan::HEAP_RESERVE;
+            if plan.out_of_memory > 0 {
+                limits.memory_reserve = Plan::MEMORY_RESERVE;
             }
             (client, server) = (client.limits(limits.clone()), server.limits(limits));
         }
@@ -521,7 +522,7 @@ impl<A: Application> World<A> {
             events: events::Events::new(&plan),
             settle_at: None,
             has_hung_up: false,
-            is_heap_full: false,
+            is_out_of_memory: false,
         };
         if plan.binding != Binding::Pipe {
             world.network = Some(Network::new(plan.binding, &world.server_config, plan.tasks > 0));
@@ -619,7 +620,7 @@ impl<A: Application> World<A> {
         };
         drop(quiet);
         // After a panic, which may have come meanwhile.
-        self.set_heap_full(false);
+        self.set_out_of_memory(false);
         let violation = match panic {
             Some(payload) => {
                 let text = payload.downcast_ref::<String>().map(String::as_str);
@@ -647,7 +648,7 @@ impl<A: Application> World<A> {
                     (self.connections[n].client_reads, self.connections[n].server_reads) = (true, true);
                 }
                 self.calm_network();
-                self.set_heap_full(false);
+                self.set_out_of_memory(false);
                 self.flush_until = self.now + FLUSH_TIME;
                 self.phase = Phase::Flushing;
             }
@@ -763,7 +764,7 @@ impl<A: Application> World<A> {
             (plan.questions, Action::Ask),
             (2 * plan.questions, Action::Reply),
             (plan.tasks, Action::BeginTask),
-            (plan.shortage, Action::Shorten),
+            (plan.out_of_memory, Action::MemoryEnds),
             #[cfg(feature = "events")]
             (plan.events, Action::Events),
         ];
@@ -840,16 +841,16 @@ impl<A: Application> World<A> {
             Action::BeginTask => self.begin_task(n),
             #[cfg(feature = "events")]
             Action::Events => self.act_on_events(n),
-            Action::Shorten => self.set_heap_full(!self.is_heap_full),
+            Action::MemoryEnds => self.set_out_of_memory(!self.is_out_of_memory),
         }
     }
 
-    fn set_heap_full(&mut self, is_full: bool) {
-        if self.is_heap_full != is_full {
-            let text = if is_full { "memory is short" } else { "memory is there again" };
+    fn set_out_of_memory(&mut self, is_out: bool) {
+        if self.is_out_of_memory != is_out {
+            let text = if is_out { "out of memory" } else { "memory is there again" };
             self.record(Lane::World, What::Fault { text: text.to_owned() });
-            self.is_heap_full = is_full;
-            self.application.set_heap_full(is_full);
+            self.is_out_of_memory = is_out;
+            self.application.set_out_of_memory(is_out);
         }
     }
 

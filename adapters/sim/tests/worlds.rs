@@ -414,7 +414,7 @@ fn events_are_followed_in_each_way_and_meet_each_fault() {
             for entry in World::new(seed, plan, Marks::ALL).run().log {
                 let (what, follower) = match entry.what {
                     What::HandedOut { follower, .. } => ("handed out", follower),
-                    What::Missed { follower, .. } => ("missed", follower),
+                    What::Gap { follower, .. } => ("gap", follower),
                     What::Unfollowed { follower, .. } => ("unfollowed", follower),
                     What::Posted { is_last: true, .. } => ("given up", String::new()),
                     What::Fault { text } if text == "the store of events is lost" => ("lost", String::new()),
@@ -432,8 +432,12 @@ fn events_are_followed_in_each_way_and_meet_each_fault() {
         for way in ["polls", "streams", "webhook"] {
             assert!(count("handed out", way) > 20, "{way}: {counts:?}");
         }
-        assert!(count("missed", "polls") + count("missed", "streams") > 2, "{counts:?}");
+        assert!(
+            count("gap", "polls") + count("gap", "streams") > 2 && count("gap", "webhook") > 0,
+            "{counts:?}"
+        );
         assert!(count("unfollowed", "webhook") > 0 && count("lost", "") > 2, "{counts:?}");
+        assert!(count("given up", "") > 0, "{counts:?}");
         for text in ["is replayed: 2", "another body: 401", "another time: 401", "a stranger signs: 401"] {
             assert!(forged.contains(text), "{text} in {plan:?}");
         }

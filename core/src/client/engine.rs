@@ -59,7 +59,8 @@ impl Engine {
 
     /// Opens the channel and starts the negotiation.
     ///
-    /// An engine has one channel at a time. While it is open, this returns the same id.
+    /// An engine has one channel at a time. While it is open, this returns the same id. It is closed at once, with
+    /// [`Fault::OutOfMemory`](crate::Fault::OutOfMemory), if there is no memory for its first message, and no other one can follow.
     pub fn open_channel(&mut self, now: Instant) -> ChannelId {
         self.common.endpoint.tick(now);
         if let Some(main) = self.common.main_channel {

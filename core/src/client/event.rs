@@ -91,7 +91,8 @@ pub enum Event {
     /// The server has acknowledged a subscription and reports changes from now on.
     ///
     /// Over HTTP, a subscription that had to be renewed is reported again. Changes in between may have been missed, so all
-    /// that it covers is reported as [changed](Self::Changed).
+    /// that it covers is reported as [changed](Self::Changed). A resource that could not be renewed, because a limit was reached, is
+    /// missing in `honoured`: subscribe to it anew.
     Subscribed {
         /// The subscription.
         key: SubscriptionKey,

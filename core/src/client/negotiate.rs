@@ -297,7 +297,8 @@ impl Negotiation {
             || is_last;
         let wait = if is_only_option { limits.init_timeout } else { limits.probe_timeout };
         common.arm_negotiation_timeout(wait);
-        unsent.unwrap_or(NegotiationStep::Wait)
+        // Otherwise `initialize` follows.
+        unsent.filter(|_| is_only_option).unwrap_or(NegotiationStep::Wait)
     }
 
     /// Sends `initialize` (LIFE-001, LIFE-002, VER-001, VER-002).
@@ -721,11 +722,15 @@ mod tests {
             NegotiationStep::Close(fault) => fault.to_string(),
             other => panic!("{other:?}"),
         };
-        let mut common = CommonState::new(Arc::new(Config::new("test", "1")));
-        common.main_channel = Some(common.endpoint.open_channel(false, ()));
-        exhaust(&mut common);
-        let step = Negotiation::new().begin(&mut common);
-        assert_eq!(end(step), "not enough memory to send `server/discover`");
+        for versions in [VersionSet::MODERN, VersionSet::ALL] {
+            let mut common = CommonState::new(Arc::new(Config::new("test", "1").versions(versions)));
+            common.main_channel = Some(common.endpoint.open_channel(false, ()));
+            exhaust(&mut common);
+            match (versions, Negotiation::new().begin(&mut common)) {
+                (VersionSet::ALL, NegotiationStep::Wait) => {}
+                (_, step) => assert_eq!(end(step), "not enough memory to send `server/discover`"),
+            }
+        }
 
         let (mut negotiation, mut common) = begun(Config::new("test", "1"));
         exhaust(&mut common);

@@ -472,6 +472,20 @@ mod tests {
         assert!(!text.contains("77, 77"));
     }
 
+    // Processes that share their keys open what another one has sealed.
+    #[test]
+    fn keys_and_bounds_of_the_program_stay_as_they_are() {
+        let config = Config::new("s", "1").seal(crate::seal::Keys::new([1; 32]), <_>::default());
+        let config = config.seal_by_default(|| panic!("there are keys"));
+        let config = config.seal_lazily(|| panic!("there are keys"));
+        assert!(config.sealer.is_some() && config.seed.is_none());
+        let limits = |max_memory| Limits { max_memory, ..Limits::default() };
+        for (named, taken) in [(Some(100 << 20), true), (None, false)] {
+            let config = Config::new("s", "1").limits(limits(named)).max_memory_by_default(1 << 20);
+            assert_eq!(config.settings.memory.takes_new(2 << 20), taken, "{named:?}");
+        }
+    }
+
     #[test]
     fn declared_capabilities_are_returned() {
         let capabilities = Capabilities::new().with(Capability::Tools);

@@ -38,6 +38,8 @@ pub struct Subscribe {
     /// Position from which the caller will publish, if this is a new subscription (EVT-078).
     pub cursor: Option<String>,
     /// Whether events before that position were skipped, if this is a new subscription (EVT-144).
+    ///
+    /// The answer tells it, and so does a `gap`, or the next refresh of a profile without control envelopes: the answer may be lost.
     pub truncated: bool,
     /// What is written to this subscriber, if this is a new subscription.
     pub profile: Profile,

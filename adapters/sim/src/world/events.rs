@@ -690,7 +690,7 @@ impl<A: Application> World<A> {
     fn report_missing(&mut self, following: &mut Following, reason: GapReason) {
         following.missing.clear();
         let (follower, reason) = (following.name.clone(), format!("{reason:?}"));
-        self.record(Lane::Client(following.lane), What::Missed { follower, reason });
+        self.record(Lane::Client(following.lane), What::Gap { follower, reason });
     }
 }
 

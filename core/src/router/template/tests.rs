@@ -185,6 +185,7 @@ fn variable_with_path_traversal_is_refused() {
     let two = template("file:///{a}{b}");
     let query = template("x://s{?path}");
     let searched = template("file:///{a}{b}{?q}{#f}");
+    let list = template("file:/{/path*}");
     for (template, uri, why) in [
         (&files, "file:///../etc/passwd", Traversal),
         (&files, "file:///a/../../etc/passwd", Traversal),
@@ -203,6 +204,9 @@ fn variable_with_path_traversal_is_refused() {
         (&searched, "file:///..#1", Traversal),
         (&query, "x://s?path=..%2Fetc", Traversal),
         (&query, "x://s?path=/etc", Absolute),
+        (&list, "file://a/b%00", Nul),
+        (&list, "file://a/C:x", Absolute),
+        (&list, "file://a/%5Cb", EncodedSlash),
     ] {
         assert_eq!(
             template.match_uri(uri, VariablePolicy::default()),

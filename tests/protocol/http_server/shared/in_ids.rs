@@ -132,6 +132,25 @@ fn session_is_taken_up_by_each_process_from_its_id() {
     }
 }
 
+// covers: HTTP-064, BATCH-007, BATCH-010
+#[test]
+fn batch_takes_a_session_up_and_ends_its_handshake() {
+    let [mut a, mut b] = [0, 1].map(|n| process(n, Config::new()));
+    let id = begin(&mut a, "2025-03-26");
+    let ping = legacy_request(5, "ping", "");
+    let x = post(&mut b, &id, &format!("[{ping},{}]", legacy_request(6, "tools/call", ECHO_PARAMS)));
+    // The notification of the other process is not waited for.
+    let running =
+        call(&mut b, &mut |event| assert!(matches!(event, Event::SessionOpened { .. }), "{event:?}"));
+    answer_call(&mut b, &running);
+    let response = b.response(x);
+    let answers = response.message();
+    let mut ids: Vec<_> = answers.as_array().into_iter().flatten().filter_map(|m| m["id"].as_u64()).collect();
+    ids.sort_unstable();
+    assert!(response.is_complete && ids == [5, 6], "{response:?}");
+    assert!(complete_call(&mut b, &id, 7).is_empty());
+}
+
 // covers: HTTP-075
 #[test]
 fn client_cannot_end_a_session_that_other_processes_would_go_on_with() {

@@ -598,6 +598,20 @@ fn call_of_a_session_that_ends_does_not_wait_for_the_store() {
     }
 }
 
+// covers: HTTP-070
+#[test]
+fn call_of_a_session_that_ends_while_its_message_is_stored_leaves_nothing_there() {
+    for ends_at in [1, 0] {
+        let (mut all, id) = cluster(2);
+        all.held = Some(Vec::new());
+        let x = all.post(1, &id, &legacy_request(77, "tools/call", ECHO_PARAMS));
+        all.delete(ends_at, &id);
+        all.answer_held();
+        assert_eq!(all.processes[1].response(x).status, 404);
+        assert!(all.kept.is_empty() && !has_call(&mut all, 1), "ended at {ends_at}");
+    }
+}
+
 #[test]
 fn only_a_cancellation_cancels_a_call_elsewhere() {
     let (mut all, id) = cluster(2);

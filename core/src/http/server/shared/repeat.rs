@@ -195,20 +195,22 @@ fn name_of(server: &mut Server, key: Key) -> Option<KeptCall> {
     Some(KeptCall { process: number / NUMBERS, request: String::from(&**request) })
 }
 
-/// Goes on with a request whose message is in the store, or whose call cannot be repeated.
-pub(super) fn go_on(server: &mut Server, key: Key, is_stored: bool) {
-    let Some(x) = server.exchanges.get_mut(key) else { return };
+/// Goes on with a request whose message is in the store, or whose call cannot be repeated. Returns false if its session has ended
+/// meanwhile.
+pub(super) fn go_on(server: &mut Server, key: Key, is_stored: bool) -> bool {
+    let Some(x) = server.exchanges.get_mut(key) else { return false };
     x.repeat = if is_stored { RepeatState::Stored } else { RepeatState::Never };
     x.phase = RequestPhase::ReceivingBody;
     server.proceed(key);
     let is_refused = |x: &&mut ServerExchange| x.repeat == RepeatState::Stored && x.stream.is_none();
-    let Some(x) = server.exchanges.get_mut(key).filter(is_refused) else { return };
+    let Some(x) = server.exchanges.get_mut(key).filter(is_refused) else { return true };
     x.repeat = RepeatState::Never;
-    let SessionLookup::Session(session) = server.find_session(key) else { return };
+    let SessionLookup::Session(session) = server.find_session(key) else { return false };
     let id = id_of(server, session);
     if let Some(call) = name_of(server, key) {
         report(server, SharedSessionEvent::CallAnswered { exchange: ExchangeId(key), id, call });
     }
+    true
 }
 
 /// Takes a cancellation of a request that does not run here. Returns whether the request waits here for its message to be stored:
@@ -330,7 +332,7 @@ pub(super) fn seek(server: &mut Server, key: Key) {
 /// Ends a wait for the store.
 pub(super) fn expire(server: &mut Server, key: Key) {
     match server.exchanges.get(key).map(|x| x.repeat) {
-        Some(RepeatState::Storing) => go_on(server, key, false),
+        Some(RepeatState::Storing) => _ = go_on(server, key, false),
         // Its message may be in the store still. A process takes it over only for a client that has not got the answer.
         Some(RepeatState::Removing) => release_answer(server, key),
         Some(RepeatState::Sought) => {
@@ -427,15 +429,13 @@ impl SharedSessions<'_> {
     /// Lets a request go on whose call was to be [kept](SharedSessionEvent::KeepCall). If it is not in the store, it is not
     /// repeated.
     ///
-    /// Returns whether the call runs. Otherwise its client is gone, or the store was waited for in vain: remove it from there.
+    /// Returns whether the call runs, or [`CallAnswered`](SharedSessionEvent::CallAnswered) follows. Otherwise its client is gone, its
+    /// session has ended, or the store was waited for in vain: remove it from there.
     pub fn call_kept(&mut self, now: Instant, exchange: ExchangeId, is_stored: bool) -> bool {
         self.server.tick(now);
         let x = self.server.exchanges.get(exchange.0).filter(|x| x.repeat == RepeatState::Storing);
         let is_waiting = x.is_some_and(|x| x.phase == RequestPhase::Loading);
-        if is_waiting {
-            go_on(self.server, exchange.0, is_stored);
-        }
-        is_waiting
+        is_waiting && go_on(self.server, exchange.0, is_stored)
     }
 
     /// Lets the [answer](SharedSessionEvent::CallAnswered) of a call go. If another process has taken the call over, the answer is
