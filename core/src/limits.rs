@@ -339,6 +339,14 @@ impl Limits {
         }
     }
 
+    /// Returns bounds under which no message has memory.
+    #[cfg(test)]
+    #[cfg(feature = "client")]
+    pub(crate) fn without_memory() -> Self {
+        let none = usize::MAX / 4;
+        Self { memory_reserve: none, max_uri: none, max_id: none, ..Self::default() }
+    }
+
     /// Returns whether a request has to be refused because `bytes` and the reserve are not free.
     pub(crate) fn is_out_of_memory(&self, bytes: usize) -> bool {
         self.memory_reserve > 0 && !memory::is_available(self.memory_reserve.saturating_add(bytes))

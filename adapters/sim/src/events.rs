@@ -19,10 +19,10 @@ pub(crate) const LOG_EVENTS: usize = 8;
 /// Text of the fault after which a server that is started again knows no event, no position and no subscription.
 pub(crate) const STORE_LOST: &str = "the store of events is lost";
 
-/// What precedes the text of a secret of a webhook.
+/// The prefix of the secret of a webhook.
 const SECRET: &str = "whsec_";
 
-/// Who follows the events of an audience.
+/// A client that follows the events of an audience.
 struct Follower<'l> {
     lane: Lane,
     audience: &'l str,

@@ -291,7 +291,7 @@ pub enum What {
     },
     /// A stranger sent a delivery to the receiver of webhooks.
     Forged {
-        /// What it is, and the status of the answer.
+        /// The kind of forgery, and the status of the answer.
         text: String,
         /// Whether the receiver took it although no server has signed it, or not lately.
         is_taken: bool,

@@ -643,13 +643,6 @@ mod tests {
         Some(serde_json::from_slice(&message).expect("JSON"))
     }
 
-    /// Leaves no memory for any answer.
-    fn exhaust(engine: &mut Engine) {
-        let none = usize::MAX / 4;
-        engine.common.endpoint.limits =
-            Arc::new(Limits { memory_reserve: none, max_id: none, ..Limits::default() });
-    }
-
     #[test]
     fn error_that_had_no_memory_is_sent_before_the_next_event() {
         let (mut engine, channel) = bounded();
@@ -658,7 +651,7 @@ mod tests {
         let mut events = core::iter::from_fn(|| engine.poll_event(NOW));
         let question = |event| if let Event::Input(input) = event { Some(input) } else { None };
         let input = events.find_map(question).expect("a question");
-        exhaust(&mut engine);
+        engine.common.endpoint.limits = Arc::new(Limits::without_memory());
         engine.refuse(NOW, input.id, &RpcError::new(-1, "no")).expect("open");
         assert!(engine.poll_event(NOW).is_none() && sent(&mut engine, channel).is_none());
         engine.common.endpoint.limits = Arc::new(Limits { memory_reserve: 1, ..Limits::default() });
@@ -705,12 +698,12 @@ mod tests {
     fn messages_wait_for_memory_while_answers_are_unread() {
         let (mut engine, channel) = bounded();
         engine.list_tools(NOW, None, &CallOptions::new()).expect("room");
-        exhaust(&mut engine);
+        engine.common.endpoint.limits = Arc::new(Limits::without_memory());
         assert!(engine.can_answer(channel), "an answer of the server may free memory");
         engine.common.endpoint.limits = Arc::new(Limits { memory_reserve: 1, ..Limits::default() });
         feed(&mut engine, channel, &json!({"jsonrpc": "2.0", "id": "p", "method": "ping"}));
         assert!(engine.can_answer(channel));
-        exhaust(&mut engine);
+        engine.common.endpoint.limits = Arc::new(Limits::without_memory());
         assert!(!engine.can_answer(channel));
         while sent(&mut engine, channel).is_some() {}
         assert!(engine.can_answer(channel));

@@ -708,13 +708,6 @@ mod tests {
         assert!(matches!(step, NegotiationStep::Ready(_)), "{step:?}");
     }
 
-    /// Leaves no memory for any message.
-    fn exhaust(common: &mut CommonState) {
-        let none = usize::MAX / 4;
-        common.endpoint.limits =
-            Arc::new(Limits { memory_reserve: none, max_uri: none, max_id: none, ..Limits::default() });
-    }
-
     /// A handshake that goes on in silence would end with "no answer in time", of a message that was never sent.
     #[test]
     fn message_that_has_no_memory_ends_the_negotiation() {
@@ -725,7 +718,7 @@ mod tests {
         for versions in [VersionSet::MODERN, VersionSet::ALL] {
             let mut common = CommonState::new(Arc::new(Config::new("test", "1").versions(versions)));
             common.main_channel = Some(common.endpoint.open_channel(false, ()));
-            exhaust(&mut common);
+            common.endpoint.limits = Arc::new(Limits::without_memory());
             match (versions, Negotiation::new().begin(&mut common)) {
                 (VersionSet::ALL, NegotiationStep::Wait) => {}
                 (_, step) => assert_eq!(end(step), "not enough memory to send `server/discover`"),
@@ -733,13 +726,13 @@ mod tests {
         }
 
         let (mut negotiation, mut common) = begun(Config::new("test", "1"));
-        exhaust(&mut common);
+        common.endpoint.limits = Arc::new(Limits::without_memory());
         let step = negotiation.handle_timeout(&mut common);
         assert_eq!(end(step), "not enough memory to send `initialize`");
 
         let (mut negotiation, mut common) = begun(Config::new("test", "1").versions(VersionSet::LEGACY));
         let (key, purpose) = pending(&common)[0];
-        exhaust(&mut common);
+        common.endpoint.limits = Arc::new(Limits::without_memory());
         let initialized = result(
             r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#,
         );

@@ -250,8 +250,7 @@ fn resource_whose_subscription_is_not_renewed_is_not_acknowledged() {
         subs.resource_answered(&mut common, call, resource, false);
     }
     while common.events.pop_front().is_some() {}
-    let none = usize::MAX / 4;
-    common.endpoint.limits = Arc::new(Limits { memory_reserve: none, max_id: none, ..Limits::default() });
+    common.endpoint.limits = Arc::new(Limits::without_memory());
     subs.renew_resources(&mut common, main);
     check(&subs);
     for key in keys {

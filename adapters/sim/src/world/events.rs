@@ -69,7 +69,7 @@ fn subscription_config() -> SubscriptionConfig {
     config
 }
 
-/// What becomes of a delivery on its way.
+/// The fate of a delivery on its way.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Arrives,
@@ -121,7 +121,7 @@ enum Machine {
     Webhook(Box<WebhookSubscription>),
 }
 
-/// What a call is for.
+/// The purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     List,

@@ -26,11 +26,11 @@ pub(super) struct Http1 {
     to_server: ByteStream,
     to_client: ByteStream,
     is_end_delivered: bool,
-    /// What one end has written and the other one cannot read.
+    /// The fault of the end that cannot read what the other one has written.
     fault: Option<ConnectionFault>,
 }
 
-/// What a server has written.
+/// A part of a response that a server has written.
 #[derive(Debug)]
 pub(super) enum Written {
     Head { status: u16, fields: Vec<(String, Vec<u8>)> },

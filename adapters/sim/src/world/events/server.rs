@@ -36,7 +36,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Longer than any world.
 const FOR_EVER: Duration = Duration::from_secs(1 << 32);
 
-/// What is written to every client. Those with a handshake have polls and webhooks.
+/// Returns the profile of every client. Those with a handshake have polls and webhooks.
 fn profile() -> Profile {
     let mut profile = Profile::SEP;
     profile.is_legacy_allowed = true;
@@ -72,6 +72,12 @@ impl Audience {
     /// Returns the arguments of a subscription.
     pub(super) fn arguments(&self) -> RawJson {
         RawJson::new(format!(r#"{{"topic":{}}}"#, self.topic)).expect("an object")
+    }
+
+    /// Returns the key of a subscription that is delivered to a URL.
+    fn subscription_key(&self, url: &str) -> Result<SubscriptionKey, RpcError> {
+        SubscriptionKey::new(&*self.principal, url, &*self.name, &self.arguments())
+            .map_err(|error| RpcError::invalid_params(error.to_string()))
     }
 
     /// Returns an event for this audience.
@@ -393,9 +399,7 @@ impl EventServer {
     ) -> Result<(), RpcError> {
         let params: SubscribeEventsParams<'_> = call.parse()?;
         let audience = Audience::read(principal, &params.name, params.arguments.as_ref())?;
-        let url = &*params.delivery.url.0;
-        let key = SubscriptionKey::new(principal, url, &*params.name, &audience.arguments())
-            .map_err(|error| RpcError::invalid_params(error.to_string()))?;
+        let key = audience.subscription_key(&params.delivery.url.0)?;
         let cursor = params.cursor.as_ref().map(AsRef::as_ref);
         let resume = self
             .source
@@ -439,9 +443,7 @@ impl EventServer {
     ) -> Result<(), RpcError> {
         let params: UnsubscribeEventsParams<'_> = call.parse()?;
         let audience = Audience::read(principal, &params.name, params.arguments.as_ref())?;
-        let url = &*params.delivery.url.0;
-        let key = SubscriptionKey::new(principal, url, &*params.name, &audience.arguments())
-            .map_err(|error| RpcError::invalid_params(error.to_string()))?;
+        let key = audience.subscription_key(&params.delivery.url.0)?;
         if let Some(handle) = self.deliveries.find(&key) {
             self.subscribers.remove(&handle);
         }
@@ -485,7 +487,7 @@ impl EventServer {
                         self.keep(store);
                         complete(now, engine, call, &result);
                     }
-                    // Its caller has gone, and nobody else has the subscription.
+                    // The client that asked for it has gone, and no other call uses it.
                     None if !self.subscribers.contains_key(&grant.subscription) => {
                         if let Some(key) = self.deliveries.key(grant.subscription).cloned() {
                             let _ = self.deliveries.unsubscribe(&key, &profile());
@@ -556,7 +558,7 @@ impl EventServer {
                 let params = StreamErrorParams::new(error.to_object(&profile())).meta(meta);
                 engine.notify(now, *channel, wire::ERROR, Some(&params))
             }
-            // No type is removed here, and nobody loses access.
+            // `Terminated`: no type is removed here, and no client loses access.
             _ => Err(UseError::Stale),
         }
     }
