@@ -166,6 +166,21 @@ fn known_keys_are_used_while_the_authorization_server_hangs() {
 const FAILURE_PAUSE_SECS: u64 = 10;
 
 #[test]
+fn failed_attempt_to_fetch_a_new_key_does_not_count_as_its_absence() {
+    let (old, new) = (SigningKey::p256(), SigningKey::p256());
+    let keys_url = "https://login.example.com/keys";
+    let web = Web::with_keys(&[old.jwk_with_id("old")]);
+    let (validator, time) = jwt_validator(&web);
+    assert!(validate(&validator, &old.token("old", &claims())).is_ok());
+    web.answer_text(keys_url, 500, Vec::new());
+    let token = new.token("new", &claims());
+    assert_eq!(validate(&validator, &token), Err(Denial::Unavailable));
+    time.fetch_add(FAILURE_PAUSE_SECS, Ordering::SeqCst);
+    web.answer(keys_url, 200, &json!({"keys": [old.jwk_with_id("old"), new.jwk_with_id("new")]}));
+    assert!(validate(&validator, &token).is_ok());
+}
+
+#[test]
 fn failures_of_the_authorization_server_are_reported_to_the_application() {
     let key = SigningKey::p256();
     let token = key.token("k", &claims());
