@@ -49,7 +49,7 @@ try {
     // A page at each width has no line that is wider than it, whatever is open.
     for (const width of [360, 800, 1280]) {
         await browser.resize(width, 800);
-        for (const fragment of ["", "seed=2&faults=all&clients=4&steps=300&at=200", "planted=1&reduced=1&client=legacy", "binding=http&seed=2&faults=all&clients=2&steps=400&at=150"]) {
+        for (const fragment of ["", "seed=2&faults=all&clients=4&steps=300&at=200", "planted=1&reduced=1&client=legacy", "binding=http&seed=2&faults=all&clients=2&steps=400&at=150", "binding=http-sse&seed=2&faults=all,http1&clients=2&steps=400&at=150", "binding=http&seed=2&faults=all,events&clients=2&steps=400&at=150"]) {
             await open(fragment);
             // The newest row is in sight, above the buttons.
             const [rows, buttons] = await browser.evaluate(`["#scroll", "nav"].map(one => document.querySelector(one).getBoundingClientRect())
@@ -126,6 +126,23 @@ try {
     assert.equal(arrows, messages);
     assert.match(await browser.evaluate("byId('summary').textContent"), /seed 6, http, /);
 
+    // Events have signs of their own, on each binding that has them.
+    for (const binding of ["stdio", "http"]) {
+        await open(`seed=3&binding=${binding}&faults=events&clients=2&steps=300`);
+        await click("end");
+        for (const kind of ["published", "handed-out", "posted"]) {
+            assert.ok(await browser.evaluate(`document.querySelectorAll("#rows .${kind}:not([hidden]) use[href='#${kind}']").length`) > 1, `${kind} over ${binding}`);
+        }
+        await browser.evaluate("document.querySelector('#rows .posted button').click()");
+        assert.match(await browser.evaluate("byId('json').textContent"), /webhook-signature/i);
+        await picture(`events-${binding}`);
+    }
+    // HTTP+SSE names the URL for messages on its stream.
+    await open("seed=6&binding=http-sse&client=legacy");
+    await click("end");
+    assert.match(await browser.evaluate("byId('rows').innerText"), /names the URL for messages/);
+    await picture("http-sse");
+
     // A message is shown in full.
     await open("seed=1&at=91");
     await browser.evaluate("document.querySelector('#rows .sent button').click()");
@@ -139,6 +156,14 @@ try {
         await fits(`#${fragment.slice(0, 40)}`);
         await unbroken();
     }
+
+    // All faults are those of the same world: the button and the address agree, and the summary says so.
+    await open("seed=1");
+    await click("storm");
+    const faults = await browser.evaluate("world.settings.faults");
+    await open("seed=1&faults=all");
+    assert.deepEqual(await browser.evaluate("world.settings.faults"), faults);
+    assert.match(await browser.evaluate("byId('summary').textContent"), /, all faults$/);
 
     // A search finds nothing in a sound world until it is stopped, and the planted bug otherwise.
     await open("seed=1&faults=all");
@@ -179,6 +204,8 @@ try {
             await browser.resize(width, 900);
             await open(`binding=http&seed=9&client=legacy&faults=all&clients=${clients}&steps=400&at=195`);
             await picture(`http-${value}-${width}`);
+            await open(`binding=http&seed=2&faults=all,events&clients=${clients}&steps=400&at=150`);
+            await picture(`events-${value}-${width}`);
         }
     }
 } finally {

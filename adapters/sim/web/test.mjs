@@ -38,6 +38,8 @@ const worlds = [
     "binding=http-sse",
     "binding=http-sse&seed=2&faults=all&clients=3&steps=400",
     "binding=http-sse&seed=6&faults=all,tight,http1&clients=4&steps=300",
+    "seed=3&faults=all,events&clients=2&steps=300",
+    "binding=http&seed=2&faults=all,events&clients=3&steps=400",
 ];
 let breaks = 0;
 const kinds = new Map();
@@ -65,7 +67,7 @@ for (const text of worlds) {
     if (!here.warnings.length) assert.deepEqual(numbers("sent", "injected", "repeated"), numbers("arrived", "lost"), text);
 }
 assert.ok(breaks > 0, "no message is lost by a link that breaks");
-for (const kind of ["requested", "responded", "streamed", "finished", "broken", "resumed", "repeated", "stranger", "postponed", "replied"]) {
+for (const kind of ["requested", "responded", "streamed", "finished", "broken", "resumed", "repeated", "stranger", "postponed", "replied", "published", "followed", "handed-out", "gap", "posted"]) {
     assert.ok(kinds.get(kind) > 1, `${kinds.get(kind)} rows of the kind ${kind}`);
 }
 

@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use mcp_proto::VersionSet;
 use mcp_sim::{Application, Failure, INVARIANTS, Log, World};
 use serde_json::{Value, json};
-use settings::{FAULTS, Settings};
+use settings::{FAULTS, Settings, VARIANTS};
 use timeline::Timeline;
 
 /// Seeds that one call of `search` runs, so that a page stays responsive.
@@ -139,11 +139,11 @@ pub fn search_fragment(fragment: &str) -> String {
     answer.to_string()
 }
 
-/// Returns what a page offers: the revisions and the faults.
+/// Returns what a page offers: the revisions, the faults, and which of them are not meant by "all".
 fn choices(_fragment: &str) -> String {
     let revisions: Vec<_> = VersionSet::ALL.iter().map(mcp_proto::Version::as_str).collect();
     let faults = FAULTS.map(|(name, _)| name);
-    json!({"revisions": revisions, "faults": faults}).to_string()
+    json!({"revisions": revisions, "faults": faults, "variants": VARIANTS}).to_string()
 }
 
 thread_local! {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 type Fault = (&'static str, fn(&mut Plan));
 
 /// The faults, by their names in a fragment.
-pub(crate) const FAULTS: [Fault; 13] = [
+pub(crate) const FAULTS: [Fault; 14] = [
     ("delay", |plan| plan.delay = Plan::STORM.delay),
     ("cuts", |plan| plan.cuts = true),
     ("reset", |plan| plan.reset = storm(plan).reset),
@@ -22,7 +22,11 @@ pub(crate) const FAULTS: [Fault; 13] = [
     ("tasks", |plan| plan.tasks = Plan::STORM.tasks),
     ("tight", |plan| plan.tight = true),
     ("http1", |plan| plan.http1 = true),
+    ("events", |plan| plan.events = Plan::EVENTS.events),
 ];
+
+/// Those that make another world, and not one with a fault more: `all` leaves them out.
+pub(crate) const VARIANTS: [&str; 3] = ["tight", "http1", "events"];
 
 /// Returns the plan with every fault of a binding.
 fn storm(plan: &Plan) -> Plan {
@@ -170,8 +174,7 @@ impl Settings {
         for name in value.split([',', '+']).filter(|name| !name.is_empty() && *name != "none").take(32) {
             let mut is_known = name == "all";
             for (fault, _) in FAULTS {
-                // A tight world, and one with the bytes of HTTP/1.1, is another world, not a fault more.
-                if fault == name || (name == "all" && !matches!(fault, "tight" | "http1")) {
+                if fault == name || (name == "all" && !VARIANTS.contains(&fault)) {
                     if !self.faults.contains(&fault) {
                         self.faults.push(fault);
                     }

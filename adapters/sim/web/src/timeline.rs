@@ -182,6 +182,23 @@ fn describe(what: &What) -> (&'static str, String) {
             ("phase", format!("the server without clients has {exchanges} exchanges and {sessions} sessions"))
         }
         What::Released { memory } => ("phase", format!("{memory} bytes are still held")),
+        What::Published { event, audience } => ("published", format!("{event} is published: {audience}")),
+        What::Followed { follower, audience, .. } => ("followed", format!("{follower} begins: {audience}")),
+        What::Positioned { follower } => ("positioned", format!("{follower} has a position")),
+        What::HandedOut { follower, event } => ("handed-out", format!("{follower} gets {event}")),
+        What::Gap { follower, reason } => {
+            ("gap", format!("{follower} may miss events: {}", reason.to_lowercase()))
+        }
+        What::Unfollowed { follower, error: None } => ("unfollowed", format!("{follower} ends")),
+        What::Unfollowed { follower, error: Some(error) } => ("mistake", format!("{follower} ends: {error}")),
+        What::Posted { target, is_last, .. } => {
+            ("posted", format!("delivery to {target}{}", if *is_last { ", the last attempt" } else { "" }))
+        }
+        What::Forged { text, is_taken: false } => {
+            ("stranger", format!("a stranger forges a delivery: {text}"))
+        }
+        What::Forged { text, .. } => ("mistake", format!("a forged delivery is taken: {text}")),
+        What::CaughtUp => ("phase", "followers have what they were promised".to_owned()),
         // The log may get more.
         other => ("event", format!("{other:?}")),
     }
@@ -201,6 +218,7 @@ fn details(what: &What) -> Option<String> {
             Some(format!("requests {}", requests.join(", ")))
         }
         What::Requested { resumes, .. } => resumes.clone(),
+        What::Posted { head, body, .. } => Some(format!("{head}\n\n{body}")),
         What::Event { text } | What::Fault { text } | What::Overheard { text, .. } => Some(text.clone()),
         _ => None,
     }
@@ -319,12 +337,16 @@ impl Timeline {
 
     /// Adds the arrivals and losses of messages of exchanges where they happened.
     fn end_transits(&mut self, transits: &[Transit], rows: &mut Vec<Row>) {
-        let under_way = std::mem::take(&mut self.exchanged);
-        for (number, message) in under_way {
-            let Transit { to, end: Some(end), .. } = transits[number] else {
-                self.exchanged.insert(number, message);
-                continue;
-            };
+        let mut ended = Vec::new();
+        for (number, message) in std::mem::take(&mut self.exchanged) {
+            match transits[number] {
+                Transit { to, end: Some(end), .. } => ended.push((end, to, message)),
+                _ => drop(self.exchanged.insert(number, message)),
+            }
+        }
+        // One that was sent later may have arrived before.
+        ended.sort_by_key(|(end, ..)| end.at);
+        for (end, to, message) in ended {
             let before = rows.iter().position(|row| row.entry.is_some_and(|entry| entry >= end.entry));
             let row = Row {
                 at: end.at,
