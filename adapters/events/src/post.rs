@@ -33,7 +33,7 @@
 //!     secret: Secret::parse("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")?,
 //!     ttl: None,
 //!     cursor: None,
-//!     truncated: false,
+//!     skipped_from: None,
 //!     profile: Profile::SEP,
 //!     scopes: String::new(),
 //! };

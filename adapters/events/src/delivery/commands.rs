@@ -203,6 +203,7 @@ impl Deliveries {
         } else {
             let watermark = target.queue.watermark.clone();
             target.queue.hold(watermark);
+            target.queue.pass(cursor);
             self.changes.progress(subscription);
         }
         self.bound(now, subscription);
@@ -251,7 +252,7 @@ impl Deliveries {
         if request.key.arguments().len() > most {
             return Err(EventsError::InvalidParams(format!("`arguments` are longer than {most} bytes")));
         }
-        if request.cursor.as_deref().is_some_and(|cursor| !is_cursor(cursor)) {
+        if [&request.cursor, &request.skipped_from].into_iter().flatten().any(|cursor| !is_cursor(cursor)) {
             return Err(EventsError::InvalidParams(format!("`cursor` is longer than {MAX_CURSOR} bytes")));
         }
         let url = self.config.addresses.check_url(request.key.url());
@@ -311,8 +312,9 @@ impl Deliveries {
 
     fn create(&mut self, now: Instant, request: Subscribe, url: &Url) -> Grant {
         let ttl = self.ttl(request.ttl);
-        let Subscribe { key, secret, cursor, truncated, profile, scopes, .. } = request;
+        let Subscribe { key, secret, cursor, skipped_from, profile, scopes, .. } = request;
         let id = key.id();
+        let truncated = skipped_from.is_some();
         let subscription = Subscription {
             key,
             id: id.clone(),
@@ -326,7 +328,7 @@ impl Deliveries {
             expires_at: None,
             gives_up_at: None,
             state: State::Active,
-            queue: Queue::new(cursor.clone()),
+            queue: Queue::new(skipped_from.or_else(|| cursor.clone())),
             in_flight: 0,
             counted: 0,
             scheduled: None,

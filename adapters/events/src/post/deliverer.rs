@@ -309,7 +309,7 @@ mod tests {
                 secret: Secret::from_entropy([7; 32]),
                 ttl: None,
                 cursor: None,
-                truncated: false,
+                skipped_from: None,
                 profile: Profile::SEP,
                 scopes: String::new(),
             };

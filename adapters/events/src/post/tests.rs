@@ -172,7 +172,7 @@ pub(crate) fn request(url: &str, arguments: &'static str) -> Subscribe {
         secret: secret(),
         ttl: None,
         cursor: Some("c-0".into()),
-        truncated: false,
+        skipped_from: None,
         profile: Profile::SEP,
         scopes: String::new(),
     }

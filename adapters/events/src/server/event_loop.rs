@@ -247,7 +247,7 @@ impl EventsLoop {
             secret: params.delivery.secret,
             ttl: params.ttl_ms,
             cursor: resume.cursor.clone(),
-            truncated: resume.truncated,
+            skipped_from: resume.skipped_from.clone(),
             profile,
             scopes: scopes(call.caller()),
         };

@@ -133,9 +133,13 @@ impl Life {
 
     /// Subscribes, and answers the challenge.
     pub(super) fn subscribe(&mut self, principal: &str, arguments: &Value, ttl: Value) -> Value {
-        self.sign_in(principal);
         let mut params = target(arguments);
         params["ttlMs"] = ttl;
+        self.subscribe_with(principal, params)
+    }
+
+    fn subscribe_with(&mut self, principal: &str, mut params: Value) -> Value {
+        self.sign_in(principal);
         params["delivery"]["secret"] = json!(SECRET);
         let mut sent = self.harness.request(9, wire::SUBSCRIBE, params);
         // Granted at once, if it is known.
@@ -380,7 +384,7 @@ fn subscription_that_was_made_anew_is_not_that_of_the_store() {
         secret: Secret::from_entropy([9; 32]),
         ttl: Some(Nullable(None)),
         cursor: stored.progress.cursor.clone(),
-        truncated: false,
+        skipped_from: None,
         profile: Profile::SEP,
         scopes: String::new(),
     };
@@ -432,6 +436,38 @@ fn store_has_what_is_suspended_and_drops_what_has_expired() {
     let publisher = life.add();
     send(&publisher, 200, "ann");
     assert_eq!(life.driver.delivered(), []);
+}
+
+// covers: EVT-099, EVT-104, EVT-144
+#[test]
+fn gap_before_the_start_outlives_a_restart_before_it_is_delivered() {
+    let store = MemoryStore::new();
+    let mut life = Life::new(store.clone());
+    let log = LogLimits { events: 4, ..LogLimits::default() };
+    let publisher = life.events.add(mail().log(log)).expect("a type");
+    let begun = life.subscribe("ann", &json!({}), Value::Null)["cursor"].clone();
+    (0..9).for_each(|n| send(&publisher, n, "ann"));
+    let mut params = target(&json!({"folder": "even"}));
+    params["cursor"] = begun;
+    let granted = life.subscribe_with("ann", params);
+    assert_eq!(granted["truncated"], true);
+    // Its process dies, twice, before anything was sent.
+    for _ in 0..2 {
+        drop(life);
+        life = Life::new(store.clone());
+        life.events.add(mail().log(log)).expect("a type");
+    }
+    let of_it = |life: &Life| {
+        let all = life.driver.delivered().into_iter().filter(|(id, _)| *id == granted["id"]);
+        all.collect::<Vec<_>>()
+    };
+    let delivered = of_it(&life);
+    assert_eq!(ids(&delivered), ["-", "evt-6", "evt-8"]);
+    assert_eq!(delivered[0].1, json!({"type": "gap", "cursor": granted["cursor"]}));
+    drop(life);
+    let life = Life::new(store);
+    life.events.add(mail().log(log)).expect("a type");
+    assert_eq!(of_it(&life), [], "it was told");
 }
 
 // covers: EVT-084, EVT-099, EVT-104
