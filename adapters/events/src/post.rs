@@ -33,7 +33,7 @@
 //!     secret: Secret::parse("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")?,
 //!     ttl: None,
 //!     cursor: None,
-//!     skipped_from: None,
+//!     truncated: false,
 //!     profile: Profile::SEP,
 //!     scopes: String::new(),
 //! };

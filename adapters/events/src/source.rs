@@ -76,8 +76,8 @@ pub type Filter = Box<dyn Fn(&EventOccurrence) -> bool + Send + Sync>;
 pub struct Resume {
     /// Cursor of the position; absent if the type has none.
     pub cursor: Option<String>,
-    /// The cursor that the client named, if events behind it are left out (EVT-144).
-    pub skipped_from: Option<String>,
+    /// Whether events that the client asked for are left out (EVT-144).
+    pub truncated: bool,
     position: Position,
 }
 
@@ -348,9 +348,8 @@ impl Source {
     ) -> Result<Resume, EventsError> {
         let known = self.type_with(name, &DeliveryMode::Webhook)?;
         let start = known.start(now, cursor, max_age_ms)?;
-        let skipped_from = cursor.filter(|_| start.truncated).map(String::from);
         let cursor = known.log.cursor(start.position);
-        Ok(Resume { cursor, skipped_from, position: start.position })
+        Ok(Resume { cursor, truncated: start.truncated, position: start.position })
     }
 
     /// Returns what a subscription has missed since its start. What is published after this call is for the caller to deliver.

@@ -195,6 +195,8 @@ impl fmt::Debug for StoredSubscription {
 pub struct Progress {
     /// Position behind which nothing is done for certain; absent if its type has none.
     pub cursor: Option<String>,
+    /// Whether events in front of its first position were skipped, and the subscriber does not know it yet (EVT-144).
+    pub starts_truncated: bool,
     /// Whether deliveries are suspended until a refresh (EVT-100).
     pub is_suspended: bool,
     /// Time of the last acknowledged delivery.

@@ -126,8 +126,8 @@ try {
     assert.equal(arrows, messages);
     assert.match(await browser.evaluate("byId('summary').textContent"), /seed 6, http, /);
 
-    // Events have signs of their own, on each binding that has them.
-    for (const binding of ["stdio", "http"]) {
+    // Events have signs of their own, on each binding.
+    for (const binding of ["stdio", "http", "http-sse"]) {
         await open(`seed=3&binding=${binding}&faults=events&clients=2&steps=300`);
         await click("end");
         for (const kind of ["published", "handed-out", "posted"]) {
@@ -157,13 +157,17 @@ try {
         await unbroken();
     }
 
-    // All faults are those of the same world: the button and the address agree, and the summary says so.
+    // The button and `all` in an address choose the same faults, and the summary names them.
     await open("seed=1");
     await click("storm");
     const faults = await browser.evaluate("world.settings.faults");
     await open("seed=1&faults=all");
     assert.deepEqual(await browser.evaluate("world.settings.faults"), faults);
     assert.match(await browser.evaluate("byId('summary').textContent"), /, all faults$/);
+    await open("seed=2&binding=http&faults=all,events&clients=2&steps=300");
+    assert.match(await browser.evaluate("byId('summary').textContent"), /, all faults, events$/);
+    await click("end");
+    assert.ok(await browser.evaluate("document.querySelectorAll(\"#rows .gap:not([hidden]) use[href='#gap']\").length") > 0);
 
     // A search finds nothing in a sound world until it is stopped, and the planted bug otherwise.
     await open("seed=1&faults=all");

@@ -319,6 +319,9 @@ impl Deliveries {
                 let watermark = subscription.queue.watermark.clone();
                 subscription.queue.hold(watermark);
             }
+            if acknowledged {
+                subscription.queue.acknowledge(place);
+            }
             match subscription.queue.finish(place) {
                 Some(Message::Event(_)) if acknowledged => self.stats.acknowledged += 1,
                 Some(Message::Event(_)) => self.stats.abandoned += 1,

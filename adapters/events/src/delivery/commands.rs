@@ -203,11 +203,18 @@ impl Deliveries {
         } else {
             let watermark = target.queue.watermark.clone();
             target.queue.hold(watermark);
-            target.queue.pass(cursor);
             self.changes.progress(subscription);
         }
         self.bound(now, subscription);
         self.reschedule(subscription);
+    }
+
+    /// Reports that events in front of the first position of a subscription were skipped; a restart reports it again.
+    pub(super) fn start_truncated(&mut self, now: Instant, subscription: SubscriptionHandle, cursor: &str) {
+        if let Some(target) = self.subscriptions.get_mut(&subscription) {
+            target.queue.start_truncated();
+        }
+        self.report_gap(now, subscription, cursor);
     }
 
     /// Ends a subscription for a cause: access lost, type removed or changed (EVT-020, EVT-104, EVT-162).
@@ -252,7 +259,7 @@ impl Deliveries {
         if request.key.arguments().len() > most {
             return Err(EventsError::InvalidParams(format!("`arguments` are longer than {most} bytes")));
         }
-        if [&request.cursor, &request.skipped_from].into_iter().flatten().any(|cursor| !is_cursor(cursor)) {
+        if request.cursor.as_deref().is_some_and(|cursor| !is_cursor(cursor)) {
             return Err(EventsError::InvalidParams(format!("`cursor` is longer than {MAX_CURSOR} bytes")));
         }
         let url = self.config.addresses.check_url(request.key.url());
@@ -312,9 +319,8 @@ impl Deliveries {
 
     fn create(&mut self, now: Instant, request: Subscribe, url: &Url) -> Grant {
         let ttl = self.ttl(request.ttl);
-        let Subscribe { key, secret, cursor, skipped_from, profile, scopes, .. } = request;
+        let Subscribe { key, secret, cursor, truncated, profile, scopes, .. } = request;
         let id = key.id();
-        let truncated = skipped_from.is_some();
         let subscription = Subscription {
             key,
             id: id.clone(),
@@ -328,7 +334,7 @@ impl Deliveries {
             expires_at: None,
             gives_up_at: None,
             state: State::Active,
-            queue: Queue::new(skipped_from.or_else(|| cursor.clone())),
+            queue: Queue::new(cursor.clone()),
             in_flight: 0,
             counted: 0,
             scheduled: None,
@@ -342,7 +348,7 @@ impl Deliveries {
         let refresh_before = self.grant(now, handle, ttl);
         if let Some(cursor) = cursor.as_deref().filter(|_| truncated) {
             // The answer may be lost, and a refresh does not know what the first one has said (EVT-144).
-            self.report_gap(now, handle, cursor);
+            self.start_truncated(now, handle, cursor);
         }
         Grant { subscription: handle, id, refresh_before, cursor, truncated, status: None }
     }

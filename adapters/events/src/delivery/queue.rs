@@ -84,6 +84,8 @@ pub(super) struct Queue {
     /// The watermark before them, while that is so: what follows is sent with it, so that a subscription that is lost before
     /// a refresh tells is made anew from there.
     held: Option<String>,
+    /// Events in front of the first position were skipped, and the subscriber was not told of it. The position alone does not say so.
+    starts_truncated: bool,
 }
 
 impl Queue {
@@ -96,7 +98,17 @@ impl Queue {
             watermark,
             is_truncated: false,
             held: None,
+            starts_truncated: false,
         }
+    }
+
+    /// Notes that events in front of the first position were skipped. The caller puts a gap there, or [holds](Self::hold).
+    pub(super) const fn start_truncated(&mut self) {
+        self.starts_truncated = true;
+    }
+
+    pub(super) const fn starts_truncated(&self) -> bool {
+        self.starts_truncated
     }
 
     /// Returns an empty queue behind this one: answers to messages of this one find no place in it.
@@ -115,6 +127,7 @@ impl Queue {
     /// Returns whether events were skipped without a gap, which the caller tells.
     pub(super) fn tell(&mut self) -> bool {
         self.held = None;
+        self.starts_truncated &= !self.is_truncated;
         core::mem::take(&mut self.is_truncated)
     }
 
@@ -229,6 +242,15 @@ impl Queue {
         if let Some(entry) = self.entries.get_mut(&place) {
             entry.due = Some(due);
             self.due.insert((due, place));
+        }
+    }
+
+    /// Takes in that the subscriber has got a message.
+    pub(super) fn acknowledge(&mut self, place: Place) {
+        let Some((first, entry)) = self.entries.first_key_value() else { return };
+        // The gap of the start is the first of all. If it was given up, a refresh tells of it, and no later gap.
+        if *first == place && matches!(entry.message, Message::Gap) {
+            self.starts_truncated &= self.is_truncated;
         }
     }
 

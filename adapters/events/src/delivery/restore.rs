@@ -137,8 +137,9 @@ impl Deliveries {
         let older =
             older.filter_map(|(secret, until)| Some((secret.clone(), now + left(*until)?.min(grace))));
         let older: Vec<_> = older.take(OLDER_SECRETS).collect();
-        let Progress { cursor, is_suspended, last_delivery_at, last_error, failed_since } =
+        let Progress { cursor, starts_truncated, is_suspended, last_delivery_at, last_error, failed_since } =
             stored.progress.clone();
+        let truncated_at = cursor.clone().filter(|_| starts_truncated && stored.terminated.is_none());
         let mut queue = Queue::new(cursor);
         let state = match &stored.terminated {
             Some(envelope) => {
@@ -182,6 +183,9 @@ impl Deliveries {
         let is_watched = expires_at.is_none() && state != State::Ending;
         let handle = self.insert(subscription);
         self.set_end(handle, expires_at, gives_up_at.filter(|_| is_watched));
+        if let Some(cursor) = truncated_at {
+            self.start_truncated(now, handle, &cursor);
+        }
         self.reschedule(handle);
         Some(handle)
     }

@@ -108,6 +108,7 @@ impl Subscription {
     pub(super) fn progress(&self) -> Progress {
         Progress {
             cursor: self.queue.resume_at().cloned(),
+            starts_truncated: self.queue.starts_truncated(),
             is_suspended: matches!(self.state, State::Suspended(_)),
             last_delivery_at: self.health.last_delivery_at,
             last_error: self.health.last_error.clone(),

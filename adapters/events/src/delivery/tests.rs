@@ -40,7 +40,7 @@ pub(super) fn request(key: SubscriptionKey) -> Subscribe {
         secret: secret(1),
         ttl: None,
         cursor: Some("c-0".into()),
-        skipped_from: None,
+        truncated: false,
         profile: Profile::SEP,
         scopes: String::new(),
     }

@@ -37,12 +37,10 @@ pub struct Subscribe {
     pub ttl: Option<Nullable<Millis>>,
     /// Position from which the caller will publish, if this is a new subscription (EVT-078).
     pub cursor: Option<String>,
-    /// The cursor that the subscriber named, if events between it and that position were skipped, and this is a new subscription
-    /// (EVT-144).
+    /// Whether events before that position were skipped, if this is a new subscription (EVT-144).
     ///
-    /// The answer tells it, and so does a `gap`, or the next refresh of a profile without control envelopes: the answer may be
-    /// lost. Until then this is the watermark, so that a restart finds the gap again (EVT-099).
-    pub skipped_from: Option<String>,
+    /// The answer tells it, and so does a `gap`, or the next refresh of a profile without control envelopes: the answer may be lost.
+    pub truncated: bool,
     /// What is written to this subscriber, if this is a new subscription.
     pub profile: Profile,
     /// Scopes of the caller, separated by spaces: a store keeps them, so that the permission can be checked after a restart.

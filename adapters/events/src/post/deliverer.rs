@@ -309,7 +309,7 @@ mod tests {
                 secret: Secret::from_entropy([7; 32]),
                 ttl: None,
                 cursor: None,
-                skipped_from: None,
+                truncated: false,
                 profile: Profile::SEP,
                 scopes: String::new(),
             };

@@ -172,7 +172,7 @@ pub(crate) fn request(url: &str, arguments: &'static str) -> Subscribe {
         secret: secret(),
         ttl: None,
         cursor: Some("c-0".into()),
-        skipped_from: None,
+        truncated: false,
         profile: Profile::SEP,
         scopes: String::new(),
     }

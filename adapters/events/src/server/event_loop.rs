@@ -247,7 +247,7 @@ impl EventsLoop {
             secret: params.delivery.secret,
             ttl: params.ttl_ms,
             cursor: resume.cursor.clone(),
-            skipped_from: resume.skipped_from.clone(),
+            truncated: resume.truncated,
             profile,
             scopes: scopes(call.caller()),
         };

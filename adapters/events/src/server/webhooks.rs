@@ -463,7 +463,7 @@ impl Webhooks {
         let resume = filter.and_then(|filter| Ok((filter, source.resume_stored(&stored.name, cursor)?)));
         match resume {
             Ok((filter, resume)) => {
-                if let Some(cursor) = resume.cursor.as_deref().filter(|_| resume.skipped_from.is_some()) {
+                if let Some(cursor) = resume.cursor.as_deref().filter(|_| resume.truncated) {
                     self.deliverer.with(|deliveries, now| deliveries.report_gap(now, handle, cursor));
                 }
                 let id = stored.key().map(|key| key.id()).unwrap_or_default();

@@ -38,6 +38,7 @@ fn records() -> [Record; 7] {
             id: subscription("ann").key().expect("a key").id(),
             progress: Progress {
                 cursor: Some("7.5".into()),
+                starts_truncated: true,
                 is_suspended: true,
                 last_delivery_at: Some(1),
                 last_error: Some(CallbackFailure::Timeout),

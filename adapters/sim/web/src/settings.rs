@@ -25,7 +25,7 @@ pub(crate) const FAULTS: [Fault; 14] = [
     ("events", |plan| plan.events = Plan::EVENTS.events),
 ];
 
-/// Those that make another world, and not one with a fault more: `all` leaves them out.
+/// Those that `all` leaves out, because they change the kind of the world.
 pub(crate) const VARIANTS: [&str; 3] = ["tight", "http1", "events"];
 
 /// Returns the plan with every fault of a binding.

@@ -99,20 +99,24 @@ fn state(side: &Side, clients: usize, is_http: bool) -> Value {
         "unsent": side.unsent,
         "reads": side.reads,
         "deadline": side.deadline.map(|(at, _)| millis(at)),
-        "reason": side.deadline.and_then(|(_, reason)| reason).map(words),
+        "reason": side.deadline.and_then(|(_, reason)| reason).map(reason_words),
     })
 }
 
-/// Returns the name of a reason as words.
-fn words(reason: TimeoutReason) -> String {
+/// Returns the name of a variant as words.
+fn words(name: &str) -> String {
     let mut text = String::new();
-    for letter in format!("{reason:?}").chars() {
+    for letter in name.chars() {
         if letter.is_ascii_uppercase() && !text.is_empty() {
             text.push(' ');
         }
         text.push(letter.to_ascii_lowercase());
     }
     text
+}
+
+fn reason_words(reason: TimeoutReason) -> String {
+    words(&format!("{reason:?}"))
 }
 
 /// Returns the name of a request without the key of the engine.
@@ -186,18 +190,14 @@ fn describe(what: &What) -> (&'static str, String) {
         What::Followed { follower, audience, .. } => ("followed", format!("{follower} begins: {audience}")),
         What::Positioned { follower } => ("positioned", format!("{follower} has a position")),
         What::HandedOut { follower, event } => ("handed-out", format!("{follower} gets {event}")),
-        What::Gap { follower, reason } => {
-            ("gap", format!("{follower} may miss events: {}", reason.to_lowercase()))
-        }
+        What::Gap { follower, reason } => ("gap", format!("{follower} may miss events: {}", words(reason))),
         What::Unfollowed { follower, error: None } => ("unfollowed", format!("{follower} ends")),
         What::Unfollowed { follower, error: Some(error) } => ("mistake", format!("{follower} ends: {error}")),
         What::Posted { target, is_last, .. } => {
             ("posted", format!("delivery to {target}{}", if *is_last { ", the last attempt" } else { "" }))
         }
-        What::Forged { text, is_taken: false } => {
-            ("stranger", format!("a stranger forges a delivery: {text}"))
-        }
-        What::Forged { text, .. } => ("mistake", format!("a forged delivery is taken: {text}")),
+        What::Forged { text, is_taken: false } => ("stranger", text.clone()),
+        What::Forged { text, .. } => ("mistake", format!("{text}, and the delivery is taken")),
         What::CaughtUp => ("phase", "followers have what they were promised".to_owned()),
         // The log may get more.
         other => ("event", format!("{other:?}")),
@@ -218,7 +218,7 @@ fn details(what: &What) -> Option<String> {
             Some(format!("requests {}", requests.join(", ")))
         }
         What::Requested { resumes, .. } => resumes.clone(),
-        What::Posted { head, body, .. } => Some(format!("{head}\n\n{body}")),
+        What::Posted { head, body, .. } => Some(format!("{head}\n{body}")),
         What::Event { text } | What::Fault { text } | What::Overheard { text, .. } => Some(text.clone()),
         _ => None,
     }
@@ -272,7 +272,7 @@ impl Timeline {
             let is_shared = self.is_http && matches!(side.lane, Lane::Server(_));
             let lane = if is_shared { Lane::World } else { side.lane };
             if self.deadlines.insert(lane, at) != Some(at) {
-                let reason = reason.map_or_else(String::new, |reason| format!(": {}", words(reason)));
+                let reason = reason.map_or_else(String::new, |reason| format!(": {}", reason_words(reason)));
                 let of = if is_shared { " of the server" } else { "" };
                 let text = format!("deadline{of}{reason}");
                 rows.push(Row {
@@ -344,10 +344,11 @@ impl Timeline {
                 _ => drop(self.exchanged.insert(number, message)),
             }
         }
-        // One that was sent later may have arrived before.
+        // Transits are numbered as they are sent; rows have the order of arrival.
         ended.sort_by_key(|(end, ..)| end.at);
         for (end, to, message) in ended {
-            let before = rows.iter().position(|row| row.entry.is_some_and(|entry| entry >= end.entry));
+            let is_later = |row: &Row| row.at > end.at || row.entry.is_some_and(|entry| entry >= end.entry);
+            let before = rows.iter().position(is_later);
             let row = Row {
                 at: end.at,
                 lane: to,
@@ -411,6 +412,10 @@ impl Timeline {
                                 | "progressed"
                                 | "ready"
                                 | "closed"
+                                | "handed-out"
+                                | "gap"
+                                | "positioned"
+                                | "unfollowed"
                         )
                 };
                 let before = rows.iter().skip(earliest).position(is_effect);

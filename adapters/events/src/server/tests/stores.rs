@@ -114,7 +114,11 @@ pub(super) struct Life {
 
 impl Life {
     pub(super) fn new(store: impl EventStore + 'static) -> Self {
-        let events = Events::with_store(SourceConfig::default(), Profile::SEP, store).expect("a store");
+        Self::with_profile(store, Profile::SEP)
+    }
+
+    fn with_profile(store: impl EventStore + 'static, profile: Profile) -> Self {
+        let events = Events::with_store(SourceConfig::default(), profile, store).expect("a store");
         let driver = TestDriver::new();
         events.webhooks(driver.clone());
         let harness = Harness::new(&events);
@@ -384,7 +388,7 @@ fn subscription_that_was_made_anew_is_not_that_of_the_store() {
         secret: Secret::from_entropy([9; 32]),
         ttl: Some(Nullable(None)),
         cursor: stored.progress.cursor.clone(),
-        skipped_from: None,
+        truncated: false,
         profile: Profile::SEP,
         scopes: String::new(),
     };
@@ -438,36 +442,67 @@ fn store_has_what_is_suspended_and_drops_what_has_expired() {
     assert_eq!(life.driver.delivered(), []);
 }
 
-// covers: EVT-099, EVT-104, EVT-144
+// covers: EVT-099, EVT-104, EVT-143, EVT-144
 #[test]
-fn gap_before_the_start_outlives_a_restart_before_it_is_delivered() {
+fn gap_before_the_start_outlives_restarts_before_it_is_delivered() {
+    // Because the log has lost it, and because of the age that the client asks for, where the cursor is good.
+    for (events, max_age) in [(4, Value::Null), (100, json!(1_000))] {
+        let store = MemoryStore::new();
+        let log = LogLimits { events, ..LogLimits::default() };
+        let begin = || {
+            let life = Life::new(store.clone());
+            let publisher = life.events.add(mail().log(log)).expect("a type");
+            (life, publisher)
+        };
+        let (mut life, publisher) = begin();
+        let begun = life.subscribe("ann", &json!({}), Value::Null)["cursor"].clone();
+        (0..9).for_each(|n| send(&publisher, n, "ann"));
+        life.harness.advance(Duration::from_secs(60));
+        let mut params = target(&json!({"folder": "even"}));
+        (params["cursor"], params["maxAgeMs"]) = (begun, max_age);
+        let granted = life.subscribe_with("ann", params);
+        assert_eq!(granted["truncated"], true);
+        // Processes die before anything was sent.
+        drop((life, publisher));
+        drop(begin());
+        let of_it = |life: &Life| {
+            let all = life.driver.delivered().into_iter().filter(|(id, _)| *id == granted["id"]);
+            all.collect::<Vec<_>>()
+        };
+        let (life, publisher) = begin();
+        let delivered = of_it(&life);
+        let expected: &[&str] = if events == 4 { &["-", "evt-6", "evt-8"] } else { &["-"] };
+        assert_eq!(ids(&delivered), expected);
+        assert_eq!(delivered[0].1, json!({"type": "gap", "cursor": granted["cursor"]}));
+        drop((life, publisher));
+        let (life, _) = begin();
+        assert_eq!(of_it(&life), [], "it was told");
+    }
+}
+
+// covers: EVT-104, EVT-144
+#[test]
+fn refresh_after_a_restart_tells_of_the_gap_before_the_start_without_envelopes() {
     let store = MemoryStore::new();
-    let mut life = Life::new(store.clone());
     let log = LogLimits { events: 4, ..LogLimits::default() };
-    let publisher = life.events.add(mail().log(log)).expect("a type");
+    let begin = || {
+        let life = Life::with_profile(store.clone(), Profile::CHATGPT);
+        let publisher = life.events.add(mail().log(log)).expect("a type");
+        (life, publisher)
+    };
+    let (mut life, publisher) = begin();
     let begun = life.subscribe("ann", &json!({}), Value::Null)["cursor"].clone();
     (0..9).for_each(|n| send(&publisher, n, "ann"));
     let mut params = target(&json!({"folder": "even"}));
     params["cursor"] = begun;
-    let granted = life.subscribe_with("ann", params);
-    assert_eq!(granted["truncated"], true);
-    // Its process dies, twice, before anything was sent.
-    for _ in 0..2 {
-        drop(life);
-        life = Life::new(store.clone());
-        life.events.add(mail().log(log)).expect("a type");
-    }
-    let of_it = |life: &Life| {
-        let all = life.driver.delivered().into_iter().filter(|(id, _)| *id == granted["id"]);
-        all.collect::<Vec<_>>()
-    };
-    let delivered = of_it(&life);
-    assert_eq!(ids(&delivered), ["-", "evt-6", "evt-8"]);
-    assert_eq!(delivered[0].1, json!({"type": "gap", "cursor": granted["cursor"]}));
-    drop(life);
-    let life = Life::new(store);
-    life.events.add(mail().log(log)).expect("a type");
-    assert_eq!(of_it(&life), [], "it was told");
+    assert_eq!(life.subscribe_with("ann", params.clone())["truncated"], true);
+    drop((life, publisher));
+    let (mut life, publisher) = begin();
+    life.driver.delivered();
+    assert_eq!(life.subscribe_with("ann", params.clone())["truncated"], true);
+    drop((life, publisher));
+    let (mut life, _) = begin();
+    assert_eq!(life.subscribe_with("ann", params)["truncated"], false, "it was told");
 }
 
 // covers: EVT-084, EVT-099, EVT-104

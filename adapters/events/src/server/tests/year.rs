@@ -75,7 +75,7 @@ impl Subscriber {
             secret: self.secret.clone(),
             ttl: Some(Nullable((!self.is_endless).then_some(Millis(DAY * 1_000)))),
             cursor: None,
-            skipped_from: None,
+            truncated: false,
             profile: Profile::SEP,
             scopes: String::new(),
         }
@@ -174,8 +174,8 @@ impl Life {
             let handle = life.deliveries.restore(Instant::ZERO, stored).expect("it has not expired");
             let cursor = stored.progress.cursor.as_deref();
             let resume = life.source.resume_stored("mail", cursor).expect("a start");
-            assert!(resume.skipped_from.is_none() || is_late, "the log is long enough");
-            if let Some(cursor) = resume.cursor.as_deref().filter(|_| resume.skipped_from.is_some()) {
+            assert!(!resume.truncated || is_late, "the log is long enough");
+            if let Some(cursor) = resume.cursor.as_deref().filter(|_| resume.truncated) {
                 life.deliveries.report_gap(Instant::ZERO, handle, cursor);
             }
             let replay = life.source.replay("mail", &resume, |event| is_for(number, event));

@@ -225,7 +225,7 @@ impl EventServer {
         let audience = Audience::read(&stored.principal, &stored.name, Some(&stored.arguments));
         match (resume, audience) {
             (Ok(resume), Ok(audience)) => {
-                if let Some(cursor) = resume.cursor.as_deref().filter(|_| resume.skipped_from.is_some()) {
+                if let Some(cursor) = resume.cursor.as_deref().filter(|_| resume.truncated) {
                     self.deliveries.report_gap(now, handle, cursor);
                 }
                 self.fill(now, handle, Begin { audience, resume });
@@ -414,7 +414,7 @@ impl EventServer {
             secret: params.delivery.secret,
             ttl: params.ttl_ms,
             cursor: resume.cursor.clone(),
-            skipped_from: resume.skipped_from.clone(),
+            truncated: resume.truncated,
             profile: profile(),
             scopes: String::new(),
         };
