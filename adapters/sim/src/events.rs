@@ -4,8 +4,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use crate::entry::{Lane, What};
 use crate::messages::Log;
-use crate::world::{Lane, What};
 
 /// Name of the type of events that has positions.
 pub(crate) const KEPT: &str = "kept";

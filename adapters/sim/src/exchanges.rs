@@ -4,8 +4,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use crate::entry::{Lane, What};
 use crate::messages::Log;
-use crate::world::{Lane, What};
 
 /// Events of streams that were resumed, in the order of their stream.
 #[derive(Default)]

@@ -3,8 +3,9 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
+use crate::entry::{Lane, What};
 use crate::messages::Log;
-use crate::world::{CALL_TIMEOUT, CALL_TOTAL_TIMEOUT, CLOCK_JUMPS, Lane, What};
+use crate::world::{CALL_TIMEOUT, CALL_TOTAL_TIMEOUT, CLOCK_JUMPS};
 use crate::{events, exchanges, messages};
 
 /// A statement that holds in every world.

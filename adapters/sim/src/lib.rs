@@ -32,6 +32,7 @@
 extern crate alloc;
 
 mod decisions;
+mod entry;
 mod events;
 mod exchanges;
 mod invariants;
@@ -44,11 +45,10 @@ pub mod strict;
 mod world;
 
 pub use decisions::{Decisions, Draws};
+pub use entry::{Entry, Lane, What};
 pub use invariants::{INVARIANTS, Invariant};
 pub use marks::Marks;
 pub use messages::Log;
 pub use plan::{Binding, Plan};
 pub use shrink::{Failure, search};
-pub use world::{
-    Application, Entry, Lane, Report, Side, SidePhase, Transit, TransitEnd, Violation, What, World,
-};
+pub use world::{Application, Report, Side, SidePhase, Transit, TransitEnd, Violation, World};

@@ -6,8 +6,8 @@ use core::ops::Deref;
 
 use serde_json::Value;
 
+use crate::entry::{Entry, Lane, What};
 use crate::strict::StrictJson;
-use crate::world::{Entry, Lane, What};
 
 /// The only revision with batches.
 const BATCHES: &str = "2025-03-26";
