@@ -252,6 +252,13 @@ pub enum What {
         /// Number of its sessions.
         sessions: usize,
     },
+    /// The most bytes that the servers held for their clients at any time.
+    Held {
+        /// Their number.
+        most: usize,
+        /// What their limits allow.
+        bound: usize,
+    },
     /// All processes have ended.
     Released {
         /// Bytes that the servers still hold for their clients.

@@ -118,6 +118,11 @@ pub const INVARIANTS: &[Invariant] = &[
         check: exchanges::bytes_are_read,
     },
     Invariant {
+        name: "memory_is_bounded",
+        sentence: "Servers hold no more for their clients than their limits allow.",
+        check: memory_is_bounded,
+    },
+    Invariant {
         name: "principals_are_apart",
         sentence: "Nothing of one principal reaches another one.",
         check: exchanges::principals_are_apart,
@@ -229,6 +234,15 @@ fn rest_is_silent(log: &Log<'_>) -> Option<(usize, String)> {
             Some((at, format!("{exchanges} exchanges and {sessions} sessions are left")))
         }
         What::Released { memory } if *memory > 0 => Some((at, format!("{memory} bytes are still held"))),
+        _ => None,
+    })
+}
+
+fn memory_is_bounded(log: &Log<'_>) -> Option<(usize, String)> {
+    log.iter().enumerate().find_map(|(at, entry)| match &entry.what {
+        What::Held { most, bound } if most > bound => {
+            Some((at, format!("{most} bytes were held, and {bound} are allowed")))
+        }
         _ => None,
     })
 }

@@ -99,6 +99,8 @@ plan! {
     /// Memory is the program's: its allocator refuses what is as large as the reserve while the world has
     /// [said](crate::Application::set_out_of_memory) so. Without such an allocator nothing happens.
     out_of_memory: u32,
+    /// [`Limits::max_memory`](mcp_proto::Limits::max_memory) of servers, or 0 for the default, which no world reaches.
+    max_memory: usize,
     /// Whether each exchange over HTTP is the bytes of HTTP/1.1 on a connection of its own, so that heads are cut, too. Otherwise a head
     /// arrives whole.
     http1: bool,
@@ -133,6 +135,7 @@ impl Plan {
         tasks: 4,
         tight: false,
         out_of_memory: 0,
+        max_memory: 0,
         http1: false,
         #[cfg(feature = "events")]
         events: 0,
@@ -183,6 +186,7 @@ impl Plan {
             tasks: 0,
             tight: false,
             out_of_memory: 0,
+            max_memory: 0,
             http1: false,
             #[cfg(feature = "events")]
             events: 0,

@@ -48,6 +48,12 @@ pub(crate) const CALL_TOTAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time in which a connection without faults has sent all that it holds back.
 const FLUSH_TIME: Duration = Duration::from_secs(3);
 
+/// Most bytes that a connection and its engine hold with [`Limits::tiny`].
+const TINY_BYTES: usize = 24 << 10;
+
+/// Bytes of one client beyond [`Limits::max_memory`]: the last piece that was read, and refusals of what is in it.
+const BEYOND_MAX_MEMORY: usize = 10 << 10;
+
 /// Text of the fault that excuses late ends.
 pub(crate) const CLOCK_JUMPS: &str = "the clock jumps";
 
@@ -175,6 +181,7 @@ pub struct World<A> {
     settle_at: Option<Instant>,
     has_hung_up: bool,
     is_out_of_memory: bool,
+    most_memory: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,6 +253,11 @@ impl<A: Application> World<A> {
             }
             (client, server) = (client.limits(limits.clone()), server.limits(limits));
         }
+        if plan.max_memory > 0 {
+            let mut limits = server.effective_limits().clone();
+            limits.max_memory = Some(plan.max_memory);
+            server = server.limits(limits);
+        }
         let mut world = Self {
             client_config: Arc::new(client),
             server_config: Arc::new(server),
@@ -267,6 +279,7 @@ impl<A: Application> World<A> {
             settle_at: None,
             has_hung_up: false,
             is_out_of_memory: false,
+            most_memory: 0,
         };
         if plan.binding != Binding::Pipe {
             world.network = Some(Network::new(plan.binding, &world.server_config, plan.tasks > 0));
@@ -330,7 +343,25 @@ impl<A: Application> World<A> {
     }
 
     fn record(&mut self, lane: Lane, what: What) {
+        self.most_memory = self.most_memory.max(self.server_config.memory_in_use());
         self.log.push(Entry { at: self.now, lane, what });
+    }
+
+    /// Returns the bytes that servers may hold for their clients. Over HTTP those who have gone have left sessions.
+    fn memory_bound(&self) -> usize {
+        let clients = usize::try_from(self.plan.clients.max(1)).unwrap_or(usize::MAX);
+        if self.plan.max_memory == 0 && self.plan.tight {
+            let held = if self.network.is_some() { self.lives } else { clients as u64 };
+            return usize::try_from(held).unwrap_or(usize::MAX).saturating_mul(TINY_BYTES);
+        }
+        let max = self.server_config.effective_limits().max_memory.unwrap_or(Limits::DEFAULT_MAX_MEMORY);
+        max.saturating_add(clients.saturating_mul(BEYOND_MAX_MEMORY))
+    }
+
+    /// Returns whether servers refuse requests for want of memory. Notifications wait then.
+    fn is_memory_full(&self) -> bool {
+        let max = self.plan.max_memory;
+        max > 0 && self.server_config.memory_in_use() >= max - max / 16
     }
 
     /// Returns what has happened so far.
@@ -403,7 +434,9 @@ impl<A: Application> World<A> {
                 }
                 if !moved && !self.skip_to_next(self.flush_until) {
                     self.advance_to(self.flush_until);
-                    self.record(Lane::World, What::Flushed);
+                    if !self.is_memory_full() {
+                        self.record(Lane::World, What::Flushed);
+                    }
                     self.phase = Phase::Draining;
                 }
             }
@@ -432,6 +465,8 @@ impl<A: Application> World<A> {
                 }
                 self.end_network();
                 self.connections.clear();
+                let (most, bound) = (self.most_memory, self.memory_bound());
+                self.record(Lane::World, What::Held { most, bound });
                 let memory = self.server_config.memory_in_use();
                 self.record(Lane::World, What::Released { memory });
                 self.phase = Phase::Ended;

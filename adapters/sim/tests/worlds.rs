@@ -13,7 +13,7 @@ fn runs() -> u64 {
     std::env::var("MCP_SIM_RUNS").map_or(default, |text| text.parse().expect("a number"))
 }
 
-const PLANS: [Plan; 13] = [
+const PLANS: [Plan; 16] = [
     Plan::CALM,
     Plan::STORM,
     Plan::TIGHT,
@@ -27,7 +27,28 @@ const PLANS: [Plan; 13] = [
     Plan::HTTP_TIGHT.http1(true),
     Plan::HTTP_SSE_STORM.http1(true),
     Plan::HTTP_SSE_TIGHT.http1(true),
+    Plan::STORM.max_memory(32 << 10),
+    Plan::HTTP_STORM.max_memory(64 << 10),
+    Plan::HTTP_SSE_STORM.http1(true).max_memory(64 << 10),
 ];
+
+#[test]
+fn servers_without_memory_refuse_requests_and_go_on() {
+    for plan in [Plan::STORM.max_memory(32 << 10), Plan::HTTP_STORM.max_memory(64 << 10)] {
+        let (mut refused, mut answered_later) = (0, 0);
+        for seed in 0..40 {
+            let log = World::new(seed, plan, Marks::ALL).run().log;
+            let ends = log.iter().filter_map(|entry| match &entry.what {
+                What::Ended { outcome, .. } => Some(outcome),
+                _ => None,
+            });
+            let mut from_first = ends.skip_while(|outcome| !outcome.contains("memory for the request"));
+            refused += usize::from(from_first.next().is_some());
+            answered_later += usize::from(from_first.any(|outcome| outcome.starts_with('{')));
+        }
+        assert!(refused > 5 && answered_later > 5, "{plan:?}: {refused} and {answered_later} of 40 worlds");
+    }
+}
 
 #[test]
 fn world_of_any_seed_keeps_invariants() {

@@ -185,6 +185,8 @@ fn describe(what: &What) -> (&'static str, String) {
         What::Idle { exchanges, sessions } => {
             ("phase", format!("the server without clients has {exchanges} exchanges and {sessions} sessions"))
         }
+        What::Held { most, bound } if most > bound => ("mistake", format!("servers held {most} bytes")),
+        What::Held { .. } => ("phase", "servers held no more than their limits allow".to_owned()),
         What::Released { memory } => ("phase", format!("{memory} bytes are still held")),
         What::Published { event, audience } => ("published", format!("{event} is published: {audience}")),
         What::Followed { follower, audience, .. } => ("followed", format!("{follower} begins: {audience}")),
