@@ -45,9 +45,9 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let plans: &[Plan] = match &**kind {
-        "pipe" => &[Plan::CALM, Plan::STORM, Plan::TIGHT, Plan::STORM.max_memory(32 << 10)],
+        "pipe" => &[Plan::CALM, Plan::STORM, Plan::TIGHT, Plan::STORM.max_memory(16 << 10)],
         "http" => {
-            &[Plan::HTTP_CALM, Plan::HTTP_STORM, Plan::HTTP_TIGHT, Plan::HTTP_STORM.max_memory(64 << 10)]
+            &[Plan::HTTP_CALM, Plan::HTTP_STORM, Plan::HTTP_TIGHT, Plan::HTTP_STORM.max_memory(32 << 10)]
         }
         "http-sse" => &[Plan::HTTP_SSE_CALM, Plan::HTTP_SSE_STORM, Plan::HTTP_SSE_TIGHT],
         "events" => &[Plan::EVENTS, Plan::HTTP_EVENTS, Plan::TIGHT.events(60), Plan::HTTP_TIGHT.events(60)],

@@ -27,14 +27,14 @@ const PLANS: [Plan; 16] = [
     Plan::HTTP_TIGHT.http1(true),
     Plan::HTTP_SSE_STORM.http1(true),
     Plan::HTTP_SSE_TIGHT.http1(true),
-    Plan::STORM.max_memory(32 << 10),
-    Plan::HTTP_STORM.max_memory(64 << 10),
-    Plan::HTTP_SSE_STORM.http1(true).max_memory(64 << 10),
+    Plan::STORM.max_memory(16 << 10),
+    Plan::HTTP_STORM.max_memory(32 << 10),
+    Plan::HTTP_SSE_STORM.http1(true).max_memory(32 << 10),
 ];
 
 #[test]
 fn servers_without_memory_refuse_requests_and_go_on() {
-    for plan in [Plan::STORM.max_memory(32 << 10), Plan::HTTP_STORM.max_memory(64 << 10)] {
+    for plan in [Plan::STORM.max_memory(16 << 10), Plan::HTTP_STORM.max_memory(32 << 10)] {
         let (mut refused, mut answered_later) = (0, 0);
         for seed in 0..40 {
             let log = World::new(seed, plan, Marks::ALL).run().log;
