@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::bridge::assert_all_features;
 use crate::http::ServingProcess;
@@ -174,11 +174,28 @@ fn secrets_pass_and_are_not_recorded() {
     assert!(!text.contains(token) && text.contains("[masked]"), "{text}");
 }
 
-/// A disk that is full ends the recording and not the connection.
+/// A disk that is full, or a trace that is as long as it may be, ends the recording and not the connection.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk_ends_the_recording_alone() {
-    let mut child = probe_command()
+    // Files of 64 KiB are the longest here: a write beyond that fails, as on a full disk.
+    let limited = [
+        "trap '' XFSZ; ulimit -f 128; exec \"$@\"",
+        "the trace: File too large (os error 27); the connection goes on without being recorded",
+    ];
+    let bounded = [
+        "exec \"$@\"",
+        "the trace is as long as --max-size allows; the connection goes on without being recorded",
+    ];
+    for [shell, want] in [limited, bounded] {
+        end_of_a_recording(shell, want);
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn end_of_a_recording(shell: &str, want: &str) {
+    let mut child = Command::new("sh")
+        .args(["-c", shell, "sh", PROBE])
         .args(["tap", "--max-size", "1", "--out", &Traces::new("full").path("t.ndjson"), "--"])
         // Each line comes back.
         .args(["cat"])
@@ -199,7 +216,6 @@ fn a_full_disk_ends_the_recording_alone() {
     drop(stdin);
     let output = child.wait_with_output().expect("it ends");
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let want = "the trace is as long as --max-size allows; the connection goes on without being recorded";
     assert!(output.status.success() && stderr.matches(want).count() == 1, "{stderr}");
 }
 

@@ -34,6 +34,25 @@ fn write(folder: &TemporaryDirectory, name: &str, text: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
+/// A file of 2 GB is not read to its end, whatever is done with it.
+#[test]
+#[cfg(unix)]
+fn trace_of_two_gigabytes_is_refused_in_words() {
+    let folder = TemporaryDirectory::new();
+    let file = write(&folder, "large.ndjson", &format!("{HEADER}\n"));
+    fs::File::options().write(true).open(&file).unwrap().set_len(2 << 30).unwrap();
+    let long = "line 2 of the trace is no record: it is longer than 134217728 bytes";
+    for args in [
+        &["trace", "show", &*file] as &[&str],
+        &["trace", "html", &file, "--out", "-"],
+        &["replay", "--engine", "server", &file],
+        &["shrink", "--engine", "server", &file],
+        &["serve", "--mock", &file],
+    ] {
+        probe(args).assert_code(2).assert_stderr(&[&file, long]);
+    }
+}
+
 #[test]
 fn a_trace_is_shown_in_each_view() {
     let folder = TemporaryDirectory::new();
