@@ -1,4 +1,4 @@
-//! What happens in a world, as entries of its log.
+//! Entries of the log of a world.
 
 use mcp_proto::Instant;
 
@@ -252,7 +252,7 @@ pub enum What {
         /// Number of its sessions.
         sessions: usize,
     },
-    /// The most bytes that the servers held for their clients at any time.
+    /// The most bytes that the servers held for their clients, as it was noted with each entry and each turn.
     Held {
         /// Their number.
         most: usize,

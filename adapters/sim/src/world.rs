@@ -343,7 +343,7 @@ impl<A: Application> World<A> {
     }
 
     fn record(&mut self, lane: Lane, what: What) {
-        self.most_memory = self.most_memory.max(self.server_config.memory_in_use());
+        self.note_memory();
         self.log.push(Entry { at: self.now, lane, what });
     }
 
@@ -358,10 +358,14 @@ impl<A: Application> World<A> {
         max.saturating_add(clients.saturating_mul(BEYOND_MAX_MEMORY))
     }
 
-    /// Returns whether servers refuse requests for want of memory. Notifications wait then.
+    /// Returns whether servers have so little memory that notifications wait.
     fn is_memory_full(&self) -> bool {
         let max = self.plan.max_memory;
-        max > 0 && self.server_config.memory_in_use() >= max - max / 16
+        max > 0 && self.server_config.memory_in_use() >= max - max / 8
+    }
+
+    fn note_memory(&mut self) {
+        self.most_memory = self.most_memory.max(self.server_config.memory_in_use());
     }
 
     /// Returns what has happened so far.
@@ -942,6 +946,7 @@ impl<A: Application> World<A> {
     /// Handles events, output and input of one connection once; returns whether anything moved.
     fn turn(&mut self, n: usize, limit: usize, delay: Duration) -> bool {
         let mut moved = self.poll(n);
+        self.note_memory();
         if self.network.is_some() {
             return moved | self.move_exchanges(n, limit, delay);
         }

@@ -177,7 +177,7 @@ fn secrets_pass_and_are_not_recorded() {
 /// A disk that is full, or a trace that is as long as it may be, ends the recording and not the connection.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_ends_the_recording_alone() {
+fn a_full_disk_or_a_full_trace_ends_the_recording_alone() {
     // Files of 64 KiB are the longest here: a write beyond that fails, as on a full disk.
     let limited = [
         "trap '' XFSZ; ulimit -f 128; exec \"$@\"",
@@ -194,7 +194,14 @@ fn a_full_disk_ends_the_recording_alone() {
 
 #[cfg(target_os = "linux")]
 fn end_of_a_recording(shell: &str, want: &str) {
-    let mut child = Command::new("sh")
+    let mut command = Command::new("sh");
+    for (name, value) in probe_command().get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let mut child = command
         .args(["-c", shell, "sh", PROBE])
         .args(["tap", "--max-size", "1", "--out", &Traces::new("full").path("t.ndjson"), "--"])
         // Each line comes back.

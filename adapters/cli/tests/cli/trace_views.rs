@@ -36,7 +36,7 @@ fn write(folder: &TemporaryDirectory, name: &str, text: &str) -> String {
 
 /// A file of 2 GB is not read to its end, whatever is done with it.
 #[test]
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 fn trace_of_two_gigabytes_is_refused_in_words() {
     let folder = TemporaryDirectory::new();
     let file = write(&folder, "large.ndjson", &format!("{HEADER}\n"));

@@ -198,6 +198,7 @@ impl Deliveries {
         if target.state == State::Ending || !is_cursor(cursor) {
             return;
         }
+        target.queue.note_gap();
         if target.profile.has_control_envelopes {
             target.queue.push_gap(id, cursor.into(), now);
         } else {
@@ -207,14 +208,6 @@ impl Deliveries {
         }
         self.bound(now, subscription);
         self.reschedule(subscription);
-    }
-
-    /// Reports that events in front of the first position of a subscription were skipped; a restart reports it again.
-    pub(super) fn start_truncated(&mut self, now: Instant, subscription: SubscriptionHandle, cursor: &str) {
-        if let Some(target) = self.subscriptions.get_mut(&subscription) {
-            target.queue.start_truncated();
-        }
-        self.report_gap(now, subscription, cursor);
     }
 
     /// Ends a subscription for a cause: access lost, type removed or changed (EVT-020, EVT-104, EVT-162).
@@ -348,7 +341,7 @@ impl Deliveries {
         let refresh_before = self.grant(now, handle, ttl);
         if let Some(cursor) = cursor.as_deref().filter(|_| truncated) {
             // The answer may be lost, and a refresh does not know what the first one has said (EVT-144).
-            self.start_truncated(now, handle, cursor);
+            self.report_gap(now, handle, cursor);
         }
         Grant { subscription: handle, id, refresh_before, cursor, truncated, status: None }
     }

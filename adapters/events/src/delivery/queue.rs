@@ -102,9 +102,10 @@ impl Queue {
         }
     }
 
-    /// Notes that events in front of the first position were skipped. The caller puts a gap there, or [holds](Self::hold).
-    pub(super) const fn start_truncated(&mut self) {
-        self.starts_truncated = true;
+    /// Takes in that a gap comes next, or is [held](Self::hold). In front of all messages, its position does not tell of it: it may
+    /// be a good one again after a restart, when the log has grown.
+    pub(super) const fn note_gap(&mut self) {
+        self.starts_truncated |= self.next == 0;
     }
 
     pub(super) const fn starts_truncated(&self) -> bool {
@@ -132,8 +133,10 @@ impl Queue {
     }
 
     /// Returns the position behind which something is open, or nobody was told about.
+    ///
+    /// If the start is truncated, that is kept beside it, so deliveries of before are not made again at each restart.
     pub(super) fn resume_at(&self) -> Option<&String> {
-        if self.is_truncated { self.held.as_ref() } else { self.watermark.as_ref() }
+        if self.is_truncated && !self.starts_truncated { self.held.as_ref() } else { self.watermark.as_ref() }
     }
 
     /// Returns whether an open message has a position.

@@ -184,7 +184,7 @@ impl Deliveries {
         let handle = self.insert(subscription);
         self.set_end(handle, expires_at, gives_up_at.filter(|_| is_watched));
         if let Some(cursor) = truncated_at {
-            self.start_truncated(now, handle, &cursor);
+            self.report_gap(now, handle, &cursor);
         }
         self.reschedule(handle);
         Some(handle)

@@ -4,8 +4,8 @@
 //! streams take the links of the world. Deliveries have a way of their own, on which they are late, lost, twice, and overtake each
 //! other. One receiver serves all clients.
 
+mod deliveries;
 mod server;
-mod way;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -31,8 +31,8 @@ use serde::Serialize;
 use super::inputs::ANCHOR;
 use super::{Application, CALL_TIMEOUT, Lane, Phase, Pipe, Plan, What, World, principal};
 use crate::events::{KEPT, LIVE, STORE_LOST};
+use deliveries::{Fate, Post};
 use server::{Audience, EventServer, METHODS};
-use way::{Fate, Post};
 
 /// Followers of one client.
 const MAX_FOLLOWERS: usize = 3;

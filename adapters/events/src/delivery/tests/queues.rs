@@ -41,6 +41,25 @@ fn a_subscription_that_begins_behind_a_gap_is_told_of_it_also_if_the_first_answe
     assert!(refresh(&mut begin(Profile::CHATGPT), 1).truncated);
 }
 
+// covers: EVT-104, EVT-144
+#[test]
+fn a_gap_in_front_of_all_messages_is_stored_until_its_subscriber_knows() {
+    let (mut machine, subscription) = subscribed();
+    let is_stored = |machine: &Deliveries| machine.subscriptions[&subscription].progress().starts_truncated;
+    machine.report_gap(at(0), subscription, "c-9");
+    assert!(is_stored(&machine));
+    let gap = machine.poll_transmit(at(0)).expect("a gap");
+    machine.handle_answer(at(0), gap.id, &answer(500));
+    assert!(is_stored(&machine), "it is tried again");
+    let gap = machine.poll_transmit(at(60)).expect("a gap");
+    machine.handle_answer(at(60), gap.id, &answer(200));
+    assert!(!is_stored(&machine));
+    // The position of a later one tells of it.
+    machine.publish(at(60), subscription, &event(10)).expect("room");
+    machine.report_gap(at(60), subscription, "c-12");
+    assert!(!is_stored(&machine));
+}
+
 // covers: EVT-104, EVT-099, EVT-147
 #[test]
 fn a_receiver_that_is_down_gets_a_gap() {
