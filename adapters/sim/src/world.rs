@@ -492,6 +492,8 @@ impl<A: Application> World<A> {
             Some(_) if !is_waiting && !self.has_hung_up => {
                 self.skip_to_next(self.settle_at.unwrap_or(self.now))
             }
+            // What is announced waits as long as connections that are open take the memory.
+            None if !is_waiting && self.is_memory_full() => false,
             _ => self.skip_to_next(Instant::FAR_FUTURE),
         }
     }
