@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let plans: &[Plan] = match &**kind {
-        "pipe" => &[Plan::CALM, Plan::STORM, Plan::TIGHT, Plan::STORM.max_memory(16 << 10)],
+        "pipe" => &[Plan::CALM, Plan::STORM, Plan::TIGHT],
         "http" => {
             &[Plan::HTTP_CALM, Plan::HTTP_STORM, Plan::HTTP_TIGHT, Plan::HTTP_STORM.max_memory(32 << 10)]
         }
