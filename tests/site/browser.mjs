@@ -98,6 +98,14 @@ export class Browser {
         return result.value
     }
 
+    /// Waits until an expression holds in the page.
+    async until(expression) {
+        for (const end = Date.now() + PATIENCE; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 20))) {
+            if (await this.evaluate(`Boolean(${expression})`)) return
+        }
+        throw new Error(`never: ${expression}`)
+    }
+
     /// Writes a picture of the whole page.
     async picture(path) {
         const { cssContentSize } = await this.send('Page.getLayoutMetrics')

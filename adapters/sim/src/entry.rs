@@ -22,11 +22,11 @@ pub struct Entry {
     pub at: Instant,
     /// Its participant.
     pub lane: Lane,
-    /// What happened.
+    /// The event.
     pub what: What,
 }
 
-/// What happened to a participant.
+/// An event in the life of a participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
@@ -256,7 +256,7 @@ pub enum What {
     Held {
         /// Their number.
         most: usize,
-        /// What their limits allow.
+        /// The most that their limits allow.
         bound: usize,
     },
     /// All processes have ended.

@@ -8,10 +8,11 @@ const browser = new Browser(chromium);
 
 /// Waits until an expression holds in the page.
 async function until(expression) {
-    for (const end = Date.now() + 60_000; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 50))) {
-        if (await browser.evaluate(`Boolean(${expression})`)) return;
+    try {
+        await browser.until(expression);
+    } catch (error) {
+        assert.fail(`${error.message}; message: ${await browser.evaluate("byId('message').textContent")}`);
     }
-    assert.fail(`never: ${expression}; message: ${await browser.evaluate("byId('message').textContent")}`);
 }
 
 async function open(fragment) {

@@ -9,14 +9,7 @@ const browser = new Browser(chromium);
 const ask = (expression) => browser.evaluate(expression);
 const picture = async (name) => pictures && browser.picture(`${pictures}/${name}.png`);
 
-/// Waits until an expression holds in the page.
-async function until(expression) {
-    for (const end = Date.now() + 10_000; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 20))) {
-        if (await ask(`Boolean(${expression})`)) return;
-    }
-    assert.fail(`never: ${expression}`);
-}
-
+const until = (expression) => browser.until(expression);
 const count = () => ask("document.getElementById('count').textContent");
 const key = (name) => ask(`document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: "${name}", bubbles: true, cancelable: true }))`);
 const set = (id, value) => ask(`(() => { const one = document.getElementById("${id}"); one.value = ${JSON.stringify(value)};

@@ -314,13 +314,14 @@ impl Deliveries {
         if !is_done && entry.attempts < config.attempts && !is_late {
             subscription.queue.retry(place, due);
         } else {
-            if matches!(entry.message, Message::Gap) && !acknowledged {
-                // Nobody was told.
-                let watermark = subscription.queue.watermark.clone();
-                subscription.queue.hold(watermark);
-            }
-            if acknowledged {
-                subscription.queue.acknowledge(place);
+            match entry.message {
+                Message::Gap if acknowledged => subscription.queue.acknowledge_gap(place),
+                Message::Gap => {
+                    // Nobody was told.
+                    let watermark = subscription.queue.watermark.clone();
+                    subscription.queue.hold(watermark);
+                }
+                _ => {}
             }
             match subscription.queue.finish(place) {
                 Some(Message::Event(_)) if acknowledged => self.stats.acknowledged += 1,

@@ -248,11 +248,10 @@ impl Queue {
         }
     }
 
-    /// Takes in that the subscriber has got a message.
-    pub(super) fn acknowledge(&mut self, place: Place) {
-        let Some((first, entry)) = self.entries.first_key_value() else { return };
-        // The gap of the start is the first of all. If it was given up, a refresh tells of it, and no later gap.
-        if *first == place && matches!(entry.message, Message::Gap) {
+    /// Takes in that the subscriber has got a gap.
+    pub(super) fn acknowledge_gap(&mut self, place: Place) {
+        // That of the start is the first of all. If it was given up, a refresh tells of it, and no later gap.
+        if self.entries.keys().next() == Some(&place) {
             self.starts_truncated &= self.is_truncated;
         }
     }
