@@ -45,12 +45,16 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let plans: &[Plan] = match &**kind {
-        // Not yet with `max_memory`: an announcement that waited for memory may come after the rest of the world.
-        "pipe" => &[Plan::CALM, Plan::STORM, Plan::TIGHT],
+        "pipe" => &[Plan::CALM, Plan::STORM, Plan::TIGHT, Plan::STORM.max_memory(16 << 10)],
         "http" => {
             &[Plan::HTTP_CALM, Plan::HTTP_STORM, Plan::HTTP_TIGHT, Plan::HTTP_STORM.max_memory(32 << 10)]
         }
-        "http-sse" => &[Plan::HTTP_SSE_CALM, Plan::HTTP_SSE_STORM, Plan::HTTP_SSE_TIGHT],
+        "http-sse" => &[
+            Plan::HTTP_SSE_CALM,
+            Plan::HTTP_SSE_STORM,
+            Plan::HTTP_SSE_TIGHT,
+            Plan::HTTP_SSE_STORM.max_memory(32 << 10),
+        ],
         "events" => &[Plan::EVENTS, Plan::HTTP_EVENTS, Plan::TIGHT.events(60), Plan::HTTP_TIGHT.events(60)],
         other => {
             eprintln!("there is no kind {other:?}");

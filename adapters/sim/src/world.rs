@@ -51,8 +51,12 @@ const FLUSH_TIME: Duration = Duration::from_secs(3);
 /// Most bytes that a connection and its engine hold with [`Limits::tiny`].
 const TINY_BYTES: usize = 24 << 10;
 
-/// Bytes of one client beyond [`Limits::max_memory`]: the last piece that was read, and refusals of what is in it.
+/// Bytes of one client on a byte stream beyond [`Limits::max_memory`]: the last piece that was read, and refusals of what is in it.
 const BEYOND_MAX_MEMORY: usize = 10 << 10;
+
+/// Bytes of one exchange beyond [`Limits::max_memory`]: its entry and that of its connection, a piece of a body, a refusal. Two more of
+/// them are for what was read last.
+const EXCHANGE_BEYOND_MAX_MEMORY: usize = 2 << 10;
 
 /// Text of the fault that excuses late ends.
 pub(crate) const CLOCK_JUMPS: &str = "the clock jumps";
@@ -143,6 +147,13 @@ struct Connection {
     subscription: Option<SubscriptionKey>,
 }
 
+impl Connection {
+    /// Returns whether the client of a byte stream has not hung up.
+    fn is_open(&self) -> bool {
+        !self.to_server.stream.is_closed()
+    }
+}
+
 /// A request that a server has received.
 #[derive(Clone, Debug)]
 struct Request {
@@ -177,17 +188,22 @@ pub struct World<A> {
     flush_until: Instant,
     #[cfg(feature = "events")]
     events: events::Events,
-    /// When the clients of a network hang up that has no faults any more.
+    /// When clients hang up for which something would go on without end.
     settle_at: Option<Instant>,
     has_hung_up: bool,
     is_out_of_memory: bool,
     most_memory: usize,
+    /// Most exchanges that were open at once.
+    most_exchanges: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Acting,
-    Flushing,
+    Flushing {
+        /// Servers had memory for notifications all the time.
+        has_memory: bool,
+    },
     Draining,
     Rest,
     Ended,
@@ -280,6 +296,7 @@ impl<A: Application> World<A> {
             has_hung_up: false,
             is_out_of_memory: false,
             most_memory: 0,
+            most_exchanges: 0,
         };
         if plan.binding != Binding::Pipe {
             world.network = Some(Network::new(plan.binding, &world.server_config, plan.tasks > 0));
@@ -355,7 +372,11 @@ impl<A: Application> World<A> {
             return usize::try_from(held).unwrap_or(usize::MAX).saturating_mul(TINY_BYTES);
         }
         let max = self.server_config.effective_limits().max_memory.unwrap_or(Limits::DEFAULT_MAX_MEMORY);
-        max.saturating_add(clients.saturating_mul(BEYOND_MAX_MEMORY))
+        let beyond = match self.network {
+            Some(_) => self.most_exchanges.saturating_add(2).saturating_mul(EXCHANGE_BEYOND_MAX_MEMORY),
+            None => clients.saturating_mul(BEYOND_MAX_MEMORY),
+        };
+        max.saturating_add(beyond)
     }
 
     /// Returns whether servers have so little memory that notifications wait.
@@ -366,6 +387,8 @@ impl<A: Application> World<A> {
 
     fn note_memory(&mut self) {
         self.most_memory = self.most_memory.max(self.server_config.memory_in_use());
+        self.most_exchanges =
+            self.most_exchanges.max(self.network.as_ref().map_or(0, Network::exchange_count));
     }
 
     /// Returns what has happened so far.
@@ -429,16 +452,18 @@ impl<A: Application> World<A> {
                 self.calm_network();
                 self.set_out_of_memory(false);
                 self.flush_until = self.now + FLUSH_TIME;
-                self.phase = Phase::Flushing;
+                self.phase = Phase::Flushing { has_memory: true };
             }
-            Phase::Flushing => {
+            Phase::Flushing { has_memory } => {
+                let has_memory = has_memory && !self.is_memory_full();
                 let mut moved = false;
                 for n in 0..self.connections.len() {
                     moved |= self.turn(n, usize::MAX, Duration::ZERO);
                 }
+                self.phase = Phase::Flushing { has_memory };
                 if !moved && !self.skip_to_next(self.flush_until) {
                     self.advance_to(self.flush_until);
-                    if !self.is_memory_full() {
+                    if has_memory {
                         self.record(Lane::World, What::Flushed);
                     }
                     self.phase = Phase::Draining;
@@ -467,10 +492,10 @@ impl<A: Application> World<A> {
                 for n in 0..self.connections.len() {
                     self.turn(n, usize::MAX, Duration::ZERO);
                 }
-                self.end_network();
-                self.connections.clear();
                 let (most, bound) = (self.most_memory, self.memory_bound());
                 self.record(Lane::World, What::Held { most, bound });
+                self.end_network();
+                self.connections.clear();
                 let memory = self.server_config.memory_in_use();
                 self.record(Lane::World, What::Released { memory });
                 self.phase = Phase::Ended;
@@ -492,8 +517,15 @@ impl<A: Application> World<A> {
             Some(_) if !is_waiting && !self.has_hung_up => {
                 self.skip_to_next(self.settle_at.unwrap_or(self.now))
             }
-            // What is announced waits as long as connections that are open take the memory.
-            None if !is_waiting && self.is_memory_full() => false,
+            // What is announced is tried again as long as open connections take the memory; no request does so for longer.
+            None if !is_waiting
+                && self.is_memory_full()
+                && self.connections.iter().any(Connection::is_open) =>
+            {
+                let last = self.now + self.server_config.effective_limits().max_call_age + FLUSH_TIME;
+                let settle_at = *self.settle_at.get_or_insert(last);
+                self.skip_to_next(settle_at)
+            }
             _ => self.skip_to_next(Instant::FAR_FUTURE),
         }
     }
@@ -502,7 +534,7 @@ impl<A: Application> World<A> {
     fn hang_up(&mut self) -> bool {
         let open: Vec<_> = match self.network {
             Some(_) => vec![!core::mem::replace(&mut self.has_hung_up, true); self.connections.len()],
-            None => self.connections.iter().map(|c| !c.to_server.stream.is_closed()).collect(),
+            None => self.connections.iter().map(Connection::is_open).collect(),
         };
         if !open.contains(&true) {
             return false;

@@ -230,6 +230,11 @@ impl Network {
         self.server = Some(server);
     }
 
+    /// Returns the number of exchanges that are open on either side.
+    pub(super) fn exchange_count(&self) -> usize {
+        self.exchanges.len().max(self.server.as_ref().map_or(0, Server::exchange_count))
+    }
+
     pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
         let server = self.server.as_mut().and_then(Server::poll_timeout);
         let connections = self.exchanges.iter().filter_map(|x| x.http1.as_ref()?.poll_timeout());
