@@ -11,6 +11,7 @@ use core::time::Duration;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
+use std::time::Instant;
 
 use mcp_auth::token::off_loop;
 use mcp_proto::RpcError;
@@ -160,6 +161,28 @@ fn tokens_that_wait_are_bounded_and_forgotten_with_their_clients() {
         assert_eq!(begun.load(Ordering::SeqCst), 9, "tokens of clients that had left were validated");
         drop(running);
         served.stop();
+    });
+}
+
+#[test]
+fn validator_is_dropped_with_its_server() {
+    with_timeout(|| {
+        let held = Arc::new(());
+        let (validator, left) = (held.clone(), Arc::downgrade(&held));
+        let slow = off_loop(move |request: &TokenRequest| {
+            let _held = &validator;
+            identity(request)
+        });
+        drop(held);
+        let served = serve(protected(), || ScopedHandler, |server| server.validate_tokens(slow));
+        assert!(respond(&served, "who", "alice/files", "").contains("alice"));
+        served.stop();
+        // Its thread ends at once, and not when it has been idle for long.
+        let stopped = Instant::now();
+        while left.upgrade().is_some() {
+            assert!(stopped.elapsed() < Duration::from_secs(5), "the validator is still there");
+            thread::sleep(Duration::from_millis(1));
+        }
     });
 }
 

@@ -1,7 +1,7 @@
 //! Runs the tour with each fault, in worker processes, and checks what it leaves behind.
 //!
 //! ```text
-//! torture-blocking [--percent P] [--seed S] [--jobs J] [--verbose] [FAULT [LEG [N]]]
+//! torture-blocking [--tour NAME] [--percent P] [--seed S] [--jobs J] [--verbose] [FAULT [LEG [N]]]
 //! ```
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -19,7 +19,7 @@ use std::vec;
 use mcp_proto::testing::Rng;
 
 use crate::faults::{self, Class, Effect, FAULTS, Fault, exempt};
-use crate::tour::{self, BEGUN, ENDED, Failed, Failure, LEGS, Leg, Outcome, UNCANCELLED};
+use crate::tour::{self, BEGUN, ENDED, Failed, Failure, LEGS, Leg, Outcome, Tour, UNCANCELLED};
 
 /// A step that takes longer hangs: each of its calls has a timeout of 8 s.
 const HANG: Duration = Duration::from_secs(25);
@@ -80,9 +80,9 @@ impl Held {
 pub(crate) fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["as-server"] => {
+        ["as-server", tour] => {
             std::panic::set_hook(Box::new(|_| {}));
-            ExitCode::from(u8::from(tour::serve().is_err()))
+            ExitCode::from(u8::from(Tour::find(tour).is_none_or(|tour| tour::serve(tour).is_err())))
         }
         ["worker"] => {
             work();
@@ -233,9 +233,11 @@ fn judge(fault: &Fault, is_fired: bool, failed: &[Failed]) {
     let words = std::io::Error::from_raw_os_error(errno).to_string();
     let words = words.split(" (os").next().unwrap_or_default().to_owned();
     let is_named = |failed: &Failed| match &failed.failure {
-        Failure::Error(text) if text == tour::NOT_HONOURED => true,
+        Failure::Error(text) if text == tour::NOT_HONOURED || text.contains(tour::NOT_VALIDATED) => true,
         Failure::Error(text) if faults::is_at_server() => {
-            ["closed the connection", "connection closed", &words].iter().any(|part| text.contains(part))
+            ["closed the connection", "connection closed", "closed it without a response", &words]
+                .iter()
+                .any(|part| text.contains(part))
         }
         Failure::Error(text) => text.contains(&words),
         Failure::Wrong(_) => false,
@@ -300,7 +302,14 @@ struct Place {
     nth: usize,
 }
 
-/// Results of a fault.
+impl Place {
+    /// Returns its place in a table of the faults of each tour.
+    fn tally(self) -> usize {
+        LEGS[self.leg].tour as usize * FAULTS.len() + self.fault
+    }
+}
+
+/// Results of a fault in the legs of a tour.
 #[derive(Clone, Default)]
 struct Tally {
     places: usize,
@@ -365,7 +374,7 @@ impl Plan {
     /// Returns whether the worker can go on.
     fn record(&self, place: Place, time: Duration, reached: Option<bool>, lines: &[String]) -> bool {
         let mut tallies = self.tallies.lock().expect("no panic");
-        let tally = &mut tallies[place.fault];
+        let tally = &mut tallies[place.tally()];
         let name = format!("{} {} {}", FAULTS[place.fault].name, place.leg, place.nth);
         tally.run += 1;
         tally.reached += usize::from(reached == Some(true));
@@ -391,8 +400,18 @@ impl Plan {
 
 fn supervise(arguments: &[String]) -> ExitCode {
     let (mut percent, mut seed, mut jobs, mut is_verbose, mut named) = (100, 1, 2, false, Vec::new());
+    let mut only_tour = None;
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
+        if argument == "--tour" {
+            let name = rest.next().map(String::as_str).unwrap_or_default();
+            only_tour = Tour::find(name);
+            if only_tour.is_none() {
+                println!("no such tour; there are {}", Tour::ALL.map(Tour::name).join(", "));
+                return ExitCode::FAILURE;
+            }
+            continue;
+        }
         let mut number = || rest.next().and_then(|number| number.parse::<u64>().ok()).expect("a number");
         match argument.as_str() {
             "--percent" => percent = number(),
@@ -420,13 +439,14 @@ fn supervise(arguments: &[String]) -> ExitCode {
         .filter_map(|line| line.strip_prefix("counts "))
         .map(|counts| counts.split(' ').filter_map(|count| count.parse().ok()).collect())
         .collect();
-    let (mut places, mut tallies) = (Vec::new(), vec![Tally::default(); FAULTS.len()]);
+    let (mut places, mut tallies) = (Vec::new(), vec![Tally::default(); Tour::ALL.len() * FAULTS.len()]);
     let mut random = Rng::new(seed);
-    for (fault, tally) in tallies.iter_mut().enumerate() {
+    for fault in 0..FAULTS.len() {
         for (leg, counts) in counts.iter().enumerate() {
             let count = counts[fault + 1];
-            tally.places += count;
+            tallies[Place { fault, leg, nth: 0 }.tally()].places += count;
             let is_chosen = named.first().is_none_or(|name| *name == FAULTS[fault].name)
+                && only_tour.is_none_or(|tour| tour == LEGS[leg].tour)
                 && only_leg.is_none_or(|number| number == leg);
             let numbers = only_nth.map_or(0..count, |nth| nth..nth + 1);
             places.extend(numbers.filter(|_| is_chosen && random.percent(percent)).map(|nth| Place {
@@ -446,10 +466,10 @@ fn supervise(arguments: &[String]) -> ExitCode {
     };
     thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(|| plan.work()))));
     let tallies = plan.tallies.into_inner().expect("no panic");
-    for (fault, tally) in FAULTS.iter().zip(&tallies).filter(|(_, tally)| tally.run > 0) {
+    let names = Tour::ALL.iter().flat_map(|tour| FAULTS.iter().map(|fault| (tour.name(), fault.name)));
+    for ((tour, fault), tally) in names.zip(&tallies).filter(|(_, tally)| tally.run > 0) {
         println!(
-            "{}: {} of {} places, {} reached, {} bad, {:.1} s",
-            fault.name,
+            "{tour}, {fault}: {} of {} places, {} reached, {} bad, {:.1} s",
             tally.run,
             tally.places,
             tally.reached,

@@ -11,7 +11,14 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::{Mutex, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::SystemTime;
 
+use mcp_auth::token::off_loop;
+use mcp_events::client::FollowOptions;
+use mcp_events::follow::{FollowConfig, FollowEvent};
+use mcp_events::server::{Event, Events};
+use mcp_events::source::SourceConfig;
+use mcp_events::wire::{Nullable, PollEventsParams, Profile};
 use mcp_proto::client::{self, StartedTask, TaskPolling};
 use mcp_proto::http::server::Config as Http;
 use mcp_proto::model::{
@@ -31,11 +38,39 @@ use mcp_std::task_store::FileTaskStore;
 use serde_json::{Value, json};
 
 use crate::adapter::{
-    Client, Cx, Error, Handle, HttpServer, Router, handler, poll_client, run, run_http, serve_stdio,
-    server_handle, wait,
+    Client, Cx, Error, Handle, HttpServer, Router, events_client, handler, inner_client, next_event,
+    poll_client, run, run_http, serve_stdio, server_handle, wait,
 };
+use crate::authorization::{self, PRINCIPAL};
 use crate::faults::{self, exempt};
 use crate::wrap;
+
+/// What a leg is about, besides what its steps use of every server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tour {
+    Features,
+    /// The server asks for tokens.
+    Authorization,
+    /// The server has events.
+    Events,
+}
+
+impl Tour {
+    pub(crate) const ALL: [Self; 3] = [Self::Features, Self::Authorization, Self::Events];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Features => "features",
+            Self::Authorization => "authorization",
+            Self::Events => "events",
+        }
+    }
+
+    /// Finds a tour by its name.
+    pub(crate) fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tour| tour.name() == name)
+    }
+}
 
 /// Handlers that have begun, and those that have returned or were dropped.
 pub(crate) static BEGUN: AtomicUsize = AtomicUsize::new(0);
@@ -54,6 +89,9 @@ const REOPENED: Duration = Duration::from_secs(10);
 /// What a client tells of a request to a legacy server for a resource that failed: which are honoured, and not why another is not.
 pub(crate) const NOT_HONOURED: &str = "the subscription is not honoured";
 
+/// What a client is told of a token for which its server has no thread.
+pub(crate) const NOT_VALIDATED: &str = "the token cannot be validated at present";
+
 /// Time between two looks at a task.
 const POLL: Duration = Duration::from_millis(5);
 
@@ -69,8 +107,8 @@ pub(crate) enum Failure {
     Wrong(String),
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
         Self::Error(error.to_string())
     }
 }
@@ -113,10 +151,56 @@ struct Text {
     text: String,
 }
 
+/// Adds a type of events, and a tool that publishes one.
+fn add_events(router: &mut Router) -> Result<(), Error> {
+    // The entropy of the system fails in some tours.
+    let events = Events::with(SourceConfig::default(), Profile::SEP).map_err(Error::Io)?;
+    let any = || RawJson::new(r#"{"type":"object"}"#).expect("JSON");
+    let arrival = Event::<Value, Value>::with_schemas("arrival", any(), any());
+    let publisher = events.add(arrival).expect("a type");
+    router.extension(events);
+    router.tool_with(
+        tool("arrive"),
+        handler!(move |_: &mut Cx, _: Value| -> String {
+            static ARRIVALS: AtomicUsize = AtomicUsize::new(0);
+            let _running = Running::new();
+            let id = format!("arrival-{}", ARRIVALS.fetch_add(1, SeqCst));
+            publisher.publish_as(id.clone(), SystemTime::UNIX_EPOCH, &json!({})).expect("published");
+            id
+        }),
+    );
+    Ok(())
+}
+
+/// Adds tools that ask who calls.
+fn add_protected_tools(router: &mut Router) {
+    router
+        .tool_with(
+            tool("caller"),
+            handler!(|cx: &mut Cx, _: Value| -> Result<String, RpcError> {
+                let _running = Running::new();
+                Ok(cx.principal().unwrap_or_default().to_owned())
+            }),
+        )
+        .tool_with(
+            tool("scoped"),
+            handler!(|cx: &mut Cx, _: Value| -> Result<&'static str, RpcError> {
+                let _running = Running::new();
+                cx.require_scopes(&["souvenirs"])?;
+                Ok("scoped")
+            }),
+        );
+}
+
 #[expect(deprecated, reason = "tested until its removal")]
-fn router(tasks: ServerTasks) -> Router {
+fn router(tasks: ServerTasks, tour: Tour) -> Result<Router, Error> {
     let mut router = Router::new("tour", "1");
     router.tasks(tasks);
+    match tour {
+        Tour::Features => {}
+        Tour::Authorization => add_protected_tools(&mut router),
+        Tour::Events => add_events(&mut router)?,
+    }
     router
         .tool_with(
             tool("echo"),
@@ -232,12 +316,12 @@ fn router(tasks: ServerTasks) -> Router {
     );
     router.subscriptions(|_, _| {});
     router.on_failure(|_, _| {});
-    router
+    Ok(router)
 }
 
 /// Serves the tour on stdin and stdout.
-pub(crate) fn serve() -> Result<(), Error> {
-    let router = router(ServerTasks::new());
+pub(crate) fn serve(tour: Tour) -> Result<(), Error> {
+    let router = router(ServerTasks::new(), tour)?;
     let config = router.config()?;
     serve_stdio(config, router)
 }
@@ -271,7 +355,7 @@ struct Served {
 }
 
 impl Served {
-    fn start(folder: PathBuf) -> Result<Self, Failure> {
+    fn start(folder: PathBuf, tour: Tour) -> Result<Self, Failure> {
         let (started, starts) = mpsc::channel();
         let thread = exempt(|| {
             thread::spawn(move || {
@@ -283,12 +367,19 @@ impl Served {
                         return Ok(());
                     }
                 };
-                let router = router(ServerTasks::new().store(store).on_problem(|problem| {
+                let tasks = ServerTasks::new().store(store).on_problem(|problem| {
                     PROBLEMS.lock().expect("no panic").push(problem.to_string());
-                }));
+                });
                 #[allow(unused_mut, reason = "only some adapters take a handle of `&mut self`")]
                 let bound = || -> Result<_, Error> {
-                    let mut server = HttpServer::bind("127.0.0.1:0", router.config()?, Http::new(), router)?;
+                    let router = router(tasks, tour)?;
+                    let mut server = if tour == Tour::Authorization {
+                        let http = Http::new().protected(authorization::protected());
+                        HttpServer::bind(authorization::address(), router.config()?, http, router)?
+                            .validate_tokens(off_loop(authorization::identity))
+                    } else {
+                        HttpServer::bind("127.0.0.1:0", router.config()?, Http::new(), router)?
+                    };
                     let ready = (server.address()?, make_handle(&mut server)?);
                     Ok((server, ready))
                 };
@@ -332,6 +423,7 @@ struct Scene {
     era: Era,
     changes: Arc<AtomicUsize>,
     address: Option<SocketAddr>,
+    tour: Tour,
 }
 
 impl Scene {
@@ -350,12 +442,15 @@ impl Scene {
             .capabilities(capabilities)
             .limits(limits)
             .task_polling(TaskPolling::new().interval_range(POLL, POLL));
-        let options = Client::options(config).handler(User(self.changes.clone()));
+        let mut options = Client::options(config).handler(User(self.changes.clone()));
+        if self.tour == Tour::Authorization {
+            options = options.authorize(authorization::authorizer());
+        }
         let client = match self.address {
             Some(address) => run!(options.connect_url(&format!("http://{address}/mcp")))?,
             None => {
                 let own = exempt(std::env::current_exe).expect("a path");
-                run!(options.spawn(Program::new(own).arg("as-server")))?
+                run!(options.spawn(Program::new(own).arg("as-server").arg(self.tour.name())))?
             }
         };
         let client = wrap(client);
@@ -567,6 +662,93 @@ const TASKS: &[Step] = &[
     ("last echo", |_, client| echo(client, 1_000)),
 ];
 
+/// Calls with tokens that lack a scope, or are revoked.
+const PROTECTED: &[Step] = &[
+    ("caller", |_, client| says(client, "caller", PRINCIPAL)),
+    ("echo of 4 KiB", |_, client| echo(client, 4 << 10)),
+    ("call that needs another scope", |_, client| says(client, "scoped", "scoped")),
+    ("call with that scope", |_, client| says(client, "scoped", "scoped")),
+    ("call with a revoked token", |_, client| {
+        authorization::revoke();
+        says(client, "caller", PRINCIPAL)
+    }),
+    ("second client", |scene, _| {
+        let other = scene.connect()?;
+        echo(&other, 100)?;
+        Ok(other.close().map(drop)?)
+    }),
+    ("client without a token", |scene, _| {
+        vanish(scene, b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", true)
+    }),
+    ("last echo", |_, client| echo(client, 1_000)),
+];
+
+/// Follows as usual, and waits for less long.
+fn soon() -> FollowOptions {
+    let mut config = FollowConfig::default();
+    (config.shortest_backoff, config.longest_backoff) = (POLL, Duration::from_millis(100));
+    (config.shortest_poll, config.default_poll) = (POLL, POLL);
+    config.longest_poll = Duration::from_millis(20);
+    FollowOptions::new().config(config)
+}
+
+/// Returns what a follower gets next, without the errors that it goes on after.
+macro_rules! news {
+    ($follower:expr) => {
+        loop {
+            match next_event!($follower)? {
+                Some(FollowEvent::Error(_)) => {}
+                Some(FollowEvent::Event(event)) => break event.event_id,
+                Some(FollowEvent::Ended(error)) => return Err(Failure::Error(error.to_string())),
+                other => return Err(Failure::Wrong(format!("{other:?} instead of an event"))),
+            }
+        }
+    };
+}
+
+/// Lets the server publish an event, and returns its id.
+fn arrive(client: &Client) -> Result<String, Failure> {
+    Ok(text(&client.call_tool("arrive", &json!({}))?))
+}
+
+/// Follows events from a position on, which is behind those that were published before.
+fn follow(client: &Client, options: FollowOptions) -> Result<(), Failure> {
+    let of_server = events_client!(inner_client!(client));
+    let before = run!(of_server.poll(&PollEventsParams::new("arrival")))?;
+    let Some(cursor) = Nullable::text(before.cursor.as_ref()) else {
+        return Err(Failure::Wrong("no position".into()));
+    };
+    let published = [arrive(client)?, arrive(client)?];
+    let mut follower = run!(of_server.follow_with("arrival", &json!({}), options.cursor(cursor)))?;
+    for expected in published {
+        let id = news!(follower);
+        ensure!(id == expected, "{id} instead of {expected}");
+    }
+    let (expected, id) = (arrive(client)?, news!(follower));
+    ensure!(id == expected, "{id} instead of {expected}");
+    Ok(())
+}
+
+/// Events, by polls and by streams.
+const EVENTS: &[Step] = &[
+    ("types", |_, client| {
+        let types = run!(events_client!(inner_client!(client)).list())?;
+        ensure!(types.len() == 1, "{types:?}");
+        Ok(())
+    }),
+    ("events by polls", |_, client| follow(client, soon().only_polls())),
+    ("events by a stream", |_, client| follow(client, soon())),
+    ("unknown type", |_, client| {
+        let poll = PollEventsParams::new("nothing");
+        match run!(events_client!(inner_client!(client)).poll(&poll)) {
+            Ok(_) => Err(Failure::Wrong("not refused".into())),
+            Err(error) if error.to_string().contains("NotFound") => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }),
+    ("last echo", |_, client| echo(client, 1_000)),
+];
+
 /// Dispatches what arrived for the client; unlike the suites it takes a lost connection as an outcome.
 fn poll_client_gently(client: &mut Client) -> Result<(), Failure> {
     std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| poll_client(client)))
@@ -578,14 +760,24 @@ pub(crate) struct Leg {
     name: &'static str,
     era: Era,
     is_http: bool,
+    pub(crate) tour: Tour,
     steps: &'static [Step],
 }
 
 const fn leg(name: &'static str, era: Era, is_http: bool, steps: &'static [Step]) -> Leg {
-    Leg { name, era, is_http, steps }
+    Leg { name, era, is_http, tour: Tour::Features, steps }
 }
 
-pub(crate) const LEGS: [Leg; 16] = [
+const fn authorization(name: &'static str, era: Era) -> Leg {
+    Leg { tour: Tour::Authorization, ..leg(name, era, true, PROTECTED) }
+}
+
+/// Events over legacy are polls alone, and another profile.
+const fn events(name: &'static str, is_http: bool) -> Leg {
+    Leg { tour: Tour::Events, ..leg(name, Era::Modern, is_http, EVENTS) }
+}
+
+pub(crate) const LEGS: [Leg; 20] = [
     leg("stdio, legacy, lists", Era::Legacy, false, LISTS),
     leg("stdio, legacy, calls", Era::Legacy, false, CALLS),
     leg("stdio, legacy, exchanges", Era::Legacy, false, EXCHANGES),
@@ -602,6 +794,10 @@ pub(crate) const LEGS: [Leg; 16] = [
     leg("HTTP, modern, calls", Era::Modern, true, CALLS),
     leg("HTTP, modern, exchanges", Era::Modern, true, EXCHANGES),
     leg("HTTP, modern, tasks", Era::Modern, true, TASKS),
+    authorization("HTTP, legacy, authorization", Era::Legacy),
+    authorization("HTTP, modern, authorization", Era::Modern),
+    events("stdio, modern, events", false),
+    events("HTTP, modern, events", true),
 ];
 
 /// Steps of a tour, and those that failed.
@@ -652,10 +848,11 @@ pub(crate) fn tour(legs: &[Leg], folder: &std::path::Path, enter: &dyn Fn(&str))
 
 fn run_leg(leg: &Leg, folder: &std::path::Path, enter: &dyn Fn(&str), outcome: &mut Outcome) {
     let (mut served, mut connected) = (None, None);
-    let mut scene = Scene { era: leg.era, changes: Arc::default(), address: None };
+    let Leg { era, tour, .. } = *leg;
+    let mut scene = Scene { era, changes: Arc::default(), address: None, tour };
     if leg.is_http {
         outcome.step(leg, "start", enter, || {
-            served = Some(Served::start(folder.to_owned())?);
+            served = Some(Served::start(folder.to_owned(), tour)?);
             Ok(())
         });
         let Some(started) = &served else { return };

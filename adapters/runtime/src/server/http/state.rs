@@ -329,12 +329,22 @@ pub type TokenOutcome = Result<Arc<Identity>, Denial>;
 
 /// The validator of a server, with the threads on which it may block. All shards share it.
 #[derive(Clone)]
-pub struct TokenWorkers(Arc<Shared>);
+pub struct TokenWorkers(Arc<Owner>);
+
+/// What the handles share. Its drop ends the threads that wait for tokens, and with them the validator.
+struct Owner(Arc<Shared>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.lock().has_ended = true;
+        self.0.arrival.notify_all();
+    }
+}
 
 struct Shared {
     validator: Box<dyn TokenValidator>,
     state: Mutex<WorkerQueue>,
-    /// Notified when a job arrives.
+    /// Notified when a job arrives, and of the end.
     arrival: Condvar,
 }
 
@@ -343,6 +353,7 @@ struct WorkerQueue {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
+    has_ended: bool,
 }
 
 /// Takes a decision to the loop.
@@ -359,19 +370,23 @@ impl TokenWorkers {
     /// Creates the workers of a validator. Threads are started when tokens wait.
     pub fn new(validator: impl TokenValidator + 'static) -> Self {
         let (validator, state) = (Box::new(validator), Mutex::default());
-        Self(Arc::new(Shared { validator, state, arrival: Condvar::new() }))
+        Self(Arc::new(Owner(Arc::new(Shared { validator, state, arrival: Condvar::new() }))))
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.0.0
     }
 
     /// Decides about a token if that needs no waiting.
     #[must_use]
     pub fn validate_now(&self, request: &TokenRequest) -> Option<TokenOutcome> {
         // The panic hook has reported the panic. A token that causes one is not accepted.
-        catch(|| self.0.validator.validate_now(request)).unwrap_or(Some(Err(Denial::invalid_token())))
+        catch(|| self.shared().validator.validate_now(request)).unwrap_or(Some(Err(Denial::invalid_token())))
     }
 
     /// Removes the tokens whose decision nobody wants any more.
     pub fn discard_unwanted(&self) {
-        self.0.lock().jobs.retain(|job| job.is_wanted.load(Ordering::Acquire));
+        self.shared().lock().jobs.retain(|job| job.is_wanted.load(Ordering::Acquire));
     }
 
     /// Queues a token, whose decision is passed to `reply`. Clear the returned flag when nobody wants it any more.
@@ -380,13 +395,13 @@ impl TokenWorkers {
     ///
     /// The decision, if too many tokens wait or no thread can be started.
     pub fn submit(&self, request: TokenRequest, reply: TokenReply) -> Result<Arc<AtomicBool>, Denial> {
-        let mut state = self.0.lock();
+        let mut state = self.shared().lock();
         if state.jobs.len() >= MAX_WAITING {
             return Err(Denial::Unavailable);
         }
         // Idle threads take the jobs that wait. One more job than that needs another thread.
         if state.idle <= state.jobs.len() && state.threads < MAX_THREADS {
-            let shared = self.0.clone();
+            let shared = Arc::clone(self.shared());
             let started = thread::Builder::new().name("mcp-tokens".into()).spawn(move || shared.work());
             match started {
                 Ok(_) => state.threads += 1,
@@ -398,7 +413,7 @@ impl TokenWorkers {
         let is_wanted = Arc::new(AtomicBool::new(true));
         state.jobs.push_back(Job { request, reply, is_wanted: is_wanted.clone() });
         drop(state);
-        self.0.arrival.notify_one();
+        self.shared().arrival.notify_one();
         Ok(is_wanted)
     }
 }
@@ -424,7 +439,7 @@ impl Shared {
             state.idle += 1;
             let (guard, _) = self
                 .arrival
-                .wait_timeout_while(state, MAX_IDLE, |state| state.jobs.is_empty())
+                .wait_timeout_while(state, MAX_IDLE, |state| state.jobs.is_empty() && !state.has_ended)
                 .unwrap_or_else(PoisonError::into_inner);
             state = guard;
             state.idle -= 1;

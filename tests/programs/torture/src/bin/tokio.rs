@@ -2,6 +2,8 @@
 
 extern crate alloc;
 
+#[path = "../authorization.rs"]
+mod authorization;
 #[path = "../faults.rs"]
 mod faults;
 #[path = "../run.rs"]
