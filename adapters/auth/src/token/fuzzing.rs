@@ -108,9 +108,8 @@ fn check_access_token(header: &str, claims: &str) -> bool {
     assert!(kind.is_none_or(|kind| kinds.contains(&&*kind)), "the token is of another type");
     let claim = |name: &str| claims.get(name).unwrap_or(&Value::Null);
     assert_eq!(claim("iss"), ISSUER);
-    assert!(
-        claim("aud") == RESOURCE || claim("aud").as_array().is_some_and(|all| all.contains(&json!(RESOURCE)))
-    );
+    let audiences = claim("aud").as_array().map_or(core::slice::from_ref(claim("aud")), Vec::as_slice);
+    assert!(audiences.iter().filter_map(Value::as_str).any(is_resource), "the token is for another server");
     assert!(claim("exp").as_f64().is_some_and(|at| at > NOW as f64 - SKEW), "it has expired");
     assert!(claim("nbf").as_f64().is_none_or(|at| at < NOW as f64 + SKEW + 1.0), "it is not valid yet");
     assert!(!claims.contains_key("cnf"), "a bound token without a proof");
@@ -123,6 +122,17 @@ fn check_access_token(header: &str, claims: &str) -> bool {
         assert!(validator().validate(&request).is_err(), "a forged signature fits");
     }
     true
+}
+
+/// Returns whether a name is that of [`RESOURCE`], whose scheme and host have no case, and whose port need not be named.
+fn is_resource(name: &str) -> bool {
+    let Some(start) = name.strip_suffix("/mcp") else { return false };
+    let start = start.to_ascii_lowercase();
+    start.strip_prefix("https://h").is_some_and(|port| {
+        port.is_empty()
+            || port == ":"
+            || port.strip_prefix(':').is_some_and(|port| port.parse() == Ok(443_u16))
+    })
 }
 
 /// Presents a bound token with a proof of this header and these claims, signed by the client. Returns whether it is
