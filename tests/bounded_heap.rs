@@ -50,7 +50,7 @@ thread_local! {
 fn count(change: isize) -> bool {
     let live = LIVE.get() + change;
     // The report of a failed assertion needs memory.
-    if change > 0 && live > BUDGET.get() && !std::thread::panicking() {
+    if change > 0 && (live > BUDGET.get() || torture::refuses(change)) && !std::thread::panicking() {
         REFUSED.set(REFUSED.get() + 1);
         return false;
     }

@@ -1,5 +1,5 @@
-//! A tour of calls in memory, in which the n-th read, write, timer or access of the store goes wrong, or the heap is full at the n-th
-//! call of an engine, for every n.
+//! A tour of calls in memory, in which the n-th read, write, timer, access of the store or allocation goes wrong, or the heap is full at
+//! the n-th call of an engine, for every n.
 //!
 //! Both engines share a thread and virtual time. `tests/programs/torture` does the same to the calls of the system of each adapter.
 
@@ -29,10 +29,24 @@ thread_local! {
     static STEPS: Cell<usize> = const { Cell::new(0) };
     /// The one in which the heap has only [`LAST_ROOM`].
     static FULL_AT: Cell<usize> = const { Cell::new(usize::MAX) };
+    /// Allocations of engines of [`LAST_ROOM`] and more, for all of which they ask.
+    static ASKED: Cell<usize> = const { Cell::new(0) };
+    /// The one that is refused, while an engine runs.
+    static REFUSED_AT: Cell<usize> = const { Cell::new(usize::MAX) };
+    static IS_IN_ENGINE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// `Limits::memory_reserve` of the tour: tables of tasks and questions grow without asking.
 const LAST_ROOM: usize = 8 << 10;
+
+/// Returns whether the allocator refuses these bytes because of [`REFUSED_AT`].
+pub(super) fn refuses(bytes: isize) -> bool {
+    IS_IN_ENGINE.get() && bytes >= LAST_ROOM as isize && {
+        let nth = ASKED.get();
+        ASKED.set(nth + 1);
+        nth == REFUSED_AT.get()
+    }
+}
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
@@ -106,6 +120,7 @@ struct Summary {
     changes: usize,
     counts: [usize; 4],
     steps: usize,
+    asked: usize,
 }
 
 struct Tour {
@@ -128,7 +143,10 @@ struct Tour {
 fn engine<R>(work: impl FnOnce() -> R) -> R {
     STEPS.set(STEPS.get() + 1);
     let room = if STEPS.get() == FULL_AT.get() { LAST_ROOM as isize } else { isize::MAX };
-    within(room, work).0
+    IS_IN_ENGINE.set(true);
+    let outcome = within(room, work).0;
+    IS_IN_ENGINE.set(false);
+    outcome
 }
 
 fn server_config(has_keys: bool) -> server::Config {
@@ -190,7 +208,7 @@ impl Tour {
     }
 
     fn is_disturbed(&self) -> bool {
-        self.fault.is_some() || FULL_AT.get() < usize::MAX
+        self.fault.is_some() || FULL_AT.get().min(REFUSED_AT.get()) < usize::MAX
     }
 
     // ---- the loop --------------------------------------------------------------------------------------------
@@ -588,7 +606,7 @@ impl Tour {
         assert_eq!((self.calls.len(), self.open.len()), (0, 0), "{:?} {:?}", self.calls, self.open);
         assert!(self.is_closed && self.client.is_drained() && self.server.is_drained());
         assert_eq!(self.server.engine().live_calls(), 0);
-        self.summary.steps = STEPS.get();
+        (self.summary.steps, self.summary.asked) = (STEPS.get(), ASKED.get());
         self.summary
     }
 }
@@ -638,6 +656,7 @@ fn tour(
 ) -> Summary {
     let before = LIVE.get();
     STEPS.set(0);
+    ASKED.set(0);
     FULL_AT.set(full_at);
     let summary = Tour::new(versions, config, fault).run();
     FULL_AT.set(usize::MAX);
@@ -696,5 +715,24 @@ fn tour_in_memory_survives_a_full_heap_at_each_call_of_an_engine() {
         assert_eq!(tour(versions, &config, None, usize::MAX), clean);
         println!("{versions:?}: {} calls of engines, {noticed} tours with a failed call", clean.steps);
         assert!(noticed > 0, "the heap is never full");
+    }
+}
+
+#[test]
+fn tour_in_memory_survives_each_refused_allocation() {
+    for versions in ERAS {
+        let config = server_config(true);
+        let clean = tour(versions, &config, None, usize::MAX);
+        let mut noticed = 0;
+        for nth in 0..clean.asked {
+            REFUSED_AT.set(nth);
+            let seen = tour(versions, &config, None, usize::MAX);
+            REFUSED_AT.set(usize::MAX);
+            assert!(seen.asked > nth, "allocation {nth} was not reached");
+            noticed += usize::from(seen.succeeded < clean.succeeded);
+            assert_eq!(tour(versions, &config, None, usize::MAX), clean, "after allocation {nth}");
+        }
+        println!("{versions:?}: {} allocations, {noticed} tours with a failed call", clean.asked);
+        assert!(noticed > 0, "no call needs memory");
     }
 }
