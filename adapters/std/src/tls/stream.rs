@@ -32,8 +32,8 @@ pub(crate) struct TlsStream<S> {
     is_peer_closed: bool,
     /// Error to return once everything before it has been read.
     read_error: Option<(ErrorKind, String)>,
-    /// Whether writing to the underlying stream has failed, which is final.
-    is_unwritable: bool,
+    /// Error of a write to the underlying stream, which is final. A read returns it where it would wait: nobody may write again.
+    write_error: Option<(ErrorKind, String)>,
     /// Whether this process has closed its sending side.
     is_closing: bool,
     /// Whether that direction of the underlying stream has been shut down.
@@ -51,7 +51,7 @@ impl<S: Duplex> TlsStream<S> {
             may_have_more: false,
             is_peer_closed: false,
             read_error: None,
-            is_unwritable: false,
+            write_error: None,
             is_closing: false,
             is_write_shut: false,
         }
@@ -67,7 +67,11 @@ impl<S: Duplex> TlsStream<S> {
 
     /// Returns whether a read returns a result now, the end included, whatever the state of the underlying stream.
     pub(crate) const fn has_pending_read(&self) -> bool {
-        self.plaintext_len > 0 || self.may_have_more || self.is_peer_closed || self.read_error.is_some()
+        self.plaintext_len > 0
+            || self.may_have_more
+            || self.is_peer_closed
+            || self.read_error.is_some()
+            || self.write_error.is_some()
     }
 
     /// Returns the certificates that the peer proved to own, its own first, each in DER.
@@ -77,7 +81,7 @@ impl<S: Duplex> TlsStream<S> {
 
     /// Returns whether all written bytes have left.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.is_unwritable || !self.connection.wants_write()
+        self.write_error.is_some() || !self.connection.wants_write()
     }
 
     /// Returns the interest in the underlying stream for the interest `wanted` in this one.
@@ -93,7 +97,7 @@ impl<S: Duplex> TlsStream<S> {
     /// Advances the handshake as far as possible and returns whether it is complete.
     pub(crate) fn handshake(&mut self) -> io::Result<bool> {
         loop {
-            // If this fails, bytes that the peer sent before it disconnected are still readable.
+            // If this fails, bytes that the peer sent before it disconnected are still readable, and the read behind them fails.
             let _ = self.flush_records();
             if !self.is_handshaking() {
                 return Ok(true);
@@ -109,7 +113,7 @@ impl<S: Duplex> TlsStream<S> {
     /// Writes buffered records and returns whether all of them have left.
     pub(crate) fn flush_records(&mut self) -> io::Result<bool> {
         while self.connection.wants_write() {
-            if self.is_unwritable {
+            if self.write_error.is_some() {
                 return Err(ErrorKind::BrokenPipe.into());
             }
             match self.connection.write_tls(&mut RawStream(&mut self.stream)) {
@@ -117,7 +121,8 @@ impl<S: Duplex> TlsStream<S> {
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => {
-                    self.is_unwritable = true;
+                    let message = self.broken_message(self.is_handshaking(), &error);
+                    self.write_error = Some((error.kind(), message));
                     return Err(error);
                 }
             }
@@ -139,7 +144,10 @@ impl<S: Duplex> TlsStream<S> {
         }
         let handshaking = self.is_handshaking();
         let outcome = match self.connection.read_tls(&mut RawStream(&mut self.stream)) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(error),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => match &self.write_error {
+                Some((kind, message)) => Err((*kind, message.clone())),
+                None => return Err(error),
+            },
             Err(error) => Err((error.kind(), self.broken_message(handshaking, &error))),
             Ok(n) => self.process(n, handshaking),
         };
@@ -254,7 +262,7 @@ impl<S: Duplex> Duplex for TlsStream<S> {
             return Err(ErrorKind::WouldBlock.into());
         }
         let n = self.connection.writer().write_vectored(parts)?;
-        // These bytes are accepted in any case; the next write returns the error.
+        // These bytes are accepted in any case; the next write returns the error, or a read that would wait.
         let _ = self.flush_records();
         Ok(n)
     }
@@ -270,7 +278,7 @@ impl<S: Duplex> Duplex for TlsStream<S> {
         } else if found.writable {
             let _ = self.flush_records();
         }
-        let failed = self.read_error.is_some() || self.is_unwritable;
+        let failed = self.read_error.is_some() || self.write_error.is_some();
         Ok(Ready {
             readable: interest.read && (found.readable || self.has_pending_read()),
             writable: interest.write && ((found.writable && !self.is_handshaking()) || failed),

@@ -1,13 +1,16 @@
 //! Both ends of TLS in one thread, over pipes in memory.
 
 use alloc::string::{String, ToString as _};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::Waker;
 use core::time::Duration;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice};
 
 use super::*;
 use crate::io::{Duplex, MemoryEnd, memory_pair};
-use crate::poll::Interest;
+use crate::poll::{HungUp, Interest, Ready};
 
 const ROOT: &[u8] = include_bytes!("../../tests/certificates/root.pem");
 const SERVER: &[u8] = include_bytes!("../../tests/certificates/server.pem");
@@ -186,6 +189,84 @@ fn tls_end_is_distinguished_from_truncation() {
             );
         }
     }
+}
+
+/// A stream whose writes fail when the flag is set, and which tells nothing to a reader.
+struct Unwritable(MemoryEnd, Arc<AtomicBool>);
+
+impl Duplex for Unwritable {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buf)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.1.load(Ordering::Relaxed) { Err(io::Error::other("no way out")) } else { self.0.write(bytes) }
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.1.load(Ordering::Relaxed) {
+            Err(io::Error::other("no way out"))
+        } else {
+            self.0.write_vectored(parts)
+        }
+    }
+
+    fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {
+        self.0.wait(interest, timeout)
+    }
+
+    fn waker(&mut self) -> io::Result<Waker> {
+        self.0.waker()
+    }
+
+    fn hung_up(&mut self) -> io::Result<HungUp> {
+        self.0.hung_up()
+    }
+
+    fn shutdown_write(&mut self) -> io::Result<()> {
+        self.0.shutdown_write()
+    }
+
+    fn flush(&mut self, timeout: Duration) -> io::Result<()> {
+        self.0.flush(timeout)
+    }
+}
+
+#[test]
+fn failed_write_is_told_to_whoever_waits_for_an_answer() {
+    let is_unwritable = Arc::new(AtomicBool::new(false));
+    let start = || {
+        is_unwritable.store(false, Ordering::Relaxed);
+        let (near, far) = memory_pair(1 << 16);
+        let connection = trust().connection("localhost").unwrap();
+        (
+            TlsStream::new(
+                Unwritable(near, is_unwritable.clone()),
+                connection.into(),
+                Some("localhost".into()),
+            ),
+            server(far, SERVER),
+        )
+    };
+    let told = "the connection to localhost broke: no way out";
+    let (mut client, mut server) = start();
+    while !(client.handshake().unwrap() & server.handshake().unwrap()) {}
+    server.write(b"before").unwrap();
+    is_unwritable.store(true, Ordering::Relaxed);
+    // It was taken before the failure was known.
+    assert_eq!(client.write(b"question").unwrap(), 8);
+    let found = client.wait(Interest::READ, Some(Duration::from_secs(60))).unwrap();
+    assert!(found.readable && client.has_pending_read());
+    let mut buf = [0; 9];
+    assert_eq!(client.read(&mut buf).unwrap(), 6);
+    for _ in 0..2 {
+        assert_eq!(client.read(&mut buf).unwrap_err().to_string(), told);
+    }
+    // During the handshake nobody waits for an answer to what was never sent.
+    let (mut client, _server) = start();
+    is_unwritable.store(true, Ordering::Relaxed);
+    let error = client.handshake().unwrap_err().to_string();
+    assert_eq!(error, "the connection to localhost broke during the TLS handshake: no way out");
 }
 
 #[test]

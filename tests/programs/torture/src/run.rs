@@ -235,7 +235,7 @@ fn judge(fault: &Fault, is_fired: bool, failed: &[Failed]) {
     let is_named = |failed: &Failed| match &failed.failure {
         Failure::Error(text) if text == tour::NOT_HONOURED || text.contains(tour::NOT_VALIDATED) => true,
         Failure::Error(text) if faults::is_at_server() => {
-            ["closed the connection", "connection closed", "closed it without a response", &words]
+            ["closed the connection", "connection closed", "closed it without a response", "was cut off", &words]
                 .iter()
                 .any(|part| text.contains(part))
         }

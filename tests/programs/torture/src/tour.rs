@@ -35,6 +35,7 @@ use mcp_runtime::client::ClientHandler;
 use mcp_runtime::server::ServerTasks;
 use mcp_std::process::Program;
 use mcp_std::task_store::FileTaskStore;
+use mcp_std::tls::{ClientTls, ServerTls};
 use serde_json::{Value, json};
 
 use crate::adapter::{
@@ -53,16 +54,19 @@ pub(crate) enum Tour {
     Authorization,
     /// The server has events.
     Events,
+    /// The connections are encrypted.
+    Tls,
 }
 
 impl Tour {
-    pub(crate) const ALL: [Self; 3] = [Self::Features, Self::Authorization, Self::Events];
+    pub(crate) const ALL: [Self; 4] = [Self::Features, Self::Authorization, Self::Events, Self::Tls];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Features => "features",
             Self::Authorization => "authorization",
             Self::Events => "events",
+            Self::Tls => "tls",
         }
     }
 
@@ -94,6 +98,10 @@ pub(crate) const NOT_VALIDATED: &str = "the token cannot be validated at present
 
 /// Time between two looks at a task.
 const POLL: Duration = Duration::from_millis(5);
+
+const ROOT: &[u8] = include_bytes!("../../../../adapters/std/tests/certificates/root.pem");
+const CHAIN: &[u8] = include_bytes!("../../../../adapters/std/tests/certificates/server.pem");
+const KEY: &[u8] = include_bytes!("../../../../adapters/std/tests/certificates/key.pem");
 
 /// What servers have reported of their store: a client is not told why a task cannot be stored.
 pub(crate) static PROBLEMS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -197,7 +205,7 @@ fn router(tasks: ServerTasks, tour: Tour) -> Result<Router, Error> {
     let mut router = Router::new("tour", "1");
     router.tasks(tasks);
     match tour {
-        Tour::Features => {}
+        Tour::Features | Tour::Tls => {}
         Tour::Authorization => add_protected_tools(&mut router),
         Tour::Events => add_events(&mut router)?,
     }
@@ -373,12 +381,16 @@ impl Served {
                 #[allow(unused_mut, reason = "only some adapters take a handle of `&mut self`")]
                 let bound = || -> Result<_, Error> {
                     let router = router(tasks, tour)?;
-                    let mut server = if tour == Tour::Authorization {
-                        let http = Http::new().protected(authorization::protected());
-                        HttpServer::bind(authorization::address(), router.config()?, http, router)?
-                            .validate_tokens(off_loop(authorization::identity))
-                    } else {
-                        HttpServer::bind("127.0.0.1:0", router.config()?, Http::new(), router)?
+                    let (config, any) = (router.config()?, "127.0.0.1:0");
+                    let mut server = match tour {
+                        Tour::Authorization => {
+                            let http = Http::new().protected(authorization::protected());
+                            HttpServer::bind(authorization::address(), config, http, router)?
+                                .validate_tokens(off_loop(authorization::identity))
+                        }
+                        Tour::Tls => HttpServer::bind(any, config, Http::new(), router)?
+                            .tls(ServerTls::from_pem(CHAIN, KEY)?),
+                        _ => HttpServer::bind(any, config, Http::new(), router)?,
                     };
                     let ready = (server.address()?, make_handle(&mut server)?);
                     Ok((server, ready))
@@ -447,6 +459,10 @@ impl Scene {
             options = options.authorize(authorization::authorizer());
         }
         let client = match self.address {
+            Some(address) if self.tour == Tour::Tls => {
+                let url = format!("https://localhost:{}/mcp", address.port());
+                run!(options.tls(ClientTls::without_system_roots().root_pem(ROOT)?).connect_url(&url))?
+            }
             Some(address) => run!(options.connect_url(&format!("http://{address}/mcp")))?,
             None => {
                 let own = exempt(std::env::current_exe).expect("a path");
@@ -777,7 +793,11 @@ const fn events(name: &'static str, is_http: bool) -> Leg {
     Leg { tour: Tour::Events, ..leg(name, Era::Modern, is_http, EVENTS) }
 }
 
-pub(crate) const LEGS: [Leg; 20] = [
+const fn tls(name: &'static str, era: Era) -> Leg {
+    Leg { tour: Tour::Tls, ..leg(name, era, true, CALLS) }
+}
+
+pub(crate) const LEGS: [Leg; 22] = [
     leg("stdio, legacy, lists", Era::Legacy, false, LISTS),
     leg("stdio, legacy, calls", Era::Legacy, false, CALLS),
     leg("stdio, legacy, exchanges", Era::Legacy, false, EXCHANGES),
@@ -798,6 +818,8 @@ pub(crate) const LEGS: [Leg; 20] = [
     authorization("HTTP, modern, authorization", Era::Modern),
     events("stdio, modern, events", false),
     events("HTTP, modern, events", true),
+    tls("HTTP, legacy, TLS", Era::Legacy),
+    tls("HTTP, modern, TLS", Era::Modern),
 ];
 
 /// Steps of a tour, and those that failed.

@@ -40,10 +40,21 @@ pub(super) struct ConnectAttempt {
     pub(super) address_timeout: Duration,
     /// Time at which the next address is tried.
     pub(super) deadline: Option<Instant>,
-    /// The current address, with its error once it has failed.
-    pub(super) error: String,
+    /// The current address.
+    pub(super) address: Option<SocketAddr>,
+    /// The addresses that have failed, with their errors.
+    pub(super) tried: String,
     /// Whether TCP is connected, so that only the TLS handshake is pending.
     pub(super) is_tcp_connected: bool,
+}
+
+impl ConnectAttempt {
+    /// Notes that the current address has failed.
+    fn note_failure(&mut self, error: &io::Error) {
+        let Some(address) = self.address.take() else { return };
+        let separator = if self.tried.is_empty() { "" } else { "; " };
+        self.tried = format!("{}{separator}{address}: {error}", self.tried);
+    }
 }
 
 impl HttpSocket {
@@ -92,7 +103,6 @@ impl HttpTransport {
         let attempts = u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         // All addresses together get no more time than one connection.
         let address_timeout = ADDRESS_TIMEOUT.min(self.connect_timeout / attempts);
-        let error = format!("{} has no address", origin.host);
         self.connect(
             id,
             ConnectAttempt {
@@ -100,7 +110,8 @@ impl HttpTransport {
                 remaining: addresses,
                 address_timeout,
                 deadline: None,
-                error,
+                address: None,
+                tried: String::new(),
                 is_tcp_connected: false,
             },
         )
@@ -109,6 +120,7 @@ impl HttpTransport {
     /// Starts to connect to the first address that does not fail immediately. Returns `false` if there is none.
     fn connect(&mut self, id: ConnectionId, mut connecting: ConnectAttempt) -> bool {
         while let Some(address) = connecting.remaining.pop_front() {
+            connecting.address = Some(address);
             match Socket::connect(address).and_then(|socket| {
                 let transport = self.wrap(socket, &connecting.origin)?;
                 self.selector.add(transport.socket(), self.last_token + 1, Interest::WRITE)?;
@@ -119,8 +131,6 @@ impl HttpTransport {
                     let more = !connecting.remaining.is_empty();
                     // Nothing is tried after the last address, so it may take the time that is left.
                     connecting.deadline = more.then(|| self.now + connecting.address_timeout);
-                    // The start of the error text, should the attempt fail.
-                    connecting.error = format!("{address}");
                     let (token, interest) = (self.last_token, Interest::WRITE);
                     self.sockets.push(HttpSocket {
                         id,
@@ -131,10 +141,13 @@ impl HttpTransport {
                     });
                     return true;
                 }
-                Err(error) => connecting.error = format!("{address}: {error}"),
+                Err(error) => connecting.note_failure(&error),
             }
         }
-        self.connect_failed(id, &connecting.error);
+        if connecting.tried.is_empty() {
+            connecting.tried = format!("{} has no address", connecting.origin.host);
+        }
+        self.connect_failed(id, &connecting.tried);
         false
     }
 
@@ -166,7 +179,7 @@ impl HttpTransport {
             if let Err(error) = outcome {
                 let HttpSocket { id, connecting, .. } = self.remove_socket(index);
                 let Some(mut connecting) = connecting else { return };
-                connecting.error = format!("{}: {error}", connecting.error);
+                connecting.note_failure(&error);
                 // Without another address `connect` has reported the failure.
                 let _ = self.connect(id, connecting);
                 return;
