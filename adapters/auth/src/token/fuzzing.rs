@@ -108,7 +108,8 @@ fn check_access_token(header: &str, claims: &str) -> bool {
     assert!(kind.is_none_or(|kind| kinds.contains(&&*kind)), "the token is of another type");
     let claim = |name: &str| claims.get(name).unwrap_or(&Value::Null);
     assert_eq!(claim("iss"), ISSUER);
-    let audiences = claim("aud").as_array().map_or(core::slice::from_ref(claim("aud")), Vec::as_slice);
+    let audiences =
+        claim("aud").as_array().map_or_else(|| core::slice::from_ref(claim("aud")), Vec::as_slice);
     assert!(audiences.iter().filter_map(Value::as_str).any(is_resource), "the token is for another server");
     assert!(claim("exp").as_f64().is_some_and(|at| at > NOW as f64 - SKEW), "it has expired");
     assert!(claim("nbf").as_f64().is_none_or(|at| at < NOW as f64 + SKEW + 1.0), "it is not valid yet");

@@ -23,6 +23,9 @@ use crate::tour::{self, BEGUN, ENDED, Failed, Failure, LEGS, Leg, Outcome, Tour,
 
 /// A step that takes longer hangs: each of its calls has a timeout of 8 s.
 const HANG: Duration = Duration::from_secs(25);
+/// What a client says whose server met the fault.
+const LOST: [&str; 4] =
+    ["closed the connection", "connection closed", "closed it without a response", "was cut off"];
 /// Bytes that a tour may leave in caches of the runtime.
 const MEMORY_SLACK: isize = 64 << 10;
 
@@ -235,9 +238,7 @@ fn judge(fault: &Fault, is_fired: bool, failed: &[Failed]) {
     let is_named = |failed: &Failed| match &failed.failure {
         Failure::Error(text) if text == tour::NOT_HONOURED || text.contains(tour::NOT_VALIDATED) => true,
         Failure::Error(text) if faults::is_at_server() => {
-            ["closed the connection", "connection closed", "closed it without a response", "was cut off", &words]
-                .iter()
-                .any(|part| text.contains(part))
+            LOST.iter().any(|part| text.contains(part)) || text.contains(&words)
         }
         Failure::Error(text) => text.contains(&words),
         Failure::Wrong(_) => false,
