@@ -161,7 +161,7 @@ struct StepCost {
 
 /// Returns the steps of keywords without subschemas, for each node and for each 16 bytes of text.
 fn keyword_steps(schema: &Value) -> (u64, u64) {
-    let (mut steps, mut text) = (1, 0);
+    let (mut steps, mut text) = (1, 0_u64);
     for (name, value) in schema.as_object().into_iter().flatten() {
         match name.as_str() {
             // A comparison costs at most the size of the constant.
@@ -174,19 +174,19 @@ fn keyword_steps(schema: &Value) -> (u64, u64) {
             }
             "pattern" => {
                 steps += PATTERN_SETUP_STEPS;
-                text += 16 * value.as_str().map_or(0, pattern_states);
+                text = text.saturating_add(pattern_steps(value.as_str().unwrap_or_default()));
             }
             "patternProperties" => {
                 for pattern in value.as_object().into_iter().flat_map(Map::keys) {
                     steps += PATTERN_SETUP_STEPS;
-                    text += 16 * pattern_states(pattern);
+                    text = text.saturating_add(pattern_steps(pattern));
                 }
             }
-            "maxLength" | "minLength" => text += 1,
+            "maxLength" | "minLength" => text = text.saturating_add(1),
             // Each level of a value is compared with all levels below.
             "uniqueItems" => {
                 steps += 32;
-                text += 32;
+                text = text.saturating_add(32);
             }
             _ => {}
         }
@@ -201,6 +201,11 @@ const PATTERN_SETUP_STEPS: u64 = 8;
 fn comparison_steps(value: &Value) -> u64 {
     let size = value_size(value);
     size.nodes + size.bytes / 32
+}
+
+/// Returns the steps of a pattern for each 16 bytes of text.
+fn pattern_steps(pattern: &str) -> u64 {
+    pattern_states(pattern).saturating_mul(16)
 }
 
 /// Estimates the number of automaton states of a pattern; at worst each state sees each byte of the text.

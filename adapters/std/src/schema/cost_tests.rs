@@ -41,6 +41,22 @@ fn steps(schema: &Value, value: &Value) -> (u64, u64) {
 
 // covers: SCHEMA-009
 #[test]
+fn cost_of_a_pattern_that_repeats_without_end_is_not_small() {
+    let endless = "(x{99999999999})+y{2,99999999999999999999}";
+    // 16 times as many states as this one has are one more than the greatest number.
+    let wraps = "x{1152921504606846976}";
+    for schema in [
+        json!({"pattern": endless, "minLength": 1, "uniqueItems": true}),
+        json!({"patternProperties": {endless: {}, wraps: {"pattern": endless}}}),
+        json!({"pattern": wraps}),
+    ] {
+        let cost = SchemaCost::estimate(&schema, &SchemaLimits::default()).expect("within the limits");
+        assert!(cost.validation.per_text > u64::MAX / 2, "{schema}: {cost:?}");
+    }
+}
+
+// covers: SCHEMA-009
+#[test]
 fn validation_takes_no_more_steps_than_estimated() {
     // Paths double with each line.
     let mut defs = Map::new();
