@@ -221,6 +221,17 @@ mod tests {
     use crate::fuzz_tests;
 
     #[test]
+    fn name_of_the_resource_has_several_spellings() {
+        for name in [RESOURCE, "HTTPS://H/mcp", "https://h:443/mcp", "https://h:/mcp"] {
+            assert!(is_resource(name), "{name}");
+        }
+        for name in ["", "https://h", "https://h/MCP", "http://h/mcp", "https://h:444/mcp", "https://hh/mcp"]
+        {
+            assert!(!is_resource(name), "{name}");
+        }
+    }
+
+    #[test]
     fn jwt_target_accepts_seeds_and_noise() {
         fuzz_tests::for_each_variant("jwt", jwt);
     }
