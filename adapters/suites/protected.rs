@@ -152,6 +152,8 @@ fn tokens_that_wait_are_bounded_and_forgotten_with_their_clients() {
             // The server has noticed it.
             assert_eq!(stream.read_to_end(&mut Vec::new()).expect("an end"), 0);
         }
+        // And has forgotten the last one when it answers another client.
+        assert!(respond(&served, "who", "", "").starts_with("HTTP/1.1 401 "));
         let answer = thread::scope(|scope| {
             let late = scope.spawn(|| respond(&served, "who", "late/files", ""));
             gate.store(true, Ordering::SeqCst);

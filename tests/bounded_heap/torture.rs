@@ -660,7 +660,9 @@ fn tour(
     FULL_AT.set(full_at);
     let summary = Tour::new(versions, config, fault).run();
     FULL_AT.set(usize::MAX);
-    assert_eq!((LIVE.get(), config.memory_in_use()), (before, 0), "left by {fault:?} at {full_at}");
+    let refused = REFUSED_AT.get();
+    let left = (LIVE.get(), config.memory_in_use());
+    assert_eq!(left, (before, 0), "left by {fault:?}, heap full at {full_at}, refused at {refused}");
     summary
 }
 

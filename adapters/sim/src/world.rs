@@ -48,6 +48,9 @@ pub(crate) const CALL_TOTAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time in which a connection without faults has sent all that it holds back.
 const FLUSH_TIME: Duration = Duration::from_secs(3);
 
+/// Longest life of a request where memory is short.
+const LONGEST_CALL: Duration = Duration::from_secs(300);
+
 /// Most bytes that a connection and its engine hold with [`Limits::tiny`].
 const TINY_BYTES: usize = 24 << 10;
 
@@ -272,6 +275,8 @@ impl<A: Application> World<A> {
         if plan.max_memory > 0 {
             let mut limits = server.effective_limits().clone();
             limits.max_memory = Some(plan.max_memory);
+            // What has to wait for memory is tried again every 50 ms for as long as a request may take it.
+            limits.max_call_age = LONGEST_CALL;
             server = server.limits(limits);
         }
         let mut world = Self {
@@ -522,7 +527,7 @@ impl<A: Application> World<A> {
                 && self.is_memory_full()
                 && self.connections.iter().any(Connection::is_open) =>
             {
-                let last = self.now + self.server_config.effective_limits().max_call_age + FLUSH_TIME;
+                let last = self.now + LONGEST_CALL + FLUSH_TIME;
                 let settle_at = *self.settle_at.get_or_insert(last);
                 self.skip_to_next(settle_at)
             }

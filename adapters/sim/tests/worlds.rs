@@ -35,9 +35,10 @@ const PLANS: [Plan; 16] = [
 #[test]
 fn servers_without_memory_refuse_requests_and_go_on() {
     for plan in [Plan::STORM.max_memory(16 << 10), Plan::HTTP_STORM.max_memory(32 << 10)] {
-        let (mut refused, mut answered_later) = (0, 0);
+        let (mut refused, mut answered_later, mut flushed) = (0, 0, 0);
         for seed in 0..40 {
             let log = World::new(seed, plan, Marks::ALL).run().log;
+            flushed += usize::from(log.iter().any(|entry| matches!(entry.what, What::Flushed)));
             let ends = log.iter().filter_map(|entry| match &entry.what {
                 What::Ended { outcome, .. } => Some(outcome),
                 _ => None,
@@ -47,6 +48,7 @@ fn servers_without_memory_refuse_requests_and_go_on() {
             answered_later += usize::from(from_first.any(|outcome| outcome.starts_with('{')));
         }
         assert!(refused > 5 && answered_later > 5, "{plan:?}: {refused} and {answered_later} of 40 worlds");
+        assert!(flushed > 5, "{plan:?}: notifications have memory at the end of {flushed} of 40 worlds");
     }
 }
 
@@ -60,6 +62,11 @@ fn servers_without_memory_come_to_rest_behind_their_last_message() {
         let application = Marks { client_versions, server_versions: batches };
         let plan = Plan::STORM.max_memory(16 << 10);
         let report = World::replay(Decisions { steps }, plan, application).run();
+        let most = report.log.iter().find_map(|entry| match entry.what {
+            What::Held { most, .. } => Some(most),
+            _ => None,
+        });
+        assert!(most.is_some_and(|most| most >= 14 << 10), "memory is never short: {most:?}");
         assert!(report.log.iter().any(|entry| matches!(entry.what, What::Rest)), "{:?}", report.log);
         assert_eq!(report.violation, None);
     }

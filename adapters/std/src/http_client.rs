@@ -223,7 +223,9 @@ impl HttpClient {
                     let stream = self.wrap(socket, origin);
                     return stream.map_err(|error| HttpFailure::Tls(reason("no connection", &error)));
                 }
-                Err(error) => tried = format!("{tried}; {address}: {error}"),
+                // A name may have thousands of addresses.
+                Err(error) if tried.len() < MAX_TRIED_TEXT => tried = format!("{tried}; {address}: {error}"),
+                Err(_) => {}
             }
         }
         let tried = tried.strip_prefix("; ").unwrap_or("there is no address");
@@ -433,6 +435,9 @@ fn copy_fields(head: &ResponseHead<'_>) -> Fields {
     }
     fields
 }
+
+/// Length from which the text about failed addresses does not grow.
+const MAX_TRIED_TEXT: usize = 1_000;
 
 /// Maximum time for one of several addresses. With many addresses it is shorter.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);

@@ -129,11 +129,8 @@ fn check_access_token(header: &str, claims: &str) -> bool {
 fn is_resource(name: &str) -> bool {
     let Some(start) = name.strip_suffix("/mcp") else { return false };
     let start = start.to_ascii_lowercase();
-    start.strip_prefix("https://h").is_some_and(|port| {
-        port.is_empty()
-            || port == ":"
-            || port.strip_prefix(':').is_some_and(|port| port.parse() == Ok(443_u16))
-    })
+    let port = start.strip_prefix("https://h");
+    port.is_some_and(|port| ["", ":", ":443", ":0443", ":00443"].contains(&port))
 }
 
 /// Presents a bound token with a proof of this header and these claims, signed by the client. Returns whether it is
@@ -225,7 +222,7 @@ mod tests {
         for name in [RESOURCE, "HTTPS://H/mcp", "https://h:443/mcp", "https://h:/mcp"] {
             assert!(is_resource(name), "{name}");
         }
-        for name in ["", "https://h", "https://h/MCP", "http://h/mcp", "https://h:444/mcp", "https://hh/mcp"]
+        for name in ["", "https://h", "https://h/MCP", "http://h/mcp", "https://h:+443/mcp", "https://hh/mcp"]
         {
             assert!(!is_resource(name), "{name}");
         }

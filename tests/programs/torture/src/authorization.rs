@@ -97,9 +97,9 @@ pub(crate) fn address() -> SocketAddr {
         let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
         let mut port = PORT.load(SeqCst);
         if port == 0 {
-            // Below the ports that the system gives to clients.
-            let first = 10_000 + u16::try_from(std::process::id() % 20_000).unwrap_or_default();
-            port = (first..).find(is_free).expect("a free port");
+            // Below the ports that the system gives to clients, and others than those of the next processes.
+            let first = 10_000 + 20 * u16::try_from(std::process::id() % 1_000).unwrap_or_default();
+            port = (first..first + 20).find(is_free).expect("a free port");
             PORT.store(port, SeqCst);
         }
         SocketAddr::from(([127, 0, 0, 1], port))

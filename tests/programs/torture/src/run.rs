@@ -236,7 +236,8 @@ fn judge(fault: &Fault, is_fired: bool, failed: &[Failed]) {
     let words = std::io::Error::from_raw_os_error(errno).to_string();
     let words = words.split(" (os").next().unwrap_or_default().to_owned();
     let is_named = |failed: &Failed| match &failed.failure {
-        Failure::Error(text) if text == tour::NOT_HONOURED || text.contains(tour::NOT_VALIDATED) => true,
+        Failure::Error(text) if text == tour::NOT_HONOURED => true,
+        Failure::Error(text) if fault.class == Class::Thread && text.contains(tour::NOT_VALIDATED) => true,
         Failure::Error(text) if faults::is_at_server() => {
             LOST.iter().any(|part| text.contains(part)) || text.contains(&words)
         }

@@ -1,4 +1,4 @@
-//! The tour: four scenes, each a server and a client that use every feature in numbered steps.
+//! The tour: legs, each a server and a client that use features in named steps.
 
 #![allow(elided_lifetimes_in_paths, reason = "the context has a lifetime in some adapters only")]
 
@@ -511,19 +511,23 @@ fn listed<T>(outcome: Result<Vec<T>, Error>, expected: usize) -> Result<(), Fail
     Ok(())
 }
 
-/// Sends bytes to the server and hangs up.
-fn vanish(scene: &Scene, bytes: &[u8], reads: bool) -> Result<(), Failure> {
+/// Sends bytes to the server and hangs up, after the beginning of an answer if there is an `expected` one.
+fn vanish(scene: &Scene, bytes: &[u8], expected: &str) -> Result<(), Failure> {
     let Some(address) = scene.address else { return Ok(()) };
-    exempt(|| {
-        let outcome = TcpStream::connect(address).and_then(|mut stream| {
-            stream.write_all(bytes)?;
-            stream.set_read_timeout(Some(Duration::from_secs(8)))?;
-            if reads { stream.read(&mut [0; 64]).map(drop) } else { Ok(()) }
-        });
-        // The server may have met the fault on this connection.
-        let _ = outcome;
-        Ok(())
-    })
+    let outcome = exempt(|| {
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(bytes)?;
+        stream.set_read_timeout(Some(Duration::from_secs(8)))?;
+        let mut answer = vec![0; expected.len()];
+        let count = stream.read(&mut answer)?;
+        answer.truncate(count);
+        Ok::<_, std::io::Error>(answer)
+    });
+    // The server may have met the fault on this connection.
+    let answer = outcome.unwrap_or_default();
+    let answer = String::from_utf8_lossy(&answer);
+    ensure!(expected.starts_with(&*answer), "{answer} instead of {expected}");
+    Ok(())
 }
 
 type Step = (&'static str, fn(&Scene, &mut Client) -> Result<(), Failure>);
@@ -669,12 +673,12 @@ const TASKS: &[Step] = &[
         Ok(other.close().map(drop)?)
     }),
     ("client that hangs up in its head", |scene, _| {
-        vanish(scene, b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n", false)
+        vanish(scene, b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n", "")
     }),
     ("client that is refused", |scene, _| {
-        vanish(scene, b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n", true)
+        vanish(scene, b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 404")
     }),
-    ("client that says nothing", |scene, _| vanish(scene, b"", false)),
+    ("client that says nothing", |scene, _| vanish(scene, b"", "")),
     ("last echo", |_, client| echo(client, 1_000)),
 ];
 
@@ -694,7 +698,7 @@ const PROTECTED: &[Step] = &[
         Ok(other.close().map(drop)?)
     }),
     ("client without a token", |scene, _| {
-        vanish(scene, b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", true)
+        vanish(scene, b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 401")
     }),
     ("last echo", |_, client| echo(client, 1_000)),
 ];

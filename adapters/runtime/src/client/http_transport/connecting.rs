@@ -52,8 +52,10 @@ impl ConnectAttempt {
     /// Notes that the current address has failed.
     fn note_failure(&mut self, error: &io::Error) {
         let Some(address) = self.address.take() else { return };
-        let separator = if self.tried.is_empty() { "" } else { "; " };
-        self.tried = format!("{}{separator}{address}: {error}", self.tried);
+        if self.tried.len() < MAX_TRIED_TEXT {
+            let separator = if self.tried.is_empty() { "" } else { "; " };
+            self.tried = format!("{}{separator}{address}: {error}", self.tried);
+        }
     }
 }
 
@@ -201,6 +203,9 @@ impl HttpTransport {
     }
 }
 
+/// Length from which the text about failed addresses does not grow: a name may have thousands.
+const MAX_TRIED_TEXT: usize = 1_000;
+
 /// Maximum time for one of several addresses. With many addresses it is shorter.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -298,6 +303,17 @@ mod tests {
         let error = options.connect_url(&format!("http://unknown.mcp.localhost:{port}/mcp")).unwrap_err();
         assert!(!error.to_string().contains("no address of"), "{error}");
         accepted.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn error_names_each_address_that_refuses() {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let options = Options::<ReadyConnection>::new(Config::new("refused", "1.0"));
+        let error =
+            options.connect_url(&format!("http://refused.localhost:{port}/mcp")).unwrap_err().to_string();
+        let of = |address: &str| error.find(&format!("{address}:{port}: "));
+        let (first, second) = (of("127.0.0.1"), of("[::1]"));
+        assert!(first.is_some() && second.is_some() && error.contains("; "), "{error}");
     }
 
     #[test]

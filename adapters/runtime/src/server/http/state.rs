@@ -331,13 +331,18 @@ pub type TokenOutcome = Result<Arc<Identity>, Denial>;
 #[derive(Clone)]
 pub struct TokenWorkers(Arc<Owner>);
 
-/// What the handles share. Its drop ends the threads that wait for tokens, and with them the validator.
+/// What the handles share. Its drop ends the threads as soon as they have decided what they are at, and with them the validator.
 struct Owner(Arc<Shared>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.0.lock().has_ended = true;
+        let mut state = self.0.lock();
+        state.has_ended = true;
+        // Nobody wants these decisions any more.
+        let jobs = core::mem::take(&mut state.jobs);
+        drop(state);
         self.0.arrival.notify_all();
+        drop(jobs);
     }
 }
 
