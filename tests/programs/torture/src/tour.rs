@@ -519,7 +519,8 @@ fn vanish(scene: &Scene, bytes: &[u8], expected: &str) -> Result<(), Failure> {
         stream.write_all(bytes)?;
         stream.set_read_timeout(Some(Duration::from_secs(8)))?;
         let mut answer = vec![0; expected.len()];
-        let count = stream.read(&mut answer)?;
+        // A read of nothing would wait, too.
+        let count = if expected.is_empty() { 0 } else { stream.read(&mut answer)? };
         answer.truncate(count);
         Ok::<_, std::io::Error>(answer)
     });
