@@ -32,7 +32,7 @@ pub(crate) struct TlsStream<S> {
     is_peer_closed: bool,
     /// Error to return once everything before it has been read.
     read_error: Option<(ErrorKind, String)>,
-    /// Error of a write to the underlying stream, which is final. A read returns it where it would wait: perhaps nobody writes again.
+    /// Error of a failed write to the underlying stream, which is final. A read that would wait returns it, as no write may follow.
     write_error: Option<(ErrorKind, String)>,
     /// Whether this process has closed its sending side.
     is_closing: bool,

@@ -61,20 +61,21 @@ fn answer(issuer: &str, stream: &mut TcpStream) -> std::io::Result<()> {
     let mut body = vec![0; length];
     lines.read_exact(&mut body)?;
     let body = String::from_utf8_lossy(&body);
-    let answer = if first.contains(" /token ") {
+    let (status, answer) = if first.contains(" /token ") {
         let scope = body.split('&').find_map(|field| field.strip_prefix("scope=")).unwrap_or_default();
         let token = format!("{}/{}", GENERATION.load(SeqCst), scope.replace('+', "/"));
-        json!({"access_token": token, "token_type": "Bearer", "expires_in": 86_400, "scope": scope.replace('+', " ")})
-    } else {
-        json!({
+        let scope = scope.replace('+', " ");
+        let grant =
+            json!({"access_token": token, "token_type": "Bearer", "expires_in": 86_400, "scope": scope});
+        ("200 OK", grant.to_string())
+    } else if first.contains("/oauth-authorization-server") {
+        let metadata = json!({
             "issuer": issuer,
             "token_endpoint": format!("{issuer}/token"),
             "grant_types_supported": ["client_credentials"],
             "token_endpoint_auth_methods_supported": ["client_secret_basic"],
-        })
-    };
-    let (status, answer) = if first.contains(" /token ") || first.contains("/oauth-authorization-server") {
-        ("200 OK", answer.to_string())
+        });
+        ("200 OK", metadata.to_string())
     } else {
         ("404 Not Found", String::new())
     };

@@ -23,7 +23,7 @@ use crate::tour::{self, BEGUN, ENDED, Failed, Failure, LEGS, Leg, Outcome, Tour,
 
 /// A step that takes longer hangs: each of its calls has a timeout of 8 s.
 const HANG: Duration = Duration::from_secs(25);
-/// What a client says whose server met the fault.
+/// Texts of a client whose server met the fault: it sees the end of the connection alone.
 const LOST: [&str; 4] =
     ["closed the connection", "connection closed", "closed it without a response", "was cut off"];
 /// Bytes that a tour may leave in caches of the runtime.

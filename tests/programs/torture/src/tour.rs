@@ -46,7 +46,7 @@ use crate::authorization::{self, PRINCIPAL};
 use crate::faults::{self, exempt};
 use crate::wrap;
 
-/// What a leg is about, besides what its steps use of every server.
+/// A group of legs whose servers have something in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tour {
     Features,
@@ -93,7 +93,7 @@ const REOPENED: Duration = Duration::from_secs(10);
 /// What a client tells of a request to a legacy server for a resource that failed: which are honoured, and not why another is not.
 pub(crate) const NOT_HONOURED: &str = "the subscription is not honoured";
 
-/// What a client is told of a token for which its server has no thread.
+/// Text of a client whose server has no thread to validate its token.
 pub(crate) const NOT_VALIDATED: &str = "the token cannot be validated at present";
 
 /// Time between two looks at a task.

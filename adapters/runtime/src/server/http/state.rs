@@ -331,7 +331,7 @@ pub type TokenOutcome = Result<Arc<Identity>, Denial>;
 #[derive(Clone)]
 pub struct TokenWorkers(Arc<Owner>);
 
-/// What the handles share. Its drop ends the threads as soon as they have decided what they are at, and with them the validator.
+/// Shared by the handles. Its drop ends the threads, each after the token that it validates; the last one drops the validator.
 struct Owner(Arc<Shared>);
 
 impl Drop for Owner {
