@@ -14,6 +14,13 @@ ROOT = os.path.dirname(HERE)
 VALGRIND = shutil.which("valgrind")
 
 
+def without_hours():
+    """Begins again by `.ci/hours pause`, so that no fuzzing runs beside what is measured."""
+    if "HOURS_PAUSED" not in os.environ:
+        hours = os.path.join(ROOT, ".ci", "hours")
+        os.execv(hours, [hours, "pause", sys.executable, os.path.abspath(sys.argv[0]), *sys.argv[1:]])
+
+
 def say(text):
     print(text, file=sys.stderr, flush=True)
 

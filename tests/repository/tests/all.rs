@@ -4,6 +4,8 @@ extern crate alloc;
 
 mod conformance_next;
 mod guide;
+#[cfg(unix)]
+mod hours;
 mod layering;
 mod security_manual;
 mod troubleshooting;

@@ -154,7 +154,7 @@ const BANNED: &[(&str, &str)] = &[
 /// The only file that spells header fields of MCP.
 const FIELDS: &str = "fields.rs";
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the package is inside the workspace")
 }
 
