@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 use crate::config_file::TemporaryDirectory;
 use crate::json_output::assert_fits;
 use crate::shell_server::ShellServer;
-use crate::support::{PROBE, ProbeOutput, probe, probe_command, run};
+use crate::support::{PROBE, ProbeOutput, probe, probe_command, quoted, run};
 use crate::terminal::{run_on_terminal, show_on_terminal, without_colours};
 
 const ERAS: [&str; 2] = ["legacy", "modern"];
 
 /// Returns a value of `--allow` for the demonstration server.
 fn demo() -> String {
-    format!("demo={PROBE} serve --everything")
+    format!("demo={}", json!([PROBE, "serve", "--everything"]))
 }
 
 /// Returns a value of `--allow` for a shell script.
@@ -146,7 +146,7 @@ fn server_for_agents_violates_no_rule() {
 fn nothing_is_reached_that_the_user_has_not_named() {
     let folder = TemporaryDirectory::new();
     let proof = folder.path().join("started");
-    let (demo, touch) = (demo(), format!("touch {}", proof.display()));
+    let (demo, touch) = (demo(), format!("touch {}", quoted(&proof)));
     let options = ["--allow", &demo, "--allow", "https://h.example/team/*"];
     for server in ["../x", "", &touch, "sh", PROBE, "https://h.example/", "https://u@h.example/team/a"] {
         let why = refused("inspect", &json!({ "server": server }), &options);
@@ -349,7 +349,7 @@ fn calls_beyond_the_limit_are_refused_and_others_answered() {
 fn limits_end_what_hangs_or_floods() {
     let folder = TemporaryDirectory::new();
     let pid = folder.path().join("pid");
-    let hang = script("hang", &format!("echo $$ > {}; exec sleep 1000", pid.display()));
+    let hang = script("hang", &format!("echo $$ > {}; exec sleep 1000", quoted(&pid)));
     let options = ["--allow", &hang, "--timeout", "2s"];
     let result = call("modern", "inspect", &json!({"server": "hang"}), &options).assert_code(1).json();
     let error = &result["structuredContent"]["error"];
@@ -464,7 +464,7 @@ fn assert_gone(pid: &str) {
 fn cancelled_call_ends_its_processes_while_other_calls_go_on() {
     let folder = TemporaryDirectory::new();
     let pid = folder.path().join("pid");
-    let hang = script("hang", &format!("echo $$ > {}; exec sleep 1000", pid.display()));
+    let hang = script("hang", &format!("echo $$ > {}; exec sleep 1000", quoted(&pid)));
     let demo = demo();
     let options = ["--allow", &hang, "--allow", &demo];
     let hanging =

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::config_file::TemporaryDirectory;
 use crate::shell_server::{method_pattern, result_action, welcome};
-use crate::support::{PROBE, ProbeOutput, run};
+use crate::support::{PROBE, ProbeOutput, quoted, run};
 
 /// A server script that can be replaced, and a cache folder of its own.
 struct Fixture {
@@ -53,7 +53,7 @@ impl Fixture {
 
     /// Replaces the server by one of this program.
     fn serve_own(&self, args: &str) {
-        fs::write(self.script(), format!("exec '{PROBE}' serve {args}\n")).expect("a file");
+        fs::write(self.script(), format!("exec {} serve {args}\n", quoted(PROBE))).expect("a file");
     }
 
     fn probe(&self, args: &[&str]) -> ProbeOutput {

@@ -11,7 +11,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::json_output::assert_fits;
-use crate::support::{probe, probe_command};
+use crate::support::{probe, probe_command, quoted};
 
 /// The secret of the frozen vector: the bytes 0 to 31.
 const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -133,7 +133,7 @@ fn subscription_receives_here_and_is_unsubscribed_at_its_end() {
         answer(&welcome),
         answer(&granted),
         answer(&json!({})),
-        asked = asked.display(),
+        asked = quoted(&asked),
     );
     let args = ["subscribe", "build.finished", "--url", "https://hooks.example/hook?q=1"];
     let rest = ["--listen", "127.0.0.1:0", "--count", "1", "--era", "legacy", "--stderr", "show", "--json"];

@@ -12,6 +12,8 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use crate::support::quoted;
+
 /// How a [`ProtectedServer`] behaves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Behaviour {
@@ -306,8 +308,9 @@ impl ProtectedServer {
 
 /// Returns a value for `--browser` that only writes the address to a file.
 pub(crate) fn browser_command(file: &Path) -> String {
-    let file = file.display();
-    format!("sh -c 'printf %s \"$1\" > \"{file}.tmp\" && mv \"{file}.tmp\" \"{file}\"' browser")
+    let file = quoted(file);
+    let script = format!("printf %s \"$1\" > {file}.tmp && mv {file}.tmp {file}");
+    format!("sh -c {} browser", quoted(&script))
 }
 
 /// Waits until a file exists, and returns its text.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{PROBE, ProbeOutput, run_with_input};
+use crate::support::{PROBE, ProbeOutput, quoted, run_with_input};
 
 /// Runs `mcp-probe shell OPTIONS -- mcp-probe serve SERVE` with this script.
 fn shell(options: &[&str], serve: &[&str], script: &str) -> ProbeOutput {
@@ -117,8 +117,8 @@ fn lost_connection_is_opened_anew_and_results_stay() {
 
     let directory = TemporaryDirectory::new();
     let pid = directory.path().join("pid");
-    let serve = format!("echo $$ > {}; exec {PROBE} serve", pid.display());
-    let kill = format!("kill -9 $(cat {})", pid.display());
+    let serve = format!("echo $$ > {}; exec {} serve", quoted(&pid), quoted(PROBE));
+    let kill = format!("kill -9 $(cat {})", quoted(&pid));
     // The second server is told to kill the first one's successor: each session writes its own process id.
     let script = "x = call add a=1 b=2\n";
     let mut child = crate::support::probe_command()
@@ -157,7 +157,7 @@ fn lost_connection_is_opened_anew_and_results_stay() {
 #[cfg(unix)]
 #[test]
 fn flood_on_stderr_blocks_no_line() {
-    let serve = format!("(yes flood | head -n 200000 >&2) & exec {PROBE} serve");
+    let serve = format!("(yes flood | head -n 200000 >&2) & exec {} serve", quoted(PROBE));
     let args = ["shell", "--stderr", "show", "--", "sh", "-c", &serve];
     let output = run_with_input(&args, &[], "call echo text=a\ncall echo text=b\n").assert_ok();
     assert_eq!(output.stdout, "a\nb\n");

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::config_file::TemporaryDirectory;
 use crate::shell_server::ShellServer;
-use crate::support::{PROBE, probe_command};
+use crate::support::{PROBE, probe_command, quoted};
 use crate::terminal::open_terminal;
 
 /// A user at a terminal. Drop ends the program.
@@ -194,7 +194,7 @@ fn lines_of_the_server_stand_above_the_line_that_is_edited() {
     let go = state.path().join("go");
     // Its message sets a title and clears the screen, if a terminal believes it.
     let message = "while [ ! -e GO ]; do sleep 0.05; done; printf 'a\\033]0;t\\007b\\n' >&2";
-    let serve = format!("({}) & exec {PROBE} serve", message.replace("GO", go.to_str().unwrap()));
+    let serve = format!("({}) & exec {} serve", message.replace("GO", &quoted(&go)), quoted(PROBE));
     let mut user = User::new(&["shell", "--", "sh", "-c", &serve], 80, &state);
     user.sees("mcp> \r\u{1b}[5C");
     user.types("call echo text=half");
@@ -326,7 +326,7 @@ fn interrupt_cancels_the_form() {
 #[test]
 fn form_of_a_script_that_is_typed_gets_its_lines() {
     let state = TemporaryDirectory::new();
-    let piped = format!("{PROBE} shell -- {PROBE} serve --everything | cat");
+    let piped = format!("{0} shell -- {0} serve --everything | cat", quoted(PROBE));
     let mut user = User::of_program("sh", &["-c", &piped], 80, &state);
     user.types("call sign\n");
     user.sees("  > ");

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::ffi::OsStr;
 use std::io::{Read, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -55,6 +56,12 @@ impl fmt::Display for ClosedAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.address.fmt(f)
     }
+}
+
+/// Returns a path, or another text, as a word of a shell's line: folders may have spaces in their names.
+pub(crate) fn quoted(word: &(impl AsRef<OsStr> + ?Sized)) -> String {
+    let word = word.as_ref().to_str().expect("UTF-8");
+    shlex::try_quote(word).expect("no NUL").into_owned()
 }
 
 /// Returns the command `mcp-probe`, which finds nothing of the user and of earlier runs.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::config_file::TemporaryDirectory;
 use crate::connect::User;
 use crate::protected_server::{Behaviour, ProtectedServer, browser_command, get};
-use crate::support::{PROBE, probe_command, run};
+use crate::support::{PROBE, probe_command, quoted, run};
 
 /// Opens a terminal. Returns the side of the user and the side of the program.
 pub(crate) fn open_terminal() -> (File, File) {
@@ -121,7 +121,8 @@ fn kept_connection_logs_in_on_its_terminal_and_outlives_it() {
     for width in [80, 200] {
         tcsetwinsize(&far, Winsize { ws_row: 24, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         // The shell has the terminal for its own, and gets SIGHUP when that is closed, even if the tests run under `nohup`.
-        let script = format!("'{PROBE}' connect greeter '{}' && echo done && exec sleep 1000", server.url);
+        let connect = format!("{} connect greeter {}", quoted(PROBE), quoted(&server.url));
+        let script = format!("{connect} && echo done && exec sleep 1000");
         let mut shell = std::process::Command::new("setsid");
         shell
             .args(["--ctty", "env", "--default-signal=HUP", "sh", "-c", &script])
