@@ -33,7 +33,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
@@ -44,7 +44,7 @@ use std::time::SystemTime;
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::h1::server::{Connection, Event};
 use mcp_proto::head::{BodySize, FieldLine, Fields, RequestHead};
-use mcp_std::io::{Duplex as _, Socket};
+use mcp_std::io::{Duplex as _, OpenConnection, OpenConnections, Socket};
 use mcp_std::poll::Interest;
 use mcp_std::{Clock, NetStream, catch};
 
@@ -52,7 +52,7 @@ pub use mcp_std::tls::ServerTls;
 
 use crate::receiver::{Answer, Message, Receiver, RegistrationKey, Request};
 
-/// Connections that are served at once, each on a thread; one more is closed, and its sender tries again.
+/// Connections that are served at once, each on a thread.
 const MAX_CONNECTIONS: usize = 64;
 /// Time for a connection, from its first byte to its last one.
 const CONNECTION_TIME: Duration = Duration::from_secs(30);
@@ -67,7 +67,8 @@ type Keep = dyn Fn(RegistrationKey, &Message) -> bool + Send + Sync;
 
 /// A web server for deliveries, before it is started.
 ///
-/// At most 64 connections are open at once; one more is closed. Each has one request, and 30 s for it. A head has at most 16 KiB, and a body
+/// At most 64 connections are open at once; one more takes the place of the oldest one whose request has not arrived, and is closed if
+/// there is none: its sender tries again. Each has one request, and 30 s for it. A head has at most 16 KiB, and a body
 /// [`Limits::max_body`](crate::receiver::Limits::max_body) bytes: 413 answers a larger one.
 pub struct ReceiverServer {
     listener: TcpListener,
@@ -123,7 +124,7 @@ impl ReceiverServer {
     ) -> io::Result<RunningReceiver> {
         let address = self.listener.local_addr()?;
         let is_stopped = Arc::<AtomicBool>::default();
-        let open = Arc::<AtomicUsize>::default();
+        let open = OpenConnections::new(MAX_CONNECTIONS);
         let Self { listener, tls, path, receiver } = self;
         let shared = Arc::new(Shared { tls, path, receiver, keep: Box::new(keep), open: open.clone() });
         let flag = is_stopped.clone();
@@ -145,7 +146,7 @@ impl fmt::Debug for ReceiverServer {
 pub struct RunningReceiver {
     address: SocketAddr,
     is_stopped: Arc<AtomicBool>,
-    open: Arc<AtomicUsize>,
+    open: OpenConnections,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -163,7 +164,7 @@ impl RunningReceiver {
         self.stop();
         let clock = Clock::start();
         let until = clock.now() + time;
-        while self.open.load(Ordering::SeqCst) > 0 {
+        while !self.open.is_empty() {
             if clock.now() >= until {
                 return false;
             }
@@ -200,17 +201,7 @@ struct Shared {
     path: String,
     receiver: Arc<Mutex<Receiver>>,
     keep: Box<Keep>,
-    /// Number of open connections.
-    open: Arc<AtomicUsize>,
-}
-
-/// A place among the open connections.
-struct Place(Arc<Shared>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::SeqCst);
-    }
+    open: OpenConnections,
 }
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>, is_stopped: &AtomicBool) {
@@ -223,22 +214,18 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>, is_stopped: &AtomicBool)
             thread::sleep(ACCEPT_PAUSE);
             continue;
         };
-        let is_full = shared.open.fetch_add(1, Ordering::SeqCst) >= MAX_CONNECTIONS;
-        let place = Place(shared.clone());
-        if is_full {
-            continue;
-        }
-        // Without a thread the connection is closed, and the sender tries again.
-        let _ = thread::Builder::new().name("mcp-webhook".into()).spawn(move || {
-            let shared = place.0.clone();
+        let place = shared.open.admit(&socket);
+        let shared = shared.clone();
+        let run = move |place: OpenConnection| {
             let _ = Socket::tcp(socket)
                 .and_then(|socket| match &shared.tls {
                     Some(tls) => NetStream::accept_tls(tls, socket),
                     None => Ok(NetStream::from(socket)),
                 })
-                .and_then(|stream| serve(stream, &shared));
-            drop(place);
-        });
+                .and_then(|stream| serve(stream, &shared, &place));
+        };
+        // Without a thread the connection is closed, and the sender tries again.
+        let _ = place.map(|place| thread::Builder::new().name("mcp-webhook".into()).spawn(|| run(place)));
     }
 }
 
@@ -291,7 +278,7 @@ impl Shared {
 }
 
 /// Serves the request of one connection.
-fn serve(mut stream: NetStream, shared: &Shared) -> io::Result<()> {
+fn serve(mut stream: NetStream, shared: &Shared, place: &OpenConnection) -> io::Result<()> {
     let clock = Clock::start();
     let mut http = Connection::new(clock.now(), shared.limits());
     let ends_at = clock.now() + CONNECTION_TIME;
@@ -306,6 +293,7 @@ fn serve(mut stream: NetStream, shared: &Shared) -> io::Result<()> {
                 // Its length is bounded by the limits of the connection.
                 (Event::Body(piece), Some(incoming)) => incoming.body.extend_from_slice(&piece),
                 (Event::End, Some(_)) => {
+                    place.set_busy();
                     if let Some(incoming) = incoming.take() {
                         respond(&mut http, clock.now(), &shared.answer(&incoming));
                     }

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -15,7 +15,7 @@ use mcp_proto::h1::{HttpLimits, client, server};
 use mcp_proto::head::{BodySize, FieldLine, Fields};
 use mcp_proto::http::Url;
 use mcp_proto_trace::{Recorder, Side};
-use mcp_std::io::{Duplex, Socket};
+use mcp_std::io::{Duplex, OpenConnection, OpenConnections, Socket};
 use mcp_std::poll::{Interest, WaitRequest};
 #[cfg(feature = "tls")]
 use mcp_std::tls::ClientTls;
@@ -25,7 +25,7 @@ use super::{Recording, broken};
 use crate::failure::CommandFailure;
 use crate::session::{print_note, print_stderr};
 
-/// Connections at a time. Another one is closed.
+/// Connections at a time. Another one takes the place of the oldest one that has sent no request, or is closed.
 const MAX_CONNECTIONS: usize = 256;
 /// Time to connect to the server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -52,38 +52,19 @@ pub(super) fn run(address: &str, url: &Url, recording: &Arc<Recording>) -> Resul
         );
     }
     let upstream = Arc::new(Upstream::new(url.clone(), bound));
-    let (exchanges, open) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicUsize::new(0)));
-    for stream in listener.incoming() {
-        let Ok(stream) = stream else { continue };
-        if open.load(Ordering::SeqCst) >= MAX_CONNECTIONS {
-            continue;
-        }
-        let (upstream, recording) = (Arc::clone(&upstream), Arc::clone(recording));
-        let (exchanges, place) = (Arc::clone(&exchanges), Place::new(&open));
-        // Without a thread the connection is closed.
-        let _ = thread::Builder::new().name("mcp-tap".into()).spawn(move || {
-            let _place = place;
+    let (exchanges, open) = (Arc::new(AtomicU64::new(0)), OpenConnections::new(MAX_CONNECTIONS));
+    for stream in listener.incoming().flatten() {
+        let place = open.admit(&stream);
+        let (upstream, recording, exchanges) =
+            (Arc::clone(&upstream), Arc::clone(recording), Arc::clone(&exchanges));
+        let run = move |place| {
             // A connection that breaks is no failure of the others.
-            let _ = Relay::new(stream, &upstream, &recording, &exchanges).and_then(Relay::run);
-        });
+            let _ = Relay::new(stream, place, &upstream, &recording, &exchanges).and_then(Relay::run);
+        };
+        // Without a thread the connection is closed.
+        let _ = place.map(|place| thread::Builder::new().name("mcp-tap".into()).spawn(|| run(place)));
     }
     Ok(())
-}
-
-/// A place among the connections.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn new(open: &Arc<AtomicUsize>) -> Self {
-        open.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(open))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 /// The server.
@@ -227,6 +208,7 @@ struct Relay<'a> {
     clock: Clock,
     now: Instant,
     front: Socket,
+    place: OpenConnection,
     server: server::Connection,
     back: Option<(NetStream, client::Connection)>,
     upstream: &'a Upstream,
@@ -251,6 +233,7 @@ struct Exchange {
 impl<'a> Relay<'a> {
     fn new(
         stream: TcpStream,
+        place: OpenConnection,
         upstream: &'a Upstream,
         recording: &'a Recording,
         exchanges: &'a AtomicU64,
@@ -264,6 +247,7 @@ impl<'a> Relay<'a> {
             clock,
             now,
             front: Socket::tcp(stream)?,
+            place,
             server,
             back: None,
             upstream,
@@ -359,7 +343,10 @@ impl<'a> Relay<'a> {
             });
             match event {
                 None => return true,
-                Some(server::Event::Head(head)) => self.begin(&head),
+                Some(server::Event::Head(head)) => {
+                    self.place.set_busy();
+                    self.begin(&head);
+                }
                 Some(server::Event::Body(bytes)) => {
                     if let Some(exchange) = &mut self.exchange {
                         exchange.request.push(&bytes);

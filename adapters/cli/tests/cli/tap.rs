@@ -103,6 +103,25 @@ fn tap_passes_everything_over_http() {
     }
 }
 
+/// As many as it has room for.
+#[test]
+fn silent_connections_do_not_lock_a_tap_over_http() {
+    let serving = ServingProcess::new(&[]);
+    let out = Traces::new("http-silent").path("t.ndjson");
+    let tap = ServingProcess::spawn(
+        probe_command().args(["tap", "--out", &out, "--http", "127.0.0.1:0", &serving.url]),
+        &[],
+    );
+    let at = tap.url.strip_prefix("http://").and_then(|rest| rest.split('/').next()).expect("an address");
+    let connect = |_| std::net::TcpStream::connect(at).expect("a connection");
+    let _silent: Vec<_> = (0..256).map(connect).collect();
+    for _ in 0..3 {
+        probe(&["ping", "--timeout", "5s", &tap.url]).assert_ok();
+    }
+    tap.stop();
+    serving.stop();
+}
+
 /// One client over HTTP: its messages come out of the engines, too.
 #[test]
 fn a_session_over_http_is_replayed() {

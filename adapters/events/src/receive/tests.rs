@@ -1,4 +1,5 @@
 use alloc::format;
+use core::sync::atomic::AtomicUsize;
 use std::io::{Read as _, Write as _};
 use std::sync::mpsc;
 use std::time::Instant;
@@ -113,27 +114,58 @@ fn what_is_no_delivery_is_refused_with_bounds() {
     }
 }
 
+/// Connects, and waits no longer than a test does.
+fn connect(running: &RunningReceiver) -> TcpStream {
+    let stream = TcpStream::connect(running.address()).expect("a connection");
+    stream.set_read_timeout(Some(SOON)).expect("a socket");
+    stream
+}
+
 #[test]
-fn one_connection_too_many_is_closed_and_others_are_served_when_there_is_room() {
+fn silent_connections_make_room_the_oldest_first() {
     let (receiver, _) = bound();
     let running = start(&receiver, |_, _| true);
-    let connect = || {
-        let stream = TcpStream::connect(running.address()).expect("a connection");
-        stream.set_read_timeout(Some(SOON)).expect("a socket");
-        stream
-    };
-    let mut silent: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| connect()).collect();
-    // The others are silent, and wait for their requests.
-    assert!(matches!(connect().read(&mut [0]), Ok(0) | Err(_)));
-    drop(silent.pop());
+    let mut silent: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| connect(&running)).collect();
+    // A head without its end is no request.
+    silent[0].write_all(b"POST /hooks HTTP/1.1\r\n").expect("room");
     let begun = Instant::now();
-    loop {
-        let (mut stream, mut response) = (connect(), String::new());
-        let sent = stream.write_all(&post("POST", "/hooks", "e1", EVENT));
-        if sent.and_then(|()| stream.read_to_string(&mut response)).is_ok() && response.contains(" 204 ") {
-            break;
-        }
-        assert!(begun.elapsed() < SOON, "no place becomes free");
+    for n in 0..8 {
+        let response = exchange(&running, &post("POST", "/hooks", &format!("e{n}"), EVENT));
+        assert_eq!(status(&response), 204, "{response}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // Those that were served have left their places to the next ones.
+    assert!(matches!(silent[0].read(&mut [0]), Ok(0) | Err(_)));
+    silent.iter().skip(8).for_each(|stream| stream.set_nonblocking(true).expect("a socket"));
+    for (n, stream) in silent.iter_mut().enumerate().skip(8) {
+        assert_eq!(stream.read(&mut [0]).expect_err("open").kind(), ErrorKind::WouldBlock, "{n}");
+    }
+}
+
+#[test]
+fn connection_is_closed_if_all_others_have_requests() {
+    let (receiver, _) = bound();
+    let (release, held) = mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let (sender, kept) = mpsc::channel();
+    let running = start(&receiver, move |_, _| {
+        let _ = sender.send(());
+        held.lock().expect("no panic").recv().is_ok()
+    });
+    let mut busy: Vec<TcpStream> = Vec::new();
+    for n in 0..MAX_CONNECTIONS {
+        let mut stream = connect(&running);
+        let body = EVENT.replace("e1", &format!("e{n}"));
+        stream.write_all(&post("POST", "/hooks", &format!("e{n}"), &body)).expect("room");
+        busy.push(stream);
+    }
+    (0..MAX_CONNECTIONS).for_each(|_| kept.recv_timeout(SOON).expect("a request"));
+    assert!(matches!(connect(&running).read(&mut [0]), Ok(0) | Err(_)));
+    (0..MAX_CONNECTIONS).for_each(|_| release.send(()).expect("it waits"));
+    for mut stream in busy {
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("an answer");
+        assert_eq!(status(&response), 204);
     }
 }
 

@@ -1,9 +1,11 @@
 //! TCP listeners, and connecting sockets.
 
+use alloc::sync::{Arc, Weak};
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, ErrorKind};
-use std::net::{TcpListener, ToSocketAddrs};
+use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -88,6 +90,68 @@ impl std::os::windows::io::AsSocket for Listener {
     fn as_socket(&self) -> BorrowedFd<'_> {
         self.0.as_socket()
     }
+}
+
+/// The open connections of a server that has a thread for each, up to a number. Clones are the same.
+///
+/// At that number a new one takes the place of the oldest one that is silent, as all are until they are [busy](OpenConnection::set_busy):
+/// connections that send nothing do not lock others out.
+#[derive(Clone, Debug)]
+pub struct OpenConnections {
+    limit: usize,
+    /// In the order of their arrival.
+    open: Arc<Mutex<Vec<Weak<Closer>>>>,
+}
+
+/// The place of an open connection, which is free when this is dropped.
+#[derive(Debug)]
+pub struct OpenConnection(Arc<Closer>);
+
+/// What closes a connection that is silent.
+type Closer = Mutex<Option<TcpStream>>;
+
+impl OpenConnections {
+    /// Creates the set, for this number of connections.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self { limit, open: Arc::default() }
+    }
+
+    /// Takes a connection in. Returns its place, or `None` if all others are busy: then it is to be closed.
+    #[must_use]
+    pub fn admit(&self, stream: &TcpStream) -> Option<OpenConnection> {
+        let mut open = lock(&self.open);
+        open.retain(|one| one.strong_count() > 0);
+        if open.len() >= self.limit {
+            let take = |one: &Weak<Closer>| lock(&*one.upgrade()?).take();
+            let (index, closer) =
+                open.iter().enumerate().find_map(|(index, one)| Some((index, take(one)?)))?;
+            // Its thread reads the end.
+            let _ = closer.shutdown(Shutdown::Both);
+            open.remove(index);
+        }
+        // Without a descriptor for it, it cannot be closed for another one.
+        let place = Arc::new(Mutex::new(stream.try_clone().ok()));
+        open.push(Arc::downgrade(&place));
+        Some(OpenConnection(place))
+    }
+
+    /// Returns whether no connection is open.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        lock(&self.open).iter().all(|one| one.strong_count() == 0)
+    }
+}
+
+impl OpenConnection {
+    /// Keeps the connection open from now on, whatever others come: its request has arrived.
+    pub fn set_busy(&self) {
+        *lock(&self.0) = None;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns whether `error` means that this process or machine has no resources for another connection now.
