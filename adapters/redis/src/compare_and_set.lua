@@ -1,10 +1,11 @@
--- KEYS: a record. ARGV: the expected version ('' for none), the new record, its lifetime in milliseconds.
--- Returns the new version, or what is stored.
-local stored = redis.call('GET', KEYS[1])
+-- KEYS: a record. ARGV: the expected version ('' for none), the new record, its lifetime in milliseconds, and bytes that are read
+-- at most. Returns the new version, or what is stored.
+local digits = redis.call('GETRANGE', KEYS[1], 0, 19)
+local stored = redis.call('EXISTS', KEYS[1]) == 1
 -- A record that was not written by this script has version 0.
-local version = stored and (string.match(stored, '^0000' .. string.rep('%d', 16)) or string.rep('0', 20))
+local version = stored and (string.match(digits, '^0000' .. string.rep('%d', 16)) or string.rep('0', 20))
 if (version or '') ~= ARGV[1] then
-    return stored
+    return stored and redis.call('GETRANGE', KEYS[1], 0, ARGV[4] - 1)
 end
 -- After a session was removed its versions go on, as far as the clock does.
 local time = redis.call('TIME')

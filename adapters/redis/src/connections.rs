@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use redis::{Client, Connection, ErrorKind, RedisError, RedisResult};
+use redis::{Client, Connection, ErrorKind, RedisError, RedisResult, Script};
 
 use crate::{RedisStoreError, Settings};
 
@@ -13,12 +13,13 @@ pub(crate) struct Connections {
     address: String,
     /// Connections that nobody uses, each without an answer under way.
     idle: Mutex<Vec<Connection>>,
+    get: Script,
 }
 
 impl Connections {
     pub(crate) fn new(settings: Settings) -> Self {
         let address = settings.address();
-        Self { settings, address, idle: Mutex::default() }
+        Self { settings, address, idle: Mutex::default(), get: Script::new(include_str!("get.lua")) }
     }
 
     /// Returns the key with a name, or of a kind and a name.
@@ -70,6 +71,19 @@ impl Connections {
             }
         }
         result.map_err(|error| self.error(&error))
+    }
+
+    /// Reads a value, or a field of a hash, and never more than `max` bytes of it, because another program may have written it: a
+    /// longer value is cut, and a longer field is left out.
+    pub(crate) fn get(
+        &self,
+        key: &str,
+        field: Option<&[u8]>,
+        max: usize,
+    ) -> Result<Option<Vec<u8>>, RedisStoreError> {
+        let mut call = self.get.key(key);
+        call.arg(max).arg(field);
+        self.call(|connection| call.invoke(connection))
     }
 
     pub(crate) fn error(&self, error: &RedisError) -> RedisStoreError {

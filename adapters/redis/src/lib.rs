@@ -48,6 +48,18 @@
 //! On a Unix socket, with records of 400 bytes: 14 µs for a compare-and-set, 6 µs for a load, a removal or a message, 13 µs until
 //! a message has arrived (medians; `tests/speed.rs` measures them).
 //!
+//! # Limits
+//!
+//! Other programs may write to the same server. No more of it is read than this:
+//!
+//! | what | bytes | beyond |
+//! |---|---|---|
+//! | the record of a session | 16 MiB | it is cut, and counts as damaged |
+//! | a task | 64 MiB | one of the [problems](task_store::LoadedTasks::problems) |
+//! | all tasks | [`LoadedTasks::MAX_BYTES`](task_store::LoadedTasks::MAX_BYTES) | a problem; the others are not read, and stay stored |
+//! | their number | 262,144 | an error |
+//! | a message | `client-output-buffer-limit pubsub` of the server, by default 32 MiB | the server closes the connection: a gap |
+//!
 //! # When the server is down
 //!
 //! A call fails with the cause: the server cannot be reached, does not answer in time

@@ -80,9 +80,7 @@ impl RedisStore {
 
 impl SessionStore for RedisStore {
     fn load(&self, session: &SessionName) -> Result<Option<StoredSession>, SessionStoreError> {
-        let get = cmd("GET").arg(self.key(session)).take();
-        let stored: Option<Vec<u8>> = self.connections.call(|connection| get.query(connection))?;
-        Ok(stored.map(read))
+        Ok(self.connections.get(&self.key(session), None, MAX_VALUE)?.map(read))
     }
 
     fn compare_and_set(
@@ -95,7 +93,7 @@ impl SessionStore for RedisStore {
         check_size(record)?;
         let mut call = self.compare_and_set.key(self.key(session));
         let digits = expected.map_or_else(String::new, |version| format!("{version:020}"));
-        call.arg(digits).arg(record).arg(milliseconds(lifetime));
+        call.arg(digits).arg(record).arg(milliseconds(lifetime)).arg(MAX_VALUE);
         let mut runs = 0;
         let answer = self.connections.call(|connection| {
             runs += 1;
@@ -148,10 +146,9 @@ impl SessionStore for RedisStore {
     }
 
     fn is_watching(&self, process: u32) -> Result<Option<bool>, SessionStoreError> {
-        let get = cmd("GET").arg(self.watch_keys() + &process.to_string()).take();
-        let name: Option<String> = self.connections.call(|connection| get.query(connection))?;
+        let name = self.connections.get(&(self.watch_keys() + &process.to_string()), None, MAX_NAME)?;
         let Some(name) = name else { return Ok(None) };
-        if self.receivers(&name)? > 0 {
+        if self.receivers(&String::from_utf8_lossy(&name))? > 0 {
             return Ok(Some(true));
         }
         // After an outage of the server all watches are made anew, each after a pause.
@@ -165,7 +162,8 @@ impl fmt::Debug for RedisStore {
     }
 }
 
-/// Takes a stored value apart: 20 digits of the version, and the record. Another value has version 0.
+/// Takes a stored value apart: 20 digits of the version, and the record. Another value has version 0. One that was cut has a record
+/// that no server takes, as any other that no server has written.
 fn read(stored: Vec<u8>) -> StoredSession {
     let version = split_version(&stored).filter(|(version, _)| (1..=MAX_VERSION).contains(version));
     match version {
@@ -176,7 +174,7 @@ fn read(stored: Vec<u8>) -> StoredSession {
 
 /// Returns the version of a stored value, and the rest.
 pub(crate) fn split_version(stored: &[u8]) -> Option<(u64, &[u8])> {
-    let (digits, rest) = stored.split_at_checked(20)?;
+    let (digits, rest) = stored.split_at_checked(VERSION_LEN)?;
     let digits = str::from_utf8(digits).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
     Some((digits.parse().ok()?, rest))
 }
@@ -198,5 +196,11 @@ fn milliseconds(lifetime: Duration) -> u64 {
 const MESSAGES: &str = "messages";
 /// Bytes of a record or message, at most: 16 MiB.
 const MAX_RECORD: usize = 16 << 20;
+/// Bytes of a stored value that are read: one more than a store writes.
+const MAX_VALUE: usize = VERSION_LEN + MAX_RECORD + 1;
+/// Bytes of a version.
+pub(crate) const VERSION_LEN: usize = 20;
+/// Bytes of the name of a watch that are read: more than it has.
+const MAX_NAME: usize = 64;
 /// The greatest version that `compare_and_set.lua` reads.
 const MAX_VERSION: u64 = 9_999_999_999_999_999;

@@ -160,7 +160,90 @@ fn records_and_messages_that_are_too_large_are_refused() {
 fn stored(store: &dyn TaskStore) -> Vec<(String, u64, Vec<u8>)> {
     let loaded = store.load().unwrap();
     assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
-    loaded.tasks.into_iter().map(|StoredTask { id, version, record, .. }| (id, version, record)).collect()
+    let mut all: Vec<_> = loaded
+        .tasks
+        .into_iter()
+        .map(|StoredTask { id, version, record, .. }| (id, version, record))
+        .collect();
+    all.sort();
+    all
+}
+
+/// Returns the number of MiB that the server has sent.
+fn sent(server: &Redis) -> u64 {
+    let stats: String = server.run(&["INFO", "stats"]);
+    let bytes = stats.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:")).unwrap();
+    bytes.trim().parse::<u64>().unwrap() >> 20
+}
+
+#[test]
+fn values_of_other_programs_are_not_read_beyond_what_a_store_writes() {
+    const HUGE: usize = 200 << 20;
+    let Some(server) = Redis::start(&[]) else { return };
+    let store = server.store();
+    let key = format!("mcp:session:{}", A.to_hex());
+    let own = store.join().unwrap();
+    let end = (HUGE - 1).to_string();
+    for key in [&*key, "mcp:other", &format!("mcp:process:{}", own % PROCESSES)] {
+        let () = server.run(&["SETRANGE", key, &end, "x"]);
+    }
+    // In a hash, whose fields no command can fill on the server's side alone.
+    let fill = "local value = redis.call('GET', 'mcp:other') \
+        redis.call('HSET', 'mcp:tasks:one', 'huge', value) \
+        redis.call('HSET', 'mcp:tasks:one', 'whole', '00000000000000000001' .. string.sub(value, 1, 3000000)) \
+        redis.call('HSET', 'mcp:tasks:one', string.sub(value, 1, 1000), 'x') \
+        redis.call('PUBLISH', 'mcp:0:messages', value)";
+    let (_watch, messages) = watch(&store);
+    let () = server.run(&["EVAL", fill, "0"]);
+    assert_eq!(messages.recv_timeout(DEADLINE).unwrap(), None, "a gap");
+    let found = store.load(&A).unwrap().unwrap();
+    assert!(
+        (found.version, found.record.len()) == (0, (16 << 20) + 21),
+        "{} {}",
+        found.version,
+        found.record.len()
+    );
+    let Swap::Conflict(Some(found)) = store.compare_and_set(&A, None, b"new", LONG).unwrap() else {
+        panic!()
+    };
+    assert_eq!((found.version, found.record.len()), (0, (16 << 20) + 21));
+    // It can be replaced.
+    assert!(matches!(store.compare_and_set(&A, Some(0), b"new", LONG).unwrap(), Swap::Stored(_)));
+    assert_eq!(record(&store).unwrap(), b"new");
+    // A name that nobody has.
+    assert_eq!(store.is_watching(own % PROCESSES).unwrap(), Some(false));
+    let loaded = store.tasks("one").load().unwrap();
+    assert_eq!(
+        loaded.tasks.iter().map(|task| (&*task.id, task.record.len())).collect::<Vec<_>>(),
+        [("whole", 3_000_000)]
+    );
+    let mut problems: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
+    problems.sort();
+    assert!(problems[0].contains("is not a task") && problems[1].contains("209715180 bytes"), "{problems:?}");
+    assert!(problems.len() == 2, "{problems:?}");
+    // Two records, and a task.
+    assert_eq!(sent(&server), 32 + 2);
+}
+
+#[test]
+fn tasks_that_are_not_in_the_list_are_read_one_by_one() {
+    let Some(server) = Redis::start(&[]) else { return };
+    let tasks = server.store().tasks("one");
+    let record = vec![7; 7 << 20];
+    let all: Vec<_> = ["a", "b", "c"].map(|id| (id.to_owned(), 1, record.clone())).into();
+    all.iter().for_each(|(id, version, record)| tasks.save(id, *version, record).unwrap());
+    assert!(stored(&tasks) == all);
+    // Three, of which the list had two.
+    assert_eq!(sent(&server), 21);
+}
+
+#[test]
+fn tasks_without_number_are_an_error() {
+    let Some(server) = Redis::start(&[]) else { return };
+    let fill = "for i = 0, 262144 do redis.call('HSET', 'mcp:tasks:one', i, 'x') end";
+    let () = server.run(&["EVAL", fill, "0"]);
+    let error = server.store().tasks("one").load().unwrap_err().to_string();
+    assert!(error.contains("mcp:tasks:one has more than 262144 tasks"), "{error}");
 }
 
 #[test]

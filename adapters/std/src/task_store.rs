@@ -64,13 +64,33 @@ pub struct LoadedTasks {
     pub tasks: Vec<StoredTask>,
     /// Stored items that could not be read, and what was done with them.
     pub problems: Vec<TaskStoreError>,
+    /// Bytes that were admitted.
+    bytes: usize,
 }
 
 impl LoadedTasks {
+    /// Bytes of records that a store reads, with 256 for each: four times what a server keeps by default.
+    pub const MAX_BYTES: usize = 256 << 20;
+
     /// Creates the content of a store without problems.
     #[must_use]
     pub const fn new(tasks: Vec<StoredTask>) -> Self {
-        Self { tasks, problems: Vec::new() }
+        Self { tasks, problems: Vec::new(), bytes: 0 }
+    }
+
+    /// Returns whether there is room for a record of this length, to be asked before it is read. If not, that is a problem, and the
+    /// store reads no more.
+    #[must_use]
+    pub fn admit(&mut self, length: usize) -> bool {
+        self.bytes = self.bytes.saturating_add(length).saturating_add(256);
+        let has_room = self.bytes <= Self::MAX_BYTES;
+        if !has_room {
+            let max = Self::MAX_BYTES;
+            let why =
+                alloc::format!("the tasks have more than {max} bytes: those that were not read stay stored");
+            self.problems.push(TaskStoreError::Other(why.into()));
+        }
+        has_room
     }
 }
 

@@ -127,6 +127,7 @@ impl TaskStore for FileTaskStore {
             let name = name.to_str().unwrap_or_default();
             match file_kind(name) {
                 FileKind::Task => match Self::load_file(&path, name) {
+                    Ok(task) if !loaded.admit(task.record.len()) => break,
                     Ok(task) => loaded.tasks.push(task),
                     Err(problem) => loaded.problems.push(problem),
                 },

@@ -383,3 +383,17 @@ fn worker_ends_in_time_although_its_store_hangs() {
         thread::sleep(Duration::from_millis(1));
     }
 }
+
+#[test]
+fn tasks_are_admitted_up_to_their_sum() {
+    let mut loaded = LoadedTasks::default();
+    let record = 64 << 20;
+    assert!((0..3).all(|_| loaded.admit(record)));
+    // The last one lacks what each costs beside its record.
+    assert!(!loaded.admit(record) && !loaded.admit(usize::MAX));
+    let [problem, _] = &loaded.problems[..] else { panic!("{:?}", loaded.problems) };
+    assert_eq!(
+        problem.to_string(),
+        "the tasks have more than 268435456 bytes: those that were not read stay stored"
+    );
+}
