@@ -115,7 +115,8 @@ impl Poster {
     /// Creates a sender that trusts the roots of the system and uses its resolver.
     #[must_use]
     pub fn new() -> Self {
-        Self { client: HttpClient::new(), on_failure: Arc::new(|_, _| ()) }
+        let on_failure = Arc::new(|origin: &Origin, why: &str| std::eprintln!("webhook at {origin}: {why}"));
+        Self { client: HttpClient::new(), on_failure }
     }
 
     /// Sets the roots that are trusted.
@@ -138,7 +139,8 @@ impl Poster {
         self
     }
 
-    /// Sets a callback for the reason why a request had no answer, for logs: certificates, addresses, timeouts.
+    /// Sets a callback for the reason why a request had no answer, for logs: certificates, addresses, timeouts. Default: a line on
+    /// stderr, without the path and the query of the URL, which may be secret.
     ///
     /// It runs on the thread of the request. The text is for the operator, not for subscribers, who are told a category
     /// (EVT-101): it may name addresses of a private network.

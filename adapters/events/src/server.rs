@@ -133,6 +133,7 @@ impl Events {
 
     /// Sets a callback for errors of the store that no call returns, for logs: a subscription or its progress could not be
     /// written. It is written with the next change; a restart before that loses it. The callback must not use these events.
+    /// Default: a line on stderr.
     pub fn on_store_error(&self, on_error: impl Fn(&io::Error) + Send + 'static) {
         if let Some(keeper) = &mut self.0.lock().keeper {
             keeper.on_error(on_error);

@@ -700,3 +700,19 @@ fn events_wake_and_the_thread_ends_by_drop() {
         thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// In a process of its own, whose stderr is read.
+#[test]
+fn failures_are_told_on_stderr_by_default_without_path_and_query() {
+    const URL: &str = "https://localhost:1/hook/s3cret?key=s3cret";
+    if std::env::var_os("MCP_POSTS").is_some() {
+        assert_eq!(failure(&post(&Poster::new(), config(URL), URL)), Some(Failure::Connection));
+        return;
+    }
+    let name = "post::tests::failures_are_told_on_stderr_by_default_without_path_and_query";
+    let mut own = std::process::Command::new(std::env::current_exe().unwrap());
+    let done = own.args(["--exact", name, "--nocapture"]).env("MCP_POSTS", "1").output().unwrap();
+    let stderr = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.success() && stderr.contains("webhook at https://localhost:1: "), "{stderr}");
+    assert!(!stderr.contains("s3cret"), "{stderr}");
+}

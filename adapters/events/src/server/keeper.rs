@@ -133,7 +133,8 @@ impl Keeper {
         let mut stored = source.restore(snapshot);
         let now = UnixClock::start().began.as_secs();
         stored.retain(|_, stored| stored.expires_at.is_none_or(|at| at > now));
-        Ok(Self { store, stored, is_behind: false, on_error: Box::new(|_| ()) })
+        let on_error = Box::new(|error: &io::Error| std::eprintln!("events: the store: {error}"));
+        Ok(Self { store, stored, is_behind: false, on_error })
     }
 
     pub(super) fn on_error(&mut self, on_error: impl Fn(&io::Error) + Send + 'static) {
