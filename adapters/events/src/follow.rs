@@ -6,6 +6,9 @@
 //! that is dead by its silence, and drops what it has seen before. **Every event is handed out once, or a [`Gap`] says that some
 //! may be missing**, as far as the server keeps its promises.
 //!
+//! A position belongs to the event that it stands behind: [`cursor`](Follower::cursor) has it as soon as the event is handed out,
+//! and so has the event. The result of a poll has one position, behind its last event: there is none behind the others.
+//!
 //! | state | input | what follows |
 //! |---|---|---|
 //! | any request | transport failure, passing error | the same again, later and later |
@@ -100,7 +103,7 @@ pub struct Follower {
     listed_at: Option<Instant>,
     /// Position for the next request.
     cursor: Option<String>,
-    /// Position behind everything that was taken.
+    /// Position behind everything that was taken, unless that ends between two positions.
     taken: Option<String>,
     /// Whether the server has ever answered: what comes after that continues it.
     has_begun: bool,
@@ -171,7 +174,8 @@ impl Follower {
     }
 
     /// Returns the position behind everything that [`poll_event`](Self::poll_event) has handed out, to be stored after that was
-    /// handled. `None` if there is none, or if the type has no positions (EVT-141).
+    /// handled (EVT-065). `None` if nothing is to be stored, and what is stored stays: in the middle of the events of a poll, and
+    /// if the type has no positions (EVT-141).
     #[must_use]
     pub fn cursor(&self) -> Option<&str> {
         self.taken.as_deref()
@@ -197,12 +201,26 @@ impl Follower {
 
     /// Returns the next event. Take all before the next input: they are held without a bound.
     pub fn poll_event(&mut self) -> Option<FollowEvent> {
-        loop {
+        let event = loop {
             match self.output.pop_front()? {
-                Output::Event(event) => return Some(event),
+                Output::Event(event) => break event,
                 Output::Position(cursor) => self.taken = cursor,
             }
+        };
+        if matches!(event, FollowEvent::Event(_)) {
+            self.taken = None;
         }
+        while let Some(Output::Position(cursor)) = self.output.front_mut() {
+            self.taken = cursor.take();
+            self.output.pop_front();
+        }
+        Some(event)
+    }
+
+    /// Sets the largest number of events of the next polls, as [`FollowConfig::max_events`] does: a program that wants only so many
+    /// more has a position behind the last one.
+    pub fn set_max_events(&mut self, max_events: Option<u64>) {
+        self.config.max_events = max_events.map(|max| max.max(1));
     }
 
     /// Returns what to do now. Its outcome is passed in before the next action, except that of [`FollowAction::Close`].
@@ -391,9 +409,13 @@ impl Follower {
         }
     }
 
-    /// Records a position. None is kept if there was one before: a type has positions always or never (EVT-142).
+    /// Records the position behind everything so far. None is kept if there was one before: a type has positions always or never
+    /// (EVT-142).
     fn move_to(&mut self, cursor: Option<String>) {
-        if cursor.is_some() && cursor != self.cursor {
+        if cursor.is_some() {
+            if let Some(Output::Event(FollowEvent::Event(event))) = self.output.back_mut() {
+                event.cursor = Some(Nullable(cursor.clone()));
+            }
             self.cursor.clone_from(&cursor);
             self.output.push_back(Output::Position(cursor));
         }

@@ -267,8 +267,9 @@ Examples:
 
 const FOLLOW_HELP: &str = "\
 Streams need a server of 2026-07-28; others are polled. With --json a line has
-the members of the event, and its cursor if it came on a stream. The exit code
-is 1 when the server ends the subscription, 3 when the connection is lost.
+the members of the event, and the cursor if one stands behind it: by polls it
+does behind the last event of each. The exit code is 1 when the server ends the
+subscription, 3 when the connection is lost.
 
 Examples:
   mcp-probe events follow tide.changed harbour=Cobh --count 3 -- \\

@@ -63,13 +63,17 @@ impl ClientOperation for Follow<'_> {
         let how = if *follower.mode() == DeliveryMode::Push { "a stream" } else { "polls" };
         session::print_stderr(&format!("following by {how}"));
         let mut count = 0;
+        let mut cursor = args.event.cursor.clone();
         loop {
+            // The events of a poll have one position, behind the last of them.
+            follower.set_max_events(args.end.count.map(|limit| limit - count));
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let event = match follower.next_within(left.unwrap_or(LONG_WAIT)).await? {
                 Some(event) => event,
                 None if left.is_some_and(|left| left <= LONG_WAIT) => break,
                 None => continue,
             };
+            cursor = follower.cursor().map(String::from).or(cursor);
             match event {
                 FollowEvent::Event(event) => {
                     if let Err(failure) = print_event(&event, args.json) {
@@ -86,8 +90,13 @@ impl ClientOperation for Follow<'_> {
                 _ => {}
             }
         }
-        if let Some(cursor) = follower.cursor() {
+        if let Some(cursor) = cursor {
             session::print_stderr(&escape::line(&format!("cursor {cursor}")));
+            if follower.cursor().is_none() && count > 0 {
+                session::print_note(
+                    "the server sent more events at once than --count: the last ones come again from this cursor",
+                );
+            }
         }
         Ok(FollowEnd::Limit)
     }

@@ -39,10 +39,16 @@ impl<'a, B: ClientBackend> EventFollower<'a, B> {
     }
 
     /// Returns the position behind everything that [`next`](Self::next) has returned, to be stored when that was handled, and given
-    /// to a later follower ([`FollowOptions::cursor`]). `None` if there is none (EVT-141).
+    /// to a later follower ([`FollowOptions::cursor`]). `None` if nothing is to be stored, and what is stored stays: in the middle of
+    /// the events of a poll, and if the type has no positions (EVT-141).
     #[must_use]
     pub fn cursor(&self) -> Option<&str> {
         self.machine.cursor()
+    }
+
+    /// Sets the largest number of events of the next polls, as [`Follower::set_max_events`] does.
+    pub fn set_max_events(&mut self, max_events: Option<u64>) {
+        self.machine.set_max_events(max_events);
     }
 
     /// Returns how events come: [`DeliveryMode::Push`] or [`DeliveryMode::Poll`].
@@ -223,6 +229,11 @@ impl<'a, B: ClientBackend> BlockingEventFollower<'a, B> {
     #[must_use]
     pub fn cursor(&self) -> Option<&str> {
         self.follower.cursor()
+    }
+
+    /// Sets the largest number of events of the next polls, as [`Follower::set_max_events`] does.
+    pub fn set_max_events(&mut self, max_events: Option<u64>) {
+        self.follower.set_max_events(max_events);
     }
 
     /// Returns how events come: [`DeliveryMode::Push`] or [`DeliveryMode::Poll`].

@@ -39,7 +39,8 @@ impl Follower {
             match event {
                 Ok(event) => {
                     was_read = true;
-                    self.hand_out(event);
+                    // The position of the result is behind the last one; another is none of the extension.
+                    self.hand_out(EventOccurrence { cursor: None, ..event });
                 }
                 // One gap for several in a row.
                 Err(text) => {

@@ -114,11 +114,97 @@ fn poll_cursor_is_that_of_the_last_result_and_counts_after_its_events() {
     assert_eq!(pause(&mut follower, at(0)), Duration::from_secs(2));
     assert_eq!(requested(&mut follower, at(2_000)).as_deref(), Some("c1"));
     follower.handle_polled(at(2_000), answer(&polled(&[1, 2], "c2")));
-    // What is not handed out is not behind the position.
-    assert!(matches!(follower.poll_event(), Some(FollowEvent::Event(event)) if event.event_id == "evt-1"));
-    assert_eq!(follower.cursor(), Some("c1"));
-    assert_eq!(taken(&mut follower), ["evt-2"]);
-    assert_eq!(follower.cursor(), Some("c2"));
+    // There is no position between the events of a poll.
+    let Some(FollowEvent::Event(first)) = follower.poll_event() else { panic!("{follower:?}") };
+    assert_eq!((&*first.event_id, first.cursor, follower.cursor()), ("evt-1", None, None));
+    let Some(FollowEvent::Event(last)) = follower.poll_event() else { panic!("{follower:?}") };
+    let cursor = Nullable::text(last.cursor.as_ref());
+    assert_eq!((&*last.event_id, cursor, follower.cursor()), ("evt-2", Some("c2"), Some("c2")));
+}
+
+/// Runs a follower for a while: from a stored position until it has handed out so many events, or no more come.
+fn short_run(stored: &mut Option<String>, modes: &[DeliveryMode], wanted: u64) -> Vec<String> {
+    let mut follower = follower(modes, stored.as_deref());
+    follower.set_max_events(Some(wanted));
+    let all = |from: Option<&str>| from.map_or(0, |c| c[1..].parse().expect("a number"))..6_u32;
+    match follower.poll_action(at(0)) {
+        Some(FollowAction::Poll(params)) => {
+            let most = usize::try_from(params.max_events.expect("a number")).expect("a number");
+            let page: Vec<u32> = all(params.cursor.as_deref()).take(most).map(|n| n + 1).collect();
+            let end = page.last().copied().unwrap_or(6);
+            follower.handle_polled(at(0), answer(&polled(&page, &format!("c{end}"))));
+        }
+        Some(FollowAction::Open(params)) => {
+            let cursor = params.cursor.as_deref();
+            note(
+                &mut follower,
+                at(0),
+                wire::ACTIVE,
+                &format!(r#"{{"cursor":"{}"}}"#, cursor.unwrap_or("c0")),
+            );
+            all(cursor).for_each(|n| push(&mut follower, at(0), n + 1, &format!("c{}", n + 1)));
+        }
+        other => panic!("{other:?}"),
+    }
+    let mut handed_out = Vec::new();
+    while (handed_out.len() as u64) < wanted {
+        let Some(FollowEvent::Event(event)) = follower.poll_event() else { break };
+        handed_out.push(event.event_id.into());
+        *stored = follower.cursor().map(String::from).or(stored.take());
+    }
+    handed_out
+}
+
+// covers: EVT-065
+#[test]
+fn chain_of_short_runs_gets_each_event_once() {
+    for modes in [POLL, PUSH] {
+        for wanted in [1, 2, 4] {
+            let (mut stored, mut all) = (Some("c0".into()), Vec::new());
+            for _ in 0..6 {
+                all.extend(short_run(&mut stored, modes, wanted));
+            }
+            let expected: Vec<String> = (1..7).map(|n| format!("evt-{n}")).collect();
+            assert_eq!(all, expected, "{modes:?}, {wanted} at a time");
+        }
+    }
+}
+
+// covers: EVT-065
+#[test]
+fn event_of_a_poll_has_no_position_of_its_own() {
+    let mut follower = follower(POLL, Some("c0"));
+    requested(&mut follower, at(0));
+    let events: Vec<String> = (1..4)
+        .map(|n| RawJson::encode(&event(n).cursor(Nullable(Some("x".into())))).expect("JSON").to_string())
+        .collect();
+    // The one without an id cannot be read.
+    let page = format!(r#"{{"events":[{},{{}},{}],"cursor":"c3"}}"#, events[0], events[1..].join(","));
+    follower.handle_polled(at(0), Ok(raw(&page)));
+    let cursors: Vec<_> = core::iter::from_fn(|| {
+        let event = follower.poll_event()?;
+        let own = match event {
+            FollowEvent::Event(event) => Nullable::text(event.cursor.as_ref()).map(String::from),
+            _ => None,
+        };
+        Some((own, follower.cursor().map(String::from)))
+    })
+    .collect();
+    let last = Some("c3".to_string());
+    assert_eq!(cursors[1..], [(None, None), (None, None), (None, None), (last.clone(), last)]);
+}
+
+// covers: EVT-065
+#[test]
+fn repetition_behind_an_event_moves_its_position() {
+    let mut follower = follower(POLL, Some("c0"));
+    requested(&mut follower, at(0));
+    follower.handle_polled(at(0), answer(&polled(&[1], "c1")));
+    assert_eq!(taken(&mut follower), ["evt-1"]);
+    requested(&mut follower, at(30_000));
+    follower.handle_polled(at(30_000), answer(&polled(&[2, 1], "c2")));
+    let Some(FollowEvent::Event(event)) = follower.poll_event() else { panic!("{follower:?}") };
+    assert_eq!((Nullable::text(event.cursor.as_ref()), follower.cursor()), (Some("c2"), Some("c2")));
 }
 
 // covers: EVT-044
@@ -191,7 +277,8 @@ fn position_stays_if_the_server_breaks_its_promise_of_positions() {
     assert_eq!(requested(&mut follower, at(30_000)).as_deref(), Some("c1"));
     follower.handle_polled(at(30_000), answer(&PollEventsResult::new(vec![event(1), event(2)])));
     assert_eq!(taken(&mut follower), ["evt-1", "evt-2"]);
-    assert_eq!(follower.cursor(), Some("c1"));
+    // It is not behind these.
+    assert_eq!(follower.cursor(), None);
 }
 
 // covers: EVT-146

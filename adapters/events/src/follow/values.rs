@@ -91,7 +91,8 @@ pub enum FollowAction {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FollowEvent {
-    /// An event. It is untrusted, as the result of a tool is (EVT-160).
+    /// An event. It is untrusted, as the result of a tool is (EVT-160). Its `cursor` is the position behind it, by polls as well:
+    /// there the last event of a result has it.
     Event(EventOccurrence),
     /// Events may be missing between those before and those after it (EVT-146). Nothing has to be done to go on.
     Gap {

@@ -606,11 +606,10 @@ impl<A: Application> World<A> {
             match &mut following.machine {
                 Machine::Listing(_) => return,
                 Machine::Follower(machine) => {
-                    let Some(event) = machine.poll_event() else {
-                        following.cursor = machine.cursor().map(str::to_owned);
-                        return;
-                    };
-                    following.cursor = machine.cursor().map(str::to_owned);
+                    let event = machine.poll_event();
+                    // In the middle of the events of a poll, what is stored stays.
+                    following.cursor = machine.cursor().map(str::to_owned).or(following.cursor.take());
+                    let Some(event) = event else { return };
                     match event {
                         FollowEvent::Event(event) => self.hand_out(following, event.event_id),
                         FollowEvent::Gap { reason, .. } => self.report_missing(following, reason),
