@@ -8,8 +8,8 @@ use crate::features::{self, Feature, Needs};
 use crate::stop;
 use crate::{
     bench, bridge, call, check, complete, completions, connect, demo, doctor, events, gateway, generate,
-    inspect, listen, mcp, ping, pins, prompt, read, replay, schemas, serve, shell, skills, suite, tap,
-    tokens, trace_views,
+    inspect, listen, mcp, output, ping, pins, prompt, read, replay, schemas, serve, shell, skills, suite,
+    tap, tokens, trace_views,
 };
 
 /// Inspects, checks, calls and runs Model Context Protocol servers.
@@ -81,6 +81,21 @@ impl Command {
         )
     }
 
+    /// Lets a command that prints again and again end with the reader of its output.
+    fn watch_reader(&self) {
+        use events::EventsCommand::{Follow, Receive, Subscribe};
+        match self {
+            // They answer what has arrived, and unsubscribe.
+            Self::Events(Receive(_) | Subscribe(_)) => output::watch_reader(None),
+            Self::Events(Follow(_)) | Self::Listen(_) | Self::Complete(_) => output::watch_reader(Some(0)),
+            // Success would be said of what was not done to its end.
+            Self::Bench(_) | Self::Demo(_) | Self::Doctor(_) | Self::Shell(_) | Self::Test(_) => {
+                output::watch_reader(Some(UNREAD));
+            }
+            _ => {}
+        }
+    }
+
     /// Checks that this program has all that the command line asks for.
     ///
     /// # Errors
@@ -143,6 +158,7 @@ impl Command {
         if !self.ends_by_itself() {
             stop::end_servers_on_signal();
         }
+        self.watch_reader();
         match self {
             Self::Inspect(args) => inspect::run(&args),
             Self::Call(args) => call::run(&args),
@@ -191,6 +207,9 @@ impl Command {
     }
 }
 
+/// Status of a program that `SIGPIPE` has ended, as shells have it.
+const UNREAD: i32 = 128 + 13;
+
 /// Returns the text after the options of the program.
 fn after_help() -> String {
     let missing = features::describe_missing().map(|missing| format!("\n\n{missing}"));
@@ -216,6 +235,7 @@ Exit codes:
   4  no answer in time
   5  the server sent an input request, and no answer was available
   6  authorization is needed, was refused or failed (`mcp-probe login URL`)
+  141  nobody reads the output of bench, demo, doctor, shell or test any more
 
 With --json a failure is an object with the member error. `mcp-probe schema`
 prints the JSON Schema of each output.";

@@ -1,9 +1,11 @@
 //! Output on stdout, and files that other users cannot read.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use mcp_proto::RawJson;
 use serde::Serialize;
@@ -14,9 +16,45 @@ use crate::failure::CommandFailure;
 use crate::screen;
 use crate::stop;
 
+/// Whether nobody reads the output of this program any more.
+static IS_UNREAD: AtomicBool = AtomicBool::new(false);
+/// Status with which the program ends then; it goes on without one.
+static UNREAD_STATUS: OnceLock<i32> = OnceLock::new();
+
+/// Notices within a second that nobody reads the output of this program any more, also while nothing is printed. It ends with
+/// this status then; without one the command looks at [`is_unread`] itself.
+pub(crate) fn watch_reader(status: Option<i32>) {
+    if let Some(status) = status {
+        let _ = UNREAD_STATUS.set(status);
+    }
+    // Without the thread, the next line that is printed tells.
+    #[cfg(unix)]
+    let _ = std::thread::Builder::new().name("mcp-reader".into()).spawn(|| {
+        use rustix::event::{PollFd, PollFlags, poll};
+        // Errors and hang-ups are reported without being asked for.
+        let mut stdout = [PollFd::from_borrowed_fd(rustix::stdio::stdout(), PollFlags::empty())];
+        while let Err(rustix::io::Errno::INTR) = poll(&mut stdout, None) {}
+        if stdout[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
+            handle_unread();
+        }
+    });
+}
+
+/// Returns whether nobody reads the output of this program any more, so that what was printed may be lost.
+pub(crate) fn is_unread() -> bool {
+    IS_UNREAD.load(Ordering::SeqCst)
+}
+
+fn handle_unread() {
+    IS_UNREAD.store(true, Ordering::SeqCst);
+    if let Some(status) = UNREAD_STATUS.get() {
+        stop::end(*status);
+    }
+}
+
 /// Prints text unchanged. Text from a peer must be escaped already.
 ///
-/// A closed pipe is not an error (`| head`).
+/// A closed pipe is not an error (`| head`), but the end of a command that does not end otherwise: see [`watch_reader`].
 ///
 /// # Errors
 ///
@@ -33,7 +71,10 @@ pub(crate) fn print(text: &str) -> Result<(), CommandFailure> {
         false => write(),
     }
     match written {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+            handle_unread();
+            Ok(())
+        }
         Err(error) => Err(CommandFailure::failed(format!("cannot write to stdout: {error}"))),
         Ok(()) => Ok(()),
     }

@@ -10,8 +10,8 @@ use mcp_std::process::terminate_all;
 
 #[cfg(unix)]
 pub(crate) use unix::{
-    Interrupts, StopRequest, StopSignal, end_servers_on_signal, hangup_flag, park_if_ending, run_on_signal,
-    shut_down_on_signal, shut_down_within,
+    Interrupts, StopRequest, StopSignal, end, end_servers_on_signal, hangup_flag, park_if_ending,
+    run_on_signal, shut_down_on_signal, shut_down_within,
 };
 
 #[cfg(unix)]
@@ -47,6 +47,13 @@ mod unix {
             terminate_all(SERVER_END_TIMEOUT);
             signal.terminate()
         });
+    }
+
+    /// Ends this process with a status, and its server processes with it.
+    pub(crate) fn end(status: i32) -> ! {
+        IS_ENDING.store(true, Ordering::SeqCst);
+        terminate_all(SERVER_END_TIMEOUT);
+        std::process::exit(status)
     }
 
     /// Interrupts (Ctrl-C) of a program that runs one call after another: the first one cancels the running call, a second
@@ -231,6 +238,8 @@ pub(crate) use other::{
     Interrupts, StopSignal, end_servers_on_signal, hangup_flag, park_if_ending, shut_down_on_signal,
     shut_down_within,
 };
+#[cfg(not(unix))]
+pub(crate) use std::process::exit as end;
 
 /// Platforms without signals.
 #[cfg(not(unix))]

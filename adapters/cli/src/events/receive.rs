@@ -12,6 +12,7 @@ use mcp_events::receiver::{Limits, Message, Receiver};
 use super::args::{EndArgs, EventsReceiveArgs};
 use super::{note_gap, print_event, required_secret};
 use crate::failure::{CommandFailure, Exit};
+use crate::output::is_unread;
 use crate::session;
 
 pub(super) fn run(args: &EventsReceiveArgs) -> Result<(), CommandFailure> {
@@ -24,7 +25,7 @@ pub(super) fn run(args: &EventsReceiveArgs) -> Result<(), CommandFailure> {
     let until = args.end.time.map(|time| Instant::now() + time);
     let received =
         Received::start(args.listen, &args.path, &Arc::new(Mutex::new(receiver)), args.end, args.json)?;
-    while !received.wait(LONG_WAIT, until) {}
+    while !received.wait(CHECK_INTERVAL, until) {}
     received.finish();
     Ok(())
 }
@@ -68,8 +69,8 @@ impl Received {
         Ok(Self { end, progress, server })
     }
 
-    /// Waits for `time` at most. Returns whether it is over: `--count` is reached, `until` has passed, or the server has ended
-    /// the subscription.
+    /// Waits for `time` at most. Returns whether it is over: `--count` is reached, `until` has passed, the server has ended the
+    /// subscription, or nobody reads what is printed.
     pub(super) fn wait(&self, time: Duration, until: Option<Instant>) -> bool {
         let left = until.map_or(time, |until| until.saturating_duration_since(Instant::now()).min(time));
         let state = self.progress.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +79,7 @@ impl Received {
         };
         let waited = self.progress.changed.wait_timeout_while(state, left, |state| !is_over(state));
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        is_over(&state) || until.is_some_and(|until| until <= Instant::now())
+        is_over(&state) || is_unread() || until.is_some_and(|until| until <= Instant::now())
     }
 
     /// Stops, after what has begun to arrive was answered.
@@ -95,7 +96,8 @@ impl Progress {
             // Beyond the limit it would be acknowledged, and lost for the next receiver.
             Message::Event(_) if end.count.is_some_and(|limit| state.0 >= limit) => return false,
             Message::Event(event) => {
-                if print_event(event, as_json).is_err() {
+                // EVT-123: what nobody reads is lost.
+                if print_event(event, as_json).is_err() || is_unread() {
                     return false;
                 }
                 state.0 += 1;
@@ -117,5 +119,5 @@ impl Progress {
 
 /// Time for answers that are on their way at the end.
 const FINISH_TIME: Duration = Duration::from_secs(2);
-/// Wait of a command without `--for`.
-const LONG_WAIT: Duration = Duration::from_secs(3600);
+/// Interval at which the limits and the reader of the output are looked at.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(200);

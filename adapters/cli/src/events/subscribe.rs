@@ -16,7 +16,7 @@ use mcp_proto::{RawJson, iso_8601};
 use mcp_runtime::client::{AsyncCalls, ClientBackend};
 
 use super::args::EventsSubscribeArgs;
-use super::receive::Received;
+use super::receive::{CHECK_INTERVAL, Received};
 use super::{arguments, failure, follow, note_gap, webhook_secret};
 use crate::client::ClientOperation;
 use crate::escape;
@@ -141,6 +141,3 @@ impl ClientOperation for Webhook<'_> {
         }
     }
 }
-
-/// Interval at which the limits and signals are looked at.
-const CHECK_INTERVAL: Duration = Duration::from_millis(200);

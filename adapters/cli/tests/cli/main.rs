@@ -103,4 +103,6 @@ mod terminal;
 mod tls;
 mod tool_arguments;
 mod trace_views;
+#[cfg(unix)]
+mod unread;
 mod usage;
