@@ -347,6 +347,22 @@ fn validator_checks_arguments_before_handler_runs() {
     }
 }
 
+// covers: TOOL-006
+#[test]
+fn tool_without_a_description_is_noted_when_the_server_is_configured() {
+    let notes = NoteLog::default();
+    let seen = notes.clone();
+    let mut router = Router::new("files", "1.0");
+    router.on_diagnostic(move |diagnostic| seen.record(diagnostic.to_string()));
+    router.tool("bare", handler!(|_: &mut Cx, ()| ()));
+    router.tool("blank", handler!(|_: &mut Cx, ()| ())).description(" ");
+    router.tool("told", handler!(|_: &mut Cx, ()| ())).description("Says what it does.");
+    router.config().expect("no mistakes");
+    let noted =
+        ["bare", "blank"].map(|tool| format!("the tool `{tool}` has no description, by which models choose"));
+    assert_eq!(notes.take(), noted);
+}
+
 #[test]
 fn router_passes_on_notifications_diagnostics_and_copies_of_messages() {
     with_timeout(|| {

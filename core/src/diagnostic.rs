@@ -8,7 +8,8 @@ use crate::methods::EntryKind;
 use crate::rpc::envelope::MalformedMessage;
 use crate::rpc::{RequestId, RpcError};
 
-/// A deviation of the peer, or its use of a deprecated feature, that is worth a log entry and has no further effect.
+/// A deviation of the peer, its use of a deprecated feature, or a lack of this side, that is worth a log entry and has no
+/// further effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Diagnostic {
@@ -103,6 +104,12 @@ pub enum Diagnostic {
         /// Name of the tool.
         tool: Box<str>,
     },
+    /// A tool of this server has no description, by which models choose (TOOL-006). Routers of the adapters report it when
+    /// the server is configured.
+    UndescribedTool {
+        /// Name of the tool.
+        tool: Box<str>,
+    },
     /// The peer did not answer a keep-alive ping in time (PING-005).
     PingMissed {
         /// Number of unanswered pings in a row.
@@ -181,6 +188,9 @@ impl core::fmt::Display for Diagnostic {
                 write!(f, "the list `{}` names a cursor again and ends there", list.list_member())
             }
             Self::MissingContent { tool } => write!(f, "the result of the tool `{tool}` has no `content`"),
+            Self::UndescribedTool { tool } => {
+                write!(f, "the tool `{tool}` has no description, by which models choose")
+            }
             Self::PingMissed { misses } => {
                 write!(f, "a keep-alive ping was not answered ({misses} in a row)")
             }
@@ -272,6 +282,10 @@ mod tests {
             (
                 Diagnostic::MissingContent { tool: "add".into() },
                 "the result of the tool `add` has no `content`",
+            ),
+            (
+                Diagnostic::UndescribedTool { tool: "add".into() },
+                "the tool `add` has no description, by which models choose",
             ),
             (Diagnostic::PingMissed { misses: 2 }, "a keep-alive ping was not answered (2 in a row)"),
             (Diagnostic::Http("no body".into()), "no body"),

@@ -91,7 +91,7 @@ deviations! {
     /// A server requires `Mcp-Method` of notifications, in every revision.
     /// It compares it if it is present.
     Transports NotificationHeaders "http/server/request_headers.rs";
-    /// A server checks the revision that `MCP-Protocol-Version` names in every session.
+    /// A server checks the revision that `MCP-Protocol-Version` names in every session, and with `initialize`.
     /// It does in sessions of 2025-06-18 and later.
     Transports CheckedVersion "http/server/request_headers.rs";
     /// A POST has one message. A server refuses batches.
@@ -119,7 +119,7 @@ deviations! {
     /// Those of 2025-11-25 do.
     Transports PrimedStreams "http/server/response.rs";
     /// A client falls back to HTTP+SSE after 400, 404 or 405.
-    /// It does after any 4xx, except 401, 403, 407, 408 and 429.
+    /// It does after any 4xx, except 401, 407 and 408, and 403 and 429 with a challenge or `Retry-After`.
     Transports FallbackStatuses "http/client/negotiation.rs";
 }
 

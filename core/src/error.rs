@@ -57,7 +57,7 @@ pub enum Fault {
     ///
     /// Some legacy servers exit on a request that they do not know. Start the server again and connect with the era of
     /// [`Fault::retry_with`].
-    #[error("the server closed the connection on `server/discover`")]
+    #[error("the server closed the connection on `server/discover`{}", untried(!.legacy))]
     ExitedDuringProbe {
         /// Whether a handshake in the legacy era may work on a new connection.
         legacy: bool,
@@ -71,7 +71,7 @@ pub enum Fault {
         offered: Vec<String>,
     },
     /// The server requires `initialize`, but this client is limited to modern revisions (VER-034).
-    #[error("the server speaks only versions with an `initialize` handshake, the client only {supported}{}",
+    #[error("the server speaks only revisions with an `initialize` handshake, the client only {supported}: let it speak older ones, too{}",
         match .error { Some(a) => alloc::format!("; the server answered: {a}"), None => String::new() })]
     LegacyServer {
         /// Revisions that this client speaks.
@@ -92,8 +92,7 @@ pub enum Fault {
     },
     /// The server did not answer the handshake in time (TIME-007).
     #[error("the server did not answer `{method}` in time{}{}",
-        if *method == methods::DISCOVER { "; it may speak only revisions with an `initialize` handshake" } else { "" },
-        meanwhile(.stray.as_deref()))]
+        untried(*.method == methods::DISCOVER), meanwhile(.stray.as_deref()))]
     HandshakeTimeout {
         /// Method of the request.
         method: &'static str,
@@ -117,7 +116,7 @@ pub enum Fault {
     /// No MCP server answered at the URL, by any of the HTTP transports (VER-031, HTTP-084).
     #[error("no MCP server answers at this URL: {}", .attempts.join("; "))]
     NoServer {
-        /// Attempts in order, each with its outcome.
+        /// Attempts in order, each with its outcome; last the words of [`Fault::untried_handshake`], if there are any.
         attempts: Vec<String>,
     },
     /// The transport has failed. Reported by bindings outside of this crate (`client::Exchanges::close`).
@@ -139,6 +138,26 @@ impl Fault {
             _ => None,
         }
     }
+
+    /// Returns the words that the server may speak only revisions with a handshake, if the client has tried none (VER-034).
+    ///
+    /// The message of the fault ends with them. Who describes the end of the connection in other words adds them.
+    #[must_use]
+    pub fn untried_handshake(&self) -> Option<&'static str> {
+        let is_untried = match self {
+            Self::ExitedDuringProbe { legacy } => !legacy,
+            Self::HandshakeTimeout { method, .. } => *method == methods::DISCOVER,
+            Self::NoServer { attempts } => attempts.last().is_some_and(|last| last == UNTRIED_HANDSHAKE),
+            _ => false,
+        };
+        is_untried.then_some(UNTRIED_HANDSHAKE)
+    }
+}
+
+pub(crate) const UNTRIED_HANDSHAKE: &str = "it may speak only revisions with an `initialize` handshake, which was not tried: let the client speak them, too";
+
+fn untried(is_untried: bool) -> String {
+    if is_untried { alloc::format!("; {UNTRIED_HANDSHAKE}") } else { String::new() }
 }
 
 /// The reason why an outbound call failed.

@@ -3,54 +3,35 @@
 //! A test that fails here is no reason to restore the deviation: its row in `documents.tsv` is to be changed.
 
 use mcp_proto::http::server::Config;
-use mcp_proto::model::{CallToolResult, CreateMessageParams, InputRequest, ListToolsResult, SamplingMessage};
-use mcp_proto::{Version, VersionSet};
-use mcp_tests::harness::build::{initialize_request, legacy_request, modern_request_with, result_response};
-use mcp_tests::harness::{Chunker, ServerHarness};
+use mcp_proto::{Fault, VersionSet};
+use mcp_tests::harness::build::{initialize_request, modern_request_with};
+use mcp_tests::harness::{Chunker, HttpClientHarness, ServerHarness};
 use serde_json::json;
 
-use super::common::server;
+use super::common::{client, server};
 use super::http_client_headers::{list_tools, modern_harness, schema_with_header, tools_page};
 use super::http_client_opening::fall_back_to_sse;
 use super::http_server::{self as http, CALL_FIELDS, ECHO_PARAMS};
-use super::inputs_server;
 
-// gap: TOOL-006
+// gap: HTTP-077, VER-038
 #[test]
-fn tool_without_description_is_listed() {
-    let list = r#"{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}"#;
-    let read: ListToolsResult = serde_json::from_str(list).expect("a list");
-    assert_eq!((read.tools.len(), read.tools[0].description.as_deref()), (1, None));
-    assert_eq!(serde_json::to_string(&read).expect("JSON"), list);
+fn revision_that_a_date_names_is_ignored_with_initialize() {
+    let mut web = http::harness(Config::new());
+    let x = web.post(&[("MCP-Protocol-Version", "1900-01-01")], &http::initialize_request("2025-06-18"));
+    assert_eq!(web.response(x).status, 200);
 }
 
-// gap: TOOL-010
+// gap: HTTP-085
 #[test]
-fn result_of_a_success_has_no_is_error() {
-    let mut harness = ServerHarness::server(server(VersionSet::ALL), Chunker::Whole);
-    harness.open_session(Version::V2025_03_26);
-    let call = harness.expect_call_for(&legacy_request(1, "tools/call", json!({"name": "a"})));
-    let done = serde_json::to_value(CallToolResult::text("x")).expect("JSON");
-    let result = harness.complete(call.id(), &done)["result"].clone();
-    assert_eq!(result, json!({"content": [{"type": "text", "text": "x"}]}));
-    let text = result.to_string();
-    assert!(!serde_json::from_str::<CallToolResult<'_>>(&text).expect("a result").is_failure());
-}
-
-// gap: SAMP-005
-#[test]
-#[expect(deprecated, reason = "tested until its removal")]
-fn sampling_result_without_stop_reason_is_accepted() {
-    let mut harness =
-        inputs_server::open_session(inputs_server::config(), Version::V2025_03_26, Chunker::Whole);
-    let call = harness.expect_call_for(&legacy_request(1, "tools/call", json!({"name": "a"})));
-    let sample = CreateMessageParams::new(vec![SamplingMessage::user("hi")], 100_u64);
-    let requests = inputs_server::input_requests([("a", InputRequest::CreateMessage(sample))]);
-    harness.need_input(&call, &requests, b"").expect("the client can answer");
-    let request = harness.expect_reply();
-    let answer = json!({"role": "assistant", "content": {"type": "text", "text": "ho"}, "model": "m"});
-    let again = harness.expect_call_for(&result_response(&request, answer.clone()));
-    assert_eq!(inputs_server::input_response(&again, "a"), answer);
+fn refusal_of_access_does_not_fall_back_to_http_sse() {
+    for status in [401, 407, 408] {
+        let http_config = HttpClientHarness::default_http_config();
+        let mut harness = HttpClientHarness::new(client(VersionSet::LEGACY), http_config, Chunker::Whole);
+        let request = harness.expect_post("initialize");
+        harness.respond_with_status(request.id, status);
+        assert!(matches!(harness.expect_closed(), Fault::Http(_)), "{status}");
+        harness.assert_nothing_sent();
+    }
 }
 
 // gap: HTTP-034

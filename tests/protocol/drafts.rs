@@ -295,6 +295,11 @@ fn checked_version() {
             let x = web.post(&fields, &legacy_request(2, "ping", ""));
             assert_eq!(web.response(x).status, status, "{named}");
         }
+        for (named, is_known) in [("2025-06-18", true), ("2026-07-28", true), ("1900-01-01", false)] {
+            let x = web.post(&[("MCP-Protocol-Version", named)], &http::initialize_request("2025-11-25"));
+            let status = if is_known || !is_on { 200 } else { 400 };
+            assert_eq!(web.response(x).status, status, "{named} with `initialize`");
+        }
     }
 }
 
@@ -544,7 +549,9 @@ fn primed_streams() {
 #[test]
 fn fallback_statuses() {
     for (draft, is_on) in off_and_on(Deviation::FallbackStatuses) {
-        for (status, is_in_draft) in [(400, true), (404, true), (405, true), (402, false), (415, false)] {
+        for (status, is_in_draft) in
+            [(400, true), (404, true), (405, true), (402, false), (403, false), (415, false), (429, false)]
+        {
             let mut harness = client_with(VersionSet::ALL, draft);
             for method in ["server/discover", "initialize"] {
                 let request = harness.expect_post(method);

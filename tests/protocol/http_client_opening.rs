@@ -177,7 +177,7 @@ fn modern_error_means_modern_server_for_any_status() {
 // covers: VER-021, HTTP-088
 #[test]
 fn other_statuses_close_the_client_without_fallback() {
-    for status in [401, 403, 407, 408, 429, 500, 501, 502, 503, 504, 599, 301, 302, 303, 304, 308] {
+    for status in [401, 407, 408, 500, 501, 502, 503, 504, 599, 301, 302, 303, 304, 308] {
         for_each_chunker(|cut| {
             let mut harness = dual_era_harness(cut);
             let probe = harness.expect_post("server/discover");
@@ -196,6 +196,48 @@ fn other_statuses_close_the_client_without_fallback() {
             assert!(harness.client.is_drained());
             harness.transcript
         });
+    }
+}
+
+// covers: VER-021, HTTP-088
+#[test]
+fn refusal_that_asks_for_a_login_or_a_pause_closes_the_client_without_fallback() {
+    for (status, name, value) in [
+        (403, "WWW-Authenticate", "Bearer error=\"insufficient_scope\""),
+        (403, "WWW-Authenticate", "=="),
+        (403, "Retry-After", "Fri, 31 Dec 1999 23:59:59 GMT"),
+        (429, "Retry-After", "7"),
+        (429, "WWW-Authenticate", "Bearer"),
+    ] {
+        for requests in [&["server/discover"][..], &["server/discover", "initialize"]] {
+            let mut harness = dual_era_harness(Chunker::Whole);
+            let mut last = harness.expect_post(requests[0]);
+            for method in &requests[1..] {
+                harness.respond_with_status(last.id, 404);
+                last = harness.expect_post(method);
+            }
+            harness.respond_with(last.id, status, &[(name, value)], "");
+            let fault = harness.expect_closed();
+            let refused = |error: &HttpError| matches!(error, HttpError::Response(it) if it.status == status);
+            assert!(matches!(&fault, Fault::Http(error) if refused(error)), "{fault:?}");
+            harness.assert_nothing_sent();
+        }
+    }
+}
+
+// covers: VER-020, VER-031, HTTP-084
+#[test]
+fn bare_refusal_is_evidence_of_an_older_server() {
+    for status in [403, 429] {
+        for_each_chunker(|cut| {
+            let mut harness = dual_era_harness(cut);
+            let probe = harness.expect_post("server/discover");
+            harness.respond(probe.id, status, "text/html", PAGE);
+            assert_falls_back(harness)
+        });
+        let (mut harness, get) = fall_back_to_sse(Chunker::Whole, status);
+        harness.respond_with_status(get.id, status);
+        assert_eq!(attempts(&harness.expect_closed()).len(), 3);
     }
 }
 
@@ -279,8 +321,41 @@ fn modern_only_client_does_not_try_initialize() {
     );
     let probe = harness.expect_post("server/discover");
     harness.respond(probe.id, 404, "text/html", PAGE);
-    assert_eq!(attempts(&harness.expect_closed()).len(), 1);
+    let fault = harness.expect_closed();
+    let [probe, untried] = attempts(&fault) else { panic!("{fault}") };
+    assert!(probe.contains("404") && untried.contains("`initialize`"), "{fault}");
+    assert!(fault.to_string().ends_with(fault.untried_handshake().expect("it was not tried")), "{fault}");
     harness.assert_nothing_sent();
+}
+
+// covers: VER-034
+#[test]
+fn modern_only_client_knows_a_legacy_server_by_its_error() {
+    for status in [200, 400, 404, 405] {
+        for id in [true, false] {
+            let mut harness = HttpClientHarness::new(
+                client(VersionSet::MODERN),
+                HttpClientHarness::default_http_config(),
+                Chunker::Whole,
+            );
+            let probe = harness.expect_post("server/discover");
+            let mut error = error_response(&probe.body, -32_000, "no session", Value::Null);
+            if !id {
+                error["id"] = Value::Null;
+            }
+            harness.respond_with_json(probe.id, status, &error);
+            harness.take_diagnostics();
+            let fault = harness.expect_closed();
+            assert!(
+                matches!(&fault, Fault::LegacyServer { error: Some(e), .. } if e.code == -32_000),
+                "{fault:?}"
+            );
+            for words in ["only revisions with an `initialize` handshake", "2026-07-28", "no session"] {
+                assert!(fault.to_string().contains(words), "{fault}");
+            }
+            harness.assert_nothing_sent();
+        }
+    }
 }
 
 #[test]

@@ -301,6 +301,27 @@ fn malformed_answer_to_the_probe_of_a_modern_only_client_is_no_error_of_the_serv
     });
 }
 
+// covers: VER-034, VER-028
+#[test]
+fn modern_only_client_says_what_it_did_not_try_at_a_server_without_an_answer() {
+    for ends in [true, false] {
+        for (versions, is_untried) in [(VersionSet::MODERN, true), (VersionSet::ALL, false)] {
+            let (mut harness, _) = probing_harness(client(versions), Chunker::Whole);
+            if ends {
+                harness.eof();
+            } else {
+                harness.advance(secs(200));
+            }
+            let fault = harness.expect_closed();
+            assert_eq!(fault.untried_handshake().is_some(), is_untried, "{fault:?}");
+            assert_eq!(
+                fault.to_string().contains("only revisions with an `initialize` handshake"),
+                is_untried
+            );
+        }
+    }
+}
+
 // covers: VER-021, STDIO-023
 #[test]
 fn server_exit_during_probe_suggests_legacy_retry() {

@@ -25,9 +25,19 @@ struct RevisionRow {
     replacement: String,
 }
 
+/// A row about a member that a value gets in a revision, if it has none.
+#[derive(Debug)]
+struct AddedMember {
+    kind: String,
+    member: String,
+    version: Version,
+    value: Value,
+}
+
 /// The published table.
 #[derive(Debug)]
 pub struct RevisionTable {
+    added: Vec<AddedMember>,
     types: BTreeMap<String, Vec<RevisionRow>>,
     methods: BTreeMap<String, Vec<Version>>,
     errors: BTreeMap<i64, (Vec<Version>, i64)>,
@@ -48,6 +58,7 @@ impl RevisionTable {
     #[must_use]
     pub fn read() -> Self {
         let mut published = Self {
+            added: Vec::new(),
             types: BTreeMap::new(),
             methods: BTreeMap::new(),
             errors: BTreeMap::new(),
@@ -58,6 +69,18 @@ impl RevisionTable {
             let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
             match (cells[0], &*cells) {
                 ("Type" | "Method" | "Error", _) => head = cells[0],
+                (_, [name, member, "always", added]) if head == "Type" => {
+                    let mut parts = added.split('`');
+                    let value = parts.nth(1).and_then(|text| serde_json::from_str(text).ok()).expect("JSON");
+                    let version = parts.next().and_then(|words| words.strip_prefix(" in "));
+                    let version = version.and_then(|words| Version::from_name(words.split(',').next()?));
+                    published.added.push(AddedMember {
+                        kind: name.trim_matches(['[', '`', ']']).into(),
+                        member: member.trim_matches('`').into(),
+                        version: version.expect("a revision"),
+                        value,
+                    });
+                }
                 (_, [name, members, exists, elsewhere]) if head == "Type" => {
                     published.add(name, members, exists, elsewhere);
                 }
@@ -145,10 +168,15 @@ impl RevisionTable {
         }
         // A row about a form of a type precedes a row about the type.
         let row = whole().max_by_key(|row| row.condition.is_some());
-        Ok(match row {
+        let mut value = match row {
             Some(row) => replacements::build_replacement(replacements::replacement_for(row, version), &value),
             None => value,
-        })
+        };
+        for added in self.added.iter().filter(|added| added.kind == name && added.version == version) {
+            let members = value.as_object_mut().expect("an object");
+            members.entry(&added.member).or_insert_with(|| added.value.clone());
+        }
+        Ok(value)
     }
 
     fn lower_part(&self, version: Version, kind: &str, part: &Value) -> Result<Value, NotRepresentable> {

@@ -90,10 +90,11 @@ fn server_that_exits_on_probe_is_started_again() {
         assert!(shown.contains("cannot read the configuration"), "{shown}");
 
         // If the other era is excluded, there is no second attempt.
-        let (end, _) = closed_reason(Client::spawn_with(
+        let (end, shown) = closed_reason(Client::spawn_with(
             client_config(version_set(Era::Modern)),
             odd_server("exits-on-unknown"),
         ));
+        assert!(shown.contains(end.fault.untried_handshake().unwrap()), "{shown}");
         assert_eq!(
             (end.fault, end.exit_status.unwrap().code()),
             (Fault::ExitedDuringProbe { legacy: false }, Some(3))

@@ -32,7 +32,7 @@ pub(crate) fn push_resource(out: &mut String, raw: &RawJson, paint: Paint) {
 pub(crate) fn push_template(out: &mut String, raw: &RawJson, paint: Paint) {
     let Some(template) = parse_entry::<ResourceTemplate>(out, raw, paint) else { return };
     let title = template.title.as_deref().unwrap_or(&template.name);
-    let about = [Some(title), template.mime_type.as_deref()];
+    let about = [Some(title).filter(|title| *title != template.uri_template), template.mime_type.as_deref()];
     push_heading(out, &template.uri_template, &about, template.description.as_deref(), paint);
     push_annotations(out, template.annotations.as_ref(), paint);
 }

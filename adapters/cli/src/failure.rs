@@ -372,6 +372,10 @@ impl CommandFailure {
             let what = if closed.url.is_some() { "it sent" } else { "the first line on its stdout was" };
             let _ = write!(message, "; {what} {noise:?}");
         }
+        let untried = closed.fault.untried_handshake().filter(|_| !closed.was_ready);
+        if let Some(untried) = untried.filter(|untried| !message.contains(untried)) {
+            let _ = write!(message, "; {untried}");
+        }
         let mut failure = Self::new(Exit::Connection, message);
         if let Fault::HandshakeRefused(error) = &closed.fault {
             failure = failure.with_response(RpcError::clone(error));
@@ -381,7 +385,7 @@ impl CommandFailure {
         }
         let is_stream = closed.url.as_deref().is_some_and(|url| !args::is_url(url));
         failure.hint = match &closed.fault {
-            Fault::LegacyServer { .. } => Some("leave --era and --protocol-version out, or use --era legacy".into()),
+            Fault::LegacyServer { .. } => Some(LEGACY_HINT.into()),
             Fault::NoCommonVersion { .. } | Fault::HandshakeRefused(_) => {
                 Some("leave --era and --protocol-version out, so that both sides can choose".into())
             }
@@ -420,7 +424,7 @@ impl CommandFailure {
             }
             _ => Some("is this the right command for a server on stdio?".into()),
         };
-        failure
+        if untried.is_some() { failure.add_hint(LEGACY_HINT) } else { failure }
     }
 
     /// Prints the failure on stdout as one JSON object, unless a result is already there.
@@ -546,6 +550,8 @@ pub(crate) fn format_seconds(time: Duration) -> String {
     format!("{}s", time.as_secs_f64())
 }
 
+/// Hint for a server that speaks only revisions with a handshake, or may do so.
+const LEGACY_HINT: &str = "leave --era and --protocol-version out, or use --era legacy";
 /// Hint for a server that no connection reaches.
 pub(crate) const UNREACHABLE_HINT: &str = "is the server running, and is this its host and port?";
 /// Hint for a request that was refused for want of authorization, although no authorizer was to answer that.

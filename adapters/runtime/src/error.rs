@@ -253,6 +253,12 @@ impl fmt::Display for ConnectionClosed {
         if let (true, Some(status)) = (is_not_mcp || self.stream_error().is_some(), self.exit_status) {
             write!(f, "; it ended ({status})")?;
         }
+        // The other faults say it themselves.
+        if let (Fault::ExitedDuringProbe { .. }, Some(untried)) =
+            (&self.fault, self.fault.untried_handshake())
+        {
+            write!(f, "; {untried}")?;
+        }
         f.write_str(self.advice(is_not_mcp))?;
         if !self.stderr_tail.is_empty() {
             // Line breaks of the peer are escaped; only those written here start a line.

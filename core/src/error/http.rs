@@ -90,6 +90,8 @@ pub struct HttpResponse {
     pub retry_after: Option<Duration>,
     /// Challenges in `WWW-Authenticate`.
     pub challenges: Vec<AuthChallenge>,
+    /// Whether there was a `WWW-Authenticate` or `Retry-After`, whatever it says.
+    pub(crate) asks_for_more: bool,
 }
 
 impl fmt::Display for HttpResponse {

@@ -21,7 +21,7 @@ pub(crate) use read::{CHECKED_TEXT_NAME, REREAD_NAME, check_and_read, read_str, 
 pub(crate) use scan::{
     KnownMember, MAX_DEPTH, ScanError, Scanner, Span, StringToken, object_members, unescape,
 };
-pub(crate) use shape::{RevisionMask, ShapeRule, ShapeTable, Substitute};
+pub(crate) use shape::{AddedMember, RevisionMask, ShapeRule, ShapeTable, Substitute};
 #[cfg(test)]
 pub(crate) use swar::plain_prefix;
 pub(crate) use swar::{check_utf8, find_newline};

@@ -28,7 +28,12 @@ pub(crate) struct ShapeRule {
     pub(crate) substitutes: &'static [(RevisionMask, Substitute)],
     /// Name of the missing method or feature for the error.
     pub(crate) refusal: &'static str,
+    /// Member that the value gets in some revisions if it has none: these revisions, its name and its JSON text.
+    pub(crate) added: Option<AddedMember>,
 }
+
+/// A member that is added to a value.
+pub(crate) type AddedMember = (RevisionMask, &'static str, &'static str);
 
 /// Shaping rules of one revision; types without a rule are written in full.
 ///
@@ -96,9 +101,10 @@ const fn hash(name: &[u8]) -> usize {
 }
 
 impl ShapeRule {
-    /// Returns whether a revision lacks the type or one of its members.
+    /// Returns whether a revision lacks the type or one of its members, or adds one.
     const fn affects(&self, bit: RevisionMask) -> bool {
-        let mut missing = self.revisions & bit == 0;
+        let mut missing =
+            self.revisions & bit == 0 || matches!(self.added, Some((added, ..)) if added & bit != 0);
         let mut members = self.members;
         while let Some(((_, revisions), rest)) = members.split_first() {
             missing |= *revisions & bit == 0;

@@ -11,7 +11,7 @@ use serde::ser::{self, Serialize};
 
 use super::EncodeError;
 use super::scan::object_members;
-use super::shape::{OmittedMembers, ShapeTable, Substitute};
+use super::shape::{AddedMember, OmittedMembers, ShapeTable, Substitute};
 use super::text::{Text, room};
 
 /// Name of the newtype whose content has to be an object.
@@ -111,20 +111,25 @@ impl<'a> Serializer<'a> {
         self.name(variant, true);
     }
 
-    /// Applies the shaping rule of the type with this name; returns the substitute if the revision lacks the type.
-    fn look_up_shape(&mut self, name: &'static str) -> Result<Option<Substitute>, EncodeError> {
-        let Some(table) = self.table else { return Ok(None) };
+    /// Applies the shaping rule of the type with this name; returns the substitute if the revision lacks the type, and the
+    /// member that it adds.
+    fn look_up_shape(
+        &mut self,
+        name: &'static str,
+    ) -> Result<(Option<Substitute>, Option<AddedMember>), EncodeError> {
+        let Some(table) = self.table else { return Ok((None, None)) };
         let Some(rule) = table.rule(name) else {
             return name
                 .strip_prefix(NEVER_SENT_PREFIX)
-                .map_or(Ok(None), |what| Err(EncodeError::NeverSent(what)));
+                .map_or(Ok((None, None)), |what| Err(EncodeError::NeverSent(what)));
         };
         self.omitted = OmittedMembers { members: rule.members, bit: table.bit };
+        let added = rule.added.filter(|(revisions, ..)| revisions & table.bit != 0);
         if rule.revisions & table.bit != 0 {
-            return Ok(None);
+            return Ok((None, added));
         }
         let missing = EncodeError::NotInVersion { what: rule.refusal, revision: table.revision };
-        rule.substitute(table.bit).ok_or(missing).map(Some)
+        rule.substitute(table.bit).ok_or(missing).map(|substitute| (Some(substitute), added))
     }
 
     /// Replaces a value that was just written by its substitute.
@@ -142,6 +147,23 @@ impl<'a> Serializer<'a> {
         // The members that were recorded are those of the text that was replaced.
         if self.depth == 0 {
             self.members = TopLevelMembers::scan(out.get(start..).unwrap_or_default(), start);
+        }
+        Ok(())
+    }
+
+    /// Adds a member to an object that was just written, unless it has one with this name.
+    #[cold]
+    fn complete(&mut self, start: usize, (_, name, value): AddedMember) -> Result<(), EncodeError> {
+        // Without memory the text may be incomplete.
+        self.text.outcome()?;
+        let mut is_there = false;
+        let written = self.text.buffer.get(start..).unwrap_or_default();
+        object_members(written, |member, _| is_there |= member == name.as_bytes());
+        if !is_there {
+            self.text.buffer.pop();
+            self.text.member_name(name, false);
+            self.text.append(value.as_bytes());
+            self.text.push(b'}');
         }
         Ok(())
     }
@@ -270,7 +292,7 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         name: &'static str,
         v: &T,
     ) -> Result<(), EncodeError> {
-        let substitute = self.look_up_shape(name)?;
+        let (substitute, added) = self.look_up_shape(name)?;
         if self.depth == 0 && name == ELICIT_RESULT_NAME {
             self.members.bits |= TopLevelMembers::ELICIT_RESULT;
         }
@@ -284,7 +306,7 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
         if let Some(substitute) = substitute {
             self.substitute(start, substitute)?;
         }
-        Ok(())
+        added.map_or(Ok(()), |added| self.complete(start, added))
     }
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
         self,

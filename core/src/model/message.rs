@@ -91,6 +91,7 @@ pub fn read_member<'de, A: MapAccess<'de>, S: de::DeserializeSeed<'de>>(
 /// ```
 /// The first block holds the required members, the second one the optional members:
 ///
+/// - A required member `or` another one is read as that one where peers may leave it out.
 /// - `opt` members are left out if `None`; `null` is read as absent.
 /// - `hint` members are `opt` members that count as absent if their value cannot be read: it costs nothing else.
 /// - `any` members hold any JSON, so `null` is a value.
@@ -143,7 +144,7 @@ macro_rules! message {
     };
     (@item [$(#[$doc:meta])*] $name:ident [$($own:tt)*] [$($lives:tt)*]
         [$($tag:literal = $kind_name:literal)?] $form:tt
-        { $( $(#[$rdoc:meta])* $rm:ident : $rt:ty $(as $rc:ident)? = $rw:tt, )* }
+        { $( $(#[$rdoc:meta])* $rm:ident : $rt:ty $(as $rc:ident)? = $rw:tt $(or $ro:ident)?, )* }
         { $( $(#[$odoc:meta])* $kind:ident $om:ident : $ot:ty $(as $oc:ident)? = $ow:tt, )* }
     ) => {
         $(#[$doc])*
@@ -228,6 +229,7 @@ macro_rules! message {
                 $( if !tagged {
                     return Err(serde::de::Error::missing_field($tag));
                 } )?
+                $( $( let $rm = $rm.or_else(|| $ro.clone()); )? )*
                 Ok(Self {
                     $( $rm: $rm.ok_or_else(|| serde::de::Error::missing_field($rw))?, )*
                     $( $om: $crate::message!(@take $kind $om), )*
@@ -260,7 +262,7 @@ macro_rules! message {
         }
     };
     (@own $name:ident $life:lifetime
-        { $( $(#[$rdoc:meta])* $rm:ident : $rt:ty $(as $rc:ident)? = $rw:tt, )* }
+        { $( $(#[$rdoc:meta])* $rm:ident : $rt:ty $(as $rc:ident)? = $rw:tt $(or $ro:ident)?, )* }
         { $( $(#[$odoc:meta])* $kind:ident $om:ident : $ot:ty $(as $oc:ident)? = $ow:tt, )* }
     ) => {
         impl<$life> $crate::model::message::IntoStatic for $name<$life> {

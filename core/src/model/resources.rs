@@ -39,8 +39,8 @@ message! {
     ResourceTemplate {
         /// URI template (RFC 6570).
         uri_template: String = "uriTemplate",
-        /// Name for programs.
-        name: String = "name",
+        /// Name for programs; of a server that leaves it out, the template.
+        name: String = "name" or uri_template,
     } {
         /// Name for display (since 2025-06-18; META-035).
         opt title: String = "title",

@@ -120,6 +120,10 @@ fn types() -> String {
                 None => spans.push((*revisions, [*member].into())),
             }
         }
+        if let Some((revisions, member, value)) = rule.added.filter(|_| base(rule).is_none()) {
+            let [only] = &*versions(revisions) else { panic!("{revisions} has no words") };
+            out += &format!("| {head} | `{member}` | always | `{value}` in {only}, if it is missing |\n");
+        }
         for (revisions, members) in spans {
             // A substitute of the type may have members of its own.
             if revisions == rule.revisions && rule.substitutes.is_empty() {

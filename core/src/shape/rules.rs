@@ -1,7 +1,7 @@
 //! Shaping rules: the revisions of each type and member (DESIGN-35).
 
 use super::substitute as by;
-use crate::json::{RevisionMask, ShapeRule, Substitute};
+use crate::json::{AddedMember, RevisionMask, ShapeRule, Substitute};
 use crate::methods;
 use crate::version::Version;
 
@@ -15,13 +15,14 @@ const SINCE_2025_06_18: RevisionMask = revisions_since(Version::V2025_06_18);
 const SINCE_2025_11_25: RevisionMask = revisions_since(Version::V2025_11_25);
 const MODERN: RevisionMask = revisions_since(Version::V2026_07_28);
 const LEGACY: RevisionMask = ALL & !MODERN;
+const ONLY_2025_03_26: RevisionMask = SINCE_2025_03_26 & !SINCE_2025_06_18;
 const ONLY_2025_11_25: RevisionMask = SINCE_2025_11_25 & !MODERN;
 
 type MemberRules = &'static [(&'static str, RevisionMask)];
 
 /// Creates a rule for a type that every revision has.
 const fn rule(name: &'static str, members: MemberRules) -> ShapeRule {
-    ShapeRule { name, revisions: ALL, members, substitutes: &[], refusal: "" }
+    ShapeRule { name, revisions: ALL, members, substitutes: &[], refusal: "", added: None }
 }
 
 /// Creates a rule for a type that some revisions lack; `feature` names it in the error.
@@ -31,7 +32,7 @@ const fn limited_to(
     feature: &'static str,
     members: MemberRules,
 ) -> ShapeRule {
-    ShapeRule { name, revisions, members, substitutes: &[], refusal: feature }
+    ShapeRule { name, revisions, members, substitutes: &[], refusal: feature, added: None }
 }
 
 /// Creates a rule for a type that some revisions lack, with substitutes.
@@ -41,13 +42,18 @@ const fn substituted(
     members: MemberRules,
     substitutes: &'static [(RevisionMask, Substitute)],
 ) -> ShapeRule {
-    ShapeRule { name, revisions, members, substitutes, refusal: name }
+    ShapeRule { name, revisions, members, substitutes, refusal: name, added: None }
 }
 
 impl ShapeRule {
     /// Sets the name for the error where no substitute applies.
     const fn with_refusal(self, feature: &'static str) -> Self {
         Self { refusal: feature, ..self }
+    }
+
+    /// Sets the member that a value gets in some revisions if it has none.
+    const fn adding(self, added: AddedMember) -> Self {
+        Self { added: Some(added), ..self }
     }
 }
 
@@ -75,6 +81,9 @@ const TASK: MemberRules = &[
     ("error", MODERN),
     ("resultType", MODERN),
 ];
+/// Members that are optional by the schema of 2025-03-26, while a list of tests for that revision requires them.
+const IS_ERROR: AddedMember = (ONLY_2025_03_26, "isError", "false");
+const STOP_REASON: AddedMember = (ONLY_2025_03_26, "stopReason", "\"endTurn\"");
 const MULTI_SELECT: &str = "a field with several choices";
 
 /// All types that some revision does not have in full, ordered by name.
@@ -86,9 +95,10 @@ pub(super) const RULES: &[ShapeRule] = &[
     rule("BlobResourceContents", META),
     limited_to("BooleanSchema", SINCE_2025_06_18, methods::ELICIT, &[]),
     rule("CallToolParams", RETRYABLE),
-    rule("CallToolResult", RESULT),
-    substituted("CallToolResult+object", SINCE_2025_06_18, RESULT, &[(ALL, by::structured_as_text)]),
-    substituted("CallToolResult+value", MODERN, RESULT, &[(ALL, by::structured_as_text)]),
+    rule("CallToolResult", RESULT).adding(IS_ERROR),
+    substituted("CallToolResult+object", SINCE_2025_06_18, RESULT, &[(ALL, by::structured_as_text)])
+        .adding(IS_ERROR),
+    substituted("CallToolResult+value", MODERN, RESULT, &[(ALL, by::structured_as_text)]).adding(IS_ERROR),
     limited_to("CancelTaskParams", SINCE_2025_11_25, TASKS, &[]),
     rule("ClientCapabilities", &[("elicitation", SINCE_2025_06_18), ("tasks", ONLY_2025_11_25)]),
     rule("ClientCapabilities+url", &[("elicitation", SINCE_2025_11_25), ("tasks", ONLY_2025_11_25)]),
@@ -97,7 +107,9 @@ pub(super) const RULES: &[ShapeRule] = &[
     rule("CreateMessageParams", SAMPLING),
     substituted("CreateMessageParams+many", SINCE_2025_11_25, SAMPLING, &[(ALL, by::split_messages)]),
     limited_to("CreateMessageParams+tools", SINCE_2025_11_25, "sampling with tools", SAMPLING),
-    substituted("CreateMessageResult+many", SINCE_2025_11_25, &[], &[(ALL, by::merge_blocks)]),
+    rule("CreateMessageResult", &[]).adding(STOP_REASON),
+    substituted("CreateMessageResult+many", SINCE_2025_11_25, &[], &[(ALL, by::merge_blocks)])
+        .adding(STOP_REASON),
     limited_to("CreateTaskResult", ONLY_2025_11_25, TASKS_2025_11_25, &[]),
     limited_to("DiscoverResult", MODERN, methods::DISCOVER, &[]),
     limited_to("ElicitChoices", SINCE_2025_11_25, MULTI_SELECT, &[]),

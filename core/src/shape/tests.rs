@@ -36,7 +36,8 @@ fn shape_rules_are_sorted_and_have_effect() {
     assert!(rules::RULES.windows(2).all(|w| w[0].name < w[1].name), "each type once");
     for rule in rules::RULES {
         let everywhere = rule.revisions == 0b1_1111;
-        assert!(!everywhere || (!rule.members.is_empty() && rule.substitutes.is_empty()), "{}", rule.name);
+        let changes = !rule.members.is_empty() || rule.added.is_some();
+        assert!(!everywhere || (changes && rule.substitutes.is_empty()), "{}", rule.name);
         assert!(everywhere || !rule.refusal.is_empty() || !rule.substitutes.is_empty(), "{}", rule.name);
         assert!(
             rule.members.iter().all(|(_, revisions)| *revisions & 0b1_1111 == *revisions),
@@ -44,6 +45,29 @@ fn shape_rules_are_sorted_and_have_effect() {
             rule.name
         );
     }
+}
+
+// covers: TOOL-010
+#[test]
+fn success_says_so_in_2025_03_26() {
+    let plain = CallToolResult::text("x");
+    let structured = CallToolResult::structured(raw(r#"{"a":1}"#));
+    for (result, has_failed) in [
+        (&plain, Some(false)),
+        (&structured, Some(false)),
+        (&CallToolResult::content(Vec::new()).structured_content(raw("1")).meta(raw("{}")), Some(false)),
+        (&CallToolResult::error("x"), Some(true)),
+    ] {
+        let read = |version| {
+            let text = shaped(result, version);
+            serde_json::from_str::<CallToolResult<'_>>(&text).expect("a result").into_owned()
+        };
+        assert_eq!(read(V2).is_error, has_failed);
+        let others = [V1, V3, V4, V5].map(read);
+        assert!(others.iter().all(|other| other.is_error == result.is_error));
+        assert_eq!(read(V2).content, others[0].content);
+    }
+    assert_eq!(shaped(&plain, V2), r#"{"content":[{"type":"text","text":"x"}],"isError":false}"#);
 }
 
 #[test]
@@ -141,7 +165,7 @@ fn structured_result_becomes_text_in_older_revisions() {
     assert!(out[found.meta.expect("_meta")..].starts_with(b"\"k\":1}"));
 }
 
-// covers: SAMP-006, SAMP-008, CONT-008
+// covers: SAMP-005, SAMP-006, SAMP-008, CONT-008
 #[test]
 fn sampling_with_tools_is_shaped_for_older_revisions() {
     let call = || SamplingContent::from(ToolUseContent::new("u1", "depth", raw(r#"{"at":"A"}"#)));
@@ -173,7 +197,12 @@ fn sampling_with_tools_is_shaped_for_older_revisions() {
     let result = |content: Vec<SamplingContent<'static>>| CreateMessageResult::new("assistant", content, "m");
     let words = result(alloc::vec![SamplingContent::text("a"), call()]);
     let text = r#"{"role":"assistant","content":{"type":"text","text":"a\n[tool call u1: depth {\"at\":\"A\"}]"},"model":"m"}"#;
-    assert_eq!(shaped(&words, V2), text);
+    assert_eq!(shaped(&words, V1), text);
+    assert_eq!(shaped(&words, V2), text.replace("\"m\"}", "\"m\",\"stopReason\":\"endTurn\"}"));
+    assert_eq!(
+        shaped(&words.clone().stop_reason(StopReason::MaxTokens), V2),
+        text.replace("\"m\"}", "\"m\",\"stopReason\":\"maxTokens\"}")
+    );
     let only = result(alloc::vec![ImageContent::new("", "image/png").into()]);
     assert!(shaped(&only, V1).contains(r#""content":{"type":"image""#));
     assert!(shaped(&only, V4).contains(r#""content":[{"type":"image""#));
@@ -301,8 +330,9 @@ fn rule_lookup_finds_exactly_effective_rules() {
         for rule in rules::RULES {
             let found = table.rule(&alloc::format!("$mcp::{}", rule.name));
             let lacks = |revisions: &u8| revisions & table.bit == 0;
-            let matters =
-                lacks(&rule.revisions) || rule.members.iter().any(|(_, revisions)| lacks(revisions));
+            let matters = lacks(&rule.revisions)
+                || rule.members.iter().any(|(_, revisions)| lacks(revisions))
+                || rule.added.iter().any(|(revisions, ..)| !lacks(revisions));
             assert_eq!(found.map(|f| f.name), matters.then_some(rule.name), "{version}");
         }
         for other in ["Tool", "$mcp::", "$mcp::x", "$mcp::ModelHint", "", "$mcp::ToolX", "mcp::Tool"] {

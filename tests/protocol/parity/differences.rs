@@ -127,6 +127,7 @@ const TOOLS: Reason = Reason::Since(V2025_11_25, "sampling with tools");
 const ARGUMENTS: Reason = Reason::Since(V2025_11_25, "invalid tool arguments in a result");
 const PROGRESS_MESSAGES: Reason = Reason::Since(V2025_03_26, "messages in progress notifications");
 const TASK_RESULTS: Reason = Reason::Only(V2025_11_25, "results that name their task");
+const SUCCESS_FLAG: Reason = Reason::Only(V2025_03_26, "`isError` of a success");
 const ELICITATION_ID: Reason = Reason::Only(V2025_11_25, "ids of URL elicitations");
 
 // ---- lines that several rows use -----------------------------------------------------------------------------
@@ -374,6 +375,7 @@ pub(super) const ROWS: &[AllowedDifference] = &[
     // ---- features that some revisions lack -------------------------------------------------------------------
     (PROGRESS_MESSAGES, LacksFacet(F::ProgressMessage)),
     (TASK_RESULTS, HasFacet(F::Stamps)),
+    (SUCCESS_FLAG, HasFacet(F::SuccessFlag)),
     (ELICITATION_ID, HasFacet(F::PageId)),
     (ELICITATION_ID, ExtraLines(Client, "elicitation p-1 complete")),
     (

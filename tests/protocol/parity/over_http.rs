@@ -144,8 +144,9 @@ impl HttpPair {
             Ok(result) => {
                 let mut result: Value = serde_json::from_str(result.as_str()).expect("JSON");
                 let members = result.as_object_mut().expect("an object");
-                // Members that only the reference has.
-                members.retain(|name, _| !["resultType", "ttlMs", "cacheScope", "_meta"].contains(&&**name));
+                // Members that only the reference has, and the one that only 2025-03-26 adds.
+                let others = ["resultType", "ttlMs", "cacheScope", "_meta", "isError"];
+                members.retain(|name, _| !others.contains(&&**name));
                 result.to_string()
             }
             Err(error) => error.to_string(),

@@ -25,6 +25,8 @@ pub(super) enum Facet {
     Stamps,
     /// `ttlMs` and `cacheScope` in a result.
     Hints,
+    /// `isError` of a result that is none.
+    SuccessFlag,
     /// The number of receivers of a change.
     PublishCount,
     /// The `SendStatus` of a progress report at the server.
@@ -76,7 +78,12 @@ pub(super) fn describe_outcome(name: &str, outcome: &Result<RawJson, CallError>)
                 found.iter().any(|v| !v.is_null()).then(|| Value::from(found.to_vec()).to_string())
             };
             let (stamps, hints) = (take(["resultType", "_meta"]), take(["ttlMs", "cacheScope"]));
+            let flag = members.get("isError").is_some_and(|flag| flag == false);
+            if flag {
+                members.remove("isError");
+            }
             let mut line = line(&result.to_string());
+            line.facets.extend(flag.then(|| (Facet::SuccessFlag, "false".into())));
             line.facets.extend(stamps.map(|text| (Facet::Stamps, text)));
             line.facets.extend(hints.map(|text| (Facet::Hints, text)));
             line

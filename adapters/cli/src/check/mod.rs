@@ -36,7 +36,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use mcp_blocking::Error;
-use mcp_proto::{Era, Version};
+use mcp_proto::{Era, Fault, Version};
 use mcp_std::io::StreamAddress;
 use mcp_std::process::ShutdownStage;
 
@@ -239,6 +239,9 @@ fn check_revisions(
     }
     // The errors of a server that wants another token tell nothing about its conversations.
     if supported.is_empty() && !protection::is_unauthorized(setup) {
+        // As any other client that leaves the handshake out.
+        let untried = Fault::ExitedDuringProbe { legacy: false };
+        failures.extend(untried.untried_handshake().filter(|_| legacy.is_none()).map(str::to_owned));
         report.add(rules::NOT_A_SERVER, "the server", failures.join("; "));
         transport::note_http_sse(setup, report);
         report.absorb(unsupported);

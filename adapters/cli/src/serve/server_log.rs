@@ -55,7 +55,7 @@ impl ServerLog {
         if lock(&self.refusal_notes).note(diagnostic) {
             return;
         }
-        if matches!(diagnostic, Diagnostic::DeprecatedFeature { .. }) {
+        if matches!(diagnostic, Diagnostic::DeprecatedFeature { .. } | Diagnostic::UndescribedTool { .. }) {
             lock(&self.client_notes).note(&diagnostic.to_string());
         } else if !usual {
             lock(&self.client_notes).note(&format!("the client deviated from the protocol: {diagnostic}"));

@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{PROBE, REVISIONS, probe, probe_own_server};
+use crate::http::{ServingProcess, refusing_server};
+use crate::support::{PROBE, ProbeOutput, REVISIONS, probe, probe_own_server, run_with_input};
 
 // covers: TOOL-021, TOOL-022, TOOL-023, TOOL-024
 #[test]
@@ -107,6 +108,78 @@ fn unsupported_revision_exits_with_3_and_names_revisions() {
             .assert_code(3)
             .assert_stderr(wanted);
     }
+}
+
+/// Words about a server that speaks only revisions with a handshake, for a client that leaves them out.
+const HANDSHAKE_ALONE: &str =
+    "speaks only revisions with an `initialize` handshake, the client only 2026-07-28";
+const MAYBE_HANDSHAKE_ALONE: &str =
+    "it may speak only revisions with an `initialize` handshake, which was not tried";
+const ERA_HINT: &str = "leave --era and --protocol-version out, or use --era legacy";
+
+// covers: VER-028, VER-034
+#[test]
+fn modern_client_at_a_legacy_server_is_told_what_to_do_by_each_command() {
+    let legacy = ServingProcess::new(&["--era", "legacy"]);
+    let (program, url) = ([PROBE, "serve", "--era", "legacy"], [&*legacy.url]);
+    let commands: [&[&str]; 10] = [
+        &["inspect"],
+        &["ping"],
+        &["call", "echo", "text=x"],
+        &["read", "a:b"],
+        &["prompt", "x"],
+        &["complete", "prompt:x", "y"],
+        &["listen"],
+        &["bench", "echo", "--for", "1s"],
+        &["generate", "rust"],
+        &["doctor"],
+    ];
+    let is_told = |done: &ProbeOutput| {
+        let text = format!("{}{}", done.stdout, done.stderr);
+        // Reports are wrapped.
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        [HANDSHAKE_ALONE, ERA_HINT].iter().all(|words| text.contains(words))
+    };
+    for args in commands {
+        for server in [&[&["--"], &program[..]].concat()[..], &url] {
+            let done = probe(&[args, &["--era", "modern"], server].concat()).assert_code(3);
+            assert!(is_told(&done), "{args:?}: {done}");
+        }
+    }
+    let begin = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}});
+    let begin = format!("{begin}\n");
+    for server in [&[&["--"], &program[..]].concat()[..], &url] {
+        let done = run_with_input(&[&["bridge", "--era", "modern"], server].concat(), &[], &begin);
+        assert!(is_told(&done.assert_code(3)), "a bridge");
+    }
+    for server in [&[&["--"], &program[..]].concat()[..], &url] {
+        let done = probe(&[&["check", "--era", "modern"], server].concat());
+        assert!(done.stdout.contains(MAYBE_HANDSHAKE_ALONE), "{done}");
+    }
+}
+
+// covers: VER-028, VER-034
+#[test]
+fn modern_client_at_a_server_that_stays_silent_is_told_what_was_not_tried() {
+    for (script, wanted) in
+        [("exec sleep 100", "did not answer `server/discover`"), ("read -r l; exit 3", "exit status: 3")]
+    {
+        for command in ["ping", "inspect"] {
+            let wait = [command, "--era", "modern", "--connect-timeout", "300ms", "--", "sh", "-c", script];
+            let done = probe(&wait).assert_code(3);
+            let text = format!("{}{}", done.stdout, done.stderr);
+            for words in [wanted, MAYBE_HANDSHAKE_ALONE, ERA_HINT] {
+                assert!(text.contains(words), "{command}: {words}\n{done}");
+            }
+        }
+        // A client of both eras has tried it.
+        let done = probe(&["ping", "--connect-timeout", "300ms", "--", "sh", "-c", script]).assert_code(3);
+        assert!(!done.stderr.contains("handshake"), "{done}");
+    }
+    let url = refusing_server(405, "", "");
+    let done = probe(&["ping", "--era", "modern", &url]).assert_code(3);
+    done.assert_stderr(&["HTTP status 405", MAYBE_HANDSHAKE_ALONE, ERA_HINT]);
 }
 
 // covers: STDIO-012

@@ -184,6 +184,11 @@ fn malformed_results_are_failures_with_a_reason() {
         "`inputSchema`",
         "  odd\n",
     ]);
+    // A template needs no name to be used.
+    let resources = WELCOME.replace(r#""tools":{}"#, r#""resources":{}"#);
+    let templates = r#"{"resourceTemplates":[{"uriTemplate":"chart://{sea}"},{"name":"no template"}]}"#;
+    let done = run(&["inspect"], &[&resources, r#"{"resources":[]}"#, templates]).assert_ok();
+    done.assert_stdout(&["resource templates (2)\n", "  chart://{sea}\n", "missing field `uriTemplate`"]);
     // A server without tools gets no request for them.
     let bare =
         r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"bare","version":"1"}}"#;

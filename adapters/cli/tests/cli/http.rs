@@ -586,7 +586,7 @@ fn serve_offers_its_card_on_each_runtime() {
 }
 
 /// Starts a server that answers every request with this status, these fields and this body.
-fn refusing_server(status: u16, fields: &'static str, body: &'static str) -> String {
+pub(crate) fn refusing_server(status: u16, fields: &'static str, body: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("bound"));
     thread::spawn(move || {
@@ -598,6 +598,25 @@ fn refusing_server(status: u16, fields: &'static str, body: &'static str) -> Str
         }
     });
     url
+}
+
+// covers: VER-021, HTTP-088
+#[test]
+fn refusal_of_access_ends_the_negotiation_only_if_it_says_what_helps() {
+    for (status, field, tries) in [
+        (403, "", 3),
+        (429, "", 3),
+        (403, "WWW-Authenticate: Bearer\r\n", 1),
+        (403, "Retry-After: 5\r\n", 1),
+        (429, "Retry-After: 5\r\n", 1),
+    ] {
+        let done = probe(&["ping", &refusing_server(status, field, "")]);
+        assert_eq!(done.stderr.matches(&format!("HTTP status {status}")).count(), tries, "{field:?}: {done}");
+        assert_eq!(done.stderr.contains("`initialize`"), tries > 1, "{field:?}: {done}");
+        if status == 429 && tries == 1 {
+            done.assert_stderr(&["try again in 5 s"]);
+        }
+    }
 }
 
 // covers: SEC-019

@@ -757,6 +757,7 @@ mod tests {
             error: None,
             retry_after: None,
             challenges: Vec::new(),
+            asks_for_more: false,
         }
     }
 

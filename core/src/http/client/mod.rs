@@ -15,7 +15,8 @@
 //! # Automatic behaviour
 //!
 //! - **Negotiation**: tries `server/discover`, then `initialize`, then HTTP+SSE of 2024-11-05. A status other than 401,
-//!   403, 407, 408, 429 and 5xx is evidence of the era. If nothing works, the fault names all attempts.
+//!   407, 408 and 5xx is evidence of the era; so are 403 and 429 without `WWW-Authenticate` and `Retry-After`. If nothing works,
+//!   the fault names all attempts.
 //! - **Redirects**: follows 307 and 308 within the origin, at most three times.
 //! - **Legacy sessions**: keeps the session. Opens the GET stream once `notifications/initialized` was accepted. Calls
 //!   wait until that stream is open, was refused, or [`Config::get_stream_timeout`] has passed, so that the server can

@@ -14,7 +14,7 @@ use super::exchange_table::ClientExchange;
 use crate::client::{decides_handshake, is_modern_error};
 use crate::deprecation::DeprecatedFeature;
 use crate::draft::Deviation;
-use crate::error::{CallError, Fault, HttpError, quoted};
+use crate::error::{CallError, Fault, HttpError, UNTRIED_HANDSHAKE, quoted};
 use crate::methods;
 use crate::rpc::RpcError;
 use crate::slab::Key;
@@ -25,7 +25,10 @@ use crate::version::Version;
 fn is_evidence(error: &HttpError) -> bool {
     match error {
         HttpError::Response(answer) => {
-            answer.status < 500 && !matches!(answer.status, 401 | 403 | 407 | 408 | 429)
+            // A 403 or 429 that asks for nothing comes from servers and gateways that refuse what they do not know, too.
+            let is_refusal = matches!(answer.status, 401 | 407 | 408)
+                || (matches!(answer.status, 403 | 429) && answer.asks_for_more);
+            answer.status < 500 && !is_refusal
         }
         // A success without a message: a server of another protocol revision may answer so (VER-020).
         HttpError::Unanswered { .. } => true,
@@ -53,8 +56,9 @@ impl Client {
             ExchangePurpose::Call { id, method: CallMethod::Probe } => {
                 let modern = rpc_error.as_ref().is_some_and(is_modern_error);
                 let legacy = !self.engine.config().legacy_versions().is_empty();
-                // Only `initialize` is left to try, and the client does not speak it, or has sent it before.
-                if !modern && (!legacy || self.session.handshake().is_some()) {
+                // Only `initialize` is left to try, and the client does not speak it, or has sent it before. What answers with
+                // an error of JSON-RPC is a server, though: of older revisions (VER-034).
+                if !modern && (!legacy && rpc_error.is_none() || self.session.handshake().is_some()) {
                     return self.fail_no_server();
                 }
                 // VER-019, VER-030
@@ -107,7 +111,10 @@ impl Client {
     }
 
     fn fail_no_server(&mut self) {
-        let attempts = self.attempts.take();
+        let mut attempts = self.attempts.take();
+        if self.engine.config().legacy_versions().is_empty() {
+            attempts.push(UNTRIED_HANDSHAKE.into());
+        }
         self.engine.exchanges().close(self.now, Fault::NoServer { attempts });
     }
 

@@ -281,9 +281,11 @@ impl Server {
         }
         let is_request = envelope.kind == envelope::Kind::Request;
         if is_request && envelope.method == methods::INITIALIZE {
-            // DEC-026: the revision that the field names is ignored here.
+            // DEC-026: the revision that the field names is ignored here, except with the draft.
             if let Some(x) = self.exchanges.get(key) {
-                x.headers.check_version_form()?;
+                let config = self.engine.config();
+                let (served, draft) = (config.effective_versions(), config.settings.draft);
+                x.headers.check_session_version(Version::V2024_11_05, served, draft)?;
             }
             return Ok(self.config.sessions_marker().map_or(PostRoute::Standalone, PostRoute::Handshake));
         }

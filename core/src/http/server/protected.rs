@@ -94,8 +94,8 @@ impl Protected {
     /// Creates the description of a resource with its authorization server.
     ///
     /// `resource` is the URL of the endpoint as clients know it, which can differ from what a server behind a proxy
-    /// sees. It is the audience of the tokens (AUTH-010), and is published as it is written here. `issuer` is the issuer
-    /// identifier of the authorization server (AUTH-019), byte for byte.
+    /// sees. It is the audience of the tokens (AUTH-010), and is published as it is written here, without the slash of an
+    /// empty path (AUTH-044). `issuer` is the issuer identifier of the authorization server (AUTH-019), byte for byte.
     ///
     /// # Errors
     ///
@@ -107,6 +107,8 @@ impl Protected {
         let path =
             url.target().strip_suffix('/').filter(|path| path.is_empty()).unwrap_or_else(|| url.target());
         let metadata_url = format!("{}{WELL_KNOWN}{path}", url.origin()).into();
+        // AUTH-044
+        let resource = resource.strip_suffix('/').filter(|_| path.is_empty()).unwrap_or(resource);
         let protected = Self {
             resource: resource.into(),
             url,
@@ -446,7 +448,7 @@ mod tests {
         );
     }
 
-    // covers: AUTH-021
+    // covers: AUTH-021, AUTH-044
     #[test]
     fn document_is_at_the_inserted_path() {
         for (resource, url) in [
@@ -457,7 +459,9 @@ mod tests {
             ("http://[::1]:80/mcp", "http://[::1]/.well-known/oauth-protected-resource/mcp"),
         ] {
             let protected = Protected::new(resource, "https://as.example").expect("valid");
-            assert_eq!((protected.metadata_url(), protected.resource()), (url, resource));
+            assert_eq!(protected.metadata_url(), url);
+            let published = if resource == "https://a.example/" { "https://a.example" } else { resource };
+            assert_eq!(protected.resource(), published);
         }
         let at = |path| protected().is_metadata_path(path, "/mcp");
         assert!(at("/.well-known/oauth-protected-resource/x/mcp"), "the proxy keeps the path");

@@ -177,29 +177,22 @@ impl RequestHeaders {
         named.is_some_and(|version| version.era() == Era::Modern)
     }
 
-    /// Checks that the version field has the form of a revision, which is a date (VER-038).
-    pub(super) fn check_version_form(&self) -> Result<(), Refusal> {
-        let is_date = |name: &str| {
-            name.len() == 10
-                && name
-                    .bytes()
-                    .enumerate()
-                    .all(|(at, b)| if matches!(at, 4 | 7) { b == b'-' } else { b.is_ascii_digit() })
-        };
+    /// Checks that the version field is a date, as the names of all revisions are (VER-038).
+    fn check_version_form(&self) -> Result<(), Refusal> {
         match self.version() {
             Ok(name) if name.is_none_or(is_date) => Ok(()),
             _ => Err(unsupported_version()),
         }
     }
 
-    /// Checks the version field of a request in a session of this revision (HTTP-077).
+    /// Checks the version field of a request in a session of this revision (HTTP-077); `initialize` counts as one of the first.
     pub(super) fn check_session_version(
         &self,
         session: Version,
         served: VersionSet,
         draft: Draft,
     ) -> Result<(), Refusal> {
-        // The field exists since 2025-06-18; earlier sessions ignore which revision it names.
+        // The field exists since 2025-06-18; earlier sessions, and `initialize`, ignore which revision it names.
         if session < Version::V2025_06_18 && !draft.contains(Deviation::CheckedVersion) {
             return self.check_version_form();
         }
@@ -273,6 +266,24 @@ impl RequestHeaders {
     pub(super) fn cors_origin(&self) -> Option<&[u8]> {
         self.value(self.origin).ok().flatten()
     }
+}
+
+/// Returns whether text is a date: `YYYY-MM-DD`.
+fn is_date(text: &str) -> bool {
+    let has_form = text
+        .bytes()
+        .enumerate()
+        .all(|(at, b)| if matches!(at, 4 | 7) { b == b'-' } else { b.is_ascii_digit() });
+    let part = |range: core::ops::Range<usize>| {
+        text.get(range).and_then(|digits| digits.parse::<u8>().ok()).unwrap_or_default()
+    };
+    let days = match part(5..7) {
+        2 => 29,
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => 0,
+    };
+    text.len() == 10 && has_form && (1..=days).contains(&part(8..10))
 }
 
 /// Returns whether a field has a value, as it is or in the form that a value with other characters needs.

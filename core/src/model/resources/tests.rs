@@ -45,6 +45,10 @@ fn resource_lists_round_trip() {
     );
     assert_missing::<Resource>(r#"{"uri":"a:b"}"#, "name");
     assert_missing::<ResourceTemplate>(r#"{"name":""}"#, "uriTemplate");
+    // A list of tests for 2025-03-26 allows it.
+    let unnamed: ResourceTemplate =
+        serde_json::from_str(r#"{"uriTemplate":"chart://{n}"}"#).expect("a template");
+    assert_eq!(unnamed, ResourceTemplate::new("chart://{n}", "chart://{n}"));
     assert_missing::<ListResourcesResult>("{}", "resources");
     assert_missing::<ListResourceTemplatesResult>("{}", "resourceTemplates");
 }

@@ -17,11 +17,11 @@ use core::fmt;
 use std::net::ToSocketAddrs;
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use mcp_proto::EntryKind;
 use mcp_proto::router::{
     self, AccessRules, Hook, PageCache, RegisterError, RegisterErrors, SchemaValidator, Visibility,
 };
 use mcp_proto::server::{Announcement, Call, Caller, Config};
+use mcp_proto::{Diagnostic, EntryKind};
 use mcp_std::catch;
 use mcp_std::io::Duplex;
 
@@ -437,6 +437,9 @@ impl<F: Flavor> Router<F> {
     pub fn config(&self) -> Result<Config, RegisterErrors> {
         self.check()?;
         let state = self.state.load();
+        for tool in state.core.undescribed_tools() {
+            self.handle_diagnostic(&Diagnostic::UndescribedTool { tool: tool.into() });
+        }
         state.publish_access_rules();
         let [scopes, resources, tools] = [(); 3].map(|()| state.access_rules.clone());
         let config = state.core.config().subscription_scopes(move |caller, uri| {

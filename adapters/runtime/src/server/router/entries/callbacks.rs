@@ -98,7 +98,8 @@ impl<F: Flavor> Router<F> {
         self
     }
 
-    /// Sets a callback for deviations of clients that were tolerated, and for their use of deprecated features.
+    /// Sets a callback for deviations of clients that were tolerated, for their use of deprecated features, and for tools
+    /// without a description.
     pub fn on_diagnostic(
         &mut self,
         on_diagnostic: impl Fn(&Diagnostic) + Shareable<F::Sharing, CallbackRole<About<Diagnostic>>>,
