@@ -15,6 +15,7 @@ use crate::escape;
 use crate::features::FULL_HINT;
 use crate::output;
 use crate::paint::Paint;
+use crate::secrets::masked;
 use crate::session;
 use crate::stop;
 
@@ -436,12 +437,12 @@ impl CommandFailure {
         let error = ErrorJson {
             kind: self.exit.as_str(),
             exit_code: self.exit as u8,
-            message: &self.message,
+            message: &masked(&self.message),
             hint: self.hint.as_deref(),
             code: response.map(|response| response.code),
             data: response.and_then(|response| response.data.as_ref()),
             scopes: &self.scopes,
-            deviations: &self.deviations,
+            deviations: &self.deviations.iter().map(|deviation| masked(deviation)).collect::<Vec<_>>(),
         };
         // The text on stderr and the exit code are left if stdout fails.
         let _ = RawJson::encode(&FailureJson { error }).map(|json| output::print_json(&json));
@@ -449,7 +450,7 @@ impl CommandFailure {
 
     /// Prints the failure as a note on stderr, after which the command goes on.
     pub(crate) fn print_note(&self, what: &str) {
-        session::print_note(&format!("{what}: {}", self.message));
+        session::print_note(&format!("{what}: {}", masked(&self.message)));
     }
 
     /// Prints the failure on stderr and returns the exit code.
@@ -474,7 +475,7 @@ impl CommandFailure {
             let _ = writeln!(text, "  {} {}", paint.note("hint:"), escape::line(hint));
         }
         // A closed stderr cannot be reported anywhere.
-        let _ = io::stderr().write_all(text.as_bytes());
+        let _ = io::stderr().write_all(masked(&text).as_bytes());
         self.exit.into()
     }
 }

@@ -1,7 +1,8 @@
 //! Reports in JUnit's XML, for CI servers.
 
-use alloc::borrow::Cow;
 use core::time::Duration;
+
+use crate::secrets::masked;
 
 /// A test with its outcome.
 pub(crate) struct TestCase {
@@ -78,14 +79,12 @@ fn push_case(out: &mut String, command: &str, case: &TestCase) {
     out.push_str(&(begin + ">" + &inner + "</testcase>\n"));
 }
 
-/// Escapes text for XML 1.0. What it may not contain at all is replaced.
-fn xml(text: &str) -> Cow<'_, str> {
+/// Escapes text for XML 1.0, without secrets. What it may not contain at all is replaced.
+fn xml(text: &str) -> String {
+    let text = masked(text);
     let is_plain = |c: char| {
         !matches!(c, '&' | '<' | '>' | '"' | '\u{fffe}' | '\u{ffff}') && (c == '\n' || !c.is_control())
     };
-    if text.chars().all(is_plain) {
-        return Cow::Borrowed(text);
-    }
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         match c {
@@ -97,7 +96,7 @@ fn xml(text: &str) -> Cow<'_, str> {
             _ => out.push('\u{fffd}'),
         }
     }
-    Cow::Owned(out)
+    out
 }
 
 #[cfg(test)]

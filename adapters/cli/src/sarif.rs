@@ -2,14 +2,18 @@
 
 use serde_json::{Value, json};
 
+use crate::secrets::{masked, rewrite_texts};
+
 /// Returns the location of a result: the file or place that has it, if there is a reference to it, and the name of the entry.
 pub(crate) fn location(artifact: Option<&str>, name: &str) -> Value {
     let artifact = artifact.map_or_else(|| json!({}), |uri| json!({ "uri": uri }));
     json!({ "physicalLocation": { "artifactLocation": artifact }, "logicalLocations": [{ "name": name }] })
 }
 
-/// Returns a report of one run: the rules that it has looked at, and its results.
+/// Returns a report of one run: the rules that it has looked at, and its results without secrets.
 pub(crate) fn report(rules: &[Value], results: &[Value]) -> Value {
+    let mut results = json!(results);
+    rewrite_texts(&mut results, &masked);
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",

@@ -1,6 +1,28 @@
-//! Secrets of a server in texts: replaced, also where they are quoted or cut off. For the report of `doctor`, and for the results of `mcp`.
+//! Secrets in texts. Those of a server, which this program knows, are replaced also where they are quoted or cut off: in the report of
+//! `doctor`, and in the results of `mcp`. Others are known by their names and forms: in errors, logs and reports.
 
+use mcp_proto_trace::Mask;
 use serde_json::Value;
+
+/// Masks what is a secret by its name or its form.
+pub(crate) fn masked(text: &str) -> String {
+    Mask::default().words(text)
+}
+
+/// Rewrites the texts of a value, but not the names of members. Returns whether that has changed one.
+pub(crate) fn rewrite_texts(value: &mut Value, rewrite: &dyn Fn(&str) -> String) -> bool {
+    match value {
+        Value::String(text) => {
+            let before = core::mem::replace(text, rewrite(text));
+            before != *text
+        }
+        Value::Array(all) => all.iter_mut().fold(false, |any, one| rewrite_texts(one, rewrite) | any),
+        Value::Object(members) => {
+            members.values_mut().fold(false, |any, one| rewrite_texts(one, rewrite) | any)
+        }
+        _ => false,
+    }
+}
 
 /// Values that no text may show. They are known to this program, and a server repeats them.
 #[derive(Default)]
@@ -46,19 +68,7 @@ impl Secrets {
 
     /// Replaces each secret in the texts of a value, but not in names of members. Returns whether one was there.
     pub(crate) fn redact_texts(&self, value: &mut Value) -> bool {
-        match value {
-            Value::String(text) => {
-                let redacted = self.redact(text.clone());
-                let has_changed = redacted != *text;
-                *text = redacted;
-                has_changed
-            }
-            Value::Array(all) => all.iter_mut().fold(false, |any, one| self.redact_texts(one) | any),
-            Value::Object(members) => {
-                members.values_mut().fold(false, |any, one| self.redact_texts(one) | any)
-            }
-            _ => false,
-        }
+        rewrite_texts(value, &|text| self.redact(text.to_owned()))
     }
 }
 

@@ -34,6 +34,7 @@ use crate::failure::{CommandFailure, FailureContext};
 use crate::paint::Paint;
 use crate::progress::SharedProgress;
 use crate::screen;
+use crate::secrets::masked;
 use crate::server::{Server, ServerSpec};
 use crate::stop;
 use crate::trace::{self, HeadRedaction};
@@ -403,12 +404,14 @@ impl ClientHandler for SessionHandler {
                 let what = self.noise_source;
                 self.noise_notes
                     .borrow_mut()
-                    .note(&format!("{what} is not a message: {}{more}", escape::line(line)));
+                    .note(&format!("{what} is not a message: {}{more}", escape::line(&masked(line))));
             }
             omission if self.omission_notes.borrow_mut().note(omission) => {}
             Diagnostic::DeprecatedFeature { .. } if self.trace => print_note(&diagnostic.to_string()),
             Diagnostic::DeprecatedFeature { .. } => {}
-            other if self.trace => print_note(&format!("the server deviated from the protocol: {other}")),
+            other if self.trace => {
+                print_note(&masked(&format!("the server deviated from the protocol: {other}")))
+            }
             other => self.deviations.record(other),
         }
     }
@@ -427,7 +430,12 @@ fn log_line(log: &LogMessage, paint: Paint) -> String {
     let logger = log.logger.as_ref().map(|logger| format!(" ({})", escape::line(logger))).unwrap_or_default();
     // A plain string needs no quotes.
     let data = log.data.string().unwrap_or_else(|| log.data.as_str().to_owned());
-    format!("{} {}{logger} {}", paint.dim("log:"), escape::line(log.level.as_str()), escape::line(&data))
+    format!(
+        "{} {}{logger} {}",
+        paint.dim("log:"),
+        escape::line(log.level.as_str()),
+        escape::line(&masked(&data))
+    )
 }
 
 /// Notes of one kind, up to a maximum number.

@@ -45,9 +45,10 @@
 //!
 //! # Secrets
 //!
-//! A [`Mask`] replaces values by [`REPLACEMENT`] before they are written: those of members such as `password`, `token` and `apiKey`,
-//! at any depth and in JSON within texts, those of header fields and parameters with such names, and words that look like tokens (`ghp_…`,
-//! `sk-…`, JWTs) wherever they stand. It knows usual names and forms, and no others: an object under such a name is taken for a schema,
+//! A [`Mask`] replaces values by [`REPLACEMENT`] before they are written: those of members such as `password` and `slackBotToken`,
+//! at any depth and in JSON within texts, those of variables, header fields, parameters and arguments of commands with such names
+//! ([`is_secret_name`]), passwords in URLs, and texts that look like tokens or keys (`ghp_…`, JWTs, PEM) wherever they stand
+//! ([`find_secret`]). It knows usual names and forms, and no others: an object under such a name is taken for a schema,
 //! whose members have names of their own. Look at a trace before you give it away, and name your own members by [`Mask::name`].
 //! [`Header::seal_seed`] is a secret that no mask can hide, because a replay needs it.
 //!
@@ -78,6 +79,7 @@ mod message;
 mod playback;
 mod record;
 mod recorder;
+mod secrets;
 mod shrink;
 mod trace;
 
@@ -88,5 +90,6 @@ pub use message::Message;
 pub use playback::{Playback, RecordedServer};
 pub use record::{Content, Cut, FORMAT_VERSION, Header, Line, Record, Side, Text};
 pub use recorder::{MAX_LINE, Recorder};
+pub use secrets::{FoundSecret, find_secret, is_secret_name};
 pub use shrink::shrink;
 pub use trace::{Trace, TraceError};

@@ -5,67 +5,10 @@ use alloc::borrow::Cow;
 use mcp_proto::fields::is_secret as is_secret_field;
 use memchr::{memchr, memchr2};
 
+use crate::secrets::{find_in, is_quoted_secret, is_secret_name};
+
 /// What stands for a secret.
 pub const REPLACEMENT: &str = "[masked]";
-
-/// Names of members and header fields whose values are secrets, in lower case, without `-` and `_`.
-const SECRET_NAMES: [&str; 24] = [
-    "accesstoken",
-    "apikey",
-    "apitoken",
-    "assertion",
-    "authorization",
-    "authtoken",
-    "bearer",
-    "bearertoken",
-    "clientassertion",
-    "clientsecret",
-    "connectionstring",
-    "cookie",
-    "credential",
-    "credentials",
-    "idtoken",
-    "passphrase",
-    "passwd",
-    "password",
-    "privatekey",
-    "proxyauthorization",
-    "refreshtoken",
-    "secret",
-    "setcookie",
-    "token",
-];
-
-/// Names of parameters of URLs and forms that are secrets as well: a member `code` is that of an error.
-const SECRET_PARAMETERS: [&str; 2] = ["code", "codeverifier"];
-
-/// Beginnings of words that are secrets wherever they stand, with the least number of characters that follow.
-const SECRET_WORDS: [(&str, usize); 13] = [
-    ("AKIA", 16),
-    ("AIza", 30),
-    ("Bearer ", 8),
-    ("eyJ", 40),
-    ("ghp_", 20),
-    ("gho_", 20),
-    ("ghs_", 20),
-    ("github_pat_", 20),
-    ("glpat-", 16),
-    ("npm_", 30),
-    ("sk-", 20),
-    ("xoxb-", 10),
-    ("xoxp-", 10),
-];
-
-/// First bytes of [`SECRET_WORDS`].
-static BEGINS_SECRET: [bool; 256] = {
-    let mut begins = [false; 256];
-    let mut index = 0;
-    while index < SECRET_WORDS.len() {
-        begins[SECRET_WORDS[index].0.as_bytes()[0] as usize] = true;
-        index += 1;
-    }
-    begins
-};
 
 /// What is replaced. The default has the usual names of secrets, and the usual forms of tokens.
 #[derive(Clone, Debug)]
@@ -130,33 +73,21 @@ impl Mask {
         self.names.as_ref().is_some_and(|names| is_secret(name, names))
     }
 
-    /// Masks a text of any kind: words that are secrets by their form, and secret parameters of URLs.
+    /// Masks a text of any kind, with messages in it or none: what is a secret by its form, in a URL, or behind the name of one.
     #[must_use]
     pub fn words(&self, text: &str) -> String {
-        let mut out = Replacing::new(text.as_bytes());
-        if self.names.is_some() {
-            mask_words(&mut out, 0, text.len());
-        }
-        let masked = String::from_utf8_lossy(&out.finish().text).into_owned();
-        match &self.names {
-            Some(names) if masked.contains('?') => mask_queries(&masked, names),
-            _ => masked,
-        }
+        String::from_utf8_lossy(&self.message(text.as_bytes()).text).into_owned()
     }
 
     /// Masks the words of a command: also what stands behind the name of a secret.
     pub(crate) fn command(&self, words: &[String]) -> Vec<String> {
-        let Some(names) = &self.names else { return words.to_vec() };
-        let is_secret_option =
-            |word: &str| word.starts_with('-') && is_secret(word.trim_start_matches('-'), names);
+        let is_secret_option = |word: &str| word.starts_with('-') && self.is_secret_name(word);
         let mut before = "";
         let mut masked = Vec::new();
         for word in words {
             masked.push(match word.split_once('=') {
                 _ if is_secret_option(before) && !word.starts_with('-') => REPLACEMENT.to_owned(),
-                Some((name, _)) if is_secret(name.trim_start_matches('-'), names) => {
-                    format!("{name}={REPLACEMENT}")
-                }
+                Some((name, _)) if self.is_secret_name(name) => format!("{name}={REPLACEMENT}"),
                 _ => self.words(word),
             });
             before = word;
@@ -166,10 +97,12 @@ impl Mask {
 
     /// Masks the head of an HTTP message: secrets in URLs, and the values of fields whose name suggests one.
     pub(crate) fn head(&self, head: &str) -> String {
-        let Some(names) = &self.names else { return head.to_owned() };
+        if self.names.is_none() {
+            return head.to_owned();
+        }
         let lines = head.lines().enumerate().map(|(number, line)| {
             let name = line.split(':').next().unwrap_or_default();
-            match number > 0 && (is_secret(name, names) || is_secret_field(name)) {
+            match number > 0 && (self.is_secret_name(name) || is_secret_field(name)) {
                 true => format!("{name}: {REPLACEMENT}"),
                 false => self.words(line),
             }
@@ -177,31 +110,30 @@ impl Mask {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// Masks a message. It need not be valid JSON: what looks like a member with a secret name is masked anyway, and so are the
-    /// parameters of a form.
+    /// Masks a message. It need not be valid JSON: what looks like a member with a secret name is masked anyway.
     pub(crate) fn message(&self, text: &[u8]) -> Masked {
         let mut out = Replacing::new(text);
         let Some(names) = &self.names else { return out.finish() };
-        if let Some(form) = core::str::from_utf8(text).ok().filter(|text| is_form(text)) {
-            let masked = mask_parameters(form, names);
-            out.replace_by(0, text.len(), masked.as_bytes());
-            return out.finish();
-        }
         // Where what was not looked at yet begins.
         let (mut at, mut plain) = (0, 0);
         while let Some(found) = find_quote(text, at) {
-            mask_words(&mut out, plain, found);
+            self.mask_words(&mut out, plain, found);
             let end = string_end(text, found);
             let colon = skip_space(text, end);
+            let before = text.get(plain..found).unwrap_or_default();
             (at, plain) = (end, end);
             if text.get(colon) != Some(&b':') {
-                mask_string(self, &mut out, found + 1, end.saturating_sub(1));
+                let value = text.get(found + 1..end.saturating_sub(1)).unwrap_or_default();
+                match is_quoted_secret(before, value, &|name| self.is_secret_name(name)) {
+                    true => out.replace(found + 1, end - 1),
+                    false => mask_string(self, &mut out, found + 1, end.saturating_sub(1)),
+                }
                 continue;
             }
             let name = name_of(text.get(found..end).unwrap_or_default());
-            mask_words(&mut out, found + 1, end.saturating_sub(1));
+            self.mask_words(&mut out, found + 1, end.saturating_sub(1));
             let begin = skip_space(text, colon + 1);
-            if !is_secret(&name, names) {
+            if !self.is_secret_name(&name) {
                 continue;
             }
             let is_own = names.iter().any(|own| own.bytes().eq(plain_bytes(&name)));
@@ -221,8 +153,19 @@ impl Mask {
             };
             (at, plain) = (value_end, value_end);
         }
-        mask_words(&mut out, plain, text.len());
+        self.mask_words(&mut out, plain, text.len());
         out.finish()
+    }
+
+    /// Replaces the secrets in a part of the text.
+    fn mask_words(&self, out: &mut Replacing<'_>, begin: usize, end: usize) {
+        let mut at = begin;
+        let is_name = |name: &str| self.is_secret_name(name);
+        while let Some(found) = self.names.as_ref().and_then(|_| find_in(out.from, at, begin, end, &is_name))
+        {
+            out.replace(found.begin, found.end);
+            at = found.end;
+        }
     }
 }
 
@@ -242,7 +185,7 @@ fn mask_string(mask: &Mask, out: &mut Replacing<'_>, begin: usize, end: usize) {
             }
         }
     }
-    mask_words(out, begin, end);
+    mask.mask_words(out, begin, end);
 }
 
 /// Replaces all strings and numbers of a value, except for the names of members and what nobody could use.
@@ -272,45 +215,6 @@ fn mask_scalars(out: &mut Replacing<'_>, begin: usize, end: usize) {
             None => return,
         }
     }
-}
-
-/// Returns whether a text is that of a form: parameters and no white space.
-fn is_form(text: &str) -> bool {
-    let begins_as_json = text.starts_with(['{', '[', '"']);
-    !begins_as_json && text.contains('=') && !text.contains(char::is_whitespace)
-}
-
-/// Masks the values of secret parameters: `a=1&token=…`.
-fn mask_parameters(text: &str, names: &[String]) -> String {
-    let parameters = text.split('&').map(|parameter| match parameter.split_once('=') {
-        Some((name, value)) if !value.is_empty() && is_secret_parameter(name, names) => {
-            format!("{name}={REPLACEMENT}")
-        }
-        _ => parameter.to_owned(),
-    });
-    parameters.collect::<Vec<_>>().join("&")
-}
-
-fn is_secret_parameter(name: &str, names: &[String]) -> bool {
-    is_secret(name, names)
-        || is_secret_field(name)
-        || SECRET_PARAMETERS.iter().any(|known| known.bytes().eq(plain_bytes(name)))
-}
-
-/// Masks the queries of all URLs in a text.
-fn mask_queries(text: &str, names: &[String]) -> String {
-    let mut parts = text.split('?');
-    let mut masked = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part
-            .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '>' | '#'))
-            .unwrap_or(part.len());
-        let (query, rest) = part.split_at(end);
-        masked.push('?');
-        masked.push_str(&mask_parameters(query, names));
-        masked.push_str(rest);
-    }
-    masked
 }
 
 fn find_quote(text: &[u8], from: usize) -> Option<usize> {
@@ -367,52 +271,8 @@ impl<'a> Replacing<'a> {
     }
 }
 
-/// Replaces the words of a part of the text that are secrets by their form.
-fn mask_words(out: &mut Replacing<'_>, begin: usize, end: usize) {
-    let text = out.from;
-    let mut at = begin;
-    while let Some(byte) = text.get(at).filter(|_| at < end) {
-        // Most bytes begin no such word.
-        if !BEGINS_SECRET[usize::from(*byte)] {
-            at += 1;
-            continue;
-        }
-        let rest = text.get(at..end).unwrap_or_default();
-        let may_begin =
-            at == begin || !text.get(at - 1).is_some_and(u8::is_ascii_alphanumeric) || is_escape(text, at);
-        let found = SECRET_WORDS.iter().find(|(start, _)| may_begin && rest.starts_with(start.as_bytes()));
-        let Some((start, least)) = found else {
-            at += 1;
-            continue;
-        };
-        let secret = rest.get(start.len()..).unwrap_or_default();
-        let length = secret.iter().take_while(|byte| is_token_byte(**byte)).count();
-        if length < *least {
-            at += start.len();
-            continue;
-        }
-        // The scheme is no secret.
-        let shown = if start.ends_with(' ') { start.len() } else { 0 };
-        out.replace(at + shown, at + start.len() + length);
-        at += start.len() + length;
-    }
-}
-
-/// Returns whether what stands before `at` is an escape of JSON: `\\n`, `\\u000a`.
-fn is_escape(text: &[u8], at: usize) -> bool {
-    let before =
-        |length: usize| at.checked_sub(length).and_then(|begin| text.get(begin..at)).unwrap_or_default();
-    matches!(before(2), [b'\\', b'b' | b'f' | b'n' | b'r' | b't'])
-        || matches!(before(6), [b'\\', b'u', digits @ ..] if digits.iter().all(u8::is_ascii_hexdigit))
-}
-
-const fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b'~')
-}
-
 fn is_secret(name: &str, further: &[String]) -> bool {
-    SECRET_NAMES.binary_search_by(|known| known.bytes().cmp(plain_bytes(name))).is_ok()
-        || further.iter().any(|known| known.bytes().eq(plain_bytes(name)))
+    is_secret_name(name) || further.iter().any(|known| known.bytes().eq(plain_bytes(name)))
 }
 
 /// Returns the bytes of a name without what spellings differ in.
@@ -469,11 +329,6 @@ mod tests {
 
     fn masked(text: &str) -> String {
         String::from_utf8(Mask::default().name("Harbour-Pin").message(text.as_bytes()).text).expect("UTF-8")
-    }
-
-    #[test]
-    fn names_are_sorted_for_the_search() {
-        assert!(SECRET_NAMES.is_sorted());
     }
 
     #[test]

@@ -273,7 +273,7 @@ pub(super) fn print_rules(profile: Profile, json: bool) -> Result<(), CommandFai
 
 /// Cuts a text to a maximum number of characters. Secrets are replaced before: a part of one would not be known as one.
 pub(super) fn clip(text: &str, max_chars: usize) -> String {
-    let text = &*without_secrets(text);
+    let text = &without_secrets(text);
     match text.char_indices().nth(max_chars) {
         Some((end, _)) => format!("{} …", &text[..end]),
         None => text.to_owned(),

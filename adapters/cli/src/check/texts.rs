@@ -1,6 +1,5 @@
 //! Checks of the texts of a server that a model reads: hidden text, orders, names of secrets, and secrets themselves.
 
-use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 
 use mcp_proto::RawJson;
@@ -146,57 +145,32 @@ fn find_secret_file(text: &str) -> Option<&str> {
     })
 }
 
-/// Returns the kind of a secret that a text has, if there is one.
-fn find_secret(text: &str) -> Option<&'static str> {
-    secret_in(text).map(|(_, kind)| kind)
-}
-
 /// Returns a text with the kinds of secrets in place of them, for what a check prints.
-pub(super) fn without_secrets(text: &str) -> Cow<'_, str> {
-    let mut shown = Cow::Borrowed(text);
-    for _ in 0..MAX_SECRETS {
-        let Some((secret, kind)) = secret_in(&shown) else { return shown };
-        shown = shown.replace(secret, &format!("[{kind}]")).into();
+pub(super) fn without_secrets(text: &str) -> String {
+    let (mut shown, mut from) = (String::new(), 0);
+    while let Some(found) = mcp_proto_trace::find_secret(text, from) {
+        shown += &format!("{}[{}]", &text[from..found.begin], found.kind.unwrap_or("masked"));
+        from = found.end;
     }
-    match find_secret(&shown) {
-        Some(kind) => format!("[{kind}]").into(),
-        None => shown,
-    }
+    shown + &text[from..]
 }
 
-/// Returns a secret that a text has, and its kind, if there is one. Placeholders of documentation are none.
-fn secret_in(text: &str) -> Option<(&str, &'static str)> {
-    if let Some(at) = text.find("-----BEGIN ").filter(|_| text.contains("PRIVATE KEY-----")) {
-        return Some((&text[at..], "a private key"));
-    }
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let is_placeholder = |word: &str| {
-        let lower = word.to_ascii_lowercase();
-        ["example", "your", "xxx", "000000", "123456"].iter().any(|part| lower.contains(part))
-    };
-    for word in text.split(|c| !is_part(c)) {
-        for (prefix, least, kind) in SECRETS {
-            let rest = word.strip_prefix(prefix).unwrap_or_default();
-            let is_random =
-                rest.bytes().any(|b| b.is_ascii_digit()) && rest.bytes().any(|b| b.is_ascii_alphabetic());
-            if rest.len() >= *least && is_random && !is_placeholder(word) {
-                return Some((word, kind));
-            }
-        }
-    }
-    let is_jwt = |word: &str| word.starts_with("eyJ") && word.len() > 60 && word.matches('.').count() == 2;
-    if let Some(token) = text.split(|c| !is_part(c) && c != '.').find(|word| is_jwt(word)) {
-        return Some((token, "a token (JWT)"));
-    }
-    text.match_indices("://").find_map(|(at, _)| {
-        let rest = &text[at + 3..];
-        let end = rest.find(|c: char| c.is_whitespace() || "/?#\"'`".contains(c)).unwrap_or(rest.len());
-        let user = rest[..end].rsplit_once('@')?.0;
-        let (_, password) = user.split_once(':')?;
-        let is_named =
-            ["password", "pass", "pwd", "pw", "secret", "token"].contains(&&*password.to_lowercase());
-        let is_secret = !password.is_empty() && !password.contains(['{', '<', '$', '*', '…']) && !is_named;
-        is_secret.then_some((user, "a URL with a password"))
+/// Returns the kind of a secret that a text has by its form, if there is one. Placeholders of documentation are none.
+fn find_secret(text: &str) -> Option<&'static str> {
+    let mut from = 0;
+    let found = core::iter::from_fn(|| {
+        let found = mcp_proto_trace::find_secret(text, from)?;
+        // What is a secret by its name may be one by its form, too.
+        from = if found.kind.is_some() { found.end } else { found.begin };
+        Some(found)
+    });
+    { found }.find_map(|found| {
+        let secret = text[found.begin..found.end].to_lowercase();
+        let is_placeholder = ["example", "your", "xxx", "000000", "123456", "{", "<", "$", "*", "…"]
+            .iter()
+            .any(|part| secret.contains(part))
+            || ["password", "pass", "pwd", "pw", "secret", "token"].contains(&&*secret);
+        found.kind.filter(|_| !is_placeholder)
     })
 }
 
@@ -284,26 +258,6 @@ const SECRET_FILES: &[&str] = &[
     "claude_desktop_config.json",
     "/etc/shadow",
 ];
-/// Beginnings of secrets, the least number of characters behind them, and what they are.
-const SECRETS: &[(&str, usize, &str)] = &[
-    ("AKIA", 16, "an access key of AWS"),
-    ("ASIA", 16, "an access key of AWS"),
-    ("AIza", 35, "an API key of Google"),
-    ("ghp_", 36, "a token of GitHub"),
-    ("gho_", 36, "a token of GitHub"),
-    ("ghu_", 36, "a token of GitHub"),
-    ("ghs_", 36, "a token of GitHub"),
-    ("ghr_", 36, "a token of GitHub"),
-    ("github_pat_", 40, "a token of GitHub"),
-    ("glpat-", 20, "a token of GitLab"),
-    ("npm_", 36, "a token of npm"),
-    ("xoxb-", 20, "a token of Slack"),
-    ("xoxp-", 20, "a token of Slack"),
-    ("sk_live_", 16, "a key of Stripe"),
-    ("sk-", 20, "an API key"),
-];
-/// Maximum number of secrets of one text that are replaced one by one.
-const MAX_SECRETS: usize = 16;
 /// Names of arguments that are commands or code.
 const COMMANDS: &[&str] =
     &["command", "cmd", "shell", "bash", "script", "code", "exec", "eval", "commandline", "command_line"];
@@ -455,7 +409,7 @@ mod tests {
             assert!(!text.contains("hunter2") && !text.contains(&random[..8]), "{text}");
         }
         let shown = without_secrets(url);
-        assert_eq!(shown, "postgres://[a URL with a password]@db/a");
+        assert_eq!(shown, "postgres://admin:[a URL with a password]@db/a");
     }
 
     #[test]

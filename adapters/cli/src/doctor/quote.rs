@@ -1,11 +1,12 @@
 //! How texts of others are quoted: masked, short, and as one word of a shell.
 
 use mcp_proto::http::client::Url;
-use mcp_proto_trace::Mask;
+
+use crate::secrets;
 
 /// Replaces what is a secret by its form or by its place in a URL.
 pub(super) fn masked(text: &str) -> String {
-    Mask::default().words(&Url::redacted_in(text))
+    secrets::masked(&Url::redacted_in(text))
 }
 
 /// Shortens a text of the server, without secrets.

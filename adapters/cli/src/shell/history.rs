@@ -165,7 +165,7 @@ mod tests {
             ("call t password = hunter11", false),
             ("call t pass'word'=hunter12", false),
             ("ping # password=x", false),
-            ("call t passwords=none", true),
+            ("call t passwordless=yes", true),
             ("", false),
         ] {
             assert_eq!(is_kept(entry), want, "{entry}");
