@@ -112,6 +112,10 @@ fn error_without_a_usable_id_belongs_to_the_request_that_its_body_answers() {
                 if is_stream {
                     harness.start_event_stream(request.id);
                     harness.receive_event(request.id, "", &error);
+                    // One with an id is skipped, and tells at the end why no answer came.
+                    if harness.client.is_open(request.id) {
+                        harness.receive_end(request.id);
+                    }
                 } else {
                     harness.respond_with_json(request.id, status, &error);
                 }
@@ -123,6 +127,41 @@ fn error_without_a_usable_id_belongs_to_the_request_that_its_body_answers() {
                 harness.transcript
             });
         }
+    }
+}
+
+// covers: BASE-005
+#[test]
+fn foreign_answer_on_an_event_stream_is_noted_and_skipped() {
+    for is_legacy in [false, true] {
+        for_each_chunker(|cut| {
+            let mut harness = if is_legacy { legacy_harness(cut) } else { modern_harness(cut) };
+            if is_legacy {
+                harness.become_legacy(V, None, tool_capabilities());
+            }
+            let (key, request) = harness.start_wave_call(&non_retryable());
+            harness.start_event_stream(request.id);
+            let own = &request.body["id"];
+            for id in [json!(own.to_string()), json!(999_999), json!("server-error"), json!(-1)] {
+                let foreign = json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": "no"}]}});
+                harness.receive_event(request.id, "", &foreign);
+                assert!(
+                    matches!(harness.expect_diagnostic(), Diagnostic::UnknownResponse { .. }),
+                    "{foreign}"
+                );
+                let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": "no"}});
+                harness.receive_event(request.id, "", &error);
+                assert!(matches!(harness.expect_diagnostic(), Diagnostic::UnknownResponse { .. }), "{error}");
+            }
+            harness.receive_event(request.id, "", &result_response(&request.body, tool_result()));
+            assert_eq!(harness.expect_done(key), Ok(tool_result()));
+            // What was skipped is forgotten with its call.
+            let (key, request) = harness.start_wave_call(&non_retryable());
+            harness.start_event_stream(request.id);
+            harness.receive_end(request.id);
+            assert!(matches!(expect_http_error(harness.expect_done(key)), HttpError::Lost { .. }));
+            harness.transcript
+        });
     }
 }
 

@@ -97,10 +97,13 @@ fn call_that_times_out_tells_of_the_error_that_named_no_request() {
         assert!(matches!(told, Diagnostic::Malformed { id: None, .. }), "{told:?}");
         harness.advance(ms(10));
         assert_timed_out(harness, key, &request, &CallError::Misaddressed(Box::new(told)));
-        // A message that is no answer does no harm to a call that is answered.
+        // A message that is no answer does no harm to a call that is answered. Nor do its digits as a string.
         let (key, request) = start_call(harness, &CallOptions::new());
         harness.feed_message(&error(None, "what?"));
         harness.expect_diagnostic();
+        let digits = json!(request["id"].to_string());
+        harness.feed_message(&json!({"jsonrpc": "2.0", "id": digits, "result": {}}));
+        assert!(matches!(harness.expect_diagnostic(), Diagnostic::UnknownResponse { .. }));
         harness.feed_message(&result_response(&request, json!({"content": []})));
         assert!(harness.expect_done(key).is_ok());
         harness.assert_works();
@@ -192,6 +195,20 @@ fn progress_resets_the_timeout_but_not_the_total() {
         harness.advance(secs(9));
         harness.feed_message(&progress_notification(&request, 5.0));
         assert_eq!(harness.expect_diagnostic(), Diagnostic::ProgressNotIncreasing);
+        harness.advance(secs(1));
+        assert_timed_out(harness, key, &request, &CallError::TimedOut);
+    });
+}
+
+// covers: TIME-001, TIME-005
+#[test]
+fn time_of_a_call_without_a_progress_token_ends_whatever_progress_is_sent() {
+    for_each_client(|harness| {
+        let (key, request) = start_call(harness, &CallOptions::new().timeout(secs(10)));
+        assert!(request["params"]["_meta"].get("progressToken").is_none(), "{request}");
+        harness.advance(secs(9));
+        harness.feed_message(&progress_notification(&request, 1.0));
+        harness.expect_diagnostic();
         harness.advance(secs(1));
         assert_timed_out(harness, key, &request, &CallError::TimedOut);
     });

@@ -10,7 +10,7 @@ use crate::calls::outbound::{CallOptions, CallPurpose, OutboundCall, ResponseMat
 use crate::calls::outbound_requests::OutboundRequest;
 use crate::deprecation::{DeprecatedFeature, UsedFeatures};
 use crate::diagnostic::Diagnostic;
-use crate::error::UseError;
+use crate::error::{CallError, UseError};
 use crate::json::{EncodeError, Serializer, ShapeTable, TopLevelMembers, object_members, room};
 use crate::limits::Limit;
 use crate::methods::{self, Capability};
@@ -44,6 +44,8 @@ pub(super) struct CommonState {
     pub(super) log: Option<LogSettings>,
     /// The last message that may have been an answer, but names no request, and when it came.
     stray: Option<(Instant, Diagnostic)>,
+    /// The last answer with the id of no request that came in the exchange of one, as the error of that request.
+    pub(super) skipped_answer: Option<(Key, CallError)>,
     /// Deprecated features that were reported.
     reported_features: UsedFeatures,
     /// Requests whose exchanges are not needed any more, although no message says so; as many as there may be calls.
@@ -70,6 +72,7 @@ impl CommonState {
             retained_bytes: 0,
             log: None,
             stray: None,
+            skipped_answer: None,
             reported_features: UsedFeatures::default(),
             expired_requests: alloc::collections::VecDeque::new(),
             lost_sessions: 0,

@@ -188,7 +188,7 @@ impl Exchanges<'_> {
 
     /// Takes one message of the server.
     ///
-    /// `request` is the request whose exchange the message arrived in. A response to any other request is refused then
+    /// `request` is the request whose exchange the message arrived in. A response to any other request is skipped then
     /// ([`Diagnostic::UnknownResponse`](crate::Diagnostic::UnknownResponse), or
     /// [`Diagnostic::Malformed`](crate::Diagnostic::Malformed)). With `None` it may be that of any request.
     pub fn handle_message(&mut self, now: Instant, message: Bytes, request: Option<&RequestId>) {
@@ -224,12 +224,15 @@ impl Exchanges<'_> {
 
     /// Fails a request whose exchange gave no answer. The failure of a request that waits for none has no effect.
     ///
+    /// If an answer to some other request was skipped in the exchange, the request ends with that instead of `error`.
+    ///
     /// A failed request of the negotiation is taken for the answer of a server that does not know it: after
     /// `server/discover` the client tries `initialize`. If no server was reached, [`close`](Self::close) instead.
     pub fn fail_request(&mut self, now: Instant, id: &RequestId, error: CallError) {
         self.engine.common.endpoint.tick(now);
         if let Some(key) = self.engine.pending_call(id) {
-            self.engine.finish_outbound(key, Err(error));
+            let skipped = self.engine.common.skipped_answer.take_if(|(of, _)| *of == key);
+            self.engine.finish_outbound(key, Err(skipped.map_or(error, |(_, skipped)| skipped)));
         }
     }
 
@@ -342,6 +345,12 @@ impl Exchanges<'_> {
             self.engine.receive(main, message, request);
         }
         *ended = self.engine.common.endpoint.outbound.calls.record_ended(None).unwrap_or_default();
+    }
+
+    /// Returns whether an answer was skipped in the exchange of a request, and no later one in that of another.
+    pub(crate) fn has_skipped_answer(&self, id: &RequestId) -> bool {
+        let skipped = self.engine.common.skipped_answer.as_ref();
+        skipped.is_some_and(|(key, _)| self.engine.pending_call(id) == Some(*key))
     }
 
     /// Handles a message that exceeded the frame limit; `ended` then holds the calls whose requests ended.

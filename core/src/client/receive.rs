@@ -655,7 +655,8 @@ fn begin_request(
 
 /// Takes a response without an id, or with one that is not that of a request here.
 ///
-/// Returns the request of its exchange, which it ends unless it names another one (BASE-013): no other answer follows.
+/// Returns the request of its exchange, which it ends if it has no id (BASE-013). With another id it is skipped: the answer may follow,
+/// and if nothing does, the request ends with what was skipped.
 fn take_misaddressed(
     common: &mut CommonState,
     channel: Key,
@@ -682,7 +683,12 @@ fn take_misaddressed(
     // On a byte stream there is no exchange that tells which request was meant (DEC-004).
     match common.endpoint.match_response(channel, own?) {
         ResponseMatch::Live(key) => {
-            Some((key, error.map_or(CallError::Malformed(MalformedMessage::WrongId), CallError::Rpc)))
+            let outcome = error.map_or(CallError::Malformed(MalformedMessage::WrongId), CallError::Rpc);
+            match id {
+                Some(_) => common.skipped_answer = Some((key, outcome)),
+                None => return Some((key, outcome)),
+            }
+            None
         }
         ResponseMatch::Late | ResponseMatch::Unknown => None,
     }

@@ -63,6 +63,35 @@ fn content_types_and_byte_order_marks_are_read_leniently() {
     }
 }
 
+// covers: HTTP-082
+#[test]
+fn any_success_accepts_a_notification_and_no_other_media_type_is_read_as_a_message() {
+    for (status, content_type, body) in [
+        (200, JSON, "{}"),
+        (200, "text/html", "<p>ok"),
+        (201, "", ""),
+        (202, JSON, "null"),
+        (204, "", ""),
+        (299, "", "x"),
+    ] {
+        let mut harness = legacy_harness(Chunker::Whole);
+        let initialized = harness.initialize_legacy(V, None, tool_capabilities());
+        harness.respond(initialized.id, status, content_type, body);
+        let get = harness.expect_request();
+        harness.respond_with_status(get.id, 405);
+        harness.assert_idle();
+    }
+    for content_type in
+        ["application/json-seq", "application/jsonp", "application/x-json", "text/event-streams", "json"]
+    {
+        let mut harness = modern_harness(Chunker::Whole);
+        let (key, request) = harness.start_wave_call(&non_retryable());
+        let message = result_response(&request.body, json!({"resultType": "complete", "content": []}));
+        harness.respond(request.id, 200, content_type, &format!("data: {message}\n\n"));
+        assert!(harness.expect_done(key).is_err(), "{content_type}");
+    }
+}
+
 // covers: TIME-001, TIME-002
 #[test]
 fn endless_response_ends_at_the_call_timeout() {

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::binding::Client;
+use super::binding::{Client, MessageParts};
 use super::config::{FailureReason, ReconnectPolicy};
 use super::exchange::{CallMethod, ExchangePurpose, NextStep};
 use super::exchange_table::ClientExchange;
@@ -22,6 +22,8 @@ use crate::time::Instant;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EventMessageKind {
     Response,
+    /// A response to another request.
+    Foreign,
     Request,
     Notification,
     /// The notification that begins a subscription.
@@ -30,9 +32,12 @@ enum EventMessageKind {
 }
 
 impl EventMessageKind {
-    fn classify(data: &[u8], limits: &crate::Limits) -> Self {
+    fn classify(data: &[u8], limits: &crate::Limits, own: Option<&RequestId>) -> Self {
         match envelope::parse(data, limits, None) {
             Ok(envelope) => match envelope.kind {
+                Kind::Response if envelope.id.is_some() && own.is_some() && envelope.id.as_ref() != own => {
+                    Self::Foreign
+                }
                 Kind::Response => Self::Response,
                 Kind::Request => Self::Request,
                 Kind::Notification if envelope.method == methods::ACKNOWLEDGED => Self::Acknowledgment,
@@ -111,8 +116,11 @@ impl Client {
                     | ExchangePurpose::RefreshTools(_)
                     | ExchangePurpose::Call { method: CallMethod::Listen, .. }
             );
-        let message_kind =
-            must_classify.then(|| EventMessageKind::classify(&data, self.engine.config().effective_limits()));
+        // Only of a request that the engine does not know the body is still there.
+        let own = if must_classify { MessageParts::parse(&x.body).id } else { None };
+        let message_kind = must_classify.then(|| {
+            EventMessageKind::classify(&data, self.engine.config().effective_limits(), own.as_ref())
+        });
         // A request of another session must not be answered in this one, where its id may differ in meaning.
         if is_from_lost_session
             && matches!(message_kind, Some(EventMessageKind::Request | EventMessageKind::Malformed))
@@ -170,7 +178,7 @@ impl Client {
                 );
                 // A whole stream without an answer tells something about the era (VER-020), and a broken one does not.
                 if is_negotiation && is_whole {
-                    return self.exchange_failed(x, HttpError::Unanswered { status: 200 });
+                    return self.end_unanswered(x, HttpError::Unanswered { status: 200 });
                 }
                 let can_resume =
                     self.is_legacy() && x.events.as_ref().is_some_and(|e| !e.last_event_id.is_empty());
@@ -180,8 +188,10 @@ impl Client {
                 }
                 // SSE-019, SSE-020, SSE-021
                 let x = if can_resume { self.schedule_reconnect(x, true, Duration::ZERO) } else { Some(x) };
-                if let Some(x) = x {
-                    self.exchange_failed(x, HttpError::Lost { reason });
+                match x {
+                    Some(x) if is_whole => self.end_unanswered(x, HttpError::Lost { reason }),
+                    Some(x) => self.exchange_failed(x, HttpError::Lost { reason }),
+                    None => {}
                 }
             }
             ExchangePurpose::GetStream => {

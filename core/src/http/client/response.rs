@@ -351,7 +351,7 @@ impl Client {
                 self.deliver(body, Some(id));
                 // The message was none for this request, and this response brings no other.
                 if self.engine.awaits_response(id) {
-                    self.exchange_failed(x, HttpError::Unanswered { status });
+                    self.end_unanswered(x, HttpError::Unanswered { status });
                 }
             }
             ExchangePurpose::RenewSession => self.finish_renewal(&body),
@@ -428,8 +428,9 @@ fn open_event_stream(client: &mut Client, key: Key) {
     let max = max_frame(&client.engine);
     let Some(x) = client.exchanges.get_mut(key) else { return };
     let is_get_stream = matches!(x.purpose(), ExchangePurpose::GetStream);
-    // The request will not be sent again.
-    if !matches!(x.purpose(), ExchangePurpose::HttpSse) {
+    // The request will not be sent again. Of one that the engine does not know, the id is needed.
+    use ExchangePurpose::{HttpSse, RefreshTools, RenewSession};
+    if !matches!(x.purpose(), HttpSse | RenewSession | RefreshTools(_)) {
         x.body = Bytes::new();
     }
     client.exchanges.open_event_stream(key, client.now, max);
@@ -460,6 +461,14 @@ impl HttpError {
 }
 
 impl Client {
+    /// Handles the end of an exchange without the answer: an answer that was skipped in it was meant, if there was one.
+    pub(super) fn end_unanswered(&mut self, x: ClientExchange, error: HttpError) {
+        match x.request_id().filter(|id| self.engine.exchanges().has_skipped_answer(id)) {
+            Some(id) => self.engine.exchanges().fail_request(self.now, id, error.into()),
+            None => self.exchange_failed(x, error),
+        }
+    }
+
     /// Handles a failed exchange.
     pub(super) fn exchange_failed(&mut self, x: ClientExchange, mut error: HttpError) {
         // All calls have ended, so only the end of the session is of interest.
