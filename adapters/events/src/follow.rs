@@ -46,6 +46,7 @@ use alloc::string::{String, ToString as _};
 use core::fmt;
 use core::time::Duration;
 
+use mcp_proto::client::ListPace;
 use mcp_proto::rpc::code;
 use mcp_proto::{Entropy, Instant, RawJson, RpcError};
 
@@ -99,8 +100,8 @@ pub struct Follower {
     recheck_at: Option<Instant>,
     /// Whether it was asked for so.
     is_rechecking: bool,
-    /// When the list was asked for last.
-    listed_at: Option<Instant>,
+    /// When it may be asked for because it has changed.
+    list_pace: ListPace,
     /// Position for the next request.
     cursor: Option<String>,
     /// Position behind everything that was taken, unless that ends between two positions.
@@ -160,7 +161,7 @@ impl Follower {
             refusal: None,
             recheck_at: None,
             is_rechecking: false,
-            listed_at: None,
+            list_pace: ListPace::default(),
             taken: cursor.clone(),
             cursor,
             has_begun: false,

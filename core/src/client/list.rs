@@ -3,6 +3,7 @@
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::diagnostic::Diagnostic;
 use crate::error::CallError;
@@ -10,6 +11,7 @@ use crate::methods::EntryKind;
 use crate::model::ListItem;
 use crate::raw::RawJson;
 use crate::rpc::{clip_to, code};
+use crate::time::Instant;
 
 /// One page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +35,49 @@ impl ResultPage {
         Some(Self { entries, next_cursor: result.member("nextCursor").and_then(|c| c.string()) })
     }
 }
+
+/// The times at which a list is read again because it has changed.
+///
+/// A change after a quiet minute is read at once. While changes go on, pauses grow from 1 s to 1 min: a server that announces a change
+/// after each read is read 7 times in the first minute, and once in each minute after it.
+///
+/// ```
+/// use mcp_proto::Instant;
+/// use mcp_proto::client::ListPace;
+///
+/// let (mut pace, now) = (ListPace::default(), Instant::ZERO);
+/// // It is read, has changed, and is read again.
+/// pace.note_read(now);
+/// assert!(pace.earliest() <= now);
+/// pace.note_read(now);
+/// assert!(pace.earliest() > now);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ListPace {
+    /// Time of the next read, and the pause before it; `None` before the first read.
+    next: Option<(Instant, Duration)>,
+}
+
+impl ListPace {
+    /// Returns the earliest time at which a list that has changed is read again.
+    #[must_use]
+    pub fn earliest(&self) -> Instant {
+        self.next.map_or(Instant::ZERO, |(at, _)| at)
+    }
+
+    /// Notes that the list is read from its beginning, for whatever reason.
+    pub fn note_read(&mut self, now: Instant) {
+        // Not the pause alone: a server that is slow to answer would make quiet times of its own.
+        let last = self.next.filter(|(at, _)| now < *at + MAX_PAUSE);
+        let pause = last.map_or(Duration::ZERO, |(_, pause)| (pause * 2).clamp(MIN_PAUSE, MAX_PAUSE));
+        self.next = Some((now + pause, pause));
+    }
+}
+
+/// Pause before the third of several reads.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause, and the time without a read after which the next one begins anew.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// Follows the pages of one list to its end, with protection against endless lists (PAGE-012).
 ///
@@ -215,6 +260,33 @@ mod tests {
     use crate::model::{Prompt, Resource, ResourceTemplate, Tool};
     use crate::rpc::RpcError;
     use alloc::format;
+
+    #[test]
+    fn list_that_changes_without_end_is_read_seven_times_in_the_first_minute_and_once_in_each_later_one() {
+        let second = |s: u64| Instant::ZERO + Duration::from_secs(s);
+        // The time that each read takes, and the first minute with one read. A slow server makes no quiet times of its own.
+        for (slowness, settled) in [(0, 1), (2, 1), (20, 3)] {
+            let (mut pace, mut now, mut times) = (ListPace::default(), Instant::ZERO, Vec::new());
+            while now < second(600) {
+                pace.note_read(now);
+                times.push(now);
+                now = pace.earliest().max(now + Duration::from_secs(slowness));
+            }
+            let within = |from, to| times.iter().filter(|at| (second(from)..second(to)).contains(at)).count();
+            assert!(within(0, 60) <= 7, "{slowness}: {times:?}");
+            assert!(
+                (settled..10).all(|minute| within(minute * 60, minute * 60 + 60) <= 1),
+                "{slowness}: {times:?}"
+            );
+        }
+        // A change after a quiet minute is read at once, and so is one more.
+        let mut pace = ListPace::default();
+        for at in [0, 0, 1, 3, 67, 67] {
+            assert!(pace.earliest() <= second(at), "{at}: {pace:?}");
+            pace.note_read(second(at));
+        }
+        assert_eq!(pace.earliest(), second(68));
+    }
 
     // covers: PAGE-011, CACHE-018
     #[test]

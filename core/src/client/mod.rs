@@ -46,7 +46,7 @@ pub use exchanges::{Exchanges, OutgoingMessage};
 pub use input::{Input, InputId, RefuseTarget};
 pub use input_tasks::hosted::InputTaskLimits;
 pub use input_tasks::hosted::InputTasks;
-pub use list::{MissingListError, Paginator, ResultPage, TypedEntries};
+pub use list::{ListPace, MissingListError, Paginator, ResultPage, TypedEntries};
 
 pub use input::{is_safe_method, request_name};
 pub use schemas::{OutputMismatch, OutputSchemas};

@@ -79,8 +79,9 @@ hide the URIs that it makes. A server of which nothing is shown is not named.
 With --search, clients see two tools. search takes a query, and a limit (5, at
 most 20): it returns names, descriptions and input schemas of the tools that fit
 best, an exact name first. call takes the name of a tool, and arguments. Rules
-hide tools from both. Changes of servers are heeded at once, and the list of two
-stays the same, so clients are not told. Clients need not repeat arguments of
+hide tools from both. Changes of servers are heeded at once, after pauses of up
+to a minute while they do not end, and the list of two stays the same, so
+clients are not told. Clients need not repeat arguments of
 tools in header fields.
 
 The file is looked at each second, and read again on SIGHUP. Servers that are

@@ -176,8 +176,10 @@ fn changed_list_is_read_beside_what_goes_on_and_once_in_a_while() {
         follower.handle_list_changed(at(0));
         assert_eq!(follower.poll_action(at(0)), Some(FollowAction::List));
         assert_eq!(follower.poll_action(at(0)), None, "one at a time");
-        // One that comes meanwhile is not in the answer.
+        // One that comes meanwhile is not in the answer, and is read at once.
         follower.handle_list_changed(at(0));
+        follower.handle_listed(at(0), Ok(Some(described(modes))));
+        assert_eq!(follower.poll_action(at(0)), Some(FollowAction::List));
         follower.handle_listed(at(0), Ok(Some(described(modes))));
         assert_eq!(requested(&mut follower, at(0)).as_deref(), Some("c"));
         // A request is answered first.
@@ -194,15 +196,36 @@ fn changed_list_is_read_beside_what_goes_on_and_once_in_a_while() {
         follower.handle_listed(at(2_000), Ok(Some(described(modes))));
         // A storm of changes makes no storm of requests.
         follower.handle_list_changed(at(2_001));
-        assert_eq!((follower.poll_timeout(), follower.poll_action(at(2_999))), (Some(at(3_000)), None));
-        assert_eq!(follower.poll_action(at(3_000)), Some(FollowAction::List));
+        assert_eq!((follower.poll_timeout(), follower.poll_action(at(3_999))), (Some(at(4_000)), None));
+        assert_eq!(follower.poll_action(at(4_000)), Some(FollowAction::List));
         // Given up, it is due again; the stream is not touched.
-        follower.handle_abandoned(at(3_001));
-        assert_eq!(follower.poll_action(at(3_001)), Some(FollowAction::List));
-        follower.handle_listed(at(3_001), Ok(Some(described(modes))));
+        follower.handle_abandoned(at(4_001));
+        assert_eq!(follower.poll_action(at(4_001)), Some(FollowAction::List));
+        follower.handle_listed(at(4_001), Ok(Some(described(modes))));
         assert_eq!(taken(&mut follower), Vec::<String>::new());
-        assert_eq!((follower.poll_action(at(3_001)), follower.cursor()), (None, Some("c1")));
+        assert_eq!((follower.poll_action(at(4_001)), follower.cursor()), (None, Some("c1")));
     }
+}
+
+// covers: EVT-019
+#[test]
+fn list_that_changes_at_each_read_is_read_once_a_minute_in_the_end() {
+    let mut live = follower(PUSH, None);
+    go_live(&mut live, at(0), r#""c""#);
+    let mut times = Vec::new();
+    for now in (0..600_000).step_by(100) {
+        live.handle_timeout(at(now));
+        note(&mut live, at(now), wire::HEARTBEAT, r#"{"cursor":"c"}"#);
+        live.handle_list_changed(at(now));
+        while let Some(action) = live.poll_action(at(now)) {
+            assert_eq!(action, FollowAction::List);
+            times.push(now);
+            live.handle_listed(at(now), Ok(Some(described(PUSH))));
+            live.handle_list_changed(at(now));
+        }
+    }
+    assert_eq!(times[..7], [0, 0, 1_000, 3_000, 7_000, 15_000, 31_000]);
+    assert!(times.windows(2).skip(7).all(|pair| pair[1] - pair[0] >= 60_000), "{times:?}");
 }
 
 // covers: EVT-019, EVT-023

@@ -17,10 +17,9 @@ impl Follower {
     /// listed any more, or has no mode for this client, that is an error after which everything goes on: the server ends the
     /// subscription itself (EVT-020), with the last events in front of the end.
     ///
-    /// The list is asked for once in [`FollowConfig::shortest_poll`](super::FollowConfig) at most, however often it changes.
+    /// The list is asked for at the times of a [`ListPace`](mcp_proto::client::ListPace), however often it changes.
     pub fn handle_list_changed(&mut self, now: Instant) {
-        let earliest = self.listed_at.map_or(now, |at| at + self.config.shortest_poll);
-        self.recheck_at.get_or_insert_with(|| earliest.max(now));
+        self.recheck_at.get_or_insert_with(|| self.list_pace.earliest().max(now));
     }
 
     /// Returns whether the list is to be asked for now because it has changed. It counts as asked for then.
@@ -42,7 +41,8 @@ impl Follower {
 
     /// Notes that the list is asked for. A change that comes from now on is not in the answer.
     pub(super) fn record_list(&mut self, now: Instant) {
-        (self.recheck_at, self.listed_at) = (None, Some(now));
+        self.recheck_at = None;
+        self.list_pace.note_read(now);
     }
 
     /// Takes the description of the type from the list; `None` if it is not there.

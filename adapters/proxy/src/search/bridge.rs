@@ -23,7 +23,7 @@ pub(crate) struct RelaySearch {
 
 impl RelaySearch {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.waiting.iter().map(|(_, _, deadline)| *deadline).min()
+        self.waiting.iter().map(|(_, _, deadline)| *deadline).chain(self.catalogue.next_read()).min()
     }
 }
 
@@ -62,15 +62,17 @@ impl Relay {
     pub(crate) fn read_tools(&mut self, engines: &mut Engines<'_>) {
         let Some(search) = &mut self.search else { return };
         self.tools_changed = false;
-        search.catalogue.read(upstream_of(engines));
+        search.catalogue.read(engines.now, upstream_of(engines));
         self.finish_searches(engines);
     }
 
-    /// Reads the tools again if the server has told that they have changed.
+    /// Reads the tools again if the server has told that they have changed, when the time for that has come.
     pub(crate) fn refresh_tools(&mut self, engines: &mut Engines<'_>) {
-        let Some(search) = self.search.as_mut().filter(|_| self.life.is_running()) else { return };
-        if core::mem::take(&mut self.tools_changed) {
-            search.catalogue.refresh(upstream_of(engines));
+        let Some(search) = &mut self.search else { return };
+        let is_running = self.life.is_running();
+        let has_changed = is_running && core::mem::take(&mut self.tools_changed);
+        let (now, upstream) = (engines.now, is_running.then(|| upstream_of(engines)));
+        if search.catalogue.refresh(now, has_changed, upstream) {
             self.finish_searches(engines);
         }
     }
@@ -118,7 +120,7 @@ impl Relay {
         let Some(search) = &mut self.search else { return };
         // An attempt that failed is made again.
         if is_search && self.life.is_running() && search.catalogue.failure().is_some() {
-            search.catalogue.read(upstream_of(engines));
+            search.catalogue.read(engines.now, upstream_of(engines));
         }
         search.waiting.push((call, wanted, engines.now + LIST_TIMEOUT));
         self.listing += 1;

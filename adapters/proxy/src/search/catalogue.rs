@@ -1,7 +1,8 @@
 //! The tools of one upstream, read page by page.
 
+use mcp_proto::client::ListPace;
 use mcp_proto::model::Map;
-use mcp_proto::{CallError, CallKey, CallOptions, EntryKind, RawJson, UseError};
+use mcp_proto::{CallError, CallKey, CallOptions, EntryKind, Instant, RawJson, UseError};
 
 use super::ranking::Document;
 use crate::convert;
@@ -16,6 +17,9 @@ pub(crate) struct Catalogue {
     state: State,
     /// Whether tools were left out, so that a name may be one although it is unknown here.
     is_partial: bool,
+    pace: ListPace,
+    /// Whether the list has changed since it was asked for.
+    is_stale: bool,
 }
 
 #[derive(Debug)]
@@ -36,8 +40,6 @@ struct Reading {
     bytes: usize,
     pages: usize,
     is_partial: bool,
-    /// Whether the list has changed meanwhile, and is to be read again.
-    is_stale: bool,
 }
 
 /// A tool of an upstream.
@@ -63,7 +65,14 @@ impl IndexedTool {
 
 impl Catalogue {
     pub(crate) fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.into(), tools: Vec::new(), state: State::Unknown, is_partial: false }
+        Self {
+            prefix: prefix.into(),
+            tools: Vec::new(),
+            state: State::Unknown,
+            is_partial: false,
+            pace: ListPace::default(),
+            is_stale: false,
+        }
     }
 
     pub(crate) fn tools(&self) -> &[IndexedTool] {
@@ -100,17 +109,14 @@ impl Catalogue {
         matches!(&self.state, State::Reading(reading) if reading.call == call)
     }
 
-    /// Reads the list from its beginning, because the upstream was started.
-    pub(crate) fn read(&mut self, mut upstream: UpstreamEngine<'_>) {
+    /// Reads the list from its beginning, at a time on the clock of the proxy.
+    pub(crate) fn read(&mut self, now: Instant, mut upstream: UpstreamEngine<'_>) {
+        self.pace.note_read(now);
+        self.is_stale = false;
         self.state = match ask(&mut upstream, None) {
-            Ok(call) => State::Reading(Reading {
-                call,
-                tools: Vec::new(),
-                bytes: 0,
-                pages: 0,
-                is_partial: false,
-                is_stale: false,
-            }),
+            Ok(call) => {
+                State::Reading(Reading { call, tools: Vec::new(), bytes: 0, pages: 0, is_partial: false })
+            }
             // It has no tools.
             Err(UseError::MissingPeerCapability(_)) => {
                 (self.tools, self.is_partial) = (Vec::new(), false);
@@ -120,12 +126,22 @@ impl Catalogue {
         };
     }
 
-    /// Reads the list again, because it has changed; once it is read, if that is going on.
-    pub(crate) fn refresh(&mut self, upstream: UpstreamEngine<'_>) {
-        match &mut self.state {
-            State::Reading(reading) => reading.is_stale = true,
-            _ => self.read(upstream),
-        }
+    /// Returns when the list is to be read again.
+    pub(crate) fn next_read(&self) -> Option<Instant> {
+        (self.is_stale && !self.is_reading()).then(|| self.pace.earliest())
+    }
+
+    /// Reads the list again if it has changed and the time for that has come. Returns whether it did. That of an upstream which does
+    /// not run is read at its start.
+    pub(crate) fn refresh(
+        &mut self,
+        now: Instant,
+        has_changed: bool,
+        upstream: Option<UpstreamEngine<'_>>,
+    ) -> bool {
+        self.is_stale = (self.is_stale || has_changed) && upstream.is_some();
+        let is_due = self.next_read().is_some_and(|at| at <= now);
+        upstream.filter(|_| is_due).map(|upstream| self.read(now, upstream)).is_some()
     }
 
     /// Handles one page of the list, which is read on if there are more.
@@ -158,9 +174,6 @@ impl Catalogue {
                 self.is_partial = reading.is_partial || more.is_some();
                 self.tools = reading.tools;
                 self.state = State::Known;
-                if reading.is_stale {
-                    self.read(upstream);
-                }
             }
         }
     }

@@ -34,7 +34,8 @@ struct WaitingCall {
 
 impl ToolSearch {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.waiting.values().map(|search| search.deadline).min()
+        let reads = self.catalogues.values().filter_map(Catalogue::next_read);
+        self.waiting.values().map(|search| search.deadline).chain(reads).min()
     }
 }
 
@@ -65,8 +66,8 @@ impl Gateway {
     /// Shows two tools in place of all: `search` finds tools by a query, `call` calls one by its name. A tool that is not shown can be
     /// called by its own name, too.
     ///
-    /// Tools are read from an upstream when it has been started, and when it tells that they have changed: at most 4,096 tools of
-    /// 256 KiB, in 8 MiB. A search ranks those that the policy shows to its client, and waits up to [`LIST_TIMEOUT`] for those of
+    /// Tools are read from an upstream when it has been started, and when it tells that they have changed, at the times of a
+    /// [`ListPace`](mcp_proto::client::ListPace): at most 4,096 tools of 256 KiB, in 8 MiB. A search ranks those that the policy shows to its client, and waits up to [`LIST_TIMEOUT`] for those of
     /// upstreams that are being started. Clients are not told of changes: their list stays the same
     /// ([`search_gateway_config`]). They need not repeat arguments of tools in header fields.
     #[must_use]
@@ -118,19 +119,29 @@ impl Gateway {
         if let Some(Some(relay)) = self.upstreams.get_mut(upstream) {
             relay.tools_changed = false;
         }
-        self.with_catalogue(engines, upstream, Catalogue::read);
+        self.read_catalogue(engines, upstream);
         self.close_read(engines, upstream);
     }
 
-    /// Reads the tools again of upstreams that have told that they have changed.
+    fn read_catalogue(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize) {
+        let now = engines.now;
+        self.with_catalogue(engines, upstream, |catalogue, engine| catalogue.read(now, engine));
+    }
+
+    /// Reads the tools again of upstreams that have told that they have changed, when the time for that has come.
     pub(crate) fn refresh_tools(&mut self, engines: &mut GatewayEngines<'_>) {
-        for upstream in self.indices() {
-            let relay = self.upstreams.get_mut(upstream).and_then(Option::as_mut);
+        let mut read = Vec::new();
+        for (upstream, catalogue) in self.search.iter_mut().flat_map(|search| &mut search.catalogues) {
+            let relay = self.upstreams.get_mut(*upstream).and_then(Option::as_mut);
             let relay = relay.filter(|relay| relay.life.is_running());
-            if relay.is_some_and(|relay| core::mem::take(&mut relay.tools_changed)) {
-                self.with_catalogue(engines, upstream, Catalogue::refresh);
-                self.close_read(engines, upstream);
+            let has_changed = relay.map(|relay| core::mem::take(&mut relay.tools_changed));
+            let engine = has_changed.and_then(|_| engines.upstreams.engine(*upstream));
+            if catalogue.refresh(engines.now, has_changed == Some(true), engine) {
+                read.push(*upstream);
             }
+        }
+        for upstream in read {
+            self.close_read(engines, upstream);
         }
     }
 
@@ -240,7 +251,7 @@ impl Gateway {
             }
             let catalogue = self.search.as_ref().and_then(|search| search.catalogues.get(&upstream));
             if catalogue.is_some_and(|catalogue| catalogue.failure().is_some()) && self.is_running(upstream) {
-                self.with_catalogue(engines, upstream, Catalogue::read);
+                self.read_catalogue(engines, upstream);
             }
             let catalogue = self.search.as_ref().and_then(|search| search.catalogues.get(&upstream));
             // One that failed with its upstream is read at the next start, which the search asks for.

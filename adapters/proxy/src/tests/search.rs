@@ -196,6 +196,39 @@ fn call_of_an_unknown_tool_names_the_nearest() {
 }
 
 #[test]
+fn list_that_changes_at_each_read_is_read_once_a_minute_in_the_end() {
+    for up in [LEGACY, MODERN] {
+        let gateway = Gateway::new(ClientCount::One).with_search();
+        let mut chain = GatewayHarness::with_gateway(MODERN, &[("tide", up)], gateway);
+        let mut minutes = [0; 5];
+        for minute in &mut minutes {
+            for _ in 0..1_200 {
+                while chain.has_call(0) {
+                    *minute += 1;
+                    assert!(*minute <= 10, "{up}");
+                    answer_list(&mut chain, 0, &described(&[("heights", "Predicts the water")]));
+                    let now = chain.now;
+                    chain.sides[0].server.engine().publish(now, &Change::Tools);
+                    chain.settle();
+                }
+                chain.wait(Duration::from_millis(50));
+            }
+        }
+        assert_eq!(minutes, [7, 1, 1, 1, 1], "{up}");
+        // It is known meanwhile, and a change after a quiet time is read at once.
+        assert_eq!(found(&mut chain, "water"), ["tide_heights"]);
+        chain.wait(Duration::from_secs(60));
+        answer_list(&mut chain, 0, &described(&[("old", "Old")]));
+        chain.wait(Duration::from_secs(180));
+        let now = chain.now;
+        chain.sides[0].server.engine().publish(now, &Change::Tools);
+        chain.settle();
+        answer_list(&mut chain, 0, &described(&[("new", "New")]));
+        assert_eq!(found(&mut chain, "new"), ["tide_new"], "{up}");
+    }
+}
+
+#[test]
 fn changes_are_read_and_not_told() {
     for down in [LEGACY, MODERN] {
         let mut chain = chain(down);

@@ -74,6 +74,35 @@ fn bridge_shows_two_tools_and_calls_the_others() {
 }
 
 #[test]
+fn list_that_changes_at_each_read_is_read_once_a_minute_in_the_end() {
+    for (down, up) in [(MODERN, LEGACY), (LEGACY, MODERN)] {
+        let mut chain = chain(down, up);
+        let mut minutes = [0; 3];
+        for minute in &mut minutes {
+            for _ in 0..600 {
+                while chain.has_server_call() {
+                    *minute += 1;
+                    assert!(*minute <= 10, "{down} {up}");
+                    answer_list(&mut chain, &["book"]);
+                    chain.publish(&Change::Tools);
+                }
+                chain.wait(Duration::from_millis(100));
+            }
+        }
+        assert_eq!(minutes, [7, 1, 1], "{down} {up}");
+        // A server that ends meanwhile wakes nobody, and its successor is read at once.
+        chain.publish(&Change::Tools);
+        chain.kill_server();
+        assert!(chain.relay.poll_timeout().is_none_or(|at| at > chain.now));
+        chain.wait(Duration::from_secs(1));
+        chain.start_server(up);
+        answer_list(&mut chain, &["moor"]);
+        let key = call(&mut chain, "search", &json!({"query": "moor"}));
+        assert_eq!(found(&mut chain, key), ["moor"]);
+    }
+}
+
+#[test]
 fn bridge_reads_the_tools_of_the_next_server() {
     let mut chain = chain(MODERN, LEGACY);
     answer_list(&mut chain, &["book"]);
