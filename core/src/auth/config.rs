@@ -226,6 +226,8 @@ pub struct Config {
     /// `None`: as the revisions say.
     pub(super) legacy_fallback: Option<bool>,
     pub(super) unlisted_pkce: bool,
+    pub(super) omits_resource: bool,
+    pub(super) repeats_scope: bool,
     pub(super) http_hosts: Vec<String>,
     pub(super) login_timeout: Duration,
     pub(super) fetch_timeout: Duration,
@@ -253,6 +255,8 @@ impl Config {
             versions: VersionSet::ALL,
             legacy_fallback: None,
             unlisted_pkce: false,
+            omits_resource: false,
+            repeats_scope: false,
             http_hosts: Vec::new(),
             login_timeout: Duration::from_secs(300),
             fetch_timeout: Duration::from_secs(15),
@@ -388,6 +392,22 @@ impl Config {
     #[must_use]
     pub const fn unlisted_pkce(mut self, allow: bool) -> Self {
         self.unlisted_pkce = allow;
+        self
+    }
+
+    /// Sets whether to leave the parameter `resource` out, for authorization servers that refuse it (default no; AUTH-043). Their tokens
+    /// may be good at other servers, too. It is stored with the tokens.
+    #[must_use]
+    pub const fn omit_resource(mut self, omit: bool) -> Self {
+        self.omits_resource = omit;
+        self
+    }
+
+    /// Sets whether a refresh asks for the scopes that were granted, for authorization servers that otherwise grant fewer (default
+    /// no; RFC 6749, 6). It is stored with the tokens.
+    #[must_use]
+    pub const fn scope_on_refresh(mut self, repeat: bool) -> Self {
+        self.repeats_scope = repeat;
         self
     }
 

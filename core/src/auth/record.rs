@@ -50,6 +50,9 @@ pub struct TokenRecord {
     pub(super) replaces: Option<RefusedToken>,
     /// The mark of a refresh whose outcome is not stored: the refresh token may be used up. No two attempts have the same.
     pub(super) attempt: Option<String>,
+    /// How the authorization server is to be asked, as the configuration of the login said.
+    pub(super) omits_resource: bool,
+    pub(super) repeats_scope: bool,
 }
 
 /// An access token that the MCP server refused.
@@ -116,6 +119,8 @@ impl TokenRecord {
                 expires_at: document.seconds("expires_at"),
                 replaces: document.string("replaces").as_deref().and_then(RefusedToken::from_name),
                 attempt: document.string("attempt"),
+                omits_resource: document.boolean("omits_resource"),
+                repeats_scope: document.boolean("repeats_scope"),
             })
         })
     }
@@ -147,6 +152,12 @@ impl TokenRecord {
         }
         out.optional("replaces", self.replaces.map(RefusedToken::name));
         out.optional("attempt", self.attempt.as_deref());
+        for name in [("omits_resource", self.omits_resource), ("repeats_scope", self.repeats_scope)]
+            .into_iter()
+            .filter_map(|(name, is_set)| is_set.then_some(name))
+        {
+            out.raw(name, "true");
+        }
         out.finish().into()
     }
 
@@ -332,6 +343,8 @@ mod tests {
             needed: Scopes::parse("a b c").expect("scopes"),
             replaces: Some(RefusedToken::New),
             attempt: Some("m".into()),
+            omits_resource: true,
+            repeats_scope: true,
         }
     }
 

@@ -114,11 +114,16 @@ pub enum ErrorKind {
     },
     /// The user, or who answers for them, did not answer in time.
     TimedOut,
-    /// There was no redirect in time, and the client was registered by an earlier flow.
-    ///
-    /// An authorization server that no longer knows a client says so on its page, without a redirect. So the registration
-    /// is forgotten, and the next flow makes another.
-    NoRedirect,
+    /// There was no redirect in time.
+    NoRedirect {
+        /// The redirect URI that was waited for.
+        uri: Box<str>,
+        /// Whether the client was registered by an earlier flow.
+        ///
+        /// An authorization server that no longer knows a client says so on its page, without a redirect. So the
+        /// registration is forgotten, and the next flow makes another.
+        forgets_client: bool,
+    },
     /// The application could not do what the flow asked for: a store, a signature, a browser.
     Local(Box<str>),
     /// Another process or thread did not release the stored tokens in time.
@@ -205,7 +210,7 @@ impl Error {
             self.0.kind,
             ErrorKind::Fetch(FetchFailure::TimedOut)
                 | ErrorKind::TimedOut
-                | ErrorKind::NoRedirect
+                | ErrorKind::NoRedirect { .. }
                 | ErrorKind::Locked(_)
         )
     }
@@ -261,8 +266,13 @@ impl fmt::Display for Error {
                 f.write_str("the server refuses a token that its authorization server issued just now")?;
             }
             ErrorKind::TimedOut => f.write_str("no answer in time")?,
-            ErrorKind::NoRedirect => {
-                f.write_str("no redirect in time; the registration of the client is forgotten")?;
+            ErrorKind::NoRedirect { uri, forgets_client } => {
+                write!(f, "no redirect to {} in time", quoted(uri))?;
+                f.write_str(if *forgets_client {
+                    "; the registration of the client is forgotten"
+                } else {
+                    ""
+                })?;
             }
             ErrorKind::Local(reason) | ErrorKind::Locked(reason) => f.write_str(&quoted(reason))?,
             ErrorKind::TooManyRequests => f.write_str("too many requests")?,
@@ -421,9 +431,15 @@ mod tests {
             ),
             (
                 Step::Authorization,
-                ErrorKind::NoRedirect,
+                ErrorKind::NoRedirect { uri: "http://localhost:1/cb".into(), forgets_client: false },
                 "",
-                "the authorization request at a: no redirect in time; the registration of the client is forgotten",
+                "the authorization request at a: no redirect to http://localhost:1/cb in time",
+            ),
+            (
+                Step::Authorization,
+                ErrorKind::NoRedirect { uri: "http://h/".into(), forgets_client: true },
+                "",
+                "the authorization request at a: no redirect to http://h/ in time; the registration of the client is forgotten",
             ),
             (Step::Store, "the disk is full".into(), "", "the token store at a: the disk is full"),
             (Step::Store, String::from("read only").into(), "", "the token store at a: read only"),

@@ -86,6 +86,31 @@ fn a_rotated_refresh_token_is_stored_before_the_access_token_is_used() {
     }
 }
 
+// covers: AUTH-043
+#[test]
+fn resource_is_left_out_and_scope_is_sent_again_where_the_login_said_so() {
+    use mcp_proto::auth::{GrantType, Scopes};
+    let own = || config().scopes(Scopes::parse("a b").expect("scopes"));
+    for grant in [GrantType::AuthorizationCode, GrantType::DeviceCode] {
+        for (omits, repeats) in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut world = World::new();
+            world.issuer().refuses_resource = omits;
+            world.issuer().granted = Some("a".into());
+            let asked = own().grant(grant.clone()).omit_resource(omits).scope_on_refresh(repeats);
+            world.unauthorized(&asked).token();
+            assert_eq!(world.record().expect("tokens").resource(), "https://mcp.test/mcp");
+            // A later command does not know what that of the login was told.
+            for _ in 0..2 {
+                world.wait(4_000);
+                world.run(&own().grant(grant.clone()), Trigger::Connect).token();
+                let refresh = world.grants("refresh_token")[0];
+                assert_eq!(refresh.param("resource").is_empty(), omits);
+                assert_eq!(refresh.param("scope"), if repeats { "a" } else { "" });
+            }
+        }
+    }
+}
+
 #[test]
 fn a_refresh_token_that_is_not_rotated_is_kept() {
     let mut world = World::new();
@@ -293,11 +318,15 @@ fn a_server_that_refuses_each_token_is_asked_a_few_times_alone() {
 /// Runs flows of refused tokens, a second apart. Returns the refreshes and the logins of each.
 fn refusals(world: &mut World) -> [(usize, usize); 4] {
     core::array::from_fn(|_| {
-        if let Outcome::Failed(error) = world.unauthorized(&config()) {
-            assert_eq!(error.rule(), "AUTH-057");
-        }
+        let outcome = world.unauthorized(&config());
         world.wait(1);
-        (world.grants("refresh_token").len(), world.grants("authorization_code").len())
+        let grants = (world.grants("refresh_token").len(), world.grants("authorization_code").len());
+        // It is renewed, or the user is asked or told.
+        match outcome {
+            Outcome::Failed(error) => assert_eq!((error.rule(), grants), ("AUTH-057", (0, 0))),
+            outcome => assert!(grants != (0, 0), "{outcome:?}"),
+        }
+        grants
     })
 }
 

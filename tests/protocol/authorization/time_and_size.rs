@@ -40,7 +40,9 @@ fn a_user_has_a_time() {
     world.browser = Box::new(|_, _| Vec::new());
     let start = world.now;
     let error = log_in(&mut world, &config().login_timeout(Duration::from_secs(42))).error();
-    assert_eq!((error.step(), error.kind()), (Step::Authorization, &ErrorKind::TimedOut));
+    let uri = "http://127.0.0.1:7777/callback".into();
+    let kind = ErrorKind::NoRedirect { uri, forgets_client: false };
+    assert_eq!((error.step(), error.kind()), (Step::Authorization, &kind));
     assert_eq!(world.now.saturating_duration_since(start), Duration::from_secs(42));
 }
 

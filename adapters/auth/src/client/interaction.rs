@@ -95,13 +95,15 @@ type ShowUrl = Arc<dyn Fn(&Url) + Send + Sync>;
 pub struct BrowserLogin {
     browser: Browser,
     show_url: Option<ShowUrl>,
+    /// `None`: that of an earlier registration, or one at a port of the system.
+    redirect_uri: Option<String>,
 }
 
 impl BrowserLogin {
     /// Uses a browser.
     #[must_use]
     pub const fn new(browser: Browser) -> Self {
-        Self { browser, show_url: None }
+        Self { browser, show_url: None, redirect_uri: None }
     }
 
     /// Also passes the address to a function, which may show it to a user whose browser does not start.
@@ -112,11 +114,21 @@ impl BrowserLogin {
         self.show_url = Some(Arc::new(show));
         self
     }
+
+    /// Sets the redirect URI with which the client is registered ([`RedirectListener::bind_at`]).
+    #[must_use]
+    pub fn redirect_uri(mut self, uri: impl Into<String>) -> Self {
+        self.redirect_uri = Some(uri.into());
+        self
+    }
 }
 
 impl Interaction for BrowserLogin {
     fn receive_redirects(&self, preferred: Option<&str>) -> io::Result<Box<dyn RedirectReceiver>> {
-        let listener = RedirectListener::bind(preferred.and_then(loopback_port))?;
+        let listener = match &self.redirect_uri {
+            Some(uri) => RedirectListener::bind_at(uri)?,
+            None => RedirectListener::bind(preferred.and_then(loopback_port))?,
+        };
         Ok(Box::new(BrowserReceiver { login: self.clone(), listener }))
     }
 }

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::thread;
@@ -15,6 +15,7 @@ use mcp_proto::Instant;
 use mcp_proto::h1::HttpLimits;
 use mcp_proto::h1::server::{Connection, Event};
 use mcp_proto::head::{BodySize, Fields, RequestHead, values};
+use mcp_proto::http::client::{Origin, Url};
 
 use super::interaction::Cancellation;
 use mcp_std::Clock;
@@ -27,13 +28,14 @@ mod tests;
 
 /// A listener on `127.0.0.1` for the redirect at the end of an authorization, on Unix.
 ///
-/// It serves `GET /callback` alone, and refuses requests for another host, so that no web page can reach it through a
+/// It serves `GET` of one path alone, and refuses requests for another host, so that no web page can reach it through a
 /// name of its own. A page has no script, is not cached, and sends no referrer. Up to 32 connections are open at once;
 /// one more replaces the oldest. Each has one request of at most 32 KiB, and 10 s to send it.
 #[derive(Debug)]
 pub struct RedirectListener {
     listener: Listener,
     port: u16,
+    uri: String,
 }
 
 /// The answer to a redirect, which is what the user sees.
@@ -73,7 +75,33 @@ impl RedirectListener {
             Some(Err(_)) | None => at(0)?,
         };
         let port = listener.address()?.port();
-        Ok(Self { listener, port })
+        Ok(Self { listener, port, uri: format!("http://127.0.0.1:{port}/callback") })
+    }
+
+    /// Listens at a redirect URI that was registered: an authorization server may compare it exactly.
+    ///
+    /// # Errors
+    ///
+    /// An error if the URI is not `http` at `127.0.0.1`, `[::1]` or `localhost` without a query, or if its port is taken.
+    pub fn bind_at(uri: &str) -> io::Result<Self> {
+        let failed = |why: &dyn fmt::Display| io::Error::other(format!("the redirect URI {uri}: {why}"));
+        let url = Url::parse(uri).map_err(|why| failed(&why))?;
+        let Origin { secure, host, port } = url.origin();
+        let is_plain = !secure && !uri.contains(['?', '#']);
+        let address = match &**host {
+            "127.0.0.1" | "localhost" if is_plain => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            "::1" if is_plain => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            _ => return Err(failed(&NO_LOOPBACK)),
+        };
+        let listener = Listener::bind((address, *port)).map_err(|error| failed(&error))?;
+        Ok(Self { listener, port: *port, uri: uri.into() })
+    }
+
+    /// Returns the host with its port and the path of the redirect URI.
+    fn host_and_path(&self) -> (&str, &str) {
+        let rest = self.uri.get("http://".len()..).unwrap_or_default();
+        let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        (host, if path.is_empty() { "/" } else { path })
     }
 
     /// Returns the port.
@@ -82,10 +110,10 @@ impl RedirectListener {
         self.port
     }
 
-    /// Returns the redirect URI: `http://127.0.0.1:PORT/callback`.
+    /// Returns the redirect URI: `http://127.0.0.1:PORT/callback`, unless it was [set](Self::bind_at).
     #[must_use]
     pub fn redirect_uri(&self) -> String {
-        format!("http://127.0.0.1:{}{CALLBACK}", self.port)
+        self.uri.clone()
     }
 
     /// Waits for a redirect that `answer` accepts.
@@ -184,8 +212,7 @@ impl Waiting<'_> {
             self.last_token += 1;
             match self.selector.add(&socket, self.last_token, Interest::READ) {
                 Ok(()) => {
-                    let (port, now) = (self.listener.port, self.clock.now());
-                    self.visitors.push(Visitor::new(socket, self.last_token, port, now));
+                    self.visitors.push(Visitor::new(socket, self.last_token, self.clock.now()));
                 }
                 // Where a selector duplicates descriptors, there may be none left for the duplicate.
                 Err(_) => self.remove_oldest(),
@@ -224,7 +251,7 @@ impl Waiting<'_> {
             }
             Some(page)
         };
-        let goes_on = visitor.advance(self.clock.now(), ready, &mut page);
+        let goes_on = visitor.advance(self.clock.now(), ready, self.listener, &mut page);
         if !goes_on || visitor.watch(&mut self.selector).is_err() {
             self.remove(token);
         }
@@ -241,8 +268,7 @@ impl fmt::Display for RedirectEnd {
     }
 }
 
-/// The path that is served.
-const CALLBACK: &str = "/callback";
+const NO_LOOPBACK: &str = "it has to be http at 127.0.0.1, [::1] or localhost, without a query";
 /// Connections that are open at once.
 const MAX_VISITORS: usize = 32;
 /// The token of the listener.
@@ -354,7 +380,6 @@ struct Visitor {
     token: u64,
     interest: Interest,
     http: Connection,
-    port: u16,
     request: Option<Request>,
     is_write_shut: bool,
 }
@@ -369,10 +394,10 @@ enum Request {
 }
 
 impl Visitor {
-    fn new(socket: Socket, token: u64, port: u16, now: Instant) -> Self {
+    fn new(socket: Socket, token: u64, now: Instant) -> Self {
         let http = Connection::new(now, limits());
         let interest = Interest::READ;
-        Self { socket, token, interest, http, port, request: None, is_write_shut: false }
+        Self { socket, token, interest, http, request: None, is_write_shut: false }
     }
 
     const fn token(&self) -> u64 {
@@ -390,14 +415,14 @@ impl Visitor {
         &mut self,
         now: Instant,
         ready: Ready,
+        listener: &RedirectListener,
         page: &mut dyn FnMut(&str) -> Option<RedirectPage>,
     ) -> bool {
         self.http.handle_timeout(now);
         if ready.readable && self.http.wants_input() && self.read(now).is_err() {
             return false;
         }
-        let port = self.port;
-        while let Some(event) = self.http.poll_event(now, |head, _| classify(&head, port)) {
+        while let Some(event) = self.http.poll_event(now, |head, _| classify(&head, listener)) {
             match event {
                 Event::Head(request) => self.request = Some(request),
                 Event::End => self.respond(now, page),
@@ -465,8 +490,9 @@ impl Visitor {
     }
 }
 
-fn classify(head: &RequestHead<'_>, port: u16) -> Request {
-    let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
+fn classify(head: &RequestHead<'_>, listener: &RedirectListener) -> Request {
+    let (port, (host, own)) = (listener.port, listener.host_and_path());
+    let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}"), host.into()];
     let mut values = values(head.fields, "host");
     // A name that an attacker's name server resolves to this machine is not ours.
     if !values.any(|host| hosts.iter().any(|own| host.eq_ignore_ascii_case(own.as_bytes()))) {
@@ -474,7 +500,7 @@ fn classify(head: &RequestHead<'_>, port: u16) -> Request {
     }
     let (path, query) = head.target.split_once('?').unwrap_or((head.target, ""));
     match head.method {
-        _ if path != CALLBACK => Request::UnknownPath,
+        _ if path != own => Request::UnknownPath,
         "GET" => Request::Redirect(query.into()),
         _ => Request::OtherMethod,
     }

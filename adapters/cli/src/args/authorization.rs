@@ -102,6 +102,16 @@ pub(crate) struct GrantArgs {
     /// PKCE is used in any case. Revisions from 2025-11-25 on ask for the list.
     #[arg(long)]
     pub(crate) allow_unlisted_pkce: bool,
+    /// Leaves the parameter `resource` out, for an authorization server that refuses it.
+    ///
+    /// Its tokens may be good at other servers, too. Later commands do the same with the stored tokens.
+    #[arg(long)]
+    pub(crate) no_resource: bool,
+    /// Asks for the granted scopes again at each refresh, for an authorization server that otherwise grants fewer.
+    ///
+    /// Later commands do the same with the stored tokens.
+    #[arg(long)]
+    pub(crate) refresh_scope: bool,
 }
 
 /// How a user is asked.
@@ -120,6 +130,12 @@ pub(crate) struct LoginArgs {
     /// query of it, is the line to enter. The login fails when stdin ends.
     #[arg(long, conflicts_with = "device")]
     pub(crate) no_browser: bool,
+    /// Sets the redirect URI with which the client is registered: http at localhost or 127.0.0.1.
+    ///
+    /// By default it is http://127.0.0.1:PORT/callback at a free port. Servers that compare it exactly need the host, port and
+    /// path of the registration, for example http://localhost:8085/cb. With --no-browser it may be any URL.
+    #[arg(long, value_name = "URL", conflicts_with = "device")]
+    pub(crate) redirect_uri: Option<String>,
     /// Shows a code to enter on another device.
     ///
     /// The same as --grant device.
@@ -209,6 +225,7 @@ impl LoginArgs {
         let given = [
             (self.browser.is_some(), "--browser"),
             (self.no_browser, "--no-browser"),
+            (self.redirect_uri.is_some(), "--redirect-uri"),
             (self.device, "--device"),
             (self.login_wait.is_some(), "--login-wait"),
         ];
@@ -232,6 +249,8 @@ impl AuthorizationArgs {
             (grant.legacy_auth, "--legacy-auth"),
             (grant.no_legacy_auth, "--no-legacy-auth"),
             (grant.allow_unlisted_pkce, "--allow-unlisted-pkce"),
+            (grant.no_resource, "--no-resource"),
+            (grant.refresh_scope, "--refresh-scope"),
             (client.client_id.is_some(), "--client-id"),
             (client.client_secret.is_some(), "--client-secret"),
             (client.client_key.is_some(), "--client-key"),

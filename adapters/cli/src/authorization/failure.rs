@@ -53,10 +53,12 @@ fn hint(error: &auth::Error, url: &str) -> String {
             format!("move the file away and run {login}; --token-store names another file")
         }
         _ if error.is_unreachable() => "is the authorization server running? Try again later".to_owned(),
-        (_, ErrorKind::NoRedirect) => format!(
+        (_, ErrorKind::NoRedirect { forgets_client: true, .. }) => format!(
             "if the page said that the client is unknown: {login} registers it anew; --login-wait gives the user more time"
         ),
-        (_, ErrorKind::TimedOut) => format!("{login} tries again; --login-wait gives the user more time"),
+        (_, ErrorKind::TimedOut | ErrorKind::NoRedirect { .. }) => {
+            format!("{login} tries again; --login-wait gives the user more time")
+        }
         _ if error.is_timeout() => format!("{login} tries again"),
         (_, ErrorKind::InsufficientScope { .. }) => {
             format!("`mcp-probe login --scope SCOPE {url}` asks for other scopes")

@@ -17,6 +17,8 @@ use crate::session::print_stderr;
 pub(super) struct ProbeInteraction {
     /// `None`: the redirect is pasted.
     browser: Option<BrowserLogin>,
+    /// The redirect URI of a redirect that is pasted.
+    redirect_uri: Option<String>,
     assertion: Option<AssertionSource>,
 }
 
@@ -28,7 +30,7 @@ impl ProbeInteraction {
     /// Fails if the command of the browser is wrong.
     pub(super) fn new(login: &LoginArgs, assertion: Option<AssertionSource>) -> Result<Self, CommandFailure> {
         if login.no_browser {
-            return Ok(Self { browser: None, assertion });
+            return Ok(Self { browser: None, redirect_uri: login.redirect_uri.clone(), assertion });
         }
         let browser = match &login.browser {
             Some(command) => Browser::command(command),
@@ -36,11 +38,12 @@ impl ProbeInteraction {
         };
         let name = if login.browser.is_some() { "--browser" } else { "BROWSER" };
         let browser = browser.map_err(|why| CommandFailure::usage(format!("{name}: {why}")))?;
-        let login = BrowserLogin::new(browser).show_url(|url| {
+        let browser = BrowserLogin::new(browser).show_url(|url| {
             print_stderr("a browser is opened to log in; if none appears, open this address:");
             print_stderr(&format!("  {}", address(url)));
         });
-        Ok(Self { browser: Some(login), assertion })
+        let browser = login.redirect_uri.iter().fold(browser, |browser, uri| browser.redirect_uri(uri));
+        Ok(Self { browser: Some(browser), redirect_uri: None, assertion })
     }
 }
 
@@ -48,7 +51,11 @@ impl Interaction for ProbeInteraction {
     fn receive_redirects(&self, preferred: Option<&str>) -> io::Result<Box<dyn RedirectReceiver>> {
         match &self.browser {
             Some(browser) => browser.receive_redirects(preferred),
-            None => pasted_redirect().receive_redirects(preferred),
+            None => {
+                let login = pasted_redirect();
+                let login = self.redirect_uri.iter().fold(login, |login, uri| login.redirect_uri(uri));
+                login.receive_redirects(preferred)
+            }
         }
     }
 

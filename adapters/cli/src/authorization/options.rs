@@ -235,6 +235,7 @@ fn with_preferences(
     if grant.legacy_auth || grant.no_legacy_auth {
         config = config.legacy_fallback(grant.legacy_auth);
     }
+    let config = config.omit_resource(grant.no_resource).scope_on_refresh(grant.refresh_scope);
     Ok(config.unlisted_pkce(grant.allow_unlisted_pkce).dpop(match grant.dpop {
         DpopChoice::Auto => DpopMode::Auto,
         DpopChoice::Always => DpopMode::Always,

@@ -261,12 +261,33 @@ fn login_without_a_redirect_ends_with_stdin_or_in_time() {
     assert!(begun.elapsed() < Duration::from_secs(20) && stdin.is_some());
     let mut shown = String::new();
     waiting.stderr.take().expect("piped").read_to_string(&mut shown).expect("UTF-8");
-    assert!(shown.contains("no redirect in time") && shown.contains("registers it anew"), "{shown}");
+    assert!(
+        shown.contains("no redirect to http://127.0.0.1:") && shown.contains("registers it anew"),
+        "{shown}"
+    );
 
     // The browser does not start, and nobody opens the address.
     let done =
         user.run(&["login", "--browser", "false", "--login-wait", "500ms", &server.url]).assert_code(4);
-    done.assert_stderr(&["open this address", "no answer in time", "--login-wait"]);
+    done.assert_stderr(&["open this address", "no redirect to http://127.0.0.1:", "--login-wait"]);
+}
+
+#[test]
+fn redirect_of_a_registered_client_is_received_where_the_option_says() {
+    let (user, server) = (User::new(), ProtectedServer::new(Behaviour::default()));
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let uri = format!("http://localhost:{}/oauth/cb", port.expect("a port").port());
+    let expected = format!("{uri}?");
+    let done =
+        user.run_with_browser(&server, &["login", "--redirect-uri", &uri, &server.url], move |redirect| {
+            assert!(redirect.starts_with(&expected), "{redirect}");
+            assert_eq!(get(redirect).0, 200);
+        });
+    done.assert_ok();
+    let done =
+        user.run(&["login", "--redirect-uri", "https://example.com/cb", "--browser", "false", &server.url]);
+    done.assert_code(6)
+        .assert_stderr(&["the redirect URI https://example.com/cb: it has to be http at 127.0.0.1"]);
 }
 
 #[test]

@@ -130,7 +130,9 @@ impl Flow {
             Some((endpoint, issuer, client)) => {
                 let client = client.client.clone();
                 let mut request = Box::new(ClientRequest::new(endpoint, client, issuer.issuer.clone()));
-                request.text("grant_type", grant).text("resource", &self.facts.audience());
+                request
+                    .text("grant_type", grant)
+                    .optional("resource", self.facts.resource_param().as_deref());
                 Some(request)
             }
             None => {
@@ -170,7 +172,9 @@ impl Facts {
         query.push("code_challenge", &jose::digest(verifier));
         query.push("code_challenge_method", "S256");
         query.push("state", state);
-        query.push("resource", &self.audience());
+        if let Some(resource) = self.resource_param() {
+            query.push("resource", &resource);
+        }
         if !self.scopes.is_empty() {
             query.push("scope", self.scopes.as_str());
         }

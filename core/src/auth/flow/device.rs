@@ -38,7 +38,8 @@ impl Flow {
             return self.unsupported(Step::DeviceAuthorization, why, "RFC 8628, 4");
         };
         let mut request = super::ClientRequest::new(endpoint, client.client.clone(), issuer.issuer.clone());
-        request.optional("scope", self.facts.scope_param()).text("resource", &self.facts.audience());
+        request.optional("scope", self.facts.scope_param());
+        request.optional("resource", self.facts.resource_param().as_deref());
         self.request(Box::new(request), Purpose::Device);
     }
 

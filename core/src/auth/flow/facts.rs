@@ -143,6 +143,11 @@ impl Facts {
         matches!(self.config.grant_type(), GrantType::AuthorizationCode | GrantType::DeviceCode)
     }
 
+    /// Returns the parameter that names the audience, unless it is left out.
+    pub(super) fn resource_param(&self) -> Option<String> {
+        (!self.config.omits_resource).then(|| self.audience())
+    }
+
     /// Returns the audience of the token: the identifier of the MCP server.
     pub(super) fn audience(&self) -> String {
         match &self.resource {

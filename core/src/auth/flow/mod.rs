@@ -237,9 +237,12 @@ impl Flow {
                 self.fetch_failed(FetchFailure::TimedOut);
             }
             // A page that says that the client is unknown redirects to nowhere.
-            State::AwaitingRedirect { .. } if self.facts.uses_stored_registration => {
-                let error = self.facts.error(Step::Authorization, ErrorKind::NoRedirect, "");
-                self.end_without_client(error, true);
+            State::AwaitingRedirect { .. } => {
+                let forgets_client = self.facts.uses_stored_registration;
+                let uri = self.facts.redirect_uri.clone().unwrap_or_default().into();
+                let kind = ErrorKind::NoRedirect { uri, forgets_client };
+                let error = self.facts.error(Step::Authorization, kind, "");
+                self.end_without_client(error, forgets_client);
             }
             state => {
                 self.state = state;

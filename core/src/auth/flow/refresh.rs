@@ -224,8 +224,13 @@ impl Facts {
             record.refresh_token.clone().filter(|token| self.refused_grant.as_ref() != Some(token))?;
         let endpoint = Url::parse(&record.token_endpoint).ok()?;
         let mut request = ClientRequest::new(endpoint, self.client_of(record)?, record.issuer.clone());
-        request.text("grant_type", "refresh_token").text("resource", &record.resource);
-        request.param("refresh_token", refresh_token);
+        let omits_resource = self.config.omits_resource || record.omits_resource;
+        let repeats_scope = self.config.repeats_scope || record.repeats_scope;
+        request
+            .text("grant_type", "refresh_token")
+            .optional("resource", (!omits_resource).then_some(&*record.resource))
+            .optional("scope", Some(record.granted.as_str()).filter(|all| repeats_scope && !all.is_empty()))
+            .param("refresh_token", refresh_token);
         Some(Box::new(request))
     }
 

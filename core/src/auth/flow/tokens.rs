@@ -75,7 +75,7 @@ impl Flow {
             .text("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange")
             .text("requested_token_type", "urn:ietf:params:oauth:token-type:id-jag")
             .text("audience", &audience)
-            .text("resource", &self.facts.audience())
+            .optional("resource", self.facts.resource_param().as_deref())
             .optional("scope", self.facts.scope_param())
             .param("subject_token", id_token)
             .text("subject_token_type", "urn:ietf:params:oauth:token-type:id_token");
@@ -167,6 +167,8 @@ impl Flow {
             expires_at: None,
             replaces: None,
             attempt: None,
+            omits_resource: self.facts.config.omits_resource,
+            repeats_scope: self.facts.config.repeats_scope,
         };
         self.save_tokens(record, tokens);
     }

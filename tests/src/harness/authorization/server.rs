@@ -46,6 +46,8 @@ pub struct AuthServer {
     pub issues_refresh: bool,
     /// Whether a refresh token is used once.
     pub rotates: bool,
+    /// Whether requests must leave `resource` out, instead of having it.
+    pub refuses_resource: bool,
     /// The scopes that are granted instead of those that were asked for.
     pub granted: Option<String>,
     /// The nonce that a proof must have.
@@ -84,6 +86,7 @@ impl AuthServer {
             lifetime: Some(3_600),
             issues_refresh: true,
             rotates: true,
+            refuses_resource: false,
             granted: None,
             nonce: None,
             device_answers: Vec::new(),
@@ -157,7 +160,7 @@ impl AuthServer {
         assert_eq!(get("code_challenge_method"), "S256");
         assert_eq!(get("code_challenge").len(), 43, "a SHA-256 digest");
         assert!(get("state").len() >= 43, "256 bits");
-        assert!(!get("resource").is_empty(), "{url}");
+        assert_eq!(get("resource").is_empty(), self.refuses_resource, "{url}");
         let (client, redirect_uri) = (get("client_id"), get("redirect_uri"));
         let is_document = client.starts_with("https://");
         let known = self.clients.get(&client);
@@ -248,7 +251,8 @@ impl AuthServer {
     }
 
     fn token(&mut self, request: &Request, unix_secs: u64) -> Reply {
-        assert!(!request.param("resource").is_empty() || request.grant() == "token-exchange", "no resource");
+        let is_exchange = request.grant() == "token-exchange";
+        assert!(is_exchange || request.param("resource").is_empty() == self.refuses_resource, "`resource`");
         let Some(client) = self.authenticated(request, unix_secs) else {
             return Reply::json(401, &json!({ "error": "invalid_client" }));
         };

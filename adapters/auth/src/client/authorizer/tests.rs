@@ -251,7 +251,10 @@ fn logins_that_fail_say_why() {
     assert_eq!(page, RedirectPage::Failed(why.to_string()));
     for (end, expected) in [
         (Ok(RedirectEnd::Cancelled), ErrorKind::Local("cancelled".into())),
-        (Ok(RedirectEnd::TimedOut), ErrorKind::TimedOut),
+        (
+            Ok(RedirectEnd::TimedOut),
+            ErrorKind::NoRedirect { uri: "http://127.0.0.1:7/callback".into(), forgets_client: false },
+        ),
         (Err(io::Error::other("no browser")), ErrorKind::Local("no browser".into())),
     ] {
         assert_eq!(failed(("", end)).0.kind(), &expected);

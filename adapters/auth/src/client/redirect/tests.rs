@@ -232,6 +232,44 @@ fn preferred_port_is_used_only_if_it_is_free() {
 }
 
 #[test]
+fn registered_redirect_uri_is_kept_exactly_or_is_an_error() {
+    let port = RedirectListener::bind(None).unwrap().port();
+    for (host, path) in [("localhost", "/oauth/cb"), ("127.0.0.1", "/"), ("localhost", "")] {
+        let uri = format!("http://{host}:{port}{path}");
+        let listener = RedirectListener::bind_at(&uri).unwrap();
+        assert_eq!((listener.redirect_uri(), listener.port()), (uri, port));
+        let mut answer = |query: &str| match query {
+            "state=s" => RedirectPage::Done,
+            _ => RedirectPage::Foreign,
+        };
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| listener.wait(soon(), &Cancellation::new(), &mut answer).unwrap());
+            assert_eq!(status(&listener.get("/callback?state=s")), "404", "{path}");
+            assert_eq!(
+                status(&listener.get(&format!("/{}?state=s", path.trim_start_matches('/')))),
+                "200",
+                "{path}"
+            );
+            assert_eq!(waiting.join().unwrap(), RedirectEnd::Accepted);
+        });
+    }
+    let taken = RedirectListener::bind(None).unwrap();
+    let uri = taken.redirect_uri();
+    let why = RedirectListener::bind_at(&uri).unwrap_err().to_string();
+    assert!(why.starts_with(&format!("the redirect URI {uri}: ")), "{why}");
+    for uri in [
+        "https://localhost:1/cb",
+        "http://example.com:1/cb",
+        "http://localhost:1/cb?a=1",
+        "http://localhost:1/#",
+        "cb",
+    ] {
+        let why = RedirectListener::bind_at(uri).unwrap_err().to_string();
+        assert!(why.starts_with(&format!("the redirect URI {uri}: ")), "{why}");
+    }
+}
+
+#[test]
 fn later_redirects_get_a_page_until_the_browser_has_the_first_one() {
     let get = |listener: &RedirectListener| {
         let mut stream = listener.connect();
@@ -331,7 +369,7 @@ mod unix {
     fn visitor() -> (Visitor, UnixStream, UnixStream) {
         let (own, browser) = UnixStream::pair().unwrap();
         let same = own.try_clone().unwrap();
-        (Visitor::new(Socket::unix(own).unwrap(), 1, 7, Instant::ZERO), same, browser)
+        (Visitor::new(Socket::unix(own).unwrap(), 1, Instant::ZERO), same, browser)
     }
 
     #[test]
@@ -341,23 +379,29 @@ mod unix {
         selector.add(visitor.socket(), 1, Interest::READ).unwrap();
         let mut page = |_: &str| Some(RedirectPage::Done);
         // A spurious wake-up: there is nothing to read.
-        assert!(visitor.advance(Instant::ZERO, READABLE, &mut page));
+        assert!(visitor.advance(Instant::ZERO, READABLE, &at_7(), &mut page));
         let mut sent = 0;
         while let Ok(n) = (&own).write(&[b'x'; 4 << 10]) {
             sent += n;
         }
         browser.write_all(b"GET /callback? HTTP/1.1\r\nHost: localhost:7\r\n\r\n").unwrap();
-        assert!(visitor.advance(Instant::ZERO, READABLE, &mut page), "the page has to wait");
+        assert!(visitor.advance(Instant::ZERO, READABLE, &at_7(), &mut page), "the page has to wait");
         visitor.watch(&mut selector).unwrap();
         browser.read_exact(&mut vec![0; sent]).unwrap();
         let mut found = Vec::new();
         selector.wait(Some(LONG), &mut found).unwrap();
         assert!(matches!(&*found, [(1, ready)] if ready.writable), "{found:?}");
-        assert!(!visitor.advance(Instant::ZERO, found[0].1, &mut page), "nothing is left to send");
+        assert!(!visitor.advance(Instant::ZERO, found[0].1, &at_7(), &mut page), "nothing is left to send");
         drop((visitor, own));
         let mut text = String::new();
         browser.read_to_string(&mut text).unwrap();
         assert!(status(&text) == "200" && text.ends_with("</html>\n"), "{text}");
+    }
+
+    /// A listener of another port than that of its connections.
+    fn at_7() -> RedirectListener {
+        let uri = "http://127.0.0.1:7/callback".into();
+        RedirectListener { port: 7, uri, ..RedirectListener::bind(None).unwrap() }
     }
 
     #[test]
@@ -366,13 +410,13 @@ mod unix {
         let (mut reading, own, browser) = visitor();
         (&own).write_all(b"unread").unwrap();
         drop(browser);
-        assert!(!reading.advance(Instant::ZERO, READABLE, &mut page));
+        assert!(!reading.advance(Instant::ZERO, READABLE, &at_7(), &mut page));
 
         let (mut writing, own, mut browser) = visitor();
         while (&own).write(&[b'x'; 4 << 10]).is_ok() {}
         browser.write_all(b"GET /callback? HTTP/1.1\r\nHost: localhost:7\r\n\r\n").unwrap();
-        assert!(writing.advance(Instant::ZERO, READABLE, &mut page));
+        assert!(writing.advance(Instant::ZERO, READABLE, &at_7(), &mut page));
         drop(browser);
-        assert!(!writing.advance(Instant::ZERO, Ready::default(), &mut page));
+        assert!(!writing.advance(Instant::ZERO, Ready::default(), &at_7(), &mut page));
     }
 }
