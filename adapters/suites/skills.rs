@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use mcp_extensions::skills::{Skill, SkillError, SkillFolder, SkillResource, SkillResources, SkillUri};
 use mcp_proto::client::{Config, Paginator};
-use mcp_proto::model::Resource;
+use mcp_proto::model::{Resource, ResourceContents};
 use mcp_proto::{Capability, Era, RawJson, UseError};
 use serde_json::{Value, json};
 
@@ -54,6 +54,9 @@ fn client_lists_gets_and_reads_skills_of_a_router() {
             assert_eq!((&*read.bytes, read.media_type.as_deref()), (content, Some(media_type)), "{path}");
             assert!(read.is_verified);
         }
+        // A text with a NUL is not sent as text.
+        let ports = client.read_resource(&uri.resolve("references/ports.md").unwrap()).unwrap();
+        assert!(matches!(ports.contents[0], ResourceContents::Blob(_)), "{ports:?}");
         let live = client.read_skill_file(&skills[1], "skill://live/SKILL.md").unwrap();
         assert!(!live.is_verified && live.as_text().unwrap().ends_with("now\n"));
 

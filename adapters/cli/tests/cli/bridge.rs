@@ -230,6 +230,35 @@ fn bridge_answers_running_calls_after_end_of_input() {
 }
 
 #[test]
+#[cfg(unix)]
+fn client_that_ends_while_its_server_still_connects_leaves_nothing() {
+    let file = std::env::temp_dir().join(format!("mcp-bridge-connecting-{}", std::process::id()));
+    let mut bridge = probe_command()
+        .args(["bridge", "--", "sh", "-c", "echo $$ > \"$0\"; exec sleep 600", file.to_str().expect("UTF-8")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program under test starts");
+    let begun = Instant::now();
+    let id = loop {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        if text.ends_with('\n') {
+            break text.trim().to_owned();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "no server was started");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    drop(bridge.stdin.take());
+    let begun = Instant::now();
+    bridge.wait().expect("it ends");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    let alive = std::process::Command::new("kill").args(["-0", &id]).stderr(Stdio::null()).status();
+    assert!(!alive.expect("`kill` runs").success(), "the server {id} goes on");
+    let _ = std::fs::remove_file(&file);
+}
+
+#[test]
 fn idle_bridge_uses_no_cpu() {
     let bridge = ServingProcess::bridge(&["--", PROBE, "serve"]);
     probe(&["ping", &bridge.url]).assert_ok();

@@ -183,14 +183,14 @@ const MEDIA_TYPES: &[(&str, &str)] = &[
     ("webp", "image/webp"),
 ];
 
-/// Returns the media type of a file: by its ending, else text if its content is UTF-8.
+/// Returns the media type of a file: by its ending, else text if its content is UTF-8 without a NUL.
 pub(super) fn media_type(path: &str, content: &[u8]) -> &'static str {
     let name = path.rsplit('/').next().unwrap_or(path);
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     let known = MEDIA_TYPES.iter().find(|(known, _)| known.eq_ignore_ascii_case(ending));
     match known {
         Some((_, media_type)) => media_type,
-        None if core::str::from_utf8(content).is_ok() => "text/plain",
+        None if matches!(core::str::from_utf8(content), Ok(text) if !text.contains('\0')) => "text/plain",
         None => "application/octet-stream",
     }
 }

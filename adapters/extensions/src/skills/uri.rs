@@ -41,11 +41,11 @@ pub fn check_name(name: &str) -> Result<(), SkillError> {
 /// URI of the `SKILL.md` of a skill: `skill://harbour/tides/SKILL.md`, for example (SKILL-005).
 ///
 /// The scheme may be any; `skill` is the usual one. The text is kept as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkillUri<'a> {
     uri: &'a str,
     root: &'a str,
-    name: &'a str,
+    name: String,
 }
 
 impl<'a> SkillUri<'a> {
@@ -65,7 +65,9 @@ impl<'a> SkillUri<'a> {
         if root.ends_with("//") || name.is_empty() {
             return Err(refused("there has to be a folder before `/SKILL.md`"));
         }
-        check_name(name)?;
+        // `%61` is `a` (RFC 3986, 2.3).
+        let name = decode(name).unwrap_or_default();
+        check_name(&name)?;
         Ok(Self { uri, root, name })
     }
 
@@ -81,10 +83,10 @@ impl<'a> SkillUri<'a> {
         self.root
     }
 
-    /// Returns the name of the skill, the last segment of [`root`](Self::root).
+    /// Returns the name of the skill, the last segment of [`root`](Self::root), decoded.
     #[must_use]
-    pub const fn name(&self) -> &'a str {
-        self.name
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Returns the path of a file relative to the folder of the skill, still encoded, or `None` if the URI does not name a
@@ -183,6 +185,7 @@ mod tests {
             ("skill://acme/billing/refunds/SKILL.md", "skill://acme/billing/refunds", "refunds"),
             ("github://owner/repo/skills/x/SKILL.md", "github://owner/repo/skills/x", "x"),
             ("skill://Acme%20Inc/a/SKILL.md", "skill://Acme%20Inc/a", "a"),
+            ("skill://acme/r%65funds%2Dall/SKILL.md", "skill://acme/r%65funds%2Dall", "refunds-all"),
         ] {
             let parsed = SkillUri::parse(uri).expect(uri);
             assert_eq!((parsed.as_str(), parsed.root(), parsed.name()), (uri, root, name));
@@ -206,6 +209,8 @@ mod tests {
             ("skill://a%ff/c/SKILL.md", "UTF-8"),
             ("skill://a b/c/SKILL.md", "a character"),
             ("skill://A/SKILL.md", "lower-case"),
+            ("skill://%41/SKILL.md", "lower-case"),
+            ("skill://a%2D/SKILL.md", "hyphen"),
         ] {
             let error = SkillUri::parse(uri).expect_err(uri).to_string();
             assert!(error.contains(part), "{uri}: {error}");

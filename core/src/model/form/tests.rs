@@ -64,3 +64,22 @@ fn field_kind_is_recognised_by_shape() {
     assert_missing::<PrimitiveSchemaDefinition>(r#"{"type":"array","items":{"enum":[]}}"#, "type");
     assert_missing::<NumberSchema>("{}", "type");
 }
+
+// covers: ELIC-016
+#[test]
+fn choices_keep_default_and_limits_in_any_order_of_setters() {
+    let plain = || UntitledMultiSelectEnumSchema::new(UntitledEnumItems::new(vec!["a".into(), "b".into()]));
+    let titled = || TitledMultiSelectEnumSchema::new(TitledEnumItems::new([EnumOption::new("a", "A")]));
+    let default = || vec![String::from("a")];
+    let all = plain().min_items(1u32).max_items(2u32).default(default());
+    assert_eq!((all.min_items, all.max_items, &all.default), (Some(1), Some(2), &Some(default())));
+    for other in [
+        plain().default(default()).max_items(2u32).min_items(1u32),
+        plain().max_items(2u32).default(default()).min_items(1u32),
+    ] {
+        assert_eq!(other, all);
+    }
+    let all = titled().default(default()).min_items(1u32).max_items(1u32);
+    assert_eq!(titled().max_items(1u32).min_items(1u32).default(default()), all);
+    assert_eq!(all.default, Some(default()));
+}

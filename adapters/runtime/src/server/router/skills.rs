@@ -92,8 +92,9 @@ fn file_handler(content: Content) -> SharedFunction<EntryCall> {
         let CallTarget::Resource(target) = target else { return Err(misrouted_error().into()) };
         let uri = target.uri.clone();
         let mut contents = match core::str::from_utf8(&content) {
-            Ok(text) => ResourceContents::text(uri, text),
-            Err(_) => ResourceContents::blob_bytes(uri, &content),
+            // Some clients and stores cut a text at a NUL.
+            Ok(text) if !text.contains('\0') => ResourceContents::text(uri, text),
+            _ => ResourceContents::blob_bytes(uri, &content),
         };
         let media_type = target.mime_type.map(|media_type| String::from(media_type).into());
         match &mut contents {
