@@ -70,7 +70,8 @@ impl Mask {
     /// Returns whether the value of a member, an argument or a header field with this name is masked.
     #[must_use]
     pub fn is_secret_name(&self, name: &str) -> bool {
-        self.names.as_ref().is_some_and(|names| is_secret(name, names))
+        let is_own = |known: &String| known.bytes().eq(plain_bytes(name));
+        self.names.as_ref().is_some_and(|names| is_secret_name(name) || names.iter().any(is_own))
     }
 
     /// Masks a text of any kind, with messages in it or none: what is a secret by its form, in a URL, or behind the name of one.
@@ -269,10 +270,6 @@ impl<'a> Replacing<'a> {
         self.text.extend_from_slice(self.from.get(self.copied..).unwrap_or_default());
         Masked { text: self.text, replaced: self.replaced }
     }
-}
-
-fn is_secret(name: &str, further: &[String]) -> bool {
-    is_secret_name(name) || further.iter().any(|known| known.bytes().eq(plain_bytes(name)))
 }
 
 /// Returns the bytes of a name without what spellings differ in.
