@@ -1,13 +1,17 @@
 //! Checks of a request: origin, host, path, method, types, size and limits.
 
+use core::time::Duration;
+
 use mcp_proto::head::RequestHead;
-use mcp_proto::http::server::Config;
-use mcp_proto::server::Event;
-use mcp_proto::{Diagnostic, RawJson, VersionSet};
+use mcp_proto::http::server::{Config, ExchangeId};
+use mcp_proto::model::{ElicitParams, ElicitSchema, InputRequest};
+use mcp_proto::server::{Event, InputRequired};
+use mcp_proto::{Diagnostic, Progress, RawJson, UseError, VersionSet};
 use mcp_tests::harness::HttpServerHarness;
 
 use super::{
-    CALL_FIELDS, ECHO_PARAMS, answer_call, harness, harness_with_versions, modern_request, open_session,
+    CALL_FIELDS, ECHO_PARAMS, answer_call, harness, harness_with_versions, initialize_request,
+    legacy_request, modern_request, open_session,
 };
 
 // covers: HTTP-003, HTTP-004, HTTP-005, HTTP-008, SEC-017, HTTP-006
@@ -124,7 +128,7 @@ fn unknown_paths_are_404_and_unknown_methods_405() {
     assert_eq!(modern_only.response(x).status, 200);
 }
 
-/// Makes a call with one more header field and checks its status.
+/// Makes a call with one more header field, and checks its status, and the type of a response that lists one type alone.
 fn assert_call_status(web: &mut HttpServerHarness, field: (&str, &str), status: u16) {
     let fields: Vec<_> = CALL_FIELDS.into_iter().chain([field]).collect();
     let x = web.post(&fields, &modern_request(1, "tools/call", ECHO_PARAMS));
@@ -144,9 +148,10 @@ fn accept_and_content_type_are_checked() {
         ("text/event-stream;q=0.5 , APPLICATION/JSON", 200),
         ("*/*", 200),
         ("application/*, text/*", 200),
-        ("application/json", 406),
-        ("text/event-stream", 406),
-        ("application/json, text/event-stream;q=0", 406),
+        ("application/json", 200),
+        ("text/event-stream", 200),
+        ("application/json, text/event-stream;q=0", 200),
+        ("application/json;q=0, text/event-stream;q=0", 406),
         ("text/html", 406),
         ("", 406),
     ] {
@@ -307,10 +312,10 @@ fn version_header_is_checked_on_get_and_delete() {
 fn most_specific_accept_entry_wins() {
     let mut web = harness(Config::new());
     for (accept, status) in [
-        ("*/*, application/json;q=0", 406),
-        ("text/event-stream ; q=0.000, text/*, application/json", 406),
+        ("*/*, application/json;q=0, text/event-stream;q=0", 406),
+        ("text/event-stream ; q=0.000, text/*, application/json;q=0", 406),
         ("*/*;q=0, application/json, text/event-stream", 200),
-        ("application/*;q=0, */*", 406),
+        ("application/*;q=0, text/*;q=0, */*", 406),
         ("application/json;v=1;q=0.001, text/event-stream;q=1", 200),
         ("application/json;q=0, application/json, text/*", 200),
     ] {
@@ -325,6 +330,105 @@ fn most_specific_accept_entry_wins() {
     let call = web.expect_call();
     answer_call(&mut web, &call);
     assert_eq!(web.response(x).status, 200);
+}
+
+/// Posts a call with a progress token that accepts one type, reports progress in it, and returns its number in the harness.
+fn call_that_accepts(web: &mut HttpServerHarness, session: Option<&str>, accept: &str) -> ExchangeId {
+    let params = format!("{ECHO_PARAMS},\"_meta\":{{\"progressToken\":1}}");
+    let x = match session {
+        Some(id) => web.post(
+            &[("Mcp-Session-Id", id), ("MCP-Protocol-Version", "2025-11-25"), ("Accept", accept)],
+            &legacy_request(7, "tools/call", &params),
+        ),
+        None => {
+            let fields: Vec<_> = CALL_FIELDS.into_iter().chain([("Accept", accept)]).collect();
+            web.post(&fields, &modern_request(1, "tools/call", ECHO_PARAMS))
+        }
+    };
+    let call = web.expect_call();
+    if session.is_some() {
+        web.server.engine().progress(web.now, call.id(), Progress::new(1.0)).expect("open");
+        web.transmit_all();
+    }
+    // Silence makes an event stream of a response, unless its client takes none.
+    web.advance(Duration::from_secs(30));
+    answer_call(web, &call);
+    x
+}
+
+// covers: HTTP-011
+#[test]
+fn client_that_lists_one_type_gets_the_answer_in_it_in_both_eras() {
+    let mut web = harness(Config::new());
+    let id = open_session(&mut web, "2025-11-25");
+    for session in [None, Some(&*id)] {
+        let x = call_that_accepts(&mut web, session, "application/json");
+        let reply = web.response(x);
+        assert_eq!(
+            (reply.status, reply.field("content-type")),
+            (200, Some("application/json")),
+            "{session:?}"
+        );
+        assert!(reply.message()["result"]["content"].is_array(), "{}", reply.body);
+
+        let x = call_that_accepts(&mut web, session, "text/event-stream");
+        let reply = web.response(x);
+        assert_eq!(
+            (reply.status, reply.field("content-type")),
+            (200, Some("text/event-stream")),
+            "{session:?}"
+        );
+        assert!(
+            reply.is_complete && reply.messages().last().is_some_and(|m| m["result"]["content"].is_array())
+        );
+    }
+    // A quick answer, and the handshake, which names its session.
+    for accept in ["application/json", "text/event-stream"] {
+        let x = web.post(&[("Accept", accept)], &initialize_request("2025-06-18"));
+        let reply = web.response(x);
+        assert_eq!((reply.status, reply.field("content-type")), (200, Some(accept)));
+        assert!(reply.field("mcp-session-id").is_some() && reply.is_complete);
+        assert!(reply.body.contains("2025-06-18"), "{}", reply.body);
+    }
+    // The status of an error says more than the type.
+    let fields =
+        [("Accept", "text/event-stream"), ("Mcp-Method", "x/y"), ("MCP-Protocol-Version", "2026-07-28")];
+    let x = web.post(&fields, &modern_request(9, "x/y", ""));
+    assert_eq!(
+        (web.response(x).status, web.response(x).field("content-type")),
+        (404, Some("application/json"))
+    );
+    // A subscription is a stream of events.
+    let fields = [
+        ("Accept", "application/json"),
+        ("Mcp-Method", "subscriptions/listen"),
+        ("MCP-Protocol-Version", "2026-07-28"),
+    ];
+    let listen = r#""notifications":{"toolsListChanged":true}"#;
+    let x = web.post(&fields, &modern_request(10, "subscriptions/listen", listen));
+    assert_eq!(web.response(x).status, 406);
+    assert!(web.response(x).body.contains("must list text/event-stream"));
+}
+
+// covers: HTTP-011
+#[test]
+fn call_whose_client_takes_no_events_can_ask_nothing() {
+    let mut web = harness(Config::new());
+    let id = open_session(&mut web, "2025-11-25");
+    let fields =
+        [("Mcp-Session-Id", &*id), ("MCP-Protocol-Version", "2025-11-25"), ("Accept", "application/json")];
+    let x = web.post(&fields, &legacy_request(7, "tools/call", ECHO_PARAMS));
+    let call = web.expect_call();
+    let mut input = InputRequired::new();
+    let form = ElicitParams::form("Name?", ElicitSchema::default());
+    input.request_input(&call, "name", InputRequest::Elicit(form)).expect_err("not yet");
+    let now = web.now;
+    assert_eq!(web.server.engine().require_input(now, &call, &input), Err(UseError::Closed));
+    web.transmit_all();
+    // The engine answers the call, so that its client does not wait.
+    let reply = web.response(x);
+    assert_eq!((reply.status, reply.field("content-type")), (200, Some("application/json")));
+    assert!(reply.message()["error"]["message"].is_string(), "{}", reply.body);
 }
 
 // covers: HTTP-029, HTTP-013

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::config::Config;
-use super::exchange_table::{ExchangeId, HeadRejection, Kind, RequestPhase};
+use super::exchange_table::{ExchangeId, HeadRejection, Kind, RequestPhase, ResponseForm};
 use super::http_sse::HttpSse;
 use super::post::waits_for_session;
 use super::principals::admit_as;
@@ -185,7 +185,10 @@ impl Server {
         let Some(x) = self.exchanges.get_mut(key) else { return };
         // The fault is only stored: while the token is undecided, the client must not learn of it (HTTP-029).
         // `proceed` applies it.
-        x.rejection = check_head(x.kind, headers, length.filter(|length| *length > limit));
+        let mut accepted = AcceptedTypes::default();
+        headers.visit(KnownField::Accept, |value| accepted.add_accept(value));
+        x.only_form = accepted.only_form();
+        x.rejection = check_head(x.kind, headers, &accepted, length.filter(|length| *length > limit));
         if x.kind == Kind::HttpSsePost {
             // The target names the session.
             x.set_session(HttpSse::session_id(query).and_then(|id| self.sessions.find(id)));
@@ -394,10 +397,13 @@ struct AllowedMethods {
 }
 
 /// Returns the first fault in an admitted head, in the order of HTTP-029; `too_long` is the length if it is too large.
-fn check_head(kind: Kind, headers: &AdmissionHeaders<'_>, too_long: Option<u64>) -> Option<HeadRejection> {
+fn check_head(
+    kind: Kind,
+    headers: &AdmissionHeaders<'_>,
+    accepted: &AcceptedTypes,
+    too_long: Option<u64>,
+) -> Option<HeadRejection> {
     let posts = matches!(kind, Kind::Post | Kind::HttpSsePost);
-    let mut accepted = AcceptedTypes::default();
-    headers.visit(KnownField::Accept, |value| accepted.add_accept(value));
     let mut is_encoded = false;
     headers.visit(KnownField::ContentEncoding, |value| {
         is_encoded |= !value.trim_ascii().eq_ignore_case(b"identity");
@@ -405,12 +411,10 @@ fn check_head(kind: Kind, headers: &AdmissionHeaders<'_>, too_long: Option<u64>)
     match () {
         () if posts && !is_json(headers.single(KnownField::ContentType)) => Some(HeadRejection::ContentType),
         () if posts && is_encoded => Some(HeadRejection::ContentEncoding),
-        () if kind == Kind::Post && !(accepted.accepts_json() && accepted.accepts_events()) => {
-            Some(HeadRejection::Accept)
-        }
+        () if kind == Kind::Post && !(accepted.json.1 || accepted.events.1) => Some(HeadRejection::Accept),
         // 2024-11-05 asks for no `Accept`, and its absence accepts every type (RFC 9110, 12.5.1).
         () if kind == Kind::HttpSse && !accepted.is_present => None,
-        () if matches!(kind, Kind::Get | Kind::HttpSse) && !accepted.accepts_events() => {
+        () if matches!(kind, Kind::Get | Kind::HttpSse) && !accepted.events.1 => {
             Some(HeadRejection::AcceptEvents)
         }
         () if posts && too_long.is_some() => Some(HeadRejection::BodyTooLong),
@@ -496,12 +500,13 @@ struct AcceptedTypes {
 }
 
 impl AcceptedTypes {
-    const fn accepts_json(&self) -> bool {
-        self.json.1
-    }
-
-    const fn accepts_events(&self) -> bool {
-        self.events.1
+    /// Returns the form of the response to a POST, if one of the two is accepted alone (HTTP-011).
+    const fn only_form(&self) -> Option<ResponseForm> {
+        match (self.json.1, self.events.1) {
+            (true, false) => Some(ResponseForm::Json),
+            (false, true) => Some(ResponseForm::EventStream),
+            _ => None,
+        }
     }
 
     /// Adds the entries of an `Accept` field (HTTP-010, HTTP-011; RFC 9110, 12.5.1).

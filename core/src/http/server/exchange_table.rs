@@ -680,6 +680,8 @@ pub(super) struct ServerExchange {
     pub(super) kind: Kind,
     pub(super) phase: RequestPhase,
     pub(super) form: ResponseForm,
+    /// The form that the client accepts, if it is one alone.
+    pub(super) only_form: Option<ResponseForm>,
     pub(super) headers: RequestHeaders,
     /// The request as its handlers see it, if it can have calls.
     pub(super) request: Option<Arc<HttpRequest>>,
@@ -823,6 +825,7 @@ impl ServerExchange {
             kind,
             phase: RequestPhase::ReceivingBody,
             form: ResponseForm::Undecided,
+            only_form: None,
             headers: RequestHeaders::new(header_buffer),
             request: None,
             rejection: None,

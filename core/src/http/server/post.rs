@@ -3,7 +3,9 @@
 use bytes::Bytes;
 
 use super::admission::call_request;
-use super::exchange_table::{ExchangeId, Kind, RequestPhase, ServerExchange, SessionKey, SessionUse};
+use super::exchange_table::{
+    ExchangeId, HeadRejection, Kind, RequestPhase, ResponseForm, ServerExchange, SessionKey, SessionUse,
+};
 use super::http_sse::HttpSse;
 use super::refusal::{
     self, Refusal, no_batches, no_session, overloaded, repeated_id, too_long, unknown_session,
@@ -156,6 +158,12 @@ impl Server {
         // Notifications and responses end at once, and may free a place: they are never too many.
         if let Err(refusal) = if is_request { check_room(self, route, frame.len()) } else { Ok(()) } {
             return self.exchanges.refuse(key, &refusal);
+        }
+        let is_long_lived =
+            envelope.as_ref().is_ok_and(|e| self.engine.config().is_long_lived_method(&e.method));
+        let takes_events = |x: &ServerExchange| x.only_form != Some(ResponseForm::Json);
+        if is_long_lived && !self.exchanges.get(key).is_some_and(takes_events) {
+            return self.exchanges.refuse(key, &HeadRejection::AcceptEvents.to_refusal(0)); // HTTP-011
         }
         let is_listen =
             is_request && envelope.as_ref().is_ok_and(|e| e.method == methods::SUBSCRIPTIONS_LISTEN);
@@ -354,6 +362,10 @@ impl Server {
         }
         let x = self.exchanges.get_mut(key)?;
         x.stream = Some(stream);
+        if x.only_form == Some(ResponseForm::Json) {
+            // Nothing but the answer has a place in the response, so nobody can be asked on it.
+            self.engine.exchanges().set_unreachable(now, stream, false);
+        }
         if matches!(route, PostRoute::Standalone) {
             x.session_use = SessionUse::Standalone;
         }

@@ -51,6 +51,12 @@ impl Server {
         let before = x.out.len();
         if x.form == ResponseForm::Undecided {
             let Some(outbox) = self.engine.outbox(ChannelId(stream)) else { return };
+            if x.only_form == Some(ResponseForm::Json) {
+                // The answer comes last, and what precedes it has no place in one object.
+                while !outbox.is_empty() && (progress.is_open || !outbox.has_single_message()) {
+                    outbox.pop_message();
+                }
+            }
             let (empty, one) = (outbox.is_empty(), !progress.is_open && outbox.has_single_message());
             if one {
                 return self.answer_single_message(key, stream, progress);
@@ -99,7 +105,6 @@ impl Server {
     fn answer_single_message(&mut self, key: Key, stream: Key, progress: ExchangeStatus) {
         let mut fields = self.exchanges.take_fields();
         let Some(x) = self.exchanges.get_mut(key) else { return };
-        x.form = ResponseForm::Json;
         if x.session_use == SessionUse::Begins
             && x.session().is_none_or(|session| self.sessions.get(session).is_none())
         {
@@ -107,19 +112,26 @@ impl Server {
             self.exchanges.refuse(key, &overloaded("too many sessions"));
             return self.finish(key);
         }
-        if let Some(outbox) = self.engine.outbox(ChannelId(stream)) {
-            outbox.move_message(&mut x.out);
-        }
-        fields.push(fields::CONTENT_TYPE, fields::JSON.as_bytes());
-        self.sessions.push_id(x, &mut fields);
         // Only an error asks for scopes.
         let forbidden = x.scheme.and_then(|scheme| {
             let scopes = self.engine.exchanges().take_required_scopes(stream)?;
             self.config.protected_resource()?.challenge_call(scheme, &scopes, &mut fields);
             Some(403)
         });
+        let status = forbidden.unwrap_or_else(|| status(x, progress));
+        if status == 200 && x.only_form == Some(ResponseForm::EventStream) {
+            self.begin_events(key);
+            self.move_events(key, stream);
+            return self.finish(key);
+        }
+        x.form = ResponseForm::Json;
+        if let Some(outbox) = self.engine.outbox(ChannelId(stream)) {
+            outbox.move_message(&mut x.out);
+        }
+        fields.push(fields::CONTENT_TYPE, fields::JSON.as_bytes());
+        self.sessions.push_id(x, &mut fields);
         let size = BodySize::Exact(x.out.len() as u64);
-        x.respond(forbidden.unwrap_or_else(|| status(x, progress)), fields, size);
+        x.respond(status, fields, size);
         self.finish(key);
     }
 
@@ -318,6 +330,7 @@ impl Server {
                 return shared::functions(self).map_or((), |sharing| (sharing.check_relay)(self, key));
             }
             // `open_stream` has set this time.
+            ResponseForm::Undecided if x.only_form == Some(ResponseForm::Json) => return,
             ResponseForm::Undecided => {
                 x.idle_since = now;
                 self.begin_events(key);
@@ -355,7 +368,7 @@ impl Server {
             return false;
         };
         let supported = x.session().is_some_and(|session| primes_streams(self, session));
-        if !supported || self.config.replay_budget() == 0 {
+        if !supported || self.config.replay_budget() == 0 || x.only_form == Some(ResponseForm::Json) {
             return false;
         }
         // Messages that wait still go to this exchange. The client polls for later ones.
