@@ -94,7 +94,7 @@ pub(super) fn check_required_arguments(prompt: &Prompt, arguments: &Map<String>)
 /// A type that the arguments of a tool are decoded into, and that knows their schema.
 ///
 /// With the feature `schemars` every type that implements `JsonSchema` is one, and its documentation comment becomes
-/// the description of the tool. Without it, write the schema by hand next to the type:
+/// the description of the tool. What a schema constrains beyond the type is checked by a validator alone. Without it, write the schema by hand next to the type:
 ///
 /// ```
 /// use mcp_proto::RawJson;
@@ -136,7 +136,7 @@ impl ToolArguments for () {
 
 /// Schema of a tool without arguments (TOOL-008).
 #[cfg(not(feature = "schemars"))]
-const NO_ARGUMENTS: &[u8] = br#"{"type":"object","additionalProperties":false}"#;
+const NO_ARGUMENTS: &[u8] = br#"{"type":"object","properties":{},"additionalProperties":false}"#;
 
 /// A type that takes the arguments of a tool as they are, whatever the schema says: [`RawJson`], `serde_json::Value`,
 /// `serde_json::Map`, or `()`, which ignores them.

@@ -250,7 +250,7 @@ impl<H, M: Hook> Router<H, M> {
         prepare_checks(&mut inner.tools, validator)
     }
 
-    /// Registers a tool under a new name.
+    /// Registers a tool under a new name. A schema of arguments without `properties` gets empty ones.
     ///
     /// # Errors
     ///
@@ -267,9 +267,14 @@ impl<H, M: Hook> Router<H, M> {
     /// # Errors
     ///
     /// As [`tool`](Self::tool), except for `Duplicate`.
-    pub fn replace_tool(&mut self, tool: Tool, handler: H) -> Result<ChangedLists, RegisterError> {
+    pub fn replace_tool(&mut self, mut tool: Tool, handler: H) -> Result<ChangedLists, RegisterError> {
         check_tool_name(&tool.name).map_err(|reason| invalid_name(EntryKind::Tool, &tool.name, reason))?;
         let checks = compile_checks(&tool, self.validator.as_deref())?;
+        if tool.input_schema.member("properties").is_none() {
+            // Some clients refuse a schema without them. It has a member: its type (TOOL-007).
+            let rest = tool.input_schema.as_str().trim_start_matches('{');
+            tool.input_schema = RawJson::trusted(["{\"properties\":{},", rest].concat().into());
+        }
         self.tools.put(tool.name.as_str().into(), tool, handler, |_| checks);
         Ok(ChangedLists::from_kind(EntryKind::Tool))
     }

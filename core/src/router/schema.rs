@@ -53,6 +53,10 @@ fn arguments_schema<T: JsonSchema>(profile: Profile) -> Schema {
 ///
 /// The documentation comment of `T` becomes the description of the tool, and those of its fields stay in the schema.
 ///
+/// What the schema constrains beyond the type (`#[schemars(range(…), length(…), regex(…))]`) is checked by a validator alone
+/// ([`Router::validator`](super::Router::validator); the feature `validate` of the adapters). Without one the handler gets any
+/// value of the type.
+///
 /// ```
 /// use mcp_proto::router::schema::{self, schemars};
 ///
@@ -185,7 +189,7 @@ impl JsonSchema for NoArguments {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "object", "additionalProperties": false})
+        json_schema!({"type": "object", "properties": {}, "additionalProperties": false})
     }
 }
 
@@ -247,8 +251,14 @@ mod tests {
                 arguments::<Order>(Profile::Plain),
                 r#"{"description":"An order","properties":{"colour":{"enum":["red","blue"],"type":"string"},"count":{"description":"How many","minimum":0,"type":"integer"},"price":{"type":"number"},"tags":{"default":[],"items":{"type":"string"},"type":"array"}},"required":["count"],"type":"object"}"#,
             ),
-            (arguments::<NoArguments>(Profile::Plain), r#"{"additionalProperties":false,"type":"object"}"#),
-            (arguments::<()>(Profile::Plain), r#"{"additionalProperties":false,"type":"object"}"#),
+            (
+                arguments::<NoArguments>(Profile::Plain),
+                r#"{"additionalProperties":false,"properties":{},"type":"object"}"#,
+            ),
+            (
+                arguments::<()>(Profile::Plain),
+                r#"{"additionalProperties":false,"properties":{},"type":"object"}"#,
+            ),
             (arguments::<Tree>(Profile::Plain), r##"{"properties":{"left":{"$ref":"#"}},"type":"object"}"##),
             (
                 arguments::<Anything>(Profile::Standard),
