@@ -1,5 +1,7 @@
 //! A failing trace is reduced to the little that still fails.
 
+use alloc::collections::BTreeSet;
+
 use mcp_proto::{MemberEdit, RawJson};
 
 use crate::record::{Content, Line, Record, Side, Text};
@@ -7,10 +9,12 @@ use crate::trace::Trace;
 
 /// Reduces a trace while `fails` holds: first messages, then cuts and times, then members and texts of messages.
 ///
-/// `fails` is called for smaller and smaller traces, at most `max_attempts` times. The result fails, if the trace did.
+/// `fails` is called for smaller and smaller traces, at most `max_attempts` times. The result fails, if the trace did. No answer loses
+/// its request, which would be a failure of its own.
 #[must_use]
 pub fn shrink(trace: &Trace, max_attempts: usize, fails: impl FnMut(&Trace) -> bool) -> Trace {
-    let mut shrinker = Shrinker { trace: trace.clone(), attempts: max_attempts, fails };
+    let lone_answers = lone_answers(&trace.records);
+    let mut shrinker = Shrinker { trace: trace.clone(), lone_answers, attempts: max_attempts, fails };
     loop {
         let before = size(&shrinker.trace);
         shrinker.remove_records();
@@ -34,6 +38,8 @@ fn size(trace: &Trace) -> (usize, usize) {
 
 struct Shrinker<F> {
     trace: Trace,
+    /// Answers without a request before them in the whole trace.
+    lone_answers: BTreeSet<Subject>,
     attempts: usize,
     fails: F,
 }
@@ -41,7 +47,7 @@ struct Shrinker<F> {
 impl<F: FnMut(&Trace) -> bool> Shrinker<F> {
     /// Keeps a smaller trace, if it still fails.
     fn attempt(&mut self, records: Vec<Record>) -> bool {
-        if self.attempts == 0 {
+        if self.attempts == 0 || !lone_answers(&records).is_subset(&self.lone_answers) {
             return false;
         }
         self.attempts -= 1;
@@ -80,7 +86,7 @@ impl<F: FnMut(&Trace) -> bool> Shrinker<F> {
                 let related = without(&|index, record| {
                     !removed.contains(&index) && !subject(record).is_some_and(|id| ids.contains(&id))
                 });
-                // Both together first: a response without its request is a failure of its own.
+                // Both together first: a response does not stay without its request.
                 let smaller = related.len() < alone.len() && self.attempt(related);
                 if !smaller && !self.attempt(alone) {
                     begin = end;
@@ -152,19 +158,38 @@ impl<F: FnMut(&Trace) -> bool> Shrinker<F> {
     }
 }
 
-/// Returns what a record is about: the id of a request or a response, and the side that has allotted it.
-fn subject(record: &Record) -> Option<(Side, String)> {
+/// Returns the subjects of answers whose request is not before them.
+fn lone_answers(records: &[Record]) -> BTreeSet<Subject> {
+    let (mut requests, mut lone) = (BTreeSet::new(), BTreeSet::new());
+    for record in records {
+        match subject(record) {
+            Some(subject) if !is_response(record) => _ = requests.insert(subject),
+            Some(subject) if !requests.contains(&subject) => _ = lone.insert(subject),
+            _ => {}
+        }
+    }
+    lone
+}
+
+fn is_response(record: &Record) -> bool {
+    let Content::Line(line) = &record.content else { return false };
+    let message = line.text.to_bytes().and_then(|text| RawJson::new(text).ok());
+    message.is_some_and(|message| message.member("method").is_none() && message.member("id").is_some())
+}
+
+/// The id of a request, and whether the client has allotted it.
+type Subject = (bool, String);
+
+/// Returns what a record is about.
+fn subject(record: &Record) -> Option<Subject> {
     let Content::Line(line) = &record.content else { return None };
     let message = RawJson::new(line.text.to_bytes()?).ok()?;
-    let other = match record.from {
-        Side::Client => Side::Server,
-        Side::Server => Side::Client,
-    };
+    let from_client = record.from == Side::Client;
     let id = |json: RawJson| json.as_str().to_owned();
     match (message.member("method"), message.member("id")) {
-        (Some(_), Some(request)) => Some((record.from, id(request))),
-        (None, Some(response)) => Some((other, id(response))),
-        (Some(_), None) => Some((record.from, id(message.member("params")?.member("requestId")?))),
+        (Some(_), Some(request)) => Some((from_client, id(request))),
+        (None, Some(response)) => Some((!from_client, id(response))),
+        (Some(_), None) => Some((from_client, id(message.member("params")?.member("requestId")?))),
         (None, None) => None,
     }
 }
@@ -284,6 +309,25 @@ mod tests {
         };
         let shrunk = shrink(&Trace::new(Header::new("test 1", 0), records), 1_000, is_whole);
         assert_eq!(shrunk.records.len(), 2);
+    }
+
+    #[test]
+    fn an_answer_keeps_its_request_whatever_fails() {
+        let records = vec![
+            record(Side::Client, r#"{"id":1,"method":"a","params":{"x":1}}"#),
+            record(Side::Client, r#"{"id":2,"method":"b"}"#),
+            record(Side::Server, r#"{"id":2,"result":{}}"#),
+            // Its id was never asked with.
+            record(Side::Server, r#"{"id":"1","result":{"is":"bad"}}"#),
+            record(Side::Server, r#"{"id":1,"result":{"is":"bad"}}"#),
+        ];
+        let trace = Trace::new(Header::new("test 1", 0), records);
+        let fails =
+            |trace: &Trace| texts(trace).iter().any(|text| text.contains(r#""id":1,"result":{"is":"bad""#));
+        let shrunk = shrink(&trace, 1_000, fails);
+        assert_eq!(texts(&shrunk), [r#"{"id":1,"method":"a"}"#, r#"{"id":1,"result":{"is":"bad"}}"#]);
+        let is_odd = |trace: &Trace| texts(trace).iter().any(|text| text.contains(r#""id":"1""#));
+        assert_eq!(shrink(&trace, 1_000, is_odd).records.len(), 1);
     }
 
     #[test]

@@ -66,14 +66,17 @@ impl fmt::Display for Difference {
 }
 
 impl Difference {
-    /// Returns whether another difference is of the same kind: messages of the same kinds, and the same reason or the same member,
-    /// whatever the values.
+    /// Returns whether another difference has the same cause: messages of the same kinds, errors of the same code, the same reason
+    /// or the same member, and values of the same types, whatever they are.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         let kind = |difference: &Self| {
             let of = |text: &Option<String>| text.as_ref().map(|text| relation::kind(text));
             let reason = difference.reason.split(": recorded ").next().unwrap_or_default().to_owned();
-            (of(&difference.recorded), of(&difference.replayed), reason)
+            let path = reason.trim_matches('`').to_owned();
+            let type_in = |text: &Option<String>| relation::type_at(text.as_deref()?, &path);
+            let types = (type_in(&difference.recorded), type_in(&difference.replayed));
+            (of(&difference.recorded), of(&difference.replayed), reason, types)
         };
         kind(self) == kind(other)
     }

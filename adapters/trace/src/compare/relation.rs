@@ -1,19 +1,27 @@
 //! How two messages relate, and where they differ.
 
 use core::fmt::Write as _;
+use core::mem::{self, Discriminant};
 
 use mcp_proto::RawJson;
 
 use crate::message::Message;
 
-/// Returns what kind of message a text is: its method, or what it answers with, whatever its values.
-pub(crate) fn kind(text: &str) -> (Option<String>, [bool; 3]) {
+/// Returns what kind of message a text is: its method, or what it answers with and the code of an error, whatever its other values.
+pub(crate) fn kind(text: &str) -> (Option<String>, [bool; 3], Option<RawJson>) {
     let message = Message::parse(text.as_bytes());
     let has = |part: fn(&Message) -> bool| message.as_ref().is_some_and(part);
     (
         message.as_ref().and_then(|message| message.method.clone()),
         [has(|m| m.id.is_some()), has(|m| m.result.is_some()), has(|m| m.error.is_some())],
+        message.as_ref().and_then(|message| message.error.as_ref()?.member("code")),
     )
+}
+
+/// Returns the type of the value at a path in a message.
+pub(crate) fn type_at(text: &str, path: &str) -> Option<Discriminant<serde_json::Value>> {
+    let message = serde_json::from_str::<serde_json::Value>(text).ok()?;
+    message.pointer(path).map(mem::discriminant)
 }
 
 /// How two messages relate.
