@@ -1,6 +1,6 @@
 //! The `call` command: calls one tool.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 
 use clap::Args;
 use mcp_proto::EntryKind;
@@ -51,6 +51,7 @@ pub(crate) fn run(args: &CallArgs) -> Result<(), CommandFailure> {
         hint: &|client| request::alternatives(client, EntryKind::Tool, "tool", "name", tool),
     };
     let mismatch = RefCell::new(None);
+    let is_failure = Cell::new(false);
     let result = request::run(
         &args.request_args,
         Some(&args.answer_args),
@@ -63,6 +64,7 @@ pub(crate) fn run(args: &CallArgs) -> Result<(), CommandFailure> {
             let result = session.client.call_tool_raw(tool, &arguments, options, on_progress);
             let result = result.map_err(|error| schemas.explain(error))?;
             mismatch.replace(schemas.describe_mismatch(tool, &result));
+            is_failure.set(request::reports_failure(&result));
             Ok(result)
         },
         &command,
@@ -70,13 +72,10 @@ pub(crate) fn run(args: &CallArgs) -> Result<(), CommandFailure> {
     if let Some(mismatch) = mismatch.take() {
         session::print_note(&mismatch);
     }
-    let outcome = result.and_then(|result| {
-        // A tool failure makes the command fail too.
-        if result.is_failure() {
-            Err(CommandFailure::failed("the tool reports an error").after_result())
-        } else {
-            Ok(())
-        }
+    // A tool failure makes the command fail too.
+    let outcome = result.and_then(|()| match is_failure.get() {
+        true => Err(CommandFailure::failed("the tool reports an error").after_result()),
+        false => Ok(()),
     });
     outcome.map_err(|failure| match misplaced_hint(args) {
         Some(hint) => failure.add_hint(&hint),

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ReadArgs) -> Result<(), CommandFailure> {
     let start: request::StartRequest<'_> = &|session, options, on_progress| {
         Ok(session.client.request(ReadResourceParams::METHOD, &params, options, on_progress)?)
     };
-    request::run(&args.request_args, Some(&args.answer_args), start, &command).map(drop)
+    request::run(&args.request_args, Some(&args.answer_args), start, &command)
 }
 
 const HELP: &str = "\

@@ -15,7 +15,7 @@ use crate::failure::{CommandFailure, Exit};
 use crate::output::{MAX_NAMES_SHOWN, join_names, print, print_json};
 use crate::paint::Paint;
 use crate::progress::ProgressDisplay;
-use crate::session::ClientSession;
+use crate::session::{ClientSession, print_note};
 
 /// Properties of a command that sends one request.
 pub(crate) struct RequestCommand<'a, R: RequestParams> {
@@ -64,7 +64,7 @@ pub(crate) fn run<R: RequestParams>(
     answer_args: Option<&AnswerArgs>,
     start: StartRequest<'_>,
     command: &RequestCommand<'_, R>,
-) -> Result<R::Result, CommandFailure> {
+) -> Result<(), CommandFailure> {
     let mut session = ClientSession::open(&request_args.target, answer_args)?;
     session.failure_context.total_timeout = request_args.total;
     let mut options = CallOptions::new().with_progress();
@@ -83,15 +83,15 @@ pub(crate) fn run<R: RequestParams>(
             StartError::Command(failure) => failure,
         })
         .and_then(|result| {
-            let read = R::read(&result).map_err(|why| unreadable_result(command.noun, &why))?;
+            let read = read_result::<R>(command.noun, &result, request_args.json)?;
             if request_args.json {
                 print_result(command.noun, &result)?;
             }
             has_result = true;
-            if !request_args.json {
-                print(&(command.show)(&read, Paint::for_stdout()))?;
+            match read.filter(|_| !request_args.json) {
+                Some(read) => print(&(command.show)(&read, Paint::for_stdout())),
+                None => Ok(()),
             }
-            Ok(read)
         });
     let unanswered = session.unanswered.failure();
     // The result is printed before the server gets its time to end.
@@ -101,6 +101,34 @@ pub(crate) fn run<R: RequestParams>(
         None => outcome,
     };
     outcome.map_err(|failure| if has_result { failure.after_result() } else { failure })
+}
+
+/// Returns whether a result says that its tool has failed.
+pub(crate) fn reports_failure(result: &RawJson) -> bool {
+    result.member("isError").is_some_and(|value| value.as_str() == "true")
+}
+
+/// Reads a result. `None` for an object that is none, which `--json` shows nevertheless, as it came.
+///
+/// # Errors
+///
+/// Fails if it cannot be read, and is not shown either.
+pub(crate) fn read_result<R: RequestParams>(
+    noun: &str,
+    result: &RawJson,
+    is_json: bool,
+) -> Result<Option<R::Result>, CommandFailure> {
+    match R::read(result) {
+        Ok(read) => Ok(Some(read)),
+        Err(why) => {
+            let failure = unreadable_result(noun, &why);
+            if !(is_json && result.is_object()) {
+                return Err(failure);
+            }
+            print_note(&format!("{}; it is shown as it came", failure.message()));
+            Ok(None)
+        }
+    }
 }
 
 /// Prints a result as JSON.

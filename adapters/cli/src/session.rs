@@ -12,13 +12,10 @@ use std::time::Instant;
 use mcp_blocking::{ClientHandler, Error};
 use mcp_proto::client::{Config, Input, LogMessage, Peer, SubscriptionKey};
 use mcp_proto::http::HeadRecord;
-use mcp_proto::model::{
-    Extra, InputResponse, LoggingLevel, Task, TaskStatus, UI_EXTENSION, UiClientCapabilities,
-};
+use mcp_proto::model::{InputResponse, LoggingLevel, Task, TaskStatus, UI_EXTENSION, UiClientCapabilities};
 use mcp_proto::tap::TapRecord;
 use mcp_proto::{
-    CallError, CallKey, CallOptions, Change, Diagnostic, EntryKind, Era, Limits, Progress, RpcError,
-    UseError, VersionSet,
+    CallError, CallKey, Change, Diagnostic, EntryKind, Era, Limits, Progress, RpcError, UseError, VersionSet,
 };
 use mcp_std::process::{ShutdownReport, ShutdownStage, ShutdownTimeouts};
 
@@ -174,6 +171,7 @@ impl ClientSession {
             deviations: deviations.clone(),
             log_level: Arc::clone(&log_level),
             responder: responder.map(RefCell::new),
+            roots: roots.clone(),
             changes: changes.clone(),
             progress: progress.clone(),
         };
@@ -205,7 +203,8 @@ impl ClientSession {
         self.server.is_remote()
     }
 
-    /// Waits until a legacy server that asks for roots has them.
+    /// Waits until a legacy server that asks for roots has read them: until it has been silent for [`ROOTS_SILENCE`] since
+    /// it got them.
     ///
     /// It asks after the handshake, and may refuse what is outside of the roots that it knows. One that has not asked after
     /// [`ROOTS_TIMEOUT`] asks later or never. Modern servers ask within a call.
@@ -213,21 +212,14 @@ impl ClientSession {
         let Some(roots) = self.roots.as_ref().filter(|_| self.client.peer().era() == Era::Legacy) else {
             return;
         };
-        let until = Instant::now() + ROOTS_TIMEOUT;
-        while !roots.were_sent() {
-            let left = until.saturating_duration_since(Instant::now());
-            // The end of the connection is reported by the request itself.
-            if left.is_zero() || self.client.poll(left.min(ROOTS_POLL_INTERVAL)).is_err() {
-                return;
-            }
-        }
-        // Where callbacks have a thread of their own, the answer is on its way only now.
-        if self.client.poll(ROOTS_POLL_INTERVAL).is_err() {
-            return;
-        }
-        // The server answers this after it has read the roots. One without `ping` has had time as well.
-        let options = CallOptions::new().timeout(ROOTS_TIMEOUT);
-        let _ = self.client.request("ping", &Extra::new(), &options, &mut |_| {});
+        let begun = Instant::now();
+        // The answer to a request would prove nothing: many servers answer others while they read the roots.
+        let is_settled = || match roots.silence() {
+            None => begun.elapsed() >= ROOTS_TIMEOUT,
+            Some(silence) => silence >= ROOTS_SILENCE || begun.elapsed() >= 2 * ROOTS_TIMEOUT,
+        };
+        // The end of the connection is reported by the request itself.
+        while !is_settled() && self.client.poll(ROOTS_POLL_INTERVAL).is_ok() {}
     }
 
     /// Creates a failure from an error of the client.
@@ -355,8 +347,18 @@ struct SessionHandler {
     /// Lowest level of log messages that are shown.
     log_level: Arc<Mutex<Option<LoggingLevel>>>,
     responder: Option<RefCell<InputResponder>>,
+    roots: Option<OfferedRoots>,
     changes: ReceivedChanges,
     progress: SharedProgress,
+}
+
+impl SessionHandler {
+    /// Notes that the server is not silent.
+    fn heard(&self) {
+        if let Some(roots) = &self.roots {
+            roots.heard(false);
+        }
+    }
 }
 
 impl ClientHandler for SessionHandler {
@@ -368,6 +370,7 @@ impl ClientHandler for SessionHandler {
     }
 
     fn changed(&self, change: &Change) {
+        self.heard();
         self.changes.add(ChangeEvent::Changed(change.clone()));
     }
 
@@ -388,6 +391,7 @@ impl ClientHandler for SessionHandler {
     }
 
     fn log(&self, log: &LogMessage) {
+        self.heard();
         // Legacy servers may send any level; an unknown one counts as the most severe.
         let minimum = self.log_level.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if minimum.is_some_and(|minimum| {
@@ -398,6 +402,7 @@ impl ClientHandler for SessionHandler {
     }
 
     fn diagnostic(&self, diagnostic: &Diagnostic) {
+        self.heard();
         match diagnostic {
             Diagnostic::Noise { line, length } => {
                 let more = if line.len() < *length { " …" } else { "" };
@@ -486,6 +491,8 @@ const MAX_OMISSIONS: usize = 10_000;
 pub(crate) const NO_FURTHER_NOTES: &str = "further notes of this kind are not shown";
 /// Time in which a legacy server asks for roots after the handshake.
 const ROOTS_TIMEOUT: Duration = Duration::from_secs(1);
+/// Silence after which a server counts as having read the roots.
+const ROOTS_SILENCE: Duration = Duration::from_millis(300);
 const ROOTS_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum number of notes about noise.
 const MAX_NOISE_LINES: u32 = 3;

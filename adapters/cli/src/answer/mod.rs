@@ -9,18 +9,20 @@ mod terminal;
 mod url;
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
 use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use clap::Args;
 use mcp_proto::client::Input;
-use mcp_proto::model::{InputRequest, InputResponse, ListRootsResult};
+use mcp_proto::model::{ElicitParams, ElicitUrlParams, InputRequest, InputResponse, ListRootsResult};
 use mcp_proto::rpc::code;
 use mcp_proto::{Capabilities, Capability, RpcError};
 
 use crate::failure::{CommandFailure, Exit};
 use crate::screen;
+use crate::session::print_note;
 use dialogue::{Dialogue, DialogueOutcome};
 use preset::{PresetAnswer, PresetAnswers, PresetLookup};
 use terminal::{Console, Terminal};
@@ -96,14 +98,21 @@ impl UnansweredInputs {
     }
 }
 
-/// Roots that are offered, shared between the handler and the command that waits until the server has them.
+/// Roots that are offered, shared between the handler and the command that waits until the server has them: when the server
+/// got them, or was last heard of after that.
 #[derive(Clone, Default)]
-pub(crate) struct OfferedRoots(Arc<AtomicBool>);
+pub(crate) struct OfferedRoots(Arc<Mutex<Option<Instant>>>);
 
 impl OfferedRoots {
-    /// Returns whether the server has asked for the roots and got them.
-    pub(crate) fn were_sent(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+    /// Returns how long the server has been silent since it got the roots; `None` if it has not asked for them.
+    pub(crate) fn silence(&self) -> Option<Duration> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).map(|heard| heard.elapsed())
+    }
+
+    /// Notes that the server was heard of, `is_sent` being whether it gets the roots now.
+    pub(crate) fn heard(&self, is_sent: bool) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = (is_sent || last.is_some()).then(Instant::now);
     }
 }
 
@@ -184,10 +193,8 @@ impl InputResponder {
     #[expect(deprecated, reason = "supported until its removal")]
     pub(crate) fn answer(&mut self, input: &Input) -> Result<InputResponse<'static>, RpcError> {
         let request = &*input.request;
-        if matches!(request, InputRequest::ListRoots(_)) {
-            // Whatever the answer is: the server need not be waited for any longer.
-            self.offered_roots.0.store(true, Ordering::Release);
-        }
+        // Whatever the answer is: the server need not ask again.
+        self.offered_roots.heard(matches!(request, InputRequest::ListRoots(_)));
         self.request_count += 1;
         if self.request_count > MAX_INPUT_REQUESTS {
             self.unanswered.record(format!("the server sent more than {MAX_INPUT_REQUESTS} input requests"));
@@ -197,7 +204,12 @@ impl InputResponder {
             return Ok(roots.clone().into());
         }
         match self.presets.choose(input.key.as_deref(), request) {
-            PresetLookup::Answer(answer) => return answer.map(|answer| *answer).ok_or_else(rejected_error),
+            PresetLookup::Answer(answer) => {
+                if let InputRequest::Elicit(ElicitParams::Url(page)) = request {
+                    show_page(page);
+                }
+                return answer.map(|answer| *answer).ok_or_else(rejected_error);
+            }
             PresetLookup::Mismatch(why) => {
                 self.unanswered.record(format!("{}; {why}", describe_input(input)));
                 return Err(unanswered_error());
@@ -220,6 +232,14 @@ impl InputResponder {
         };
         self.unanswered.record(format!("{}; {why}", describe_input(input)));
         Err(unanswered_error())
+    }
+}
+
+/// Shows the page that a preset answer agrees to, before the server has the answer (ELIC-024, ELIC-038).
+fn show_page(page: &ElicitUrlParams) {
+    print_note(&format!("the server asks you to open {} ({})", page.url, page.message));
+    for warning in url::warnings(&page.url) {
+        print_note(warning);
     }
 }
 

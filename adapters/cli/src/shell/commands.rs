@@ -358,25 +358,25 @@ impl<'a> Shell<'a> {
         let options = self.options();
         let started = self.session()?.client.start(R::METHOD, params, &options);
         let result = self.wait(started, hint)?;
-        self.finish::<R>(of, result, show).map(drop)
+        self.finish::<R>(of, result, show)
     }
 
-    /// Prints and keeps a result. Returns it decoded.
+    /// Prints and keeps a result.
     fn finish<R: RequestParams>(
         &mut self,
         of: &Naming<'_>,
         result: RawJson,
         show: fn(&R::Result, Paint) -> String,
-    ) -> Result<R::Result, CommandFailure> {
-        let read = R::read(&result);
-        let read = read.map_err(|why| request::unreadable_result(of.noun, &why))?;
-        if self.args.request_args.json {
+    ) -> Result<(), CommandFailure> {
+        let is_json = self.args.request_args.json;
+        let read = request::read_result::<R>(of.noun, &result, is_json)?;
+        if is_json {
             request::print_result(of.noun, &result)?;
         }
         let paint = Paint::for_stdout();
-        let shown = show(&read, paint);
+        let shown = read.as_ref().filter(|_| !is_json).map(|read| show(read, paint));
         let label = self.kept.keep(of.name, &of.of, result);
-        if !self.args.request_args.json {
+        if let Some(shown) = shown {
             print(&shown)?;
         }
         match label {
@@ -388,7 +388,7 @@ impl<'a> Shell<'a> {
                 session::print_note("the result is not kept: the results with names fill the room for all")
             }
         }
-        Ok(read)
+        Ok(())
     }
 
     fn call(&mut self, name: Option<&str>, tool: &str, words: &[String]) -> Result<(), CommandFailure> {
@@ -437,11 +437,12 @@ impl<'a> Shell<'a> {
         let result = self.wait(started, hint)?;
         let mismatch = schemas.describe_mismatch(&tool, &result);
         let naming = Naming { name, noun: "a tool", of: format!("call {tool}") };
-        let read = self.finish::<CallToolParams<'_>>(&naming, result, results::format_tool_result)?;
+        let is_failure = request::reports_failure(&result);
+        self.finish::<CallToolParams<'_>>(&naming, result, results::format_tool_result)?;
         if let Some(mismatch) = mismatch {
             session::print_note(&mismatch);
         }
-        if read.is_failure() {
+        if is_failure {
             return Err(CommandFailure::failed("the tool reports an error").after_result());
         }
         Ok(())

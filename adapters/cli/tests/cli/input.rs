@@ -80,6 +80,8 @@ fn url_elicitation_is_accepted_or_declined_by_a_word() {
         // Only one revision notifies the client when the elicitation is complete.
         assert_eq!(done.stderr.contains("is complete (`harbour-sign-in`)"), era == "legacy", "{done}");
         assert_eq!(page("elicit=decline").stdout, "User response: action=decline\n");
+        // Nobody agrees to a page without seeing which.
+        done.assert_stderr(&["the server asks you to open http"]);
     }
 }
 

@@ -48,6 +48,23 @@ fn schemas() -> Vec<(String, Vec<String>)> {
     listed.as_array().expect("a list").iter().map(entry).collect()
 }
 
+#[test]
+fn result_without_content_is_printed_as_it_came_with_a_note() {
+    for (result, code) in
+        [(json!({"structuredContent": {"x": 1}}), 0), (json!({"isError": true, "why": 5}), 1)]
+    {
+        let server = ShellServer::legacy().with_result("tools/call", &result);
+        let done = server.probe(&["call", "add", "--json"]).assert_code(code);
+        assert_eq!(done.json(), result, "{done}");
+        done.assert_stderr(&["the answer is not a result of a tool", "it is shown as it came"]);
+        // Without `--json` there is nothing to show.
+        server
+            .probe(&["call", "add"])
+            .assert_code(1)
+            .assert_stderr(&["the answer is not a result of a tool"]);
+    }
+}
+
 /// Output of a command on the server with everything.
 struct Case<'a> {
     schema: &'a str,

@@ -28,6 +28,22 @@ fn call(script: &str, more: &[&str]) -> ProbeOutput {
     probe(&[&["call", "x", "--era", "legacy"], more, &["--", "sh", "-c", script, PROBE]].concat())
 }
 
+/// Returns a server that reads the roots in the background, and answers other requests meanwhile.
+fn server_that_reads_later() -> String {
+    let script = server(r#"f=$(mktemp); echo '{"jsonrpc":"2.0","id":"r","method":"roots/list"}'"#);
+    let script = script.replace("sleep 0.2; has=some", "(sleep 0.1; echo some >\"$f\") &");
+    script.replace("*tools/call*) ", "*tools/call*) has=$(cat \"$f\"); rm \"$f\"; ")
+}
+
+// covers: ROOT-002
+#[test]
+fn call_waits_for_a_server_that_answers_others_while_it_reads_the_roots() {
+    for runtime in ["blocking", "threads", "smol", "tokio"] {
+        let done = call(&server_that_reads_later(), &["--root", "/tmp", "--runtime", runtime]).assert_ok();
+        assert_eq!(done.stdout, "roots: some\n", "{done}");
+    }
+}
+
 // covers: ROOT-002
 #[test]
 fn call_waits_until_a_server_that_asks_for_roots_has_them() {
