@@ -300,6 +300,7 @@ impl GatewayLoop {
                 while !self.front.downstream.is_congested() {
                     let event = self.slots.0.get_mut(&index).and_then(UpstreamSlot::poll_event);
                     let Some(event) = event else { break };
+                    self.front.part_progress(&event);
                     self.with_gateway(|gateway, engines| gateway.handle_client_event(engines, index, event));
                     moved = true;
                 }

@@ -46,6 +46,11 @@ pub(crate) trait Downstream {
     /// Sets the input schema of a tool, which names the arguments that clients repeat in header fields.
     fn set_tool_schema(&mut self, name: &str, schema: &RawJson);
 
+    /// Returns whether messages follow each other on byte streams, so that a client may read several at once.
+    fn is_stream(&self) -> bool {
+        true
+    }
+
     /// Flushes bytes that were not written yet.
     ///
     /// # Errors

@@ -1,13 +1,15 @@
 //! The clients of a proxy with its loop: notes about them, the trace, and the signal that ends it.
 
 use mcp_proto::server::{Config, Event};
-use mcp_proto::{Diagnostic, Limits};
+use mcp_proto::{Diagnostic, Limits, client};
 use mcp_proto_proxy::{SearchSize, server_limits};
 use mcp_std::poll::WaitRequest;
 use mcp_std::process::terminate_all;
 
 use super::downstream::Downstream;
 use core::time::Duration;
+use std::thread;
+use std::time::Instant;
 
 use crate::args::ProxyArgs;
 use crate::endpoint::refusals::RefusalNotes;
@@ -30,6 +32,8 @@ pub(crate) struct Front {
     /// What search saves, as a note has told.
     search_size: Option<SearchSize>,
     trace: bool,
+    /// When progress came that no result has followed yet.
+    progress_at: Option<Instant>,
     paint: Paint,
     /// Reports that the process should end.
     stop_signal: StopSignal,
@@ -52,6 +56,7 @@ impl Front {
             omission_notes: OmissionNotes::default(),
             search_size: None,
             trace: args.trace,
+            progress_at: None,
             paint: Paint::for_stderr(),
             stop_signal,
             is_shutting_down: false,
@@ -107,6 +112,24 @@ impl Front {
         }
     }
 
+    /// Lets a client on a byte stream read progress before the result that follows it.
+    ///
+    /// The TypeScript SDK 1.x loses progress that it reads together with the result of its call.
+    pub(crate) fn part_progress(&mut self, event: &client::Event) {
+        match event {
+            client::Event::Progress { .. } if self.downstream.is_stream() => {
+                self.progress_at = Some(Instant::now());
+            }
+            client::Event::Done { .. } => {
+                if let Some(at) = self.progress_at.take() {
+                    self.downstream.write();
+                    thread::sleep(PROGRESS_GAP.saturating_sub(at.elapsed()));
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Prints notes about entries that a relay left out.
     pub(crate) fn note_omissions(&mut self, diagnostics: &[Diagnostic]) {
         for diagnostic in diagnostics {
@@ -158,6 +181,9 @@ impl Front {
         error.map_or(Ok(()), |error| Err(CommandFailure::failed(format!("the {command} stopped: {error}"))))
     }
 }
+
+/// Time between progress and the result that follows it: enough for a client to read the one before the other.
+const PROGRESS_GAP: Duration = Duration::from_millis(20);
 
 /// Returns the limits of the side that faces the clients.
 pub(crate) fn front_limits(args: &ProxyArgs) -> Limits {

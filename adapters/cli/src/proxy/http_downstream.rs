@@ -289,6 +289,10 @@ impl Downstream for HttpDownstream {
         self.shutdown_deadline = Some(now + grace);
     }
 
+    fn is_stream(&self) -> bool {
+        false
+    }
+
     fn is_finished(&self) -> bool {
         self.error.is_some() || self.connections.is_over()
     }

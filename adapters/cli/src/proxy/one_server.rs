@@ -183,6 +183,7 @@ impl Bridge {
             }
             while !self.front.downstream.is_congested() {
                 let Some(event) = self.upstream.poll_event() else { break };
+                self.front.part_progress(&event);
                 self.with_relay(|relay, engines| relay.handle_client_event(engines, event));
                 moved = true;
             }

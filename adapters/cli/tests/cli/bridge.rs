@@ -47,6 +47,47 @@ pub(crate) fn assert_all_features(ask: &dyn Fn(&[&str]) -> ProbeOutput, client: 
     ask(&[&["call", "fail"], &era[..]].concat()).assert_code(1);
 }
 
+/// Clients of the TypeScript SDK 1.x lose progress that they read together with the result.
+#[test]
+fn result_is_written_later_than_the_progress_before_it() {
+    let welcome = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#;
+    // Progress and the result in one write.
+    let script = r#"while read -r line; do id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/'); case $line in
+        *'"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":WELCOME}\n' "$id";;
+        *discover*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id";;
+        *tools/call*) t=$(printf %s "$line" | sed 's/.*"progressToken":\([^,}]*\).*/\1/')
+            p='{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%s}}\n'
+            printf "$p$p"'{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}\n' "$t" 1 "$t" 2 "$id";;
+        esac; done"#;
+    let mut bridge = probe_command()
+        .args(["bridge", "--era", "legacy", "--", "sh", "-c", &script.replace("WELCOME", welcome)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    let (mut input, mut output) = (bridge.stdin.take().expect("piped"), bridge.stdout.take().expect("piped"));
+    let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    let mut chunk = vec![0; 1 << 16];
+    writeln!(input, "{hello}").expect("a bridge");
+    let _ = output.read(&mut chunk).expect("an answer");
+    writeln!(input, r#"{{"jsonrpc":"2.0","method":"notifications/initialized"}}"#).expect("a bridge");
+    for id in 1..=5 {
+        let params = format!(r#"{{"name":"a","arguments":{{}},"_meta":{{"progressToken":{id}}}}}"#);
+        writeln!(input, r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#)
+            .expect("a bridge");
+        let mut read = String::new();
+        while !read.contains("\"progress\":2") {
+            let n = output.read(&mut chunk).expect("progress");
+            read.push_str(&String::from_utf8_lossy(&chunk[..n]));
+        }
+        assert!(!read.contains("\"result\""), "{read}");
+        let n = output.read(&mut chunk).expect("a result");
+        assert!(String::from_utf8_lossy(&chunk[..n]).contains("\"result\""));
+    }
+    drop(input);
+    bridge.wait().expect("an end");
+}
+
 #[test]
 fn bridge_connects_stdio_client_to_http_server() {
     for server in ERAS {
