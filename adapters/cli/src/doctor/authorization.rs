@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::http::{self, Reply};
 use super::quote::{clip, shell_word};
 use super::report::{Diagnosis, Finding, Passed};
-use super::status::shown;
+use super::status::{excerpt, shown};
 use super::{DoctorArgs, clock};
 use crate::authorization::{self, ProbeStore};
 use crate::document::{covers, fetch_first, fetch_resource_metadata, is_safe};
@@ -33,7 +33,9 @@ pub(super) fn diagnose(
     let mut server = Server::from_args(&args.server)?;
     let has_credential = matches!(&server, Server::Remote(remote) if remote.has_credential());
     let Some(challenge) = reply.head.bearer_challenge() else {
-        let outcome = explain_other_scheme(reply, has_credential);
+        // A key may travel in any field.
+        let has_key = matches!(&server, Server::Remote(remote) if !remote.to_fields().is_empty());
+        let outcome = explain_other_scheme(reply, has_key);
         diagnosis.check("token", Err(outcome))?;
         return Ok(None);
     };
@@ -70,8 +72,15 @@ fn explain_other_scheme(reply: &Reply, has_credential: bool) -> Finding {
         true => "the server refuses the credential",
         false => "the server asks for a credential",
     };
-    let fix = "send what its documentation names, for example --header \"X-Api-Key: env:API_KEY\" or --bearer env:TOKEN";
-    Finding::new(format!("{what} with the status {}", reply.head.status), why, fix)
+    let fix = match has_credential {
+        true => {
+            "compare the key with the one that the server gave out, and the field with its documentation: the key may have expired"
+        }
+        false => {
+            "send what its documentation names, for example --header \"X-Api-Key: env:API_KEY\" or --bearer env:TOKEN"
+        }
+    };
+    Finding::new(format!("{what} with the status {}{}", reply.head.status, excerpt(reply)), why, fix)
         .with_exit(Exit::Unauthorized)
 }
 

@@ -1,6 +1,7 @@
 //! The steps of a server that is started, or reached at a socket: from the program to its first answer.
 
 use core::time::Duration;
+use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{ErrorKind, Read as _};
@@ -232,7 +233,7 @@ fn check_running(
     };
     let what = format!("{name} ends{ended} before it answers");
     let stderr = child.stderr_tail();
-    if let Some(finding) = explain_stderr(&what, &stderr) {
+    if let Some(finding) = explain_stderr(program, &what, &stderr) {
         return Err(finding);
     }
     let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
@@ -261,17 +262,34 @@ fn explain_silence(program: &ServerProgram, name: &str, stderr: &str) -> Option<
     if let Some(address) = stderr.lines().find_map(http_address) {
         return Some(http_server(name, address));
     }
-    explain_stderr(&format!("{name} does not answer"), stderr)
+    explain_stderr(program, &format!("{name} does not answer"), stderr)
 }
 
 /// Explains a failure by words on stderr that have a known cause.
-fn explain_stderr(what: &str, stderr: &str) -> Option<Finding> {
+fn explain_stderr(program: &ServerProgram, what: &str, stderr: &str) -> Option<Finding> {
+    if let Some(name) = withheld_variable(program, stderr) {
+        let why = format!(
+            "it speaks of {name}, which is set here and not passed on: a server gets only PATH, HOME and similar variables"
+        );
+        let fix = format!("pass it on with --env {name}, or set it in `env` of the configuration file");
+        return Some(Finding::new(what, why, fix));
+    }
     let (line, (_, why, fix)) = stderr.lines().rev().find_map(|line| {
         let lower = line.to_lowercase();
         let known = CAUSES.iter().find(|(words, ..)| words.iter().any(|word| lower.contains(word)))?;
         Some((line, known))
     })?;
     Some(Finding::new(what, format!("{why}: {:?}", clip(line.trim())), *fix))
+}
+
+/// Returns the first variable in a text that this process has and the program does not get.
+fn withheld_variable<'t>(program: &ServerProgram, text: &'t str) -> Option<&'t str> {
+    let given = program.program(StderrChoice::Null).environment();
+    let words = text.split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
+    let is_set = |word: &str| env::var_os(word).is_some_and(|value| !value.is_empty());
+    words
+        .filter(|word| word.contains('_') && is_set(word))
+        .find(|word| given.iter().all(|(name, _)| name != word))
 }
 
 /// Returns whether the command runs a container whose stdin is closed.
@@ -343,6 +361,11 @@ const CAUSES: &[(&[&str], &str, &str)] = &[
         "end the other process, or give the server another port",
     ),
     (
+        &["cannot import name", "no module named 'mcp.", "does not provide an export", "path_not_exported"],
+        "it imports what the installed version of a package, often of its MCP SDK, does not have any more",
+        "pin the version that the server was written for: `uvx --with 'mcp<2' SERVER`, `npm install @modelcontextprotocol/sdk@1`",
+    ),
+    (
         &["no module named", "modulenotfounderror"],
         "a Python module is missing in the environment that runs it",
         "install the package there, or start the server by the Python of its own environment (`uv run`, `.venv/bin/python`)",
@@ -366,6 +389,11 @@ const CAUSES: &[(&[&str], &str, &str)] = &[
         &["enotfound", "eai_again", "etimedout", "econnrefused", "network is unreachable", "name resolution"],
         "it needs the network and does not reach it",
         "check the network and the proxy; variables such as HTTPS_PROXY are passed on only by --env HTTPS_PROXY",
+    ),
+    (
+        &["invalid api key", "incorrect api key", "invalid_api_key", "401 unauthorized", "403 forbidden"],
+        "the service behind it refuses the key that it has",
+        "compare the key with that of the service: it may have expired, or belong to another account",
     ),
     (
         &[

@@ -213,6 +213,13 @@ pub(super) fn check_content(reply: &Reply, timeout: Duration) -> Result<Passed, 
     let is_stream = head.has_media_type(EVENT_STREAM);
     let failed = |what: String, why: &str, fix: &str| Err(Finding::new(what, why, fix));
     if let Some(message) = &reply.message {
+        if !is_answer(message) && message["id"].is_null() {
+            return failed(
+                "the response is an error that belongs to no request".into(),
+                &format!("it has no id: {}", clip(&message["error"].to_string())),
+                "the error says what the server did not understand; it reads the body as one JSON-RPC message in UTF-8",
+            );
+        }
         if !is_answer(message) && head.is_success() {
             return failed(
                 "the response belongs to another request".into(),
@@ -326,7 +333,7 @@ pub(super) fn shown(url: &Url) -> String {
 }
 
 /// Returns the beginning of a body of text, for the end of a sentence.
-fn excerpt(reply: &Reply) -> String {
+pub(super) fn excerpt(reply: &Reply) -> String {
     let text = String::from_utf8_lossy(&reply.body);
     let text = text.trim();
     match text.is_empty() || reply.head.has_media_type("text/html") {

@@ -110,6 +110,22 @@ fn program_that_ends_is_told_by_what_it_leaves_on_stderr() {
             "echo \"ModuleNotFoundError: No module named 'mcp'\" >&2; exit 1",
         ),
         (
+            ("old SDK", 3, "start", &["does not have any more", "FastMCP"]),
+            "echo \"ImportError: cannot import name 'FastMCP' from 'mcp.server'\" >&2; exit 1",
+        ),
+        (
+            ("moved module", 3, "start", &["does not have any more"]),
+            "echo \"ModuleNotFoundError: No module named 'mcp.server.fastmcp'\" >&2; exit 1",
+        ),
+        (
+            ("old export", 3, "start", &["does not have any more"]),
+            "echo \"SyntaxError: The requested module 'x' does not provide an export named 'McpServer'\" >&2; exit 1",
+        ),
+        (
+            ("refused key", 3, "start", &["refuses the key that it has"]),
+            "echo 'openai: Incorrect API key provided' >&2; exit 1",
+        ),
+        (
             ("node", 3, "start", &["JavaScript module"]),
             "echo 'Error: Cannot find module /dist/index.js' >&2; exit 1",
         ),
@@ -193,6 +209,22 @@ fn output_that_is_no_answer_is_told_by_its_form() {
             scope.spawn(|| assert_broken(*row, &[&BRIEF[..], &["--", "sh", "-c", script]].concat(), &[]));
         }
     });
+}
+
+#[test]
+fn variable_that_is_withheld_from_a_server_is_named() {
+    let script = "test -n \"$WEATHER_TOKEN\" || { echo \"KeyError: 'WEATHER_TOKEN'\" >&2; exit 1; }; cat >&2";
+    let args = [&BRIEF[..], &["--", "sh", "-c", script]].concat();
+    let set = [("WEATHER_TOKEN", "x7")];
+    let words = ["WEATHER_TOKEN, which is set here and not passed on"];
+    let report = assert_broken(("withheld", 3, "start", &words), &args, &set);
+    let fix = report["failure"]["fix"].as_str().unwrap_or_default();
+    assert!(fix.contains("--env WEATHER_TOKEN"), "{report}");
+    // Where it is not set either, nothing is known of it.
+    assert_broken(("unset", 3, "start", &["KeyError: 'WEATHER_TOKEN'"]), &args, &[]);
+    // The remedy is tried.
+    let args = [&BRIEF[..], &["--env", "WEATHER_TOKEN", "--", "sh", "-c", script]].concat();
+    assert_broken(("passed on", 4, "output", &["does not answer"]), &args, &set);
 }
 
 #[test]
