@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::args;
 use crate::authorization;
+use crate::doctor::tls;
 use crate::escape;
 use crate::features::FULL_HINT;
 use crate::output;
@@ -406,7 +407,7 @@ impl CommandFailure {
                 Some(BEARER_HINT.into())
             }
             Fault::Http(error) if matches!(**error, HttpError::Unreachable { .. }) => {
-                Some(UNREACHABLE_HINT.into())
+                Some(unreachable_hint(&error.to_string()).into())
             }
             _ if closed.url.is_some() => {
                 Some("is this the full URL of an MCP server, including its path? --trace shows its responses".into())
@@ -553,6 +554,11 @@ pub(crate) fn format_seconds(time: Duration) -> String {
 
 /// Hint for a server that speaks only revisions with a handshake, or may do so.
 const LEGACY_HINT: &str = "leave --era and --protocol-version out, or use --era legacy";
+/// Returns the hint for a server that no connection reaches, for this reason.
+pub(crate) fn unreachable_hint(reason: &str) -> &'static str {
+    tls::cause(reason).map_or(UNREACHABLE_HINT, |(_, fix)| fix)
+}
+
 /// Hint for a server that no connection reaches.
 pub(crate) const UNREACHABLE_HINT: &str = "is the server running, and is this its host and port?";
 /// Hint for a request that was refused for want of authorization, although no authorizer was to answer that.

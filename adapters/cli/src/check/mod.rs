@@ -41,7 +41,9 @@ use mcp_std::io::StreamAddress;
 use mcp_std::process::ShutdownStage;
 
 use crate::exchange::HttpTarget;
-use crate::failure::{BEARER_HINT, CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds};
+use crate::failure::{
+    BEARER_HINT, CommandFailure, Exit, FailureContext, UNREACHABLE_HINT, format_seconds, unreachable_hint,
+};
 use crate::output::{print, print_value};
 use crate::paint::Paint;
 use crate::server::Server;
@@ -149,7 +151,7 @@ fn resolve_target(args: &CheckArgs, mut server: Server) -> Result<ServerTarget, 
     let target = HttpTarget::resolve(url, remote.to_fields(), args.connect_timeout);
     target.map(ServerTarget::Http).map_err(|error| {
         CommandFailure::new(Exit::Connection, format!("no connection to {shown}: {error}"))
-            .with_hint(UNREACHABLE_HINT)
+            .with_hint(unreachable_hint(&error.to_string()))
     })
 }
 

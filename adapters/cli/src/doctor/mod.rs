@@ -11,6 +11,7 @@ mod quote;
 mod report;
 mod session;
 mod status;
+pub(crate) mod tls;
 
 use core::time::Duration;
 

@@ -10,6 +10,7 @@ use mcp_std::http_client::{HttpClient, HttpFailure};
 use mcp_std::sync::{Budget, Ended};
 
 use super::report::{Finding, Passed};
+use super::tls;
 use crate::exchange::HttpTarget;
 use crate::failure::Exit;
 
@@ -137,53 +138,19 @@ pub(super) fn negotiate_tls(target: &HttpTarget, timeout: Duration) -> Result<Pa
     }
 }
 
-/// Explains a failed handshake by the text of its error, which names the problem of the certificate.
+/// Explains a failed handshake.
 fn explain_tls(host: &str, error: &io::Error) -> Finding {
     let text = error.to_string();
-    let is = |words: &str| text.contains(words);
-    let (why, fix) = if is("does not speak TLS") {
-        (
-            "plain HTTP is spoken at this port",
-            "write http:// in the URL, or the port that has TLS (often 443)",
-        )
-    } else if is("has expired") {
-        (
-            "the certificate has expired",
-            "renew the certificate at the server; if it is new, correct the clock of this machine",
-        )
-    } else if is("not valid yet") || is("not valid before") {
-        ("the certificate is not valid yet", "correct the clock of this machine, or wait")
-    } else if is("not for ") || is("another name") {
-        (
-            "the certificate belongs to another name",
-            "use a name that the certificate is for, or get one for this name",
-        )
-    } else if is("issuer is not among the root certificates") {
-        (
-            "the certificate is self-signed, or of an authority that this machine does not trust, or an intermediate one is missing",
-            "name the root certificate in SSL_CERT_FILE, or let the server send its whole chain",
-        )
-    } else if is("no root certificates") {
-        (
-            "this machine has no root certificates",
-            "install the package `ca-certificates`, or name a file in SSL_CERT_FILE",
-        )
-    } else if is("with the alert") || is("does not speak HTTP/1.1") {
-        (
-            "the server ended the handshake: it wants another version of TLS, a certificate of the client, or another host name",
-            "read its log, and compare the host name with those that the server is configured for",
-        )
-    } else if error.kind() == ErrorKind::TimedOut {
-        (
+    let (why, fix) = tls::cause(&text).unwrap_or(match error.kind() {
+        ErrorKind::TimedOut => (
             "the server accepts the connection and says nothing",
             "is it a server with TLS? Compare the port, and http with https",
-        )
-    } else {
-        (
+        ),
+        _ => (
             "the connection broke in the handshake",
             "compare the port, and http with https; a firewall may cut TLS off",
-        )
-    };
+        ),
+    });
     Finding::new(format!("TLS with {host} failed: {}", text.trim_start_matches("TLS failed: ")), why, fix)
 }
 

@@ -84,7 +84,11 @@ fn failed_tls_is_told_by_the_problem_of_the_certificate() {
     let [key, root] = ["key", "root"].map(|name| format!("{CERTIFICATES}/{name}.pem"));
     let trusts = [("SSL_CERT_FILE", &*root)];
     for (name, words) in [
-        ("unknown", "self-signed, or of an authority that this machine does not trust"),
+        ("unknown", "a private authority issued it"),
+        ("chain", "an authority that this machine does not trust"),
+        ("cut", "an intermediate one is missing"),
+        ("own", "the certificate was made by hand"),
+        ("own_leaf", "the certificate was made by hand"),
         ("expired", "the certificate has expired"),
         ("other", "the certificate belongs to another name"),
     ] {
@@ -176,6 +180,14 @@ fn response_that_is_no_answer_is_told_by_its_form() {
         (
             ("id", 3, "content", &["belongs to another request"]),
             typed("200 OK", "application/json", &ANSWER.replace("\"id\":1", "\"id\":\"1\"")),
+        ),
+        (
+            ("no id", 3, "content", &["an error that belongs to no request", "Parse error"]),
+            typed(
+                "400 x",
+                "application/json",
+                r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"}}"#,
+            ),
         ),
         (("202", 3, "content", &["202", "not answered"]), response("202 x", "", "")),
         (("406", 3, "content", &["406"]), response("406 x", "", "")),
@@ -310,6 +322,23 @@ fn refused_token_is_told_by_its_cause() {
         let report = assert_broken(row, &["--bearer", token, &format!("{origin}/mcp")], &[]);
         assert!(!report.to_string().contains(token), "{report}");
     }
+}
+
+#[test]
+fn key_that_is_refused_and_one_that_is_missing_are_told_apart_by_what_the_server_says() {
+    let origin = serve(|_, fields| match fields.contains("x-key: ") {
+        true => typed("401 x", "application/json", r#"{"error":"key revoked in March"}"#),
+        false => typed("401 x", "application/json", r#"{"error":"no key given"}"#),
+    });
+    let url = format!("{origin}/mcp");
+    let missing = ("missing", 6, "token", &["asks for a credential", "no key given"][..]);
+    assert_broken(missing, &[&url], &[]);
+    let refused = ("refused", 6, "token", &["refuses the credential", "key revoked in March"][..]);
+    let report = assert_broken(refused, &["--header", "X-Key: abc", &url], &[]);
+    assert!(
+        report["failure"]["fix"].as_str().is_some_and(|fix| fix.starts_with("compare the key")),
+        "{report}"
+    );
 }
 
 #[test]

@@ -59,6 +59,39 @@ fn call_and_check_work_over_tls() {
 }
 
 #[test]
+fn certificate_of_openssl_is_explained_and_accepted_once_it_is_trusted_itself() {
+    let [root, own, again, other, expired, key] =
+        ["root", "own", "own_again", "own_other", "own_expired", "key"]
+            .map(|name| format!("{CERTIFICATES}/{name}.pem"));
+    let serving = ServingProcess::new(&["--tls-cert", &own, "--tls-key", &key]);
+    let url = serving.url.replace("127.0.0.1", "localhost");
+    // The root of others, and another certificate with the same key and names.
+    for file in [&root, &again] {
+        for command in
+            [&["ping"][..], &["call", "echo"], &["check"], &["doctor"], &["inspect", "--runtime", "tokio"]]
+        {
+            let done = run(&[command, &[&url]].concat(), &[("SSL_CERT_FILE", file)]).assert_code(3);
+            let all = format!("{}{}", done.stdout, done.stderr);
+            for words in ["openssl req -x509", "name its file in SSL_CERT_FILE"] {
+                assert!(all.contains(words), "{command:?} {all}");
+            }
+            assert!(!all.contains("CaUsed") && !all.contains("firewall"), "{all}");
+        }
+    }
+    for command in ["ping", "doctor"] {
+        run(&[command, &url], &[("SSL_CERT_FILE", &own)]).assert_code(0);
+    }
+    // It is trusted for its names and its time.
+    for (file, words) in
+        [(&other, &["not for localhost", "use a name"][..]), (&expired, &["it has expired", "renew"])]
+    {
+        let serving = ServingProcess::new(&["--tls-cert", file, "--tls-key", &key]);
+        let url = serving.url.replace("127.0.0.1", "localhost");
+        run(&["ping", &url], &[("SSL_CERT_FILE", file)]).assert_code(3).assert_stderr(words);
+    }
+}
+
+#[test]
 fn all_runtimes_and_the_bridge_serve_over_tls() {
     let [chain, key, root] = ["server", "key", "root"].map(|name| format!("{CERTIFICATES}/{name}.pem"));
     let trusts = [("SSL_CERT_FILE", &*root)];

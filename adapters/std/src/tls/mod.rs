@@ -1,12 +1,14 @@
 //! TLS by [`rustls`], with the cryptography of `ring`: roots of a client, certificate of a server.
 //!
-//! A client verifies the server's certificate against the roots of the system and any [added roots](ClientTls). A
+//! A client verifies the server's certificate against the roots of the system and any [added roots](ClientTls), among
+//! which the certificate may be itself: then its names and its time are checked. A
 //! server has a certificate chain and a [key](ServerTls). Both also accept a configuration of [`rustls`], for client
 //! certificates, other verifiers, or certificates renewed at run time. Verification cannot be switched off.
 //!
 //! TLS 1.2 and 1.3 are supported; ALPN is `http/1.1`. An idle connection holds about 8 KiB. A busy one holds up to 32
 //! KiB of written and 36 KiB of read data in addition.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
@@ -16,12 +18,15 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::OnceLock;
 
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, InvalidMessage, RootCertStore,
-    ServerConfig, ServerConnection,
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error,
+    InvalidMessage, OtherError, RootCertStore, ServerConfig, ServerConnection, SignatureScheme,
 };
 
 mod stream;
@@ -87,7 +92,18 @@ fn describe_certificate_error(error: &CertificateError, host: &str) -> String {
         CertificateError::UnknownIssuer => {
             "its issuer is not among the root certificates that are trusted here".into()
         }
-        other => other.to_string(),
+        CertificateError::BadSignature => {
+            "it is not signed by the authority that it names: another key of the same name is trusted here".into()
+        }
+        CertificateError::Other(reason) => match &*reason.0.to_string() {
+            AUTHORITY => {
+                "it is the certificate of an authority (CA:TRUE, as `openssl req -x509` makes it), and is not itself trusted here".into()
+            }
+            "UnsupportedCertVersion" => "it is of version 1 of X.509, which names no host".into(),
+            // Of the verifier below, or of another one.
+            reason => reason.into(),
+        },
+        other => format!("it cannot be used ({other})"),
     }
 }
 
@@ -144,6 +160,10 @@ impl ServerTls {
         let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
         let config = builder.with_no_client_auth().with_single_cert(chain, key);
         let config = config.map_err(|reason| {
+            let reason = match reason {
+                Error::InvalidCertificate(error) => describe_certificate_error(&error, ""),
+                other => other.to_string(),
+            };
             invalid_input(format!("cannot use the server's certificate and key: {reason}"))
         })?;
         Ok(Arc::new(config).into())
@@ -203,7 +223,7 @@ pub struct ClientTls {
 
 #[derive(Clone)]
 enum TlsTrust {
-    Roots { system: bool, own: RootCertStore },
+    Roots { system: bool, own: Vec<CertificateDer<'static>> },
     Custom(Arc<ClientConfig>),
 }
 
@@ -211,13 +231,13 @@ impl ClientTls {
     /// Trusts the roots of the system.
     #[must_use]
     pub fn new() -> Self {
-        TlsTrust::Roots { system: true, own: RootCertStore::empty() }.into()
+        TlsTrust::Roots { system: true, own: Vec::new() }.into()
     }
 
     /// Trusts no roots except those added later.
     #[must_use]
     pub fn without_system_roots() -> Self {
-        TlsTrust::Roots { system: false, own: RootCertStore::empty() }.into()
+        TlsTrust::Roots { system: false, own: Vec::new() }.into()
     }
 
     /// Adds the certificates in `pem` to the roots.
@@ -236,8 +256,9 @@ impl ClientTls {
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate
                 .map_err(|reason| invalid_input(format!("cannot use a root certificate: {reason}")))?;
-            own.add(certificate)
-                .map_err(|reason| invalid_input(format!("cannot use a root certificate: {reason}")))?;
+            let usable = RootCertStore::empty().add(certificate.clone());
+            usable.map_err(|reason| invalid_input(format!("cannot use a root certificate: {reason}")))?;
+            own.push(certificate);
         }
         if own.len() == before {
             return Err(invalid_input("no PEM certificate found among the given roots"));
@@ -271,28 +292,13 @@ impl ClientTls {
             TlsTrust::Roots { system, own } => {
                 let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
                 let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
-                builder.with_root_certificates(load_roots(*system, own)?).with_no_client_auth()
+                let verifier = Arc::new(Verifier::load(*system, own)?);
+                builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
             }
         };
         config.alpn_protocols = [ALPN_PROTOCOL.to_vec()].into();
         Ok(Arc::clone(self.config.get_or_init(|| Arc::new(config))))
     }
-}
-
-/// Loads all roots. Unusable roots of the system are skipped, as many machines have some.
-fn load_roots(system: bool, own: &RootCertStore) -> io::Result<RootCertStore> {
-    let mut roots = own.clone();
-    let mut reason = String::from("none were given");
-    if system {
-        let found = rustls_native_certs::load_native_certs();
-        let _ = roots.add_parsable_certificates(found.certs);
-        reason = found.errors.first().map_or_else(|| "the system has none".into(), ToString::to_string);
-    }
-    if roots.is_empty() {
-        let reason = format!("there are no root certificates to verify the server with: {reason}");
-        return Err(io::Error::new(ErrorKind::NotFound, reason));
-    }
-    Ok(roots)
 }
 
 impl Default for ClientTls {
@@ -324,3 +330,105 @@ impl fmt::Debug for ClientTls {
         }
     }
 }
+
+// Verification of a server.
+
+/// Verification by `webpki`. In addition a certificate is accepted that is one of the trusted certificates itself.
+///
+/// For `webpki` a trusted certificate is an authority, which signs those of servers. What `openssl req -x509` makes is
+/// both.
+#[derive(Debug)]
+struct Verifier {
+    chains: Arc<WebPkiServerVerifier>,
+    trusted: Vec<CertificateDer<'static>>,
+}
+
+impl Verifier {
+    /// Loads all roots. Unusable roots of the system are skipped, as many machines have some.
+    fn load(system: bool, own: &[CertificateDer<'static>]) -> io::Result<Self> {
+        let mut trusted = own.to_vec();
+        let mut reason = String::from("none were given");
+        if system {
+            let found = rustls_native_certs::load_native_certs();
+            trusted.extend(found.certs);
+            reason = found.errors.first().map_or_else(|| "the system has none".into(), ToString::to_string);
+        }
+        let mut roots = RootCertStore::empty();
+        let _ = roots.add_parsable_certificates(trusted.iter().cloned());
+        if roots.is_empty() {
+            let reason = format!("there are no root certificates to verify the server with: {reason}");
+            return Err(io::Error::new(ErrorKind::NotFound, reason));
+        }
+        let provider = Arc::new(ring::default_provider());
+        let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        Ok(Self { chains: chains.map_err(io::Error::other)?, trusted })
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.chains.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            // Both errors come after the check of the certificate's time and before that of its names.
+            Err(Error::InvalidCertificate(error))
+                if error == CertificateError::UnknownIssuer || is_authority(&error) =>
+            {
+                let parsed = ParsedCertificate::try_from(end_entity)?;
+                if self.trusted.contains(end_entity) {
+                    verify_server_name(&parsed, server_name)?;
+                    return Ok(ServerCertVerified::assertion());
+                }
+                let mut itself = RootCertStore::empty();
+                itself.add(end_entity.clone())?;
+                let algorithms = ring::default_provider().signature_verification_algorithms.all;
+                let signed_by_itself =
+                    verify_server_cert_signed_by_trust_anchor(&parsed, &itself, &[], now, algorithms);
+                let reason: Box<dyn core::error::Error + Send + Sync> = if signed_by_itself.is_ok() {
+                    "it is signed by itself, and is not itself trusted here".into()
+                } else if error == CertificateError::UnknownIssuer && intermediates.is_empty() {
+                    "its issuer is not among the root certificates that are trusted here, and no intermediate certificate came with it".into()
+                } else {
+                    return Err(error.into());
+                };
+                Err(CertificateError::Other(OtherError(reason.into())).into())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chains.supported_verify_schemes()
+    }
+}
+
+/// Returns whether the certificate of a server is that of an authority.
+fn is_authority(error: &CertificateError) -> bool {
+    matches!(error, CertificateError::Other(reason) if reason.0.to_string() == AUTHORITY)
+}
+
+/// Name of the error of `webpki` for the certificate of an authority, which `rustls` passes on.
+const AUTHORITY: &str = "CaUsedAsEndEntity";

@@ -19,16 +19,42 @@ const EXPIRED: &[u8] = include_bytes!("../../tests/certificates/expired.pem");
 const UNKNOWN: &[u8] = include_bytes!("../../tests/certificates/unknown.pem");
 const KEY: &[u8] = include_bytes!("../../tests/certificates/key.pem");
 
+/// The key of no certificate here, of another kind.
+const OTHER_KEY: &[u8] = b"-----BEGIN PRIVATE KEY-----\n\
+    MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n-----END PRIVATE KEY-----\n";
+
+macro_rules! certificate {
+    ($name:literal) => {
+        include_bytes!(concat!("../../tests/certificates/", $name, ".pem"))
+    };
+}
+
 fn trust() -> ClientTls {
     ClientTls::without_system_roots().root_pem(ROOT).unwrap()
 }
 
 fn client(stream: MemoryEnd, host: &str) -> TlsStream<MemoryEnd> {
-    TlsStream::new(stream, trust().connection(host).unwrap().into(), Some(host.into()))
+    client_that_trusts(&trust(), stream, host)
 }
 
 fn server(stream: MemoryEnd, chain: &[u8]) -> TlsStream<MemoryEnd> {
-    TlsStream::new(stream, ServerTls::from_pem(chain, KEY).unwrap().connection().unwrap().into(), None)
+    server_with_key(stream, chain, KEY, rustls::DEFAULT_VERSIONS)
+}
+
+/// Creates a server that presents any chain with any key, whether they fit or not.
+fn server_with_key(
+    stream: MemoryEnd,
+    chain: &[u8],
+    key: &[u8],
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> TlsStream<MemoryEnd> {
+    let key = ring::sign::any_supported_type(&PrivateKeyDer::from_pem_slice(key).unwrap()).unwrap();
+    let chain = CertificateDer::pem_slice_iter(chain).collect::<Result<_, _>>().unwrap();
+    let resolver = rustls::sign::SingleCertAndKey::from(rustls::sign::CertifiedKey::new(chain, key));
+    let config = ServerConfig::builder_with_provider(ring::default_provider().into());
+    let config = config.with_protocol_versions(versions).unwrap().with_no_client_auth();
+    let tls = ServerTls::from(Arc::new(config.with_cert_resolver(Arc::new(resolver))));
+    TlsStream::new(stream, tls.connection().unwrap().into(), None)
 }
 
 /// Creates a client and a server after their handshake.
@@ -41,8 +67,16 @@ fn connected(capacity: usize) -> (TlsStream<MemoryEnd>, TlsStream<MemoryEnd>) {
 
 /// Returns the error of a client for `host` on a server with this certificate chain.
 fn handshake_error(host: &str, chain: &[u8]) -> io::Error {
+    handshake_error_of(&trust(), host, chain)
+}
+
+fn client_that_trusts(trust: &ClientTls, stream: MemoryEnd, host: &str) -> TlsStream<MemoryEnd> {
+    TlsStream::new(stream, trust.connection(host).unwrap().into(), Some(host.into()))
+}
+
+fn handshake_error_of(trust: &ClientTls, host: &str, chain: &[u8]) -> io::Error {
     let (near, far) = memory_pair(1 << 16);
-    let (mut client, mut server) = (client(near, host), server(far, chain));
+    let (mut client, mut server) = (client_that_trusts(trust, near, host), server(far, chain));
     let mut outcome = Ok(false);
     for _ in 0..9 {
         outcome = client.handshake();
@@ -273,6 +307,11 @@ fn rejected_certificate_is_described() {
     assert_eq!(
         error_text("localhost", UNKNOWN),
         "the certificate of localhost is not accepted: its issuer is not among the root certificates that are trusted \
+         here, and no intermediate certificate came with it"
+    );
+    assert_eq!(
+        error_text("localhost", certificate!("chain")),
+        "the certificate of localhost is not accepted: its issuer is not among the root certificates that are trusted \
          here"
     );
     // Accepted: a name, a wildcard, and addresses of both kinds.
@@ -283,6 +322,90 @@ fn rejected_certificate_is_described() {
         assert_eq!(server.connection.alpn_protocol(), Some(ALPN_PROTOCOL));
     }
     assert!(trust().connection("no host").unwrap_err().to_string().contains("not a DNS name"));
+}
+
+#[test]
+fn certificate_made_by_hand_is_named_by_its_kind() {
+    let far = ClientTls::without_system_roots().root_pem(certificate!("far")).unwrap();
+    for (trust, chain, expected) in [
+        (
+            trust(),
+            &certificate!("own")[..],
+            "it is the certificate of an authority (CA:TRUE, as `openssl req -x509` makes it), and is not itself trusted here",
+        ),
+        (trust(), certificate!("own_leaf"), "it is signed by itself, and is not itself trusted here"),
+        (trust(), certificate!("old"), "it is of version 1 of X.509, which names no host"),
+        (
+            far.clone(),
+            certificate!("cut"),
+            "its issuer is not among the root certificates that are trusted here, and no intermediate certificate came with it",
+        ),
+    ] {
+        let error = handshake_error_of(&trust, "localhost", chain).to_string();
+        assert_eq!(error, format!("the certificate of localhost is not accepted: {expected}"));
+    }
+    let (near, far_end) = memory_pair(1 << 16);
+    let (mut client, mut server) =
+        (client_that_trusts(&far, near, "localhost"), server(far_end, certificate!("chain")));
+    while !(client.handshake().unwrap() & server.handshake().unwrap()) {}
+}
+
+#[test]
+fn certificate_that_is_trusted_itself_is_accepted_for_its_names_and_its_time() {
+    let only = |pem: &[u8]| ClientTls::without_system_roots().root_pem(pem).unwrap();
+    for (name, pem) in [
+        ("localhost", &certificate!("own")[..]),
+        ("127.0.0.1", certificate!("own")),
+        ("localhost", certificate!("own_leaf")),
+        // Its issuer is unknown here.
+        ("localhost", certificate!("unknown")),
+        ("other.example", certificate!("own_other")),
+    ] {
+        for versions in [&[&rustls::version::TLS12][..], &[&rustls::version::TLS13]] {
+            let (near, far) = memory_pair(1 << 16);
+            let mut server = server_with_key(far, pem, KEY, versions);
+            let mut client = client_that_trusts(&only(pem), near, name);
+            while !(client.handshake().unwrap() & server.handshake().unwrap()) {}
+        }
+    }
+    for (trusted, host, chain, expected) in [
+        // Another certificate for the same names and the same key.
+        (&certificate!("own")[..], "localhost", &certificate!("own_again")[..], "CA:TRUE"),
+        (certificate!("unknown"), "localhost", certificate!("own_leaf"), "signed by itself"),
+        (
+            certificate!("own_other"),
+            "localhost",
+            certificate!("own_other"),
+            "it is for other.example, not for localhost",
+        ),
+        (certificate!("own"), "other.example", certificate!("own"), "not for other.example"),
+        (certificate!("unknown"), "other.example", certificate!("unknown"), "not for other.example"),
+        (certificate!("own_expired"), "localhost", certificate!("own_expired"), "it has expired "),
+        (certificate!("expired"), "localhost", certificate!("expired"), "it has expired "),
+        (certificate!("old"), "localhost", certificate!("old"), "version 1"),
+    ] {
+        let error = handshake_error_of(&only(trusted), host, chain).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn trusted_certificate_is_worth_nothing_without_its_key() {
+    let trust = ClientTls::without_system_roots().root_pem(certificate!("own")).unwrap();
+    for versions in [&[&rustls::version::TLS12][..], &[&rustls::version::TLS13]] {
+        let (near, far) = memory_pair(1 << 16);
+        let mut client = client_that_trusts(&trust, near, "localhost");
+        // It signs with a key of its own.
+        let mut server = server_with_key(far, certificate!("own"), OTHER_KEY, versions);
+        let mut outcome = Ok(false);
+        for _ in 0..9 {
+            outcome = client.handshake();
+            let _ = server.handshake();
+        }
+        let error = outcome.unwrap_err().to_string();
+        assert!(error.contains("localhost"), "{error}");
+        assert!(client.write(b"secret").is_err());
+    }
 }
 
 #[test]
@@ -351,11 +474,12 @@ fn unusable_key_or_root_is_refused() {
     assert_eq!(error_text(ServerTls::from_pem(b"", KEY)), "no PEM certificate found for the server");
     assert!(error_text(ServerTls::from_pem(SERVER, SERVER)).starts_with("no unencrypted PEM private key"));
     assert!(error_text(ServerTls::from_files("no such file", "x")).starts_with("no such file: "));
-    // The key of another certificate.
-    let other = b"-----BEGIN PRIVATE KEY-----\n\
-        MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n-----END PRIVATE KEY-----\n";
+    assert_eq!(
+        error_text(ServerTls::from_pem(certificate!("old"), KEY)),
+        "cannot use the server's certificate and key: it is of version 1 of X.509, which names no host"
+    );
     assert!(
-        error_text(ServerTls::from_pem(SERVER, other))
+        error_text(ServerTls::from_pem(SERVER, OTHER_KEY))
             .starts_with("cannot use the server's certificate and key: ")
     );
     let error_text = |outcome: io::Result<ClientTls>| outcome.unwrap_err().to_string();
