@@ -233,8 +233,10 @@ fn batch_with_initialize_is_refused() {
         harness.feed_message(&json!([initialize_request(6, "2025-03-26")]));
         assert!(matches!(
             harness.expect_diagnostic(),
-            Diagnostic::Malformed { reason: MalformedMessage::Batch, answered: false, .. }
+            Diagnostic::Malformed { reason: MalformedMessage::Batch, answered: true, .. }
         ));
+        let answer = harness.expect_reply();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(6), &json!(-32600)));
         harness.assert_idle();
         harness.transcript
     });
@@ -341,8 +343,12 @@ fn batch_beyond_max_batch_is_refused() {
         harness.feed_message(&json!([ping_request(1), ping_request(2), ping_request(3), ping_request(4)]));
         assert!(matches!(
             harness.expect_diagnostic(),
-            Diagnostic::Malformed { reason: MalformedMessage::Batch, answered: false, .. }
+            Diagnostic::Malformed { reason: MalformedMessage::Batch, answered: true, .. }
         ));
+        // The first members are answered one by one, as many as a batch may have.
+        let sent = harness.take_sent();
+        assert_eq!(sent.iter().map(|m| m["id"].clone()).collect::<Vec<_>>(), [1, 2, 3]);
+        assert!(sent.iter().all(|m| m["error"]["code"] == -32600), "{sent:?}");
         harness.assert_idle();
         harness.feed_message(&ping_request(1));
         harness.expect_reply();
@@ -392,37 +398,60 @@ fn batch_beyond_max_live_calls_gets_errors() {
 // covers: BATCH-004, BATCH-005, BASE-013, BASE-014
 #[test]
 fn server_refuses_arrays_in_every_other_revision() {
-    let arrays =
-        [json!([]), json!([ping_request(1)]), json!([ping_request(1), call_request(2)]), json!([1, [2]])];
+    // What waits for an answer is answered one by one: requests whose id can be read, malformed ones too.
+    let arrays: [(Value, &[Value]); 6] = [
+        (json!([]), &[]),
+        (json!([1, [2], {"jsonrpc": "2.0", "id": 1.5, "method": "ping"}]), &[]),
+        (json!([cancel_notification(9), {"jsonrpc": "2.0", "id": 7, "result": {}}]), &[]),
+        (json!([ping_request(1)]), &[json!(1)]),
+        (json!([ping_request(1), 7, call_request("b")]), &[json!(1), json!("b")]),
+        (json!([{"id": 3, "method": "ping"}, initialize_request(4, "2025-03-26")]), &[json!(3), json!(4)]),
+    ];
+    let ids = |sent: &[Value]| sent.iter().map(|m| m["id"].clone()).collect::<Vec<_>>();
     for version in LEGACY_VERSIONS.into_iter().filter(|v| *v != V) {
         for_each_chunker(|cut| {
             let mut harness = ServerHarness::server(server(VersionSet::ALL), cut);
             harness.open_session(version);
-            for array in &arrays {
+            for (array, expected) in &arrays {
                 harness.feed_message(array);
                 let diagnostic = harness.expect_diagnostic();
                 // An error without an id exists from 2025-11-25 on.
-                let answered = version == Version::V2025_11_25;
+                let answered = version == Version::V2025_11_25 || !expected.is_empty();
                 assert_eq!(
                     diagnostic,
                     Diagnostic::Malformed { reason: MalformedMessage::Batch, id: None, answered }
                 );
-                if answered {
-                    let answer = harness.expect_reply();
-                    assert_eq!((&answer["error"]["code"], answer.get("id")), (&json!(-32600), None));
+                let sent = harness.take_sent();
+                assert!(sent.iter().all(|m| m["error"]["code"] == -32600), "{sent:?}");
+                match expected {
+                    [] => assert_eq!(ids(&sent), vec![Value::Null; usize::from(answered)]),
+                    _ => assert_eq!(ids(&sent), *expected),
                 }
                 harness.assert_idle();
             }
+            // A request in flight keeps its own answer.
+            harness.feed_message(&call_request(1));
+            let call = harness.expect_call();
+            harness.feed_message(&json!([ping_request(1), ping_request(2)]));
+            harness.expect_diagnostic();
+            assert_eq!(ids(&harness.take_sent()), [2]);
+            assert!(harness.complete(call.id(), &json!({"content": []})).get("result").is_some());
+            // What stands before a fault is readable, too.
+            harness.feed(format!("[{},{}", ping_request(5), r#"{"jsonrpc":"2.0","id":6,"#));
+            harness.expect_diagnostic();
+            let sent = harness.take_sent();
+            assert_eq!((ids(&sent), &sent[0]["error"]["code"]), (vec![json!(5)], &json!(-32700)));
             harness.transcript
         });
     }
     for_each_chunker(|cut| {
         let mut harness = ServerHarness::server(server(VersionSet::MODERN), cut);
-        for array in &arrays {
+        for (array, expected) in &arrays {
             harness.feed_message(array);
             harness.expect_diagnostic();
-            let answer = harness.expect_reply();
-            assert_eq!((&answer["error"]["code"], answer.get("id")), (&json!(-32600), None));
+            let sent = harness.take_sent();
+            assert!(sent.iter().all(|m| m["error"]["code"] == -32600), "{sent:?}");
+            assert_eq!(ids(&sent), if expected.is_empty() { vec![Value::Null] } else { expected.to_vec() });
         }
         harness.feed_message(&json!([modern_request(1, "tools/list", json!({}))]));
         harness.expect_diagnostic();
@@ -485,10 +514,23 @@ fn client_answers_a_batch_of_requests_with_one_array() {
     });
 }
 
-// covers: BATCH-004, BATCH-005
+// covers: BATCH-005
+#[test]
+fn client_takes_its_answer_in_an_array_in_2024_11_05() {
+    for_each_chunker(|cut| {
+        let mut harness = legacy_client(Version::V2024_11_05, cut);
+        let (key, request) = harness.start_call("tools/list", &json!({}), &CallOptions::new());
+        harness.feed_message(&json!([{"jsonrpc": "2.0", "id": request["id"], "result": {"tools": []}}]));
+        assert!(harness.expect_done(key).is_ok());
+        harness.assert_idle();
+        harness.transcript
+    });
+}
+
+// covers: BATCH-004
 #[test]
 fn client_refuses_arrays_in_every_other_revision() {
-    for version in LEGACY_VERSIONS.into_iter().filter(|v| *v != V) {
+    for version in [Version::V2025_06_18, Version::V2025_11_25] {
         for_each_chunker(|cut| {
             let mut harness = legacy_client(version, cut);
             let (key, request) = harness.start_call("tools/list", &json!({}), &CallOptions::new());
@@ -498,6 +540,11 @@ fn client_refuses_arrays_in_every_other_revision() {
                 Diagnostic::Malformed { reason: MalformedMessage::Batch, .. }
             ));
             harness.take_sent();
+            // Questions whose id can be read are refused one by one.
+            harness.feed_message(&json!([ping_request("s"), 7, ping_request("t")]));
+            harness.expect_diagnostic();
+            let sent = harness.take_sent();
+            assert_eq!(sent.iter().map(|m| m["id"].clone()).collect::<Vec<_>>(), ["s", "t"]);
             harness.feed_message(&json!({"jsonrpc": "2.0", "id": request["id"], "result": {"tools": []}}));
             assert!(harness.expect_done(key).is_ok(), "the call still waits for its answer");
             harness.transcript

@@ -158,6 +158,80 @@ fn unreadable_message_before_negotiation_is_not_answered() {
     });
 }
 
+// covers: BASE-014, BATCH-006, BATCH-008, ERR-023
+#[test]
+fn unreadable_message_of_an_older_session_is_answered_with_null_where_it_is_set() {
+    let unreadable = [
+        ("{", -32700),
+        ("garbage", -32700),
+        (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32600),
+        (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, -32600),
+        ("[]", -32600),
+        ("7", -32600),
+    ];
+    for version in LEGACY_VERSIONS {
+        for is_set in [true, false] {
+            for_each_chunker(|cut| {
+                let config = server(VersionSet::ALL).null_id_errors(is_set);
+                let mut harness = ServerHarness::server(config, cut);
+                harness.observer.allows_null_ids = is_set;
+                // Before the handshake no revision is known, and a client may take the error for its answer.
+                assert_eq!(error_answer(&mut harness, "garbage"), None);
+                harness.expect_diagnostic();
+                harness.open_session(version);
+                let due = match version {
+                    Version::V2025_11_25 => Some(None),
+                    _ => is_set.then_some(Some(Value::Null)),
+                };
+                for (line, code) in unreadable {
+                    assert_eq!(error_answer(&mut harness, line), due.clone().map(|id| (code, id)), "{line}");
+                    let diagnostic = harness.expect_diagnostic();
+                    let Diagnostic::Malformed { answered, .. } = diagnostic else { panic!("{diagnostic:?}") };
+                    assert_eq!(answered, due.is_some(), "{line}");
+                }
+                // What is no request is not answered.
+                for line in
+                    [r#"{"jsonrpc":"2.0","method":"x","params":7}"#, r#"{"jsonrpc":"2.0","result":{}}"#]
+                {
+                    assert_eq!(error_answer(&mut harness, line), None, "{line}");
+                    harness.expect_diagnostic();
+                }
+                // In a batch it is answered among the others.
+                if version == Version::V2025_03_26 {
+                    harness.feed(format!(r#"[7,{PING},{{"jsonrpc":"2.0","id":[],"method":"ping"}}]"#));
+                    let batch = harness.expect_reply();
+                    let ids: Vec<_> =
+                        batch.as_array().expect("an array").iter().map(|m| m["id"].clone()).collect();
+                    let null = || Value::Null;
+                    assert_eq!(ids, if is_set { vec![null(), json!(1), null()] } else { vec![json!(1)] });
+                    harness.take_event_texts();
+                    harness.feed("[7,[8]]");
+                    assert_eq!(harness.take_sent().len(), usize::from(is_set), "one array");
+                    harness.take_event_texts();
+                }
+                assert_answers_ping(&mut harness);
+                harness.transcript
+            });
+        }
+    }
+}
+
+// covers: BASE-014
+#[test]
+fn client_answers_an_unreadable_message_with_null_where_it_is_set() {
+    for is_set in [true, false] {
+        let config = client(VersionSet::only(Version::V2025_06_18)).null_id_errors(is_set);
+        let mut harness = ClientHarness::client(config, Chunker::Whole);
+        harness.observer.allows_null_ids = is_set;
+        harness.become_legacy(Version::V2025_06_18, json!({"tools": {}}));
+        harness.feed(r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#);
+        harness.expect_diagnostic();
+        let sent = harness.take_sent();
+        assert_eq!(sent.len(), usize::from(is_set));
+        assert!(sent.iter().all(|m| m.get("id") == Some(&Value::Null)), "{sent:?}");
+    }
+}
+
 // covers: BASE-015, BASE-016, STDIO-011
 #[test]
 fn invalid_notification_is_never_answered() {

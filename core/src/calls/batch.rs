@@ -10,7 +10,7 @@ use crate::built::Legacy;
 use crate::json::{Scanner, check_utf8};
 use crate::limits::Limits;
 use crate::memory::{self, Charge};
-use crate::rpc::envelope::MalformedMessage;
+use crate::rpc::envelope::{self, Kind, MalformedMessage, RejectedMessage};
 use crate::rpc::{self, RequestId, RpcError};
 use crate::slab::Key;
 
@@ -73,6 +73,33 @@ pub(crate) fn split_batch(frame: &Bytes, limits: &Limits) -> Result<Vec<Bytes>, 
         return Err(MalformedMessage::Json { at: s.pos() });
     }
     if count > limits.max_batch || count == 0 { Err(MalformedMessage::Batch) } else { Ok(members) }
+}
+
+/// Returns the rejection of a batch as a whole, with the ids of the requests in it that can be read.
+///
+/// They are those of the first `max_batch` members, and of an array that is not valid JSON those before the fault.
+#[cold]
+pub(crate) fn reject_batch(frame: &Bytes, limits: &Limits, reason: MalformedMessage) -> RejectedMessage {
+    let (mut rejected, mut count) = (RejectedMessage::unreadable(reason), 0);
+    let mut s = Scanner::new(frame, limits.effective_max_depth(), limits.max_members);
+    // Why the array is refused is known already.
+    let _ = s.array(|s| {
+        let member = s.value()?;
+        count += 1;
+        if count <= limits.max_batch {
+            rejected.batched.extend(request_id(member.slice(frame).unwrap_or_default(), limits));
+        }
+        Ok(())
+    });
+    rejected
+}
+
+/// Returns the id of a request, also of a malformed one.
+fn request_id(message: &[u8], limits: &Limits) -> Option<RequestId> {
+    match envelope::parse(message, limits, None) {
+        Ok(message) => message.id.filter(|_| message.kind == Kind::Request),
+        Err(rejected) => rejected.id.filter(|_| rejected.has_method),
+    }
 }
 
 /// Splits an array by brackets and commas alone, without a check of its members.

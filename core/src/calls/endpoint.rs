@@ -92,8 +92,7 @@ pub(crate) struct Channel<R> {
     pub(super) requests: List,
     /// Number of outbound calls of the channel and its streams, if it is a root channel.
     pub(super) request_count: u32,
-    /// Errors without an id may be sent (DEC-004).
-    pub(crate) allows_idless_errors: bool,
+    pub(crate) idless_errors: IdlessErrors,
     /// Number of faulty messages in a row.
     pub(crate) consecutive_faults: u32,
     pub(crate) input_end: Option<Box<InputEnd>>,
@@ -101,6 +100,28 @@ pub(crate) struct Channel<R> {
     pub(super) keep_alive: Part<Legacy, KeepAlive>,
     pub(crate) closed: bool,
     pub(crate) role: R,
+}
+
+/// The form of an error for a message whose id cannot be read (DEC-004).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum IdlessErrors {
+    /// None is sent.
+    Unsent,
+    /// Its id is `null`, as JSON-RPC has it.
+    Null,
+    /// It has no id, as the schemas have it from 2025-11-25 on.
+    Absent,
+}
+
+impl IdlessErrors {
+    /// Returns the form in a session on a byte stream.
+    pub(crate) fn in_session(version: Version, settings: &Settings) -> Self {
+        match settings.sends_null_ids {
+            _ if version >= Version::V2025_11_25 => Self::Absent,
+            true => Self::Null,
+            false => Self::Unsent,
+        }
+    }
 }
 
 /// The end of the input of a channel.
@@ -289,7 +310,7 @@ impl<R: Role> Endpoint<R> {
 
     // ---- channels ---------------------------------------------------------------------------------------------------
 
-    pub(crate) fn open_channel(&mut self, allows_idless_errors: bool, role: R) -> Key {
+    pub(crate) fn open_channel(&mut self, idless_errors: IdlessErrors, role: R) -> Key {
         let mut outbox = Outbox::default();
         outbox.charge_to(&self.memory);
         // While the outbox is empty, an error response has room in it.
@@ -299,7 +320,7 @@ impl<R: Role> Endpoint<R> {
             live_calls: InboundIndex::new(),
             requests: List::new(),
             request_count: 0,
-            allows_idless_errors,
+            idless_errors,
             consecutive_faults: 0,
             input_end: None,
             keep_alive: Part::NONE,
@@ -482,7 +503,7 @@ impl<R: Role> Endpoint<R> {
         rejected: RejectedMessage,
         in_flight: bool,
     ) -> (Diagnostic, Option<EndedCall>) {
-        let RejectedMessage { reason, id, has_method, is_response, is_notification } = rejected;
+        let RejectedMessage { reason, id, has_method, is_response, is_notification, batched } = rejected;
         // A faulty response must not leave its outbound call waiting.
         let root = self.root_channel(channel);
         let ended = match id.as_ref().filter(|_| is_response).map(|i| self.match_response(root, i)) {
@@ -499,7 +520,9 @@ impl<R: Role> Endpoint<R> {
             reason,
             MalformedMessage::Contradictory | MalformedMessage::Result | MalformedMessage::Error
         );
+        let idless_errors = self.channels.get(channel).map_or(IdlessErrors::Unsent, |c| c.idless_errors);
         let answered = match &id {
+            None if !batched.is_empty() => true,
             // In a batch also without a method (BATCH-008). An id of ours may be a malformed response instead.
             Some(id) => {
                 // The id alone does not say whose it is: both sides number their requests, often from 1 on.
@@ -508,12 +531,24 @@ impl<R: Role> Endpoint<R> {
             }
             // The id is unknown, so an answer is possible only where errors without an id are allowed (DEC-004).
             None => {
-                let allows_idless_errors = self.channels.get(channel).is_some_and(|c| c.allows_idless_errors);
-                may_be_request && !is_response && !is_notification && batch.is_none() && allows_idless_errors
+                // Of a batch whose other members are answered, the schemas have no form for it but JSON-RPC has.
+                let is_allowed = match idless_errors {
+                    IdlessErrors::Unsent => false,
+                    IdlessErrors::Null => true,
+                    IdlessErrors::Absent => batch.is_none(),
+                };
+                may_be_request && !is_response && !is_notification && is_allowed
             }
         };
         if answered {
-            self.send_error(channel, batch, id.as_ref(), &reason.to_error());
+            let error = reason.to_error();
+            let null = (idless_errors == IdlessErrors::Null).then(RequestId::null);
+            if batched.is_empty() {
+                self.send_error(channel, batch, id.as_ref().or(null.as_ref()), &error);
+            }
+            for id in &batched {
+                self.send_error(channel, batch, Some(id), &error);
+            }
         }
         (Diagnostic::Malformed { reason, id, answered }, ended)
     }
@@ -527,11 +562,11 @@ impl<R: Role> Endpoint<R> {
             MalformedMessage::TooLong { limit: self.limits.effective_max_frame() }
         };
         RejectedMessage {
-            reason,
             id: recovered.id.and_then(|text| RequestId::from_json(&text, self.limits.max_id)),
             has_method: recovered.has_method,
             is_response: recovered.is_response && !recovered.has_method,
             is_notification: recovered.is_notification,
+            ..RejectedMessage::unreadable(reason)
         }
     }
 
@@ -719,6 +754,7 @@ pub(crate) struct Settings {
     pub(crate) accepts_any_custom_method: bool,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) draft: Draft,
+    pub(crate) sends_null_ids: bool,
     versions: VersionSet,
 }
 
@@ -736,6 +772,7 @@ impl Settings {
             accepts_any_custom_method: false,
             observer: None,
             draft: Draft::default(),
+            sends_null_ids: false,
             versions: VersionSet::ALL,
         }
     }

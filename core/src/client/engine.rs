@@ -12,7 +12,7 @@ use super::event::{Event, Peer};
 use super::negotiate::{Negotiation, NegotiationStep};
 use super::subscriptions::Subscriptions;
 use super::task_calls::TaskUse;
-use crate::calls::endpoint::{self, EndpointTimer, check_timeout, next_deadline};
+use crate::calls::endpoint::{self, EndpointTimer, IdlessErrors, check_timeout, next_deadline};
 use crate::calls::observing::{begin_session, end_session};
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose};
 use crate::calls::outbound_requests;
@@ -27,7 +27,7 @@ use crate::slab::Key;
 use crate::sync::Arc;
 use crate::tap::{ChannelId, Direction, TapRecord};
 use crate::time::{Instant, TimeoutReason};
-use crate::version::{Era, KnownEra, Version};
+use crate::version::{Era, KnownEra};
 
 /// The client engine: takes messages, produces messages and events.
 ///
@@ -66,7 +66,7 @@ impl Engine {
         if let Some(main) = self.common.main_channel {
             return ChannelId(main);
         }
-        let main = self.common.endpoint.open_channel(false, ());
+        let main = self.common.endpoint.open_channel(IdlessErrors::Unsent, ());
         self.common.main_channel = Some(main);
         let step = self.negotiation.begin(&mut self.common);
         self.apply(step);
@@ -464,7 +464,7 @@ impl Engine {
     fn become_ready(&mut self, peer: Peer) {
         self.negotiation.handle_ready(peer.era());
         if let Some(c) = self.common.main_channel.and_then(|m| self.common.endpoint.channels.get_mut(m)) {
-            c.allows_idless_errors = peer.version >= Version::V2025_11_25; // DEC-004
+            c.idless_errors = IdlessErrors::in_session(peer.version, &self.common.config.settings);
         }
         self.common.disarm_negotiation_timeout();
         // Before the queue is sent: a queued call may be refused at once, and `Ready` comes before its outcome.

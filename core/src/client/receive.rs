@@ -74,24 +74,18 @@ impl Engine {
     }
 
     fn receive_batch(&mut self, channel: Key, frame: &Bytes, own: Option<&RequestId>) {
-        let allows_batches = self.common.peer.as_ref().is_some_and(|p| p.version == Version::V2025_03_26);
+        // 2024-11-05 refers to JSON-RPC, and some of its servers answer so (BATCH-005).
+        let allows_batches = self.common.peer.as_ref().is_some_and(|p| p.version <= Version::V2025_03_26);
         let Some(marker) = Legacy::get() else {
             let rejected = RejectedMessage::unreadable(MalformedMessage::Batch);
             return self.reject(channel, None, rejected, frame, own);
         };
         let members = match batch::split_batch(frame, &self.common.endpoint.limits) {
             Ok(members) if allows_batches => members,
-            Ok(_) => {
-                return self.reject(
-                    channel,
-                    None,
-                    RejectedMessage::unreadable(MalformedMessage::Batch),
-                    frame,
-                    own,
-                );
-            }
-            Err(reason) => {
-                return self.reject(channel, None, RejectedMessage::unreadable(reason), frame, own);
+            refused => {
+                let reason = refused.err().unwrap_or(MalformedMessage::Batch);
+                let rejected = batch::reject_batch(frame, &self.common.endpoint.limits, reason);
+                return self.reject(channel, None, rejected, frame, own);
             }
         };
         let before = self.common.outbox_len();
@@ -161,7 +155,9 @@ impl Engine {
         if !is_legacy {
             // Without it no answer is sent.
             rejected.has_method = false;
+            rejected.batched.clear();
         }
+        rejected.batched.retain(|id| !self.common.endpoint.is_live(channel, id));
         // A message without a method that has the id of a call is its answer, if it has neither a result nor an error.
         rejected.is_response |= !rejected.has_method && is_awaited;
         let is_response = rejected.is_response;

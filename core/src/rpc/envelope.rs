@@ -5,6 +5,7 @@
 //! every part that is cut out of it later is valid JSON.
 
 use alloc::borrow::Cow;
+use alloc::vec::Vec;
 
 use bytes::Bytes;
 
@@ -215,18 +216,21 @@ pub(crate) struct RejectedMessage {
     pub(crate) is_response: bool,
     /// Whether it is a notification, which is never answered (BASE-016).
     pub(crate) is_notification: bool,
+    /// Ids of the requests in a batch. Their sender waits for an answer to each.
+    pub(crate) batched: Vec<RequestId>,
 }
 
 impl RejectedMessage {
     /// Creates a rejection of a message of which nothing could be read.
     pub(crate) const fn unreadable(reason: MalformedMessage) -> Self {
-        Self { reason, id: None, has_method: false, is_response: false, is_notification: false }
+        let batched = Vec::new();
+        Self { reason, id: None, has_method: false, is_response: false, is_notification: false, batched }
     }
 
     /// Creates a rejection of a notification that there is no memory for.
-    pub(crate) const fn notification_without_memory() -> Self {
-        let reason = MalformedMessage::OutOfMemory;
-        Self { reason, id: None, has_method: true, is_response: false, is_notification: true }
+    pub(crate) fn notification_without_memory() -> Self {
+        let unreadable = Self::unreadable(MalformedMessage::OutOfMemory);
+        Self { has_method: true, is_notification: true, ..unreadable }
     }
 }
 
@@ -549,11 +553,11 @@ impl<'a> EnvelopeParts<'a> {
             // `params` is the last check for a message without an id, so all checks before it have passed.
             let is_notification = has_method && text.is_none() && reason == MalformedMessage::Params;
             Err(RejectedMessage {
-                reason,
                 id,
                 has_method,
                 is_response: has_outcome && !has_method,
                 is_notification,
+                ..RejectedMessage::unreadable(reason)
             })
         };
         if self.has_wrong_case {
@@ -613,11 +617,11 @@ fn reject_unreadable(frame: &[u8], limits: &Limits, reason: MalformedMessage) ->
     let found = finder.finish();
     let id = found.id.and_then(|text| RequestId::from_json(&text, limits.max_id));
     RejectedMessage {
-        reason,
         id,
         has_method: found.has_method,
         is_response: found.is_response && !found.has_method,
         is_notification: found.is_notification,
+        ..RejectedMessage::unreadable(reason)
     }
 }
 

@@ -37,6 +37,11 @@ impl RequestId {
         Self(Repr::Int(value))
     }
 
+    /// Returns what stands in the place of an id that could not be read (DEC-004). It is no id of a request.
+    pub(crate) fn null() -> Self {
+        Self(Repr::Text("null".into()))
+    }
+
     /// Decodes an id from checked JSON text.
     ///
     /// Returns `None` if the text is neither a string nor an integer that fits 64 bits, or is longer than `max` bytes.

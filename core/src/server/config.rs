@@ -399,6 +399,16 @@ impl Config {
         self
     }
 
+    /// Sets whether a message whose id cannot be read is answered on a byte stream in a session up to 2025-06-18, too: by an error
+    /// whose id is `null`, as in JSON-RPC (DEC-004). The default is no.
+    ///
+    /// The schemas of these revisions have no such error, and a client on the official Go SDK ends its session when it gets one.
+    #[must_use]
+    pub const fn null_id_errors(mut self, send: bool) -> Self {
+        self.settings.sends_null_ids = send;
+        self
+    }
+
     /// Hides the values of this member from the [tap](crate::tap), at any depth.
     #[must_use]
     pub fn redact_in_tap(mut self, member: impl Into<String>) -> Self {

@@ -22,7 +22,9 @@ use super::sealing::Sealing;
 use super::tasks::host::ServerTasks;
 use super::tasks::{RunAnswer, unlisten};
 use crate::built::{Part, Tasking};
-use crate::calls::endpoint::{self, Channel, Endpoint, EndpointTimer, check_timeout, next_deadline};
+use crate::calls::endpoint::{
+    self, Channel, Endpoint, EndpointTimer, IdlessErrors, check_timeout, next_deadline,
+};
 use crate::calls::inbound::CallId;
 use crate::calls::observing::{end_session, observe_outcome, resume_message};
 use crate::calls::outbound::{CallKey, CallOptions, CallPurpose, OutboundCall};
@@ -111,8 +113,11 @@ impl Engine {
     pub fn open_channel(&mut self, now: Instant) -> ChannelId {
         self.endpoint.tick(now);
         // A modern-only server has no peer whose revision lacks errors without an id (DEC-004).
-        let allows_idless_errors = self.config.legacy_versions().is_empty();
-        let channel = self.endpoint.open_channel(allows_idless_errors, ServerChannel::new());
+        let idless_errors = match self.config.legacy_versions().is_empty() {
+            true => IdlessErrors::Absent,
+            false => IdlessErrors::Unsent,
+        };
+        let channel = self.endpoint.open_channel(idless_errors, ServerChannel::new());
         charge_tables(self);
         ChannelId(channel)
     }

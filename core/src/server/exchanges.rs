@@ -16,7 +16,7 @@ pub use super::stream::EarlyEnd;
 use super::stream::StreamState;
 use super::tasks::unlisten;
 use crate::built::{Legacy, Part};
-use crate::calls::endpoint::{FrameContent, classify_frame};
+use crate::calls::endpoint::{FrameContent, IdlessErrors, classify_frame};
 use crate::calls::inbound::CallId;
 use crate::calls::observing::end_session;
 use crate::calls::{batch, room};
@@ -347,7 +347,7 @@ impl Exchanges<'_> {
                 c.outbox.charge_to(&endpoint.memory);
             }
             // A malformed message is answered in its own exchange, so no id is needed (DEC-004).
-            c.allows_idless_errors = true;
+            c.idless_errors = IdlessErrors::Absent;
             c.role.stream.open(root, owner);
         }
         key

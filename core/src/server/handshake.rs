@@ -13,6 +13,7 @@ use super::notifications::report_deprecated;
 use super::request_check::MessageSource;
 use super::tasks::{TaskContext, TaskRequestFrame};
 use crate::built::{Legacy, Modern, Part, Subscribing, Tasking};
+use crate::calls::endpoint::IdlessErrors;
 use crate::calls::observing::end_direct_answer;
 use crate::deprecation::DeprecatedFeature;
 use crate::json::{escaped_len, object_members, string, write_str};
@@ -300,7 +301,7 @@ fn initialize(
         .or_else(|| served.newest())
         .unwrap_or(Version::V2024_11_05);
     if let (Some(c), Some(marker)) = (endpoint.channels.get_mut(source.root), Legacy::get()) {
-        c.allows_idless_errors = version >= Version::V2025_11_25; // DEC-004
+        c.idless_errors = IdlessErrors::in_session(version, &config.settings);
         let parked_bytes = c.role.session.as_ref().map_or(0, |session| session.parked_bytes);
         let mut session = LegacySession::new(version, info, capabilities, &endpoint.memory);
         // Calls of before the handshake end as they began (LIFE-008).

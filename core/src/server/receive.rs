@@ -18,7 +18,7 @@ use super::request_check::{AcceptedRequest, MessageSource, ReceivedRequest};
 use super::tasks::{CallTask, TaskOffer, unlisten};
 use super::{channel, log};
 use crate::built::Legacy;
-use crate::calls::endpoint::{FrameContent, classify_frame};
+use crate::calls::endpoint::{FrameContent, IdlessErrors, classify_frame};
 use crate::calls::inbound::{BatchKey, CallId, InboundCall, InputOutcome};
 use crate::calls::observing::{
     begin_direct_answer, begin_session, end_direct_answer, observe_call, resume_message,
@@ -102,9 +102,16 @@ impl Engine {
         };
         let members = match batch::split_batch(frame, &self.endpoint.limits) {
             Ok(members) if allows_batches => members,
-            // BATCH-004, BATCH-005
-            Ok(_) => return self.reject(channel, None, RejectedMessage::unreadable(MalformedMessage::Batch)),
-            Err(reason) => return self.reject(channel, None, RejectedMessage::unreadable(reason)),
+            refused => {
+                // BATCH-004, BATCH-005
+                let reason = refused.err().unwrap_or(MalformedMessage::Batch);
+                let mut rejected = batch::reject_batch(frame, &self.endpoint.limits, reason);
+                // Over HTTP one body answers for all. A byte stream has an answer for each that waits.
+                let has_body =
+                    self.endpoint.channels.get(channel).is_some_and(|c| c.role.stream.owner().is_some());
+                rejected.batched.retain(|id| !has_body && !self.in_flight(root, id));
+                return self.reject(channel, None, rejected);
+            }
         };
         // Without room for an error of each member none is processed: one answer is sent for all of them (DESIGN-76).
         let Some(batch) = self.endpoint.open_batch(marker, channel, members.len()) else {
@@ -494,8 +501,8 @@ pub(super) fn report_session(engine: &mut Engine, channel: Key, version: Version
 
 /// Answers a batch of which no member is a message and none has an id.
 fn refuse_batch(endpoint: &mut ServerEndpoint, channel: Key, reason: MalformedMessage) {
-    // Elsewhere the schema demands an id that cannot be known, so a stream stays silent (DEC-004).
-    if endpoint.channels.get(channel).is_some_and(|c| c.allows_idless_errors) {
+    // Elsewhere the schema demands an id that cannot be known: a stream stays silent, or has answered each member (DEC-004).
+    if endpoint.channels.get(channel).is_some_and(|c| c.idless_errors == IdlessErrors::Absent) {
         let error = reason.to_error();
         endpoint.send_error(channel, None, None, &error);
     }
@@ -506,7 +513,7 @@ fn refuse_batch(endpoint: &mut ServerEndpoint, channel: Key, reason: MalformedMe
 fn is_revision_open(endpoint: &ServerEndpoint, channel: Key) -> bool {
     let channel = endpoint.channels.get(channel);
     // Without a session, a byte stream allows such errors only in the modern era, which has no batches (DEC-004).
-    channel.is_some_and(|c| !c.allows_idless_errors || c.role.stream.is_exchange())
+    channel.is_some_and(|c| c.idless_errors == IdlessErrors::Unsent || c.role.stream.is_exchange())
 }
 
 // State and input responses that a call brings along when it is delivered again.

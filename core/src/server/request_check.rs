@@ -10,6 +10,7 @@ use bytes::Bytes;
 use super::channel::{LegacySession, ServerEndpoint, caller, session};
 use super::config::Config;
 use super::log;
+use crate::calls::endpoint::IdlessErrors;
 use crate::calls::inbound::BatchKey;
 use crate::draft::Deviation;
 use crate::identity::Capabilities;
@@ -200,7 +201,7 @@ impl RequestCheck {
         if known {
             if let Some(known) = &self.last_meta {
                 // A valid modern request tells that its client reads errors without an id (DEC-004).
-                c.allows_idless_errors = true;
+                c.idless_errors = IdlessErrors::Absent;
                 if let Some(check) = source.header_check {
                     check.check_version(Some(known.version.as_str()))?;
                 }
@@ -231,7 +232,7 @@ impl RequestCheck {
             return Err(config.unsupported_version_error(&name));
         };
         check_members(parts, frame)?;
-        c.allows_idless_errors = true;
+        c.idless_errors = IdlessErrors::Absent;
         // A text with a progress token or a span differs in each request.
         let is_constant = parts.token.is_empty() && !parts.has_trace;
         let repeats = |t: &&[u8]| is_constant && t.len() <= endpoint.limits.max_meta_cache;

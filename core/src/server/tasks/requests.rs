@@ -11,6 +11,7 @@ use super::store::{Detail, StoreEffect, text_room, write_members, write_with_rel
 use super::table::TaskTable;
 use super::{TaskContext, TaskRequestFrame, extension_required_error};
 use crate::built::{Part, Tasking};
+use crate::calls::endpoint::IdlessErrors;
 use crate::calls::inbound::{CallId, NO_MEMORY_FOR_ANSWER};
 use crate::calls::observing::observe_failure;
 use crate::error::UseError;
@@ -393,7 +394,7 @@ impl Engine {
             .fold(capabilities, |all, capability| all.with(capability));
         Arc::make_mut(&mut self.config).settings.capabilities = Arc::new(capabilities);
         // Runs are calls on a channel of their own, which no connection reads.
-        let channel = self.endpoint.open_channel(false, ServerChannel::new());
+        let channel = self.endpoint.open_channel(IdlessErrors::Unsent, ServerChannel::new());
         self.tasks = Part::new(Tasking, ServerTasks::new(table, channel));
     }
 
