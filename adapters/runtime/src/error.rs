@@ -126,6 +126,9 @@ pub struct ConnectionClosed {
     /// End of the server's stderr; empty unless it was captured
     /// ([`Stderr::Capture`](mcp_std::process::Stderr::Capture)).
     pub stderr_tail: String,
+    /// Whether the server process has ended without reading what it was sent: it failed by itself. `false` where the system does not
+    /// tell.
+    pub has_unread_input: bool,
     /// First line of the stream that was no message, cut to [`Limits::max_noise_bytes`](mcp_proto::Limits).
     pub noise: Option<String>,
     /// Whether any message was received, even an invalid one.
@@ -317,6 +320,7 @@ impl ConnectionClosed {
             url: None,
             exit_status: None,
             stderr_tail: String::new(),
+            has_unread_input: false,
             noise: None,
             received_message: true,
         }

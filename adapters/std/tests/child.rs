@@ -396,6 +396,22 @@ fn bare_pipes_can_be_taken() {
     });
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn input_that_a_program_leaves_unread_is_known() {
+    // The last one has ended before anything is written to it.
+    for (script, pause, is_unread) in
+        [("exit 3", 0, true), ("read l; exit 3", 0, false), ("exit 3", 300, true)]
+    {
+        let mut child = sh(script).spawn().unwrap();
+        let mut io = child.take_io().unwrap();
+        thread::sleep(Duration::from_millis(pause));
+        let _ = io.write(b"hello\n");
+        assert!(matches!(child.wait_timeout(Duration::from_secs(10)), ProcessStatus::Exited(_)));
+        assert_eq!(io.has_unread_input(), is_unread, "{script}");
+    }
+}
+
 #[test]
 fn spawn_error_names_kind_and_remedy() {
     let dir = std::env::temp_dir().join(format!("mcp-std-spawn-{}", std::process::id()));

@@ -480,6 +480,7 @@ impl Connection {
                 url: None,
                 exit_status: None,
                 stderr_tail: String::new(),
+                has_unread_input: false,
                 noise: self.noise.clone(),
                 received_message: self.received_message || self.transport.has_received_message(),
             };
@@ -488,6 +489,7 @@ impl Connection {
             let info = self.transport.exit_info(wait);
             (closed.program, closed.url) = (info.program, info.url);
             (closed.exit_status, closed.stderr_tail) = (info.exit_status, info.stderr_tail);
+            closed.has_unread_input = info.has_unread_input;
             self.closed = Some(Arc::new(closed));
         }
         self.closed.clone().map_or_else(|| Error::closed(Fault::Closed), Error::Closed)

@@ -362,7 +362,7 @@ impl<C: Connector> Options<C> {
     /// Starts a server process and waits until the connection is ready.
     ///
     /// Some old servers exit when they are asked for their revisions. Such a server is started again and gets the
-    /// legacy handshake. The hook of [`Program::before_spawn`] runs at each start.
+    /// legacy handshake, unless it has not read the question: then it failed by itself. The hook of [`Program::before_spawn`] runs at each start.
     ///
     /// # Errors
     ///
@@ -612,7 +612,9 @@ impl ClientSetup {
     #[must_use]
     pub fn prepare_retry(&mut self, first: &mut Connection, error: &Error) -> bool {
         let Error::Closed(closed) = error else { return false };
-        let Some(known_era) = closed.fault.retry_with() else { return false };
+        // One that has not even read the question fails again.
+        let known_era = closed.fault.retry_with().filter(|_| !closed.has_unread_input);
+        let Some(known_era) = known_era else { return false };
         self.handler = first.take_handler();
         self.config = self.config.clone().known_era(Some(known_era));
         true

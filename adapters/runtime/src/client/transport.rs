@@ -216,6 +216,8 @@ pub struct ExitInfo {
     pub exit_status: Option<ExitStatus>,
     /// The end of the child process's stderr.
     pub stderr_tail: String,
+    /// Whether the child process has left input unread.
+    pub has_unread_input: bool,
 }
 
 /// A transport over a byte stream.
@@ -385,13 +387,18 @@ impl ServerIo {
         match self {
             Self::Stream(_) => ExitInfo::default(),
             Self::Address { address, .. } => ExitInfo { url: Some(address.clone()), ..ExitInfo::default() },
-            Self::Child { child, program, .. } => {
+            Self::Child { child, program, io } => {
                 let status = match child.wait_timeout(wait) {
                     ProcessStatus::Exited(status) => status,
                     ProcessStatus::Running => None,
                 };
-                let program = Some(program.clone());
-                ExitInfo { program, url: None, exit_status: status, stderr_tail: child.stderr_tail() }
+                ExitInfo {
+                    program: Some(program.clone()),
+                    url: None,
+                    exit_status: status,
+                    stderr_tail: child.stderr_tail(),
+                    has_unread_input: io.has_unread_input(),
+                }
             }
         }
     }

@@ -24,6 +24,8 @@ pub struct ChildIo {
     /// `None` if it is not captured, or has ended.
     stderr: Option<CapturedStderr>,
     notifier: LazyNotifier,
+    /// Whether bytes could not be written, because nobody reads them any more.
+    is_refused: bool,
 }
 
 impl ChildIo {
@@ -35,7 +37,19 @@ impl ChildIo {
         // Each end has a description of its own, so the server's ends stay blocking.
         rustix::io::ioctl_fionbio(&stdin, true)?;
         rustix::io::ioctl_fionbio(&stdout, true)?;
-        Ok(Self { stdin: Some(stdin), stdout, stderr, notifier: LazyNotifier::default() })
+        Ok(Self { stdin: Some(stdin), stdout, stderr, notifier: LazyNotifier::default(), is_refused: false })
+    }
+
+    /// Returns whether the server has left some of what was written to it unread; `false` where the system does not tell.
+    #[must_use]
+    pub fn has_unread_input(&self) -> bool {
+        let unread = |stdin| rustix::io::ioctl_fionread(stdin).is_ok_and(|length| length > 0);
+        self.is_refused || self.stdin.as_ref().is_some_and(unread)
+    }
+
+    fn note_refusal(&mut self, written: io::Result<usize>) -> io::Result<usize> {
+        self.is_refused |= written.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe);
+        written
     }
 }
 
@@ -46,12 +60,14 @@ impl Duplex for ChildIo {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(stdin) = &mut self.stdin else { return Err(ErrorKind::BrokenPipe.into()) };
-        retry_on_interrupt(|| stdin.write(bytes))
+        let written = retry_on_interrupt(|| stdin.write(bytes));
+        self.note_refusal(written)
     }
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let Some(stdin) = &mut self.stdin else { return Err(ErrorKind::BrokenPipe.into()) };
-        retry_on_interrupt(|| stdin.write_vectored(parts))
+        let written = retry_on_interrupt(|| stdin.write_vectored(parts));
+        self.note_refusal(written)
     }
 
     fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> io::Result<Ready> {

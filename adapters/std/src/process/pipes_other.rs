@@ -20,6 +20,12 @@ impl ChildIo {
     pub(super) fn new(stdin: ChildStdin, stdout: ChildStdout, _: Option<CapturedStderr>) -> io::Result<Self> {
         Threaded::new(stdout, stdin).map(Self)
     }
+
+    /// Returns `false`: the system does not tell what the server has left unread.
+    #[must_use]
+    pub const fn has_unread_input(&self) -> bool {
+        false
+    }
 }
 
 impl Duplex for ChildIo {
