@@ -22,7 +22,7 @@ static IS_UNREAD: AtomicBool = AtomicBool::new(false);
 static UNREAD_STATUS: OnceLock<i32> = OnceLock::new();
 
 /// Notices within a second that nobody reads the output of this program any more, also while nothing is printed. It ends with
-/// this status then; without one the command looks at [`is_unread`] itself.
+/// this status then; without one the command looks at `is_unread` itself.
 pub(crate) fn watch_reader(status: Option<i32>) {
     if let Some(status) = status {
         let _ = UNREAD_STATUS.set(status);
@@ -41,6 +41,7 @@ pub(crate) fn watch_reader(status: Option<i32>) {
 }
 
 /// Returns whether nobody reads the output of this program any more, so that what was printed may be lost.
+#[cfg(feature = "events")]
 pub(crate) fn is_unread() -> bool {
     IS_UNREAD.load(Ordering::SeqCst)
 }

@@ -608,7 +608,8 @@ impl<A: Application> World<A> {
                 Machine::Follower(machine) => {
                     let event = machine.poll_event();
                     // In the middle of the events of a poll, what is stored stays.
-                    following.cursor = machine.cursor().map(str::to_owned).or(following.cursor.take());
+                    following.cursor =
+                        machine.cursor().map(str::to_owned).or_else(|| following.cursor.take());
                     let Some(event) = event else { return };
                     match event {
                         FollowEvent::Event(event) => self.hand_out(following, event.event_id),
