@@ -149,8 +149,8 @@ fn short_run(stored: &mut Option<String>, modes: &[DeliveryMode], wanted: u64) -
     let mut handed_out = Vec::new();
     while (handed_out.len() as u64) < wanted {
         let Some(FollowEvent::Event(event)) = follower.poll_event() else { break };
-        handed_out.push(event.event_id.into());
-        *stored = follower.cursor().map(String::from).or(stored.take());
+        handed_out.push(event.event_id);
+        *stored = follower.cursor().map(String::from).or_else(|| stored.take());
     }
     handed_out
 }
