@@ -79,15 +79,6 @@ impl Tap {
         self.records.push_back(TapRecord { at, direction, channel, bytes });
     }
 
-    /// Removes the newest record of a message that is not sent after all.
-    #[cfg(feature = "http")]
-    pub(crate) fn retract(&mut self, message: &[u8]) {
-        let bytes = redact(message, &self.redacted_members);
-        let is_it = |record: &TapRecord| record.direction == Direction::Out && record.bytes == bytes;
-        let found = self.records.iter().rposition(is_it).and_then(|at| self.records.remove(at));
-        self.budget.release(found.map_or(0, |record| record.bytes.capacity()));
-    }
-
     pub(crate) fn poll(&mut self) -> Option<TapRecord> {
         let record = self.records.pop_front()?;
         self.budget.release(record.bytes.capacity());
@@ -187,23 +178,5 @@ mod tests {
         assert_eq!(tap.dropped(), 2);
         assert_eq!(tap.poll().map(|r| r.bytes), Some(b"{}".to_vec()));
         assert!(tap.poll().is_none());
-    }
-
-    #[test]
-    #[cfg(feature = "http")]
-    fn message_that_is_not_sent_after_all_leaves_no_record_and_frees_its_room() {
-        let limits = Limits { tap_records: 9, tap_bytes: 300, ..Limits::default() };
-        let mut tap = Tap::new(&limits, alloc::vec!["a".into()]);
-        let channel = ChannelId(crate::slab::Key { slot: 0, generation: 0 });
-        for direction in [Direction::In, Direction::Out] {
-            tap.record(Instant::ZERO, direction, channel, b"{\"a\":1}\n");
-        }
-        for _ in 0..100 {
-            tap.record(Instant::ZERO, Direction::Out, channel, b"{\"a\":2,\"b\":3}\n");
-            tap.retract(b"{\"a\":2,\"b\":3}");
-        }
-        tap.retract(b"{}");
-        let left: Vec<_> = core::iter::from_fn(|| tap.poll()).map(|record| record.direction).collect();
-        assert_eq!((left, tap.dropped()), (alloc::vec![Direction::In, Direction::Out], 0));
     }
 }

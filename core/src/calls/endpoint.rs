@@ -440,13 +440,6 @@ impl<R: Role> Endpoint<R> {
         self.tap.is_some()
     }
 
-    #[cfg(feature = "http")]
-    pub(crate) fn retract_from_tap(&mut self, message: &[u8]) {
-        if let Some(tap) = self.tap.as_mut() {
-            tap.retract(message);
-        }
-    }
-
     pub(crate) fn poll_tap(&mut self) -> Option<TapRecord> {
         self.tap.as_mut()?.poll()
     }

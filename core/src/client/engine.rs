@@ -221,12 +221,6 @@ impl Engine {
         self.common.endpoint.poll_tap()
     }
 
-    /// Removes a message from the tap that its binding does not send.
-    #[cfg(feature = "http")]
-    pub(crate) fn retract_from_tap(&mut self, message: &[u8]) {
-        self.common.endpoint.retract_from_tap(message);
-    }
-
     /// Returns the number of messages that the tap dropped.
     #[must_use]
     pub fn tap_dropped(&self) -> u64 {

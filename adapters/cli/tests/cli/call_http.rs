@@ -8,7 +8,6 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::http::ServingProcess;
 use crate::support::{ProbeOutput, probe};
 
 /// A modern server over HTTP with one tool, which records its requests.
@@ -123,16 +122,4 @@ fn result_that_does_not_fit_the_output_schema_is_noted() {
     assert!(!failed.call(&[]).assert_code(1).stderr.contains(note));
     let odd = ToolServer::new(Some(tool(&json!({"type": 7}))), result(json!({})));
     odd.call(&[]).assert_ok().assert_stderr(&["the output schema of the tool `tide` cannot be used: "]);
-}
-
-// covers: CANC-016, HTTP-062
-#[test]
-fn trace_shows_a_cancellation_only_where_it_is_sent() {
-    let serving = ServingProcess::new(&[]);
-    for (era, is_sent) in [("modern", false), ("legacy", true)] {
-        let limits = ["--timeout", "300ms", "--total", "500ms", "--trace", "--era", era];
-        let done =
-            probe(&[&["call", "count", "to=100"], &limits[..], &[&serving.url]].concat()).assert_code(4);
-        assert_eq!(done.stderr.contains("notifications/cancelled"), is_sent, "{era}: {done}");
-    }
 }

@@ -46,7 +46,7 @@ impl Client {
         if let (methods::CANCELLED, Some(id)) = (method, &parts.cancelled_request) {
             // The request was not executed, so there is nothing to cancel.
             if self.exchanges.requests().take_unsent(id) {
-                return self.engine.retract_from_tap(message);
+                return;
             }
             cancelled = self.exchanges.find(id);
             let held = |x: &ClientExchange| matches!(x.phase(), ExchangePhase::AwaitingCredential { .. });
@@ -56,7 +56,7 @@ impl Client {
                 if let Some(key) = cancelled {
                     self.abort(key);
                 }
-                return self.engine.retract_from_tap(message);
+                return;
             }
         }
         let purpose = match parts.id.clone().filter(|_| parts.method.is_some()) {
@@ -74,7 +74,6 @@ impl Client {
         let is_awaited = |id: &&RequestId| purpose.cancels_task() || self.engine.awaits_response(id);
         if let Some(id) = purpose.request_id().filter(|id| !is_awaited(id)) {
             // Cancelled or expired before it was sent, so it must not be executed.
-            self.engine.retract_from_tap(message);
             return self.exchanges.requests().record_unsent(id);
         }
         match &purpose {
