@@ -288,7 +288,7 @@ fn withheld_variable<'t>(program: &ServerProgram, text: &'t str) -> Option<&'t s
     let words = text.split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
     let is_set = |word: &str| env::var_os(word).is_some_and(|value| !value.is_empty());
     words
-        .filter(|word| word.contains('_') && is_set(word))
+        .filter(|word| word.len() > 3 && word.contains('_') && is_set(word))
         .find(|word| given.iter().all(|(name, _)| name != word))
 }
 
