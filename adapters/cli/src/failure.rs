@@ -11,7 +11,6 @@ use serde::Serialize;
 
 use crate::args;
 use crate::authorization;
-use crate::doctor::tls;
 use crate::escape;
 use crate::features::FULL_HINT;
 use crate::output;
@@ -19,6 +18,7 @@ use crate::paint::Paint;
 use crate::secrets::masked;
 use crate::session;
 use crate::stop;
+use crate::tls_causes;
 
 /// A reason to stop: a message and a hint about what to do.
 ///
@@ -556,7 +556,7 @@ pub(crate) fn format_seconds(time: Duration) -> String {
 const LEGACY_HINT: &str = "leave --era and --protocol-version out, or use --era legacy";
 /// Returns the hint for a server that no connection reaches, for this reason.
 pub(crate) fn unreachable_hint(reason: &str) -> &'static str {
-    tls::cause(reason).map_or(UNREACHABLE_HINT, |(_, fix)| fix)
+    tls_causes::cause(reason).map_or(UNREACHABLE_HINT, |(_, fix)| fix)
 }
 
 /// Hint for a server that no connection reaches.

@@ -88,6 +88,7 @@ mod skills;
 mod stop;
 mod suite;
 mod tap;
+mod tls_causes;
 #[cfg_attr(not(feature = "auth"), path = "tokens/args.rs")]
 mod tokens;
 #[cfg(feature = "runtimes")]

@@ -11,7 +11,6 @@ mod quote;
 mod report;
 mod session;
 mod status;
-pub(crate) mod tls;
 
 use core::time::Duration;
 

@@ -69,6 +69,7 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("adapters/cli/src/serve/everything/", "content of the demo server"),
     ("adapters/cli/src/serve/tools/", "content of the demo server"),
     ("adapters/cli/src/suite/report.rs", "a description of the run of a test file"),
+    ("adapters/cli/src/tls_causes.rs", "causes of messages of `mcp-std` and their remedies"),
     ("adapters/cli/src/tokens/report.rs", "a description of stored tokens"),
     ("adapters/cli/src/trace_views/diff.rs", "a description of two traces"),
     ("adapters/cli/src/trace_views/html.rs", "a page, with notes in it about what it leaves out"),
