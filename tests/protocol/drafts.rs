@@ -4,7 +4,9 @@ use mcp_proto::draft::{Deviation, Draft};
 use mcp_proto::http::server::Config;
 use mcp_proto::model::ClientCapabilities;
 use mcp_proto::server::Event;
-use mcp_proto::{CallOptions, Diagnostic, Fault, Progress, RawJson, RpcError, Version, VersionSet};
+use mcp_proto::{
+    CallError, CallKey, CallOptions, Diagnostic, Fault, Progress, RawJson, RpcError, Version, VersionSet,
+};
 use mcp_tests::harness::build::{error_response, initialize_request, modern_request_with, result_response};
 use mcp_tests::harness::{Chunker, HttpClientHarness, HttpServerHarness, Pair, SentRequest, ServerHarness};
 use serde_json::{Value, json};
@@ -350,6 +352,98 @@ fn sent_in_sessions() {
     }
 }
 
+/// Returns the answer to a call whose fields are not those of a draft.
+fn header_mismatch(request: &SentRequest) -> Value {
+    error_response(&request.body, -32001, "Header mismatch: `Mcp-Param-Region` is missing", Value::Null)
+}
+
+/// Starts a call that nothing was listed before, and returns its key.
+fn call_wave(harness: &mut HttpClientHarness) -> CallKey {
+    let params = json!({"name": "wave", "arguments": {"region": "us-west1"}});
+    harness.call("tools/call", &params, &CallOptions::new())
+}
+
+// covers: XHDR-029, XHDR-031
+#[test]
+fn first_call_of_a_session_lists_first_and_is_repeated_once_after_a_refusal() {
+    let page = |header: &str| tools_page(&[("wave", json!({"region": schema_with_header(header)}))], None);
+    for version in [Version::V2025_03_26, Version::V2025_06_18, Version::V2025_11_25] {
+        let mut harness = client_with(VersionSet::LEGACY, Draft::ALL);
+        harness.become_legacy(version, Some("s"), json!({"tools": {}}));
+        let key = call_wave(&mut harness);
+        let list = harness.expect_post("tools/list");
+        assert_eq!(mirrored(&list), [("Mcp-Method", "tools/list")]);
+        assert_eq!(list.field("mcp-session-id"), Some("s"));
+        let other = tools_page(&[("other", json!({}))], Some("2"));
+        harness.respond_with_json(list.id, 200, &result_response(&list.body, other));
+        let next = harness.expect_post("tools/list");
+        assert_eq!(next.body["params"]["cursor"], "2");
+        harness.respond_with_json(next.id, 200, &result_response(&next.body, page("Region")));
+        let call = harness.expect_post("tools/call");
+        let fields = [("Mcp-Method", "tools/call"), ("Mcp-Name", "wave"), ("Mcp-Param-Region", "us-west1")];
+        assert_eq!(mirrored(&call), fields);
+        // The schema has changed.
+        harness.respond_with_json(call.id, 400, &header_mismatch(&call));
+        let list = harness.expect_post("tools/list");
+        harness.respond_with_json(list.id, 200, &result_response(&list.body, page("Zone")));
+        let again = harness.expect_post("tools/call");
+        assert_eq!(mirrored(&again)[2..], [("Mcp-Param-Zone", "us-west1")]);
+        assert_eq!(again.body, call.body, "the same request, which was not begun");
+        // Once: a server that goes on refusing is believed.
+        harness.respond_with_json(again.id, 400, &header_mismatch(&again));
+        assert!(matches!(harness.expect_done(key), Err(CallError::Rpc(e)) if e.code == -32001));
+        // What is known is not listed again.
+        call_wave(&mut harness);
+        harness.expect_post("tools/call");
+    }
+}
+
+// covers: XHDR-030
+#[test]
+fn call_whose_tool_cannot_be_looked_up_is_sent_without_its_fields() {
+    let missing = |list: &SentRequest| result_response(&list.body, tools_page(&[("other", json!({}))], None));
+    let refused = |list: &SentRequest| error_response(&list.body, -32601, "no such method", Value::Null);
+    let answers: [&dyn Fn(&SentRequest) -> Value; 2] = [&missing, &refused];
+    for answer in answers {
+        let mut harness = client_with(VersionSet::LEGACY, Draft::ALL);
+        harness.become_legacy(Version::V2025_11_25, Some("s"), json!({"tools": {}}));
+        let key = call_wave(&mut harness);
+        let list = harness.expect_post("tools/list");
+        harness.respond_with_json(list.id, 200, &answer(&list));
+        let call = harness.expect_post("tools/call");
+        assert_eq!(mirrored(&call), [("Mcp-Method", "tools/call"), ("Mcp-Name", "wave")]);
+        harness.respond_with_json(call.id, 200, &result_response(&call.body, json!({"content": []})));
+        assert!(harness.expect_done(key).is_ok());
+        // One that is cancelled meanwhile is never sent.
+        let mut harness = client_with(VersionSet::LEGACY, Draft::ALL);
+        harness.become_legacy(Version::V2025_11_25, Some("s"), json!({"tools": {}}));
+        let key = call_wave(&mut harness);
+        let list = harness.expect_post("tools/list");
+        harness.client.engine().cancel(harness.now, key, None).expect("open");
+        harness.pump();
+        harness.respond_with_json(list.id, 200, &answer(&list));
+        assert!(harness.take_requests().iter().all(|sent| sent.body["method"] != "tools/call"));
+    }
+}
+
+/// Without the setting nothing is listed, and the error says what is missing.
+// covers: XHDR-030, ERR-016
+#[test]
+fn refused_call_of_a_client_of_the_release_names_the_setting() {
+    let mut harness = client_with(VersionSet::LEGACY, Draft::NONE);
+    harness.become_legacy(Version::V2025_11_25, Some("s"), json!({"tools": {}}));
+    let key = call_wave(&mut harness);
+    let call = harness.expect_post("tools/call");
+    harness.respond_with_json(call.id, 400, &header_mismatch(&call));
+    let error = harness.expect_done(key).expect_err("refused");
+    assert!(error.to_string().contains("a client does with the setting `draft`"), "{error}");
+    // An error that is none of a draft is as it came.
+    let key = call_wave(&mut harness);
+    let call = harness.expect_post("tools/call");
+    harness.respond_with_json(call.id, 400, &error_response(&call.body, -32001, "no session", Value::Null));
+    assert_eq!(harness.expect_done(key).expect_err("refused").to_string().matches("draft").count(), 0);
+}
+
 // covers: HTTP-032
 #[test]
 fn sent_with_initialize() {
@@ -365,7 +459,10 @@ fn sent_with_initialize() {
         // The next session is opened like the first one.
         let mut harness = client_with(VersionSet::ALL, draft);
         harness.become_legacy(Version::V2025_11_25, Some("s"), json!({"tools": {}}));
-        let (_, call) = harness.start_wave_call(&CallOptions::new());
+        call_wave(&mut harness);
+        let list = harness.expect_post("tools/list");
+        harness.respond_with_status(list.id, 404);
+        let call = harness.expect_post("tools/call");
         harness.respond_with_status(call.id, 404);
         let renewed = harness.expect_post("initialize");
         assert_eq!(mirrored(&renewed).len(), usize::from(is_on));
@@ -586,8 +683,14 @@ fn exchange(peer: &mut HttpClientHarness, web: &mut HttpServerHarness) -> Vec<(S
             let body = if request.body.is_null() { String::new() } else { request.body.to_string() };
             let x = web.send_request(request.method, "/mcp", &fields, &body);
             while let Some(event) = web.poll_event() {
-                if let Event::Call(call) = event {
-                    answer_call(web, &call);
+                match event {
+                    Event::Call(call) if call.method() == "tools/list" => {
+                        let page = tools_page(&[("echo", json!({"text": schema_with_header("Text")}))], None);
+                        web.server.engine().complete(web.now, call.id(), &page).expect("open");
+                        web.transmit_all();
+                    }
+                    Event::Call(call) => answer_call(web, &call),
+                    _ => {}
                 }
             }
             let response = web.response(x);
@@ -617,8 +720,16 @@ fn client_and_server_of_the_drafts_agree_in_every_revision() {
         let opened = exchange(&mut peer, &mut web);
         assert!(opened.iter().all(|(_, status)| *status < 300), "{opened:?}");
         assert_eq!(peer.expect_ready().version, version);
-        let key = peer.call("tools/call", &json!({"name": "echo", "arguments": {}}), &CallOptions::new());
-        assert_eq!(exchange(&mut peer, &mut web), [("tools/call".to_owned(), 200)]);
+        let arguments = json!({"name": "echo", "arguments": {"text": "hi"}});
+        let key = peer.call("tools/call", &arguments, &CallOptions::new());
+        // The first call has the fields of its arguments: in a session after a list, in the modern era after a refusal.
+        let (list, call) = (("tools/list".to_owned(), 200), ("tools/call".to_owned(), 200));
+        let refused = ("tools/call".to_owned(), 400);
+        let passed = match version {
+            Version::V2026_07_28 => vec![refused, list, call],
+            _ => vec![list, call],
+        };
+        assert_eq!(exchange(&mut peer, &mut web), passed);
         assert_eq!(peer.expect_done(key).expect("an answer")["content"][0]["text"], "done", "{version}");
         // A client of the release is refused in sessions, and told why.
         let mut peer = HttpClientHarness::new(
@@ -634,6 +745,7 @@ fn client_and_server_of_the_drafts_agree_in_every_revision() {
             let fault = peer.expect_closed();
             assert!(matches!(&fault, Fault::HandshakeRefused(e) if e.code == -32001), "{fault:?}");
             assert!(fault.to_string().contains("`Mcp-Method` is missing"), "{fault}");
+            assert!(fault.to_string().contains("as a client does with the setting `draft`"), "{fault}");
         }
     }
 }

@@ -49,6 +49,12 @@
 // `mcp_config.flags`, client: the server is known to answer `server/discover`.
 #define MCP_KNOWN_MODERN 16
 
+// `mcp_config.flags`: drafts of the specification are followed where they differ from the releases.
+#define MCP_DRAFT 32
+
+// `mcp_config.flags`: in sessions up to 2025-06-18 a message whose id cannot be read is answered, too, by an error with the id `null`.
+#define MCP_NULL_IDS 64
+
 // `mcp_call_options.flags`: the server is asked for progress.
 #define MCP_CALL_WANTS_PROGRESS 1
 
@@ -248,7 +254,8 @@ typedef struct mcp_config {
   uint64_t ping_interval;
   // Number of pings that may remain without an answer before the connection ends.
   uint32_t ping_misses;
-  // `MCP_TASKS`, `MCP_SMALL_LIMITS`, `MCP_ANY_METHOD`, `MCP_KNOWN_LEGACY`, `MCP_KNOWN_MODERN`.
+  // `MCP_TASKS`, `MCP_SMALL_LIMITS`, `MCP_ANY_METHOD`, `MCP_KNOWN_LEGACY`, `MCP_KNOWN_MODERN`, `MCP_DRAFT`,
+  // `MCP_NULL_IDS`.
   uint32_t flags;
 } mcp_config;
 

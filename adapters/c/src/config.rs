@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use mcp_proto::client::{self, KnownEra};
+use mcp_proto::draft::Draft;
 use mcp_proto::{Anchor, CallOptions, Capabilities, Entropy, Instant, Limits, Version, VersionSet, server};
 
 use crate::slice::{Extensible, input_bytes, mcp_slice, read_sized};
@@ -18,6 +19,11 @@ pub const MCP_ANY_METHOD: u32 = 4;
 pub const MCP_KNOWN_LEGACY: u32 = 8;
 /// `mcp_config.flags`, client: the server is known to answer `server/discover`.
 pub const MCP_KNOWN_MODERN: u32 = 16;
+
+/// `mcp_config.flags`: drafts of the specification are followed where they differ from the releases.
+pub const MCP_DRAFT: u32 = 32;
+/// `mcp_config.flags`: in sessions up to 2025-06-18 a message whose id cannot be read is answered, too, by an error with the id `null`.
+pub const MCP_NULL_IDS: u32 = 64;
 
 /// The configuration of a client or a server. Set `size`, `name` and `version`; all else may be 0.
 ///
@@ -51,7 +57,8 @@ pub struct mcp_config {
     pub ping_interval: u64,
     /// Number of pings that may remain without an answer before the connection ends.
     pub ping_misses: u32,
-    /// `MCP_TASKS`, `MCP_SMALL_LIMITS`, `MCP_ANY_METHOD`, `MCP_KNOWN_LEGACY`, `MCP_KNOWN_MODERN`.
+    /// `MCP_TASKS`, `MCP_SMALL_LIMITS`, `MCP_ANY_METHOD`, `MCP_KNOWN_LEGACY`, `MCP_KNOWN_MODERN`, `MCP_DRAFT`,
+    /// `MCP_NULL_IDS`.
     pub flags: u32,
 }
 
@@ -84,6 +91,9 @@ pub struct mcp_call_options {
 // SAFETY: `repr(C)`, begins with its size, and has only numbers and slices.
 unsafe impl Extensible for mcp_call_options {}
 
+/// Flags that both roles have.
+const COMMON_FLAGS: u32 = MCP_TASKS | MCP_SMALL_LIMITS | MCP_ANY_METHOD | MCP_DRAFT | MCP_NULL_IDS;
+
 fn check_flags(flags: u32, known: u32) -> Result<(), Failure> {
     if flags & !known == 0 { Ok(()) } else { Err(Failure::argument("an unknown flag")) }
 }
@@ -94,6 +104,7 @@ struct Common<'a> {
     version: &'a str,
     capabilities: Capabilities,
     revisions: VersionSet,
+    draft: Draft,
     limits: Limits,
 }
 
@@ -120,6 +131,7 @@ impl mcp_config {
             version,
             capabilities: Capabilities::from_json(&capabilities),
             revisions: read_revisions(revisions)?,
+            draft: if self.flags & MCP_DRAFT == 0 { Draft::NONE } else { Draft::ALL },
             limits,
         })
     }
@@ -166,13 +178,15 @@ pub(crate) struct ServerSetup {
 pub(crate) unsafe fn read_server(config: *const mcp_config, now: Instant) -> Result<ServerSetup, Failure> {
     // SAFETY: the requirement of this function.
     let config = unsafe { read_sized(config) }?;
-    check_flags(config.flags, MCP_TASKS | MCP_SMALL_LIMITS | MCP_ANY_METHOD)?;
+    check_flags(config.flags, COMMON_FLAGS)?;
     // SAFETY: the requirement of this function.
     let (common, instructions, entropy) =
         unsafe { (config.common()?, config.instructions.optional_text()?, config.entropy()?) };
     let mut made = server::Config::new(common.name, common.version)
         .capabilities(common.capabilities)
         .versions(common.revisions)
+        .draft(common.draft)
+        .null_id_errors(config.flags & MCP_NULL_IDS != 0)
         .limits(common.limits);
     if let Some(instructions) = instructions {
         made = made.instructions(instructions);
@@ -211,12 +225,14 @@ pub(crate) unsafe fn read_client(config: *const mcp_config) -> Result<client::Co
     // SAFETY: the requirement of this function.
     let config = unsafe { read_sized(config) }?;
     let eras = MCP_KNOWN_LEGACY | MCP_KNOWN_MODERN;
-    check_flags(config.flags, MCP_TASKS | MCP_SMALL_LIMITS | MCP_ANY_METHOD | eras)?;
+    check_flags(config.flags, COMMON_FLAGS | eras)?;
     // SAFETY: the requirement of this function.
     let common = unsafe { config.common() }?;
     let mut made = client::Config::new(common.name, common.version)
         .capabilities(common.capabilities)
         .versions(common.revisions)
+        .draft(common.draft)
+        .null_id_errors(config.flags & MCP_NULL_IDS != 0)
         .limits(common.limits);
     match config.flags & eras {
         0 => {}

@@ -10,8 +10,8 @@ pub(crate) use authorization::AuthorizationArgs;
 pub(crate) use endpoint::{ProtectionArgs, ProxyArgs, ServeHttpArgs};
 pub(crate) use server::{ServerArgs, ServerPlaceArgs, connection, is_url, socket, url};
 pub(crate) use target::{
-    ALLOWED_PING_MISSES, ConnectionArgs, EraChoice, RequestArgs, RevisionArgs, Runtime, StderrChoice,
-    TargetArgs,
+    ALLOWED_PING_MISSES, ConnectionArgs, DraftArgs, EraChoice, RequestArgs, RevisionArgs, Runtime,
+    StderrChoice, TargetArgs,
 };
 pub(crate) use values::{duration, json_object};
 

@@ -388,6 +388,8 @@ impl CommandFailure {
         let is_stream = closed.url.as_deref().is_some_and(|url| !args::is_url(url));
         failure.hint = match &closed.fault {
             Fault::LegacyServer { .. } => Some(LEGACY_HINT.into()),
+            // The message says why.
+            Fault::HandshakeRefused(error) if error.is_of_draft() => Some("--draft follows the drafts".into()),
             Fault::NoCommonVersion { .. } | Fault::HandshakeRefused(_) => {
                 Some("leave --era and --protocol-version out, so that both sides can choose".into())
             }

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use mcp_blocking::{ClientHandler, Error};
 use mcp_proto::client::{Config, Input, LogMessage, Peer, SubscriptionKey};
+use mcp_proto::draft::Draft;
 use mcp_proto::http::HeadRecord;
 use mcp_proto::model::{InputResponse, LoggingLevel, Task, TaskStatus, UI_EXTENSION, UiClientCapabilities};
 use mcp_proto::tap::TapRecord;
@@ -101,13 +102,10 @@ impl ClientSession {
             memory.as_ref(),
             target.connection.connect_timeout,
             &mut |known_era, connect_timeout| {
-                let config = client_config(versions, target.timeout, connect_timeout, target.trace)
+                let draft = target.revisions.drafts.followed();
+                let config = client_config((versions, draft), target.timeout, connect_timeout, target.trace)
                     .known_era(known_era);
                 let config = target.connection.keep_alive(role(&config));
-                let config = match target.draft {
-                    true => config.draft(mcp_proto::draft::Draft::ALL),
-                    false => config,
-                };
                 let parts = (&server, authorizer.as_ref(), &deviations);
                 Self::connect(target, answer_args, parts, config, failure_context)
             },
@@ -256,9 +254,9 @@ pub(crate) fn probe_timeout(connect_timeout: Duration) -> Duration {
     Limits::default().probe_timeout.min(connect_timeout / 2)
 }
 
-/// Creates the configuration of a client.
+/// Creates the configuration of a client of these revisions, and of what it follows of drafts.
 pub(crate) fn client_config(
-    versions: VersionSet,
+    (versions, draft): (VersionSet, Draft),
     timeout: Duration,
     connect_timeout: Duration,
     tap: bool,
@@ -274,7 +272,7 @@ pub(crate) fn client_config(
         limits.tap_records = 100_000;
         limits.tap_bytes = 64 << 20;
     }
-    Config::new("mcp-probe", env!("CARGO_PKG_VERSION")).versions(versions).limits(limits)
+    Config::new("mcp-probe", env!("CARGO_PKG_VERSION")).versions(versions).draft(draft).limits(limits)
 }
 
 /// Describes how the end of a server differs from an orderly one, or returns `None`.

@@ -135,6 +135,22 @@ impl RpcError {
         }
     }
 
+    /// Returns whether it is an error of a draft, by its shape (DEC-001).
+    #[must_use]
+    pub fn is_of_draft(&self) -> bool {
+        self.released_code() != self.code
+    }
+
+    /// Adds to an error of a draft which setting a client has for it.
+    #[cfg(all(feature = "client", feature = "http"))]
+    pub(crate) fn name_draft(&mut self) {
+        if self.is_of_draft() {
+            let what =
+                "the server follows a draft of the specification, as a client does with the setting `draft`";
+            self.message = alloc::format!("{}; {what}", self.message).into();
+        }
+    }
+
     /// Returns an upper bound of the number of bytes by which message and data make a response longer.
     pub(crate) fn len(&self) -> usize {
         let data = self.data.as_ref().map_or(0, |data| data.as_bytes().len().saturating_add(8));

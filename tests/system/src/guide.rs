@@ -39,6 +39,9 @@ mod pages {
     #[doc = include_str!("../../../adapters/blocking/src/guide/completion.md")]
     struct Completion;
 
+    #[doc = include_str!("../../../adapters/blocking/src/guide/drafts.md")]
+    struct Drafts;
+
     #[doc = include_str!("../../../adapters/blocking/src/guide/elicitation.md")]
     struct Elicitation;
 

@@ -88,8 +88,11 @@ pub mod skills_and_apps {}
 #[doc = include_str!("extensions.md")]
 #[doc(alias("io.modelcontextprotocol/oauth-client-credentials"))]
 #[doc(alias("io.modelcontextprotocol/enterprise-managed-authorization", "custom methods"))]
-#[doc(alias("drafts of the specification"))]
 pub mod extensions {}
+
+#[doc = include_str!("drafts.md")]
+#[doc(alias("drafts of the specification", "draft", "--draft", "Mcp-Param", "header mismatch", "-32001"))]
+pub mod drafts {}
 
 #[doc = include_str!("stdio.md")]
 #[doc(alias("stdio transport (client)", "stdio transport (server)", "child process", "spawn", "subprocess"))]

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use clap::{Args, ValueEnum};
 use mcp_proto::client::Config;
+use mcp_proto::draft::Draft;
 use mcp_proto::model::LoggingLevel;
 use mcp_proto::{Era, Version, VersionSet};
 use serde::{Deserialize, Serialize};
@@ -48,12 +49,6 @@ impl ConnectionArgs {
 pub(crate) struct TargetArgs {
     #[command(flatten)]
     pub(crate) revisions: RevisionArgs,
-    /// Follows the drafts of the specification where they differ from the releases.
-    ///
-    /// Requests in sessions over HTTP have the header fields of 2026-07-28 then, `initialize` included. `mcp_proto::draft` lists
-    /// what differs.
-    #[arg(long)]
-    pub(crate) draft: bool,
     /// Limits the time to wait for one answer: 2s, 500ms or 0.5.
     ///
     /// Progress restarts the time.
@@ -106,7 +101,7 @@ pub(crate) struct RequestArgs {
     pub(crate) target: TargetArgs,
 }
 
-#[derive(Debug, PartialEq, Args, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Args, Serialize, Deserialize)]
 pub(crate) struct RevisionArgs {
     /// Selects the era of the protocol.
     ///
@@ -117,6 +112,26 @@ pub(crate) struct RevisionArgs {
     #[arg(long, value_name = "REV", value_parser = revision)]
     #[serde(with = "optional_revision")]
     pub(crate) protocol_version: Option<Version>,
+    #[command(flatten)]
+    pub(crate) drafts: DraftArgs,
+}
+
+/// Whether drafts are followed, the same in all commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+pub(crate) struct DraftArgs {
+    /// Follows the drafts of the specification where they differ from the releases.
+    ///
+    /// Requests in sessions over HTTP have the header fields of 2026-07-28 then, `initialize` included: a client sends them, and a server
+    /// requires them. Error codes of a server are those of the drafts. `mcp_proto::draft` lists what differs.
+    #[arg(long = "draft")]
+    pub(crate) are_followed: bool,
+}
+
+impl DraftArgs {
+    /// Returns what is followed.
+    pub(crate) const fn followed(self) -> Draft {
+        if self.are_followed { Draft::ALL } else { Draft::NONE }
+    }
 }
 
 impl RevisionArgs {
@@ -206,7 +221,9 @@ mod tests {
 
     #[test]
     fn revision_outside_the_era_is_refused() {
-        let set = |era, protocol_version| RevisionArgs { era, protocol_version }.version_set();
+        let set = |era, protocol_version| {
+            RevisionArgs { era, protocol_version, ..RevisionArgs::default() }.version_set()
+        };
         assert_eq!(set(EraChoice::Auto, None), Ok(VersionSet::ALL));
         assert_eq!(set(EraChoice::Legacy, None), Ok(VersionSet::LEGACY));
         assert_eq!(

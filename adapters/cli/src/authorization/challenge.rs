@@ -22,7 +22,8 @@ pub(crate) fn learn_challenges(
     timeout: Duration,
 ) -> Result<Option<Vec<AuthChallenge>>, CommandFailure> {
     let versions = revisions.version_set().map_err(CommandFailure::usage)?;
-    let config = session::client_config(versions, timeout, timeout, false);
+    let spoken = (versions, revisions.drafts.followed());
+    let config = session::client_config(spoken, timeout, timeout, false);
     let mut limits = config.effective_limits().clone();
     // Over HTTP a slow probe must not cause a fallback to the legacy handshake.
     (limits.probe_timeout, limits.init_timeout) = (timeout, timeout);

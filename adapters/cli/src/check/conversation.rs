@@ -17,6 +17,7 @@ use super::profile::Profile;
 use super::received::{Received, TransportFinding};
 use super::report::CheckReport;
 use super::rules;
+use crate::args::DraftArgs;
 
 /// Settings shared by all conversations of a check.
 pub(super) struct CheckSetup {
@@ -25,6 +26,7 @@ pub(super) struct CheckSetup {
     pub(super) timeout: Duration,
     pub(super) connect_timeout: Duration,
     pub(super) trace: bool,
+    pub(super) drafts: DraftArgs,
 }
 
 impl CheckSetup {
@@ -79,7 +81,7 @@ impl<'a> CheckConversation<'a> {
             version,
             capabilities: Value::Null,
             instructions: String::new(),
-            peer: Some(CheckedPeer::start(&setup.server, version, setup.trace)?),
+            peer: Some(CheckedPeer::start(setup, version)?),
             next_id: 0,
             unanswered_ids: Vec::new(),
             early_answers: Vec::new(),
@@ -329,7 +331,7 @@ impl<'a> CheckConversation<'a> {
     }
 
     fn restart(&mut self) -> bool {
-        let Ok(peer) = CheckedPeer::start(&self.setup.server, self.version, self.setup.trace) else {
+        let Ok(peer) = CheckedPeer::start(self.setup, self.version) else {
             return false;
         };
         self.peer = Some(peer);

@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::received::{MAX_LINE, MAX_TOTAL, Received, TransportFinding, WireTrace};
 use super::report::clip;
 use super::rules::{self, CheckRule};
+use crate::args::DraftArgs;
 use crate::exchange::{self, CollectedResponse, HttpExchange, HttpResponseHead, HttpTarget, ResponseEvent};
 
 pub(super) const JSON: &str = "application/json";
@@ -28,6 +29,7 @@ pub(super) const EVENT_STREAM: &str = "text/event-stream";
 pub(super) struct HttpPeer {
     pub(super) target: HttpTarget,
     version: Version,
+    drafts: DraftArgs,
     /// Whether the handshake is complete.
     is_initialized: bool,
     pub(super) session: Option<String>,
@@ -61,10 +63,11 @@ struct ExchangeInfo {
 }
 
 impl HttpPeer {
-    pub(super) fn new(target: HttpTarget, version: Version, trace: WireTrace) -> Self {
+    pub(super) fn new(target: HttpTarget, (version, drafts): (Version, DraftArgs), trace: WireTrace) -> Self {
         Self {
             target,
             version,
+            drafts,
             is_initialized: false,
             session: None,
             pending_exchanges: Vec::new(),
@@ -187,8 +190,11 @@ impl HttpPeer {
         let mut fields = self.session_fields();
         fields.push(CONTENT_TYPE, JSON.as_bytes());
         fields.push(ACCEPT, format!("{JSON}, {EVENT_STREAM}").as_bytes());
-        if self.is_modern() {
-            let method = message["method"].as_str().unwrap_or("server/discover");
+        let method = match message["method"].as_str() {
+            method if self.is_modern() => Some(method.unwrap_or("server/discover")),
+            method => method.filter(|_| self.drafts.are_followed),
+        };
+        if let Some(method) = method {
             fields.push(METHOD, method.as_bytes());
             let params = &message["params"];
             let named = match method {
@@ -199,7 +205,9 @@ impl HttpPeer {
             if let Some(name) = named {
                 fields.push(NAME, encode_value(name).as_bytes());
             }
-            let meta = &params["_meta"]["io.modelcontextprotocol/protocolVersion"];
+        }
+        if self.is_modern() {
+            let meta = &message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
             let version = meta.as_str().unwrap_or(self.version.as_str());
             fields.push(PROTOCOL_VERSION, version.as_bytes());
         }

@@ -76,6 +76,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CommandFailure> {
         timeout: args.timeout,
         connect_timeout: args.connect_timeout,
         trace: args.trace,
+        drafts: args.revisions.drafts,
     };
     let report = setup.new_report();
     if args.profile == Profile::Owasp {

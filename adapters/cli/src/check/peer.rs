@@ -10,6 +10,7 @@ use mcp_proto::Version;
 use mcp_std::io::{Duplex, StreamAddress};
 use mcp_std::process::{Program, ShutdownReport, ShutdownTimeouts};
 
+use super::conversation::CheckSetup;
 use super::http_peer::HttpPeer;
 use super::line_stream::LineStream;
 use super::process_peer::ProcessPeer;
@@ -53,15 +54,15 @@ impl CheckedPeer {
     /// # Errors
     ///
     /// Fails if the process cannot be started, or no server listens at the socket.
-    pub(super) fn start(server: &ServerTarget, version: Version, trace: bool) -> Result<Self, Error> {
-        let trace_output = WireTrace::new(trace);
-        Ok(match server {
+    pub(super) fn start(setup: &CheckSetup, version: Version) -> Result<Self, Error> {
+        let trace_output = WireTrace::new(setup.trace);
+        Ok(match &setup.server {
             ServerTarget::Program(program) => Self::Process(ProcessPeer::start(program, trace_output)?),
             ServerTarget::Stream(address, timeout) => {
                 Self::Stream(LineStream::new(address.connect(*timeout)?, trace_output))
             }
             ServerTarget::Http(target) => {
-                Self::Http(Box::new(HttpPeer::new(target.clone(), version, trace_output)))
+                Self::Http(Box::new(HttpPeer::new(target.clone(), (version, setup.drafts), trace_output)))
             }
         })
     }

@@ -10,6 +10,7 @@ use std::env;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum as _};
+use mcp_proto::draft::Draft;
 use mcp_proto::{Capabilities, Capability, Version, VersionSet};
 
 use crate::args::{EraChoice, Runtime, StderrChoice};
@@ -151,8 +152,12 @@ impl Tour {
 
     fn connect(&self, wire: &WireLog, serve: Vec<String>) -> Result<Client, StepError> {
         let this = env::current_exe().map_err(|error| format!("cannot find this executable: {error}"))?;
-        let config =
-            session::client_config(VersionSet::only(self.version), CALL_TIMEOUT, CONNECT_TIMEOUT, true);
+        let config = session::client_config(
+            (VersionSet::only(self.version), Draft::NONE),
+            CALL_TIMEOUT,
+            CONNECT_TIMEOUT,
+            true,
+        );
         let config = config.capabilities(Capabilities::new().with(Capability::ElicitationForm)).tasks();
         let server = Server::from_command(iter::once(this.into()).chain(serve.into_iter().map(Into::into)));
         let spec = ServerSpec {

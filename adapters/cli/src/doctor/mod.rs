@@ -66,7 +66,6 @@ impl DoctorArgs {
             self;
         TargetArgs {
             revisions,
-            draft: false,
             timeout,
             // What was found out at another time may be what is wrong.
             connection: ConnectionArgs { connect_timeout, no_cache: true, keep_alive: None },

@@ -10,7 +10,7 @@ use mcp_std::io::StreamAddress;
 use serde::Serialize;
 
 use super::McpArgs;
-use crate::args::{ServerArgs, ServerPlaceArgs, is_url};
+use crate::args::{DraftArgs, ServerArgs, ServerPlaceArgs, is_url};
 use crate::escape;
 use crate::failure::CommandFailure;
 use crate::handed_over;
@@ -23,6 +23,7 @@ pub(super) struct Allowed {
     servers: Vec<AllowedServer>,
     /// Folder of the traces, resolved.
     traces: Option<PathBuf>,
+    drafts: DraftArgs,
 }
 
 struct AllowedServer {
@@ -65,7 +66,7 @@ impl Allowed {
     ///
     /// Fails if a value is invalid, if a file cannot be read, or if two servers have one name.
     pub(super) fn from_args(args: &McpArgs) -> Result<Self, CommandFailure> {
-        let mut allowed = Self::default();
+        let mut allowed = Self { drafts: args.drafts, ..Self::default() };
         for text in &args.allow {
             let (name, place) = parse_server(text)
                 .map_err(|why| CommandFailure::usage(format!("--allow {}: {why}", shown(text))))?;
@@ -124,7 +125,8 @@ impl Allowed {
     /// The reason why the server may not be reached.
     pub(super) fn reach(&self, name: &str) -> Result<Reach, String> {
         // Nothing behind `--` but the server, so that no other word is taken for it.
-        let mut reach = Reach { words: vec!["--".into()], ..Reach::default() };
+        let words = self.drafts.are_followed.then_some("--draft").into_iter().chain(["--"]);
+        let mut reach = Reach { words: words.map(OsString::from).collect(), ..Reach::default() };
         let named = self.servers.iter().find(|server| server.name == name);
         match named.map(|server| &server.place) {
             Some(Place::Words(words)) => {

@@ -20,7 +20,7 @@ use mcp_proto::server::Config;
 use mcp_runtime::Error;
 use mcp_std::process::terminate_all;
 
-use crate::args::duration;
+use crate::args::{DraftArgs, duration};
 use crate::failure::CommandFailure;
 use crate::session;
 use crate::stop;
@@ -61,6 +61,8 @@ pub(crate) struct McpArgs {
     /// Leaves the tool `call` out, the one that may have effects.
     #[arg(long)]
     pub(crate) read_only: bool,
+    #[command(flatten)]
+    pub(crate) drafts: DraftArgs,
     /// Limits the time of one call: 2s, 500ms or 0.5.
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
     pub(crate) timeout: Duration,

@@ -81,7 +81,8 @@ impl UpstreamOpener {
             memory.as_ref(),
             args.connection.connect_timeout,
             &mut |known_era, connect_timeout| {
-                let config = session::client_config(versions, *timeout, connect_timeout, args.trace);
+                let spoken = (versions, args.revisions.drafts.followed());
+                let config = session::client_config(spoken, *timeout, connect_timeout, args.trace);
                 let config = args.connection.keep_alive(config.known_era(known_era));
                 Upstream::connect(self, config, identity.clone(), &deviations)
             },

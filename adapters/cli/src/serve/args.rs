@@ -32,12 +32,6 @@ pub(crate) struct ServeArgs {
     pub(crate) mock: MockArgs,
     #[command(flatten)]
     pub(crate) revisions: RevisionArgs,
-    /// Follows the drafts of the specification where they differ from the releases.
-    ///
-    /// Error codes are those of the drafts, and header fields are required in sessions over HTTP, too. `mcp_proto::draft`
-    /// lists what differs.
-    #[arg(long)]
-    pub(crate) draft: bool,
     /// Limits the length of a received message, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = frame_size)]
     pub(crate) max_frame: usize,

@@ -103,7 +103,7 @@ fn config(args: &ServeArgs, config: Result<Config, RegisterErrors>) -> Result<Co
         limits.tap_bytes = 64 << 20;
     }
     let config = config.map_err(|error| CommandFailure::failed(error.to_string()))?;
-    let mut config = config.versions(versions).limits(limits);
+    let mut config = config.versions(versions).limits(limits).draft(args.revisions.drafts.followed());
     #[cfg(feature = "sessions")]
     if let Some(keys) = session_store::state_keys(&args.sessions) {
         // What one process has sealed comes to another one.
@@ -111,9 +111,6 @@ fn config(args: &ServeArgs, config: Result<Config, RegisterErrors>) -> Result<Co
     }
     if let Some(interval) = args.keep_alive {
         config = config.keep_alive_ping(interval, ALLOWED_PING_MISSES);
-    }
-    if args.draft {
-        config = config.draft(mcp_proto::draft::Draft::ALL);
     }
     Ok(args.hide.iter().fold(config, |config, member| config.redact_in_tap(member)))
 }

@@ -4,9 +4,10 @@ use core::time::Duration;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::config_file::TemporaryDirectory;
+use crate::connect::User;
 use crate::http::ServingProcess;
 use crate::support::{PROBE, ProbeOutput, probe, probe_command, probe_own_server, run_with_input};
 
@@ -121,7 +122,7 @@ fn drafts_are_followed_by_both_sides_with_the_option() {
         opened.assert_stderr(&["Mcp-Method: initialize", "Mcp-Method: notifications/initialized"]);
         // A legacy client of the release is told what it lacks.
         let refused = with(&["call", "echo", "text=hi", "--era", "legacy"]).assert_code(3);
-        refused.assert_stderr(&["-32001", "Header mismatch: `Mcp-Method` is missing"]);
+        refused.assert_stderr(&["-32001", "Header mismatch: `Mcp-Method` is missing", "hint: --draft"]);
         with(&["call", "echo", "text=hi"]).assert_ok();
     }
     let modern = ServingProcess::new(&["--draft", "--era", "modern"]);
@@ -130,6 +131,36 @@ fn drafts_are_followed_by_both_sides_with_the_option() {
     let unknown =
         probe_own_server(&["inspect", "--era", "legacy", "--trace"], &["--draft", "--era", "modern"]);
     unknown.assert_code(3).assert_stderr(&["-32601", "2026-07-28"]);
+}
+
+// covers: HTTP-032, HTTP-033, XHDR-031
+#[test]
+fn every_command_of_a_client_follows_drafts_with_the_option() {
+    let server = ServingProcess::new(&["--draft", "--era", "legacy"]);
+    let (url, user, directory) = (&*server.url, User::new(), TemporaryDirectory::new());
+    probe(&["check", "--draft", url]).assert_ok();
+    probe(&["check", url]).assert_code(1);
+    probe(&["doctor", "--draft", url]).assert_ok();
+    probe(&["doctor", url]).assert_code(3).assert_stdout(&["--draft"]);
+    probe(&["login", "--draft", url]).assert_ok();
+    probe(&["login", url]).assert_code(3).assert_stderr(&["--draft"]);
+    let entry = json!({"mcpServers": {"far": {"type": "http", "url": url}}});
+    let file = directory.write("mcp.json", &entry.to_string());
+    let echo = |tool: &str, front: &[&str]| probe(&[&["call", tool, "text=hi", "--"], front].concat());
+    echo("echo", &[PROBE, "bridge", "--draft", url]).assert_ok().assert_stdout(&["hi"]);
+    echo("echo", &[PROBE, "bridge", url]).assert_code(3).assert_stderr(&["`draft`"]);
+    echo("far_echo", &[PROBE, "gateway", "--draft", "--config", &file]).assert_ok().assert_stdout(&["hi"]);
+    user.run(&["connect", "far", "--draft", url]).assert_ok();
+    user.run(&["call", "@far", "echo", "text=hi"]).assert_ok().assert_stdout(&["hi"]);
+    user.run(&["connect", "off", url]).assert_code(3).assert_stderr(&["`draft`"]);
+    let allow = format!("far={url}");
+    let asked = json!({"server": "far", "tool": "echo", "arguments": {"text": "hi"}}).to_string();
+    let ask = |options: &[&str]| {
+        let client = ["call", "call", "--args", &asked, "--", PROBE, "mcp", "--allow", &allow];
+        probe(&[&client[..], options].concat())
+    };
+    ask(&["--draft"]).assert_ok().assert_stdout(&["hi"]);
+    ask(&[]).assert_code(1).assert_stdout(&["`draft`"]);
 }
 
 fn complete_typed(input: &str, more: &[&str]) -> ProbeOutput {

@@ -223,12 +223,14 @@ impl ExchangePurpose {
     }
 }
 
-/// A call that was refused for its header fields, while its tool is looked up.
+/// A call while its tool is looked up: it was refused for its header fields, or waits for the first list.
 #[derive(Clone, Debug)]
 pub(super) struct ToolRefresh {
     pub(super) call: RequestId,
     pub(super) tool: Box<str>,
-    /// The refusal, with which the call ends if the lookup does not help.
+    /// The message of the call.
+    pub(super) message: Bytes,
+    /// The refusal, with which the call ends if the lookup does not help; empty if the call was not sent yet.
     pub(super) refusal: Bytes,
     pub(super) retries: RetryCounts,
     pub(super) pages: u32,

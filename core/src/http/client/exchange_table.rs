@@ -888,6 +888,7 @@ mod tests {
             (Some(key), None, None)
         );
         let refresh = ToolRefresh {
+            message: Bytes::new(),
             call: id(6, 0),
             tool: "t".into(),
             refusal: Bytes::new(),

@@ -14,6 +14,7 @@ use super::exchange::{
 };
 use super::exchange_table::{BodySink, ClientExchange};
 use super::session::SendGate;
+use super::tools::{has_draft_session, lacks_draft};
 use crate::ascii::AsciiCaseExt as _;
 use crate::diagnostic::Diagnostic;
 use crate::error::{CallError, HttpError, HttpResponse};
@@ -332,10 +333,14 @@ impl Client {
         }
         // XHDR-029
         let mismatch = answer.error.as_ref().is_some_and(|e| e.released_code() == code::HEADER_MISMATCH);
+        if let Some(error) = answer.error.as_mut().filter(|_| lacks_draft(self, &x)) {
+            error.name_draft();
+        }
         let first = matches!(x.purpose(), ExchangePurpose::Call { method: CallMethod::CallTool, .. })
             && x.retries.refreshes == 0;
-        // A legacy call cannot be repeated, and its revision does not define the error.
-        if mismatch && first && self.is_modern() && self.begin_tool_refresh(&x, body) {
+        // The released revisions of sessions do not define the error.
+        let is_defined = self.is_modern() || has_draft_session(self);
+        if mismatch && first && is_defined && self.begin_tool_refresh(&x, body) {
             return;
         }
         self.exchange_failed(x, HttpError::Response(answer));

@@ -10,7 +10,7 @@ use super::config::{Config, Credential};
 use super::exchange::{CallMethod, ExchangeId, ExchangePhase, ExchangePurpose, OutgoingRequest, RetryCounts};
 use super::exchange_table::ClientExchange;
 use super::session::{HttpClientSession, SendGate, is_modern};
-use super::tools::ToolHeaders;
+use super::tools::{ToolHeaders, begin_first_list};
 use crate::calls::outbound::OutboundCalls;
 use crate::client::Peer;
 use crate::draft::{Deviation, Draft};
@@ -90,7 +90,10 @@ impl Client {
             _ => {}
         }
         let url = self.session.message_url(&self.config.endpoint);
-        self.submit(ClientExchange::new(purpose, url, message.clone(), retries), Some(&parts));
+        let x = ClientExchange::new(purpose, url, message.clone(), retries);
+        if !begin_first_list(self, &x) {
+            self.submit(x, Some(&parts));
+        }
         // The cancellation is sent before its exchange is aborted (HTTP-062, HTTP-063).
         if let Some(key) = cancelled {
             self.abort(key);

@@ -124,7 +124,7 @@ impl HttpClientSession {
 
     /// Returns whether requests have the mirrored fields in the legacy session, too.
     pub(super) fn mirrors_fields(&self, config: &Config, draft: Draft, peer: Option<&Peer>) -> bool {
-        let mirrors = config.mirrors_in_legacy_sessions || draft.contains(Deviation::SentInSessions);
+        let mirrors = config.mirrors_in_legacy_sessions || sends_in_sessions(draft);
         mirrors && is_legacy(peer) && !self.is_http_sse()
     }
 
@@ -258,6 +258,11 @@ impl HttpClientSession {
 /// Returns whether the server is known to be modern.
 pub(super) fn is_modern(peer: Option<&Peer>) -> bool {
     peer.is_some_and(|p| p.era() == Era::Modern)
+}
+
+/// Returns whether a draft is followed by which requests in sessions have the mirrored fields.
+pub(super) const fn sends_in_sessions(draft: Draft) -> bool {
+    draft.contains(Deviation::SentInSessions)
 }
 
 /// Returns whether the server is known to be legacy.

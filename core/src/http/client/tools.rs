@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::binding::{Client, MessageParts};
-use super::exchange::{ExchangePurpose, RetryCounts, ToolRefresh};
+use super::exchange::{CallMethod, ExchangePurpose, RetryCounts, ToolRefresh};
 use super::exchange_table::ClientExchange;
+use super::session::sends_in_sessions;
 use crate::diagnostic::Diagnostic;
 use crate::draft::{Deviation, Draft};
 use crate::error::CallError;
@@ -31,6 +32,8 @@ pub(super) struct ToolHeaders {
     draft: Draft,
     /// Number of list requests for looking up tools.
     list_requests: i64,
+    /// Whether a list was received, or requested for looking up tools.
+    was_listed: bool,
 }
 
 impl ToolHeaders {
@@ -59,6 +62,7 @@ impl ToolHeaders {
     ) -> (Bytes, Vec<(String, String)>) {
         let mut invalid = Vec::new();
         let Some(found) = parse_tool_list(&message) else { return (message, invalid) };
+        self.was_listed = true;
         let mut kept: Vec<&[u8]> = Vec::with_capacity(found.tools.len());
         for tool in &found.tools {
             match self.learn_schema(&tool.name, &tool.schema, max) {
@@ -91,6 +95,7 @@ impl ToolHeaders {
         let mut body = Vec::new();
         // Ids of the engine are positive.
         self.list_requests += 1;
+        self.was_listed = true;
         rpc::request_head(&mut body, -self.list_requests, methods::TOOLS_LIST);
         body.extend_from_slice(b",\"params\":{");
         if let Some(cursor) = cursor {
@@ -230,7 +235,7 @@ impl Client {
         message
     }
 
-    /// Looks up the tool of a refused call (XHDR-029); returns false if the call names none.
+    /// Looks up the tool of a refused call (XHDR-029), or of one that was not sent; returns false if the call names none.
     pub(super) fn begin_tool_refresh(&mut self, x: &ClientExchange, answer: Bytes) -> bool {
         let (Some(call), Some(tool)) =
             (x.request_id().cloned(), MessageParts::parse(&x.body).name.map(Box::from))
@@ -238,13 +243,19 @@ impl Client {
             return false;
         };
         // With this count a second refusal ends the call (see `process_body`).
-        let tries = RetryCounts { refreshes: 1, ..x.retries };
-        self.request_tools(ToolRefresh { call, tool, refusal: answer, retries: tries, pages: 0 }, None);
+        let tries = RetryCounts { refreshes: u8::from(!answer.is_empty()), ..x.retries };
+        let message = x.body.clone();
+        let refresh = ToolRefresh { call, tool, message, refusal: answer, retries: tries, pages: 0 };
+        self.request_tools(refresh, None);
         true
     }
 
     fn request_tools(&mut self, refresh: ToolRefresh, cursor: Option<&[u8]>) {
-        let body = self.tools.list_request(self.engine.config().request_meta(Version::V2026_07_28), cursor);
+        let meta: &[u8] = match self.is_modern() {
+            true => self.engine.config().request_meta(Version::V2026_07_28),
+            false => b"",
+        };
+        let body = self.tools.list_request(meta, cursor);
         self.open_exchange(ExchangePurpose::RefreshTools(Box::new(refresh)), body, RetryCounts::default());
     }
 
@@ -269,6 +280,8 @@ impl Client {
                 self.engine.report_diagnostic(Diagnostic::InvalidTool { name: refresh.tool.into(), reason });
                 self.fail_tool_refresh(x);
             }
+            // In a session the same request is sent: what was refused was not begun.
+            (Some(Ok(())), _) if !self.is_modern() => send_looked_up(self, *refresh),
             (Some(Ok(())), _) => match self.engine.exchanges().resend_request(self.now, &refresh.call) {
                 Some(again) => self.exchanges.requests().record_repeat(&again, refresh.retries),
                 None => self.fail_tool_refresh(x),
@@ -276,15 +289,46 @@ impl Client {
         }
     }
 
-    /// Ends the call with its refusal, because the lookup failed.
+    /// Ends the call with its refusal, because the lookup failed. One that was not sent is sent without the fields.
     pub(super) fn fail_tool_refresh(&mut self, x: ClientExchange) {
         let ExchangePurpose::RefreshTools(refresh) = x.into_purpose() else { return };
+        if refresh.refusal.is_empty() {
+            return send_looked_up(self, *refresh);
+        }
         let error = envelope::parse(&refresh.refusal, self.engine.config().effective_limits(), None)
             .ok()
             .and_then(|envelope| envelope.outcome(&refresh.refusal).err());
         if let Some(error) = error {
             self.engine.exchanges().fail_request(self.now, &refresh.call, CallError::Rpc(error));
         }
+    }
+}
+
+/// Returns whether the session is one of a draft, whose requests have the mirrored fields.
+pub(super) fn has_draft_session(client: &Client) -> bool {
+    let draft = client.engine.config().settings.draft;
+    sends_in_sessions(draft) && client.is_legacy() && !client.session.is_http_sse()
+}
+
+/// Returns whether a request of a handshake or a session lacks the fields that a draft has there.
+pub(super) fn lacks_draft(client: &Client, x: &ClientExchange) -> bool {
+    let is_probe = matches!(x.purpose(), ExchangePurpose::Call { method: CallMethod::Probe, .. });
+    !is_probe && !client.is_modern() && !sends_in_sessions(client.engine.config().settings.draft)
+}
+
+/// Lists the tools before the first call of a session of a draft, which has to have their fields; returns false if this is
+/// none.
+pub(super) fn begin_first_list(client: &mut Client, x: &ClientExchange) -> bool {
+    let is_call = matches!(x.purpose(), ExchangePurpose::Call { method: CallMethod::CallTool, .. });
+    let is_needed = is_call && !client.tools.was_listed && has_draft_session(client);
+    is_needed && client.begin_tool_refresh(x, Bytes::new())
+}
+
+/// Sends the call of a lookup in a session, unless it no longer waits for its answer.
+fn send_looked_up(client: &mut Client, ToolRefresh { call, message, retries, .. }: ToolRefresh) {
+    if client.engine.awaits_response(&call) {
+        let purpose = ExchangePurpose::Call { id: call, method: CallMethod::CallTool };
+        client.open_exchange(purpose, message, retries);
     }
 }
 
