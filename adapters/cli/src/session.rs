@@ -471,16 +471,20 @@ impl OmissionNotes {
                 | Diagnostic::UnreadableEntry { .. }
                 | Diagnostic::MoreUnreadableEntries { .. }
         );
-        if is_omission && self.0.len() < MAX_OMISSIONS {
-            let note = diagnostic.to_string();
-            if self.0.insert(note.clone()) {
-                print_note(&note);
-            }
+        if is_omission {
+            self.note_text(diagnostic.to_string());
+        }
+        is_omission
+    }
+
+    /// Prints a sentence once.
+    pub(crate) fn note_text(&mut self, note: String) {
+        if self.0.len() < MAX_OMISSIONS && self.0.insert(note.clone()) {
+            print_note(&escape::line(&note));
             if self.0.len() == MAX_OMISSIONS {
                 print_note(NO_FURTHER_NOTES);
             }
         }
-        is_omission
     }
 }
 

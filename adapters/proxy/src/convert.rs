@@ -28,6 +28,19 @@ pub(super) enum RelayedParams<'a> {
     Any(RawJson),
 }
 
+impl RelayedParams<'_> {
+    /// Returns the name and the arguments of the parameters of a tool.
+    pub(super) fn tool(&self) -> Option<(String, RawJson)> {
+        match self {
+            Self::Tool { name, arguments } => Some((name.to_string(), arguments.clone())),
+            Self::Any(params) => {
+                let arguments = params.member("arguments").unwrap_or_else(RawJson::empty_object);
+                Some((params.member("name")?.string()?, arguments))
+            }
+        }
+    }
+}
+
 /// Converts the parameters of a call for a server that speaks `to`. Members that the engines write are removed, and `prefix` from
 /// the name of a tool or prompt.
 ///
@@ -101,20 +114,6 @@ pub(super) fn with_member(object: &RawJson, member: &str, value: Option<RawJson>
     let mut members: Extra = object.parse().ok()?;
     members.insert(member, value?);
     RawJson::encode(&members).ok()
-}
-
-/// Returns whether a method belongs to tasks.
-///
-/// Tasks belong to one connection, so calls of the bridge never create one.
-pub(super) fn is_task(method: &str) -> bool {
-    method.starts_with("tasks/")
-}
-
-/// Returns the error that answers such a method.
-pub(super) fn tasks_unsupported_error() -> RpcError {
-    let mut error = RpcError::method_not_found("tasks/*");
-    error.message = "tasks do not pass the bridge: calls are made without them".into();
-    error
 }
 
 /// Returns the application's keys of a `_meta` object, or `None` if it has none.

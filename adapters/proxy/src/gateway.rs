@@ -5,12 +5,13 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use mcp_proto::client::{self, Event as ClientEvent};
-use mcp_proto::server::{self, Event as ServerEvent};
+use mcp_proto::server::{self, Caller, Event as ServerEvent};
 use mcp_proto::{
-    Capabilities, Capability, Change, ChannelId, Diagnostic, Fault, Instant, Limits, RawJson, RpcError,
-    VersionSet,
+    Capabilities, Capability, Change, ChannelId, Diagnostic, EntryKind, Fault, Instant, Limits, RawJson,
+    RpcError, VersionSet,
 };
 
+use super::convert;
 use super::lists::MergedLists;
 use super::names::{self, AddError};
 use super::policy::{Access, Decision, Policy};
@@ -80,6 +81,10 @@ pub struct Gateway {
     instance: u64,
     /// The tools behind `search` and `call`, if they are.
     pub(crate) search: Option<ToolSearch>,
+    /// Names of tools and prompts that were shortened, by what clients see. Bounded by [`MAX_SHORT_NAMES`].
+    short_names: BTreeMap<String, String>,
+    /// Sentences for whoever runs the gateway. Bounded by [`MAX_NOTES`].
+    notes: Vec<String>,
     /// Tools of removed upstreams, to be registered anew without header fields.
     removed_header_tools: Vec<(String, RawJson)>,
     pub(crate) diagnostics: Vec<Diagnostic>,
@@ -102,6 +107,8 @@ impl Gateway {
             sessions: Vec::new(),
             instance: 0,
             search: None,
+            short_names: BTreeMap::new(),
+            notes: Vec::new(),
             removed_header_tools: Vec::new(),
             diagnostics: Vec::new(),
         }
@@ -111,7 +118,8 @@ impl Gateway {
     ///
     /// Custom methods and notifications name no entry: with a policy they are refused, and dropped. So is what an upstream says or
     /// asks that names no call: it is not known whom it concerns. Questions of legacy servers name none, and are refused.
-    /// With [`ClientCount::One`] what is said or asked while a call runs reaches the client of the call.
+    /// With [`ClientCount::One`] what is said or asked while a call runs reaches the client of the call. The instructions of the gateway
+    /// are those of the upstreams that a caller without a principal may learn of.
     ///
     /// A subscription to a resource is accepted whatever the function says, as one to a resource that does not exist, and passed
     /// on to the upstreams that own the resource: it is not known which clients it is for. Each change of it is a use by each
@@ -189,6 +197,13 @@ impl Gateway {
         }
     }
 
+    /// Sets what helps if an upstream refuses access, as [`Relay::set_access_help`] does.
+    pub fn set_access_help(&mut self, upstream: usize, client: &str, own: &str) {
+        if let Some(Some(relay)) = self.upstreams.get_mut(upstream) {
+            relay.set_access_help(client, own);
+        }
+    }
+
     /// Removes an upstream. Its calls are answered with an error, and clients learn that lists have changed.
     pub fn remove(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize) {
         self.fail_parts(engines, upstream, "it was removed");
@@ -213,10 +228,32 @@ impl Gateway {
     /// Tells clients that lists may have changed, for example because the policy decides otherwise now. That of tools does not change
     /// [with search](Self::with_search).
     pub fn announce_changes(&self, engines: &mut GatewayEngines<'_>) {
+        self.join_instructions(engines);
         let tools = Some(Change::Tools).filter(|_| self.search.is_none());
         for change in tools.into_iter().chain([Change::Prompts, Change::Resources]) {
             engines.downstream.publish(engines.now, &change);
         }
+    }
+
+    /// Sets the instructions of the gateway: those of its upstreams, each under its name.
+    fn join_instructions(&self, engines: &mut GatewayEngines<'_>) {
+        let mut joined = String::new();
+        for relay in self.upstreams.iter().flatten() {
+            let is_named = self.is_named(&Caller::default(), EntryKind::Tool, relay.name());
+            if let Some(text) = relay.instructions.as_ref().filter(|_| is_named) {
+                let text = format!("# {}\n\n{}\n\n", relay.name(), text.trim());
+                if joined.len() + text.len() <= MAX_JOINED_INSTRUCTIONS {
+                    joined += &text;
+                }
+            }
+        }
+        engines.downstream.set_instructions(Some(joined.trim_end()).filter(|text| !text.is_empty()));
+    }
+
+    /// Returns whether an upstream is being started for the first time, so that what it offers and says is not known yet.
+    #[must_use]
+    pub fn awaits_first_start(&self) -> bool {
+        self.upstreams.iter().flatten().any(|relay| relay.life.awaits_first_start())
     }
 
     /// Returns the index of an upstream.
@@ -254,6 +291,7 @@ impl Gateway {
     pub fn handle_started(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize, peer: &client::Peer) {
         self.owners.note_change(upstream);
         self.with(engines, upstream, |relay, engines| relay.handle_started(engines, peer));
+        self.join_instructions(engines);
         self.publish_notices(engines, upstream);
         self.send_waiting_parts(engines, upstream);
         self.read_tools(engines, upstream);
@@ -305,6 +343,39 @@ impl Gateway {
         }
     }
 
+    /// Returns the name by which clients know a tool or prompt, and remembers one that was shortened.
+    pub(crate) fn shown_name(&mut self, upstream: &str, name: &str) -> String {
+        let full = format!("{upstream}_{name}");
+        let Some(shown) = names::shortened(&full) else { return full };
+        if self.short_names.len() < MAX_SHORT_NAMES {
+            let clipped = convert::clip(&full);
+            self.note(format!("`{clipped}` is shown as `{shown}`: names have 64 characters at most"));
+            self.short_names.insert(shown.clone(), full);
+        }
+        shown
+    }
+
+    /// Returns the whole name of a tool or prompt that was shortened.
+    pub(crate) fn full_name(&self, shown: &str) -> Option<&String> {
+        self.short_names.get(shown)
+    }
+
+    pub(crate) fn note(&mut self, note: String) {
+        if self.notes.len() < MAX_NOTES {
+            self.notes.push(note);
+        }
+    }
+
+    /// Returns sentences for whoever runs the gateway, since the last call of this function: what is left out or shown by another name, and
+    /// which upstream refuses the gateway. They repeat.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        let mut all = core::mem::take(&mut self.notes);
+        for relay in self.upstreams.iter_mut().flatten() {
+            all.append(&mut relay.take_notes());
+        }
+        all
+    }
+
     // ---- events ----------------------------------------------------------------------------------------------
 
     /// Handles an event of the engine that faces the clients.
@@ -312,6 +383,7 @@ impl Gateway {
     /// - Lists are asked for at all upstreams, and merged. One that has failed, or does not answer in
     ///   [`LIST_TIMEOUT`](crate::LIST_TIMEOUT), is left out; `_meta` of the result says why, by
     ///   [`UNAVAILABLE`](crate::UNAVAILABLE). A page has the next page of each upstream that has one.
+    /// - Names of more than 64 characters are shortened in lists, by a digest, and known again since they were listed.
     /// - Calls of tools and prompts, and completions, go to the upstream that the name begins with.
     /// - A resource belongs to the upstream that has listed it; if several have, to the one that was added first of those that the
     ///   policy shows to the client, and the others' are left out of lists. Otherwise the upstream decides whose template begins
@@ -462,7 +534,8 @@ impl Relay {
 
 /// Returns the configuration of a server in front of a gateway: with all that upstreams may offer, and notices of changes.
 ///
-/// The driver has to add [keys](server::Config::seal): state of calls that wait for their clients is sealed with them.
+/// The driver has to add [keys](server::Config::seal): state of calls that wait for their clients is sealed with them. The engine is to
+/// [have tasks](crate::set_tasks).
 #[must_use]
 pub fn gateway_config(name: &str, version: &str, versions: VersionSet, limits: Limits) -> server::Config {
     config_with(Capability::ToolsListChanged, (name, version), versions, limits)
@@ -483,6 +556,7 @@ pub(crate) fn config_with(
         Capability::ResourceSubscriptions,
         Capability::Completions,
         Capability::Logging,
+        Capability::TasksExtension,
     ];
     let capabilities = all.into_iter().fold(Capabilities::new(), Capabilities::with);
     server::Config::new(name, version)
@@ -492,5 +566,11 @@ pub(crate) fn config_with(
         .any_custom_method()
 }
 
+/// Maximum number of bytes of the instructions of a gateway. Those of upstreams for which there is no room are left out.
+const MAX_JOINED_INSTRUCTIONS: usize = 8 << 10;
+/// Maximum number of names that are remembered because they were shortened. Further ones cannot be called.
+const MAX_SHORT_NAMES: usize = 65_536;
+/// Maximum number of sentences that wait for the driver.
+const MAX_NOTES: usize = 256;
 /// Maximum number of upstreams that a gateway has in its life.
 pub const MAX_UPSTREAMS: usize = 4_096;

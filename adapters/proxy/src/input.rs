@@ -137,6 +137,7 @@ impl Relay {
                 Ok(()) => {
                     relayed.round += 1;
                     relayed.inputs.retain(|pending| requests.get(&pending.name).is_some());
+                    relayed.inputs.iter_mut().for_each(|pending| pending.is_sent = true);
                     self.calls.suspend(number, engines.now + input_timeout + RETRY_GRACE_PERIOD);
                 }
                 // The call has ended; an event reports that.
@@ -214,6 +215,17 @@ fn adapt_input(
     version: Version,
     number: u64,
 ) -> Result<(), RpcError> {
+    // The names of the protocol in it are those of the other side, such as that of its task.
+    let meta = match &mut pending.request {
+        InputRequest::Elicit(ElicitParams::Form(form)) => Some(&mut form.meta),
+        InputRequest::Elicit(ElicitParams::Url(page)) => Some(&mut page.meta),
+        InputRequest::CreateMessage(params) => Some(&mut params.meta),
+        InputRequest::ListRoots(params) => params.as_mut().map(|params| &mut params.meta),
+        _ => None,
+    };
+    if let Some(meta) = meta {
+        *meta = meta.as_ref().and_then(super::convert::application_meta);
+    }
     match &mut pending.request {
         // Only 2025-11-25 requires this id. The client gets no completion notification for it.
         InputRequest::Elicit(ElicitParams::Url(page)) if version == Version::V2025_11_25 => {

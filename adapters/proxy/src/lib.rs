@@ -53,6 +53,7 @@
 //! | calls for a server that starts | until the driver says how the start went; before it, 5 s | refused |
 //! | parts of lists that wait, a merged page | 64 MiB, 8 MiB | the upstream, those with the most, are left out and named |
 //! | tools with header fields, schema of one | 4,096 for each upstream, 16 KiB | registered without header fields |
+//! | tasks of clients | as [`TaskLimits`](mcp_proto::server::TaskLimits) by default | the call is refused, or goes on without one |
 //! | upstreams in the life of a gateway | [`MAX_UPSTREAMS`] | not added |
 //! | resources, templates with known owners | 65,536, 1,024, half of them in equal shares for each upstream, with URIs of 4,096 bytes | upstreams are asked one after the other |
 //! | followed resources of an upstream | 16 times [`max_subscribed_resources`](mcp_proto::Limits::max_subscribed_resources) | not asked for, until there is room; logged to sessions without a policy, and [counted](Relay::unfollowed_resources) |
@@ -78,6 +79,7 @@ mod routing;
 mod search;
 mod server_life;
 mod subscriptions;
+mod tasks;
 #[cfg(test)]
 mod tests;
 
@@ -90,3 +92,4 @@ pub use relay::{
     ClientCount, Engines, Relay, client_limits, relayed_capabilities, server_config, server_limits,
 };
 pub use search::{SearchSize, search_gateway_config, search_server_config};
+pub use tasks::set_tasks;

@@ -1,10 +1,11 @@
 //! Lists of all upstreams of a gateway, merged page by page.
 
+use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
 use mcp_proto::model::{Extra, Map};
-use mcp_proto::server::Call;
+use mcp_proto::server::{Call, Caller};
 use mcp_proto::{
     CallError, CallId, CallKey, CallOptions, EncodeError, EntryKind, Instant, RawJson, RpcError, UseError,
 };
@@ -193,14 +194,18 @@ impl Gateway {
         outcome: Result<RawJson, CallError>,
     ) {
         let Some(id) = self.lists.sent.remove(&(upstream, call)) else { return };
-        self.with(engines, upstream, |relay, _| relay.calls.end_list(call));
+        let relay = self.upstreams.get_mut(upstream).and_then(Option::as_mut);
+        let failure = relay.and_then(|relay| {
+            relay.calls.end_list(call);
+            outcome.as_ref().err().map(|error| relay.call_failure(error).message.into_owned())
+        });
         let part = match outcome {
             Ok(result) if result.as_bytes().len() > MAX_LIST_BYTES => Part::Failed(NO_ROOM.into()),
             Ok(result) if self.lists.held_bytes() + result.as_bytes().len() > MAX_HELD_BYTES => {
                 Part::Failed("the gateway has no room for its answer".into())
             }
             Ok(result) => Part::Done(result.compact()),
-            Err(error) => Part::Failed(convert::failed_call_error(&error).message.into_owned()),
+            Err(_) => Part::Failed(failure.unwrap_or_default()),
         };
         self.set_part(id, upstream, part);
         self.finish_if_complete(engines, id);
@@ -282,7 +287,7 @@ impl Gateway {
             let Some(relay) = self.relay(*upstream) else { continue };
             let name = relay.name().to_owned();
             let mut unavailable = |reason: &str| {
-                if self.is_named(&list.call, list.kind, &name) {
+                if self.is_named(list.call.caller(), list.kind, &name) {
                     unavailable.insert(name.clone(), reason.to_owned());
                 }
             };
@@ -321,10 +326,9 @@ impl Gateway {
     }
 
     /// Returns whether the client may learn of an upstream that is left out.
-    pub(crate) fn is_named(&self, call: &Call, kind: EntryKind, upstream: &str) -> bool {
-        let Ok(nothing) = RawJson::new("{}") else { return false };
-        let access =
-            Access { caller: call.caller(), upstream, kind, name: "", payload: &nothing, is_use: false };
+    pub(crate) fn is_named(&self, caller: &Caller, kind: EntryKind, upstream: &str) -> bool {
+        let nothing = RawJson::empty_object();
+        let access = Access { caller, upstream, kind, name: "", payload: &nothing, is_use: false };
         matches!(self.decide(&access), Decision::Allow | Decision::Rewrite(_))
     }
 
@@ -355,7 +359,11 @@ impl Gateway {
         let Some(relay) = self.relay(upstream) else { return };
         let (from, to) = (relay.version, list.call.version());
         let mut diagnostics = Vec::new();
-        let found = convert::convert_entries(list.kind, result, from, to, &mut diagnostics);
+        let result = match list.kind {
+            EntryKind::Tool => relay.with_task_support(result, to),
+            _ => Cow::Borrowed(result),
+        };
+        let found = convert::convert_entries(list.kind, &result, from, to, &mut diagnostics);
         self.diagnostics.append(&mut diagnostics);
         let member = match list.kind {
             EntryKind::Resource => "uri",
@@ -382,10 +390,13 @@ impl Gateway {
                 Decision::Rewrite(entry) => entry,
                 Decision::Hide | Decision::Refuse(_) => continue,
             };
+            let owner = relay.name().to_owned();
             if has_uri && self.is_shown_before(list, upstream, &name, &entry) {
+                let why = "is left out: another server has listed the same URI before";
+                self.note(format!("`{owner}`: the {} `{}` {why}", list.kind, convert::clip(&name)));
                 continue;
             }
-            let shown = if has_uri { name } else { format!("{}_{name}", relay.name()) };
+            let shown = if has_uri { name } else { self.shown_name(&owner, &name) };
             let entry = convert::with_member(&entry, member, RawJson::encode(&shown).ok());
             let Some(entry) = entry else { continue };
             if list.kind == EntryKind::Tool {

@@ -27,6 +27,16 @@ pub(crate) fn is_valid(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_allowed)
 }
 
+/// Returns the name by which clients know a tool or prompt with this name behind a gateway, if that is too long for them: a part of it,
+/// with a digest of all.
+pub(crate) fn shortened(full: &str) -> Option<String> {
+    // FNV-1a. An upstream that has two names of one digest confuses only its own.
+    let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    let digest = full.bytes().fold(0x811c_9dc5, step);
+    let kept = full.char_indices().nth(MAX_SHOWN - 9).and_then(|(at, _)| full.get(..at))?;
+    (full.chars().count() > MAX_SHOWN).then(|| format!("{kept}_{digest:08x}"))
+}
+
 /// Splits a name that a client uses into those of the upstream and of its tool or prompt.
 pub(crate) fn split(name: &str) -> Option<(&str, &str)> {
     name.split_once('_').filter(|(_, rest)| !rest.is_empty())
@@ -58,5 +68,7 @@ impl fmt::Display for AddError {
 
 impl core::error::Error for AddError {}
 
+/// Longest name of a tool or prompt in characters. Clients and models refuse longer ones.
+const MAX_SHOWN: usize = 64;
 /// Longest name of an upstream in bytes.
 const MAX_NAME: usize = 32;

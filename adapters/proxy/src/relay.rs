@@ -11,6 +11,7 @@ use mcp_proto::{
     Limits, RawJson, RpcError, Version, VersionSet,
 };
 
+use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 
@@ -18,6 +19,7 @@ use super::logs::UpstreamLogLevel;
 use super::search::RelaySearch;
 use super::server_life::ServerLife;
 use super::subscriptions::{Notice, UpstreamSubscriptions};
+use super::tasks::{ServerTasks, is_continued};
 use super::{convert, relayed_call};
 use relayed_call::{Delivery, DownstreamCall, Others, RelayOutcome, RelayedCall, RelayedCalls, RelayedInput};
 
@@ -88,6 +90,7 @@ pub struct Relay {
     /// What precedes the names of its tools and prompts.
     pub(super) prefix: Option<Box<str>>,
     pub(super) calls: RelayedCalls,
+    pub(super) tasks: ServerTasks,
     pub(super) sessions: Vec<ChannelId>,
     /// Input requests of a legacy server that arrived while no call could carry them.
     pub(super) unassigned_inputs: Vec<RelayedInput>,
@@ -105,6 +108,12 @@ pub struct Relay {
     known_header_tools: BTreeMap<String, RawJson>,
     /// Faults of the server that cost less than a call.
     diagnostics: Vec<Diagnostic>,
+    /// Instructions of the server, at most [`MAX_INSTRUCTIONS`] characters.
+    pub(super) instructions: Option<String>,
+    /// What helps if the server refuses access: for clients, and for whoever runs the proxy.
+    access_help: Option<[Box<str>; 2]>,
+    /// The last refusal of access, for whoever runs the proxy.
+    access_refusal: Option<String>,
 }
 
 impl Relay {
@@ -148,6 +157,7 @@ impl Relay {
             name: None,
             prefix: None,
             calls: RelayedCalls::default(),
+            tasks: ServerTasks::default(),
             sessions: Vec::new(),
             unassigned_inputs: Vec::new(),
             gather_deadline: None,
@@ -158,6 +168,9 @@ impl Relay {
             changed_header_tools: VecDeque::new(),
             known_header_tools: BTreeMap::new(),
             diagnostics: Vec::new(),
+            instructions: None,
+            access_help: None,
+            access_refusal: None,
         }
     }
 
@@ -181,7 +194,10 @@ impl Relay {
     /// Sets what is known of a server that has just become ready.
     pub(super) fn set_peer(&mut self, peer: &client::Peer) {
         self.version = peer.version;
+        self.tasks = ServerTasks::new(peer);
         self.user = User::None;
+        let instructions = peer.instructions.as_deref();
+        self.instructions = instructions.map(|text| text.chars().take(MAX_INSTRUCTIONS).collect());
         self.subscriptions.restart(peer, self.name.is_some());
         self.log_level = UpstreamLogLevel::new(peer);
     }
@@ -208,6 +224,27 @@ impl Relay {
     /// Returns the faults of the server since the last call of this function.
     pub fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
         core::mem::take(&mut self.diagnostics)
+    }
+
+    /// Sets what helps if the server refuses access, for example a command: `client` is told to clients that make a call then, `own` to
+    /// whoever runs the proxy.
+    pub fn set_access_help(&mut self, client: &str, own: &str) {
+        self.access_help = Some([client.into(), own.into()]);
+    }
+
+    /// Returns the error for a call that failed, with what helps if access was refused.
+    pub(super) fn call_failure(&mut self, error: &CallError) -> RpcError {
+        let mut failed = convert::failed_call_error(error);
+        if let Some([help, own]) = self.access_help.as_ref().filter(|_| error.is_access_refused()) {
+            self.access_refusal = Some(format!("{}: {own}", self.named(failed.clone()).message));
+            failed.message = format!("{}: {help}", failed.message).into();
+        }
+        failed
+    }
+
+    /// Returns sentences for whoever runs the proxy, since the last call of this function: that the server refuses access. They repeat.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        self.access_refusal.take().into_iter().collect()
     }
 
     /// Returns the number of resources that clients follow and the server is not asked for, because there are too many or their URIs
@@ -262,14 +299,12 @@ impl Relay {
     /// Handles an event of the engine that faces the client.
     pub fn handle_server_event(&mut self, engines: &mut Engines<'_>, event: server::Event) {
         match event {
-            server::Event::Call(call) => match call.attempt() {
-                0 => {
-                    if let Some(delivery) = self.handle_search(engines, call) {
-                        self.handle_call(engines, delivery);
-                    }
+            server::Event::Call(call) if is_continued(&call) => self.resume_call(engines, call),
+            server::Event::Call(call) => {
+                if let Some(delivery) = self.handle_search(engines, call) {
+                    self.handle_call(engines, delivery);
                 }
-                _ => self.resume_call(engines, call),
-            },
+            }
             server::Event::Cancelled { call, reason } => self.cancel(engines, call, &reason),
             server::Event::ParkedCallDropped { state } => {
                 if let Some(token) = relayed_call::RetryToken::decode(&state) {
@@ -352,26 +387,12 @@ impl Relay {
     /// Sends a call to the server, or keeps it until that has been started.
     pub(super) fn handle_call(&mut self, engines: &mut Engines<'_>, delivery: Delivery) {
         let call = &delivery.call;
-        if convert::is_task(call.method()) {
-            return fail(engines, call.id(), &convert::tasks_unsupported_error());
-        }
         if !self.life.is_running() {
             return self.hold_call(engines, delivery);
         }
         self.note_user(call);
-        let sent =
-            convert::convert_params(&delivery, self.version, self.prefix.as_deref()).and_then(|params| {
-                self.log_level.prepare_call(engines, call, &self.sessions);
-                let mut options = mcp_proto::CallOptions::new();
-                options.wants_progress = call.wants_progress();
-                options.meta = call.application_meta();
-                let key = engines.upstream.call(engines.upstream_now, call.method(), &params, &options);
-                key.map_err(|refused| convert::refused_call_error(&refused, call.method()))
-            });
-        match sent {
-            Ok(key) => self.calls.add(key, delivery.call, delivery.others),
-            Err(error) => self.fail_delivery(engines, delivery.call, delivery.others, error),
-        }
+        self.log_level.prepare_call(engines, call, &self.sessions);
+        self.send(engines, delivery, None, None);
     }
 
     /// Answers a call with an error, unless other upstreams may know the resource.
@@ -410,6 +431,7 @@ impl Relay {
                     let _ = engines.downstream.progress(engines.now, call.id(), progress);
                 }
             }
+            client::Event::Task { call, task } => self.handle_task(engines, call, &task),
             client::Event::Input(input) => self.handle_input(engines, input),
             client::Event::InputWithdrawn(input) => {
                 self.unassigned_inputs.retain(|pending| pending.input != input);
@@ -473,7 +495,6 @@ impl Relay {
     /// Handles a request that a legacy server sends on its own.
     fn handle_request(&mut self, engines: &mut Engines<'_>, request: &client::ServerRequest) {
         let sent = match self.only_session(engines.now) {
-            _ if convert::is_task(&request.method) => Err(convert::tasks_unsupported_error()),
             None => Err(RpcError::internal(
                 "no client can be asked this: there is none that is known to be meant and that speaks a revision in which \
                  servers ask anything of their own",
@@ -499,9 +520,15 @@ impl Relay {
         outcome: Result<RawJson, CallError>,
     ) {
         let Some(number) = self.calls.end_upstream(call) else { return };
+        if self.send_in_other_form(engines, number, &outcome) {
+            return;
+        }
         let outcome = outcome.map_err(|error| match error {
             CallError::Rpc(_) => convert::failed_call_error(&error),
-            _ => self.named(convert::failed_call_error(&error)),
+            _ => {
+                let failed = self.call_failure(&error);
+                self.named(failed)
+            }
         });
         if self.calls.get(number).is_some_and(|relayed| relayed.delivered_call().is_some()) {
             self.finish(engines, number, outcome);
@@ -536,14 +563,16 @@ impl Relay {
     }
 
     fn answer(&mut self, engines: &mut Engines<'_>, call: &Call, result: &RawJson) {
-        if call.method() == "tools/list" {
-            self.record_header_tools(result);
+        let mut result = Cow::Borrowed(result);
+        if let (Cow::Borrowed(list), "tools/list") = (&result, call.method()) {
+            self.record_header_tools(list);
+            result = self.with_task_support(list, call.version());
         }
         // What a policy lets one principal see is not for the caches of all.
-        let scoped = Some(result).filter(|result| self.has_policy && result.member("cacheScope").is_some());
+        let scoped = Some(&*result).filter(|result| self.has_policy && result.member("cacheScope").is_some());
         let scoped = scoped
             .and_then(|result| convert::with_member(result, "cacheScope", RawJson::new("\"private\"").ok()));
-        let result = scoped.as_ref().unwrap_or(result);
+        let result = scoped.as_ref().unwrap_or(&result);
         let (from, to) = (self.version, call.version());
         let shaped = convert::convert_result(call.method(), result, from, to, &mut self.diagnostics);
         let answered = shaped.and_then(|shaped| {
@@ -653,7 +682,7 @@ impl Relay {
 
 /// Reads the capabilities of one side for the other one, with its extensions.
 ///
-/// Tasks are left out: their results and notifications are not relayed.
+/// Tasks are left out: those of each side are its own.
 #[expect(deprecated, reason = "supported until its removal")]
 pub fn relayed_capabilities(object: &RawJson) -> Capabilities {
     let tasks = [
@@ -668,10 +697,13 @@ pub fn relayed_capabilities(object: &RawJson) -> Capabilities {
     tasks.into_iter().fold(read, Capabilities::without)
 }
 
-/// Returns the configuration of the server that represents the connected one.
+/// Returns the configuration of the server that represents the connected one. Its engine is to [have tasks](crate::set_tasks).
 pub fn server_config(peer: &client::Peer, versions: VersionSet, limits: Limits) -> server::Config {
     let info = peer.info();
     let mut capabilities = relayed_capabilities(&peer.capabilities);
+    if peer.has(Capability::ToolTasks) || peer.has(Capability::TasksExtension) {
+        capabilities = capabilities.with(Capability::TasksExtension);
+    }
     if let Some(value) = peer.capabilities.member("experimental").filter(RawJson::is_object) {
         capabilities = capabilities.with_member("experimental", value.compact(), Version::V2024_11_05);
     }
@@ -731,6 +763,8 @@ pub(super) fn server_gone_error(fault: &Fault) -> RpcError {
     RpcError::internal(format!("the server behind the bridge is gone: {fault}"))
 }
 
+/// Maximum number of characters of the instructions of one server behind a gateway.
+const MAX_INSTRUCTIONS: usize = 2_048;
 /// Maximum number of remembered tools with header fields.
 const MAX_HEADER_TOOLS: usize = 4_096;
 /// Maximum length in bytes of the schema of one of them. A tool with a longer one is registered as one without header fields.

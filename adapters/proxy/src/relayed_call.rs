@@ -36,6 +36,12 @@ pub(super) struct RelayedCall {
     pub(super) generated_names: u32,
     /// Other upstreams to ask if this one does not know the resource; `None` if it is the owner.
     pub(super) others: Option<Others>,
+    /// Parameters in place of those of the call, while there is another form.
+    params: Option<RawJson>,
+    /// Whether the tool is called as a task if the server refuses the form it was called in; `None` if there is no other form.
+    other_form: Option<bool>,
+    /// Channel of the client of a task. Runs of all tasks have one channel.
+    pub(super) origin: Option<ChannelId>,
 }
 
 /// Upstreams that may know a resource that none has listed.
@@ -86,9 +92,10 @@ pub(super) struct RelayedInput {
 impl RelayedCall {
     /// Returns the channel of the client, or of its exchange.
     pub(super) const fn channel(&self) -> ChannelId {
-        match &self.downstream {
-            DownstreamCall::Delivered(call) => call.channel(),
-            DownstreamCall::Suspended { channel, .. } => *channel,
+        match (self.origin, &self.downstream) {
+            (Some(origin), _) => origin,
+            (None, DownstreamCall::Delivered(call)) => call.channel(),
+            (None, DownstreamCall::Suspended { channel, .. }) => *channel,
         }
     }
 
@@ -186,8 +193,14 @@ impl RelayedCalls {
         self.calls.is_empty()
     }
 
-    /// Adds a call of the client that was sent to the server as `upstream`.
-    pub(super) fn add(&mut self, upstream: CallKey, call: Call, others: Option<Others>) {
+    /// Adds a call of the client that was sent to the server as `upstream`. Returns its number.
+    pub(super) fn add(
+        &mut self,
+        upstream: CallKey,
+        Delivery { call, params, others }: Delivery,
+        other_form: Option<bool>,
+        origin: Option<ChannelId>,
+    ) -> u64 {
         self.last_number += 1;
         self.by_downstream.insert(call.id(), self.last_number);
         self.by_upstream.insert(upstream, self.last_number);
@@ -199,8 +212,20 @@ impl RelayedCalls {
             round: 0,
             generated_names: 0,
             others,
+            params: params.filter(|_| other_form.is_some()),
+            other_form,
+            origin,
         };
         self.calls.insert(self.last_number, relayed);
+        self.last_number
+    }
+
+    /// Removes a call that can be made in another form, and returns what that takes.
+    pub(super) fn take_other_form(&mut self, number: u64) -> Option<(Delivery, bool, Option<ChannelId>)> {
+        let form = self.calls.get(&number).filter(|relayed| relayed.delivered_call().is_some())?.other_form?;
+        let RelayedCall { downstream, params, others, origin, .. } = self.take(number)?;
+        let DownstreamCall::Delivered(call) = downstream else { return None };
+        Some((Delivery { call: *call, params, others }, form, origin))
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&RelayedCall> {
@@ -403,16 +428,13 @@ impl RelayedCalls {
         self.suspended_token(number)
     }
 
-    /// Suspends a delivered call until `until`; its client is being asked.
+    /// Suspends a delivered call until `until`; its client is being asked, or it becomes a task.
     pub(super) fn suspend(&mut self, number: u64, until: Instant) {
         let Some(relayed) = self.calls.get_mut(&number) else { return };
         let DownstreamCall::Delivered(call) = &relayed.downstream else { return };
         self.by_downstream.remove(&call.id());
         relayed.downstream =
             DownstreamCall::Suspended { channel: call.channel(), era: call.version().era(), until };
-        for pending in &mut relayed.inputs {
-            pending.is_sent = true;
-        }
     }
 
     /// Returns the number of calls that their clients wait for, without those that are suspended.

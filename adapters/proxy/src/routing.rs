@@ -9,10 +9,11 @@ use super::input::no_waiter_error;
 use super::names;
 use super::policy::{Access, Decision};
 use super::relayed_call::{Delivery, Others, RetryToken};
+use super::tasks::is_continued;
 
 impl Gateway {
     pub(crate) fn handle_call(&mut self, engines: &mut GatewayEngines<'_>, call: Call) {
-        if call.attempt() > 0 {
+        if is_continued(&call) {
             let upstream = call.state().and_then(RetryToken::decode).map(RetryToken::upstream);
             let Some(upstream) = upstream.filter(|upstream| self.relay(*upstream).is_some()) else {
                 return refuse(engines, &call, &no_waiter_error());
@@ -42,8 +43,13 @@ impl Gateway {
         if let Some(kind) = listed {
             return self.start_list(engines, call, kind);
         }
-        let (kind, name) = match subject(&call, params.as_ref()) {
-            Ok(Some(subject)) => subject,
+        let (kind, name, params) = match subject(&call, params.as_ref()) {
+            Ok(Some((kind, name))) => {
+                match self.full_name(&name).filter(|_| matches!(kind, EntryKind::Tool | EntryKind::Prompt)) {
+                    Some(full) => (kind, full.clone(), with_name(&call, params, full)),
+                    None => (kind, name, params),
+                }
+            }
             Ok(None) => return self.relay_custom(engines, call),
             Err(error) => return refuse(engines, &call, &error),
         };
@@ -163,9 +169,6 @@ impl Gateway {
     fn relay_custom(&mut self, engines: &mut GatewayEngines<'_>, call: Call) {
         let mut all = self.indices();
         match (all.next(), all.next()) {
-            _ if convert::is_task(call.method()) => {
-                refuse(engines, &call, &convert::tasks_unsupported_error());
-            }
             (Some(only), None) if !self.has_policy() => {
                 self.with(engines, only, |relay, engines| relay.handle_call(engines, call.into()));
             }
@@ -201,6 +204,17 @@ fn subject(call: &Call, params: Option<&RawJson>) -> Result<Option<(EntryKind, S
         }
         _ => return Ok(None),
     }))
+}
+
+/// Returns the parameters of a call with the whole name of what it uses.
+fn with_name(call: &Call, params: Option<RawJson>, full: &str) -> Option<RawJson> {
+    let (given, full) = (given(call, params.as_ref())?, RawJson::encode(full).ok());
+    match given.member("ref").filter(|_| call.method() == "completion/complete") {
+        Some(reference) => {
+            convert::with_member(&given, "ref", convert::with_member(&reference, "name", full))
+        }
+        None => convert::with_member(&given, "name", full),
+    }
 }
 
 /// Returns the parameters of a call, or those in place of them.

@@ -72,6 +72,11 @@ impl ServerLife {
         matches!(self.phase, Phase::Running { .. })
     }
 
+    /// Returns whether the server is about to be started for the first time.
+    pub(super) const fn awaits_first_start(&self) -> bool {
+        matches!(self.phase, Phase::Due(_) | Phase::Starting) && self.reason.is_empty()
+    }
+
     /// Notes whether a client uses the server, or waits for it.
     fn set_used(&mut self, now: Instant, is_used: bool) {
         match &mut self.phase {

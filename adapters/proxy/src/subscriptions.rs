@@ -77,20 +77,8 @@ impl UpstreamSubscriptions {
         let asks = peer.era() == Era::Modern;
         let lists = lists.into_iter().filter(|(capability, _)| asks && peer.has(*capability));
         let lists: Vec<Change> = lists.map(|(_, change)| change).collect();
-        Self {
-            needs_update: !lists.is_empty(),
-            listen_lists: lists,
-            followed: BTreeMap::new(),
-            left_out: 0,
-            subscriptions: BTreeMap::new(),
-            has_lost: false,
-            retry_at: None,
-            retry_delay: MIN_RETRY_DELAY,
-            retried_at: None,
-            is_shared: false,
-            missed: BTreeSet::new(),
-            missed_lists: false,
-        }
+        let needs_update = !lists.is_empty();
+        Self { needs_update, listen_lists: lists, retry_delay: MIN_RETRY_DELAY, ..Self::default() }
     }
 
     /// Begins anew with a server that was started in place of the last one.

@@ -356,6 +356,11 @@ impl Engine {
         &self.config
     }
 
+    /// Replaces the [instructions](Config::instructions) for clients that connect or ask from now on.
+    pub fn set_instructions(&mut self, instructions: Option<&str>) {
+        Arc::make_mut(&mut self.config).instructions = instructions.map(alloc::string::String::from);
+    }
+
     /// Returns the client that made `call`.
     ///
     /// Modern calls describe it in their `_meta` (BASE-032, META-015), legacy calls through their session.

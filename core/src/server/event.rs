@@ -44,8 +44,8 @@ pub enum Event {
     },
     /// A call that waited for input has ended and is not delivered again.
     ///
-    /// Reported in the legacy era, for calls whose handler [kept state](super::Engine::need_input). A modern client
-    /// just does not repeat the call.
+    /// Reported in the legacy era, and for tasks, if the handler [kept state](super::Engine::need_input). A modern client
+    /// just does not repeat a call that is no task.
     ParkedCallDropped {
         /// The state that [`Call::state`] would have returned.
         state: Box<[u8]>,

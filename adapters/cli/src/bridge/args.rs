@@ -64,8 +64,11 @@ others.
 
 Custom requests and notifications pass too. Those of clients always pass. Those
 of a legacy server go to the only legacy client; a modern client receives
-nothing outside of its calls. Tasks do not pass (calls are made without them),
-and neither does progress on input requests.
+nothing outside of its calls. Progress on input requests does not pass.
+
+Tasks pass if the server has them. The bridge has tasks of its own for clients,
+in the form of their revision, and follows those of the server; they end with
+it. Clients without tasks wait for the result.
 
 With --search, clients see two tools: search finds tools of the server, call
 calls one (see `mcp-probe help gateway`). A tool of the server that has one of

@@ -87,10 +87,19 @@ tools in header fields.
 The file is looked at each second, and read again on SIGHUP. Servers that are
 new in it are started, those that are gone are ended, and those that changed are
 replaced, each after the end of the last one; the others go on. A file that is
-wrong changes nothing. Notes on stderr tell of servers that are ready, fail and
-are started again. A list names those that are missing in _meta, without
-details.
+wrong changes nothing. Notes on stderr tell of servers that are ready, fail, are
+started again or refuse the gateway, with the command that helps. Lists wait for
+servers that start, 10 s at most; they name those that are missing in _meta,
+without details, and clients are told of the change later. Clients get the
+instructions of the servers under their names, at most 8 KiB; on stdin and
+stdout, the first answer waits for that, 5 s at most.
+
+A name of more than 64 characters is shortened, with a digest at its end. Of
+resources with one URI the one of the first server is shown. Notes tell of both.
 With several clients servers are told of no roots and no sampling.
+
+Tools that run as tasks do so for clients with tasks, in the form of their
+revision: the tasks are those of the gateway, and end with it.
 
 Over HTTP, GET /health tells monitors, without a token: status is ok, degraded
 (a server has failed) or down (all have); servers, unless tokens are required,

@@ -15,7 +15,7 @@ use super::rules::SharedRules;
 use super::server_file::{ConfiguredUpstream, ServerFile};
 use crate::failure::{CommandFailure, Exit};
 use crate::proxy::front::Front;
-use crate::proxy::upstream::ClientIdentity;
+use crate::proxy::upstream::{ClientIdentity, LOGIN_HELP};
 use crate::proxy::upstream_slot::UpstreamSlot;
 use crate::session::print_note;
 use crate::stop;
@@ -49,6 +49,8 @@ pub(super) struct GatewayLoop {
     rules: SharedRules,
     health: Health,
     has_policy: bool,
+    /// Until when the first client waits for servers that are being started, so that it gets their instructions; `None` once it is read.
+    holds_until: Option<Instant>,
     /// Servers whose followed resources are too many, as a note has told.
     unfollowed: BTreeSet<usize>,
 }
@@ -75,8 +77,20 @@ impl GatewayLoop {
             rules,
             health,
             has_policy: false,
+            holds_until: None,
             unfollowed: BTreeSet::new(),
         }
+    }
+
+    /// Lets the only client wait for the servers, for some seconds at most.
+    pub(super) fn hold_client(&mut self) {
+        self.holds_until = Some(self.front.downstream.now() + MAX_FIRST_WAIT);
+    }
+
+    fn reads_clients(&mut self) -> bool {
+        let now = self.front.downstream.now();
+        self.holds_until = self.holds_until.filter(|until| now < *until && self.gateway.awaits_first_start());
+        self.holds_until.is_none()
     }
 
     /// Runs until all clients are gone.
@@ -88,7 +102,8 @@ impl GatewayLoop {
         self.front.begin_loop();
         loop {
             self.front.heed_signal();
-            self.front.downstream.poll_io(true);
+            let reads = self.reads_clients();
+            self.front.downstream.poll_io(reads);
             for upstream in self.slots.0.values_mut().filter_map(UpstreamSlot::upstream) {
                 upstream.poll_io();
             }
@@ -105,7 +120,7 @@ impl GatewayLoop {
             let due = deadline.saturating_duration_since(self.front.downstream.now());
             // Those that leave are looked at when the file is.
             let servers = self.slots.0.values_mut().filter_map(UpstreamSlot::wait_request);
-            self.front.wait(true, servers, Some(due))?;
+            self.front.wait(reads, servers, Some(due))?;
         }
     }
 
@@ -164,6 +179,9 @@ impl GatewayLoop {
         match self.gateway.add(self.front.downstream.now(), &name, self.idle_timeout) {
             Ok(index) => {
                 self.gateway.limit_calls(index, Some(max_calls));
+                if let Some([client, own]) = opener.access_help() {
+                    self.gateway.set_access_help(index, &client, &own);
+                }
                 let mut slot = UpstreamSlot::vacant(Arc::new(opener), self.identity.clone());
                 let is_named = |other: &UpstreamSlot| other.opener().name.as_ref() == Some(&name);
                 if let Some(before) = self.leaving.iter().position(is_named) {
@@ -309,7 +327,7 @@ impl GatewayLoop {
             while let Some((tool, schema)) = self.gateway.poll_header_tool() {
                 self.front.downstream.set_tool_schema(&tool, &schema);
             }
-            self.front.note_omissions(&self.gateway.take_diagnostics());
+            self.front.note_omissions(&self.gateway.take_diagnostics(), self.gateway.take_notes());
             let is_traced = self.front.is_traced();
             if is_traced {
                 self.front.show_tap();
@@ -335,7 +353,7 @@ impl GatewayLoop {
 /// paths, and what the server wrote: it is for the log of the gateway.
 const fn reason_for_clients(exit: Exit, is_remote: bool) -> &'static str {
     match (exit, is_remote) {
-        (Exit::Unauthorized, _) => "it refuses the gateway for want of authorization",
+        (Exit::Unauthorized, _) => LOGIN_HELP,
         (Exit::Connection | Exit::Timeout, true) => "it cannot be reached",
         (Exit::Connection | Exit::Timeout, false) => "its program does not start, or is no MCP server",
         (Exit::Failed | Exit::Usage | Exit::Unanswered, _) => "it cannot be connected to",
@@ -350,5 +368,7 @@ fn describe(peer: &Peer) -> String {
     }
 }
 
+/// Longest time that a client waits for its first answer, because servers are being started.
+const MAX_FIRST_WAIT: Duration = Duration::from_secs(5);
 /// Time between two looks at the file.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

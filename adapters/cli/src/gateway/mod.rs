@@ -65,6 +65,9 @@ pub(crate) fn run(args: GatewayArgs) -> Result<(), CommandFailure> {
     let gateway = if proxy.search { gateway.with_search() } else { gateway };
     let mut gateway = GatewayLoop::new(front, gateway, idle_timeout, identity, file, (rules, health));
     gateway.apply(servers);
+    if clients == ClientCount::One {
+        gateway.hold_client();
+    }
     gateway.run()?;
     let outcome = gateway.finish();
     // Of servers that did not end in time, or were about to begin.

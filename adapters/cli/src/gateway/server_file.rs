@@ -5,7 +5,6 @@ use alloc::sync::Arc;
 use core::time::Duration;
 use std::fs;
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 use mcp_proto_proxy::upstream_name;
 use serde_json::{Map, Value};
@@ -27,8 +26,8 @@ pub(super) struct ServerFile {
     proxy: Arc<ProxyArgs>,
     store: TokenStoreArgs,
     allow_http: Vec<String>,
-    /// Time and length of the file when it was read.
-    seen: Option<(SystemTime, u64)>,
+    /// Its content when it was read: one that is written anew may have the time and the length of the last one.
+    seen: Option<Vec<u8>>,
 }
 
 /// A server of the file.
@@ -60,12 +59,7 @@ impl ServerFile {
 
     /// Returns whether the file has changed since it was read.
     pub(super) fn has_changed(&self) -> bool {
-        self.look() != self.seen
-    }
-
-    fn look(&self) -> Option<(SystemTime, u64)> {
-        let metadata = fs::metadata(&self.path).ok()?;
-        Some((metadata.modified().ok()?, metadata.len()))
+        fs::read(&self.path).ok() != self.seen
     }
 
     /// Reads the servers of the file.
@@ -76,7 +70,7 @@ impl ServerFile {
     /// contains no values.
     pub(super) fn read(&mut self) -> Result<Vec<ConfiguredUpstream>, CommandFailure> {
         // Before it is read, so that a change meanwhile is seen.
-        self.seen = self.look();
+        self.seen = fs::read(&self.path).ok();
         let mut names: BTreeMap<String, String> = BTreeMap::new();
         let mut all = Vec::new();
         for server in Server::all_from_config(&self.path)? {
@@ -97,15 +91,12 @@ impl ServerFile {
         let NamedServer { mut server, members, at, .. } = server;
         let (max_calls, timeout) = limits(&members, &at)?;
         let rules = Rules::parse(&members, &at)?;
-        let is_near_rule = |member: &&String| {
-            !KNOWN_MEMBERS.contains(&&***member) && NEAR_RULES.contains(&&*member.to_ascii_lowercase())
-        };
-        if let Some(member) = members.keys().find(is_near_rule) {
+        if let Some(member) = members.keys().find(|name| Member::of(name) == Member::NearRule) {
             // What it was to hide would be shown.
             let why = "is no rule: there are `allow`, `hide`, `principals` and `limits`";
             return Err(at.member(member).failure(why));
         }
-        let unknown = members.keys().filter(|member| !KNOWN_MEMBERS.contains(&&***member));
+        let unknown = members.keys().filter(|name| Member::of(name) == Member::Unknown);
         let unknown = join_names(unknown.map(|member| &**member));
         if !unknown.is_empty() {
             print_note(&format!("{}: not used: {}", escape::line(&at.describe()), escape::line(&unknown)));
@@ -144,51 +135,34 @@ fn limits(members: &Map<String, Value>, at: &Location) -> Result<(usize, Option<
     Ok((calls, timeout))
 }
 
-/// Members of entries that are used here or by the file's readers; all others are named in a note.
-const KNOWN_MEMBERS: &[&str] = &[
-    "allow",
-    "args",
-    "command",
-    "cwd",
-    "disabled",
-    "enabled",
-    "env",
-    "envFile",
-    "environment",
-    "headers",
-    "hide",
-    "httpUrl",
-    "limits",
-    "principals",
-    "serverUrl",
-    "source",
-    "type",
-    "url",
-];
-/// Names that are written for those of rules and limits, in lower case. Restrictions of other clients are not among them, so that
-/// they may have the same file.
-const NEAR_RULES: &[&str] = &[
-    "allow",
-    "allowed",
-    "allows",
-    "block",
-    "blocked",
-    "denied",
-    "deny",
-    "exclude",
-    "excluded",
-    "hidden",
-    "hide",
-    "hides",
-    "include",
-    "included",
-    "limit",
-    "limits",
-    "principal",
-    "principals",
-    "rule",
-    "rules",
-];
+/// What a member of an entry is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Member {
+    /// It is used here or by the file's readers.
+    Used,
+    /// Its name is written for that of a rule or limit, in any case. Restrictions of other clients are not among them, so that they may have
+    /// the same file.
+    NearRule,
+    /// It is named in a note.
+    Unknown,
+}
+
+impl Member {
+    fn of(name: &str) -> Self {
+        match name {
+            "allow" | "args" | "command" | "cwd" | "disabled" | "enabled" | "env" | "envFile"
+            | "environment" | "headers" | "hide" | "httpUrl" | "limits" | "principals" | "serverUrl"
+            | "source" | "type" | "url" => Self::Used,
+            name => match &*name.to_ascii_lowercase() {
+                "allow" | "allowed" | "allows" | "block" | "blocked" | "denied" | "deny" | "exclude"
+                | "excluded" | "hidden" | "hide" | "hides" | "include" | "included" | "limit" | "limits"
+                | "principal" | "principals" | "rule" | "rules" => Self::NearRule,
+                _ => Self::Unknown,
+            },
+        }
+    }
+}
+
 /// Limit of calls in flight of a server without `limits.calls`. Lists do not count.
 const DEFAULT_CALLS: usize = 64;
 /// Largest limit of calls in flight: that of the engine in front.

@@ -6,7 +6,8 @@ use core::time::Duration;
 use mcp_proto::pipe::{self, Pipe};
 use mcp_proto::seal::Keys;
 use mcp_proto::server::{Config, Engine, Event};
-use mcp_proto::{Fault, Instant, RawJson};
+use mcp_proto::{Anchor, Entropy, Fault, Instant, RawJson};
+use mcp_proto_proxy::set_tasks;
 use mcp_runtime::driver::PipeDriver;
 use mcp_std::entropy;
 use mcp_std::io::Duplex;
@@ -61,11 +62,20 @@ pub(crate) trait Downstream {
     }
 }
 
+/// Gives an engine the tasks of its configuration. Without entropy it has none: their ids would be known to others.
+pub(crate) fn give_tasks(engine: &mut Engine, now: Instant, anchor: Anchor) {
+    if let Ok(seed) = entropy::seed() {
+        set_tasks(engine, now, Entropy::new(seed, entropy::nonce()), anchor);
+    }
+}
+
 /// One client on a byte stream.
 pub(crate) struct StreamDownstream<D> {
     pipe: pipe::Server,
     drive: PipeDriver,
     stream: D,
+    /// Input that was read before, until the client is read from.
+    first: Vec<u8>,
     shutdown_deadline: Option<Instant>,
 }
 
@@ -77,8 +87,8 @@ impl<D: Duplex> StreamDownstream<D> {
         let config = config.max_memory_by_default(mcp_std::memory::max_memory());
         let config = config.seal_by_default(|| Some((Keys::new(entropy::seed().ok()?), drive.anchor())));
         let mut pipe = pipe::Server::new(Arc::new(config), now);
-        pipe.handle_input(now, bytes);
-        Self { pipe, drive, stream, shutdown_deadline: None }
+        give_tasks(pipe.engine(), now, drive.anchor());
+        Self { pipe, drive, stream, first: bytes.to_vec(), shutdown_deadline: None }
     }
 }
 
@@ -106,6 +116,9 @@ impl<D: Duplex> Downstream for StreamDownstream<D> {
 
     fn poll_io(&mut self, reads: bool) {
         let now = self.drive.tick();
+        if reads {
+            self.pipe.handle_input(now, &core::mem::take(&mut self.first));
+        }
         self.drive.wait(&mut self.pipe, &mut self.stream, reads, Some(now));
         // While reading is suspended, a client that leaves is detected only here.
         let gone = self.stream.hung_up().is_ok_and(|hung_up| hung_up.write_closed);

@@ -27,7 +27,7 @@ use mcp_std::poll::WaitRequest;
 #[cfg(feature = "tls")]
 use mcp_std::tls::ServerTls;
 
-use super::downstream::Downstream;
+use super::downstream::{Downstream, give_tasks};
 use crate::args::{ProxyArgs, ServeHttpArgs};
 use crate::endpoint::http as options;
 use crate::failure::CommandFailure;
@@ -109,7 +109,8 @@ impl HttpDownstream {
         let config = config.max_memory_by_default(mcp_std::memory::max_memory());
         let config = config.seal_by_default(|| Some((keys, anchor)));
         let entropy = Entropy::new(entropy::seed().map_err(failed)?, entropy::nonce());
-        let server = http::Server::new(Arc::new(config), Arc::new(http), entropy);
+        let mut server = http::Server::new(Arc::new(config), Arc::new(http), entropy);
+        give_tasks(server.engine(), peers.now(), anchor);
         let mut downstream = Self {
             server,
             connections: peers,

@@ -72,7 +72,10 @@ pub(crate) fn run(
     ending: impl FnOnce(),
 ) -> Result<(), CommandFailure> {
     let relay = Relay::new(clients, peer, downstream.now(), args.server_idle_timeout());
-    let relay = if args.search { relay.with_search() } else { relay };
+    let mut relay = if args.search { relay.with_search() } else { relay };
+    if let Some([client, own]) = upstream.opener().access_help() {
+        relay.set_access_help(&client, &own);
+    }
     let front = Front::new("bridge", downstream, args, stop_signal);
     let mut bridge = Bridge { front, upstream, relay };
     let outcome = bridge.run();
@@ -192,7 +195,7 @@ impl Bridge {
                 self.front.downstream.set_tool_schema(&tool, &schema);
             }
             self.front.note_search(self.relay.search_size());
-            self.front.note_omissions(&self.relay.take_diagnostics());
+            self.front.note_omissions(&self.relay.take_diagnostics(), self.relay.take_notes());
             if self.front.is_traced() {
                 self.front.show_tap();
                 if let Some(upstream) = self.upstream.upstream() {

@@ -15,7 +15,7 @@ use mcp_std::io::{
 use mcp_std::poll::{PollHandles, WaitRequest};
 use mcp_std::{Clock, entropy};
 
-use super::downstream::Downstream;
+use super::downstream::{Downstream, give_tasks};
 use crate::session::LimitedNotes;
 
 /// Clients on the byte streams of a socket.
@@ -128,8 +128,10 @@ impl SharedDownstream {
         let (now, anchor) = (clock.now(), clock.anchor());
         let config = config.max_memory_by_default(mcp_std::memory::max_memory());
         let config = config.seal_by_default(|| Some((Keys::new(entropy::seed().ok()?), anchor)));
+        let mut engine = Engine::new(Arc::new(config));
+        give_tasks(&mut engine, now, anchor);
         Self {
-            engine: Engine::new(Arc::new(config)),
+            engine,
             listener: Some(listener),
             clients: Vec::new(),
             max_clients,

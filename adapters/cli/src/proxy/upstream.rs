@@ -67,6 +67,14 @@ pub(crate) struct ClientIdentity {
 }
 
 impl UpstreamOpener {
+    /// Returns the command that helps if the server refuses access, as clients are told, who may not learn of the URL, and as whoever runs
+    /// the proxy is; `None` for a server without authorization.
+    pub(crate) fn access_help(&self) -> Option<[String; 2]> {
+        let url = self.server.is_remote().then(|| self.server.display_name())?;
+        let own = format!("`mcp-probe login {url}` logs in again");
+        Some([LOGIN_HELP.to_owned(), own])
+    }
+
     /// Connects to the server as a client of this identity.
     ///
     /// # Errors
@@ -121,7 +129,7 @@ impl Upstream {
             (limits.probe_timeout, limits.init_timeout) =
                 (args.connection.connect_timeout, args.connection.connect_timeout);
         }
-        config = config.limits(limits).capabilities(capabilities).any_custom_method();
+        config = config.limits(limits).capabilities(capabilities).any_custom_method().tasks();
         if let Some(info) = info {
             config = config.info(info);
         }
@@ -315,6 +323,9 @@ impl ClientHandler for EarlyEventHandler {
     }
 }
 
+/// What helps clients of a server that refuses access.
+pub(crate) const LOGIN_HELP: &str = "the login is missing or has ended; `mcp-probe login` with the URL of the server, where \
+     it is connected from, logs in again";
 /// Maximum number of recorded events.
 const MAX_EARLY_EVENTS: usize = 256;
 /// Time to wait for the exit status of a server that has closed its output.

@@ -30,6 +30,12 @@ pub(crate) fn assert_all_features(ask: &dyn Fn(&[&str]) -> ProbeOutput, client: 
         reports.is_sorted() && reports.last().is_some_and(|last| last.starts_with("progress 3/3")),
         "{done}"
     );
+    // One that may run as a task, and one that has to.
+    let task = ["call", "slow_compute", "--args", r#"{"seconds":1,"label":"keel"}"#];
+    ask(&[&task, &era[..]].concat()).assert_ok().assert_stdout(&["computed keel for 1 s"]);
+    ask(&[&["call", "failing_job"], &era[..]].concat())
+        .assert_code(1)
+        .assert_stdout(&["this job always fails"]);
     let guest =
         ["call", "sign", "--answer", r#"guest={"name":"Ada"}"#, "--answer", r#"elicit={"name":"Ada"}"#];
     ask(&[&guest, &era[..]].concat()).assert_ok().assert_stdout(&["Hello, Ada!"]);

@@ -43,7 +43,10 @@ fn clients_are_told_the_kind_of_a_failure_and_the_log_the_rest() {
         ("none", not_started),
         ("chatty", not_started),
         ("far", "it cannot be reached"),
-        ("shut", "it refuses the gateway for want of authorization"),
+        (
+            "shut",
+            "the login is missing or has ended; `mcp-probe login` with the URL of the server, where it is connected from, logs in again",
+        ),
     ] {
         let prefix = "the server behind the bridge cannot be started: ";
         let told = missing.get(name).and_then(Value::as_str).unwrap_or_default();

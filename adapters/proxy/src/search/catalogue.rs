@@ -7,6 +7,7 @@ use mcp_proto::{CallError, CallKey, CallOptions, EntryKind, Instant, RawJson, Us
 use super::ranking::Document;
 use crate::convert;
 use crate::gateway::UpstreamEngine;
+use crate::names;
 
 /// The tools of an upstream, as far as they are known.
 #[derive(Debug)]
@@ -58,6 +59,7 @@ impl IndexedTool {
     pub(crate) fn new(prefix: &str, entry: &RawJson) -> Option<Self> {
         let name = entry.member("name")?.string()?;
         let shown = format!("{prefix}{name}");
+        let shown = names::shortened(&shown).filter(|_| !prefix.is_empty()).unwrap_or(shown);
         let document = Document::new(&shown, &name, entry);
         Some(Self { name, shown, entry: entry.compact(), document })
     }

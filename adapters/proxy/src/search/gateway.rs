@@ -172,9 +172,14 @@ impl Gateway {
     /// Lets searches go on without waiting for an upstream, if its tools are no longer being read.
     fn close_read(&mut self, engines: &mut GatewayEngines<'_>, upstream: usize) {
         let catalogue = self.search.as_ref().and_then(|search| search.catalogues.get(&upstream));
-        if catalogue.is_some_and(|catalogue| !catalogue.is_reading()) {
-            self.close_searches(engines, upstream);
+        let Some(catalogue) = catalogue.filter(|catalogue| !catalogue.is_reading()) else { return };
+        let long = catalogue.tools().iter().filter(|tool| !tool.shown.ends_with(&tool.name));
+        let long: Vec<String> = long.map(|tool| tool.name.clone()).collect();
+        let owner = self.relay(upstream).map(|relay| relay.name().to_owned()).unwrap_or_default();
+        for name in long {
+            self.shown_name(&owner, &name);
         }
+        self.close_searches(engines, upstream);
     }
 
     // ---- searches --------------------------------------------------------------------------------------------
@@ -225,7 +230,7 @@ impl Gateway {
 
     /// Returns whether the client may learn of an upstream. For any other nothing is waited for or started, as for one that there is not.
     fn is_named_upstream(&self, call: &Call, upstream: usize) -> bool {
-        self.relay(upstream).is_some_and(|relay| self.is_named(call, EntryKind::Tool, relay.name()))
+        self.relay(upstream).is_some_and(|relay| self.is_named(call.caller(), EntryKind::Tool, relay.name()))
     }
 
     fn has_tool(&self, upstream: usize, name: &str) -> bool {
@@ -383,7 +388,7 @@ impl Gateway {
                 },
                 (None, None) => "it could not be started",
             };
-            if self.is_named(call, EntryKind::Tool, relay.name()) {
+            if self.is_named(call.caller(), EntryKind::Tool, relay.name()) {
                 unavailable.insert(relay.name(), reason.to_owned());
             }
         }
@@ -414,10 +419,10 @@ impl Gateway {
                 match self.decide(&access) {
                     Decision::Allow => visible.push(VisibleTool::Listed(tool)),
                     Decision::Rewrite(entry) => {
-                        let prefix = tool.shown.strip_suffix(&*tool.name).unwrap_or_default();
+                        let prefix = format!("{}_", relay.name());
                         let name = RawJson::encode(&tool.name).ok();
                         let entry = convert::with_member(&entry, "name", name);
-                        let tool = entry.and_then(|entry| IndexedTool::new(prefix, &entry));
+                        let tool = entry.and_then(|entry| IndexedTool::new(&prefix, &entry));
                         visible.extend(tool.map(VisibleTool::Rewritten));
                     }
                     Decision::Hide | Decision::Refuse(_) => {}

@@ -9,7 +9,7 @@ use mcp_proto::{Change, Era, Progress, RpcError, Version, server};
 use serde_json::{Value, json};
 
 use super::gateway_harness::GatewayHarness;
-use crate::{AddError, ClientCount, Gateway, LIST_TIMEOUT, UNAVAILABLE, upstream_name};
+use crate::{AddError, ClientCount, Decision, Gateway, LIST_TIMEOUT, UNAVAILABLE, upstream_name};
 
 const LEGACY: Version = Version::V2025_11_25;
 const MODERN: Version = Version::V2026_07_28;
@@ -410,4 +410,67 @@ fn call_whose_client_is_asked_ends_with_its_server() {
     chain.settle();
     // It is not left until the client has answered.
     assert_eq!(chain.error(call).code, code::INVALID_PARAMS);
+}
+
+#[test]
+fn instructions_are_those_of_all_upstreams_under_their_names() {
+    for down in [Version::V2025_11_25, Version::V2026_07_28] {
+        let mut chain = GatewayHarness::new(down, &BOTH);
+        let text = "# tide\n\nAsk at high water.\n\n# dock\n\nAsk at high water.";
+        let config = |chain: &mut GatewayHarness| chain.downstream.engine().config().clone();
+        assert!(format!("{:?}", config(&mut chain)).contains(&format!("{text:?}")), "{down}");
+        chain.with_gateway_of(|gateway, engines| gateway.remove(engines, 0));
+        let left = format!("{:?}", config(&mut chain));
+        assert!(left.contains("# dock") && !left.contains("# tide"), "{left}");
+        assert!(!chain.gateway.awaits_first_start());
+        // Without a principal nobody may learn of it.
+        let gateway = Gateway::new(ClientCount::One).policy(|access| match access.upstream {
+            "tide" => Decision::Hide,
+            _ => Decision::Allow,
+        });
+        let mut chain = GatewayHarness::with_gateway(down, &BOTH, gateway);
+        assert!(!format!("{:?}", config(&mut chain)).contains("# tide"));
+    }
+}
+
+#[test]
+fn long_names_are_shortened_known_again_and_told() {
+    let long = "x".repeat(90);
+    for down in [Version::V2025_11_25, Version::V2026_07_28] {
+        let mut chain = GatewayHarness::new(down, &BOTH);
+        let listed = chain.list("tools/list", &json!({}), &[tools(&[&long, "pay"]), tools(&[])]);
+        let shown = names(&listed, "tools", "name");
+        let [short, "tide_pay"] = shown[..] else { panic!("{shown:?}") };
+        assert_eq!((short.len(), short.starts_with("tide_xxx")), (64, true), "{short}");
+        let [note] = &chain.gateway.take_notes()[..] else { panic!("one note") };
+        assert!(note.contains(&format!("`tide_{long}` is shown as `{short}`")), "{note}");
+        let key = chain.call_tool(short);
+        let call = chain.take_call(0);
+        assert_eq!(call.tool_call().expect("a tool").name, long);
+        assert_eq!(call.tool_call().expect("a tool").arguments, br#"{"berth":"C14"}"#);
+        chain.complete(0, &call, &json!({"content": []}));
+        chain.result(key);
+        // Another one of 64 characters is not of this list.
+        chain.call_tool(&format!("tide_{}", "x".repeat(59)));
+        assert_eq!(chain.take_call(0).tool_call().expect("a tool").name, "x".repeat(59));
+        // So are prompts, also in completions.
+        let prompts = [json!({"prompts": [{"name": long}]}), json!({"prompts": []})];
+        let listed = chain.list("prompts/list", &json!({}), &prompts);
+        let short = names(&listed, "prompts", "name")[0].to_owned();
+        let reference = json!({"type": "ref/prompt", "name": short});
+        chain.call("completion/complete", &json!({"ref": reference, "argument": {"name": "a", "value": ""}}));
+        let call = chain.take_call(0);
+        let params: Value = call.parse().expect("JSON");
+        assert_eq!(params["ref"]["name"], long.as_str());
+    }
+}
+
+#[test]
+fn resource_that_another_upstream_has_listed_before_is_told() {
+    let mut chain = GatewayHarness::new(Version::V2026_07_28, &BOTH);
+    let same = json!({"resources": [{"name": "log", "uri": "file:///log"}]});
+    let listed = chain.list("resources/list", &json!({}), &[same.clone(), same]);
+    assert_eq!(names(&listed, "resources", "uri"), ["file:///log"]);
+    let [note] = &chain.gateway.take_notes()[..] else { panic!("one note") };
+    assert!(note.starts_with("`dock`: the resource `file:///log` is left out: another server"), "{note}");
 }

@@ -7,7 +7,8 @@ use mcp_proto::client::{self, Input};
 use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::server::{self, Authorization, Call, Identity};
 use mcp_proto::{
-    CallError, CallKey, CallOptions, Capability, Fault, Instant, Limits, RawJson, RpcError, Version,
+    Anchor, CallError, CallKey, CallOptions, Capability, Entropy, Fault, Instant, Limits, RawJson, RpcError,
+    Version,
 };
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ use super::harness::{
 };
 use crate::{
     ClientCount, Gateway, GatewayEngines, UpstreamEngine, UpstreamEngines, client_limits, gateway_config,
-    search_gateway_config, server_limits,
+    search_gateway_config, server_limits, set_tasks,
 };
 
 /// An upstream, which runs or not.
@@ -80,6 +81,16 @@ impl GatewayHarness {
     }
 
     pub(super) fn with_gateway(down: Version, upstreams: &[(&str, Version)], gateway: Gateway) -> Self {
+        Self::with_client(false, down, upstreams, gateway)
+    }
+
+    /// As [`with_gateway`](Self::with_gateway), for a client that has tasks or not.
+    pub(super) fn with_client(
+        has_tasks: bool,
+        down: Version,
+        upstreams: &[(&str, Version)],
+        gateway: Gateway,
+    ) -> Self {
         let now = Instant::ZERO;
         let limits = server_limits(Limits::default());
         let front = match gateway.search.is_some() {
@@ -88,10 +99,13 @@ impl GatewayHarness {
         };
         let config = client::Config::new("sailor", "7").versions(versions(down));
         let config = config.capabilities(capabilities_of(&ALL_CAPABILITIES)).custom_method("harbour/draught");
+        let config = if has_tasks { config.tasks() } else { config };
+        let mut downstream = Server::new(Arc::new(with_seal_key(front, 3)), now);
+        set_tasks(downstream.engine(), now, Entropy::new([6; 32], 0), Anchor::default());
         let mut chain = Self {
             now,
             client: Client::new(Arc::new(config), now),
-            downstream: Server::new(Arc::new(with_seal_key(front, 3)), now),
+            downstream,
             gateway,
             sides: Vec::new(),
             client_events: Vec::new(),

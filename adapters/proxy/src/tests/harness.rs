@@ -6,14 +6,14 @@ use core::time::Duration;
 use mcp_proto::client::{self, Input};
 use mcp_proto::pipe::{Client, Pipe, Server};
 use mcp_proto::seal::Keys;
-use mcp_proto::server::{self, Call};
+use mcp_proto::server::{self, Call, TaskTable};
 use mcp_proto::{
-    Anchor, CallError, CallKey, CallOptions, Capabilities, Capability, Change, Era, Fault, Instant, Limits,
-    Progress, RawJson, Version, VersionSet,
+    Anchor, CallError, CallKey, CallOptions, Capabilities, Capability, Change, Entropy, Era, Fault, Instant,
+    Limits, Progress, RawJson, Version, VersionSet,
 };
 use serde_json::{Value, json};
 
-use crate::{ClientCount, Engines, Relay, client_limits, server_config, server_limits};
+use crate::{ClientCount, Engines, Relay, client_limits, server_config, server_limits, set_tasks};
 
 /// All client capabilities.
 #[expect(deprecated, reason = "tested until its removal")]
@@ -121,9 +121,14 @@ impl BridgeHarness {
         let (server, upstream, peer) = connect_upstream(zero, up, promised);
         let relay = Relay::new(clients, &peer, zero, Some(IDLE_TIMEOUT));
         let config = server_config(&peer, versions(down), server_limits(Limits::default()));
-        let down_side = Server::new(Arc::new(with_seal_key(config, 2)), zero);
+        let mut down_side = Server::new(Arc::new(with_seal_key(config, 2)), zero);
+        set_tasks(down_side.engine(), zero, Entropy::new([6; 32], 0), Anchor::default());
         let config =
             client::Config::new("sailor", "7").versions(versions(down)).capabilities(capabilities_of(able));
+        let config = match able.contains(&Capability::TasksExtension) {
+            true => config.tasks(),
+            false => config,
+        };
         let config = config.custom_method("harbour/draught");
         let client = Client::new(Arc::new(config), zero);
         let (client_events, outcomes, calls, server_events) =
@@ -385,17 +390,13 @@ pub(super) fn connect_upstream_within(
         Capability::ResourceSubscriptions,
         Capability::ResourcesListChanged,
         Capability::ToolsListChanged,
-        Capability::TaskCancellation,
-        Capability::ToolTasks,
     ];
     let info = mcp_proto::Implementation::new("tide", "1.2").title("Tides");
     let config = server::Config::new("tide", "1.2").info(info).instructions("Ask at high water.");
     let config = config.custom_method("harbour/depth");
     let settings = || RawJson::new(r#"{"unit":"metres"}"#).expect("JSON");
-    let capabilities = capabilities_of(&all)
-        .extension("org.example/tides", settings())
-        .and_then(|declared| declared.extension("io.modelcontextprotocol/tasks", settings()))
-        .expect("identifiers");
+    let capabilities =
+        capabilities_of(&all).extension("org.example/tides", settings()).expect("an identifier");
     let config = with_seal_key(config.versions(versions(up)).capabilities(capabilities), 1);
     let mut limits = Limits::default();
     // The virtual clock does not advance between reports, so the rate must not limit them.
@@ -403,9 +404,10 @@ pub(super) fn connect_upstream_within(
     // More than a client may ask for with one subscription.
     limits.max_subscribed_resources = 1 << 20;
     let mut server = Server::new(Arc::new(config.limits(limits)), now);
+    server.engine().set_tasks(now, TaskTable::new(Entropy::new([7; 32], 0), Anchor::default()));
     let config =
         client::Config::new("bridge", "0").versions(versions(up)).capabilities(capabilities_of(promised));
-    let config = config.any_custom_method();
+    let config = config.any_custom_method().tasks();
     let mut up = Client::new(Arc::new(config.limits(own_limits)), now);
     let peer = loop {
         assert!(transfer(now, &mut up, &mut server), "the server answers");

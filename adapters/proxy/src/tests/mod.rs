@@ -15,3 +15,4 @@ mod search_quality;
 mod server_life;
 mod several_clients;
 mod subscriptions;
+mod tasks;

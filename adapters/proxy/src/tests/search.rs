@@ -418,3 +418,16 @@ fn lists_are_read_in_pages_and_bounded() {
     call(&mut chain, "tide_big", &json!({}));
     assert_eq!(chain.take_call(0).tool_call().expect("a tool").name, "big");
 }
+
+#[test]
+fn long_name_that_is_found_can_be_called() {
+    let long = "zebra_".repeat(15);
+    let mut chain = GatewayHarness::with_gateway(MODERN, &BOTH, Gateway::new(ClientCount::One).with_search());
+    answer_list(&mut chain, 0, &described(&[(&long, "Counts the stripes")]));
+    answer_list(&mut chain, 1, &described(&[]));
+    let names = found(&mut chain, "stripes");
+    let [short] = &names[..] else { panic!("{names:?}") };
+    assert_eq!(short.chars().count(), 64);
+    call(&mut chain, short, &json!({}));
+    assert_eq!(chain.take_call(0).tool_call().expect("a tool").name, long);
+}

@@ -223,10 +223,15 @@ impl ServerTasks {
         self.table.remove(task);
     }
 
-    /// Ends the run of a task whose answer is not wanted any more.
+    /// Ends the run of a task whose answer is not wanted any more, or drops what a run has left for the next one.
     pub(super) fn stop_run(&mut self, cx: &mut TaskContext<'_>, task: Key, reason: CancelReason) {
-        let run = self.table.get_mut(task).and_then(|entry| entry.run.take());
-        if let Some(run) = run.filter(|run| cx.endpoint.drop_call(*run).is_some()) {
+        let Some(entry) = self.table.get_mut(task) else { return };
+        let Some(run) = entry.run.take() else {
+            let state = entry.request.as_ref().map(|request| request.state.clone());
+            let dropped = state.filter(|state| !state.is_empty());
+            return cx.events.extend(dropped.map(|state| Event::ParkedCallDropped { state }));
+        };
+        if cx.endpoint.drop_call(run).is_some() {
             self.runs = self.runs.saturating_sub(1);
             cx.events.push_back(Event::Cancelled { call: CallId(run), reason });
         }
