@@ -178,7 +178,7 @@ impl Client {
                 );
                 // A whole stream without an answer tells something about the era (VER-020), and a broken one does not.
                 if is_negotiation && is_whole {
-                    return self.end_unanswered(x, HttpError::Unanswered { status: 200 });
+                    return end_unanswered(self, x, HttpError::Unanswered { status: 200 });
                 }
                 let can_resume =
                     self.is_legacy() && x.events.as_ref().is_some_and(|e| !e.last_event_id.is_empty());
@@ -189,7 +189,7 @@ impl Client {
                 // SSE-019, SSE-020, SSE-021
                 let x = if can_resume { self.schedule_reconnect(x, true, Duration::ZERO) } else { Some(x) };
                 match x {
-                    Some(x) if is_whole => self.end_unanswered(x, HttpError::Lost { reason }),
+                    Some(x) if is_whole => end_unanswered(self, x, HttpError::Lost { reason }),
                     Some(x) => self.exchange_failed(x, HttpError::Lost { reason }),
                     None => {}
                 }
@@ -225,6 +225,14 @@ impl Client {
         };
         self.exchanges.insert(x.scheduled(NextStep::Reconnect, self.now + pause.max(least)));
         None
+    }
+}
+
+/// Handles the end of an exchange without the answer: an answer that was skipped in it was meant, if there was one.
+pub(super) fn end_unanswered(client: &mut Client, x: ClientExchange, error: HttpError) {
+    match x.request_id().filter(|id| client.engine.exchanges().has_skipped_answer(id)) {
+        Some(id) => client.engine.exchanges().fail_request(client.now, id, error.into()),
+        None => client.exchange_failed(x, error),
     }
 }
 

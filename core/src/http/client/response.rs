@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::authorization;
 use super::binding::{Client, MessageParts, max_frame};
 use super::config::{ReconnectPolicy, lossy_text};
-use super::events::{StreamYield, backoff};
+use super::events::{StreamYield, backoff, end_unanswered};
 use super::exchange::{
     CallMethod, CollectedBody, ExchangeFailure, ExchangePhase, ExchangePurpose, NextStep, RetryCounts,
 };
@@ -356,7 +356,7 @@ impl Client {
                 self.deliver(body, Some(id));
                 // The message was none for this request, and this response brings no other.
                 if self.engine.awaits_response(id) {
-                    self.end_unanswered(x, HttpError::Unanswered { status });
+                    end_unanswered(self, x, HttpError::Unanswered { status });
                 }
             }
             ExchangePurpose::RenewSession => self.finish_renewal(&body),
@@ -466,14 +466,6 @@ impl HttpError {
 }
 
 impl Client {
-    /// Handles the end of an exchange without the answer: an answer that was skipped in it was meant, if there was one.
-    pub(super) fn end_unanswered(&mut self, x: ClientExchange, error: HttpError) {
-        match x.request_id().filter(|id| self.engine.exchanges().has_skipped_answer(id)) {
-            Some(id) => self.engine.exchanges().fail_request(self.now, id, error.into()),
-            None => self.exchange_failed(x, error),
-        }
-    }
-
     /// Handles a failed exchange.
     pub(super) fn exchange_failed(&mut self, x: ClientExchange, mut error: HttpError) {
         // All calls have ended, so only the end of the session is of interest.
