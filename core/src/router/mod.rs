@@ -110,7 +110,7 @@ pub use route::{
     CallTarget, CompletionTarget, PromptTarget, ResourceTarget, Route, RoutedCall, RouterAnswer, ToolTarget,
 };
 pub use skills::{FolderEntry, SkillAnswer};
-pub use tool_entry::{InvalidArguments, InvalidToolOutput, ToolEntry};
+pub use tool_entry::{InvalidArguments, InvalidToolOutput, ToolEntry, undescribed_tools};
 pub use visibility::{Visibility, VisibilityGuard};
 
 pub use crate::validate::{SchemaError, SchemaValidator, Validate, Violations};

@@ -241,12 +241,12 @@ impl<H, M: Hook> Router<H, M> {
             errors.push(RegisterError::NoTasks { tool: tool.name.clone() });
         }
     }
+}
 
-    /// Returns the names of the tools without a description, by which models choose (TOOL-006).
-    pub fn undescribed_tools(&self) -> impl Iterator<Item = &str> {
-        let is_bare = |tool: &&Tool| tool.description.as_deref().unwrap_or_default().trim().is_empty();
-        self.tools.items().filter(is_bare).map(|tool| &*tool.name)
-    }
+/// Returns the names of the tools without a description, by which models choose (TOOL-006).
+pub fn undescribed_tools<H, M>(router: &Router<H, M>) -> impl Iterator<Item = &str> {
+    let is_bare = |tool: &&Tool| tool.description.as_deref().unwrap_or_default().trim().is_empty();
+    router.tools.items().filter(is_bare).map(|tool| &*tool.name)
 }
 
 /// The decision about a call of a tool.

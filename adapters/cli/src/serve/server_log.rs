@@ -45,17 +45,19 @@ impl ServerLog {
     }
 
     pub(super) fn diagnostic(&self, diagnostic: &Diagnostic) {
-        // Neither side is at fault: a cancellation crossed the response, or overtook its request.
+        // Neither side is at fault: a cancellation crossed the response, or overtook its request. What a definition of tools
+        // lacks is told by `check`: whoever starts the server reads the address in its first line.
         let usual = matches!(
             diagnostic,
             Diagnostic::UnknownCancellation(_)
                 | Diagnostic::EarlyCancellation(_)
                 | Diagnostic::LateResponse(_)
+                | Diagnostic::UndescribedTool { .. }
         );
         if lock(&self.refusal_notes).note(diagnostic) {
             return;
         }
-        if matches!(diagnostic, Diagnostic::DeprecatedFeature { .. } | Diagnostic::UndescribedTool { .. }) {
+        if matches!(diagnostic, Diagnostic::DeprecatedFeature { .. }) {
             lock(&self.client_notes).note(&diagnostic.to_string());
         } else if !usual {
             lock(&self.client_notes).note(&format!("the client deviated from the protocol: {diagnostic}"));

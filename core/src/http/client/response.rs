@@ -79,7 +79,7 @@ fn response_from_head(head: &head::ResponseHead<'_>) -> HttpResponse {
         error: None,
         retry_after: one(fields::RETRY_AFTER).and_then(seconds).map(Duration::from_secs),
         challenges: authorization::parse_challenges(head::values(head.fields, fields::WWW_AUTHENTICATE)),
-        asks_for_more: one(fields::WWW_AUTHENTICATE).or(one(fields::RETRY_AFTER)).is_some(),
+        asks_for_more: one(fields::WWW_AUTHENTICATE).is_some() || one(fields::RETRY_AFTER).is_some(),
     }
 }
 

@@ -437,7 +437,7 @@ impl<F: Flavor> Router<F> {
     pub fn config(&self) -> Result<Config, RegisterErrors> {
         self.check()?;
         let state = self.state.load();
-        for tool in state.core.undescribed_tools() {
+        for tool in router::undescribed_tools(&state.core) {
             self.handle_diagnostic(&Diagnostic::UndescribedTool { tool: tool.into() });
         }
         state.publish_access_rules();
